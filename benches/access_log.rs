@@ -3,10 +3,10 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::io;
-use tidegate::access_log::LineWriter;
-use tidegate::access_log::sample::sample_record;
-use tidegate::policy::Timestamp;
 use tidegate::telemetry::{AccessLog, Telemetry, WorkerCounters};
+use tidegate_access_log::LineWriter;
+use tidegate_access_log::sample::sample_record;
+use tidegate_policy::Timestamp;
 
 fn one_request(criterion: &mut Criterion) {
     let record = sample_record();

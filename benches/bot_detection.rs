@@ -8,15 +8,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate::config;
-use tidegate::engine::{Admission, Engine, LeaseMode, ProfileKey};
-use tidegate::policy::Timestamp;
-use tidegate::policy::address_lists::AddressLists;
-use tidegate::policy::bot_detection::{
+use tidegate_config as config;
+use tidegate_engine::{Admission, Engine, LeaseMode, ProfileKey};
+use tidegate_policy::Timestamp;
+use tidegate_policy::address_lists::AddressLists;
+use tidegate_policy::bot_detection::{
     BrowserTraits, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome,
 };
-use tidegate::policy::identity::ProxyTrust;
-use tidegate::policy::network::IpPrefix;
+use tidegate_policy::identity::ProxyTrust;
+use tidegate_policy::network::IpPrefix;
 const CLIENTS: u32 = 100_000;
 const NETWORKS: u32 = 100_000;
 const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);

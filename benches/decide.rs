@@ -7,12 +7,12 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
-use tidegate::config;
-use tidegate::engine::{Admission, AdmissionOutcome, Engine, LeaseMode};
-use tidegate::policy::address_lists::ListSet;
-use tidegate::policy::{Claim, Facts, Proof, Signature, Timestamp};
-use tidegate::user_agents::{ClaimCache, UserAgentMatcher};
-use tidegate::verify::OperatorTable;
+use tidegate_config as config;
+use tidegate_crawlers::user_agents::{ClaimCache, UserAgentMatcher};
+use tidegate_crawlers::verify::OperatorTable;
+use tidegate_engine::{Admission, AdmissionOutcome, Engine, LeaseMode};
+use tidegate_policy::address_lists::ListSet;
+use tidegate_policy::{Claim, Facts, Proof, Signature, Timestamp};
 
 const CLIENTS: u32 = 1_000_000;
 const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);

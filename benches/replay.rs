@@ -10,12 +10,12 @@ use std::io::BufWriter;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tidegate::config;
 use tidegate::demo::day;
-use tidegate::policy::address_lists::AddressLists;
-use tidegate::replay::log::{LogFiles, MergedLog};
-use tidegate::replay::{Assumptions, Policy, Replay};
-use tidegate::verify::OperatorTable;
+use tidegate_config as config;
+use tidegate_crawlers::verify::OperatorTable;
+use tidegate_policy::address_lists::AddressLists;
+use tidegate_replay::log::{LogFiles, MergedLog};
+use tidegate_replay::{Assumptions, Policy, Replay};
 
 const ROUNDS: usize = 7;
 

@@ -9,10 +9,10 @@ use http::{Method, Uri, Version};
 use signer::{SignatureParams, Signer};
 use std::hint::black_box;
 use std::time::Duration;
-use tidegate::http1::{Fields, Name, RequestHead};
-use tidegate::policy::identity::ClientKey;
-use tidegate::policy::{OperatorId, Signature, Timestamp};
-use tidegate::verify::signature::{SignaturePolicy, SignatureVerifier, SignedMessage, VerifyTime};
+use tidegate_crawlers::verify::signature::{SignaturePolicy, SignatureVerifier, SignedMessage, VerifyTime};
+use tidegate_http1::{Fields, Name, RequestHead};
+use tidegate_policy::identity::ClientKey;
+use tidegate_policy::{OperatorId, Signature, Timestamp};
 
 const AGENT: &str = "https://bot.example";
 const NOW: u64 = 1_800_000_000;

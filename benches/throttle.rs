@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Waker;
 use std::time::Duration;
-use tidegate::clock::Clock;
-use tidegate::config;
-use tidegate::engine::{AcquireOutcome, Admission, Engine, LeaseMode, QueuePoll, QueuedRequest, SlotGuard};
-use tidegate::policy::identity::ClientKey;
-use tidegate::policy::throttle::OriginOutcome;
-use tidegate::policy::throttle::partition::PartitionInput;
-use tidegate::policy::{ClassId, Timestamp};
+use tidegate_config as config;
+use tidegate_engine::clock::Clock;
+use tidegate_engine::{AcquireOutcome, Admission, Engine, LeaseMode, QueuePoll, QueuedRequest, SlotGuard};
+use tidegate_policy::identity::ClientKey;
+use tidegate_policy::throttle::OriginOutcome;
+use tidegate_policy::throttle::partition::PartitionInput;
+use tidegate_policy::{ClassId, Timestamp};
 
 const RULES: &str = "
 origin: { url: 'http://127.0.0.1:1' }

@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use criterion::{Criterion, criterion_group, criterion_main};
 use foldhash::fast::RandomState;
 use ipnet::IpNet;
-use tidegate::policy::{OperatorId, Timestamp};
-use tidegate::user_agents::{ClaimCache, UserAgentMatcher};
-use tidegate::verify::{OperatorOverride, OperatorTable, RangeSource};
+use tidegate_crawlers::user_agents::{ClaimCache, UserAgentMatcher};
+use tidegate_crawlers::verify::{OperatorOverride, OperatorTable, RangeSource};
+use tidegate_policy::{OperatorId, Timestamp};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_800_014_400);
 const BOT: &[u8] = b"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
@@ -18,7 +18,7 @@ const BROWSER: &[u8] =
 /// Returns the worst case of a user agent: as many partial matches as possible, all of which fail.
 fn worst_case_user_agent() -> Vec<u8> {
     let mut agent = b"Mozilla/5.0 (Linux; Android 1 ".to_vec();
-    while agent.len() < tidegate::user_agents::MAX_USER_AGENT_BYTES {
+    while agent.len() < tidegate_crawlers::user_agents::MAX_USER_AGENT_BYTES {
         agent.extend_from_slice(b" bot http://");
     }
     agent

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
-use tidegate::access_log::LineWriter;
-use tidegate::access_log::sample::sample_record;
-use tidegate::policy::Timestamp;
-use tidegate::replay::log::{LogLine, LoggedClient, line_utc_offset};
+use tidegate_access_log::LineWriter;
+use tidegate_access_log::sample::sample_record;
+use tidegate_policy::Timestamp;
+use tidegate_replay::log::{LogLine, LoggedClient, line_utc_offset};
 
 /// A line of a common format that is read has a UTC offset. Written again with all escapes, it is read as the same
 /// request.
@@ -27,7 +27,7 @@ pub(crate) fn native_lines(bytes: &[u8]) {
     let mut next = || parts.next().unwrap_or_default();
     let (path, query) = (String::from_utf8_lossy(next()), String::from_utf8_lossy(next()));
     let (host, user_agent, referer) = (next(), next(), next());
-    let record = tidegate::access_log::Record {
+    let record = tidegate_access_log::Record {
         host,
         path: &path,
         query: Some(&query),

@@ -1,7 +1,7 @@
 //! Invariants of the reader of the configuration. Each takes arbitrary bytes and panics if it is violated.
 
 use std::path::Path;
-use tidegate::config::{self, SourceLocation};
+use tidegate_config::{self as config, SourceLocation};
 
 /// A file is either valid or has errors, each with a hint and a location in the file, in order. A comment before the
 /// first line changes only the locations.

@@ -5,10 +5,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 use serde_json::Value;
 use std::net::IpAddr;
-use tidegate::http1::Fields;
-use tidegate::robots::{RobotsDirectives, merge_directives};
-use tidegate::verify::read_list;
-use tidegate::verify::signature::read_signed_fields;
+use tidegate_crawlers::robots::{RobotsDirectives, merge_directives};
+use tidegate_crawlers::verify::read_list;
+use tidegate_crawlers::verify::signature::read_signed_fields;
+use tidegate_http1::Fields;
 
 /// A robots.txt with directives merged in keeps every line of the origin in order, except delays. A second merge does
 /// not change it.

@@ -13,9 +13,9 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use tidegate::http1::client::{Connection, Stream};
-use tidegate::http1::server::{RequestBody, ServeOptions, serve};
-use tidegate::http1::{Fields, HeadLimits, Name, Request, RequestHead, Response, SendBody};
+use tidegate_http1::client::{Connection, Stream};
+use tidegate_http1::server::{RequestBody, ServeOptions, serve};
+use tidegate_http1::{Fields, HeadLimits, Name, Request, RequestHead, Response, SendBody};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Accepted requests do not depend on the segments. Forwarded, each is read as the same request, and as no other.

@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use tidegate::ledger::FileStore;
-use tidegate::ledger::redis::{Reply, read_reply};
+use tidegate_engine::ledger::FileStore;
+use tidegate_engine::ledger::redis::{Reply, read_reply};
 use tokio::io::{AsyncRead, BufReader};
 
 /// A ledger file has the leases of its newest intact record. A damaged record is never read.

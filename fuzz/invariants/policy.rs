@@ -5,10 +5,10 @@ use http::HeaderName;
 use std::collections::BTreeSet;
 use std::iter::once;
 use std::net::IpAddr;
-use tidegate::policy::identity::{AddressSource, ProxyTrust, cookie};
-use tidegate::policy::network::IpPrefix;
-use tidegate::policy::route::{MatchOptions, Pattern, normalize};
-use tidegate::policy::throttle::partition::{PartitionInput, PartitionKey};
+use tidegate_policy::identity::{AddressSource, ProxyTrust, cookie};
+use tidegate_policy::network::IpPrefix;
+use tidegate_policy::route::{MatchOptions, Pattern, normalize};
+use tidegate_policy::throttle::partition::{PartitionInput, PartitionKey};
 
 /// A pattern made of a path matches that path. A pattern that ignores spelling also matches its other spellings.
 pub(crate) fn paths(bytes: &[u8]) {

@@ -1,7 +1,7 @@
 //! Units as the documents of the admin listener show them.
 
-use crate::policy::Units;
 use serde_json::{Value, json};
+use tidegate_policy::Units;
 
 /// Returns units as a JSON number: `12`, not `12.0`, and `12.25`.
 pub(super) fn amount(units: Units) -> Value {

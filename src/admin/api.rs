@@ -1,10 +1,10 @@
 //! Interface through which the admin listener reads and controls the gateway.
 
-use crate::engine::{ClientView, QuotaView, ScopeState, UnknownQuota};
-use crate::explain::Explanation;
-use crate::policy::crawl_delay::ComplianceView;
-use crate::policy::{Timestamp, Units};
 use std::net::SocketAddr;
+use tidegate_engine::{ClientView, QuotaView, ScopeState, UnknownQuota};
+use tidegate_policy::crawl_delay::ComplianceView;
+use tidegate_policy::{Timestamp, Units};
+use tidegate_replay::explain::Explanation;
 
 /// The gateway as the admin API sees it. All methods read from memory, except [`Self::reload`].
 pub trait GatewayApi: Send + Sync + 'static {

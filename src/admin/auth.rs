@@ -2,7 +2,6 @@
 //! web pages are rejected in both cases.
 
 use super::problem::Problem;
-use crate::policy::secret::Secret;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
@@ -11,6 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use tidegate_policy::secret::Secret;
 
 /// Access rules of the admin listener.
 #[derive(Clone)]

@@ -1,13 +1,13 @@
 //! Manual corrections of quotas: each is logged (target `audit`), and the last ones are kept for the admin API.
 
 use super::amount::amount;
-use crate::access_log::rfc3339;
-use crate::policy::{Timestamp, Units};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
+use tidegate_access_log::rfc3339;
+use tidegate_policy::{Timestamp, Units};
 use tracing::info;
 
 /// The last corrections since the process started.

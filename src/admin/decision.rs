@@ -2,13 +2,13 @@
 
 use super::DynGateway;
 use super::problem::Problem;
-use crate::explain::Explanation;
 use crate::telemetry::DECISION_RING_LEN;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use tidegate_replay::explain::Explanation;
 
 /// Returns the access log line of decision `id`, as sent in `X-Tidegate-Decision`.
 pub(super) async fn show(State(gateway): State<DynGateway>, Path(id): Path<String>) -> Result<Response, Problem> {

@@ -5,8 +5,6 @@ use super::amount::amount;
 use super::corrections::{Actor, Correction, Corrections};
 use super::problem::Problem;
 use super::state::quota;
-use crate::engine::QuotaView;
-use crate::policy::Units;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, Extension, Path, State};
@@ -15,6 +13,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tidegate_engine::QuotaView;
+use tidegate_policy::Units;
 
 type Peer = Option<Extension<ConnectInfo<SocketAddr>>>;
 

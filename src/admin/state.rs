@@ -4,17 +4,17 @@ use super::amount::amount;
 use super::api::SettingsView;
 use super::corrections::Corrections;
 use super::{DynGateway, ScopeView};
-use crate::access_log::rfc3339;
-use crate::engine::{ClassPlan, ClientView, PlanView, QuotaView, ScopeState};
-use crate::policy::crawl_delay::ComplianceView;
-use crate::policy::tier::Share;
-use crate::policy::time::ceil_seconds;
-use crate::policy::{Reason, Timestamp};
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tidegate_access_log::rfc3339;
+use tidegate_engine::{ClassPlan, ClientView, PlanView, QuotaView, ScopeState};
+use tidegate_policy::crawl_delay::ComplianceView;
+use tidegate_policy::tier::Share;
+use tidegate_policy::time::ceil_seconds;
+use tidegate_policy::{Reason, Timestamp};
 
 /// Returns the whole state; the data of `tidegate status`.
 ///

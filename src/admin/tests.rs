@@ -1,16 +1,16 @@
 use super::corrections::{Actor, Correction};
 use super::*;
-use crate::engine::{ClassPlan, ClassView, ClientView, PlanView, QuotaView, ScopeState, UnknownQuota};
-use crate::explain::Explanation;
-use crate::policy::crawl_delay::ComplianceView;
-use crate::policy::pacing::PacingMode;
-use crate::policy::secret::Secret;
-use crate::policy::tier::Share;
-use crate::policy::{Reason, Timestamp, Units};
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tidegate_engine::{ClassPlan, ClassView, ClientView, PlanView, QuotaView, ScopeState, UnknownQuota};
+use tidegate_policy::crawl_delay::ComplianceView;
+use tidegate_policy::pacing::PacingMode;
+use tidegate_policy::secret::Secret;
+use tidegate_policy::tier::Share;
+use tidegate_policy::{Reason, Timestamp, Units};
+use tidegate_replay::explain::Explanation;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tower::ServiceExt;
 

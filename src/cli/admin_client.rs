@@ -2,13 +2,13 @@
 
 use super::{CommandError, ConfigArg, environment};
 use crate::admin::{AdminClient, AdminClientError, AdminResponse};
-use crate::config;
-use crate::policy::secret::Secret;
 use clap::Args;
 use http::{Method, StatusCode};
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use tidegate_config as config;
+use tidegate_policy::secret::Secret;
 
 /// Options that select the admin listener and its token.
 #[derive(Clone, Debug, Default, Args)]

@@ -3,14 +3,14 @@
 #[cfg(test)]
 mod tests;
 
-use crate::address_list_files::AddressListFiles;
-use crate::config::settings::{CrawlerOperator, RangeFile};
-use crate::config::{self, Settings, describe};
-use crate::policy::identity::AddressSource;
-use crate::robots;
 use crate::service::crawlers;
-use crate::verify::{self, OperatorTable};
 use std::path::Path;
+use tidegate_config::settings::{CrawlerOperator, RangeFile};
+use tidegate_config::{self as config, Settings, describe};
+use tidegate_crawlers::address_list_files::AddressListFiles;
+use tidegate_crawlers::robots;
+use tidegate_crawlers::verify::{self, OperatorTable};
+use tidegate_policy::identity::AddressSource;
 
 /// Reads `file` and returns its summary. `Err` contains all errors, one per line.
 pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, String> {

@@ -4,10 +4,10 @@ use std::io::{self, BufRead, Write};
 
 use serde::Serialize;
 
-use crate::policy::class::{UserAgentRule, find_user_agent_rule};
-use crate::policy::{Claim, ClientKind};
+use tidegate_policy::class::{UserAgentRule, find_user_agent_rule};
+use tidegate_policy::{Claim, ClientKind};
 
-use crate::user_agents::UserAgentMatcher;
+use tidegate_crawlers::user_agents::UserAgentMatcher;
 
 /// Classifies each line of `input` and writes one line each, in order: kind, tab, name of the bot or `-`; or one JSON
 /// object.

@@ -3,14 +3,14 @@
 use super::output::OutputPaths;
 use super::serve::random_seed;
 use super::{CommandError, failed};
-use crate::config;
 use crate::demo::{self, Options, RunningGateway, Screen};
 use crate::service::{Service, SettingsSource};
-use crate::terminal::ColorMode;
 use clap::Args;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tidegate_config as config;
+use tidegate_replay::terminal::ColorMode;
 
 /// Arguments of `tidegate demo`.
 #[derive(Clone, Debug, Args)]

@@ -1,9 +1,9 @@
 //! Errors of commands: their output on standard error and their exit codes, common to all commands.
 
 use super::config_file::ConfigNotFoundError;
-use crate::replay::ReplayError;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use tidegate_replay::ReplayError;
 
 /// Error of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,14 +13,14 @@ use super::admin_client::AdminArgs;
 use super::log_args::AssumptionArgs;
 use super::status::View;
 use super::{CommandError, load_policy, print};
-use crate::clock::Clock;
-use crate::explain::{Environment, Explanation, explain};
 use crate::service::crawlers;
 use clap::Args;
 use http::Method;
 use jiff::tz::TimeZone;
 use std::net::IpAddr;
 use std::process::ExitCode;
+use tidegate_engine::clock::Clock;
+use tidegate_replay::explain::{Environment, Explanation, explain};
 
 use from_log::LogReplay;
 use target::ExplainTarget;

@@ -1,12 +1,12 @@
 //! `tidegate init`: generates an initial configuration from access logs.
 
 use super::{failed, print, print_errors};
-use crate::init::{InitError, Logs, generate_config};
-use crate::user_agents::UserAgentMatcher;
-use crate::verify::OperatorTable;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use tidegate_crawlers::user_agents::UserAgentMatcher;
+use tidegate_crawlers::verify::OperatorTable;
+use tidegate_replay::init::{InitError, Logs, generate_config};
 
 /// Generates and prints the configuration. Returns exit code 2 if the logs are unreadable or contain no requests.
 pub fn run(logs: &[PathBuf]) -> ExitCode {

@@ -1,11 +1,11 @@
 //! Loads a configuration file for commands that evaluate it without a gateway.
 
 use super::environment;
-use crate::address_list_files::AddressListFiles;
-use crate::config::{self, Settings};
-use crate::replay::Policy;
-use crate::verify::OperatorTable;
 use std::path::Path;
+use tidegate_config::{self as config, Settings};
+use tidegate_crawlers::address_list_files::AddressListFiles;
+use tidegate_crawlers::verify::OperatorTable;
+use tidegate_replay::Policy;
 
 /// Loads the policy of a file, or returns all errors in it. `operators` builds the operator table of its settings.
 pub(super) fn read(file: &Path, operators: impl FnOnce(&Settings) -> OperatorTable) -> Result<Policy, String> {

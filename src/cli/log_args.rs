@@ -1,13 +1,13 @@
 //! Arguments of all commands that replay access logs: the logs, and assumptions about facts that they lack.
 
 use super::CommandError;
-use crate::config;
-use crate::policy::Units;
-use crate::replay::log::LogFiles;
-use crate::replay::{Assumptions, Policy, RetryModel};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
+use tidegate_config as config;
+use tidegate_policy::Units;
+use tidegate_replay::log::LogFiles;
+use tidegate_replay::{Assumptions, Policy, RetryModel};
 
 /// Access logs and assumptions.
 #[derive(Clone, Debug, Args)]

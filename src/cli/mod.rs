@@ -24,14 +24,14 @@ pub use config_file::ConfigArg;
 pub use error::CommandError;
 
 use crate::service::crawlers;
-use crate::user_agents::UserAgentMatcher;
-use crate::verify::OperatorTable;
 use clap::{Args, Parser, Subcommand};
 use config_file::path_or_default;
 use error::{failed, print_errors};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tidegate_crawlers::user_agents::UserAgentMatcher;
+use tidegate_crawlers::verify::OperatorTable;
 
 /// An adaptive rate-limiting reverse proxy for origins with a metered quota
 #[derive(Debug, Parser)]
@@ -189,7 +189,7 @@ fn check_file(path: Option<&PathBuf>) -> ExitCode {
 fn classify_lines(config: Option<&Path>, json: bool) -> ExitCode {
     let builtin = OperatorTable::builtin();
     let names: Vec<&str> = builtin.names().collect();
-    let settings = match config.map(|file| crate::config::read(file, &environment(), &[], &names)).transpose() {
+    let settings = match config.map(|file| tidegate_config::read(file, &environment(), &[], &names)).transpose() {
         Ok(settings) => settings,
         Err(errors) => return print_errors(&errors),
     };

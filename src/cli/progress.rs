@@ -1,14 +1,14 @@
 //! Progress of a long command: one line on standard error if that is a terminal.
 
-use crate::clock::Clock;
-use crate::policy::Timestamp;
-use crate::replay::log::LogFiles;
-use crate::terminal::{bar, format_duration, group_digits};
 use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tidegate_engine::clock::Clock;
+use tidegate_policy::Timestamp;
+use tidegate_replay::log::LogFiles;
+use tidegate_replay::terminal::{bar, format_duration, group_digits};
 
 /// A line that is redrawn.
 pub(super) struct Progress {

@@ -3,13 +3,13 @@
 use super::admin_client::AdminArgs;
 use super::status::{self, Amount, View};
 use super::{CommandError, environment, print, user};
-use crate::policy::Units;
 use clap::Subcommand;
 use http::Method;
 use serde::Deserialize;
 use serde_json::json;
 use std::fmt::Write;
 use std::process::ExitCode;
+use tidegate_policy::Units;
 
 /// Subcommands of `tidegate quota`.
 #[derive(Clone, Debug, Subcommand)]

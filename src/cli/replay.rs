@@ -4,15 +4,15 @@ use super::log_args::LogArgs;
 use super::output::{Output, OutputPaths, OutputTarget};
 use super::progress::{Progress, ReadProgress};
 use super::{CommandError, ConfigArg, load_policy, print};
-use crate::replay::log::{LineCounts, MergedLog};
-use crate::replay::report::Report;
-use crate::replay::{Replay, page, summary};
 use crate::service::crawlers;
-use crate::terminal::ColorMode;
 use clap::Args;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tidegate_replay::log::{LineCounts, MergedLog};
+use tidegate_replay::report::Report;
+use tidegate_replay::terminal::ColorMode;
+use tidegate_replay::{Replay, page, summary};
 
 /// Arguments of `replay`.
 #[derive(Clone, Debug, Args)]

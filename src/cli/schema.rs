@@ -2,5 +2,5 @@
 
 /// Returns the schema as indented JSON.
 pub fn schema() -> String {
-    format!("{:#}", crate::config::schema())
+    format!("{:#}", tidegate_config::schema())
 }

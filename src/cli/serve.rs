@@ -1,14 +1,14 @@
 //! `tidegate serve`: runs the gateway until a signal stops it.
 
 use super::{CommandError, ServeArgs, environment, failed, print_errors};
-use crate::clock::Clock;
-use crate::config::settings::{AccessLog, Ledger, LogLevel};
-use crate::config::{self, ConfigErrors, Settings};
 use crate::service::{BUILD, Service, ServiceError, SettingsSource};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
+use tidegate_config::settings::{AccessLog, Ledger, LogLevel};
+use tidegate_config::{self as config, ConfigErrors, Settings};
+use tidegate_engine::clock::Clock;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 
 /// Runs the gateway. Returns when it has drained after SIGTERM or Ctrl-C.
 pub fn run(args: &ServeArgs) -> ExitCode {
-    let operators = crate::verify::OperatorTable::builtin();
+    let operators = tidegate_crawlers::verify::OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
     // Resolved once: a reload reads the file of the start.
     let file = match args.file.path() {

@@ -4,22 +4,22 @@ use super::log_args::LogArgs;
 use super::output::{OutputPaths, OutputTarget};
 use super::progress::{Progress, ReadProgress, progress_bar, time_left};
 use super::{CommandError, ConfigArg, load_policy, print};
-use crate::config::{self, Settings};
-use crate::policy::rng::Rng;
-use crate::replay::Policy;
-use crate::replay::log::MergedLog;
 use crate::service::crawlers;
-use crate::terminal::{ColorMode, group_digits};
-use crate::tune::report::TuningReport;
-use crate::tune::{
-    ConfigEditor, Goal, GoalContext, GoalError, InMemoryLog, Search, SearchSpace, TuneError, TuneResult, Tuner, summary,
-};
-use crate::verify::OperatorTable;
 use clap::Args;
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tidegate_config::{self as config, Settings};
+use tidegate_crawlers::verify::OperatorTable;
+use tidegate_policy::rng::Rng;
+use tidegate_replay::Policy;
+use tidegate_replay::log::MergedLog;
+use tidegate_replay::terminal::{ColorMode, group_digits};
+use tidegate_replay::tune::report::TuningReport;
+use tidegate_replay::tune::{
+    ConfigEditor, Goal, GoalContext, GoalError, InMemoryLog, Search, SearchSpace, TuneError, TuneResult, Tuner, summary,
+};
 
 /// Arguments of `tune`.
 #[derive(Clone, Debug, Args)]

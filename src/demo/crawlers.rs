@@ -7,13 +7,13 @@ use super::people::BROWSERS;
 use super::site::CrawlTarget::{self, Categories, Feed, Homepage, Items, Mixed, Probes, Searches};
 use super::site::{self, ASSETS};
 use super::traffic::{DAY, DemoRequest, HUMAN_HOURS, HourWeights, LAST_INSTANT, random_time, scaled};
-use crate::policy::ClientKind::{self, DeclaredBot, Impostor, SuspectedBot, VerifiedBot};
-use crate::policy::decide::ROBOTS_TXT_PATH;
-use crate::policy::rng::Rng;
 use http::Method;
 use ipnet::Ipv4Net;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
+use tidegate_policy::ClientKind::{self, DeclaredBot, Impostor, SuspectedBot, VerifiedBot};
+use tidegate_policy::decide::ROBOTS_TXT_PATH;
+use tidegate_policy::rng::Rng;
 
 /// Traffic of one crawler on a full-size day.
 pub(super) struct CrawlerProfile {

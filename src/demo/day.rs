@@ -20,8 +20,8 @@ mod tests {
     use super::super::site;
     use super::super::traffic::DAY;
     use super::*;
-    use crate::policy::ClientKind;
     use std::collections::{BTreeMap, BTreeSet};
+    use tidegate_policy::ClientKind;
 
     #[test]
     fn traffic_is_deterministic_per_seed() {

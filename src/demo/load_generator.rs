@@ -1,8 +1,6 @@
 //! Load generator: sends the requests of a day to a gateway over real connections and returns each response.
 
 use super::traffic::{self, DemoRequest};
-use crate::clock::Clock;
-use crate::policy::Timestamp;
 use bytes::Bytes;
 use http::header::{HOST, HeaderName, REFERER, USER_AGENT};
 use http::{Request, Response};
@@ -13,6 +11,8 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
+use tidegate_engine::clock::Clock;
+use tidegate_policy::Timestamp;
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;

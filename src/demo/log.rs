@@ -35,7 +35,7 @@ const BYTES: u32 = 5120;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::log::{LogLine, LoggedClient};
+    use tidegate_replay::log::{LogLine, LoggedClient};
 
     #[test]
     fn every_request_is_a_parsable_log_line() {

@@ -19,7 +19,6 @@ pub mod traffic;
 
 pub use screen::Screen;
 
-use crate::clock::Clock;
 use anyhow::{Context, Result};
 use origin::Origin;
 use scoreboard::Scoreboard;
@@ -27,6 +26,7 @@ use scrape::Scrape;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tidegate_engine::clock::Clock;
 use tokio::sync::mpsc;
 use traffic::{DAY_START, DemoRequest};
 

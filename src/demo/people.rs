@@ -2,10 +2,10 @@
 
 use super::site::{self, ASSETS, CrawlTarget};
 use super::traffic::{self, DemoRequest, HUMAN_HOURS};
-use crate::policy::ClientKind;
-use crate::policy::rng::Rng;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
+use tidegate_policy::ClientKind;
+use tidegate_policy::rng::Rng;
 
 /// User agents of browsers; common ones are repeated as a weight.
 pub(super) static BROWSERS: [&str; 12] = [

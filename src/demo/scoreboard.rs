@@ -3,12 +3,12 @@
 use super::config::QUOTA;
 use super::scrape::Scrape;
 use super::traffic::{self, DemoRequest};
-use crate::policy::ClientKind;
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{Response, StatusCode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use tidegate_policy::ClientKind;
 
 /// Totals that the live table and the summary show.
 #[derive(Debug, Default)]

@@ -3,9 +3,9 @@
 use super::config::{LIMIT, SHED_THRESHOLDS};
 use super::scoreboard::{ClientGroup, Row, Scoreboard};
 use super::traffic;
-use crate::terminal::{ColorMode, bar, format_duration, group_digits, truncate};
 use std::io::{self, Write};
 use std::time::Duration;
+use tidegate_replay::terminal::{ColorMode, bar, format_duration, group_digits, truncate};
 
 /// An output and its mode.
 pub struct Screen {

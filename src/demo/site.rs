@@ -1,6 +1,6 @@
 //! Site of the demo: its paths and their costs.
 
-use crate::policy::rng::Rng;
+use tidegate_policy::rng::Rng;
 
 /// Returns the cost of a request for `path` in units, if nothing is cached.
 pub fn cost(path: &str) -> u64 {

@@ -4,11 +4,11 @@ use super::config::{LIMIT, RULES_EXCERPT};
 use super::scoreboard::{ClientGroup, Scoreboard};
 use super::screen::time_of_day;
 use super::traffic::DemoRequest;
-use crate::terminal::{ColorMode, format_duration, group_digits};
 use bytes::Bytes;
 use http::Response;
 use std::fmt::Write;
 use std::net::SocketAddr;
+use tidegate_replay::terminal::{ColorMode, format_duration, group_digits};
 
 /// Renders the introduction: the configuration and the size of the day.
 pub(super) fn intro(seconds: u64, requests: usize, color: ColorMode) -> String {

@@ -1,10 +1,10 @@
 //! Requests of the synthetic day, and the distribution of their times.
 
-use crate::policy::rng::Rng;
-use crate::policy::{ClientKind, Timestamp};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
+use tidegate_policy::rng::Rng;
+use tidegate_policy::{ClientKind, Timestamp};
 
 /// Start of the day: an arbitrary midnight in UTC.
 pub const DAY_START: Timestamp = Timestamp::from_seconds(20_700 * 24 * 60 * 60);

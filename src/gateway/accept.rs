@@ -3,7 +3,6 @@
 use super::connection;
 use super::shared::Shared;
 use super::worker::{Stage, Worker};
-use crate::policy::identity::ClientKey;
 use crate::telemetry::WorkerTelemetry;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -13,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tidegate_policy::identity::ClientKey;
 use tokio::sync::{mpsc, watch};
 use tracing::warn;
 

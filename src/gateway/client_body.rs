@@ -1,11 +1,11 @@
 //! Request bodies as clients send them, and the errors of all bodies.
 
 use super::tracked_stream::TrackedStream;
-use crate::http1::{client, server};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use tidegate_http1::{client, server};
 use tokio::sync::mpsc;
 
 /// A request body as its connection reads it.

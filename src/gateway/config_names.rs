@@ -1,9 +1,9 @@
 //! Names of configured items, for records.
 
 use super::shared::Shared;
-use crate::access_log::NameResolver;
-use crate::policy::ListId;
-use crate::policy::{BotId, ClassId, OperatorId, Rules, ScopeId};
+use tidegate_access_log::NameResolver;
+use tidegate_policy::ListId;
+use tidegate_policy::{BotId, ClassId, OperatorId, Rules, ScopeId};
 
 /// Names of configured items, by their index in records.
 pub(super) struct ConfigNames<'a> {

@@ -2,14 +2,14 @@
 
 use super::crawl_policy::CrawlPolicy;
 use super::untrusted_proxy::UntrustedProxy;
-use crate::config::Settings;
-use crate::engine::{Admission, Engine};
-use crate::policy::Timestamp;
-use crate::policy::address_lists::{AddressLists, ListSet};
-use crate::rate_limit_headers::RateLimitHeaders;
 use arc_swap::ArcSwap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use tidegate_config::Settings;
+use tidegate_engine::{Admission, Engine};
+use tidegate_policy::Timestamp;
+use tidegate_policy::address_lists::{AddressLists, ListSet};
+use tidegate_rate_limit_headers::RateLimitHeaders;
 
 /// Settings and the tables precomputed from them.
 pub(super) struct ConfigSnapshot {

@@ -6,8 +6,6 @@ use super::handler::RequestHandler;
 use super::response_body::ResponseBody;
 use super::tracked_stream::TrackedStream;
 use super::worker::Worker;
-use crate::config::settings::Limits;
-use crate::http1::{self, Fields, Request, RequestHead, Response, server};
 use bytes::BytesMut;
 use hyper::body::Incoming;
 use hyper::rt::Executor;
@@ -22,6 +20,8 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tidegate_config::settings::Limits;
+use tidegate_http1::{self as http1, Fields, Request, RequestHead, Response, server};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 

@@ -1,11 +1,11 @@
 //! Counts open connections per client address, if the settings limit them. IPv6 addresses are grouped by prefix, like
 //! clients: the owner of a prefix has billions of addresses.
 
-use crate::policy::identity::ClientKey;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroUsize;
+use tidegate_policy::identity::ClientKey;
 
 /// Open connections by address. The number of entries is at most the number of connections.
 #[derive(Default)]
@@ -37,7 +37,7 @@ impl ConnectionCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::identity::ProxyTrust;
+    use tidegate_policy::identity::ProxyTrust;
 
     #[test]
     fn disconnected_address_leaves_no_entry() {

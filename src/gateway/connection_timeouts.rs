@@ -1,14 +1,14 @@
 //! Timeouts of client connections. Each connection records its state and the start of it; a sweep every quarter of a
 //! second closes those that exceed a timeout. A timer per request would cost more than parsing the request.
 
-use crate::config::settings::Limits;
-use crate::policy::Timestamp;
 use http::Version;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
+use tidegate_config::settings::Limits;
+use tidegate_policy::Timestamp;
 
 /// Interval of a worker's maintenance: timeouts, idle connections, access log.
 pub(super) const TICK: Duration = Duration::from_millis(250);

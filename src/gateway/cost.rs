@@ -1,9 +1,9 @@
 //! Reads the actual cost of a response from its headers.
 
-use crate::http1::{Fields, Name};
-use crate::policy::Units;
-use crate::policy::quota::Quota;
-use crate::policy::quoted;
+use tidegate_http1::{Fields, Name};
+use tidegate_policy::Units;
+use tidegate_policy::quota::Quota;
+use tidegate_policy::quoted;
 
 /// Returns the actual cost: the value of `cost_header`; else zero if the origin served from its cache; else `expected`.
 /// A cost header that is not a number is ignored.
@@ -36,9 +36,9 @@ fn is_hit_member(member: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::window::Window;
     use http::HeaderName;
     use std::time::Duration;
+    use tidegate_policy::window::Window;
 
     fn cost_text(fields: &[(&'static str, &'static str)]) -> String {
         let quota = Quota {

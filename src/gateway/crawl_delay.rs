@@ -1,14 +1,14 @@
 //! Computes the crawl delays of robots.txt: those of the settings, and for `auto` those that the quotas permit.
 
-use crate::config::Settings;
-use crate::engine::QuotaView;
-use crate::policy::crawl_delay::{AdvisedDelay, CrawlBudget, CrawlDelay, budgets};
-use crate::policy::{ClassId, OperatorId, Timestamp, Units};
-use crate::robots::RobotsDirectives;
-use crate::verify::OperatorTable;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tidegate_config::Settings;
+use tidegate_crawlers::robots::RobotsDirectives;
+use tidegate_crawlers::verify::OperatorTable;
+use tidegate_engine::QuotaView;
+use tidegate_policy::crawl_delay::{AdvisedDelay, CrawlBudget, CrawlDelay, budgets};
+use tidegate_policy::{ClassId, OperatorId, Timestamp, Units};
 
 /// Minimum observation time before the usage of other classes counts: one day, so that all hours are covered.
 const MIN_OBSERVATION: Duration = Duration::from_secs(24 * 60 * 60);

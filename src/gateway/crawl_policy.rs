@@ -5,12 +5,12 @@ mod page;
 
 pub(super) use document::PolicyDocument;
 
-use crate::policy::Timestamp;
-use crate::robots::{CachedRobots, RobotsDocument};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
+use tidegate_crawlers::robots::{CachedRobots, RobotsDocument};
+use tidegate_policy::Timestamp;
 
 /// Minimum interval between renderings: the policy is not rate-limited, so its work must be bounded.
 const RENDER_INTERVAL: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! Rules for header fields: which are forwarded, removed, or reserved for the gateway (RFC 9110 section 7.6).
 
-use crate::http1::{Field, Fields, Name, list};
-use crate::policy::identity::AddressSource;
+use tidegate_http1::{Field, Fields, Name, list};
+use tidegate_policy::identity::AddressSource;
 
 /// Prefix of the gateway's own field names.
 const RESERVED_PREFIX: &[u8] = b"x-tidegate-";

@@ -33,15 +33,15 @@ mod untrusted_proxy;
 mod upstream;
 mod worker;
 
-use crate::config::Settings;
-use crate::engine::{Admission, ClientView, QuotaView, UnknownQuota};
-use crate::policy::address_lists::AddressLists;
-use crate::policy::crawl_delay::ComplianceView;
-use crate::policy::hash::mix;
-use crate::policy::{Timestamp, Units};
-use crate::robots::OverrideFile;
 use crate::telemetry::WorkerTelemetry;
 use config_snapshot::ConfigSnapshot;
+use tidegate_config::Settings;
+use tidegate_crawlers::robots::OverrideFile;
+use tidegate_engine::{Admission, ClientView, QuotaView, UnknownQuota};
+use tidegate_policy::address_lists::AddressLists;
+use tidegate_policy::crawl_delay::ComplianceView;
+use tidegate_policy::hash::mix;
+use tidegate_policy::{Timestamp, Units};
 
 pub use shared::Dependencies;
 use shared::Shared;

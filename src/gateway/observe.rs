@@ -1,13 +1,13 @@
 //! Extracts from the head of a request what bot detection observes.
 
 use super::target::ClientRequest;
-use crate::engine::ObservedRequest;
-use crate::http1::{Name, RequestHead, list};
-use crate::policy::Rules;
-use crate::policy::bot_detection::{BrowserTraits, HeadersSeen, Referer};
-use crate::policy::identity::ClientAddress;
 use http::Version;
 use std::net::IpAddr;
+use tidegate_engine::ObservedRequest;
+use tidegate_http1::{Name, RequestHead, list};
+use tidegate_policy::Rules;
+use tidegate_policy::bot_detection::{BrowserTraits, HeadersSeen, Referer};
+use tidegate_policy::identity::ClientAddress;
 
 /// Returns the observation of a request that `client` sends, with its `seen` headers.
 pub(super) fn observed_request<'a>(

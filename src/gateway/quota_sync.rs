@@ -1,11 +1,11 @@
 //! Reads the origin's own usage of a quota from its responses (`sync_from`).
 
 use crate::gateway::upstream::rate_limit::{most_restrictive, parse_reset, parse_units};
-use crate::http1::{Fields, Name};
-use crate::policy::quota::{ExhaustedRule, SyncFrom};
-use crate::policy::quota_sync::OriginReport;
-use crate::policy::{QuotaId, Timestamp};
 use http::{HeaderName, StatusCode};
+use tidegate_http1::{Fields, Name};
+use tidegate_policy::quota::{ExhaustedRule, SyncFrom};
+use tidegate_policy::quota_sync::OriginReport;
+use tidegate_policy::{QuotaId, Timestamp};
 
 /// Bytes of a body that are scanned.
 const MAX_SCAN_BYTES: usize = 16 * 1024;
@@ -94,8 +94,8 @@ fn contains(bytes: &[u8], text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Units;
     use std::time::Duration;
+    use tidegate_policy::Units;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 

@@ -8,18 +8,18 @@ use super::connection_timeouts::ConnectionState;
 use super::quota_sync::BodyScan;
 use super::target::ClientRequest;
 use super::worker::{CurrentConfig, Worker};
-use crate::access_log::CLIENT_CLOSED_REQUEST;
-use crate::engine::{AdmissionOutcome, BucketUsage, Decision, Observation, Permit, QuotaUsage, Receipt, SlotGuard};
-use crate::http1::RequestHead;
-use crate::policy::identity::{ClientAddress, ClientKey};
-use crate::policy::rng::ratio_from_id;
-use crate::policy::{Classification, OperatorId, QuotaId, Reason, Refusal, Timestamp, Units};
-use crate::rate_limit_headers::RateLimitSnapshot;
 use http::StatusCode;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tidegate_access_log::CLIENT_CLOSED_REQUEST;
+use tidegate_engine::{AdmissionOutcome, BucketUsage, Decision, Observation, Permit, QuotaUsage, Receipt, SlotGuard};
+use tidegate_http1::RequestHead;
+use tidegate_policy::identity::{ClientAddress, ClientKey};
+use tidegate_policy::rng::ratio_from_id;
+use tidegate_policy::{Classification, OperatorId, QuotaId, Reason, Refusal, Timestamp, Units};
+use tidegate_rate_limit_headers::RateLimitSnapshot;
 
 /// What the evaluation of a request found, besides the decision.
 pub(super) struct EvaluatedRequest {
@@ -293,7 +293,7 @@ impl RequestContext {
         self.finish();
     }
 
-    fn route(&self) -> &crate::policy::route::Route {
+    fn route(&self) -> &tidegate_policy::route::Route {
         &self.current.settings.rules.routes[self.evaluated.route]
     }
 

@@ -3,12 +3,12 @@
 use super::client_body::BodyError;
 use super::request_context::RequestContext;
 use super::upstream::{Deadline, OriginBody, PoolGuard};
-use crate::http1::client;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use tidegate_http1::client;
 
 /// A response body.
 pub(super) enum ResponseBody {

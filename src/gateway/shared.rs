@@ -3,19 +3,19 @@
 use super::config_snapshot::ConfigSnapshot;
 use super::connection_limits::ConnectionCounts;
 use super::crawl_delay::CrawlDelayAdviser;
-use crate::clock::Clock;
-use crate::config::Settings;
-use crate::engine::Engine;
-use crate::policy::address_lists::AddressLists;
-use crate::robots::{CrawlCompliance, OverrideFile, RobotsCache};
-use crate::user_agents::UserAgentMatcher;
-use crate::verify::OperatorTable;
-use crate::verify::signature::SignatureVerifier;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use tidegate_config::Settings;
+use tidegate_crawlers::robots::{CrawlCompliance, OverrideFile, RobotsCache};
+use tidegate_crawlers::user_agents::UserAgentMatcher;
+use tidegate_crawlers::verify::OperatorTable;
+use tidegate_crawlers::verify::signature::SignatureVerifier;
+use tidegate_engine::Engine;
+use tidegate_engine::clock::Clock;
+use tidegate_policy::address_lists::AddressLists;
 use tokio::sync::Notify;
 
 /// Dependencies of a gateway besides its settings, injected for tests and demos.

@@ -3,13 +3,13 @@
 //! The parser (`http1`, or hyper for HTTP/2) does not check these; they are checked here, before the request is
 //! counted.
 
-use crate::http1::{self, Name, RequestHead, list};
-use crate::policy::Signature;
-use crate::policy::route::{normalize, normalize_host};
 use http::uri::Authority;
 use http::{Method, Version};
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use tidegate_http1::{self as http1, Name, RequestHead, list};
+use tidegate_policy::Signature;
+use tidegate_policy::route::{normalize, normalize_host};
 
 /// A valid client request.
 pub(super) struct ClientRequest {

@@ -5,13 +5,13 @@
 //! After it a request costs one relaxed load, before it a scan of the field names.
 
 use super::headers;
-use crate::http1::{Fields, Name};
-use crate::policy::identity::{AddressSource, ProxyTrust};
-use crate::policy::network::{IpPrefix, is_private};
 use parking_lot::Mutex;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tidegate_http1::{Fields, Name};
+use tidegate_policy::identity::{AddressSource, ProxyTrust};
+use tidegate_policy::network::{IpPrefix, is_private};
 use tracing::warn;
 
 /// Detects the first untrusted proxy.

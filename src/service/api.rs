@@ -2,14 +2,14 @@
 
 use super::{BUILD, BoundAddresses, LEDGER_TIMEOUT, ServiceState, crawlers};
 use crate::admin::{GatewayApi, ListenAddresses, ScopeView, SettingsView};
-use crate::engine::{ClientView, QuotaView, UnknownQuota};
-use crate::explain::{Environment, Explanation, explain, input_from_log};
-use crate::ledger::LeaseRefresher;
-use crate::policy::crawl_delay::ComplianceView;
-use crate::policy::throttle::Scope;
-use crate::policy::{Timestamp, Units};
-use crate::replay::log::LogLine;
 use crate::telemetry::{AddressListView, NetworkListsView};
+use tidegate_engine::ledger::LeaseRefresher;
+use tidegate_engine::{ClientView, QuotaView, UnknownQuota};
+use tidegate_policy::crawl_delay::ComplianceView;
+use tidegate_policy::throttle::Scope;
+use tidegate_policy::{Timestamp, Units};
+use tidegate_replay::explain::{Environment, Explanation, explain, input_from_log};
+use tidegate_replay::log::LogLine;
 use tracing::warn;
 
 /// Maximum number of busiest partitions shown per scope.

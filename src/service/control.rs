@@ -4,10 +4,10 @@
 
 use super::{ExternalAccess, ServiceState, crawlers};
 use crate::admin::{self, AccessControl, GatewayApi};
-use crate::verify::RangeRefresher;
 use std::net::TcpListener;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use tidegate_crawlers::verify::RangeRefresher;
 use tokio::sync::oneshot;
 use tracing::warn;
 

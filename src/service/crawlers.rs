@@ -1,15 +1,15 @@
 //! Crawler verification: the operator table built from the settings, and its background tasks.
 
 use super::ServiceState;
-use crate::clock::Clock;
-use crate::config::Settings;
-use crate::config::describe::BuiltinOperators;
-use crate::config::settings::CrawlerOperator;
-use crate::policy::Proof;
 use crate::telemetry::{VerificationMethod as Counted, VerificationResult};
-use crate::verify::fetch::Fetcher;
-use crate::verify::{OperatorOverride, OperatorTable, RangeRefresher, RangeSource, Resolver};
 use std::sync::Arc;
+use tidegate_config::Settings;
+use tidegate_config::describe::BuiltinOperators;
+use tidegate_config::settings::CrawlerOperator;
+use tidegate_crawlers::verify::fetch::Fetcher;
+use tidegate_crawlers::verify::{OperatorOverride, OperatorTable, RangeRefresher, RangeSource, Resolver};
+use tidegate_engine::clock::Clock;
+use tidegate_policy::Proof;
 use tracing::warn;
 
 /// Returns the crawler operators of these settings, with DNS verification if configured.

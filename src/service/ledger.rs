@@ -1,13 +1,13 @@
 //! The engine of the configured ledger, with its lease refresher.
 
 use super::{LEDGER_TIMEOUT, ServiceError};
-use crate::clock::Clock;
-use crate::config::Settings;
-use crate::config::settings::{Ledger, LedgerFailureMode};
-use crate::engine::{Engine, LeaseMode};
-use crate::ledger::redis::{Incarnation, RedisEndpoint};
-use crate::ledger::{self, LeaseRefresher, OpenError, RedisStore, Store, WakeHandle};
 use std::sync::Arc;
+use tidegate_config::Settings;
+use tidegate_config::settings::{Ledger, LedgerFailureMode};
+use tidegate_engine::clock::Clock;
+use tidegate_engine::ledger::redis::{Incarnation, RedisEndpoint};
+use tidegate_engine::ledger::{self, LeaseRefresher, OpenError, RedisStore, Store, WakeHandle};
+use tidegate_engine::{Engine, LeaseMode};
 use tracing::warn;
 
 /// Returns the engine, with leases if possible, and the refresher that keeps it supplied.

@@ -1,11 +1,11 @@
 //! Reload of the settings and of changed address lists.
 
 use super::{LEDGER_TIMEOUT, ServiceState, crawlers};
-use crate::address_list_files::{AddressListFiles, ReloadResult};
 use crate::admin::SettingsView;
-use crate::config::{Settings, describe};
-use crate::verify::OperatorTable;
 use std::time::Duration;
+use tidegate_config::{Settings, describe};
+use tidegate_crawlers::address_list_files::{AddressListFiles, ReloadResult};
+use tidegate_crawlers::verify::OperatorTable;
 use tracing::{info, warn};
 
 /// Interval at which the files of address lists are checked for changes.

@@ -5,11 +5,11 @@
 
 use super::histogram::Histogram;
 use super::status_class::StatusClass;
-use crate::access_log::{NameResolver, Record, RecordedOutcome};
-use crate::policy::bot_detection::Signal;
-use crate::policy::class::Evidence;
-use crate::policy::throttle::Scope;
-use crate::policy::{ClientKind, Reason, ScopeId};
+use tidegate_access_log::{NameResolver, Record, RecordedOutcome};
+use tidegate_policy::bot_detection::Signal;
+use tidegate_policy::class::Evidence;
+use tidegate_policy::throttle::Scope;
+use tidegate_policy::{ClientKind, Reason, ScopeId};
 
 /// Counters of one worker, or of several added up.
 #[derive(Clone, Debug, Default)]
@@ -282,8 +282,8 @@ fn add(totals: &mut [u64], more: &[u64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access_log::sample::{TestNames, sample_record};
-    use crate::policy::ClassId;
+    use tidegate_access_log::sample::{TestNames, sample_record};
+    use tidegate_policy::ClassId;
 
     #[test]
     fn reload_that_renumbers_classes_keeps_their_counts() {
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn address_proof_is_counted_per_operator() {
-        use crate::policy::OperatorId;
+        use tidegate_policy::OperatorId;
         let mut counters = WorkerCounters::default();
         counters
             .record(&Record { evidence: &[None, Some(Evidence::AddressVerified(OperatorId(0)))], ..sample_record() });
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn signatures_are_counted_per_named_operator() {
-        use crate::policy::OperatorId;
+        use tidegate_policy::OperatorId;
         let mut counters = WorkerCounters::default();
         for evidence in [
             Evidence::SignatureValid(OperatorId(0)),

@@ -5,12 +5,12 @@ use super::counters::{ClassCounters, WorkerCounters};
 use super::exposition::Exposition;
 use super::metrics::*;
 use super::status_class::StatusClass;
-use crate::engine::{Admission, QuotaView, ScopeState};
-use crate::policy::bot_detection::Signal;
-use crate::policy::{ClientKind, Reason};
 use metrics::{Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use std::fmt::Display;
+use tidegate_engine::{Admission, QuotaView, ScopeState};
+use tidegate_policy::bot_detection::Signal;
+use tidegate_policy::{ClientKind, Reason};
 
 /// Whole counters and plain gauges, stored by the exporter library. A process may have several exporters; none is
 /// installed globally.
@@ -202,7 +202,7 @@ fn each_quota<T: Display>(text: &mut Exposition, quotas: &[QuotaView], metric: M
     }
 }
 
-fn each_class(quotas: &[QuotaView], mut each: impl FnMut(&str, &crate::engine::ClassView)) {
+fn each_class(quotas: &[QuotaView], mut each: impl FnMut(&str, &tidegate_engine::ClassView)) {
     for quota in quotas {
         quota.by_class.iter().for_each(|class| each(&quota.name, class));
     }

@@ -2,8 +2,8 @@
 
 use super::status_class::StatusClass;
 use super::{VerificationMethod, VerificationResult};
-use crate::policy::bot_detection::Signal;
-use crate::policy::{ClientKind, Reason};
+use tidegate_policy::bot_detection::Signal;
+use tidegate_policy::{ClientKind, Reason};
 
 /// Definition of a metric.
 #[derive(Clone, Copy, Debug)]

@@ -24,10 +24,6 @@ pub use histogram::Histogram;
 pub use log_writer::OpenSink;
 pub use worker::{DECISION_RING_LEN, WorkerTelemetry};
 
-use crate::engine::Admission;
-use crate::policy::crawl_delay::ComplianceView;
-use crate::policy::throttle::Scope;
-use crate::policy::{Rules, Timestamp};
 use exporter::Exporter;
 use metrics::{
     ACCESS_LOG_DROPPED, BUILD_INFO, CRAWL_DELAY_ADVERTISED, CRAWL_DELAY_VIOLATIONS, CRAWL_INTERVAL_SECONDS,
@@ -36,6 +32,10 @@ use metrics::{
 };
 use parking_lot::Mutex;
 use std::time::Duration;
+use tidegate_engine::Admission;
+use tidegate_policy::crawl_delay::ComplianceView;
+use tidegate_policy::throttle::Scope;
+use tidegate_policy::{Rules, Timestamp};
 
 /// Telemetry of one process.
 pub struct Telemetry {

@@ -1,14 +1,14 @@
 use super::metrics::{METRICS, Metric, MetricKind};
 use super::*;
-use crate::access_log::sample::sample_record;
-use crate::access_log::{Record, RecordedOutcome};
-use crate::engine::{Engine, LeaseMode};
-use crate::policy::class::{Class, ClassMatcher};
-use crate::policy::throttle::Scope;
-use crate::policy::window::Window;
-use crate::policy::{Reason, Units};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use tidegate_access_log::sample::sample_record;
+use tidegate_access_log::{Record, RecordedOutcome};
+use tidegate_engine::{Engine, LeaseMode};
+use tidegate_policy::class::{Class, ClassMatcher};
+use tidegate_policy::throttle::Scope;
+use tidegate_policy::window::Window;
+use tidegate_policy::{Reason, Units};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_795_252_443);
 
@@ -18,7 +18,7 @@ fn every_series_is_unique_with_help_and_type() {
     fixture.worker.record(&sample_record());
     fixture.telemetry.record_verification("googlebot", VerificationMethod::Dns, VerificationResult::Verified);
     fixture.telemetry.set_dns_queue_length(3);
-    let operator = crate::policy::OperatorId(0);
+    let operator = tidegate_policy::OperatorId(0);
     let compliance = ComplianceView {
         operator,
         advertised: Some(9),
@@ -166,7 +166,7 @@ fn rules() -> Rules {
         serves_crawl_policy: false,
         user_agent_rules: Vec::new(),
         classes: vec![class("odd \"name\""), class("person")],
-        quotas: vec![crate::policy::quota::Quota {
+        quotas: vec![tidegate_policy::quota::Quota {
             name: "places_api".into(),
             limit: Units::from_whole(100),
             window: Window::Fixed { length: Duration::from_secs(60) },

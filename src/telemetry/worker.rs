@@ -4,11 +4,11 @@
 use super::access_log::LogBuffer;
 use super::counters::WorkerCounters;
 use super::decision_ring::DecisionRing;
-use crate::access_log::LineWriter;
-use crate::access_log::{NameResolver, Record};
-use crate::policy::{ScopeId, Timestamp};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use tidegate_access_log::LineWriter;
+use tidegate_access_log::{NameResolver, Record};
+use tidegate_policy::{ScopeId, Timestamp};
 
 /// Handle of a worker's telemetry.
 #[derive(Clone)]

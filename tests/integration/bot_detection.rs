@@ -13,8 +13,8 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use tidegate::policy::class::Evidence;
-use tidegate::policy::{ClientKind, Timestamp};
+use tidegate_policy::class::Evidence;
+use tidegate_policy::{ClientKind, Timestamp};
 
 #[test]
 fn synthetic_day_scrapers_are_suspected_and_humans_not() {

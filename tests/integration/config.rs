@@ -2,8 +2,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use tidegate::config;
-use tidegate::verify::OperatorTable;
+use tidegate_config as config;
+use tidegate_crawlers::verify::OperatorTable;
 
 fn settings(file: &Path) -> config::Settings {
     let operators = OperatorTable::builtin();

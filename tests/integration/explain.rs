@@ -11,15 +11,15 @@ use std::net::IpAddr;
 use std::path::Path;
 use tidegate::cli::explain::render;
 use tidegate::cli::status::View;
-use tidegate::config::{self, Settings};
-use tidegate::explain::{
+use tidegate_config::{self as config, Settings};
+use tidegate_crawlers::user_agents::UserAgentMatcher;
+use tidegate_crawlers::verify::OperatorTable;
+use tidegate_policy::Units;
+use tidegate_policy::address_lists::AddressLists;
+use tidegate_replay::explain::{
     ChangeKind, Environment, Explanation, HypotheticalRequest, Stage, StepResult, Verdict, explain,
 };
-use tidegate::policy::Units;
-use tidegate::policy::address_lists::AddressLists;
-use tidegate::terminal::ColorMode;
-use tidegate::user_agents::UserAgentMatcher;
-use tidegate::verify::OperatorTable;
+use tidegate_replay::terminal::ColorMode;
 
 /// For every usage of every quota, the explained outcome of a hypothetical request is the outcome at a live gateway.
 #[test]
@@ -186,7 +186,7 @@ fn only_reading_robots_txt_is_exempt() {
     );
 }
 
-fn find_step(explanation: &Explanation, stage: Stage) -> &tidegate::explain::Step {
+fn find_step(explanation: &Explanation, stage: Stage) -> &tidegate_replay::explain::Step {
     explanation.steps.iter().find(|step| step.step == stage).expect("every explanation has this step")
 }
 

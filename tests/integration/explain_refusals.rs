@@ -11,8 +11,8 @@ use crate::support::wait::{wait_for, wait_until};
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
-use tidegate::clock::Clock;
-use tidegate::policy::Timestamp;
+use tidegate_engine::clock::Clock;
+use tidegate_policy::Timestamp;
 
 const GOOGLEBOT: &str = "User-Agent: Googlebot/2.1\r\n";
 const CURL: &str = "User-Agent: curl/8.0\r\n";

@@ -12,8 +12,8 @@ use crate::support::wait::wait_until;
 use regex::Regex;
 use std::path::Path;
 use std::time::Duration;
-use tidegate::clock::Clock;
-use tidegate::verify::fetch::AllowedAddresses;
+use tidegate_crawlers::verify::fetch::AllowedAddresses;
+use tidegate_engine::clock::Clock;
 
 #[test]
 fn log_metrics_and_state_are_golden() {

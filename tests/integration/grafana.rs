@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 use std::collections::BTreeSet;
-use tidegate::policy::bot_detection::Signal;
-use tidegate::policy::{ClientKind, Reason};
 use tidegate::telemetry::metrics::{METRICS, Metric, MetricKind};
+use tidegate_policy::bot_detection::Signal;
+use tidegate_policy::{ClientKind, Reason};
 
 const DASHBOARD: &str = include_str!("../../grafana/tidegate.json");
 const ALERTS: &str = include_str!("../../grafana/alerts.yaml");

@@ -12,17 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
-use tidegate::engine::{Admission, AdmissionOutcome, Engine, LeaseMode, Permit};
-use tidegate::ledger::{FileStore, LeaseTable, OpenError, Store};
-use tidegate::policy::class::{Class, ClassMatcher};
-use tidegate::policy::cost::Cost;
-use tidegate::policy::identity::{ClientKey, ProxyTrust};
-use tidegate::policy::lease::SpendProfile;
-use tidegate::policy::quota::Quota;
-use tidegate::policy::route::{Pattern, Route};
-use tidegate::policy::throttle::Scope;
-use tidegate::policy::window::Window;
-use tidegate::policy::{ClassId, QuotaId, Rules, Timestamp, Units};
+use tidegate_engine::ledger::{FileStore, LeaseTable, OpenError, Store};
+use tidegate_engine::{Admission, AdmissionOutcome, Engine, LeaseMode, Permit};
+use tidegate_policy::class::{Class, ClassMatcher};
+use tidegate_policy::cost::Cost;
+use tidegate_policy::identity::{ClientKey, ProxyTrust};
+use tidegate_policy::lease::SpendProfile;
+use tidegate_policy::quota::Quota;
+use tidegate_policy::route::{Pattern, Route};
+use tidegate_policy::throttle::Scope;
+use tidegate_policy::window::Window;
+use tidegate_policy::{ClassId, QuotaId, Rules, Timestamp, Units};
 
 // --- one suite for all stores --------------------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ impl FileFixture {
 }
 
 /// Monotonic time that advances by one second per call, so that no sync is delayed.
-fn ticking_time() -> tidegate::ledger::Uptime {
+fn ticking_time() -> tidegate_engine::ledger::Uptime {
     let ticks = AtomicU64::new(0);
     Box::new(move || Timestamp(ticks.fetch_add(1_000_000_000, Ordering::Relaxed)))
 }
@@ -582,7 +582,7 @@ fn ledger_with_many_quotas_reopens_completely() {
     let mut ledger = open_file_store(dir.path()).expect("ledger is created");
     let requests: Vec<_> = (0..1000)
         .flat_map(|quota| (0..8).map(move |day| (quota, day)))
-        .map(|(quota, day)| tidegate::ledger::LeaseRequest {
+        .map(|(quota, day)| tidegate_engine::ledger::LeaseRequest {
             quota: format!("quota_{quota}"),
             limit: Units::from_whole(1000),
             window: stores::window(day * 86_400, 86_400, 0),

@@ -10,15 +10,15 @@ use std::io::Cursor;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tidegate::clock::Clock;
-use tidegate::config;
-use tidegate::policy::Units;
-use tidegate::policy::address_lists::AddressLists;
-use tidegate::replay::log::{LogSource, MergedLog};
-use tidegate::replay::report::PolicyReport;
-use tidegate::replay::{Assumptions, Policy, Replay};
 use tidegate::service::crawlers;
-use tidegate::verify::OperatorTable;
+use tidegate_config as config;
+use tidegate_crawlers::verify::OperatorTable;
+use tidegate_engine::clock::Clock;
+use tidegate_policy::Units;
+use tidegate_policy::address_lists::AddressLists;
+use tidegate_replay::log::{LogSource, MergedLog};
+use tidegate_replay::report::PolicyReport;
+use tidegate_replay::{Assumptions, Policy, Replay};
 
 #[test]
 fn replay_of_synthetic_day_matches_live_decisions() {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tidegate::replay::log::{LogFiles, LogLine, LoggedClient, MergedLog, OrderedLine, RequestLine};
+use tidegate_replay::log::{LogFiles, LogLine, LoggedClient, MergedLog, OrderedLine, RequestLine};
 
 #[test]
 fn shared_log_variants_are_parsed_as_expected() {

@@ -7,7 +7,7 @@ use crate::support::redis::RedisServer;
 use crate::support::wait::{pass_real_time, wait_until};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tidegate::clock::Clock;
+use tidegate_engine::clock::Clock;
 
 const LIMIT: usize = 3000;
 

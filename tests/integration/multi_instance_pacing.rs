@@ -11,11 +11,11 @@ use crate::support::redis::RedisServer;
 use crate::support::wait::{TIMEOUT, wait_until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tidegate::clock::Clock;
-use tidegate::engine::{Admission, AdmissionOutcome, Engine, LeaseMode};
-use tidegate::ledger::redis::{Incarnation, RedisEndpoint, Timeouts};
-use tidegate::ledger::{RedisStore, Store};
-use tidegate::policy::{Reason, Refusal, Rules, Timestamp, Units};
+use tidegate_engine::clock::Clock;
+use tidegate_engine::ledger::redis::{Incarnation, RedisEndpoint, Timeouts};
+use tidegate_engine::ledger::{RedisStore, Store};
+use tidegate_engine::{Admission, AdmissionOutcome, Engine, LeaseMode};
+use tidegate_policy::{Reason, Refusal, Rules, Timestamp, Units};
 
 const INSTANCES: usize = 3;
 

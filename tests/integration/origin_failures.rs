@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
-use tidegate::clock::Clock;
+use tidegate_engine::clock::Clock;
 
 /// Action of the origin on a request.
 #[derive(Clone, Copy)]

@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tidegate::clock::Clock;
-use tidegate::policy::Timestamp;
+use tidegate_engine::clock::Clock;
+use tidegate_policy::Timestamp;
 
 /// Rules that `docs/ORIGIN_PROTECTION.md` recommends: clients that honor `Retry-After` have a bucket, others are slowed down by
 /// the wait queue.

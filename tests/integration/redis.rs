@@ -7,11 +7,11 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tidegate::clock::Clock;
-use tidegate::ledger::redis::{Incarnation, RedisEndpoint};
-use tidegate::ledger::{Lease, LeaseRequest, RedisStore, Store, StoreError, WindowKey};
-use tidegate::policy::window::Span;
-use tidegate::policy::{Timestamp, Units};
+use tidegate_engine::clock::Clock;
+use tidegate_engine::ledger::redis::{Incarnation, RedisEndpoint};
+use tidegate_engine::ledger::{Lease, LeaseRequest, RedisStore, Store, StoreError, WindowKey};
+use tidegate_policy::window::Span;
+use tidegate_policy::{Timestamp, Units};
 
 const LIMIT: u64 = 1_000_000;
 /// Lease interval of the tests, shorter than the default of about one second.

@@ -8,8 +8,8 @@ use crate::support::origin::{Origin, signal};
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tidegate::clock::Clock;
-use tidegate::policy::Timestamp;
+use tidegate_engine::clock::Clock;
+use tidegate_policy::Timestamp;
 
 #[test]
 fn admitted_response_announces_remaining_units() {

@@ -6,7 +6,7 @@ use flate2::read::GzDecoder;
 use proptest::prelude::*;
 use serde_json::Value;
 use std::io::Read;
-use tidegate::robots::{RobotsDirectives, merge_directives};
+use tidegate_crawlers::robots::{RobotsDirectives, merge_directives};
 
 /// Crawlers with a requested delay, and crawlers without one.
 const CRAWLERS_WITH_DELAY: [(&str, u32); 6] =
@@ -239,7 +239,7 @@ fn check_merge(text: &[u8], directives: &RobotsDirectives) -> Result<(), String>
     if !is_subsequence(&lines_without_delays(text), &lines(&merged)) {
         return fail("a line of the origin is lost".into());
     }
-    if tidegate::robots::merge_directives(&merged, directives).as_deref() != Some(&merged) {
+    if tidegate_crawlers::robots::merge_directives(&merged, directives).as_deref() != Some(&merged) {
         return fail("a second merge changes the text".into());
     }
     let (before, after) = (RobotsReader::parse_text(text), RobotsReader::parse_text(&merged));

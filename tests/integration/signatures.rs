@@ -6,7 +6,7 @@ use crate::support::origin::Origin;
 use crate::support::signer::{SignatureParams, Signer};
 use crate::support::wait::wait_until;
 use std::time::Duration;
-use tidegate::verify::fetch::AllowedAddresses;
+use tidegate_crawlers::verify::fetch::AllowedAddresses;
 
 const BROWSER: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 \
                        Safari/537.36\r\n";

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tidegate::cli::classify;
-use tidegate::policy::Claim;
-use tidegate::user_agents::UserAgentMatcher;
-use tidegate::verify::OperatorTable;
+use tidegate_crawlers::user_agents::UserAgentMatcher;
+use tidegate_crawlers::verify::OperatorTable;
+use tidegate_policy::Claim;
 
 #[test]
 fn sample_bot_user_agents_are_declared_bots() {

@@ -4,9 +4,9 @@ use super::log_line::LogLineRef;
 use super::{ExplainArgs, target};
 use crate::cli::CommandError;
 use crate::cli::progress::{Progress, ReadProgress};
-use crate::explain::{Environment, Explanation, explain, input_from_replay};
-use crate::replay::log::{LineCounts, LogFiles, MergedLog};
-use crate::replay::{PendingRequest, Policy, Replay};
+use tidegate_replay::explain::{Environment, Explanation, explain, input_from_replay};
+use tidegate_replay::log::{LineCounts, LogFiles, MergedLog};
+use tidegate_replay::{PendingRequest, Policy, Replay};
 
 /// A log that can be replayed up to one of its lines, repeatedly and under different policies.
 pub(super) struct LogReplay<'a> {

@@ -1,8 +1,8 @@
 //! Reference to a line of a log: `FILE:LINE`, with the other files of the log.
 
-use crate::replay::ReplayRequest;
-use crate::replay::log::{LinePosition, LogFiles, LogLine};
 use std::path::{Path, PathBuf};
+use tidegate_replay::ReplayRequest;
+use tidegate_replay::log::{LinePosition, LogFiles, LogLine};
 
 /// A line of a log that may consist of several files.
 #[derive(Clone, Debug, PartialEq, Eq)]

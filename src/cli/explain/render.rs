@@ -1,9 +1,9 @@
 //! Renders an explanation as text: the request, its steps, the response, and the remedies.
 
 use crate::cli::status::View;
-use crate::explain::{Explanation, Remedy, RequestSummary, ResponseSummary, Step, StepResult, Verdict};
-use crate::terminal::wrap;
 use jiff::tz::TimeZoneDatabase;
+use tidegate_replay::explain::{Explanation, Remedy, RequestSummary, ResponseSummary, Step, StepResult, Verdict};
+use tidegate_replay::terminal::wrap;
 
 /// Renders an explanation as text.
 pub fn render(explanation: &Explanation, view: &View) -> String {

@@ -2,12 +2,12 @@
 
 use super::log_line::LogLineRef;
 use super::{ExplainArgs, time_arg};
-use crate::explain::{Environment, HypotheticalRequest};
-use crate::policy::tier::Share;
-use crate::policy::{Timestamp, Units};
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use jiff::tz::TimeZone;
+use tidegate_policy::tier::Share;
+use tidegate_policy::{Timestamp, Units};
+use tidegate_replay::explain::{Environment, HypotheticalRequest};
 
 /// The decision or request to explain.
 pub(super) enum ExplainTarget {

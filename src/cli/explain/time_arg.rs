@@ -1,8 +1,8 @@
 //! Parser of times on the command line.
 
-use crate::policy::Timestamp;
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
+use tidegate_policy::Timestamp;
 
 /// Parses `2026-11-21T14:00:00Z`, `2026-11-21T14:00` in `zone`, or `14:00` for today.
 pub(super) fn read(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, String> {

@@ -2,17 +2,17 @@
 
 use super::from_log::LogReplay;
 use crate::cli::{CommandError, environment};
-use crate::config::{self, Settings};
-use crate::explain::{ChangeKind, Explanation, Remedy, Stage, StepResult, Verdict};
-use crate::policy::pacing::PacingRole;
-use crate::policy::{Reason, Units};
-use crate::replay::Policy;
-use crate::terminal::decimal;
-use crate::verify::OperatorTable;
 use std::fs;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
+use tidegate_config::{self as config, Settings};
+use tidegate_crawlers::verify::OperatorTable;
+use tidegate_policy::pacing::PacingRole;
+use tidegate_policy::{Reason, Units};
+use tidegate_replay::Policy;
+use tidegate_replay::explain::{ChangeKind, Explanation, Remedy, Stage, StepResult, Verdict};
+use tidegate_replay::terminal::decimal;
 
 /// Returns the smallest tried limit and the smallest tried weight that admit the line; empty if no pacing plan refused
 /// it.

@@ -2,7 +2,7 @@
 
 use super::state::{Class, Plan, Quota};
 use super::view::View;
-use crate::terminal::{Align, bar, columns, format_duration, group_digits, sparkline};
+use tidegate_replay::terminal::{Align, bar, columns, format_duration, group_digits, sparkline};
 
 /// Renders the quota's name and window, a bar with its usage, and a line for each class. `now` is the time of the
 /// state.

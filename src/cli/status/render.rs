@@ -3,9 +3,9 @@
 use super::quota;
 use super::state::{Client, Correction, Scope, State};
 use super::view::View;
-use crate::terminal::Align::{self, Left, Right};
-use crate::terminal::{columns, display_width, format_duration, group_digits, wrap};
 use std::net::SocketAddr;
+use tidegate_replay::terminal::Align::{self, Left, Right};
+use tidegate_replay::terminal::{columns, display_width, format_duration, group_digits, wrap};
 
 /// Renders the state as text.
 pub(super) fn render(state: &State, view: &View) -> String {

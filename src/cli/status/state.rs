@@ -1,9 +1,9 @@
 //! The shown part of the state document. Fields that a gateway of another version does not send have defaults.
 
-use crate::policy::Units;
-use crate::terminal::decimal;
 use serde::Deserialize;
 use std::fmt;
+use tidegate_policy::Units;
+use tidegate_replay::terminal::decimal;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

@@ -1,7 +1,7 @@
 use super::*;
-use crate::terminal::ColorMode;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
+use tidegate_replay::terminal::ColorMode;
 
 fn view(width: usize) -> View {
     View { width, color: ColorMode::Plain, zone: TimeZone::get("Europe/Berlin").expect("a known zone") }

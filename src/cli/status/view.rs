@@ -1,9 +1,9 @@
 //! Output options: width, colors and time zone.
 
-use crate::terminal::ColorMode;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use std::io::{self, IsTerminal};
+use tidegate_replay::terminal::ColorMode;
 
 /// Options for rendering text.
 #[derive(Clone, Debug)]

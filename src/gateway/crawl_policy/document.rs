@@ -1,17 +1,17 @@
 //! The crawl-policy document, built from the rules and the quota state.
 
-use crate::access_log::rfc3339;
-use crate::config::settings::{self, Settings};
-use crate::engine::QuotaView;
 use crate::gateway::crawl_delay::AdvertisedDelays;
-use crate::policy::address_lists::ListSet;
-use crate::policy::class::{Class, ClassMatcher};
-use crate::policy::crawl_delay::find_bot_class;
-use crate::policy::identity::KeySource;
-use crate::policy::quota::Quota;
-use crate::policy::{ClassId, ClientKind, OperatorId, ProofMethod, Timestamp, Units};
-use crate::verify::OperatorTable;
 use serde::Serialize;
+use tidegate_access_log::rfc3339;
+use tidegate_config::settings::{self, Settings};
+use tidegate_crawlers::verify::OperatorTable;
+use tidegate_engine::QuotaView;
+use tidegate_policy::address_lists::ListSet;
+use tidegate_policy::class::{Class, ClassMatcher};
+use tidegate_policy::crawl_delay::find_bot_class;
+use tidegate_policy::identity::KeySource;
+use tidegate_policy::quota::Quota;
+use tidegate_policy::{ClassId, ClientKind, OperatorId, ProofMethod, Timestamp, Units};
 
 /// The whole document.
 #[derive(Serialize)]
@@ -229,7 +229,7 @@ impl<'a> PolicyContext<'a, '_> {
         let shed = of_class.filter(|_| tier_set.is_some()).map(|of_class| of_class.shed_share);
         let paced = of_class.filter(|_| class.enforce && quota.enforced_pacing().is_some());
         let unplanned = paced.and_then(|of_class| Some(of_class.plan.as_ref()?.admit_share?.complement()));
-        let tier = |tier: &crate::policy::tier::Tier| TierEntry {
+        let tier = |tier: &tidegate_policy::tier::Tier| TierEntry {
             above: ratio(tier.threshold, quota.limit),
             refused_ratio: tier.shed_share.ratio(),
         };

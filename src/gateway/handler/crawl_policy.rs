@@ -3,14 +3,14 @@
 
 use super::forward::prepare_client_response;
 use super::request_handler::RequestHandler;
-use crate::access_log::hexadecimal;
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::crawl_policy::PolicyDocument;
 use crate::gateway::problem::{self, Problem, ResponseFormat};
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
-use crate::http1::{Name, Response};
-use crate::policy::decide::is_read_method;
+use tidegate_access_log::hexadecimal;
+use tidegate_http1::{Name, Response};
+use tidegate_policy::decide::is_read_method;
 
 impl RequestHandler {
     pub(super) fn serve_crawl_policy(

@@ -1,22 +1,22 @@
 //! Evaluation of a request: facts, identity, signature, class, route and admission.
 
 use super::request_handler::RequestHandler;
-use crate::engine::{AdmissionOutcome, Decision, Evaluation, Observation};
 use crate::gateway::observe;
 use crate::gateway::request_context::EvaluatedRequest;
 use crate::gateway::target::{self, ClientRequest};
 use crate::gateway::worker::CurrentConfig;
-use crate::http1::{Fields, Name};
-use crate::policy::facts::claimed_operator;
-use crate::policy::identity::{ClientAddress, CredentialSource, ProxyTrust, cookie};
-use crate::policy::{Claim, ClientKind, Facts, Proof, Reason, Refusal, Signature, Timestamp};
-use crate::verify::signature::{SignaturePolicy, SignedMessage, VerifyTime};
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
+use tidegate_crawlers::verify::signature::{SignaturePolicy, SignedMessage, VerifyTime};
+use tidegate_engine::{AdmissionOutcome, Decision, Evaluation, Observation};
+use tidegate_http1::{Fields, Name};
+use tidegate_policy::facts::claimed_operator;
+use tidegate_policy::identity::{ClientAddress, CredentialSource, ProxyTrust, cookie};
+use tidegate_policy::{Claim, ClientKind, Facts, Proof, Reason, Refusal, Signature, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 

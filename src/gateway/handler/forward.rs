@@ -1,15 +1,12 @@
 //! Forwarding to the origin, and the response for the client.
 
 use super::request_handler::RequestHandler;
-use crate::engine::{SlotGuard, ThrottleRejection};
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::problem::Problem;
 use crate::gateway::request_context::{EvaluatedRequest, RequestContext};
 use crate::gateway::response_body::{ResponseBody, scan_to_end};
 use crate::gateway::upstream::{ForwardError, RequestBody, UpstreamResponse, UpstreamTarget};
 use crate::gateway::{cost, headers, target};
-use crate::http1::{Fields, Name, Response};
-use crate::policy::identity::ClientAddress;
 use bytes::Bytes;
 use http::{StatusCode, Version};
 use smallvec::SmallVec;
@@ -17,6 +14,9 @@ use std::fmt::{self, Write};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
+use tidegate_engine::{SlotGuard, ThrottleRejection};
+use tidegate_http1::{Fields, Name, Response};
+use tidegate_policy::identity::ClientAddress;
 
 impl RequestHandler {
     /// Forwards the request to the origin and returns the response for the client.
@@ -37,7 +37,7 @@ impl RequestHandler {
             Err(error) => return self.respond_to_origin_failure(context, &error, backoff),
         };
         let rules = &current.settings.rules;
-        let quota = |id: crate::policy::QuotaId| &rules.quotas[usize::from(id.0)];
+        let quota = |id: tidegate_policy::QuotaId| &rules.quotas[usize::from(id.0)];
         let Response { status, fields, .. } = &upstream.response;
         context.settle(|id, expected| cost::actual_cost(quota(id), expected, fields));
         context.sync_quotas(*status, fields);

@@ -28,12 +28,12 @@ use super::problem::{Problem, ResponseFormat};
 use super::request_context::RequestContext;
 use super::response_body::ResponseBody;
 use super::target::{ClientRequest, Target};
-use crate::engine::{AcquireOutcome, ThrottleRejection};
-use crate::http1::{Request, Response};
-use crate::policy::decide::is_robots_txt_read;
 use hyper::body::Body;
 use std::cell::OnceCell;
 use std::rc::Rc;
+use tidegate_engine::{AcquireOutcome, ThrottleRejection};
+use tidegate_http1::{Request, Response};
+use tidegate_policy::decide::is_robots_txt_read;
 
 impl RequestHandler {
     /// Handles one request. Always returns a response.

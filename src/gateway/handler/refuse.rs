@@ -6,8 +6,8 @@ use crate::gateway::problem::{Problem, ResponseFormat};
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
 use crate::gateway::target::RequestError;
-use crate::http1::{Name, RequestHead, Response};
 use hyper::body::Body;
+use tidegate_http1::{Name, RequestHead, Response};
 
 impl RequestHandler {
     /// Responds to a request that the rules refuse.
@@ -34,7 +34,7 @@ impl RequestHandler {
     }
 
     /// Responds to a request that could not be parsed.
-    pub(in crate::gateway) fn reject_unparsed(&self, error: crate::http1::Malformed) -> Response<ResponseBody> {
+    pub(in crate::gateway) fn reject_unparsed(&self, error: tidegate_http1::Malformed) -> Response<ResponseBody> {
         self.reject(RequestError::Malformed(error), ResponseFormat::UNKNOWN)
     }
 

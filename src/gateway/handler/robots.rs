@@ -8,18 +8,18 @@ use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
 use crate::gateway::upstream::{ForwardError, RequestBody, UpstreamResponse};
 use crate::gateway::{problem, target};
-use crate::http1::{Field, Fields, Name, RequestHead, Response};
-use crate::policy::ClientKind;
-use crate::policy::decide::ROBOTS_TXT_PATH;
-use crate::robots::{
-    self, CacheLookup, CachedRobots, FetchGuard, FetchRole, MAX_ROBOTS_BYTES, OriginRobots, Requester,
-};
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode, Uri};
 use hyper::body::Body;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
+use tidegate_crawlers::robots::{
+    self, CacheLookup, CachedRobots, FetchGuard, FetchRole, MAX_ROBOTS_BYTES, OriginRobots, Requester,
+};
+use tidegate_http1::{Field, Fields, Name, RequestHead, Response};
+use tidegate_policy::ClientKind;
+use tidegate_policy::decide::ROBOTS_TXT_PATH;
 use tokio::time::timeout;
 
 /// Conditions of a GET or HEAD request.

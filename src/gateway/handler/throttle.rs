@@ -1,13 +1,13 @@
 //! Slots of a request in its throttled scopes.
 
 use super::request_handler::RequestHandler;
-use crate::engine::{AcquireOutcome, QueuePoll, QueuedRequest, SlotGuard, ThrottleRejection};
 use crate::gateway::connection_timeouts::TICK;
 use crate::gateway::request_context::RequestContext;
-use crate::policy::throttle::partition::{self, PartitionInput};
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
+use tidegate_engine::{AcquireOutcome, QueuePoll, QueuedRequest, SlotGuard, ThrottleRejection};
+use tidegate_policy::throttle::partition::{self, PartitionInput};
 use tokio::time::sleep;
 
 impl RequestHandler {

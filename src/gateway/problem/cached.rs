@@ -1,10 +1,10 @@
 //! Responses from a cached document.
 
 use crate::gateway::response_body::ResponseBody;
-use crate::http1::{Fields, Name, Response};
-use crate::robots::CachedRobots;
 use bytes::Bytes;
 use http::StatusCode;
+use tidegate_crawlers::robots::CachedRobots;
+use tidegate_http1::{Fields, Name, Response};
 
 /// Returns the cached document, or 304 if the client has the same version, and the length of the body. A response to
 /// HEAD has no body.

@@ -1,7 +1,7 @@
 //! The response format that a client prefers: JSON or HTML.
 
-use crate::http1::{Name, RequestHead};
 use http::Method;
+use tidegate_http1::{Name, RequestHead};
 
 /// Response format of a client. Determined only if the gateway itself responds.
 #[derive(Clone, Copy)]

@@ -15,16 +15,16 @@ use super::response_body::ResponseBody;
 use super::scratch::ScratchBuffer;
 use super::target::RequestError;
 use super::upstream::ForwardError;
-use crate::access_log::hexadecimal;
-use crate::http1::{Fields, Name, Response};
-use crate::policy::time::{ceil_seconds, with_spread};
-use crate::policy::{Reason, Rules};
-use crate::rate_limit_headers::RateLimitSnapshot;
 use bytes::Bytes;
 use http::StatusCode;
 use std::fmt::{self, Write};
 use std::time::Duration;
 use template::ProblemTemplate;
+use tidegate_access_log::hexadecimal;
+use tidegate_http1::{Fields, Name, Response};
+use tidegate_policy::time::{ceil_seconds, with_spread};
+use tidegate_policy::{Reason, Rules};
+use tidegate_rate_limit_headers::RateLimitSnapshot;
 
 /// `Retry-After` if the origin is unreachable.
 const ORIGIN_RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -259,10 +259,10 @@ mod tests {
             serves_crawl_policy: false,
         };
         for reason in Reason::ALL {
-            let quotas = crate::policy::RefusedQuotas::from_indexes([0]);
-            let refusal = crate::policy::Refusal { reason, quotas, wait: Duration::from_secs(1) };
+            let quotas = tidegate_policy::RefusedQuotas::from_indexes([0]);
+            let refusal = tidegate_policy::Refusal { reason, quotas, wait: Duration::from_secs(1) };
             let snapshot = RateLimitSnapshot {
-                class: crate::policy::ClassId(0),
+                class: tidegate_policy::ClassId(0),
                 route: 0,
                 usages: &[],
                 bucket: None,

@@ -2,8 +2,8 @@
 
 use crate::gateway::target::RequestError;
 use crate::gateway::upstream::ForwardError;
-use crate::http1;
-use crate::policy::Reason;
+use tidegate_http1 as http1;
+use tidegate_policy::Reason;
 
 /// Constant parts of a problem. The document is built at compile time, except for the decision id and the violated
 /// policies.

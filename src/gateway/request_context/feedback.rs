@@ -1,16 +1,16 @@
 //! Feedback of the origin's responses to the scopes and the quotas.
 
 use super::{RequestContext, RequestStage};
-use crate::engine::{Charged, ThrottleRejection};
 use crate::gateway::cost;
 use crate::gateway::quota_sync::{self, BodyScan};
 use crate::gateway::upstream::{ForwardError, OriginBody, rate_limit};
-use crate::http1::{Fields, Response};
-use crate::policy::quota_sync::OriginReport;
-use crate::policy::throttle;
-use crate::policy::throttle::autothrottle::Adjustment;
 use http::StatusCode;
 use std::rc::Rc;
+use tidegate_engine::{Charged, ThrottleRejection};
+use tidegate_http1::{Fields, Response};
+use tidegate_policy::quota_sync::OriginReport;
+use tidegate_policy::throttle;
+use tidegate_policy::throttle::autothrottle::Adjustment;
 use tracing::{info, warn};
 
 impl RequestContext {

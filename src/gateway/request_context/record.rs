@@ -1,13 +1,13 @@
 //! The record of a request, for the access log and the metrics.
 
 use super::{EvaluatedRequest, RequestContext, RequestStage};
-use crate::access_log::{QuotaCharge, Record, RecordedOutcome, UpstreamCall};
-use crate::engine::{Charged, QuotaUsage};
 use crate::gateway::target;
-use crate::http1::Name;
-use crate::policy::Units;
-use crate::policy::bot_detection::HeadersSeen;
 use smallvec::SmallVec;
+use tidegate_access_log::{QuotaCharge, Record, RecordedOutcome, UpstreamCall};
+use tidegate_engine::{Charged, QuotaUsage};
+use tidegate_http1::Name;
+use tidegate_policy::Units;
+use tidegate_policy::bot_detection::HeadersSeen;
 
 impl RequestContext {
     /// Writes the record.

@@ -1,7 +1,7 @@
 //! Types of the HTTP/1.1 connections to the origin.
 
 use super::request_body::RequestBody;
-use crate::http1::client;
+use tidegate_http1::client;
 use tokio::net::TcpStream;
 
 /// An idle connection to the origin.

@@ -1,12 +1,12 @@
 //! Timeouts of the origin, checked by the worker's sweep instead of one timer per request.
 
 use crate::gateway::connection_timeouts::is_overdue;
-use crate::policy::Timestamp;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
+use tidegate_policy::Timestamp;
 
 /// All waits for the origin on one worker.
 pub(in crate::gateway) struct Deadlines {

@@ -1,7 +1,7 @@
 //! Errors of forwarded requests.
 
-use crate::http1::client;
 use std::time::Duration;
+use tidegate_http1::client;
 
 /// Error of a forwarded request.
 #[derive(Debug, thiserror::Error)]

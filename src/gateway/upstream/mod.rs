@@ -1,6 +1,6 @@
 //! Sends requests to the origin: connection, request, response head.
 //!
-//! [`crate::http1::client`] implements HTTP/1.1; this module decides when a request is sent and whether it is sent
+//! [`tidegate_http1::client`] implements HTTP/1.1; this module decides when a request is sent and whether it is sent
 //! again.
 
 mod connection;
@@ -15,11 +15,6 @@ pub(super) use error::ForwardError;
 pub(super) use pool::PoolGuard;
 pub(super) use request_body::RequestBody;
 
-use crate::clock::Clock;
-use crate::config::settings::Origin;
-use crate::engine::Permit;
-use crate::http1::{RequestHead, Response, client};
-use crate::policy::Timestamp;
 use http::Method;
 use hyper::body::Body;
 use pool::Pool;
@@ -27,6 +22,11 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
+use tidegate_config::settings::Origin;
+use tidegate_engine::Permit;
+use tidegate_engine::clock::Clock;
+use tidegate_http1::{RequestHead, Response, client};
+use tidegate_policy::Timestamp;
 
 /// Maximum retries of an unsent request on other connections.
 const MAX_UNSENT_RETRIES: usize = 4;

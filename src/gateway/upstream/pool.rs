@@ -2,14 +2,14 @@
 
 use super::connection::Connection;
 use super::error::ForwardError;
-use crate::config::settings::Origin;
-use crate::http1::HeadLimits;
-use crate::policy::Timestamp;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
+use tidegate_config::settings::Origin;
+use tidegate_http1::HeadLimits;
+use tidegate_policy::Timestamp;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;

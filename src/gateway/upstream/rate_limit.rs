@@ -1,10 +1,10 @@
 //! Reads the origin's own limits from its response head, in common formats: `Retry-After`, the `RateLimit` of several
 //! IETF drafts, `RateLimit-Remaining` and related fields, and `X-RateLimit-*`.
 
-use crate::http1::{Fields, Name};
-use crate::policy::quoted;
-use crate::policy::{Timestamp, Units};
 use std::time::{Duration, UNIX_EPOCH};
+use tidegate_http1::{Fields, Name};
+use tidegate_policy::quoted;
+use tidegate_policy::{Timestamp, Units};
 
 /// Upper bound of a retry time; a longer one is an error or has another meaning.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);

@@ -7,13 +7,13 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
-use tidegate::access_log::fields::{EVIDENCE, KINDS, LOG_FIELDS, LogValue, OPTIONAL_LOG_FIELD, REASONS, VERDICTS};
-use tidegate::access_log::sample::sample_record;
-use tidegate::access_log::{LineWriter, QuotaCharge, Record, RecordedOutcome};
-use tidegate::policy::ListId;
-use tidegate::policy::bot_detection::{HeadersSeen, Signal};
-use tidegate::policy::class::Evidence;
-use tidegate::policy::{BotId, ClientKind, OperatorId, Reason};
+use tidegate_access_log::fields::{EVIDENCE, KINDS, LOG_FIELDS, LogValue, OPTIONAL_LOG_FIELD, REASONS, VERDICTS};
+use tidegate_access_log::sample::sample_record;
+use tidegate_access_log::{LineWriter, QuotaCharge, Record, RecordedOutcome};
+use tidegate_policy::ListId;
+use tidegate_policy::bot_detection::{HeadersSeen, Signal};
+use tidegate_policy::class::Evidence;
+use tidegate_policy::{BotId, ClientKind, OperatorId, Reason};
 
 #[test]
 fn access_log_document_is_current() {
@@ -133,7 +133,7 @@ fn successor(evidence: Evidence) -> Option<Evidence> {
 
 fn line(record: &Record<'_>) -> String {
     let mut out = Vec::new();
-    let started = tidegate::policy::Timestamp::from_seconds(1_795_230_843);
+    let started = tidegate_policy::Timestamp::from_seconds(1_795_230_843);
     LineWriter::starting_at(started).write_json(&mut out, record);
     String::from_utf8(out).expect("UTF-8")
 }

@@ -6,11 +6,11 @@ use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use tidegate::access_log::fields::LOG_FIELDS;
 use tidegate::admin::endpoints::{COMMON_ERRORS, ENDPOINTS};
 use tidegate::admin::fields::{
     CORRECTION_FIELDS, DocumentField, EXPLANATION_FIELDS, PROBLEM_FIELDS, QUOTA_FIELDS, STATE_FIELDS,
 };
+use tidegate_access_log::fields::LOG_FIELDS;
 
 #[test]
 fn admin_document_is_current() {

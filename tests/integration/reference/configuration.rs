@@ -4,7 +4,7 @@ use super::assert_current;
 use super::markdown::{anchor, paragraph, table};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tidegate::config;
+use tidegate_config as config;
 
 #[test]
 fn configuration_document_is_current() {

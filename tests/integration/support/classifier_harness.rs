@@ -3,12 +3,12 @@
 use super::combined_log::RecordedRequest;
 use std::path::Path;
 use std::time::Duration;
-use tidegate::config;
-use tidegate::policy::Classification;
-use tidegate::policy::address_lists::AddressLists;
-use tidegate::replay::log::{self, LinePosition, OrderedLine};
-use tidegate::replay::{Assumptions, Policy, ReplayRequest, Simulator};
-use tidegate::verify::OperatorTable;
+use tidegate_config as config;
+use tidegate_crawlers::verify::OperatorTable;
+use tidegate_policy::Classification;
+use tidegate_policy::address_lists::AddressLists;
+use tidegate_replay::log::{self, LinePosition, OrderedLine};
+use tidegate_replay::{Assumptions, Policy, ReplayRequest, Simulator};
 
 /// Simulator that keeps the profiles of all clients.
 pub struct ClassifierHarness(Simulator);

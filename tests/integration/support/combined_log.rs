@@ -3,8 +3,8 @@
 use super::load::LoadRequest;
 use http::Version;
 use http::uri::PathAndQuery;
-use tidegate::policy::Timestamp;
-use tidegate::replay::log::{self, RequestLine};
+use tidegate_policy::Timestamp;
+use tidegate_replay::log::{self, RequestLine};
 
 /// A request of a log.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate::clock::Clock;
-use tidegate::policy::Timestamp;
+use tidegate_engine::clock::Clock;
+use tidegate_policy::Timestamp;
 
 /// Maximum number of pages served at once. Further requests wait in the origin.
 pub const CONCURRENCY_LIMIT: usize = 4;

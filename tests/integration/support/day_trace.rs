@@ -3,7 +3,7 @@
 use super::load::LoadRequest;
 use std::time::Duration;
 use tidegate::demo::{day, traffic};
-use tidegate::policy::ClientKind;
+use tidegate_policy::ClientKind;
 
 /// Generates a day with `scale` times the usual traffic.
 pub fn generate_day(seed: u64, scale: f64) -> Vec<LoadRequest> {

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
-use tidegate::clock::Clock;
-use tidegate::config;
-use tidegate::policy::Timestamp;
 use tidegate::service::{ExternalAccess, Service, SettingsSource};
+use tidegate_config as config;
+use tidegate_engine::clock::Clock;
+use tidegate_policy::Timestamp;
 
 /// Noon of a day, hours away from the end of any window that a test uses.
 pub const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use tidegate::service::ExternalAccess;
-use tidegate::verify::fetch::{AllowedAddresses, Fetcher};
+use tidegate_crawlers::verify::fetch::{AllowedAddresses, Fetcher};
 
 /// A server with one document.
 pub struct HttpsServer {

@@ -4,7 +4,7 @@ use super::client::{Client, Response};
 use parking_lot::Mutex;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tidegate::policy::ClientKind;
+use tidegate_policy::ClientKind;
 
 /// A request and its client.
 #[derive(Clone, Debug)]

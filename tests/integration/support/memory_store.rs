@@ -3,8 +3,8 @@
 use parking_lot::Mutex;
 use std::future::{Future, ready};
 use std::sync::Arc;
-use tidegate::ledger::{Holder, Lease, LeaseRequest, LeaseTable, Store, StoreError};
-use tidegate::policy::{Timestamp, Units};
+use tidegate_engine::ledger::{Holder, Lease, LeaseRequest, LeaseTable, Store, StoreError};
+use tidegate_policy::{Timestamp, Units};
 
 /// Access of one instance to a shared lease table. Leases all available units at once.
 #[derive(Clone)]

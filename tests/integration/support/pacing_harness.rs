@@ -6,15 +6,15 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate::config;
-use tidegate::engine::{Admission, AdmissionOutcome, CrawledPage, Decision, Engine, LeaseMode};
-use tidegate::policy::address_lists::AddressLists;
-use tidegate::policy::identity::ClientKey;
-use tidegate::policy::rng::Rng;
-use tidegate::policy::{ClassId, OperatorId, Rules, Timestamp};
-use tidegate::replay::log::{LogFiles, MergedLog};
-use tidegate::replay::{self, Assumptions, Replay};
-use tidegate::verify::OperatorTable;
+use tidegate_config as config;
+use tidegate_crawlers::verify::OperatorTable;
+use tidegate_engine::{Admission, AdmissionOutcome, CrawledPage, Decision, Engine, LeaseMode};
+use tidegate_policy::address_lists::AddressLists;
+use tidegate_policy::identity::ClientKey;
+use tidegate_policy::rng::Rng;
+use tidegate_policy::{ClassId, OperatorId, Rules, Timestamp};
+use tidegate_replay::log::{LogFiles, MergedLog};
+use tidegate_replay::{self as replay, Assumptions, Replay};
 
 /// A request for a page that costs one unit.
 #[derive(Clone, Copy)]

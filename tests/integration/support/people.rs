@@ -3,8 +3,8 @@
 use super::client::Client;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tidegate::clock::Clock;
-use tidegate::policy::Timestamp;
+use tidegate_engine::clock::Clock;
+use tidegate_policy::Timestamp;
 
 /// Number of concurrent human clients.
 pub const HUMAN_CLIENTS: usize = 2;

@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tidegate::ledger::{Lease, LeaseRequest, Store, StoreError, WindowKey};
-use tidegate::policy::window::Span;
-use tidegate::policy::{Timestamp, Units};
+use tidegate_engine::ledger::{Lease, LeaseRequest, Store, StoreError, WindowKey};
+use tidegate_policy::window::Span;
+use tidegate_policy::{Timestamp, Units};
 
 /// Noon of a day.
 pub const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);

@@ -1,0 +1,212 @@
+use super::super::record::RecordedOutcome;
+use super::super::sample::{TestNames, sample_record};
+use super::*;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tidegate_policy::ListId;
+use tidegate_policy::bot_detection::{HeadersSeen, Signal};
+use tidegate_policy::class::Evidence;
+use tidegate_policy::{BotId, ClassId, OperatorId, QuotaId, Reason, Units};
+
+#[test]
+fn log_line_contains_every_contract_field() {
+    let line = written_line(&sample_record());
+    let expected = json!({
+        "time": "2026-11-21T09:14:03.123456Z", "settled": "2026-11-21T09:14:03.165356Z",
+        "started_us": 1795230843000000u64, "id": "0000000000c0ffee",
+        "client": "203.0.113.7", "key": "203.0.113.7", "method": "GET", "host": "example.com", "path": "/item/42",
+        "query": "ref=home&page=2", "version": "1.1", "status": 200, "bytes": 5120,
+        "user_agent": String::from_utf8_lossy(sample_record().user_agent), "referer": "https://example.com/",
+        "headers_seen": ["accept", "accept-language", "sec-fetch-mode"],
+        "tls": true, "http_10": false, "kind": "human", "class": "person",
+        "operator": null, "evidence": ["user_agent_no_match"], "route": "/item/*", "cost": {"places_api": 1},
+        "charged": {"places_api": 0}, "verdict": "admitted", "reason": null, "shadow_reason": null, "retry_after_s": null,
+        "tier": null, "guard_admitted": false, "bot_score": null, "used": {"places_api": 6012.25}, "seq": {"places_api": 6044}, "settle_seq": {"places_api": 6051}, "bucket_seq": null, "scope": null, "scope_wait_ms": 0, "origin_ms": 41.2, "total_ms": 41.9,
+        "cache": null,
+    });
+    assert_eq!(line, expected);
+}
+
+#[test]
+fn low_bot_score_and_guard_admission_are_logged() {
+    let mut out = Vec::new();
+    LineWriter::default()
+        .write_json(&mut out, &Record { bot_score: Some(83), guard_admitted: true, ..sample_record() });
+    let line: Value = serde_json::from_slice(&out).expect("JSON");
+    assert_eq!(
+        (&line["bot_score"], &line["guard_admitted"], &line["kind"]),
+        (&json!(83), &json!(true), &json!("human"))
+    );
+}
+
+#[test]
+fn refusal_line_has_reason_and_retry_after() {
+    let record = Record {
+        outcome: RecordedOutcome::Refused(Reason::Tier),
+        status: 429,
+        retry_after_s: Some(120),
+        tier: Some(2),
+        origin: None,
+        evidence: &[Some(Evidence::UserAgentMatch(BotId(0))), Some(Evidence::AddressVerified(OperatorId(0)))],
+        operator: Some(OperatorId(0)),
+        ..sample_record()
+    };
+    let line = written_line(&record);
+    assert_eq!(line["reason"], "tier");
+    assert_eq!((&line["retry_after_s"], &line["tier"]), (&json!(120), &json!(2)));
+    assert_eq!(line["origin_ms"], Value::Null);
+    assert_eq!(line["evidence"], json!(["user_agent_match:bot", "address_verified:googlebot"]));
+}
+
+#[test]
+fn suspected_bot_line_has_signals_and_list() {
+    let record = Record {
+        headers_seen: HeadersSeen::USER_AGENT,
+        evidence: &[
+            Some(Evidence::UserAgentNoMatch),
+            None,
+            Some(Evidence::Behavior(Signal::NoLinks)),
+            Some(Evidence::Behavior(Signal::NoAssets)),
+            Some(Evidence::AddressList(ListId(0))),
+        ],
+        ..sample_record()
+    };
+    let line = written_line(&record);
+    assert_eq!(
+        line["evidence"],
+        json!(["user_agent_no_match", "behavior:no_links", "behavior:no_assets", "address_list:hosting"])
+    );
+    // The headers were not examined, so a header that is not listed may have been present.
+    assert_eq!((&line["headers_seen"], &line["tls"]), (&json!(["user-agent"]), &Value::Null));
+}
+
+#[test]
+fn ipv6_client_line_has_its_network_key() {
+    let client = "2001:db8:1:2:3::4".parse().expect("an address");
+    let trust = tidegate_policy::identity::ProxyTrust { ipv6_prefix: 64, ..Default::default() };
+    let line = written_line(&Record { client, key: trust.key(client), ..sample_record() });
+    assert_eq!((&line["client"], &line["key"]), (&json!("2001:db8:1:2:3::4"), &json!("2001:db8:1:2::")));
+}
+
+#[test]
+fn line_format_is_stable_to_the_byte() {
+    let mut out = Vec::new();
+    let started = Timestamp::from_seconds(1_795_230_843);
+    LineWriter::starting_at(started)
+        .write_json(&mut out, &Record { query: None, origin: None, tier: Some(2), ..sample_record() });
+    let expected = concat!(
+        r#"{"time":"2026-11-21T09:14:03.123456Z","settled":"2026-11-21T09:14:03.165356Z","started_us":1795230843000000,"id":"0000000000c0ffee","#,
+        r#""client":"203.0.113.7","key":"203.0.113.7","method":"GET","host":"example.com","path":"/item/42","#,
+        r#""query":null,"version":"1.1","status":200,"bytes":5120,"user_agent":"Mozilla/5.0 (X11; Linux x86_64) "#,
+        r#"AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36","referer":"https://example.com/","#,
+        r#""headers_seen":["accept","accept-language","sec-fetch-mode"],"tls":true,"http_10":false,"kind":"human","class":"person","#,
+        r#""operator":null,"evidence":["user_agent_no_match"],"route":"/item/*","cost":{"places_api":1},"#,
+        r#""charged":{"places_api":0},"verdict":"admitted","reason":null,"shadow_reason":null,"retry_after_s":null,"tier":2,"guard_admitted":false,"bot_score":null,"#,
+        r#""used":{"places_api":6012.25},"seq":{"places_api":6044},"settle_seq":{"places_api":6051},"bucket_seq":null,"scope":null,"scope_wait_ms":0,"origin_ms":null,"#,
+        r#""total_ms":41.9,"cache":null}"#,
+        "\n"
+    );
+    assert_eq!(String::from_utf8(out).expect("UTF-8"), expected);
+}
+
+/// Fields that fragments depend on, drawn from so few values that fragments repeat.
+#[derive(Debug, Clone)]
+struct SampleRequest {
+    config_number: u64,
+    class: u16,
+    route: usize,
+    bot: u16,
+    proven: bool,
+    refused: bool,
+    charges: Vec<(u16, u64, u64)>,
+}
+
+fn sample_request() -> impl Strategy<Value = SampleRequest> {
+    let charges = proptest::collection::vec((0..2_u16, 0..2_u64, 0..2_u64), 0..3);
+    (0..2_u64, 0..2_u16, 0..2_usize, 0..2_u16, any::<(bool, bool)>(), charges).prop_map(
+        |(config_number, class, route, bot, (proven, refused), charges)| SampleRequest {
+            config_number,
+            class,
+            route,
+            bot,
+            proven,
+            refused,
+            charges,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn cached_fragments_equal_fresh_output(requests in proptest::collection::vec(sample_request(), 1..60)) {
+        let mut cached_writer = LineWriter::default();
+        for sample in requests {
+            let name = |kind: &str, number: u64| format!("{kind} {number} of \"{}\"", sample.config_number);
+            let names = TestNames(sample.config_number);
+            let class_name = name("class", sample.class.into());
+            let route_name = name("route", sample.route as u64);
+            let quota_names = [name("quota", 0), name("quota", 1)];
+            let charge = |&(quota, expected, settled): &(u16, u64, u64)| QuotaCharge {
+                quota: QuotaId(quota),
+                quota_name: &quota_names[usize::from(quota)],
+                cost: Units::from_whole(expected),
+                charged: Units::from_whole(settled),
+                sequence: 1,
+                settle_sequence: 2,
+                retry_sequence: None,
+                used: Units::ZERO,
+            };
+            let charges: Vec<_> = sample.charges.iter().map(charge).collect();
+            let record = Record {
+                names: &names,
+                class: ClassId(sample.class),
+                class_name: &class_name,
+                route: sample.route,
+                route_name: &route_name,
+                operator: sample.proven.then_some(OperatorId(0)),
+                evidence: &[Some(Evidence::UserAgentRule(sample.bot)), None],
+                charges: &charges,
+                bucket_sequence: None,
+                outcome: match sample.refused {
+                    true => RecordedOutcome::Refused(Reason::Quota),
+                    false => RecordedOutcome::Admitted { shadow_reason: None },
+                },
+                ..sample_record()
+            };
+            let (mut cached, mut fresh) = (Vec::new(), Vec::new());
+            cached_writer.write_json(&mut cached, &record);
+            LineWriter::default().write_json(&mut fresh, &record);
+            prop_assert_eq!(cached, fresh);
+        }
+    }
+
+    #[test]
+    fn any_request_gives_one_valid_line(
+        user_agent in any::<Vec<u8>>(), referer in any::<Option<Vec<u8>>>(), path in any::<String>(),
+        query in any::<Option<String>>(), host in any::<String>(), class in any::<String>(), status in any::<u16>(),
+        times in any::<(u64, u64)>(),
+    ) {
+        let record = Record {
+            admitted_at: tidegate_policy::Timestamp(times.0),
+            settled_at: tidegate_policy::Timestamp(times.1),
+            user_agent: &user_agent,
+            referer: referer.as_deref(),
+            path: &path,
+            query: query.as_deref(),
+            host: host.as_bytes(),
+            class_name: &class,
+            status,
+            ..sample_record()
+        };
+        let line = written_line(&record);
+        prop_assert_eq!(line["path"].as_str(), Some(path.as_str()));
+        prop_assert_eq!(line["class"].as_str(), Some(class.as_str()));
+    }
+}
+
+fn written_line(record: &Record<'_>) -> Value {
+    let mut out = Vec::new();
+    LineWriter::starting_at(Timestamp::from_seconds(1_795_230_843)).write_json(&mut out, record);
+    assert_eq!(out.iter().position(|&byte| byte == b'\n'), Some(out.len() - 1), "exactly one line");
+    serde_json::from_slice(&out).expect("valid JSON")
+}

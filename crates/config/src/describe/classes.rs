@@ -1,0 +1,81 @@
+//! Summary lines of classes: match conditions, priority, bucket and crawler guard.
+
+use super::format::{duration, shadow};
+use tidegate_policy::ClientKind;
+use tidegate_policy::ListId;
+use tidegate_policy::address_lists::ListSet;
+use tidegate_policy::bucket::Bucket;
+use tidegate_policy::class::{ApiKeys, Class, ClassMatcher};
+use tidegate_policy::crawler_guard::CrawlerGuard;
+use tidegate_policy::identity::{CredentialSource, KeySource};
+/// Returns the summary line of `class`. `shed` is true if tiers or the pacing plan of a quota apply to it.
+pub(super) fn class(class: &Class, shed: bool, operators: &[String], lists: &[String]) -> String {
+    let bucket = class.bucket.as_ref().map_or_else(String::new, |config| format!("; {}", bucket(config, &class.key)));
+    let blocked = if class.blocked { "; blocked" } else { "" };
+    // The guard overrides tiers and plans only.
+    let guard = class.guard.as_ref().filter(|_| shed).map_or_else(String::new, |config| format!("; {}", guard(config)));
+    let (conditions, priority) = (conditions(&class.matcher, operators, lists), class.priority);
+    format!("{}: {conditions}; priority {priority}{bucket}{guard}{blocked}{}", class.name, shadow(class.enforce))
+}
+
+pub(super) fn conditions(when: &ClassMatcher, operators: &[String], lists: &[String]) -> String {
+    let mut conditions = Vec::new();
+    if !when.kinds.is_empty() {
+        conditions.push(when.kinds.iter().map(|kind| ClientKind::name(*kind)).collect::<Vec<_>>().join(" or "));
+    }
+    if !when.operators.is_empty() {
+        let name = |id: &tidegate_policy::OperatorId| operators.get(usize::from(id.0)).map_or("?", String::as_str);
+        conditions.push(when.operators.iter().map(name).collect::<Vec<_>>().join(" or "));
+    }
+    if !when.user_agents.is_empty() {
+        conditions.push(format!("user agent contains {:?}", when.user_agents.join(" or ")));
+    }
+    let is_listed = |list: &ListId| when.lists.first_common(ListSet::from_ids([*list])).is_some();
+    let named: Vec<&str> =
+        (0..).map(ListId).zip(lists).filter(|(id, _)| is_listed(id)).map(|(_, name)| name.as_str()).collect();
+    if !named.is_empty() {
+        conditions.push(format!("on address list {}", named.join(" or ")));
+    }
+    match when.addresses.len() {
+        0 => {}
+        1 => conditions.push("in 1 address range".into()),
+        count => conditions.push(format!("in {count} address ranges")),
+    }
+    if let Some(ApiKeys { source, values }) = &when.keys {
+        let location = credential_source(source);
+        conditions.push(match values.len() {
+            1 => format!("with the API key in {location}"),
+            count => format!("with one of {count} API keys in {location}"),
+        });
+    }
+    if conditions.is_empty() { "all other clients".into() } else { conditions.join(", ") }
+}
+
+fn credential_source(source: &CredentialSource) -> String {
+    match source {
+        CredentialSource::Header(name) => format!("the header {name}"),
+        CredentialSource::Cookie(name) => format!("the cookie {name}"),
+    }
+}
+
+fn bucket(bucket: &Bucket, key: &KeySource) -> String {
+    let Bucket { capacity, fill, interval, smooth, costed_only } = bucket;
+    let costed_text = if *costed_only { ", costed requests only" } else { "" };
+    let size = if *smooth { "burst" } else { "capacity" };
+    let key_text = match key {
+        KeySource::Address => "per client".into(),
+        KeySource::Operator => "per operator (other clients: per address)".into(),
+        KeySource::Class => "per class".into(),
+        KeySource::Credential(source) => format!("per value of {}", credential_source(source)),
+    };
+    format!("bucket {key_text}: {size} {capacity}, refill {fill} per {}{costed_text}", duration(*interval))
+}
+
+fn guard(guard: &CrawlerGuard) -> String {
+    format!(
+        "crawler guard: one request per {}, no page refused for over {}, budget {}%",
+        duration(guard.admit_interval),
+        duration(guard.max_refused_for),
+        guard.budget.ratio() * 100.0
+    )
+}

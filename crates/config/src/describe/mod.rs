@@ -1,0 +1,115 @@
+//! Summary of the settings, as `tidegate check` and a reload print it.
+
+mod classes;
+mod crawlers;
+mod format;
+mod ledger;
+mod quotas;
+mod routes;
+mod scopes;
+#[cfg(test)]
+mod tests;
+
+use super::Settings;
+use super::settings::AccessLog;
+use std::fmt::Write as _;
+use tidegate_policy::ClassId;
+use tidegate_policy::bot_detection::BotDetection;
+use tidegate_policy::quota::Quota;
+
+/// The built-in operators, from which the file may take product tokens and agents.
+pub struct BuiltinOperators<'a> {
+    /// Names of the operators.
+    pub names: Vec<&'a str>,
+    /// Product tokens, each with the name of its operator.
+    pub product_tokens: Vec<(&'a str, &'a str)>,
+    /// Signature agents, each with the name of its operator.
+    pub signature_agents: Vec<(&'a str, &'a str)>,
+}
+
+/// Returns the summary of `settings`: listeners, quotas, classes in order, scopes, routes with their costs, and
+/// warnings. `networks` is the number of networks of each address list.
+pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperators<'_>) -> String {
+    let (rules, operators) = (&settings.rules, &settings.operator_names);
+    let mut text = String::new();
+    let mut line = |content: String| writeln!(text, "{content}").unwrap_or(());
+
+    let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
+    line(format!("listening on {}, forwarding to {}", listen.join(", "), settings.origin.authority));
+    if let Some(admin) = &settings.admin {
+        line(format!("admin listener: {}{}", admin.listen, if admin.token.is_some() { ", with a token" } else { "" }));
+    }
+    line(match &settings.log.access {
+        AccessLog::Off => "access log: off".into(),
+        AccessLog::Stdout => "access log: standard output".into(),
+        AccessLog::File { path } => format!("access log: {}", path.display()),
+    });
+
+    line(ledger::ledger(&settings.ledger, &settings.state_dir));
+
+    line(format!("crawlers: {}", crawlers::verify(&settings.verify)));
+    line(match &rules.bot_detection {
+        None => "bot detection: off".into(),
+        Some(BotDetection { threshold, half_life, .. }) => {
+            format!("bot detection: from a bot score of {threshold}, half-life {}", format::duration(*half_life))
+        }
+    });
+    if !settings.operators.is_empty() {
+        line(format!("\noperators, added or changed: {}", settings.operators.len()));
+        settings.operators.iter().for_each(|operator| line(format!("  {}", crawlers::operator(operator, builtin))));
+    }
+    if !settings.address_lists.is_empty() {
+        line(format!("\naddress lists: {}", settings.address_lists.len()));
+        for (list, count) in settings.address_lists.iter().zip(networks) {
+            line(format!("  {}: {} in {}", list.name, network_count(*count), list.override_file.display()));
+        }
+    }
+
+    line(format!("\nquotas: {}", rules.quotas.len()));
+    for quota in &rules.quotas {
+        line(format!(
+            "  {}: {} units, {}{}",
+            quota.name,
+            quota.limit,
+            quotas::window(&quota.window),
+            format::shadow(quota.enforce)
+        ));
+        quotas::pacing(quota, &rules.classes).into_iter().for_each(|content| line(format!("    {content}")));
+        quotas::origin_headers(quota).into_iter().for_each(|content| line(format!("    {content}")));
+        for (class, tiers) in rules.classes.iter().zip(&quota.class_tiers) {
+            if let Some(tiers) = tiers {
+                line(format!("    {}: {}", class.name, quotas::tiers(quota, tiers)));
+            }
+        }
+    }
+
+    line(format!("\nclasses, first match wins: {}", rules.classes.len()));
+    for (id, class) in (0..).map(ClassId).zip(&rules.classes) {
+        let paced = |quota: &Quota| quota.pacing.as_ref().is_some_and(|pacing| pacing.is_paced(id));
+        let is_shed = rules.quotas.iter().any(|quota| quota.tiers_for(id).is_some() || paced(quota));
+        line(format!("  {}", classes::class(class, is_shed, operators, &rules.address_list_names)));
+    }
+
+    let throttled: Vec<String> = rules.scopes.iter().filter_map(scopes::scope).collect();
+    if !throttled.is_empty() {
+        line(format!("\nthrottled scopes: {} of {}", throttled.len(), rules.scopes.len()));
+        throttled.into_iter().for_each(|content| line(format!("  {content}")));
+    }
+
+    line(format!("\nroutes, first match wins: {}", rules.routes.len()));
+    rules.routes.iter().for_each(|route| line(format!("  {}", routes::route(route, rules))));
+
+    crawlers::robots(settings, operators).into_iter().for_each(&mut line);
+    line(crawlers::crawl_policy(settings.crawl_policy.as_ref()));
+
+    if !settings.warnings.is_empty() {
+        line("\nwarnings:".into());
+        settings.warnings.iter().for_each(|warning| line(format!("  {warning}")));
+    }
+    text
+}
+
+/// Formats a number of networks: `1 network`, `2 networks`.
+pub fn network_count(networks: usize) -> String {
+    if networks == 1 { "1 network".into() } else { format!("{networks} networks") }
+}

@@ -1,0 +1,62 @@
+//! Summary lines of quotas: window, pacing, origin headers and tiers.
+
+use super::format::{duration, shadow};
+use tidegate_policy::class::Class;
+use tidegate_policy::pacing::{Pacing, PacingMode, PacingRole};
+use tidegate_policy::quota::{ClassTiers, ExhaustedRule, Quota, SyncFrom};
+use tidegate_policy::window::Window;
+
+pub(super) fn window(window: &Window) -> String {
+    match window {
+        Window::Fixed { length } => format!("every {}", duration(*length)),
+        Window::Calendar(calendar) => format!("each {calendar:?}"),
+        Window::FirstUse { length } => format!("for {} from the first use", duration(*length)),
+        Window::Sliding { length, .. } => format!("in any span of {}", duration(*length)),
+    }
+}
+
+/// Returns the summary line of the pacing of `quota`; `None` if it is not paced.
+pub(super) fn pacing(quota: &Quota, classes: &[Class]) -> Option<String> {
+    let Pacing { forecast, burst_share: burst, roles, enforce, .. } = quota.pacing.as_ref()?;
+    let paced = classes.iter().zip(roles).filter_map(|(class, role)| match role {
+        PacingRole::Paced(weight) => Some(format!("{} (weight {weight})", class.name)),
+        PacingRole::Unpaced | PacingRole::Excluded => None,
+    });
+    let mode = match forecast {
+        PacingMode::Even => "even",
+        PacingMode::Learned => "learned",
+    };
+    let (paced, burst) = (paced.collect::<Vec<_>>().join(", "), burst.ratio() * 100.0);
+    Some(format!("pacing {mode}, burst {burst}%: {paced}{}", shadow(*enforce)))
+}
+
+/// Returns one summary line for each header or response by which the origin affects `quota`.
+pub(super) fn origin_headers(quota: &Quota) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(header) = &quota.cost_header {
+        lines.push(format!("actual cost from {header}"));
+    }
+    if quota.free_when_cached {
+        lines.push("free when cached by the origin".into());
+    }
+    let Some(SyncFrom { remaining_header, reset_header, exhausted }) = &quota.sync_from else { return lines };
+    if let Some(header) = remaining_header {
+        let renewal = reset_header.as_ref().map_or_else(String::new, |header| format!(", renewal from {header}"));
+        lines.push(format!("remaining units from {header}{renewal}"));
+    }
+    if let Some(ExhaustedRule { statuses, contains }) = exhausted {
+        let statuses: Vec<String> = statuses.iter().map(ToString::to_string).collect();
+        let contains = contains.as_ref().map_or_else(String::new, |text| format!(" with {text:?}"));
+        lines.push(format!("exhausted on status {}{contains}", statuses.join(" or ")));
+    }
+    lines
+}
+
+pub(super) fn tiers(quota: &Quota, class_tiers: &ClassTiers) -> String {
+    let step = |tier: &tidegate_policy::tier::Tier| {
+        let share = tier.threshold.as_f64() / quota.limit.as_f64() * 100.0;
+        format!("from {} ({share:.0}%) sheds {}%", tier.threshold, tier.shed_share.ratio() * 100.0)
+    };
+    let steps: Vec<String> = class_tiers.tiers.tiers().iter().map(step).collect();
+    format!("{}{}", steps.join(", "), shadow(class_tiers.enforce))
+}

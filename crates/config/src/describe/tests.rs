@@ -1,0 +1,53 @@
+//! Tests of the parts of the summary.
+
+use super::classes::conditions;
+use super::scopes::scope;
+use crate as config;
+use std::path::Path;
+use std::time::Duration;
+use tidegate_policy::window::Window;
+
+#[test]
+fn summary_describes_scope_limits() {
+    let describe = |keys: &str| {
+        let yaml = format!("origin: {{ url: 'http://a' }}\nscopes: {{ default: {{ {keys} }} }}");
+        let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &[]).expect("valid settings");
+        scope(&settings.rules.scopes[0]).expect("a throttled scope")
+    };
+    for (keys, expected) in [
+        ("concurrency: 2, queue: { max_wait: 0s }", "default: concurrency 2; no queue"),
+        (
+            "delay: 1s, backoff: {}, rampup: {}",
+            "default: delay 100ms to 10s by overloads, initially 1s, backs off 1s to 5m on overload; queue of 256 for up to 2s",
+        ),
+        (
+            "concurrency: 4, backoff: {}, rampup: {}",
+            "default: concurrency 1 to 40 by overloads, initially 4, backs off 1s to 5m on overload; queue of 256 for up to 2s",
+        ),
+    ] {
+        assert_eq!(describe(keys), expected);
+    }
+}
+
+#[test]
+fn api_keys_are_counted() {
+    for (values, expected) in [
+        ("a-key-that-is-long", "with the API key in the header x-api-key"),
+        ("[a-key-that-is-long, another-that-is-long]", "with one of 2 API keys in the header x-api-key"),
+    ] {
+        let yaml = format!(
+            "origin: {{ url: 'http://a' }}\nclasses: [{{ name: a, when: {{ api_key: {{ header: X-Api-Key, value: {values} }} }} }}]"
+        );
+        let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &[]).expect("valid settings");
+        assert_eq!(conditions(&settings.rules.classes[0].matcher, &[], &[]), expected);
+    }
+}
+
+#[test]
+fn every_window_kind_has_a_description() {
+    let describe = |window: &Window| super::quotas::window(window);
+    let day = Duration::from_secs(86_400);
+    assert_eq!(describe(&Window::Fixed { length: day }), "every 1d");
+    assert_eq!(describe(&Window::FirstUse { length: day }), "for 1d from the first use");
+    assert_eq!(describe(&Window::Sliding { length: day, sub_windows: 60 }), "in any span of 1d");
+}

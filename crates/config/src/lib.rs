@@ -1,0 +1,129 @@
+//! The configuration: raw values from YAML, then validated [`Settings`].
+//!
+//! `yaml` and `environment` build trees in which every value has a location; `layers` merges them; `deserializer`
+//! converts the tree to the types of `raw`; `validate` checks these and creates [`Settings`]. All steps add to one list
+//! of errors, so that all errors are reported at once.
+//!
+//! Text and environment are parameters. Only [`read`], [`read_admin`] and [`read_text`] open a file.
+
+pub mod calendar;
+pub mod describe;
+mod deserializer;
+mod environment;
+mod error;
+mod layers;
+mod node;
+mod raw;
+mod scalars;
+mod serde_forms;
+pub mod settings;
+mod source_map;
+mod validate;
+mod yaml;
+
+pub use error::{ConfigError, ConfigErrors, SourceLocation, did_you_mean};
+pub use scalars::duration;
+pub use settings::Settings;
+pub use source_map::SourceMap;
+
+use std::path::Path;
+
+/// Parses and validates the `text` of a file. `Err` contains all errors.
+///
+/// `environment` contains the variables for `${NAME}` and `TIDEGATE__...`. `overrides` are command line options, as the
+/// path of a key and its value (`("listen", "127.0.0.1:80")`). They take precedence over both; the location of an error
+/// in one is the option, such as `--listen`. `operators` are the names of the built-in operators, by their index in the
+/// operator table.
+pub fn load(
+    file: &Path,
+    text: &str,
+    environment: &[(String, String)],
+    overrides: &[(&str, String)],
+    operators: &[&str],
+) -> Result<Settings, ConfigErrors> {
+    let (settings, mut errors) = load_settings(file, text, environment, overrides, operators);
+    if errors.is_empty() {
+        return Ok(settings);
+    }
+    errors.sort_by(|left, right| left.location.cmp(&right.location));
+    Err(ConfigErrors { file: file.to_owned(), errors })
+}
+
+/// Returns the admin listener of a file's `text`, ignoring errors in other sections: an administrator who connects to a
+/// running instance may be editing its file, and may lack the variables of the other sections. `None` if the listener
+/// is off.
+pub fn load_admin(
+    file: &Path,
+    text: &str,
+    environment: &[(String, String)],
+) -> Result<Option<settings::Admin>, ConfigErrors> {
+    let (settings, mut errors) = load_settings(file, text, environment, &[], &[]);
+    errors.retain(|error| match error.path.as_str() {
+        "" => matches!(error.location, SourceLocation::Position { .. }),
+        path => path == "admin" || path.starts_with("admin."),
+    });
+    match errors.is_empty() {
+        true => Ok(settings.admin),
+        false => Err(ConfigErrors { file: file.to_owned(), errors }),
+    }
+}
+
+/// Returns the settings of the text, and all errors. The settings are valid only if there are none.
+fn load_settings(
+    file: &Path,
+    text: &str,
+    environment: &[(String, String)],
+    overrides: &[(&str, String)],
+    operators: &[&str],
+) -> (Settings, Vec<ConfigError>) {
+    let (mut file_tree, mut errors) = yaml::read(text);
+    environment::expand(&mut file_tree, environment, &mut errors);
+    environment::warn_similar_names(environment, raw::SECTIONS, &mut errors);
+    let variables = environment::variables(environment, &mut errors);
+    let options = environment::options(overrides, &mut errors);
+
+    let tree = layers::merge(&[file_tree, variables, options]);
+    let source_map = SourceMap::new(file, tree.locations());
+    let raw: raw::File = deserializer::read(tree, &mut errors);
+    validate::validate(&raw, operators, source_map, errors)
+}
+
+/// Reads a file and returns its settings, as [`load`] does.
+pub fn read(
+    file: &Path,
+    environment: &[(String, String)],
+    overrides: &[(&str, String)],
+    operators: &[&str],
+) -> Result<Settings, ConfigErrors> {
+    load(file, &read_text(file)?, environment, overrides, operators)
+}
+
+/// Reads a file and returns its admin listener, as [`load_admin`] does.
+pub fn read_admin(file: &Path, environment: &[(String, String)]) -> Result<Option<settings::Admin>, ConfigErrors> {
+    load_admin(file, &read_text(file)?, environment)
+}
+
+/// Reads the text of a file.
+pub fn read_text(file: &Path) -> Result<String, ConfigErrors> {
+    std::fs::read_to_string(file).map_err(|error| {
+        let message = format!("cannot be read: {error}");
+        let hint = "name a YAML file in UTF-8, such as config/tidegate.yaml of the distribution".into();
+        let error = ConfigError { location: SourceLocation::File, path: String::new(), message, hint };
+        ConfigErrors { file: file.to_owned(), errors: vec![error] }
+    })
+}
+
+/// Returns the top-level keys of the configuration file, in order.
+pub const fn section_names() -> &'static [&'static str] {
+    raw::SECTIONS
+}
+
+/// Returns the JSON Schema of the configuration file.
+pub fn schema() -> serde_json::Value {
+    let mut schema = schemars::schema_for!(raw::File);
+    schema.insert("title".into(), "Tidegate configuration".into());
+    schema.to_value()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! Raw section `clients`.
+
+use crate::scalars::{Field, Range};
+use crate::serde_forms::string_or_map;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+
+/// Identification of clients.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Clients {
+    /// Source of the client address: peer (the connection), x-forwarded-for, forwarded, or { header: NAME }. The header
+    /// is used only if the request comes from a trusted proxy. The chain is read from right to left: trusted hops are
+    /// skipped, and the first untrusted address is the client.
+    ///
+    /// X-Forwarded-For, Forwarded and X-Real-IP are removed from a request if they are not the configured header,
+    /// because any client can send them. All forwarding fields (also X-Forwarded-Proto, -Host, -Port) are removed if
+    /// the peer is not a trusted proxy. proxy-protocol is not supported in this version. Default peer.
+    pub address_from: Option<AddressFrom>,
+    /// Proxies whose client-address header is trusted: a list of addresses and networks. Without the address of the
+    /// proxy in front, all clients share the proxy's address and no crawler can be verified. The gateway warns once if
+    /// a peer with a private address sends a forwarding header that is not trusted (X-Forwarded-For, Forwarded,
+    /// X-Real-IP, CF-Connecting-IP, True-Client-IP) and prints the YAML to write. A trusted proxy that terminates TLS
+    /// must set X-Forwarded-Proto; otherwise fewer bots are detected and signatures over the whole URL are invalid.
+    /// Default none.
+    pub trusted_proxies: Vec<Range>,
+    /// Number of leading bits of an IPv6 address that identify one client, 32 to 64. A household usually has a /64.
+    /// Default 64.
+    pub ipv6_prefix: Option<u8>,
+}
+
+#[derive(Clone)]
+pub(crate) enum AddressFrom {
+    Peer,
+    XForwardedFor,
+    Forwarded,
+    ProxyProtocol,
+    Header(Option<Field>),
+}
+
+/// The form `{ header: NAME }`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct HeaderKeys {
+    header: Option<Field>,
+}
+
+impl From<HeaderKeys> for AddressFrom {
+    fn from(keys: HeaderKeys) -> Self {
+        Self::Header(keys.header)
+    }
+}
+
+impl<'de> Deserialize<'de> for AddressFrom {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let needs = "an address source; use peer, x-forwarded-for, forwarded or { header: NAME }";
+        string_or_map::<D, Self, HeaderKeys>(deserializer, needs, |word| match word {
+            "peer" => Some(Self::Peer),
+            "x-forwarded-for" => Some(Self::XForwardedFor),
+            "forwarded" => Some(Self::Forwarded),
+            "proxy-protocol" => Some(Self::ProxyProtocol),
+            _ => None,
+        })
+    }
+}
+
+impl JsonSchema for AddressFrom {
+    fn schema_name() -> Cow<'static, str> {
+        "AddressFrom".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            { "enum": ["peer", "x-forwarded-for", "forwarded"] },
+            { "type": "object", "properties": { "header": { "type": "string" } }, "required": ["header"], "additionalProperties": false },
+        ] })
+    }
+}

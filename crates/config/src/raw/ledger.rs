@@ -1,0 +1,81 @@
+//! Raw section `ledger`: a word, or the keys of Redis.
+
+use crate::serde_forms::{SecretText, string_or_map};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+
+/// Storage of quota usage.
+#[derive(Clone, Default)]
+pub(crate) enum Ledger {
+    #[default]
+    File,
+    Memory,
+    Shared(SharedLedger),
+}
+
+/// A ledger shared by several instances.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct SharedLedger {
+    /// Redis or Valkey server through which the instances share each quota. Required.
+    pub redis: Option<Redis>,
+}
+
+impl From<SharedLedger> for Ledger {
+    fn from(shared: SharedLedger) -> Self {
+        Self::Shared(shared)
+    }
+}
+
+impl<'de> Deserialize<'de> for Ledger {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let needs = "a ledger; use file, memory or { redis: { url: redis://HOST } }";
+        string_or_map::<D, Self, SharedLedger>(deserializer, needs, |word| match word {
+            "file" => Some(Self::File),
+            "memory" => Some(Self::Memory),
+            _ => None,
+        })
+    }
+}
+
+impl JsonSchema for Ledger {
+    fn schema_name() -> Cow<'static, str> {
+        "Ledger".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let shared = generator.subschema_for::<SharedLedger>();
+        json_schema!({ "anyOf": [{ "enum": ["file", "memory"] }, shared] })
+    }
+}
+
+/// A Redis or Valkey server shared by several instances.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Redis {
+    /// URL of the server: `redis://host`, `redis://:password@host:6379/0` or `redis://user:password@host`; never shown.
+    /// `valkey://` is the same as `redis://`. TLS (`rediss://`) and Unix sockets are not supported in this version.
+    /// Write % in a user or password as %25. Default port 6379, default database 0. Required.
+    pub url: Option<SecretText>,
+    /// Prefix of the Redis keys: up to 64 of a-z, 0-9, `_`, `.` and `-`. Instances with the same prefix share their
+    /// quotas. The state of a quota is the hash `{PREFIX:QUOTA}:leases`; it expires a week after its last window has
+    /// ended. Default tidegate.
+    pub prefix: Option<String>,
+    /// Behavior if Redis is unreachable and the lease of the instance is used up: refuse costed requests, or use the
+    /// fallback units (fallback). Default refuse.
+    ///
+    /// With `fallback`, every response of Redis reserves fallback units for this instance: half of the remaining units
+    /// divided by the instances seen in the last minute; nothing below 1 % of the limit. The instance uses them while
+    /// Redis does not respond. No other instance can use them, so the limit holds. An instance that crashes wastes
+    /// them.
+    pub failure_mode: LedgerFailureMode,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LedgerFailureMode {
+    #[default]
+    Refuse,
+    Fallback,
+}

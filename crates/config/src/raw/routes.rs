@@ -1,0 +1,52 @@
+//! Raw section `routes`.
+
+use crate::scalars::{Price, Verb};
+use crate::serde_forms::{NamedMap, OneOrMany};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// A set of requests with the same costs and scopes.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Route {
+    /// Path pattern: `*` is any text within a segment; `**` at the end is any rest, before the last segment any
+    /// directories, as in `/**/*.css`. Required.
+    #[serde(rename = "match")]
+    pub path: Option<String>,
+    /// Comparison of letter case in the path. ignore: ASCII letters match in either case. exact: only as written.
+    /// Default ignore for routes with a cost or scopes, so that /SEARCH costs what /search costs; else exact.
+    pub case: Option<Comparison>,
+    /// Comparison of a trailing slash. ignore: /a and /a/ are one path. exact: only as written. Default as for case.
+    pub trailing_slash: Option<Comparison>,
+    /// Host name in lower case, without port: one, or a list; `*.example.com` is every host below it. Default any.
+    pub host: OneOrMany<String>,
+    /// Method in capitals: one, or a list; GET includes HEAD. Default any.
+    pub method: OneOrMany<Verb>,
+    /// Required query parameters: one, or a list of `name` or `name=value`; all must be present. Parameters of a
+    /// request are percent-decoded before the comparison. Default none.
+    pub query: OneOrMany<String>,
+    /// Expected cost of a request in units, by quota: an amount to a thousandth, or learned; at most 32 quotas per
+    /// route. Default none, except 1 unit of the quota of each of its scopes; the route is never refused for another
+    /// quota.
+    ///
+    /// `learned` reserves recent actual costs of the route, erring high: it rises at once, at most to double, and falls
+    /// slowly. It starts with one unit and is kept over a reload, not over a restart. It requires cost_header or
+    /// free_when_cached on the quota.
+    pub cost: NamedMap<Price>,
+    /// Scopes that the request uses: one, or a list. A route that names others than `default` is not in `default`.
+    /// Default `default`.
+    pub scopes: OneOrMany<String>,
+    /// false: response times of the route do not count for autothrottle and adaptive_concurrency. Set it for health
+    /// checks, and for pages that are slow for reasons other than load. Default true.
+    pub sample_latency: Option<bool>,
+}
+
+/// Comparison of a spelling.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Comparison {
+    /// The spelling must be equal.
+    Exact,
+    /// A different spelling matches.
+    Ignore,
+}

@@ -1,0 +1,231 @@
+//! Raw sections `admin`, `origin`, `headers`, `robots`, `log` and `limits`.
+
+use crate::scalars::{Percent, Size, Socket, Span};
+use crate::serde_forms::{SecretText, string_or_map};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+
+/// Listener for the administrator.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Admin {
+    /// Address and port. If it is 0.0.0.0 or `[::]`, the commands connect to loopback. Default 127.0.0.1:9090.
+    pub listen: Option<Socket>,
+    /// Bearer token that requests must send; required beyond loopback. Without a token the listener accepts only
+    /// requests whose Host is localhost, a loopback address or the listen address; it refuses requests that a browser
+    /// page of another site sends. Default none.
+    pub token: Option<SecretText>,
+}
+
+/// Listener for the administrator, or off.
+#[derive(Clone)]
+pub(crate) enum AdminListener {
+    Off,
+    On(Admin),
+}
+
+impl From<Admin> for AdminListener {
+    fn from(keys: Admin) -> Self {
+        Self::On(keys)
+    }
+}
+
+impl<'de> Deserialize<'de> for AdminListener {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let needs = "an admin listener; use off or { listen: 127.0.0.1:9090 }";
+        string_or_map::<D, Self, Admin>(deserializer, needs, |word| (word == "off").then_some(Self::Off))
+    }
+}
+
+impl JsonSchema for AdminListener {
+    fn schema_name() -> Cow<'static, str> {
+        "AdminListener".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let keys = generator.subschema_for::<Admin>();
+        json_schema!({ "anyOf": [{ "enum": ["off"] }, keys] })
+    }
+}
+
+/// Server behind the gateway.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Origin {
+    /// URL of the origin: `http://host` or `http://host:port`, without a path. The origin must be reachable without TLS
+    /// (`https://` is not supported in this version). Required, here or as --origin.
+    pub url: Option<String>,
+    /// Maximum time to connect, more than 0; then the client receives 504. Default 3s.
+    pub connect_timeout: Option<Span>,
+    /// Maximum time to the response head, and between parts of the body, more than 0; then the client receives 504.
+    /// Default 30s.
+    pub response_timeout: Option<Span>,
+    /// Time until an unused connection is closed, more than 0. Keep it below the origin's own keep-alive (Node.js: 5
+    /// s). Default 4s.
+    pub idle_timeout: Option<Span>,
+    /// Maximum number of connections to the origin, at least 1. Default 256.
+    pub max_connections: Option<u32>,
+}
+
+/// Rate limit header fields of responses.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Headers {
+    /// `RateLimit` and `RateLimit-Policy` fields as in the IETF draft: draft-11 or off. Default draft-11.
+    pub ratelimit: RateLimit,
+    /// Older `X-RateLimit` or `RateLimit` fields as well, for the most binding policy: a list of atlassian, github and
+    /// draft-03. Default none.
+    pub legacy: Vec<Legacy>,
+    /// Random share, up to this one, added to each Retry-After. Without it all refused clients would return in the same
+    /// second. Default 20%.
+    pub retry_after_spread: Option<Percent>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
+pub(crate) enum RateLimit {
+    #[default]
+    #[serde(rename = "draft-11")]
+    Draft11,
+    #[serde(rename = "off")]
+    Off,
+}
+
+#[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Legacy {
+    /// `X-RateLimit-Limit`, `-Remaining`, `-Interval-Seconds`, `-FillRate`, and `Retry-After` on every response.
+    Atlassian,
+    /// `X-RateLimit-Limit`, `-Remaining`, `-Used`, `-Reset` in seconds since 1970, `-Resource`.
+    Github,
+    /// `RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now.
+    #[serde(rename = "draft-03")]
+    Draft03,
+}
+
+/// Handling of robots.txt.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Robots {
+    /// true: writes each crawl_delay into robots.txt. Default true.
+    pub merge_crawl_delay: Option<bool>,
+    /// File that replaces the origin's robots.txt on every host. It is read every second. An emptied file takes effect
+    /// after a second, if it is still empty, because many editors truncate a file before writing it. It is the response
+    /// to GET and HEAD only; requests with other methods are forwarded to the origin. Default none.
+    pub override_file: Option<String>,
+    /// Path that robots.txt disallows and no page links to: a request for it is a bot signal. The gateway adds the
+    /// Disallow line itself. Letters, digits, `/`, `-`, `_` and `.` only, such as /private-area. Link to it from no
+    /// page. Default none.
+    pub honeypot: Option<String>,
+}
+
+/// Access log and log level.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Log {
+    /// Access log, one line per request: off, stdout, or { path, format }. `off` disables it. It is written in batches.
+    /// Default the file access.log in state_dir.
+    pub access: Option<Access>,
+    /// Log level on standard error: error, warn, info, debug or trace. Manual corrections (target audit) are logged at
+    /// every level; only RUST_LOG can silence them. Default info.
+    pub level: Level,
+}
+
+#[derive(Clone)]
+pub(crate) enum Access {
+    Off,
+    Stdout,
+    File(AccessFile),
+}
+
+/// Access log in a file.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct AccessFile {
+    /// File that lines are appended to; it can be reopened with SIGUSR1 or SIGHUP. Required.
+    pub path: Option<String>,
+    /// Format of the lines: json, which can be replayed. Default json.
+    pub format: Format,
+}
+
+impl From<AccessFile> for Access {
+    fn from(file: AccessFile) -> Self {
+        Self::File(file)
+    }
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Format {
+    #[default]
+    Json,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+    Trace,
+}
+
+impl<'de> Deserialize<'de> for Access {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let needs = "an access log; use off, stdout or { path: FILE }";
+        string_or_map::<D, Self, AccessFile>(deserializer, needs, |word| match word {
+            "off" => Some(Self::Off),
+            "stdout" => Some(Self::Stdout),
+            _ => None,
+        })
+    }
+}
+
+impl JsonSchema for Access {
+    fn schema_name() -> Cow<'static, str> {
+        "Access".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let file = generator.subschema_for::<AccessFile>();
+        json_schema!({ "anyOf": [{ "enum": ["off", "stdout"] }, file] })
+    }
+}
+
+/// Connection, size and time limits. The defaults suit most sites.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Limits {
+    /// Maximum number of client connections, at least 1; further ones are closed. Default 10000.
+    pub max_connections: Option<u32>,
+    /// Maximum number of client connections per address or IPv6 prefix (clients.ipv6_prefix); further ones are closed.
+    /// 0 is no limit; it is needed behind a proxy, because all clients arrive from its address. Default 0.
+    pub max_connections_per_address: Option<u32>,
+    /// Time until the first byte on a new connection, more than 0. Default 10s.
+    pub first_byte_timeout: Option<Span>,
+    /// Time to receive a request head, more than 0. Default 10s.
+    pub header_timeout: Option<Span>,
+    /// Idle time between two requests of a connection, more than 0. Default 60s.
+    pub keep_alive_timeout: Option<Span>,
+    /// Longest pause within a request body, more than 0. Default 30s.
+    pub request_body_timeout: Option<Span>,
+    /// Longest time for which a client does not read its response, more than 0. Default 30s.
+    pub response_write_timeout: Option<Span>,
+    /// Maximum size of a request head, 8KiB to 1MiB; larger ones receive 431. Default 32KiB.
+    pub max_header_size: Option<Size>,
+    /// Maximum number of header fields of a request, at least 1; more receive 431. Default 100.
+    pub max_headers: Option<u16>,
+    /// Maximum size of a request body; larger ones receive 413. Default 64MiB.
+    pub max_body_size: Option<Size>,
+    /// Number of requests after which a connection is closed gracefully, at least 1. Default 10000.
+    pub max_requests_per_connection: Option<u32>,
+    /// Maximum number of concurrent requests on one HTTP/2 connection, at least 1. Default 100.
+    pub http2_max_concurrent_streams: Option<u32>,
+    /// Maximum number of clients whose buckets are kept in memory, at least 1. When they are reached, new clients
+    /// share one bucket per class. A change takes effect at the next start. Default 1000000.
+    pub max_tracked_clients: Option<u32>,
+    /// Time for requests in flight to finish at shutdown, more than 0. Default 10s.
+    pub drain_timeout: Option<Span>,
+}

@@ -1,0 +1,272 @@
+//! Scalar values: durations, sizes, shares, amounts, addresses.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
+use std::borrow::Cow;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tidegate_policy::cost::Cost;
+use tidegate_policy::dns_pattern::DnsPattern;
+use tidegate_policy::network::IpPrefix;
+use tidegate_policy::tier::Share;
+use tidegate_policy::units::Units;
+
+/// Maximum duration. Longer ones are errors, and sums of them could overflow.
+const MAX_DURATION: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+
+/// Defines a type that is written as one word, as text or number.
+macro_rules! word {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $needs:literal, $pattern:literal, digits: $digits:literal, $parse:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub(super) struct $name(pub $inner);
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let parse: fn(&str) -> Option<$inner> = $parse;
+                deserializer.deserialize_any(Word { parse, needs: $needs, digits: $digits }).map(Self)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                match $digits {
+                    true => json_schema!({ "type": ["string", "number"], "pattern": placeholder($pattern), "minimum": 0 }),
+                    false => json_schema!({ "type": "string", "pattern": placeholder($pattern) }),
+                }
+            }
+        }
+    };
+}
+
+/// Returns the pattern of a word or of `${NAME}`, whose value an editor cannot check.
+fn placeholder(pattern: &str) -> String {
+    format!("^({pattern}|.*\\$\\{{.*)$")
+}
+
+struct Word<T> {
+    parse: fn(&str) -> Option<T>,
+    needs: &'static str,
+    /// True if numbers are accepted, too.
+    digits: bool,
+}
+
+impl<T> Visitor<'_> for Word<T> {
+    type Value = T;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.needs)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        (self.parse)(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        let parsed = if self.digits { (self.parse)(&number.to_string()) } else { None };
+        parsed.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+        let parsed = if self.digits { (self.parse)(&number.to_string()) } else { None };
+        parsed.ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))
+    }
+}
+
+word! {
+    /// A duration such as `250ms`, `5s`, `10m`, `24h` or `7d`.
+    Span(Duration), "a duration; write it like 250ms, 5s, 10m, 24h or 7d", "[0-9]+(ms|s|m|h|d)", digits: false, duration
+}
+
+word! {
+    /// A crawl delay such as `10s`, or `auto`.
+    Delay(Option<Duration>), "a delay; write auto, or a duration such as 10s", "auto|[0-9]+(ms|s|m|h|d)", digits: false, delay
+}
+
+word! {
+    /// A size such as `64KiB` or `10MiB`.
+    Size(u64), "a size; write it like 64KiB or 10MiB", "[0-9]+(B|KiB|MiB|GiB)", digits: false, size
+}
+
+word! {
+    /// A share such as `50%` or `12.5%`.
+    Percent(Share), "a share such as 75%; write a number from 0 to 100 with a percent sign", "[0-9.]+%", digits: false, parse_share
+}
+
+word! {
+    /// A relative change such as `10%` or `-10%`.
+    Change(f64), "a share such as 10%, or -10%; write a number from -100 to 100 with a percent sign", "-?[0-9.]+%", digits: false, change
+}
+
+word! {
+    /// An amount in units such as `10000` or `0.25`.
+    Amount(Units), "an amount, to a thousandth; write it like 10000 or 0.25", "[0-9.]+", digits: true, units
+}
+
+word! {
+    /// Expected cost of a request: an amount, or `learned`.
+    Price(Cost), "an amount to a thousandth, or learned; write it like 10 or 0.25", "[0-9.]+|learned", digits: true, parse_cost
+}
+
+word! {
+    /// A threshold of usage: a share of the limit, or an amount in units.
+    Mark(ThresholdValue), "a share of the limit or an amount; write it like 60% or 6000", "[0-9.]+%?", digits: true, parse_threshold
+}
+
+word! {
+    /// A network such as `10.0.0.0/8` or `2001:db8::/32`, or one address.
+    Range(IpPrefix), "an address range; write it like 10.0.0.0/8 or \"2001:db8::/32\"", "[0-9a-fA-F.:]+(/[0-9]+)?", digits: false, IpPrefix::parse
+}
+
+word! {
+    /// An address with port such as `127.0.0.1:8080` or `[::1]:8080`.
+    Socket(SocketAddr), "an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"", "[0-9a-fA-F.:\\[\\]]+:[0-9]+", digits: false, |text| text.parse().ok()
+}
+
+word! {
+    /// A time of day such as `06:30`.
+    TimeOfDay(jiff::civil::Time), "a time of day; write it like \"06:30\"", "[0-2][0-9]:[0-5][0-9]", digits: false, time_of_day
+}
+
+word! {
+    /// Name of a header field.
+    Field(http::HeaderName), "the name of a header; write it like X-API-Cost", "[-!#$%&'*+.^_`|~0-9A-Za-z]+", digits: false, |text| text.parse().ok()
+}
+
+word! {
+    /// A request method.
+    Verb(http::Method), "a method; write it in capitals such as GET", "[A-Z-]+", digits: false, method
+}
+
+word! {
+    /// A rate such as `10/s`: a count and an interval.
+    Rate((u32, Duration)), "a rate; write it like 10/s, 60/m or 100/h", "[0-9]+/(s|m|h|d)", digits: false, rate
+}
+
+word! {
+    /// Number of threads, or `auto`.
+    Threads(Option<std::num::NonZeroUsize>), "a number of threads; write auto or a number from 1 to 1024", "auto|[0-9]+", digits: true, threads
+}
+
+word! {
+    /// Bot score from which a client is a suspected bot.
+    Points(u16), "50 to 1000; write 100, or `enabled: false` to disable it", "[0-9]+", digits: true, |text| text.parse().ok().filter(|points| (50..=1000).contains(points))
+}
+
+word! {
+    /// A pattern of DNS names such as `crawl.example.com` or `bot-*.example.com`.
+    Pattern(DnsPattern), "a DNS name; write crawl.example.com, which includes all names below it, or bot-*.example.com", "[-_*.0-9A-Za-z]+", digits: false, |text| text.parse().ok()
+}
+
+/// Usage from which a tier applies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum ThresholdValue {
+    /// Share of the limit.
+    LimitShare(Share),
+    /// Units.
+    Units(Units),
+}
+
+/// Parses a duration of the file or the command line, such as `250ms`, `5s`, `10m`, `24h` or `7d`.
+pub fn duration(text: &str) -> Option<Duration> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    count.checked_mul(milliseconds).map(Duration::from_millis).filter(|&span| span <= MAX_DURATION)
+}
+
+impl Delay {
+    /// Parses a crawl delay. Returns `None` if `text` is not one.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        delay(text).map(Self)
+    }
+}
+
+fn delay(text: &str) -> Option<Option<Duration>> {
+    if text == "auto" { Some(None) } else { duration(text).map(Some) }
+}
+
+fn size(text: &str) -> Option<u64> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
+    let bytes = match unit {
+        "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    count.checked_mul(bytes)
+}
+
+fn parse_share(text: &str) -> Option<Share> {
+    let percent: Units = text.strip_suffix('%')?.parse().ok()?;
+    let millionths = percent.milli() * 10;
+    u32::try_from(millionths).ok().filter(|&millionths| millionths <= 1_000_000).map(Share::from_millionths)
+}
+
+fn change(text: &str) -> Option<f64> {
+    match text.strip_prefix('-') {
+        Some(magnitude) => parse_share(magnitude).map(|share| -share.ratio()),
+        None => parse_share(text).map(Share::ratio),
+    }
+}
+
+/// Parses an amount in units. More than three decimals are an error, because amounts are not rounded.
+fn units(text: &str) -> Option<Units> {
+    let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction.trim_end_matches('0'));
+    text.parse().ok().filter(|_| fraction.len() <= 3)
+}
+
+fn parse_cost(text: &str) -> Option<Cost> {
+    match text {
+        "learned" => Some(Cost::Learned),
+        amount => units(amount).map(Cost::Fixed),
+    }
+}
+
+fn parse_threshold(text: &str) -> Option<ThresholdValue> {
+    match text.ends_with('%') {
+        true => parse_share(text).map(ThresholdValue::LimitShare),
+        false => units(text).map(ThresholdValue::Units),
+    }
+}
+
+fn time_of_day(text: &str) -> Option<jiff::civil::Time> {
+    let (hour, minute) = text.split_once(':').filter(|(hour, minute)| hour.len() == 2 && minute.len() == 2)?;
+    jiff::civil::Time::new(hour.parse().ok()?, minute.parse().ok()?, 0, 0).ok()
+}
+
+fn method(text: &str) -> Option<http::Method> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
+    text.parse().ok().filter(|_| plain)
+}
+
+fn rate(text: &str) -> Option<(u32, Duration)> {
+    let (count, unit) = text.split_once('/')?;
+    let interval = matches!(unit, "s" | "m" | "h" | "d").then(|| duration(&format!("1{unit}")))??;
+    Some((count.trim_end().parse().ok()?, interval))
+}
+
+fn threads(text: &str) -> Option<Option<std::num::NonZeroUsize>> {
+    match text {
+        "auto" => Some(None),
+        _ => text.parse().ok().filter(|&count: &std::num::NonZeroUsize| count.get() <= 1024).map(Some),
+    }
+}

@@ -1,0 +1,353 @@
+//! The validated configuration, [`Settings`]. Only [`super::load`] and its siblings create it.
+
+use super::SourceMap;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_policy::crawl_delay::CrawlDelays;
+use tidegate_policy::dns_pattern::DnsPattern;
+use tidegate_policy::secret::Secret;
+use tidegate_policy::tier::Share;
+use tidegate_policy::{ProofMethod, Rules};
+
+/// Validated configuration of the gateway.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Addresses for clients; at least one, without duplicates.
+    pub listen: Vec<SocketAddr>,
+    /// Number of threads that process requests; `None` is one per CPU core.
+    pub workers: Option<NonZeroUsize>,
+    /// Admin listener; `None` if it is off.
+    pub admin: Option<Admin>,
+    /// Directory of the ledger and other state.
+    pub state_dir: PathBuf,
+    /// Storage of quota usage.
+    pub ledger: Ledger,
+    /// Server behind the gateway.
+    pub origin: Origin,
+    /// Connection, size and time limits.
+    pub limits: Limits,
+    /// Rate limit header fields of responses.
+    pub headers: Headers,
+    /// Handling of robots.txt.
+    pub robots: Robots,
+    /// Crawl policy document; `None` if it is off.
+    pub crawl_policy: Option<CrawlPolicy>,
+    /// Access log and log level.
+    pub log: Log,
+    /// Additional operators of crawlers, and changes to built-in ones.
+    pub operators: Vec<CrawlerOperator>,
+    /// Names of all operators, indexed by `OperatorId`.
+    pub operator_names: Vec<String>,
+    /// Verification of crawlers.
+    pub verify: Verify,
+    /// Rules for decisions.
+    pub rules: Arc<Rules>,
+    /// Files of the address lists, in the order of their names in the rules.
+    pub address_lists: Vec<AddressList>,
+    /// Range files of the operators.
+    pub range_files: Vec<RangeFile>,
+    /// Warnings about valid values, one sentence each: mostly keys without effect.
+    pub warnings: Vec<String>,
+    /// Locations of the settings.
+    pub source_map: SourceMap,
+}
+
+/// Storage of quota usage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ledger {
+    /// File in the state directory; usage survives restarts.
+    File,
+    /// Memory; a restart resets the usage.
+    Memory,
+    /// Redis or Valkey, shared by all instances with the same prefix.
+    Redis(Redis),
+}
+
+/// An address list in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressList {
+    /// Name in rules, logs and metrics.
+    pub name: String,
+    /// Path of the file.
+    pub override_file: PathBuf,
+    /// Location and path of the key: `tidegate.yaml:3:12: address_lists.hosting.file`.
+    pub location: String,
+}
+
+/// A file with the published addresses of an operator's crawlers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeFile {
+    /// Path of the file.
+    pub override_file: PathBuf,
+    /// Location and path of the key: `tidegate.yaml:3:12: operators.acme.ranges`.
+    pub location: String,
+}
+
+/// Admin listener.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    /// Address; beyond loopback only with a token.
+    pub listen: SocketAddr,
+    /// Bearer token that requests must send.
+    pub token: Option<Secret>,
+}
+
+/// A Redis or Valkey server shared by several instances.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redis {
+    /// Host: a name, or an address without brackets.
+    pub host: String,
+    /// Port number.
+    pub port: u16,
+    /// User name, if it is not the default user.
+    pub user: Option<String>,
+    /// Password, if the server requires one.
+    pub password: Option<Secret>,
+    /// Database number.
+    pub database: u32,
+    /// Prefix of the keys, in the form of a name.
+    pub prefix: String,
+    /// Behavior if the server is unreachable and the lease is used up.
+    pub failure_mode: LedgerFailureMode,
+}
+
+/// Behavior of an instance without connection to the shared ledger, once its lease is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LedgerFailureMode {
+    /// Refuses costed requests.
+    Refuse,
+    /// Uses the fallback units reserved for this instance.
+    Fallback,
+}
+
+/// An operator of crawlers in the file. `None` keeps the built-in value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CrawlerOperator {
+    /// Name of the operator.
+    pub name: String,
+    /// Product tokens in the user agent of its crawlers.
+    pub product_tokens: Option<Vec<String>>,
+    /// Networks, fetchable URLs of range lists, or files.
+    pub ranges: Option<Vec<String>>,
+    /// DNS names of its crawlers' addresses.
+    pub dns_names: Option<Vec<DnsPattern>>,
+    /// Proof methods that cover all of its crawlers.
+    pub exhaustive: Option<Vec<ProofMethod>>,
+    /// `Signature-Agent` values of its signed requests.
+    pub signature_agents: Option<Vec<String>>,
+}
+
+/// Verification of crawlers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verify {
+    /// Name servers for reverse DNS verification; `None` if it is off.
+    pub dns: Option<Dns>,
+    /// Interval for fetching published range lists; `None` if it is off.
+    pub refresh_interval: Option<Duration>,
+    /// Verification of signed requests; `None` if it is off.
+    pub signatures: Option<Signatures>,
+}
+
+/// Verification of signed requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signatures {
+    /// True if keys of agents without a known operator are fetched, too.
+    pub fetch_unlisted_keys: bool,
+    /// Maximum lifetime of a signature; not zero.
+    pub max_lifetime: Duration,
+}
+
+/// Name servers for verification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dns {
+    /// Addresses of the name servers; empty for those of the system.
+    pub nameservers: Vec<SocketAddr>,
+    /// Timeout of a query to one name server; not zero.
+    pub timeout: Duration,
+}
+
+/// Server behind the gateway.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// Host: a name, or an address without brackets.
+    pub host: String,
+    /// Port number.
+    pub port: u16,
+    /// Host and port as in a `Host` field: the port only if it is not 80, IPv6 in brackets.
+    pub authority: String,
+    /// Maximum time to connect.
+    pub connect_timeout: Duration,
+    /// Maximum time to the response head, and between parts of the body.
+    pub response_timeout: Duration,
+    /// Time until an unused connection is closed.
+    pub idle_timeout: Duration,
+    /// Maximum number of connections to the origin; at least 1.
+    pub max_connections: usize,
+}
+
+/// Connection, size and time limits. No count and no duration is zero.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Maximum number of client connections.
+    pub max_connections: usize,
+    /// Maximum number of client connections per address or IPv6 prefix; `None` is no limit.
+    pub max_connections_per_address: Option<NonZeroUsize>,
+    /// Time until the first byte on a new connection.
+    pub first_byte_timeout: Duration,
+    /// Time to receive a request head.
+    pub head_timeout: Duration,
+    /// Idle time between two requests of a connection.
+    pub keep_alive_timeout: Duration,
+    /// Longest pause within a request body.
+    pub request_body_timeout: Duration,
+    /// Longest time for which a client does not read its response.
+    pub response_write_timeout: Duration,
+    /// Maximum size of a request head, in bytes; 8 KiB to 1 MiB.
+    pub max_head_size: usize,
+    /// Maximum number of header fields of a request.
+    pub max_headers: usize,
+    /// Maximum size of a request body, in bytes.
+    pub max_body_size: u64,
+    /// Number of requests after which a connection is closed gracefully.
+    pub max_requests_per_connection: u32,
+    /// Maximum number of concurrent requests on one HTTP/2 connection.
+    pub http2_max_concurrent_streams: u32,
+    /// Maximum number of clients whose buckets are kept in memory.
+    pub max_tracked_clients: usize,
+    /// Time for requests in flight to finish at shutdown.
+    pub drain_timeout: Duration,
+}
+
+/// Rate limit header fields of responses.
+#[derive(Clone, Debug)]
+pub struct Headers {
+    /// True if `RateLimit` and `RateLimit-Policy` are sent.
+    pub ratelimit: bool,
+    /// Older families of fields, without duplicates.
+    pub legacy: Vec<LegacyFamily>,
+    /// Maximum random share added to each `Retry-After`.
+    pub retry_after_spread: Share,
+}
+
+/// A family of older rate limit fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LegacyFamily {
+    /// `X-RateLimit-Limit`, `-Remaining`, `-Interval-Seconds`, `-FillRate`.
+    Atlassian,
+    /// `X-RateLimit-Limit`, `-Remaining`, `-Used`, `-Reset` (Unix time), `-Resource`.
+    Github,
+    /// `RateLimit-Limit`, `-Remaining`, `-Reset` (seconds from now).
+    Draft03,
+}
+
+/// Handling of robots.txt.
+#[derive(Clone, Debug, Default)]
+pub struct Robots {
+    /// Crawl delays by operator, and of unknown bots.
+    pub delays: CrawlDelays,
+    /// File that replaces the robots.txt of the origin.
+    pub override_file: Option<PathBuf>,
+    /// Honeypot path: robots.txt disallows it and no page links to it.
+    pub honeypot: Option<String>,
+}
+
+/// Contents of the crawl policy document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CrawlPolicy {
+    /// Address for questions: a `mailto:` or `https:` URL.
+    pub contact: Option<String>,
+    /// True if quotas are shown in units, not only as shares.
+    pub show_units: bool,
+}
+
+/// Access log and log level.
+#[derive(Clone, Debug)]
+pub struct Log {
+    /// Access log, one line per request.
+    pub access: AccessLog,
+    /// Minimum level of log lines.
+    pub level: LogLevel,
+}
+
+/// Destination of the access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessLog {
+    /// No access log.
+    Off,
+    /// Standard output.
+    Stdout,
+    /// A file.
+    File {
+        /// Path of the file.
+        path: PathBuf,
+    },
+}
+
+/// Level of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Conditions that require action.
+    Error,
+    /// Degraded service.
+    Warn,
+    /// Changes of state.
+    Info,
+    /// Single requests.
+    Debug,
+    /// All details.
+    Trace,
+}
+
+impl Settings {
+    /// Returns the files of the address lists, in the order of their names in the rules, each with its location in the
+    /// configuration.
+    pub fn address_list_files(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.address_lists.iter().map(|list| (list.override_file.as_path(), list.location.as_str()))
+    }
+
+    /// Returns the keys that differ from those of a gateway started with `running`, and that it applies only after a
+    /// restart.
+    pub fn keys_needing_restart(&self, running: &Settings) -> Vec<&'static str> {
+        let admin = |settings: &Settings| settings.admin.as_ref().map(|admin| (admin.listen, admin.token.clone()));
+        let max_clients = |settings: &Settings| settings.limits.max_tracked_clients;
+        [
+            ("listen", running.listen != self.listen),
+            ("workers", running.workers != self.workers),
+            ("admin", admin(running) != admin(self)),
+            ("state_dir", running.state_dir != self.state_dir),
+            ("ledger", running.ledger != self.ledger),
+            ("operators", running.operators != self.operators),
+            ("verify.dns", running.verify.dns != self.verify.dns),
+            ("verify.refresh_interval", running.verify.refresh_interval != self.verify.refresh_interval),
+            ("log.access", running.log.access != self.log.access),
+            ("log.level", running.log.level != self.log.level),
+            ("limits.max_tracked_clients", max_clients(running) != max_clients(self)),
+        ]
+        .into_iter()
+        .filter_map(|(key, differs)| differs.then_some(key))
+        .collect()
+    }
+}
+
+impl Origin {
+    /// Returns the address of the origin; `None` if the host is a name.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.host.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, self.port))
+    }
+}
+
+impl LogLevel {
+    /// Returns the name in YAML and in log filters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}

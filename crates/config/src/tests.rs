@@ -1,0 +1,1449 @@
+use super::settings::{AccessLog, CrawlPolicy, Ledger, LedgerFailureMode, LegacyFamily, LogLevel};
+use super::*;
+use proptest::prelude::*;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+use tidegate_policy::ListId;
+use tidegate_policy::address_lists::ListSet;
+use tidegate_policy::cost::Cost;
+use tidegate_policy::crawl_delay::{CrawlDelay, CrawlDelays};
+use tidegate_policy::identity::{CredentialSource, KeySource};
+use tidegate_policy::throttle::Jitter;
+use tidegate_policy::throttle::controller::Controller;
+use tidegate_policy::throttle::gradient::Gradient;
+use tidegate_policy::throttle::partition::{PartitionKey, Partitioning};
+use tidegate_policy::throttle::rampup::{RampVariable, Rampup};
+use tidegate_policy::{ClassId, OperatorId, Units};
+
+mod schema;
+mod spelling;
+
+const OPERATORS: [&str; 3] = ["googlebot", "bingbot", "applebot"];
+const EXAMPLE: &str = include_str!("../../../config/tidegate.yaml");
+
+fn load_with(text: &str, environment: &[(&str, &str)], overrides: &[(&str, &str)]) -> Result<Settings, ConfigErrors> {
+    let environment: Vec<(String, String)> =
+        environment.iter().map(|&(name, value)| (name.into(), value.into())).collect();
+    let overrides: Vec<(&str, String)> = overrides.iter().map(|&(path, value)| (path, value.into())).collect();
+    load(Path::new("gate.yaml"), text, &environment, &overrides, &OPERATORS)
+}
+
+fn settings(text: &str) -> Settings {
+    load_with(text, &[], &[]).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn config_errors(text: &str) -> Vec<String> {
+    config_errors_with(text, &[])
+}
+
+fn config_errors_with(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
+    match load_with(text, environment, &[]) {
+        Ok(_) => Vec::new(),
+        Err(errors) => {
+            errors.to_string().lines().map(|line| line.trim_start_matches("gate.yaml:").to_owned()).collect()
+        }
+    }
+}
+
+/// Returns a file with the origin, which is required, as first line, and `text` from the second line.
+fn with_origin(text: &str) -> String {
+    format!("origin: {{ url: 'http://127.0.0.1:3000' }}\n{text}")
+}
+
+#[test]
+fn source_map_locates_every_setting() {
+    let text = with_origin(
+        "quotas:\n  api:\n    limit: 10\n    window: { fixed: 60s }\n    tiers: { robot: [ { above: 50%, shed: 50% } ] }\n\
+         classes: [ { name: robot, when: { kind: declared_bot } } ]\n",
+    );
+    let environment = [("TIDEGATE__QUOTAS__API__ENFORCE", "false")];
+    let source_map = load_with(&text, &environment, &[("listen", "127.0.0.1:1")]).expect("valid settings").source_map;
+    for (path, expected) in [
+        ("quotas.api.limit", Some("gate.yaml:4:12")),
+        ("quotas.api.tiers.robot[0]", Some("gate.yaml:6:23")),
+        ("classes[0]", Some("gate.yaml:7:12")),
+        ("quotas.api.enforce", Some("TIDEGATE__QUOTAS__API__ENFORCE")),
+        ("listen", Some("--listen")),
+        ("quotas.api.pacing", None),
+        ("routes", None),
+    ] {
+        assert_eq!(source_map.location(path).as_deref(), expected, "{path}");
+    }
+}
+
+#[test]
+fn bucket_key_source_is_parsed_in_every_form() {
+    for (keys, expected) in [
+        ("rate: 1/s", KeySource::Address),
+        ("rate: 1/s, key: address", KeySource::Address),
+        ("rate: 1/s, key: operator", KeySource::Operator),
+        ("capacity: 6, fill: 1, interval: 1s, key: class", KeySource::Class),
+        (
+            "rate: 1/s, key: { header: X-Api-Key }",
+            KeySource::Credential(CredentialSource::Header(http::HeaderName::from_static("x-api-key"))),
+        ),
+        ("rate: 1/s, key: { cookie: Session }", KeySource::Credential(CredentialSource::Cookie("Session".into()))),
+    ] {
+        let settings = settings(&with_origin(&format!("classes: [{{ name: a, bucket: {{ {keys} }} }}]")));
+        assert_eq!(settings.rules.classes[0].key, expected, "{keys}");
+    }
+}
+
+#[test]
+fn duplicate_legacy_header_families_are_removed() {
+    let settings = settings(&with_origin("headers: { legacy: [draft-03, github, atlassian, github] }"));
+    assert_eq!(settings.headers.legacy, [LegacyFamily::Draft03, LegacyFamily::Github, LegacyFamily::Atlassian]);
+}
+
+/// Returns a scope with `keys`, and a route that refers to it.
+fn scope_with_route(name: &str, keys: &str) -> String {
+    format!("scopes: {{ {name}: {{ {keys}, delay: 1s }} }}\nroutes: [{{ match: /a, scopes: {name} }}]")
+}
+
+fn site_errors(text: &str) -> Vec<String> {
+    config_errors(&with_origin(text))
+}
+
+#[test]
+fn example_config_has_the_expected_settings() {
+    let settings = settings(EXAMPLE);
+    assert_eq!(settings.listen, ["127.0.0.1:8080".parse().expect("an address")]);
+    assert_eq!((settings.origin.host.as_str(), settings.origin.port), ("127.0.0.1", 3000));
+    assert_eq!(settings.origin.idle_timeout, Duration::from_secs(4));
+    assert_eq!(settings.headers.legacy, [LegacyFamily::Atlassian]);
+    assert_eq!(settings.headers.retry_after_spread.millionths(), 200_000);
+    assert_eq!(settings.log.access, AccessLog::File { path: "./state/access.log".into() });
+    let rules = &settings.rules;
+    let classes: Vec<&str> = rules.classes.iter().map(|class| class.name.as_str()).collect();
+    assert_eq!(classes, ["search", "impostor", "bot", "person", "other"]);
+    let scopes: Vec<&str> = rules.scopes.iter().map(|scope| scope.name.as_str()).collect();
+    assert_eq!(scopes, ["default", "search_backend"]);
+    let throttles: Vec<_> = rules.scopes.iter().filter_map(|scope| scope.throttle.as_ref()).collect();
+    assert_eq!(throttles.iter().map(|rules| rules.concurrency.map(u32::from)).collect::<Vec<_>>(), [Some(64), Some(4)]);
+    let backoff = throttles[0].backoff.as_ref().expect("the key is set");
+    assert_eq!((backoff.statuses.len(), backoff.factor, backoff.jitter.high), (9, 2, 0.1));
+    assert_eq!((backoff.min_delay, backoff.max_delay), (Duration::from_secs(1), Duration::from_secs(300)));
+    assert_eq!(throttles[1].spacing.delay, Duration::from_millis(100));
+    let Some(Controller::Autothrottle(auto)) = &throttles[1].controller else { panic!("the key is set") };
+    assert_eq!((auto.target_concurrency, auto.max_delay), (2.0, Duration::from_secs(5)));
+    assert!(
+        throttles.iter().all(|rules| (rules.queue.max_wait, rules.queue.max_length) == (Duration::from_secs(2), 256))
+    );
+    let above: Vec<Units> = rules.quotas[0].class_tiers[0]
+        .iter()
+        .flat_map(|tiers| tiers.tiers.tiers())
+        .map(|tier| tier.threshold)
+        .collect();
+    assert_eq!(above, [6000, 8000, 9500].map(Units::from_whole));
+    let costs: Vec<_> = rules.routes.iter().map(|route| route.costs.first().map(|cost| cost.1)).collect();
+    let known = |units| Some(Cost::Fixed(Units::from_whole(units)));
+    assert_eq!(costs, [known(1), known(4), None]);
+}
+
+#[test]
+fn example_config_gives_no_warnings() {
+    assert!(settings(EXAMPLE).warnings.is_empty(), "{:?}", settings(EXAMPLE).warnings);
+}
+
+#[test]
+fn crawl_delay_of_api_key_class_is_unpublished() {
+    let partner = "{ name: partner, when: { api_key: { header: X-Api-Key, value: sesame } }, crawl_delay: 3s }";
+    let settings = settings(&format!("origin: {{ url: http://o }}\nclasses: [{partner}]\n"));
+    assert_eq!(settings.robots.delays, CrawlDelays::default());
+}
+
+#[test]
+fn crawl_policy_is_served_only_when_enabled() {
+    let policy = |yaml: &str| {
+        let settings = settings(&format!("origin: {{ url: http://o }}\n{yaml}"));
+        assert_eq!(settings.rules.serves_crawl_policy, settings.crawl_policy.is_some());
+        settings.crawl_policy
+    };
+    for off in ["", "crawl_policy: off"] {
+        assert_eq!(policy(off), None);
+    }
+    assert_eq!(policy("crawl_policy: on"), Some(CrawlPolicy::default()));
+    let contact = Some("mailto:bots@example.com".to_owned());
+    assert_eq!(
+        policy("crawl_policy: { contact: \"mailto:bots@example.com\", show_units: true }"),
+        Some(CrawlPolicy { contact, show_units: true })
+    );
+}
+
+#[test]
+fn crawl_delay_applies_to_operator_class_or_default() {
+    let text = |robots: &str| {
+        let classes = "classes:
+  - { name: search, when: { operator: [googlebot, bingbot, applebot] }, crawl_delay: { bingbot: 2500ms, applebot: auto } }
+  - { name: slow, when: { kind: verified_bot }, crawl_delay: 1h }
+  - { name: bot, when: { kind: declared_bot }, crawl_delay: auto }\n";
+        format!("origin: {{ url: http://o }}\n{classes}robots: {robots}\n")
+    };
+    let settings = settings(&text("{ honeypot: /keep-out, override_file: ./robots.txt }"));
+    let (google, bing, apple) = (OperatorId(0), OperatorId(1), OperatorId(2));
+    let delays = &settings.robots.delays;
+    let delay_of = |operator| delays.per_operator.iter().find(|(known, _)| *known == operator).map(|(_, delay)| *delay);
+    assert_eq!(delay_of(google), None, "its class has a delay for bingbot only");
+    assert_eq!(delay_of(bing), Some(CrawlDelay::Seconds(3)));
+    assert_eq!(delay_of(apple), Some(CrawlDelay::Auto(ClassId(0))));
+    assert_eq!(delays.default, Some(CrawlDelay::Auto(ClassId(2))));
+    assert_eq!(
+        settings.warnings,
+        [
+            "classes[0].crawl_delay.bingbot: crawlers read whole seconds from 1 to 30, so robots.txt has 3s",
+            "classes[1].crawl_delay: crawlers read whole seconds from 1 to 30, so robots.txt has 30s",
+        ]
+    );
+    assert_eq!(settings.robots.honeypot.as_deref(), Some("/keep-out"));
+    let without = self::settings(&text("{ merge_crawl_delay: false }"));
+    assert_eq!(without.robots.delays, CrawlDelays::default());
+    assert!(
+        without.warnings.iter().any(|warning| warning.starts_with("robots.merge_crawl_delay: ")),
+        "{:?}",
+        without.warnings
+    );
+}
+
+#[test]
+fn class_can_match_an_address_list() {
+    let text = "address_lists: { tor: { file: ./tor.txt }, hosting: { file: hosting.txt } }\n\
+                classes: [{ name: rented, when: { address_list: [hosting] } }, { name: a }]";
+    let settings = settings(&with_origin(text));
+    assert_eq!(settings.rules.address_list_names, ["tor", "hosting"]);
+    assert_eq!(settings.address_lists[1].override_file, Path::new("hosting.txt"));
+    let rented = &settings.rules.classes[0].matcher;
+    assert_eq!(rented.lists, ListSet::from_ids([ListId(1)]));
+    assert!(!rented.matches_all() && settings.rules.classes[1].matcher.matches_all());
+}
+
+#[test]
+fn bot_detection_is_on_by_default() {
+    let detection = |text: &str| settings(&with_origin(text)).rules.bot_detection.clone();
+    let by_default = detection("").expect("enabled by default");
+    assert_eq!((by_default.threshold, by_default.half_life), (100, Duration::from_secs(86_400)));
+    assert_eq!((by_default.max_clients, by_default.honeypot), (200_000, None));
+    let configured =
+        detection("bot_detection: { threshold: 150, half_life: 1h, max_clients: 5000 }\nrobots: { honeypot: /never/ }");
+    let configured = configured.expect("enabled by default");
+    assert_eq!((configured.threshold, configured.half_life), (150, Duration::from_secs(3600)));
+    assert_eq!((configured.max_clients, configured.honeypot.as_deref()), (5000, Some("/never")));
+    assert_eq!(detection("bot_detection: { enabled: false }"), None);
+    let text =
+        "bot_detection: { enabled: false }\nclasses: [{ name: odd, when: { kind: suspected_bot }, block: true }]";
+    let warnings = settings(&with_origin(text)).warnings;
+    assert_eq!(warnings, ["classes[0] (odd): matches no client, because bot_detection.enabled is false"]);
+    let with_rule = format!("{text}\nuser_agent_rules: [{{ match: Odd, kind: suspected_bot }}]");
+    assert!(settings(&with_origin(&with_rule)).warnings.is_empty());
+    let warnings = settings(&with_origin("bot_detection: { enabled: false }\nrobots: { honeypot: /never }")).warnings;
+    assert_eq!(warnings, ["robots.honeypot: has no effect, because bot_detection.enabled is false"]);
+}
+
+#[test]
+fn scope_without_limits_is_not_throttled() {
+    let throttle = |scope: &str| {
+        let settings = settings(&format!("origin: {{ url: http://o }}\nscopes: {{ default: {scope} }}"));
+        settings.rules.scopes[0].throttle.clone()
+    };
+    for scope in ["{}", "{ queue: { max_wait: 1s } }", "{ jitter: 10% }", "{ delay: 0s }"] {
+        assert_eq!(throttle(scope), None, "{scope}");
+    }
+    for scope in ["{ concurrency: 1 }", "{ delay: 1ms }", "{ autothrottle: { max_delay: 1s } }"] {
+        assert!(throttle(scope).is_some(), "{scope}");
+    }
+    let backoff = throttle("{ backoff: { min_delay: 400s } }").and_then(|rules| rules.backoff).expect("a backoff");
+    assert_eq!((backoff.statuses.len(), backoff.max_delay), (9, Duration::from_secs(400)));
+}
+
+#[test]
+fn empty_scope_section_means_its_defaults() {
+    let throttle = |keys: &str| {
+        let text = with_origin(&format!("scopes:\n  default:\n    concurrency: 4\n{keys}"));
+        settings(&text).rules.scopes[0].throttle.clone()
+    };
+    for (bare, keys) in [
+        ("backoff:", "backoff: {}"),
+        ("autothrottle:", "autothrottle: {}"),
+        ("adaptive_concurrency: # gradient", "adaptive_concurrency: gradient"),
+        ("backoff:\n    rampup:", "backoff: {}\n    rampup: {}"),
+        ("queue:\n    # max_wait: 1s", "queue: {}"),
+        ("delay: # 1s", ""),
+    ] {
+        assert_eq!(throttle(&format!("    {bare}")), throttle(&format!("    {keys}")), "{bare}");
+    }
+    assert_ne!(throttle("    backoff:"), throttle(""));
+    let warnings = settings(&with_origin("scopes:\n  default:\n    queue:")).warnings;
+    assert_eq!(warnings.len(), 1, "the empty queue is a warning: {warnings:?}");
+}
+
+#[test]
+fn ineffective_scope_options_give_a_warning() {
+    for (text, warning) in [
+        (
+            "scopes: { default: { queue: { max_wait: 1s } } }",
+            "scopes.default: queue and jitter alone have no effect, so the scope is not throttled",
+        ),
+        (
+            "scopes: { default: { jitter: 10% } }",
+            "scopes.default: queue and jitter alone have no effect, so the scope is not throttled",
+        ),
+        (
+            "scopes: { default: { delay: 10s } }",
+            "scopes.default.delay: longer than queue.max_wait (2s), so no request can wait for a full delay",
+        ),
+        ("scopes: { search: { concurrency: 1 } }", "scopes.search: unused scope: no route refers to it"),
+        (
+            "scopes: { search: { quota: { limit: 1, window: { fixed: 1h } } } }",
+            "scopes.search: unused scope: no route refers to it",
+        ),
+        (
+            "scopes: { default: { concurrency: 1 }, a: { concurrency: 2 } }\nroutes: [{ match: '/**', scopes: a }]",
+            "scopes.default: unused scope: no route refers to it",
+        ),
+        (
+            "scopes: { default: { quota: { limit: 1, window: { fixed: 1h } } }, a: { delay: 1s } }
+routes: [{ match: '/**', scopes: a }]",
+            "scopes.default: unused scope: no route refers to it",
+        ),
+    ] {
+        assert_eq!(settings(&with_origin(text)).warnings, [warning], "{text}");
+    }
+    for text in [
+        "scopes: { default: { delay: 10s, queue: { max_wait: 0s } } }",
+        "scopes: { default: { delay: 10s, queue: { max_wait: 10s } } }",
+        "scopes: { default: { delay: 10s, backoff: {}, rampup: {} } }",
+        "scopes: { a: { quota: { limit: 1, window: { fixed: 1h } } } }\nroutes: [{ match: /a, cost: { a: 1 } }]",
+        "scopes: { a: { delay: 1s } }\nroutes: [{ match: '/**', scopes: a }]",
+    ] {
+        assert_eq!(settings(&with_origin(text)).warnings, [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn scope_can_be_partitioned() {
+    for (value, key) in [
+        ("host", PartitionKey::Host),
+        ("route", PartitionKey::Route),
+        ("{ query: tenant }", PartitionKey::Query("tenant".into())),
+        ("{ header: X-Tenant }", PartitionKey::Header(http::HeaderName::from_static("x-tenant"))),
+        ("{ path: 2 }", PartitionKey::Path(NonZeroUsize::new(2).expect("two"))),
+    ] {
+        let rules = settings(&with_origin(&scope_with_route("tenant", &format!("partition_by: {value}")))).rules;
+        let max_partitions = NonZeroUsize::new(10_000).expect("many");
+        assert_eq!(rules.scopes[1].partitioning, Some(Partitioning { key, max_partitions }), "{value}");
+    }
+}
+
+#[test]
+fn scope_can_define_its_own_quota() {
+    let rules = settings(&with_origin(
+        "quotas: { api: { limit: 9, window: { fixed: 1h } } }
+scopes:
+  search: { concurrency: 2, quota: { limit: 5, window: { fixed: 1h } } }
+  default: { quota: { limit: 7, window: { fixed: 1h } } }
+routes:
+  - { match: /a, scopes: [default, search], cost: { api: 2 } }
+  - { match: /b, scopes: search, cost: { search: 3 } }
+  - { match: /c, scopes: search, cost: { search: 0 } }",
+    ))
+    .rules;
+    let names: Vec<&str> = rules.quotas.iter().map(|quota| quota.name.as_str()).collect();
+    assert_eq!(names, ["api", "search", "default"]);
+    let costs = |route: usize| -> Vec<_> {
+        let costs = rules.routes[route].costs.iter();
+        costs.map(|(quota, cost)| (names[usize::from(quota.0)], *cost)).collect()
+    };
+    let known = |units| Cost::Fixed(Units::from_whole(units));
+    assert_eq!(costs(0), [("api", known(2)), ("search", known(1)), ("default", known(1))]);
+    assert_eq!(costs(1), [("search", known(3))]);
+    assert_eq!(costs(2), []);
+    assert_eq!((rules.routes[3].name.as_str(), costs(3)), ("/**", vec![("default", known(1))]));
+}
+
+#[test]
+fn scope_controllers_are_parsed() {
+    let throttled = |scope: &str| {
+        let settings = settings(&with_origin(&format!("scopes: {{ default: {scope} }}")));
+        settings.rules.scopes[0].throttle.clone().expect("a throttled scope")
+    };
+    let jitter_of = |jitter: &str| throttled(&format!("{{ delay: 1s, jitter: {jitter} }}")).spacing.jitter;
+    assert_eq!((jitter_of("20%"), jitter_of("[-10%, 30%]")), (Jitter::at_most(0.2), Jitter { low: -0.1, high: 0.3 }));
+
+    let gradient = |min, max| Some(Controller::Gradient(Gradient { min, max }));
+    for (keys, expected) in [
+        ("adaptive_concurrency: gradient", gradient(1, 256)),
+        ("concurrency: 20, adaptive_concurrency: gradient", gradient(1, 20)),
+        ("adaptive_concurrency: { min: 2, max: 500 }", gradient(2, 500)),
+    ] {
+        assert_eq!(throttled(&format!("{{ {keys}, delay_per_slot: 1s }}")).controller, expected, "{keys}");
+    }
+
+    let ms = Duration::from_millis;
+    for (keys, target, variable) in [
+        ("delay: 200ms, rampup: {}", 1..=1, RampVariable::Delay { start: ms(200), min: ms(20), max: ms(2000) }),
+        (
+            "delay: 200ms, concurrency: 9, rampup: { target_overloads: [1, 3], min_delay: 50ms, max_delay: 1s }",
+            1..=3,
+            RampVariable::Delay { start: ms(200), min: ms(50), max: ms(1000) },
+        ),
+        ("concurrency: 4, rampup: { target_overloads: 2 }", 2..=2, RampVariable::Concurrency { start: 4, max: 40 }),
+        ("concurrency: 4, rampup: { max_concurrency: 9 }", 1..=1, RampVariable::Concurrency { start: 4, max: 9 }),
+    ] {
+        let expected = Rampup { target, window: Duration::from_secs(30), variable };
+        let throttle = throttled(&format!("{{ backoff: {{ window: 30s }}, {keys} }}"));
+        assert_eq!(throttle.controller, Some(Controller::Rampup(expected)), "{keys}");
+    }
+
+    let settings = settings(&with_origin("routes: [{ match: /a, sample_latency: false }]"));
+    assert_eq!(settings.rules.routes.iter().map(|route| route.is_latency_sampled).collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
+fn signature_verification_is_on_by_default() {
+    let signatures = |text: &str| settings(&with_origin(text)).verify.signatures;
+    let default = signatures("").expect("enabled");
+    assert_eq!((default.fetch_unlisted_keys, default.max_lifetime), (false, Duration::from_secs(24 * 3600)));
+    let custom =
+        signatures("verify: { signatures: { fetch_unlisted_keys: true, max_lifetime: 1h } }").expect("enabled");
+    assert_eq!((custom.fetch_unlisted_keys, custom.max_lifetime), (true, Duration::from_secs(3600)));
+    assert!(signatures("verify: { signatures: { enabled: false } }").is_none());
+    let custom = settings(&with_origin("operators: { acme: { signature_agents: https://a.example } }"));
+    assert_eq!(custom.operators[0].signature_agents, Some(vec!["https://a.example".to_owned()]));
+    assert_eq!(custom.warnings, Vec::<String>::new(), "a signature is both claim and proof");
+}
+
+#[test]
+fn origin_url_is_the_only_required_setting() {
+    let settings =
+        load_with("", &[], &[("origin.url", "http://[::1]:81"), ("listen", "127.0.0.1:0")]).expect("valid settings");
+    assert_eq!((settings.origin.host.as_str(), settings.origin.authority.as_str()), ("::1", "[::1]:81"));
+    assert_eq!(settings.rules.classes.len(), 1);
+    assert_eq!(settings.rules.routes[0].name, "/**");
+    assert_eq!(settings.admin.map(|admin| admin.listen.to_string()).as_deref(), Some("127.0.0.1:9090"));
+    assert_eq!(settings.log.access, AccessLog::File { path: "./state/access.log".into() });
+    assert_eq!(settings.log.level, LogLevel::Info);
+    assert_eq!(settings.rules.trust.ipv6_prefix, 64);
+}
+
+#[test]
+fn off_disables_admin_listener_and_access_log() {
+    let off = settings(&with_origin("admin: off\nlog: { access: off }"));
+    assert!(off.admin.is_none());
+    assert_eq!(off.log.access, AccessLog::Off);
+    let elsewhere = settings(&with_origin("state_dir: /srv/state"));
+    assert_eq!(elsewhere.log.access, AccessLog::File { path: "/srv/state/access.log".into() });
+    let environment = [("TIDEGATE__ADMIN", "off"), ("TIDEGATE__LOG__ACCESS", "off")];
+    assert!(
+        load_with(&with_origin("admin: { listen: 127.0.0.1:1 }"), &environment, &[])
+            .expect("valid settings")
+            .admin
+            .is_none()
+    );
+    assert_eq!(
+        site_errors("admin: none"),
+        ["2:8: admin: found \"none\", needs an admin listener; use off or { listen: 127.0.0.1:9090 }"]
+    );
+    assert_eq!(
+        site_errors("listen: 127.0.0.1:9090"),
+        ["1:1: admin.listen: 127.0.0.1:9090 is an address for clients; write another port, such as admin: { listen: \
+          127.0.0.1:9091 }, or admin: off"]
+    );
+}
+
+#[test]
+fn command_line_overrides_environment_overrides_file() {
+    let environment = [
+        ("TIDEGATE__LISTEN", "[127.0.0.1:1, 127.0.0.1:2]"),
+        ("TIDEGATE__ORIGIN__URL", "http://two"),
+        ("TIDEGATE__LIMITS__MAX_HEADERS", "50"),
+    ];
+    let settings = load_with(EXAMPLE, &environment, &[("origin.url", "http://Three")]).expect("valid settings");
+    assert_eq!(settings.origin.authority, "three");
+    assert_eq!(settings.listen.len(), 2);
+    assert_eq!(settings.limits.max_headers, 50);
+    assert_eq!(settings.origin.max_connections, 256, "keys without override keep their value");
+}
+
+#[test]
+fn variables_can_hold_numbers_booleans_and_text() {
+    let text = "origin: { url: 'http://${HOST:-localhost}:${PORT}', max_connections: '${MOST}' }\nrobots:\n  merge_crawl_delay: ${MERGE}\nclasses: [{ name: a, crawl_delay: 3s }]\n\
+                admin: { token: '${TOKEN:-}a$${b}' }";
+    let settings = load_with(text, &[("PORT", "81"), ("MOST", "7"), ("MERGE", "false"), ("HOST", "")], &[])
+        .expect("valid settings");
+    assert_eq!((settings.origin.authority.as_str(), settings.origin.max_connections), ("localhost:81", 7));
+    assert_eq!(settings.warnings.len(), 1);
+    let admin = settings.admin.expect("the key is set");
+    assert!(admin.token.as_ref().is_some_and(|token| token.matches(b"a${b}") && !token.matches(b"a${b}c")));
+    assert_eq!(format!("{:?}", admin.token), "Some(Secret)");
+}
+
+#[test]
+fn api_keys_from_the_environment_are_never_printed() {
+    let rules = "classes: [{ name: a, when: { api_key: { header: X-Api-Key, value: '${PARTNER}' } } }, { name: b }]";
+    let load_key = |key: &str| load_with(&with_origin(rules), &[("PARTNER", key)], &[]).expect("valid settings");
+    let settings = load_key("918273645546372819");
+    let keys = settings.rules.classes[0].matcher.keys.as_ref().expect("the key is set");
+    assert!(keys.contains(b"918273645546372819") && !keys.contains(b"918273645546372818") && !keys.contains(b""));
+    assert!(!format!("{settings:?}").contains("918273645546372819"));
+    assert_eq!(settings.warnings.len(), 0);
+    assert_eq!(
+        load_key("123").warnings,
+        ["classes[0].when.api_key.value: a key of fewer than 16 characters can be guessed"]
+    );
+}
+
+#[test]
+fn redis_url_is_parsed_and_password_never_printed() {
+    let settings = settings(&with_origin(
+        "ledger: { redis: { url: 'redis://gate:secret@[::1]:7000/2', failure_mode: fallback } }",
+    ));
+    let Ledger::Redis(redis) = &settings.ledger else { panic!("{:?}", settings.ledger) };
+    assert_eq!((redis.host.as_str(), redis.port, redis.database), ("::1", 7000, 2));
+    assert_eq!((redis.prefix.as_str(), redis.failure_mode), ("tidegate", LedgerFailureMode::Fallback));
+    assert!(redis.password.as_ref().is_some_and(|password| password.matches(b"secret")));
+    assert!(!format!("{settings:?}").contains("secret"));
+    let errors =
+        config_errors_with(&with_origin("ledger: { redis: { url: '${URL}' } }"), &[("URL", "redis://:secret@")]);
+    assert!(errors.len() == 1 && !errors[0].contains("secret"), "{errors:?}");
+}
+
+#[test]
+fn tier_threshold_rounds_up_to_a_thousandth() {
+    let rules = settings(&with_origin(
+        "quotas: { q: { limit: 0.007, window: { fixed: 1s }, tiers: { other: [{ above: 50%, shed: 1% }] } } }",
+    ))
+    .rules;
+    let tiers = rules.quotas[0].class_tiers[0].as_ref().expect("tiers of the class other");
+    assert_eq!(tiers.tiers.tiers()[0].threshold, Units::from_milli(4));
+}
+
+#[test]
+fn all_errors_are_reported_with_their_location() {
+    let text = "\
+listen: 8080
+origin:
+  url: ftp://site
+  conect_timeout: 3s
+quotas:
+  places_api:
+    limit: many
+    window: { calendar: fortnight }
+    tiers:
+      search:
+        - { above: 60%, shed: 50% }
+        - { above: 80%, shed: 75 }
+      serach:
+        - { above: 80%, shed: 75% }
+classes:
+  - name: search
+    when: { operator: googlbot, kind: [robot] }
+  - { name: person, prority: 3 }
+routes:
+  - { match: item, cost: { place_api: 1 } }
+";
+    assert_eq!(
+        config_errors(text),
+        [
+            "1:9: listen: found 8080, needs one word or a list of words; write [a, b] for a list",
+            "3:8: origin.url: \"ftp://site\": unsupported scheme; use http://HOST:PORT, such as http://127.0.0.1:3000",
+            "4:3: origin.conect_timeout: unknown key \"conect_timeout\" (did you mean \"connect_timeout\"?); known here: url, connect_timeout, response_timeout, idle_timeout, max_connections",
+            "7:12: quotas.places_api.limit: found \"many\", needs an amount, to a thousandth; write it like 10000 or 0.25",
+            "8:25: quotas.places_api.window.calendar: found \"fortnight\"; use one of hour, day, week, month",
+            "12:31: quotas.places_api.tiers.search[1].shed: found 75, needs a share such as 75%; write a number from 0 to 100 with a percent sign",
+            "13:7: quotas.places_api.tiers.serach: unknown class \"serach\" (did you mean \"search\"?); known: search, person",
+            "17:23: classes[0].when.operator: unknown operator \"googlbot\" (did you mean \"googlebot\"?); known: googlebot, bingbot, applebot",
+            "17:40: classes[0].when.kind[0]: found \"robot\"; use one of human, verified_bot, declared_bot, suspected_bot, impostor",
+            "18:21: classes[1].prority: unknown key \"prority\" (did you mean \"priority\"?); known here: name, when, priority, bucket, block, enforce, crawler_guard, crawl_delay",
+            "20:14: routes[0].match: \"item\": does not start with a slash; write it like /item/*",
+            "20:39: routes[0].cost.place_api: unknown quota \"place_api\" (did you mean \"places_api\"?); known: places_api",
+        ]
+    );
+}
+
+#[test]
+fn missing_keys_are_reported_at_their_section() {
+    assert_eq!(
+        config_errors(""),
+        ["1:1: origin.url: missing; write the address of the site, such as http://127.0.0.1:3000"]
+    );
+    assert_eq!(
+        site_errors(
+            "quotas:\n  q:\nclasses:\n  - when:\n      kind: human\n    bucket: { rate: 1/s, fill: 3 }\nroutes:\n  - {}\nuser_agent_rules: [{}]\nlog: { access: {} }"
+        ),
+        [
+            "3:3: quotas.q.limit: missing; write the units per window, such as 10000",
+            "3:3: quotas.q.window: missing; write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }",
+            "5:5: classes[0].name: missing; give the class a name",
+            "7:5: classes[0].bucket: found both capacity, fill, interval and rate, burst; write { capacity: 60, fill: 10, interval: 10s } or { rate: 10/s, burst: 20 }",
+            "9:5: routes[0].match: missing; write a path such as /item/* or /shop/**",
+            "10:20: user_agent_rules[0].match: is empty; write a substring of the user agent, such as AcmeMonitor",
+            "10:20: user_agent_rules[0].kind: missing; write a kind such as human",
+            "11:8: log.access.path: missing; name a file such as ./state/access.log",
+        ]
+    );
+}
+
+#[test]
+fn invalid_yaml_is_one_error_with_location() {
+    let errors = config_errors("origin:\n  url: [http://a\nlisten: 1\n");
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(
+        errors[0].contains("invalid YAML: ") && errors[0].ends_with("; check indentation, colons, quotes and brackets"),
+        "{errors:?}"
+    );
+    assert!(errors[0].starts_with(|c: char| c.is_ascii_digit()), "{errors:?}");
+    assert_eq!(config_errors("just words"), ["1:1: no top-level keys; start with a key such as `origin:`"]);
+}
+
+#[test]
+fn duplicate_key_is_reported_with_other_errors() {
+    assert_eq!(
+        site_errors("workers: 2\nlog: { level: loud }\nworkers: 3"),
+        [
+            "3:15: log.level: found \"loud\"; use one of error, warn, info, debug, trace",
+            "4:1: workers: duplicate key, first in line 2; keep one of them",
+        ]
+    );
+}
+
+#[test]
+fn environment_error_names_the_variable() {
+    let environment = [
+        ("TIDEGATE__ORIGIN__ULR", "http://a"),
+        ("TIDEGATE__WORKERS", "none"),
+        ("TIDEGATE__LISTEN", "[127.0.0.1]"),
+        ("TIDEGATE_LOG__LEVEL", "info"),
+        ("TIDEGATE_ADMIN_TOKEN", "fine"),
+    ];
+    assert_eq!(
+        config_errors_with(&with_origin("state_dir: '${STATE}'"), &environment),
+        [
+            "2:12: state_dir: environment variable STATE is not set; set STATE, or write ${STATE:-default}",
+            "TIDEGATE_LOG__LEVEL: overrides no key; write it with two underscores: TIDEGATE__LOG__LEVEL",
+            "TIDEGATE__LISTEN: listen[0]: found \"127.0.0.1\", needs an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"",
+            "TIDEGATE__ORIGIN__ULR: origin.ulr: unknown key \"ulr\" (did you mean \"url\"?); known here: url, connect_timeout, response_timeout, idle_timeout, max_connections",
+            "TIDEGATE__WORKERS: workers: found \"none\", needs a number of threads; write auto or a number from 1 to 1024",
+        ]
+    );
+    let result =
+        load_with(&with_origin(""), &[], &[("listen", "nowhere")]).map(|_| ()).map_err(|errors| errors.to_string());
+    assert_eq!(result, Err("--listen: listen: found \"nowhere\", needs an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"".into()));
+}
+
+/// Files with one error each, and its message.
+#[test]
+fn each_invalid_value_is_reported() {
+    let quota = |inside: &str| format!("quotas: {{ q: {{ limit: 10, window: {{ fixed: 1m }}, {inside} }} }}");
+    let tiers = |tiers: &str| quota(&format!("tiers: {{ other: {tiers} }}"));
+    let table: Vec<(String, &str)> = vec![
+        (
+            "quotas: { q: { limit: 0, window: { fixed: 1m } } }".into(),
+            "2:23: quotas.q.limit: found 0; write the purchased units, or block a class with block: true",
+        ),
+        (
+            "classes: [ { name: a, crawler_guard: maybe } ]".into(),
+            "2:38: classes[0].crawler_guard: found \"maybe\", needs a crawler guard; use on, off or { admit_interval: 5m, max_refused_for: 24h, budget: 2% }",
+        ),
+        (
+            "classes: [ { name: a, crawler_guard: { admit_interval: 0s } } ]".into(),
+            "2:56: classes[0].crawler_guard.admit_interval: found a zero duration; write a duration such as 10s",
+        ),
+        (
+            "ledger: { redis: { url: 'rediss://h' } }".into(),
+            "2:25: ledger.redis.url: TLS to Redis is not supported in this version; use redis:// over a network that you trust, or a tunnel such as stunnel on this host",
+        ),
+        (
+            "ledger: { redis: { prefix: a } }".into(),
+            "2:11: ledger.redis.url: missing; write it like redis://:${REDIS_PASSWORD}@10.0.0.5:6379",
+        ),
+        (
+            "ledger: { redis: { url: 'redis://h', prefix: '{a}' } }".into(),
+            "2:46: ledger.redis.prefix: invalid name \"{a}\"; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
+        ),
+        (
+            "ledger: { redis: { url: 'redis://h', failure_mode: panic } }".into(),
+            "2:52: ledger.redis.failure_mode: found \"panic\"; use one of refuse, fallback",
+        ),
+        (
+            "ledger: { redis: { url: 'redis://h' } }\nquotas: { q: { limit: 9007199254741, window: { fixed: 1m } } }"
+                .into(),
+            "3:23: quotas.q.limit: 9007199254741 exceeds the maximum of Redis; write at most 9007199254740.992, or leave out ledger.redis",
+        ),
+        (
+            "quotas: { Q: { limit: 1, window: { fixed: 1m } } }".into(),
+            "2:11: quotas.Q: invalid name \"Q\"; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { sliding: 0s } } }".into(),
+            "2:45: quotas.q.window.sliding: found a zero duration; write a duration such as 10s",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { first_use: 1m, at: '01:00' } } }".into(),
+            "2:55: quotas.q.window.at: has no effect on a first_use window; leave it out, or use calendar",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { first_use: 1m, sliding: 1m } } }".into(),
+            "2:26: quotas.q.window: found first_use and sliding at once; keep one of them",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { zone: UTC } } }".into(),
+            "2:26: quotas.q.window: found none of calendar, fixed, first_use and sliding; write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { fixed: 0s } } }".into(),
+            "2:43: quotas.q.window.fixed: found a zero duration; write a duration such as 10s",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { fixed: 1m, zone: UTC } } }".into(),
+            "2:53: quotas.q.window.zone: has no effect on a fixed window; leave it out, or use calendar",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { fixed: 1m, calendar: day } } }".into(),
+            "2:26: quotas.q.window: found calendar and fixed at once; keep one of them",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { calendar: day, zone: Mars } } }".into(),
+            "2:57: quotas.q.window.zone: unknown time zone \"Mars\"; use an IANA name such as America/Los_Angeles",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { calendar: hour, at: '01:00' } } }".into(),
+            "2:56: quotas.q.window.at: an hourly window needs a minute, not an hour; write it like \"00:15\"",
+        ),
+        (
+            quota("pacing: evenly"),
+            "2:58: quotas.q.pacing: found \"evenly\", needs a pacing mode; use off, even, learned or { mode: learned, burst: 5% }",
+        ),
+        (
+            quota("pacing: even"),
+            "2:58: quotas.q.pacing: no class to pace; give a class tiers or a weight: { mode: learned, weights: { search: 1 } }",
+        ),
+        (
+            "quotas: { q: { limit: 10, window: { sliding: 1h }, pacing: { mode: even, weights: { other: 1 } } } }".into(),
+            "2:52: quotas.q.pacing: pacing requires a window with an end; sliding windows have none: use tiers, or a calendar or fixed window",
+        ),
+        (
+            quota("pacing: { mode: even, weights: { other: 0 } }"),
+            "2:90: quotas.q.pacing.weights.other: found 0; write a number from 1 to 1000",
+        ),
+        (
+            quota("pacing: { mode: even, burst: 0%, weights: { other: 1 } }"),
+            "2:79: quotas.q.pacing.burst: found 0%; write a share such as 5%",
+        ),
+        (
+            quota("enforce: no"),
+            "2:59: quotas.q.enforce: found \"no\", needs true or false; write one of the two, without quotes",
+        ),
+        (
+            tiers("[]"),
+            "2:59: quotas.q.tiers.other: no tiers; write [{ above: 80%, shed: 50% }], or leave the class out",
+        ),
+        (
+            tiers("[{ above: 11, shed: 5% }]"),
+            "2:76: quotas.q.tiers.other[0].above: unreachable: 11 exceeds the limit 10; write a share such as 80%, or less than the limit",
+        ),
+        (
+            tiers("[{ above: 5, shed: 5% }, { above: 50%, shed: 6% }]"),
+            "2:100: quotas.q.tiers.other[1].above: not above the previous tier; write the lowest tier first",
+        ),
+        (
+            tiers("[{ above: 5, shed: 5% }, { above: 6, shed: 5% }]"),
+            "2:109: quotas.q.tiers.other[1].shed: sheds no more than the previous tier; shed more with each tier, 100% at most",
+        ),
+        (
+            tiers("{ enforce: false, steps: [{ above: 5, shed: 0% }] }"),
+            "2:110: quotas.q.tiers.other.steps[0].shed: sheds nothing; shed more with each tier, 100% at most",
+        ),
+        (
+            tiers("[{ above: 5, shed: 101% }]"),
+            "2:85: quotas.q.tiers.other[0].shed: found \"101%\", needs a share such as 75%; write a number from 0 to 100 with a percent sign",
+        ),
+        (
+            tiers("nothing"),
+            "2:66: quotas.q.tiers.other: found \"nothing\", needs a list of tiers; write [{ above: 80%, shed: 50% }]",
+        ),
+        (
+            quota("cost_header: 'X Cost'"),
+            "2:63: quotas.q.cost_header: found \"X Cost\", needs the name of a header; write it like X-API-Cost",
+        ),
+        (
+            format!("{}\nroutes: [{{ match: /a, cost: {{ q: 11 }} }}]", quota("")),
+            "3:34: routes[0].cost.q: cost 11 exceeds the quota limit 10, so no request would be admitted; lower the cost or raise the limit",
+        ),
+        (
+            format!("{}\nclasses: [{{ name: q, bucket: {{ rate: 1/s }} }}]", quota("")),
+            "2:11: quotas.q: the bucket of class \"q\" has the same name in RateLimit fields; rename one of them",
+        ),
+        (
+            "classes: [{ name: a, when: { kind: human } }, { name: a }]".into(),
+            "2:55: classes[1].name: duplicate name \"a\": classes[0] has it, too; give each class its own name",
+        ),
+        (
+            "classes: [{ name: a }, { name: b }]".into(),
+            "2:24: classes[1]: unreachable: classes[0] (a) matches every client; move it above that one",
+        ),
+        (
+            "classes: [{ name: other, when: { kind: human } }]".into(),
+            "2:19: classes[0].name: reserved name: \"other\" is the class of clients without a match; choose another name",
+        ),
+        (
+            "classes: [{ name: a, bucket: { capacity: 0, fill: 1, interval: 1s } }]".into(),
+            "2:42: classes[0].bucket.capacity: found 0, needs at least 1; write a number such as 60",
+        ),
+        (
+            "classes: [{ name: a, bucket: { capacity: 1, fill: 1, interval: 0s } }]".into(),
+            "2:64: classes[0].bucket.interval: found a zero duration; write a duration such as 10s",
+        ),
+        (
+            "classes: [{ name: a, bucket: { capacity: 1, fill: 1 } }]".into(),
+            "2:22: classes[0].bucket.interval: missing; set all of capacity, fill and interval",
+        ),
+        (
+            "classes: [{ name: a, priority: 300 }]".into(),
+            "2:32: classes[0].priority: found 300, needs a whole number up to 255; write it in digits",
+        ),
+        (
+            "classes: [{ name: a, crawl_delay: { gogglebot: 3s } }]".into(),
+            "2:48: classes[0].crawl_delay.gogglebot: unknown operator \"gogglebot\" (did you mean \"googlebot\"?); known: googlebot, bingbot, applebot",
+        ),
+        (
+            "classes: [{ name: a, crawl_delay: soon }]".into(),
+            "2:35: classes[0].crawl_delay: found \"soon\", needs a crawl delay; write auto, a duration such as 10s, or { bingbot: 30s }",
+        ),
+        (
+            "classes: [{ name: a, when: { user_agent: x }, crawl_delay: { bingbot: 3s } }, { name: b, crawl_delay: { bingbot: 4s } }]".into(),
+            "2:114: classes[1].crawl_delay.bingbot: duplicate crawl_delay for operator bingbot; keep one of them",
+        ),
+        (
+            "crawl_policy: { contact: bots@example.com }".into(),
+            "2:26: crawl_policy.contact: found \"bots@example.com\", needs a mailto: or https:// address; write it like mailto:bots@example.com or https://example.com/bots",
+        ),
+        (
+            "crawl_policy: loud".into(),
+            "2:15: crawl_policy: found \"loud\", needs on, off or keys; use on, off or { contact: \"mailto:bots@example.com\" }",
+        ),
+        (
+            "robots: { honeypot: \"/a b\" }".into(),
+            "2:21: robots.honeypot: invalid path; write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
+        ),
+        (
+            "classes: [{ name: a, when: { address: 10.0.0.0/33 } }]".into(),
+            "2:39: classes[0].when.address: found \"10.0.0.0/33\", needs an address range; write it like 10.0.0.0/8 or \"2001:db8::/32\"",
+        ),
+        (
+            "routes: [{ match: /** }, { match: /a }]".into(),
+            "2:26: routes[1]: unreachable: routes[0] (/**) matches every request that this route matches; move it above that one",
+        ),
+        (
+            "routes: [{ match: /a, scopes: [default] }, { match: /A/, scopes: [default] }]".into(),
+            "2:44: routes[1]: unreachable: routes[0] (/a) matches every request that this route matches; move it above that one, or write case: exact or trailing_slash: exact there",
+        ),
+        (
+            "routes: [{ match: /a, case: ignored }]".into(),
+            "2:29: routes[0].case: found \"ignored\" (did you mean \"ignore\"?); use one of exact, ignore",
+        ),
+        (
+            "routes: [{ match: /a/**/b/c }]".into(),
+            "2:19: routes[0].match: \"/a/**/b/c\": ** must be a whole segment, the last or the one before it; write it like /shop/** or /**/*.css, or * within a segment",
+        ),
+        (
+            "routes: [{ match: /a?b }]".into(),
+            "2:19: routes[0].match: \"/a?b\": contains a space, \"?\" or \"#\"; use query for parameters",
+        ),
+        (
+            "routes: [{ match: /a, method: get }]".into(),
+            "2:31: routes[0].method: found \"get\", needs a method; write it in capitals such as GET",
+        ),
+        (
+            "routes: [{ match: /a, host: Example.com }]".into(),
+            "2:29: routes[0].host: invalid host \"Example.com\"; write it in lower case and without a port, such as shop.example.com or *.example.com",
+        ),
+        (
+            "routes: [{ match: /a, scopes: [x] }]".into(),
+            "2:32: routes[0].scopes[0]: unknown scope \"x\"; known: default",
+        ),
+        (
+            "admin: { listen: '0.0.0.0:9090' }".into(),
+            "2:18: admin.listen: 0.0.0.0:9090 is not a loopback address and requires a token; set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1",
+        ),
+        ("admin: { token: 12345 }".into(), "2:17: admin.token: found a number, needs text; put it in quotes"),
+        (
+            "admin: { listen: '127.0.0.1:8080' }".into(),
+            "2:18: admin.listen: 127.0.0.1:8080 is an address for clients; write another port, such as admin: { listen: 127.0.0.1:9091 }, or admin: off",
+        ),
+        (
+            "listen: ['127.0.0.1:1', '127.0.0.1:1']".into(),
+            "2:25: listen[1]: duplicate address 127.0.0.1:1; keep one of them",
+        ),
+        (
+            "listen: 127.0.0.1:3000".into(),
+            "1:16: origin.url: 127.0.0.1:3000 points to the gateway itself; set the address of the site",
+        ),
+        (
+            "clients: { address_from: proxy-protocol, trusted_proxies: [10.0.0.1] }".into(),
+            "2:26: clients.address_from: proxy-protocol is not supported in this version; use x-forwarded-for, forwarded or { header: NAME }",
+        ),
+        (
+            "clients: { address_from: {}, trusted_proxies: [10.0.0.1] }".into(),
+            "2:12: clients.address_from.header: missing; name the header, such as CF-Connecting-IP",
+        ),
+        (
+            "clients: { ipv6_prefix: 65 }".into(),
+            "2:25: clients.ipv6_prefix: found 65, needs 32 to 64; write 64, the usual prefix of a household",
+        ),
+        (
+            "classes: [{ name: a, when: { api_key: { header: X-Api-Key } } }]".into(),
+            "2:30: classes[0].when.api_key.value: no API key; write it, or ${NAME} to read it from the environment",
+        ),
+        (
+            "classes: [{ name: a, when: { api_key: { value: a-key-that-is-long } } }]".into(),
+            "2:30: classes[0].when.api_key: found neither header nor cookie; write { header: X-Api-Key } or { cookie: session }",
+        ),
+        (
+            "classes: [{ name: a, when: { api_key: { cookie: k, value: 918273645546372819 } } }]".into(),
+            "2:59: classes[0].when.api_key.value: found a number, needs text; put it in quotes",
+        ),
+        (
+            "classes: [{ name: a, when: { api_key: { cookie: k, value: [long-enough-to-be-one, \" spaced-and-secret\"] } } }]".into(),
+            "2:52: classes[0].when.api_key.value: leading or trailing space, or control character; write the key as clients send it",
+        ),
+        (
+            "quotas: { api: { limit: 0.0001, window: { fixed: 24h } } }".into(),
+            "2:25: quotas.api.limit: found 0.0001, needs an amount, to a thousandth; write it like 10000 or 0.25",
+        ),
+        (
+            "quotas: { api: { limit: 1, window: { sliding: 1ms } } }".into(),
+            "2:47: quotas.api.window.sliding: found less than a second; write 1s or more",
+        ),
+        (
+            "classes: [{ name: a, bucket: { rate: 1/s, key: ip } }]".into(),
+            "2:48: classes[0].bucket.key: found \"ip\", needs a bucket key; use address, operator, class, { header: NAME } or { cookie: NAME }",
+        ),
+        (
+            "classes: [{ name: a, bucket: { rate: 1/s, key: {} } }]".into(),
+            "2:43: classes[0].bucket.key: found neither header nor cookie; write { header: X-Api-Key } or { cookie: session }",
+        ),
+        (
+            "classes: [{ name: a, bucket: { rate: 1/s, key: { header: a, cookie: b } } }]".into(),
+            "2:43: classes[0].bucket.key: found both header and cookie; write { header: X-Api-Key } or { cookie: session }",
+        ),
+        (
+            "classes: [{ name: a, bucket: { rate: 1/s, key: { cookie: a b } } }]".into(),
+            "2:58: classes[0].bucket.key.cookie: invalid cookie name; write it like session",
+        ),
+        (
+            "headers: { retry_after_spread: 101% }".into(),
+            "2:32: headers.retry_after_spread: found \"101%\", needs a share such as 75%; write a number from 0 to 100 with a percent sign",
+        ),
+        (
+            "log: { access: { path: a, format: combined } }".into(),
+            "2:35: log.access.format: found \"combined\"; use one of json",
+        ),
+        (
+            "log: { access: file }".into(),
+            "2:16: log.access: found \"file\", needs an access log; use off, stdout or { path: FILE }",
+        ),
+        (
+            "limits: { header_timeout: 0s }".into(),
+            "2:27: limits.header_timeout: found a zero duration; write a duration such as 10s",
+        ),
+        (
+            "limits: { max_header_size: 1KiB }".into(),
+            "2:28: limits.max_header_size: needs 8KiB to 1MiB; write a size such as 32KiB",
+        ),
+        (
+            "limits: { max_connections: 0 }".into(),
+            "2:28: limits.max_connections: found 0, needs at least 1; write a number such as 10000",
+        ),
+        (
+            "scopes: { default: { backoff: { min_delay: 5s, max_delay: 1s } } }".into(),
+            "2:59: scopes.default.backoff.max_delay: less than min_delay; raise it",
+        ),
+        (
+            "scopes: { default: { backoff: { max_delay: 500ms } } }".into(),
+            "2:44: scopes.default.backoff.max_delay: less than min_delay (1s by default); raise it",
+        ),
+        (
+            "scopes: { default: { autothrottle: { start_delay: 30s } } }".into(),
+            "2:51: scopes.default.autothrottle.start_delay: more than max_delay (5s by default); lower it, or set max_delay",
+        ),
+        (
+            "classes: [{ name: a, when: { api_key: { header: X Api, value: a-key-that-is-long } } }]".into(),
+            "2:49: classes[0].when.api_key.header: found \"X Api\", needs the name of a header; write it like X-API-Cost",
+        ),
+        (
+            "scopes: { default: { delay: 6s, autothrottle: { target_concurrency: 1 } } }".into(),
+            "2:33: scopes.default.autothrottle.max_delay: less than the scope's delay; raise it, or lower delay",
+        ),
+        ("address_lists: { hosting: {} }".into(), "2:18: address_lists.hosting.file: missing; name a file such as ./hosting.txt"),
+        (
+            "address_lists: { hosting: { file: a.txt } }\nclasses: [{ name: a, when: { address_list: hostng } }]".into(),
+            "3:44: classes[0].when.address_list: unknown list \"hostng\" (did you mean \"hosting\"?); known: hosting",
+        ),
+        (
+            "bot_detection: { threshold: 20 }".into(),
+            "2:29: bot_detection.threshold: found 20, needs 50 to 1000; write 100, or `enabled: false` to disable it",
+        ),
+        (
+            "bot_detection: { threshold: 100000 }".into(),
+            "2:29: bot_detection.threshold: found 100000, needs 50 to 1000; write 100, or `enabled: false` to disable it",
+        ),
+        (
+            "bot_detection: off".into(),
+            "2:16: bot_detection: found \"off\", needs keys with values; write bot_detection: { enabled: false } to disable it",
+        ),
+        (
+            "address_lists: { hosting: ./hosting.txt }".into(),
+            "2:27: address_lists.hosting: found \"./hosting.txt\", needs keys with values; write { file: ./hosting.txt }",
+        ),
+        (
+            "robots: { crawl_delay: 5s }".into(),
+            "2:11: robots.crawl_delay: unknown key \"crawl_delay\"; write it at a class, classes: [{ name: bot, crawl_delay: 10s }]; known here: merge_crawl_delay, override_file, honeypot",
+        ),
+        (
+            "operators: { googlebot: { dns_names: \"*.dnsy.example\" } }".into(),
+            "2:38: operators.googlebot.dns_names: found \"*.dnsy.example\", needs a DNS name; write crawl.example.com, which includes all names below it, or bot-*.example.com",
+        ),
+        (
+            "bot_detection: { half_life: 0s }".into(),
+            "2:29: bot_detection.half_life: found a zero duration; write a duration such as 10s",
+        ),
+        (
+            "robots: { honeypot: '/a/../b' }".into(),
+            "2:21: robots.honeypot: invalid path; write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
+        ),
+        (
+            "robots: { honeypot: / }".into(),
+            "2:21: robots.honeypot: invalid path; write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
+        ),
+        (
+            scope_with_route("tenant", "partition_by: tenant"),
+            "2:35: scopes.tenant.partition_by: found \"tenant\", needs a partition key; use host, route, { query: NAME }, { header: NAME } or { path: 1 }",
+        ),
+        (
+            scope_with_route("tenant", "partition_by: {}"),
+            "2:21: scopes.tenant.partition_by: found none of query, header and path; write host, route, { query: tenant }, { header: X-Tenant } or { path: 1 }",
+        ),
+        (
+            scope_with_route("tenant", "partition_by: { query: a, path: 1 }"),
+            "2:21: scopes.tenant.partition_by: found query and path at once; keep one of them",
+        ),
+        (
+            scope_with_route("tenant", "partition_by: { query: '' }"),
+            "2:44: scopes.tenant.partition_by.query: is empty; write a parameter name such as tenant",
+        ),
+        (
+            scope_with_route("tenant", "partition_by: { header: X Y }"),
+            "2:45: scopes.tenant.partition_by.header: found \"X Y\", needs the name of a header; write it like X-API-Cost",
+        ),
+        (
+            scope_with_route("tenant", "partition_by: { header: Authorization }"),
+            "2:45: scopes.tenant.partition_by.header: \"authorization\" contains secrets, and status shows the values; use a header that identifies the tenant, such as X-Tenant",
+        ),
+        (
+            scope_with_route("tenant", "partition_by: { path: 0 }"),
+            "2:43: scopes.tenant.partition_by.path: found 0, needs at least 1; write a number such as 1",
+        ),
+        (
+            scope_with_route("tenant", "partition_by: host, max_partitions: 0"),
+            "2:57: scopes.tenant.max_partitions: found 0, needs at least 1; write a number such as 10000",
+        ),
+        (
+            scope_with_route("tenant", "partition_by: host, max_partitions: 1000001"),
+            "2:57: scopes.tenant.max_partitions: found 1000001, maximum 1000000; write a lower number",
+        ),
+        (
+            scope_with_route("tenant", "max_partitions: 5"),
+            "2:37: scopes.tenant.max_partitions: max_partitions requires partition_by; add partition_by, or leave it out",
+        ),
+        (
+            scope_with_route("default", "partition_by: host"),
+            "2:36: scopes.default.partition_by: the scope default applies to all routes that name no scope; use another name, and name it in the routes",
+        ),
+        (
+            "scopes: { tenant: { partition_by: host } }\nroutes: [{ match: /a, scopes: tenant }]".into(),
+            "2:35: scopes.tenant.partition_by: this scope has no limit; add concurrency, delay, autothrottle or backoff",
+        ),
+        (
+            "scopes: { tenant: { partition_by: host, delay: 1s } }".into(),
+            "2:35: scopes.tenant.partition_by: no route refers to this scope; write scopes: [default, tenant] at its routes",
+        ),
+        (
+            scope_with_route("tenant", "partition_by: host, quota: { limit: 5, window: { fixed: 1h } }"),
+            "2:41: scopes.tenant.quota: the usage of a quota is stored permanently, and partitions are not; limit each partition by concurrency and delay, or each client by a bucket",
+        ),
+        (
+            format!("{}\nscopes: {{ q: {{ quota: {{ limit: 5, window: {{ fixed: 1h }} }} }} }}", quota("")),
+            "3:16: scopes.q.quota: quotas.q has the same name; keep one of them, or rename the scope",
+        ),
+        (
+            "scopes: { search: { quota: { limit: 5 } } }".into(),
+            "2:21: scopes.search.quota.window: missing; write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }",
+        ),
+        (
+            "scopes: { search: { quota: { limit: 0.5, window: { fixed: 1h } } } }\nroutes: [{ match: /a, scopes: search }]".into(),
+            "3:31: routes[0].scopes: cost 1 exceeds the quota limit 0.5, so no request would be admitted; lower the cost or raise the limit",
+        ),
+        (
+            "scopes: { default: { delay_per_slot: 1s } }".into(),
+            "2:38: scopes.default.delay_per_slot: delay_per_slot requires concurrency; add one such as concurrency: 4, or use delay",
+        ),
+        (
+            "scopes: { default: { delay: 1s, jitter: [30%, 10%] } }".into(),
+            "2:33: scopes.default.jitter: the maximum is less than the minimum; write 10%, or [-10%, 30%] with the minimum first",
+        ),
+        (
+            "scopes: { default: { delay: 1s, jitter: [10%] } }".into(),
+            "2:41: scopes.default.jitter: invalid length 1, expected one value, or a minimum and a maximum; write [low, high] for both",
+        ),
+        (
+            "scopes: { default: { delay: 1s, jitter: -10% } }".into(),
+            "2:41: scopes.default.jitter: the maximum is less than the minimum; write 10%, or [-10%, 30%] with the minimum first",
+        ),
+        (
+            "scopes: { default: { autothrottle: { target_concurrency: 0 } } }".into(),
+            "2:58: scopes.default.autothrottle.target_concurrency: found 0, needs more than 0; write a number such as 2, or 0.5 for as much idle time as work",
+        ),
+        (
+            "scopes: { default: { autothrottle: { success_statuses: [200, 2000] } } }".into(),
+            "2:62: scopes.default.autothrottle.success_statuses[1]: found 2000, needs a status; write one from 100 to 599",
+        ),
+        (
+            "scopes: { default: { autothrottle: {}, adaptive_concurrency: gradient } }".into(),
+            "2:62: scopes.default.adaptive_concurrency: conflicts with autothrottle: a scope can have only one controller; keep one, or use two scopes and name both in the route",
+        ),
+        (
+            "scopes: { default: { adaptive_concurrency: vegas } }".into(),
+            "2:44: scopes.default.adaptive_concurrency: found \"vegas\", needs a concurrency controller; use gradient, or { min: 2, max: 64 }",
+        ),
+        (
+            "scopes: { default: { adaptive_concurrency: { min: 0 } } }".into(),
+            "2:51: scopes.default.adaptive_concurrency.min: found 0, needs at least 1; write a number such as 1",
+        ),
+        (
+            "scopes: { default: { adaptive_concurrency: { min: 9, max: 8 } } }".into(),
+            "2:59: scopes.default.adaptive_concurrency.max: 8 is less than min; raise it",
+        ),
+        (
+            "scopes: { default: { concurrency: 8, adaptive_concurrency: { max: 9 } } }".into(),
+            "2:67: scopes.default.adaptive_concurrency.max: more than the scope's concurrency; lower it, or leave one of them out",
+        ),
+        (
+            "scopes: { default: { concurrency: 8, rampup: {} } }".into(),
+            "2:38: scopes.default.rampup: rampup requires backoff; add backoff: {}",
+        ),
+        (
+            "scopes: { default: { backoff: {}, rampup: {} } }".into(),
+            "2:35: scopes.default.rampup: rampup needs an initial value; set delay or concurrency",
+        ),
+        (
+            "scopes: { default: { delay: 1s, backoff: {}, rampup: { target_overloads: [3, 1] } } }".into(),
+            "2:56: scopes.default.rampup.target_overloads: invalid target: the range is empty; write a number such as 1, or [1, 3] with the minimum first",
+        ),
+        (
+            "scopes: { default: { delay: 1s, backoff: {}, rampup: { target_overloads: 0 } } }".into(),
+            "2:74: scopes.default.rampup.target_overloads: invalid target: the range is empty; write a number such as 1, or [1, 3] with the minimum first",
+        ),
+        (
+            "scopes: { default: { delay: 1s, backoff: {}, rampup: { min_delay: 2s } } }".into(),
+            "2:67: scopes.default.rampup.min_delay: the scope's delay is outside this bound; set delay between min_delay and max_delay",
+        ),
+        (
+            "scopes: { default: { delay: 1s, backoff: {}, rampup: { max_concurrency: 9 } } }".into(),
+            "2:73: scopes.default.rampup.max_concurrency: has no effect: rampup varies delay; leave it out",
+        ),
+        (
+            "scopes: { default: { concurrency: 9, backoff: {}, rampup: { max_delay: 9s } } }".into(),
+            "2:72: scopes.default.rampup.max_delay: has no effect: rampup varies concurrency; leave it out",
+        ),
+        (
+            "scopes: { default: { concurrency: 9, backoff: {}, rampup: { max_concurrency: 8 } } }".into(),
+            "2:78: scopes.default.rampup.max_concurrency: less than the scope's concurrency; raise it",
+        ),
+        (
+            "quotas: 5".into(),
+            "2:9: quotas: found 5, needs names with values; write {name: value}, or one name a line, indented",
+        ),
+        (
+            "classes: [5]".into(),
+            "2:11: classes[0]: found 5, needs keys with values; write {key: value}, or one key a line, indented",
+        ),
+        (
+            "operators: { googlebot: { signature_agents: [https://bot.example, http://bot.example] } }".into(),
+            "2:67: operators.googlebot.signature_agents[1]: invalid agent URL \"http://bot.example\"; write it like https://bot.example",
+        ),
+        (
+            "verify: { signatures: { max_lifetime: 0s } }".into(),
+            "2:39: verify.signatures.max_lifetime: found a zero duration; write a duration such as 10s",
+        ),
+        (
+            "listne: 127.0.0.1:1".into(),
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, headers, robots, crawl_policy, log, limits",
+        ),
+    ];
+    let mut failures = Vec::new();
+    for (text, expected) in &table {
+        let found = site_errors(text);
+        if found != [*expected] {
+            failures.push(format!("{text}\n  wanted {expected:?}\n  found  {found:?}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn origin_url_must_be_plain_http() {
+    for (url, expected) in [
+        ("https://a", "TLS to the origin is not supported in this version; use http://, over a network that you trust"),
+        (
+            "http://me:secret@a",
+            "contains a user name or password; leave it out: the gateway forwards the credentials of clients",
+        ),
+        (
+            "http://a/b",
+            "\"http://a/b\": contains a path: request paths are forwarded unchanged; use http://HOST:PORT, such as http://127.0.0.1:3000",
+        ),
+        (
+            "http://a:0",
+            "\"http://a:0\": invalid port, needs 1 to 65535; use http://HOST:PORT, such as http://127.0.0.1:3000",
+        ),
+        ("http://", "\"http://\": missing or invalid host; use http://HOST:PORT, such as http://127.0.0.1:3000"),
+    ] {
+        assert_eq!(config_errors(&format!("origin: {{ url: '{url}' }}")), [format!("1:16: origin.url: {expected}")]);
+    }
+}
+
+#[test]
+fn mistyped_required_key_is_also_missing() {
+    assert_eq!(
+        site_errors("clients: { address_from: { haeder: X }, trusted_proxies: [10.0.0.1] }"),
+        [
+            "2:12: clients.address_from.header: missing; name the header, such as CF-Connecting-IP",
+            "2:28: clients.address_from.haeder: unknown key \"haeder\" (did you mean \"header\"?); known here: header",
+        ]
+    );
+}
+
+#[test]
+fn unquoted_placeholder_error_suggests_quotes() {
+    let errors = config_errors("origin: { url: ${URL} }");
+    assert!(errors[0].ends_with("; quote \"${...}\" inside { } and [ ]"), "{errors:?}");
+}
+
+#[test]
+fn error_is_one_line_for_any_key() {
+    assert_eq!(
+        site_errors("robots: { \"a\\nb\": 1 }"),
+        ["2:11: robots.a\\nb: unknown key \"a\\nb\"; known here: merge_crawl_delay, override_file, honeypot"]
+    );
+    assert!(site_errors(&format!("robots: {{ {}: 1 }}", "x".repeat(900))).iter().all(|error| error.len() < 1200));
+}
+
+#[test]
+fn address_header_without_trusted_proxy_gives_a_warning() {
+    let warnings = settings(&with_origin("clients: { address_from: forwarded }")).warnings;
+    assert_eq!(warnings, ["clients.address_from: no trusted proxy, so the header is never used"]);
+}
+
+#[test]
+fn yaml_aliases_work_and_absurd_numbers_are_errors() {
+    let shared = "quotas:\n  a: &a { limit: 1, window: { fixed: 1s } }\n  b: { <<: *a, limit: 2 }\n";
+    let limits: Vec<Units> = settings(&with_origin(shared)).rules.quotas.iter().map(|quota| quota.limit).collect();
+    assert_eq!(limits, [1, 2].map(Units::from_whole));
+    for limit in
+        ["99999999999999999999999999", "-1", ".nan", ".inf", "1e300", "0x", "true", "[1]", "{ a: 1 }", "!!binary aGk="]
+    {
+        let errors = site_errors(&format!("quotas: {{ q: {{ limit: {limit}, window: {{ fixed: 1s }} }} }}"));
+        assert_eq!(errors.len(), 1, "{limit}: {errors:?}");
+        assert!(errors[0].starts_with("2:"), "{limit}: {errors:?}");
+    }
+    assert_eq!(
+        settings(&with_origin("quotas: { q: { limit: 1e3, window: { fixed: 1s } } }")).rules.quotas[0].limit,
+        Units::from_whole(1000)
+    );
+}
+
+#[test]
+fn a_yaml_bomb_is_refused() {
+    let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..12 {
+        let references = vec![format!("*a{}", level - 1); 9].join(", ");
+        text.push_str(&format!("a{level}: &a{level} [{references}]\n"));
+    }
+    assert_eq!(config_errors(&text).len(), 1);
+}
+
+#[test]
+fn route_with_too_many_quotas_is_rejected() {
+    let quotas: String =
+        (0..33).map(|count| format!("  q{count}: {{ limit: 1, window: {{ fixed: 1s }} }}\n")).collect();
+    let costs: Vec<String> = (0..33).map(|count| format!("q{count}: 1")).collect();
+    let text = format!("quotas:\n{quotas}routes: [{{ match: /a, cost: {{ {} }} }}]", costs.join(", "));
+    assert_eq!(site_errors(&text), ["36:23: routes[0].cost: found 33 quotas; use at most 32 for a route"]);
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_text_never_panics(text in "[-a-z0-9:{}\\[\\]\"'#&*!|>%@,\\n $.]{0,120}") {
+        let _ = load_with(&text, &[], &[]);
+    }
+
+    #[test]
+    fn mutated_example_config_never_panics(start in any::<prop::sample::Index>(), length in 0usize..40, replacement in "[-a-z0-9:{}\\[\\]\"'#%,\\n $.]{0,12}") {
+        let mut text: Vec<char> = EXAMPLE.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n").chars().collect();
+        let start = start.index(text.len());
+        let end = (start + length).min(text.len());
+        text.splice(start..end, replacement.chars());
+        let text: String = text.into_iter().collect();
+        if let Err(errors) = load_with(&text, &[("A", "1")], &[]) {
+            prop_assert!(!errors.errors.is_empty());
+            prop_assert!(errors.to_string().lines().all(|line| line.starts_with("gate.yaml:") && line.contains("; ")), "{errors}");
+        }
+    }
+
+    #[test]
+    fn arbitrary_variable_never_panics(name in "[A-Z_]{0,20}", value in "[ -~]{0,40}") {
+        let _ = load_with(EXAMPLE, &[(&format!("TIDEGATE__{name}"), &value)], &[]);
+    }
+}
+
+#[test]
+fn dns_uses_the_system_resolvers_by_default() {
+    let dns = |text: &str| settings(&with_origin(text)).verify.dns.map(|dns| (dns.nameservers, dns.timeout));
+    let (second, system) = (Duration::from_secs(1), Some((Vec::new(), Duration::from_secs(2))));
+    assert_eq!(dns(""), system);
+    assert_eq!(dns("verify: { dns: on }"), system);
+    assert_eq!(dns("verify: { dns: off }"), None);
+    let servers = vec!["127.0.0.1:53".parse().expect("an address"), "[::1]:5353".parse().expect("an address")];
+    let text = "verify: { dns: { nameservers: [127.0.0.1:53, \"[::1]:5353\"], timeout: 1s } }";
+    assert_eq!(dns(text), Some((servers, second)));
+}
+
+#[test]
+fn range_lists_are_fetched_daily_by_default() {
+    let refresh = |text: &str| settings(&with_origin(text)).verify.refresh_interval;
+    assert_eq!(refresh(""), Some(Duration::from_secs(86_400)));
+    assert_eq!(refresh("verify: { refresh_interval: 6h }"), Some(Duration::from_secs(6 * 3600)));
+    assert_eq!(refresh("verify: { refresh_interval: off }"), None);
+}
+
+#[test]
+fn an_operator_is_added_or_changed_by_name() {
+    let text = "operators:\n  \
+                  acme: { product_tokens: AcmeBot, ranges: [192.0.2.0/24, https://acme.example/bots.json, ./acme.txt], dns_names: bot-*.acme.example }\n  \
+                  googlebot: { exhaustive: [] }\n\
+                classes: [{ name: friend, when: { operator: [acme, bingbot] } }]";
+    let settings = settings(&with_origin(text));
+    assert_eq!(settings.operator_names, ["googlebot", "bingbot", "applebot", "acme"]);
+    assert_eq!(
+        settings.rules.classes[0].matcher.operators,
+        [tidegate_policy::OperatorId(3), tidegate_policy::OperatorId(1)]
+    );
+    let [acme, google] = &settings.operators[..] else { panic!("{:?}", settings.operators) };
+    assert_eq!(acme.ranges.as_ref().map(Vec::len), Some(3));
+    assert_eq!(acme.dns_names.as_ref().map(|names| names[0].to_string()).as_deref(), Some("bot-*.acme.example"));
+    assert_eq!((&google.product_tokens, &google.exhaustive), (&None, &Some(Vec::new())));
+    assert_eq!(settings.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn unclaimable_or_unprovable_operator_gives_a_warning() {
+    let warnings = settings(&with_origin("operators: { gogglebot: { exhaustive: dns_names } }")).warnings;
+    assert_eq!(
+        warnings,
+        [
+            "operators.gogglebot: unknown operator without product_tokens: no user agent can claim it",
+            "operators.gogglebot: without ranges, dns_names or signature_agents no client can be verified",
+        ]
+    );
+}
+
+#[test]
+fn malformed_network_is_not_read_as_file() {
+    let ranges = |sources: &str| with_origin(&format!("operators: {{ googlebot: {{ ranges: [{sources}] }} }}"));
+    let errors = config_errors(&ranges("192.0.2.0/33, 192.0.2.256, \"2001:db8::/129\", 192.0.2.0/24, \"::1\""));
+    let expected = |column, index, source| {
+        let hint = "write it like 192.0.2.0/24 or 2001:db8::/32";
+        format!("2:{column}: operators.googlebot.ranges[{index}]: invalid network {source:?}; {hint}")
+    };
+    assert_eq!(
+        errors,
+        [expected(36, 0, "192.0.2.0/33"), expected(50, 1, "192.0.2.256"), expected(63, 2, "2001:db8::/129")]
+    );
+    let files = settings(&ranges("cafe.bad, ./10.0, /etc/1.2, 1.txt")).range_files;
+    let files: Vec<&str> = files.iter().filter_map(|file| file.override_file.to_str()).collect();
+    assert_eq!(files, ["cafe.bad", "./10.0", "/etc/1.2", "1.txt"]);
+}
+
+#[test]
+fn unfetched_range_list_gives_a_warning() {
+    let rules =
+        "verify: { refresh_interval: off }\noperators: { googlebot: { ranges: \"https://a.example/x?key=secret\" } }";
+    let warnings = settings(&with_origin(rules)).warnings;
+    let expected = "gate.yaml:3:35: operators.googlebot.ranges: https://a.example/x is not fetched, because verify.refresh_interval is off";
+    assert_eq!(warnings, [expected]);
+    assert!(
+        settings(&with_origin(&rules.replace("refresh_interval: off", "refresh_interval: 1h"))).warnings.is_empty()
+    );
+}
+
+#[test]
+fn duplicate_operator_values_are_reported_at_the_second() {
+    assert_eq!(
+        site_errors(
+            "operators:\n  acme: { product_tokens: [AcmeBot, Other], ranges: 192.0.2.1, signature_agents: https://a.example }\n  \
+             evil: { product_tokens: acmebot, ranges: 192.0.2.2, signature_agents: [https://b.example, https://a.example] }"
+        ),
+        [
+            "4:27: operators.evil.product_tokens: duplicate \"acmebot\": operators.acme has it, too; keep one of them",
+            "4:93: operators.evil.signature_agents[1]: duplicate \"https://a.example\": operators.acme has it, too; keep one of them",
+        ]
+    );
+}
+
+#[test]
+fn crawl_delay_needs_a_class_with_crawlers() {
+    assert_eq!(
+        site_errors(
+            "classes:\n  - { name: person, when: { kind: human }, crawl_delay: 5s }\n  \
+             - { name: search, when: { operator: googlebot }, crawl_delay: { googlebot: 5s, bingbot: 5s } }\n  \
+             - { name: liars, when: { kind: [impostor, suspected_bot] }, crawl_delay: auto }"
+        ),
+        [
+            "3:57: classes[0].crawl_delay: this class matches no crawlers, so crawl_delay has no effect; write it at the class of verified_bot or declared_bot",
+            "4:91: classes[1].crawl_delay.bingbot: bingbot is not in this class; write it at the class of its crawlers",
+            "5:76: classes[2].crawl_delay: this class matches no crawlers, so crawl_delay has no effect; write it at the class of verified_bot or declared_bot",
+        ]
+    );
+}
+
+#[test]
+fn invalid_verification_settings_are_errors() {
+    assert_eq!(
+        site_errors(
+            "verify: { dns: { nameservers: [], timeout: 0s }, refresh_interval: 10s }\noperators:\n  acme:\n    product_tokens: [\"\", AcmeBot]\n    ranges:\n      \
+             - http://acme.example/bots.json\n      - ftp://acme.example/\n      - https://user@acme.example/\n      - \"\"\n      - 0.0.0.0/0\n      - 2000::/3\n  \
+             Other: { product_tokens: Other, ranges: 192.0.2.1 }"
+        ),
+        [
+            "2:18: verify.dns.nameservers: is empty; write one such as 127.0.0.1:53, leave it out to use the system's, or write dns: off",
+            "2:44: verify.dns.timeout: found a zero duration; write a duration such as 10s",
+            "2:68: verify.refresh_interval: found less than a minute; write a duration such as 24h, or off",
+            "5:22: operators.acme.product_tokens[0]: invalid product token \"\"; write it like ExampleBot, without a version",
+            "7:9: operators.acme.ranges[0]: insecure URL; use https://, or http:// on this machine",
+            "8:9: operators.acme.ranges[1]: unsupported URL \"ftp://acme.example/\"; write a network, an https:// URL or the path of a file",
+            "9:9: operators.acme.ranges[2]: unsupported URL \"https://user@acme.example/\"; write a network, an https:// URL or the path of a file",
+            "10:9: operators.acme.ranges[3]: is empty; write a network, an https:// URL or the path of a file",
+            "11:9: operators.acme.ranges[4]: 0.0.0.0/0 is too wide for the network of a crawler; write at most an IPv4 /8 or an IPv6 /19",
+            "12:9: operators.acme.ranges[5]: 2000::/3 is too wide for the network of a crawler; write at most an IPv4 /8 or an IPv6 /19",
+            "13:3: operators.Other: invalid name \"Other\"; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
+        ]
+    );
+    for (text, expected) in [
+        ("verify: { dns: maybe }", "on, off or keys"),
+        ("verify: { dns: { nameservers: 127.0.0.1 } }", "an address and port"),
+        ("operators: { a: { dns_names: com } }", "a DNS name"),
+        ("operators: { a: { exhaustive: signatures } }", "dns_names"),
+    ] {
+        let errors = site_errors(text);
+        assert!(errors.len() == 1 && errors[0].contains(expected), "{text}: {errors:?}");
+    }
+}

@@ -1,0 +1,140 @@
+//! Tests that the JSON Schema accepts and rejects the same files as the gateway, as far as a schema can express.
+
+use super::EXAMPLE;
+use crate::{raw, schema};
+use serde_json::{Value, json};
+
+#[test]
+fn schema_accepts_the_example_config() {
+    let example: Value = serde_saphyr::from_str_with_options(EXAMPLE, serde_saphyr::options! { strict_booleans: true })
+        .expect("valid YAML");
+    assert_eq!(validation_error(&schema(), &schema(), &example), None);
+}
+
+#[test]
+fn schema_accepts_every_form_and_rejects_others() {
+    for (key, value, accepted) in [
+        ("listen", json!(["127.0.0.1:1", "[::1]:2"]), true),
+        ("listen", json!("${LISTEN}"), true),
+        ("listen", json!(8080), false),
+        ("workers", json!(4), true),
+        ("workers", json!("some"), false),
+        ("clients", json!({ "address_from": { "header": "X" } }), true),
+        ("clients", json!({ "address_from": "guess" }), false),
+        ("log", json!({ "access": "stdout" }), true),
+        ("log", json!({ "access": { "file": "a" } }), false),
+        (
+            "quotas",
+            json!({ "q": { "tiers": { "a": { "enforce": false, "steps": [{ "above": 5, "shed": "5%" }] } } } }),
+            true,
+        ),
+        ("quotas", json!({ "q": { "tiers": { "a": [{ "above": "5%", "shed": 5 }] } } }), false),
+        ("quotas", json!({ "Q": {} }), false),
+        (
+            "scopes",
+            json!({ "a": { "partition_by": "host", "quota": { "limit": 5, "window": { "fixed": "1h" } } } }),
+            true,
+        ),
+        ("scopes", json!({ "a": { "partition_by": { "path": 1 } }, "b": { "partition_by": { "header": "X" } } }), true),
+        ("scopes", json!({ "a": { "partition_by": { "query": "a", "path": 1 } } }), false),
+        ("scopes", json!({ "s": { "jitter": ["-10%", "30%"], "adaptive_concurrency": "gradient" } }), true),
+        ("scopes", json!({ "s": { "jitter": "10%", "adaptive_concurrency": { "min": 2 } } }), true),
+        ("scopes", json!({ "s": { "rampup": { "target_overloads": [1, 3] } } }), true),
+        ("scopes", json!({ "s": { "rampup": { "target_overloads": 1 } } }), true),
+        ("scopes", json!({ "s": { "adaptive_concurrency": "vegas" } }), false),
+        ("scopes", json!({ "s": { "adaptive_concurrency": { "mim": 2 } } }), false),
+        ("verify", json!({ "dns": "off", "refresh_interval": "off" }), true),
+        ("verify", json!({ "dns": { "nameservers": ["127.0.0.1:53"] }, "refresh_interval": "12h" }), true),
+        ("verify", json!({ "dns": 53 }), false),
+        (
+            "operators",
+            json!({ "a": { "product_tokens": "A", "dns_names": ["a.example.com", "b-*.example.com"], "exhaustive": [] } }),
+            true,
+        ),
+        ("operators", json!({ "a": { "exhaustive": "signatures" } }), false),
+        ("crawl_policy", json!("on"), true),
+        ("crawl_policy", json!({ "contact": "mailto:a@example.com", "show_units": true }), true),
+        ("crawl_policy", json!({ "contacts": "mailto:a@example.com" }), false),
+        ("routes", json!([{ "match": "/a", "case": "exact", "trailing_slash": "ignore" }]), true),
+        ("routes", json!([{ "match": "/a", "case": "ignored" }]), false),
+        ("listne", json!("127.0.0.1:1"), false),
+    ] {
+        let found = validation_error(&schema(), &schema(), &json!({ key: value }));
+        assert_eq!(found.is_none(), accepted, "{key}: {value}: {found:?}");
+    }
+}
+
+#[test]
+fn schema_describes_every_section_and_key() {
+    let schema = schema();
+    for section in raw::SECTIONS {
+        assert!(!schema["properties"][section].is_null(), "{section}");
+    }
+    let properties = schema["properties"].as_object().expect("a map");
+    assert_eq!(properties.len(), raw::SECTIONS.len());
+    let definitions = schema["$defs"]
+        .as_object()
+        .expect("a map")
+        .values()
+        .filter_map(|definition| definition["properties"].as_object());
+    for (key, value) in definitions.chain([properties]).flatten() {
+        let is_described = key == "header" || value["description"].as_str().is_some_and(|text| !text.is_empty());
+        assert!(is_described, "{key} has no description");
+    }
+}
+
+/// Returns why `value` does not conform to `schema`; `None` if it does. Supports the keywords that our schema uses.
+fn validation_error(root: &Value, schema: &Value, value: &Value) -> Option<String> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        return validation_error(root, root.pointer(reference.trim_start_matches('#')).expect("a definition"), value);
+    }
+    for branches in [&schema["anyOf"], &schema["oneOf"]] {
+        if let Some(branches) = branches.as_array()
+            && !branches.iter().any(|branch| validation_error(root, branch, value).is_none())
+        {
+            return Some(format!("{value} is none of {branches:?}"));
+        }
+    }
+    let is = |name: &Value| match name.as_str() {
+        Some("object") => value.is_object(),
+        Some("array") => value.is_array(),
+        Some("string") => value.is_string(),
+        Some("number") => value.is_number(),
+        Some("integer") => value.is_u64(),
+        Some("boolean") => value.is_boolean(),
+        Some("null") => value.is_null(),
+        other => panic!("unknown type {other:?}"),
+    };
+    let fits = match &schema["type"] {
+        Value::Null => true,
+        Value::Array(names) => names.iter().any(is),
+        name => is(name),
+    };
+    let listed = schema["enum"].as_array().is_none_or(|words| words.contains(value));
+    let constant = schema["const"].is_null() || schema["const"] == *value;
+    if !fits || !listed || !constant {
+        return Some(format!("{value} is not {schema}"));
+    }
+    if let (Some(pattern), Some(text)) = (schema["pattern"].as_str(), value.as_str())
+        && !regex::Regex::new(pattern).expect("a pattern").is_match(text)
+    {
+        return Some(format!("{text:?} does not match {pattern}"));
+    }
+    let items = value.as_array().into_iter().flatten();
+    let entries = value.as_object().into_iter().flatten();
+    items
+        .filter(|_| schema["items"].is_object())
+        .find_map(|item| validation_error(root, &schema["items"], item))
+        .or_else(|| {
+            entries.into_iter().find_map(|(key, value)| {
+                let name_error = validation_error(root, &schema["propertyNames"], &Value::from(key.as_str()));
+                let value_error = match (&schema["properties"][key], &schema["additionalProperties"]) {
+                    (Value::Null, Value::Bool(false)) => Some(format!("unknown key {key}")),
+                    (Value::Null, rest @ Value::Object(_)) => validation_error(root, rest, value),
+                    (Value::Null, _) => None,
+                    (property, _) => validation_error(root, property, value),
+                };
+                name_error.or(value_error)
+            })
+        })
+}

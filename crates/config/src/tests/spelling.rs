@@ -1,0 +1,121 @@
+//! Tests that all spellings of a request that an origin may treat as the same page cost the same.
+
+use super::{settings, with_origin};
+use http::Method;
+use proptest::prelude::*;
+use tidegate_policy::address_lists::ListSet;
+use tidegate_policy::route::normalize;
+use tidegate_policy::{Claim, Facts, Proof, Rules, Signature};
+
+const RULES: &str = r#"
+quotas: { api: { limit: 100, window: { fixed: 1h } } }
+scopes: { slow: { concurrency: 1 } }
+routes:
+  - { match: /free }
+  - { match: /public/, case: ignore }
+  - { match: /Account, case: exact, trailing_slash: exact, cost: { api: 5 } }
+  - { match: /search, method: GET, cost: { api: 4 } }
+  - { match: "/item/*", cost: { api: 1 } }
+  - { match: "/**/*.css", cost: { api: 2 } }
+  - { match: /list, query: [page, "by=new est"], cost: { api: 3 } }
+  - { match: /slow, scopes: [slow] }
+  - { match: "/report/**", cost: { api: 6 } }
+"#;
+
+const COSTED: [(&str, &str); 7] = [
+    ("/search", ""),
+    ("/item/Ab-1", ""),
+    ("/x/y/Style.css", ""),
+    ("/list", "page=2&by=new%20est"),
+    ("/slow", ""),
+    ("/report", ""),
+    ("/report/2026/q1", "page=1"),
+];
+
+/// Returns the name of the route of a request.
+fn matched_route<'a>(rules: &'a Rules, method: &Method, path: &str, query: &str) -> &'a str {
+    let path = normalize(path).expect("a path");
+    let facts = Facts {
+        method,
+        host: "example.com",
+        path: &path,
+        query: Some(query),
+        client: "192.0.2.1".parse().expect("an address"),
+        address_lists: ListSet::default(),
+        user_agent: b"",
+        claim: Claim::NoUserAgent,
+        proof: Proof::Unknown,
+        signature: Signature::Absent,
+        api_key_classes: &[],
+        bot_score: None,
+    };
+    &rules.routes[rules.route(&facts)].name
+}
+
+/// Returns another spelling of `path`; each byte of `choices` selects the spelling of one character.
+fn respell(path: &str, choices: &[u8]) -> String {
+    let spell = |(letter, choice): (char, &u8)| match (letter, choice % 8) {
+        ('/', 0) => "//".to_owned(),
+        ('/', 1) => "/./".to_owned(),
+        ('/', 2) => "/made/%2E./".to_owned(),
+        ('/', 3) => "/up/../".to_owned(),
+        ('/', _) => "/".to_owned(),
+        (_, 0) => letter.to_ascii_uppercase().to_string(),
+        (_, 1) => letter.to_ascii_lowercase().to_string(),
+        (_, 2) => format!("%{:02x}", letter as u32),
+        (_, 3) => format!("%{:02X}", letter.to_ascii_uppercase() as u32),
+        _ => letter.to_string(),
+    };
+    path.chars().zip(choices).map(spell).collect()
+}
+
+/// Returns the query with some characters of its names and values encoded.
+fn encode_query(query: &str, choices: &[u8]) -> String {
+    let encode = |(letter, choice): (char, &u8)| match (letter, choice % 2) {
+        ('a'..='z' | '0'..='9', 0) => format!("%{:02x}", letter as u32),
+        _ => letter.to_string(),
+    };
+    // Encoded characters remain encoded.
+    query
+        .split("%20")
+        .map(|part| part.chars().zip(choices).map(encode).collect::<String>())
+        .collect::<Vec<_>>()
+        .join("+")
+}
+
+proptest! {
+    #[test]
+    fn every_spelling_of_costed_request_matches_its_route(
+        index in 0..COSTED.len(),
+        choices in prop::collection::vec(any::<u8>(), 32),
+        slash in any::<bool>(),
+        head in any::<bool>(),
+    ) {
+        let rules = settings(&with_origin(RULES)).rules;
+        let (path, query) = COSTED[index];
+        let respelled = format!("{}{}", respell(path, &choices), if slash { "/" } else { "" });
+        let method = if head { Method::HEAD } else { Method::GET };
+        let found = matched_route(&rules, &method, &respelled, &encode_query(query, &choices));
+        prop_assert_eq!(found, matched_route(&rules, &Method::GET, path, query), "{} {}", method, respelled);
+        prop_assert_ne!(found, "/**");
+    }
+}
+
+#[test]
+fn free_routes_match_only_written_spelling_by_default() {
+    let rules = settings(&with_origin(RULES)).rules;
+    for (path, expected) in [
+        ("/free", "/free"),
+        ("/FREE", "/**"),
+        ("/free/", "/**"),
+        ("/PUBLIC/", "/public/"),
+        ("/public", "/**"),
+        ("/Account", "/Account"),
+        ("/account", "/**"),
+        ("/Account/", "/**"),
+        ("/item/", "/**"),
+    ] {
+        assert_eq!(matched_route(&rules, &Method::GET, path, ""), expected, "{path}");
+    }
+    assert_eq!(matched_route(&rules, &Method::POST, "/search", ""), "/**");
+}

@@ -1,0 +1,30 @@
+//! Validates `address_lists`: the names of the lists and the paths of their files. `address_list_files` reads the
+//! files.
+
+use super::diagnostics::Diagnostics;
+use crate::raw::address_lists::AddressListFile;
+use crate::serde_forms::NamedMap;
+use crate::settings::AddressList;
+use tidegate_policy::address_lists::AddressLists;
+
+pub(super) fn lists(raw: &NamedMap<AddressListFile>, report: &mut Diagnostics) -> Vec<AddressList> {
+    if raw.0.len() > AddressLists::MAX_LISTS {
+        report.error(
+            "address_lists",
+            format!("found {} lists, maximum {}", raw.0.len(), AddressLists::MAX_LISTS),
+            "merge some",
+        );
+    }
+    let list = |(name, raw_list): &(String, AddressListFile)| {
+        let path = format!("address_lists.{name}");
+        report.check_name(&path, name);
+        let path = format!("{path}.file");
+        let named_at = format!("{}: {path}", report.location_of(&path));
+        let file = raw_list.file.clone().unwrap_or_default();
+        if file.is_empty() {
+            report.error(&path, "missing", "name a file such as ./hosting.txt");
+        }
+        AddressList { name: name.clone(), override_file: file.into(), location: named_at }
+    };
+    raw.0.iter().map(list).collect()
+}

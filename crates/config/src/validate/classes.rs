@@ -1,0 +1,297 @@
+//! Validates `classes` with their buckets and crawler guards, and `user_agent_rules`.
+
+use super::diagnostics::Diagnostics;
+use crate::raw::classes::{self as raw, Agent};
+use crate::scalars::{Field, Span};
+use std::time::Duration;
+use tidegate_policy::ListId;
+use tidegate_policy::address_lists::{AddressLists, ListSet};
+use tidegate_policy::bucket::Bucket;
+use tidegate_policy::class::{ApiKeys, Class, ClassMatcher, UserAgentRule};
+use tidegate_policy::crawler_guard::CrawlerGuard;
+use tidegate_policy::identity::{CredentialSource, KeySource};
+use tidegate_policy::secret::Secret;
+use tidegate_policy::tier::Share;
+use tidegate_policy::{ClientKind, OperatorId};
+
+/// Name of the class of clients without a match.
+pub(super) const OTHER_CLASS: &str = "other";
+
+/// Default share of a quota for the crawler guard: little beside the demand of people, and enough for a request every
+/// few minutes.
+const DEFAULT_GUARD_BUDGET: Share = Share::from_millionths(20_000);
+
+/// Maximum number of classes, and of user agent rules. Ids are small numbers.
+const MAX_CLASSES: usize = 1000;
+
+/// Minimum length of an API key without a warning; shorter keys can be guessed.
+const MIN_KEY_LEN: usize = 16;
+
+pub(super) fn user_agent_rules(raw: &[Agent], report: &mut Diagnostics) -> Vec<UserAgentRule> {
+    if raw.len() > MAX_CLASSES {
+        report.error(
+            "user_agent_rules",
+            format!("found {} rules, maximum {MAX_CLASSES}", raw.len()),
+            "merge rules into shorter substrings",
+        );
+    }
+    let rule = |(index, agent): (usize, &Agent)| {
+        let contains = agent.contains.clone().unwrap_or_default();
+        if contains.is_empty() {
+            report.error(
+                &format!("user_agent_rules[{index}].match"),
+                "is empty",
+                "write a substring of the user agent, such as AcmeMonitor",
+            );
+        }
+        if agent.kind.is_none() {
+            report.error(&format!("user_agent_rules[{index}].kind"), "missing", "write a kind such as human");
+        }
+        UserAgentRule { contains, kind: agent.kind.map_or(ClientKind::Human, Into::into) }
+    };
+    raw.iter().enumerate().map(rule).collect()
+}
+
+pub(super) fn classes(
+    raw: &[raw::Class],
+    operators: &[&str],
+    lists: &[String],
+    report: &mut Diagnostics,
+) -> Vec<Class> {
+    if raw.len() > MAX_CLASSES {
+        report.error("classes", format!("found {} classes, maximum {MAX_CLASSES}", raw.len()), "merge some");
+    }
+    let mut classes: Vec<Class> = Vec::with_capacity(raw.len() + 1);
+    for (index, raw_class) in raw.iter().enumerate() {
+        let path = format!("classes[{index}]");
+        let class = class(raw_class, &path, operators, lists, report);
+        if let Some(earlier_index) = classes.iter().position(|earlier| earlier.name == class.name) {
+            report.error(
+                &format!("{path}.name"),
+                format!("duplicate name {:?}: classes[{earlier_index}] has it, too", class.name),
+                "give each class its own name",
+            );
+        }
+        let catch_all = classes.iter().enumerate().find(|(earlier_index, earlier)| {
+            earlier.matcher.matches_all() && !report.has_error_at(&format!("classes[{earlier_index}].when"))
+        });
+        if let Some((earlier_index, earlier)) = catch_all {
+            let message = format!("unreachable: classes[{earlier_index}] ({}) matches every client", earlier.name);
+            report.error(&path, message, "move it above that one");
+        }
+        classes.push(class);
+    }
+    if classes.last().is_none_or(|last| !last.matcher.matches_all()) {
+        if let Some(index) = classes.iter().position(|class| class.name == OTHER_CLASS) {
+            report.error(
+                &format!("classes[{index}].name"),
+                "reserved name: \"other\" is the class of clients without a match",
+                "choose another name",
+            );
+        }
+        classes.push(Class {
+            name: OTHER_CLASS.into(),
+            matcher: ClassMatcher::default(),
+            blocked: false,
+            bucket: None,
+            key: KeySource::Address,
+            enforce: true,
+            priority: 0,
+            guard: None,
+        });
+    }
+    classes
+}
+
+fn class(raw: &raw::Class, path: &str, operators: &[&str], lists: &[String], report: &mut Diagnostics) -> Class {
+    let name = raw.name.clone().unwrap_or_default();
+    match raw.name.is_some() {
+        true => report.check_name(&format!("{path}.name"), &name),
+        false => report.error(&format!("{path}.name"), "missing", "give the class a name"),
+    }
+    let bucket = raw.bucket.as_ref().map(|bucket| self::bucket(bucket, &format!("{path}.bucket"), report));
+    let key = raw.bucket.as_ref().map(|bucket| key(&bucket.key, &format!("{path}.bucket.key"), report));
+    let key = key.unwrap_or_default();
+    Class {
+        name,
+        matcher: class_matcher(&raw.when, &format!("{path}.when"), operators, lists, report),
+        blocked: raw.block,
+        bucket,
+        key,
+        enforce: raw.enforce.unwrap_or(true),
+        priority: raw.priority.unwrap_or(0),
+        guard: guard(raw, &format!("{path}.crawler_guard"), report),
+    }
+}
+
+/// Returns the crawler guard of a class. By default it is on for a class that names operators.
+fn guard(raw: &raw::Class, path: &str, report: &mut Diagnostics) -> Option<CrawlerGuard> {
+    let keys = match &raw.crawler_guard {
+        Some(raw::Guard::Off) => return None,
+        Some(raw::Guard::On(keys)) => keys.clone(),
+        None if raw.when.operator.0.is_empty() => return None,
+        None => raw::GuardOptions::default(),
+    };
+    let mut span = |key: &str, value: &Option<Span>, default: u64| {
+        let value = value.as_ref().map(|span| span.0);
+        report.nonzero_duration(&format!("{path}.{key}"), value, Duration::from_secs(default))
+    };
+    Some(CrawlerGuard {
+        admit_interval: span("admit_interval", &keys.admit_interval, 300),
+        max_refused_for: span("max_refused_for", &keys.max_refused_for, 86_400),
+        budget: keys.budget.as_ref().map_or(DEFAULT_GUARD_BUDGET, |share| share.0),
+    })
+}
+
+fn class_matcher(
+    raw: &raw::ClassConditions,
+    path: &str,
+    operators: &[&str],
+    lists: &[String],
+    report: &mut Diagnostics,
+) -> ClassMatcher {
+    let mut operator_ids = Vec::new();
+    for (path, operator) in with_paths(path, "operator", &raw.operator.0) {
+        operator_ids.extend(operator_id(operator, &path, operators, report));
+    }
+    let mut list_ids = Vec::new();
+    for (path, list) in with_paths(path, "address_list", &raw.address_list.0) {
+        match lists.iter().take(AddressLists::MAX_LISTS).position(|known| known == list) {
+            Some(index) => list_ids.push(ListId(index as u8)),
+            None => report.unknown_name(&path, "list", list, lists.iter().map(String::as_str)),
+        }
+    }
+    if raw.user_agent.0.iter().any(String::is_empty) {
+        report.error(
+            &format!("{path}.user_agent"),
+            "is empty",
+            "write a substring of the user agent, or leave the key out",
+        );
+    }
+    ClassMatcher {
+        kinds: raw.kind.0.iter().copied().map(Into::into).collect(),
+        operators: operator_ids,
+        user_agents: raw.user_agent.0.clone(),
+        addresses: raw.address.0.iter().map(|range| range.0).collect(),
+        keys: raw.api_key.as_ref().map(|keys| api_keys(keys, &format!("{path}.api_key"), report)),
+        lists: ListSet::from_ids(list_ids),
+    }
+}
+
+/// Returns each value of a condition with its path. A single value has the path of the key.
+fn with_paths<'a>(path: &'a str, key: &'a str, values: &'a [String]) -> impl Iterator<Item = (String, &'a String)> {
+    let path_at = move |index| match values.len() {
+        1 => format!("{path}.{key}"),
+        _ => format!("{path}.{key}[{index}]"),
+    };
+    values.iter().enumerate().map(move |(index, name)| (path_at(index), name))
+}
+
+fn api_keys(raw: &raw::ApiKeyCondition, path: &str, report: &mut Diagnostics) -> ApiKeys {
+    let source = credential_source(&raw.header, &raw.cookie, path, report);
+    let value = format!("{path}.value");
+    let values = &raw.value.0;
+    if values.is_empty() || values.iter().any(|key| key.0.trim().is_empty()) {
+        report.error(&value, "no API key", "write it, or ${NAME} to read it from the environment");
+    } else if values.iter().any(|key| key.0.trim() != key.0 || key.0.bytes().any(|byte| byte.is_ascii_control())) {
+        report.error(&value, "leading or trailing space, or control character", "write the key as clients send it");
+    } else if values.iter().any(|key| key.0.len() < MIN_KEY_LEN) {
+        report.warning(format!("{value}: a key of fewer than {MIN_KEY_LEN} characters can be guessed"));
+    }
+    ApiKeys { source, values: values.iter().map(|key| Secret::new(key.0.clone())).collect() }
+}
+
+pub(super) fn operator_id(name: &str, path: &str, operators: &[&str], report: &mut Diagnostics) -> Option<OperatorId> {
+    let index = operators.iter().position(|known| *known == name).and_then(|index| u16::try_from(index).ok());
+    if index.is_none() {
+        report.unknown_name(path, "operator", name, operators.iter().copied());
+    }
+    index.map(OperatorId)
+}
+
+fn key(raw: &raw::Key, path: &str, report: &mut Diagnostics) -> KeySource {
+    match raw {
+        raw::Key::Address => KeySource::Address,
+        raw::Key::Operator => KeySource::Operator,
+        raw::Key::Class => KeySource::Class,
+        raw::Key::Credential { header, cookie } => {
+            KeySource::Credential(credential_source(header, cookie, path, report))
+        }
+    }
+}
+
+fn credential_source(
+    header: &Option<Field>,
+    cookie: &Option<String>,
+    path: &str,
+    report: &mut Diagnostics,
+) -> CredentialSource {
+    match (header, cookie) {
+        (Some(header), None) => CredentialSource::Header(header.0.clone()),
+        (None, Some(cookie)) => {
+            // The syntax of cookie names is that of header names (RFC 6265 section 4.1.1), but cookie names are
+            // case-sensitive.
+            if http::HeaderName::from_bytes(cookie.as_bytes()).is_err() {
+                report.error(&format!("{path}.cookie"), "invalid cookie name", "write it like session");
+            }
+            CredentialSource::Cookie(cookie.clone())
+        }
+        (header, _) => {
+            let message =
+                if header.is_some() { "found both header and cookie" } else { "found neither header nor cookie" };
+            if header.is_some() || !report.has_error_at(path) {
+                report.error(path, message, "write { header: X-Api-Key } or { cookie: session }");
+            }
+            CredentialSource::Cookie(String::new())
+        }
+    }
+}
+
+fn bucket(raw: &raw::Bucket, path: &str, report: &mut Diagnostics) -> Bucket {
+    let has_batch_keys = raw.capacity.is_some() || raw.fill.is_some() || raw.interval.is_some();
+    let has_rate_keys = raw.rate.is_some() || raw.burst.is_some();
+    if has_batch_keys == has_rate_keys {
+        let message = if has_rate_keys {
+            "found both capacity, fill, interval and rate, burst"
+        } else {
+            "found neither capacity, fill, interval nor rate, burst"
+        };
+        report.error(path, message, "write { capacity: 60, fill: 10, interval: 10s } or { rate: 10/s, burst: 20 }");
+    }
+    let second = Duration::from_secs(1);
+    let costed_only = raw.counts == raw::Counts::Costed;
+    match (has_rate_keys, &raw.rate) {
+        (true, rate) => {
+            let (fill, interval) = rate.as_ref().map_or((1, second), |rate| rate.0);
+            if rate.is_none() {
+                report.error(&format!("{path}.rate"), "missing", "write a rate such as 10/s");
+            }
+            let fill = report.nonzero_count(&format!("{path}.rate"), Some(fill), 10);
+            let capacity = report.nonzero_count(&format!("{path}.burst"), raw.burst, fill.max(1));
+            if interval.as_nanos() < u128::from(fill) {
+                report.error(
+                    &format!("{path}.rate"),
+                    "more than one token per nanosecond",
+                    "leave the bucket out for no limit",
+                );
+            }
+            Bucket { capacity, fill, interval, smooth: true, costed_only }
+        }
+        (false, _) => {
+            for (key, given) in [
+                ("capacity", raw.capacity.is_some()),
+                ("fill", raw.fill.is_some()),
+                ("interval", raw.interval.is_some()),
+            ] {
+                if has_batch_keys && !given {
+                    report.error(&format!("{path}.{key}"), "missing", "set all of capacity, fill and interval");
+                }
+            }
+            let capacity = report.nonzero_count(&format!("{path}.capacity"), raw.capacity, 60);
+            let fill = report.nonzero_count(&format!("{path}.fill"), raw.fill, 10);
+            let interval =
+                report.nonzero_duration(&format!("{path}.interval"), raw.interval.as_ref().map(|span| span.0), second);
+            Bucket { capacity, fill, interval, smooth: false, costed_only }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Validates `clients`: the source of client addresses and the trusted proxies.
+
+use super::diagnostics::Diagnostics;
+use crate::raw::clients::{AddressFrom, Clients};
+use tidegate_policy::identity::{AddressSource, ProxyTrust};
+
+pub(super) fn proxy_trust(raw: &Clients, report: &mut Diagnostics) -> ProxyTrust {
+    let source = match raw.address_from.as_ref() {
+        None | Some(AddressFrom::Peer) => AddressSource::Peer,
+        Some(AddressFrom::XForwardedFor) => AddressSource::XForwardedFor,
+        Some(AddressFrom::Forwarded) => AddressSource::Forwarded,
+        Some(AddressFrom::Header(Some(name))) => AddressSource::Header(name.0.clone()),
+        Some(AddressFrom::Header(None)) => {
+            report.error("clients.address_from.header", "missing", "name the header, such as CF-Connecting-IP");
+            AddressSource::Peer
+        }
+        Some(AddressFrom::ProxyProtocol) => {
+            report.error(
+                "clients.address_from",
+                "proxy-protocol is not supported in this version",
+                "use x-forwarded-for, forwarded or { header: NAME }",
+            );
+            AddressSource::Peer
+        }
+    };
+    // Safe, but rarely intended: all clients behind a proxy then count as one.
+    if source != AddressSource::Peer && raw.trusted_proxies.is_empty() {
+        report.warning("clients.address_from: no trusted proxy, so the header is never used");
+    }
+    let ipv6_prefix = raw.ipv6_prefix.unwrap_or(64);
+    if !(32..=64).contains(&ipv6_prefix) {
+        report.error(
+            "clients.ipv6_prefix",
+            format!("found {ipv6_prefix}, needs 32 to 64"),
+            "write 64, the usual prefix of a household",
+        );
+    }
+    ProxyTrust { source, proxies: raw.trusted_proxies.iter().map(|range| range.0).collect(), ipv6_prefix }
+}

@@ -1,0 +1,109 @@
+//! Errors and warnings of validation.
+
+use crate::SourceMap;
+use crate::error::{ConfigError, SourceLocation, did_you_mean};
+use std::time::Duration;
+
+/// Errors with the locations of their paths, and warnings.
+pub(super) struct Diagnostics {
+    source_map: SourceMap,
+    errors: Vec<ConfigError>,
+    /// Number of errors from before validation. The value of each was replaced by its default.
+    prior_errors: usize,
+    warnings: Vec<String>,
+}
+
+impl Diagnostics {
+    pub(super) fn new(source_map: SourceMap, errors: Vec<ConfigError>) -> Self {
+        Self { source_map, prior_errors: errors.len(), errors, warnings: Vec::new() }
+    }
+
+    pub(super) fn into_parts(self) -> (SourceMap, Vec<ConfigError>, Vec<String>) {
+        (self.source_map, self.errors, self.warnings)
+    }
+
+    /// Adds an error, unless `path` has one already, or the value at `path` or around it was replaced by its default:
+    /// the error would concern the default.
+    pub(super) fn error(&mut self, path: &str, message: impl Into<String>, hint: impl Into<String>) {
+        let (prior_errors, reported) = self.errors.split_at(self.prior_errors);
+        if !prior_errors.iter().any(|error| is_within(path, error)) && !reported.iter().any(|error| error.path == path)
+        {
+            let (message, hint) = (message.into(), hint.into());
+            self.errors.push(ConfigError {
+                location: self.source_map.enclosing_position(path),
+                path: path.to_owned(),
+                message,
+                hint,
+            });
+        }
+    }
+
+    /// Adds a warning about a valid value.
+    pub(super) fn warning(&mut self, message: impl Into<String>) {
+        self.warnings.push(message.into());
+    }
+
+    /// Returns true if there is an error at, around or below `path`. Checks that depend on the value are then skipped.
+    pub(super) fn has_error_at(&self, path: &str) -> bool {
+        self.errors.iter().any(|error| is_within(path, error) || is_subpath(&error.path, path))
+    }
+
+    /// Adds the error that `name` is none of `known`.
+    pub(super) fn unknown_name<'a>(
+        &mut self,
+        path: &str,
+        kind: &str,
+        name: &str,
+        known: impl Iterator<Item = &'a str> + Clone,
+    ) {
+        let suggestion = did_you_mean(name, known.clone());
+        let known: Vec<&str> = known.take(40).collect();
+        let hint = match known.is_empty() {
+            true => format!("define the {kind} first"),
+            false => format!("known: {}", known.join(", ")),
+        };
+        self.error(path, format!("unknown {kind} {name:?}{suggestion}"), hint);
+    }
+
+    /// Checks a name. Names become metric labels and header parameters.
+    pub(super) fn check_name(&mut self, path: &str, name: &str) {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'.' | b'-');
+        if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
+            self.error(path, format!("invalid name {name:?}"), "use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"");
+        }
+    }
+
+    /// Returns the duration or `default`. Zero is an error.
+    pub(super) fn nonzero_duration(&mut self, path: &str, value: Option<Duration>, default: Duration) -> Duration {
+        if value.is_some_and(|span| span.is_zero()) {
+            self.error(path, "found a zero duration", "write a duration such as 10s");
+        }
+        value.unwrap_or(default)
+    }
+
+    /// Returns the count or `default`. Zero is an error.
+    pub(super) fn nonzero_count(&mut self, path: &str, value: Option<u32>, default: u32) -> u32 {
+        if value == Some(0) {
+            self.error(path, "found 0, needs at least 1", format!("write a number such as {default}"));
+        }
+        value.unwrap_or(default)
+    }
+
+    /// Returns the location of `path`, or of its nearest parent, as text for messages.
+    pub(super) fn location_of(&self, path: &str) -> String {
+        self.source_map.nearest_location(path)
+    }
+}
+
+/// Returns true if `error` is at or above `path`. An error without a path concerns the whole file, if it is in the
+/// file.
+fn is_within(path: &str, error: &ConfigError) -> bool {
+    match error.path.is_empty() {
+        true => matches!(error.location, SourceLocation::Position { .. }),
+        false => is_subpath(path, &error.path),
+    }
+}
+
+fn is_subpath(path: &str, parent: &str) -> bool {
+    path.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}

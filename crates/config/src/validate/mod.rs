@@ -1,0 +1,112 @@
+//! Validates the raw values and converts them to [`Settings`].
+//!
+//! Each file covers one section. It adds errors to [`Diagnostics`] and continues with a safe value instead. The
+//! resulting settings are used only if there is no error.
+
+mod address_lists;
+mod bot_detection;
+mod classes;
+mod clients;
+mod crawl_policy;
+mod diagnostics;
+mod ledger;
+mod pacing;
+mod partition;
+mod quotas;
+mod robots;
+mod routes;
+mod scopes;
+mod server;
+mod verify;
+
+use super::error::ConfigError;
+use super::raw;
+use super::settings::{CrawlerOperator, Settings};
+use super::source_map::SourceMap;
+use diagnostics::Diagnostics;
+use std::sync::Arc;
+use tidegate_policy::Rules;
+
+/// Returns the settings of `raw`, and all errors, including those in `errors`.
+pub(super) fn validate(
+    raw: &raw::File,
+    operators: &[&str],
+    source_map: SourceMap,
+    errors: Vec<ConfigError>,
+) -> (Settings, Vec<ConfigError>) {
+    let mut report = Diagnostics::new(source_map, errors);
+    let listen = server::listen(raw, &mut report);
+    let admin = server::admin(raw, &listen, &mut report);
+    let origin = server::origin(&raw.origin, &listen, &mut report);
+    let limits = server::limits(&raw.limits, &mut report);
+    let headers = server::headers(&raw.headers);
+    let state_dir = server::state_dir(raw);
+    let log = server::log(&raw.log, &state_dir, &mut report);
+
+    let trust = clients::proxy_trust(&raw.clients, &mut report);
+    let agent_rules = classes::user_agent_rules(&raw.user_agent_rules, &mut report);
+    let crawler_operators = verify::operators(&raw.operators, operators, &mut report);
+    let operator_names = merge_operator_names(operators, &crawler_operators);
+    let operators: Vec<&str> = operator_names.iter().map(String::as_str).collect();
+    let lists = address_lists::lists(&raw.address_lists, &mut report);
+    let list_names: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
+    let classes = classes::classes(&raw.classes, &operators, &list_names, &mut report);
+    let scopes = scopes::scopes(&raw.scopes, &mut report);
+    let (quotas, scope_quotas) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
+    let context = routes::RouteContext { quotas: &quotas, scopes: &scopes, scope_quotas: &scope_quotas };
+    let routes = routes::routes(&raw.routes, &context, &mut report);
+    partition::check_use(&scopes, &routes, &mut report);
+    scopes::warn_unused(&scopes, &scope_quotas, &routes, &mut report);
+    let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
+    let verify = verify::verify(&raw.verify, &mut report);
+    let range_files = verify::range_files(&raw.operators, &report);
+    verify::warn_unfetched(&raw.operators, &verify, &mut report);
+    let robots = robots::robots(raw, &classes, &operators, &mut report);
+    let bot_detection = bot_detection::bot_detection(raw, robots.honeypot.as_deref(), &mut report);
+
+    let crawl_policy = crawl_policy::crawl_policy(&raw.crawl_policy, &mut report);
+
+    let serves_crawl_policy = crawl_policy.is_some();
+    let rules = Rules {
+        trust,
+        bot_detection,
+        address_list_names: list_names,
+        user_agent_rules: agent_rules,
+        classes,
+        quotas,
+        routes,
+        scopes,
+        serves_crawl_policy,
+    };
+    let rules = Arc::new(rules);
+    let workers = raw.workers.as_ref().and_then(|threads| threads.0);
+    let (source_map, errors, warnings) = report.into_parts();
+    let settings = Settings {
+        listen,
+        workers,
+        admin,
+        state_dir,
+        ledger,
+        origin,
+        limits,
+        headers,
+        robots,
+        crawl_policy,
+        log,
+        operators: crawler_operators,
+        operator_names,
+        verify,
+        rules,
+        address_lists: lists,
+        range_files,
+        warnings,
+        source_map,
+    };
+    (settings, errors)
+}
+
+/// Returns the names of all operators. Known ones keep their ids; those that the file adds follow.
+fn merge_operator_names(known: &[&str], added: &[CrawlerOperator]) -> Vec<String> {
+    let new = added.iter().map(|operator| operator.name.as_str()).filter(|name| !known.contains(name));
+    known.iter().copied().chain(new).map(str::to_owned).collect()
+}

@@ -1,0 +1,292 @@
+//! Validates `quotas`: limits, windows, tiers and synchronization, including the quotas of scopes.
+
+use super::diagnostics::Diagnostics;
+use super::pacing::pacing;
+use crate::calendar::{self, CivilCalendar};
+use crate::raw::quotas::{self as raw, Tiers, Unit};
+use crate::raw::scopes::Scope;
+use crate::scalars::{Field, ThresholdValue};
+use crate::serde_forms::NamedMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_policy::class::Class;
+use tidegate_policy::quota::{ClassTiers, ExhaustedRule, Quota, SyncFrom};
+use tidegate_policy::tier::{Share, Tier, TierSet};
+use tidegate_policy::window::Window;
+use tidegate_policy::{QuotaId, Units};
+
+const MAX_QUOTAS: usize = 1000;
+/// Minimum length of a window. RateLimit fields have whole seconds; shorter intervals are for the `delay` of a scope.
+const MIN_WINDOW: Duration = Duration::from_secs(1);
+/// Number of sub-windows of a sliding window. The window errs low by at most one sub-window: with 60, 24 minutes of a
+/// day.
+const SUB_WINDOWS: u32 = 60;
+/// Maximum number of tiers of a class; a tier number is one byte.
+const MAX_TIERS: usize = 100;
+/// Maximum length of the text searched in response bodies, in bytes.
+const MAX_SCAN_TEXT: usize = 200;
+
+/// The quota of a scope. Both have the same name.
+pub(super) struct ScopeQuota {
+    pub(super) scope: String,
+    pub(super) quota: QuotaId,
+}
+
+/// Returns all quotas, those of scopes last, and the quotas of scopes.
+pub(super) fn quotas(
+    raw: &NamedMap<raw::Quota>,
+    scopes: &NamedMap<Scope>,
+    classes: &[Class],
+    report: &mut Diagnostics,
+) -> (Vec<Quota>, Vec<ScopeQuota>) {
+    let mut quotas: Vec<Quota> = Vec::new();
+    let mut scope_quotas = Vec::new();
+    for (name, quota) in &raw.0 {
+        let path = format!("quotas.{name}");
+        report.check_name(&path, name);
+        quotas.push(self::quota(name, quota, &path, classes, report));
+    }
+    for (name, scope) in &scopes.0 {
+        let Some(quota) = &scope.quota else { continue };
+        let path = format!("scopes.{name}.quota");
+        if scope.partition_by.is_some() {
+            let message = "the usage of a quota is stored permanently, and partitions are not";
+            report.error(&path, message, "limit each partition by concurrency and delay, or each client by a bucket");
+        } else if raw.0.iter().any(|(other, _)| other == name) {
+            report.error(&path, format!("quotas.{name} has the same name"), "keep one of them, or rename the scope");
+        }
+        scope_quotas
+            .push(ScopeQuota { scope: name.clone(), quota: QuotaId(u16::try_from(quotas.len()).unwrap_or(u16::MAX)) });
+        quotas.push(self::quota(name, quota, &path, classes, report));
+    }
+    if quotas.len() > MAX_QUOTAS {
+        report.error("quotas", format!("found {} quotas, maximum {MAX_QUOTAS}", quotas.len()), "merge some");
+    }
+    (quotas, scope_quotas)
+}
+
+fn quota(name: &str, raw: &raw::Quota, path: &str, classes: &[Class], report: &mut Diagnostics) -> Quota {
+    if classes.iter().any(|class| class.name == name && class.bucket.is_some()) {
+        report.error(
+            path,
+            format!("the bucket of class {name:?} has the same name in RateLimit fields"),
+            "rename one of them",
+        );
+    }
+    let limit = raw.limit.as_ref().map_or(Units::from_whole(1), |amount| amount.0);
+    if raw.limit.is_none() {
+        report.error(&format!("{path}.limit"), "missing", "write the units per window, such as 10000");
+    }
+    if limit.is_zero() {
+        report.error(
+            &format!("{path}.limit"),
+            "found 0",
+            "write the purchased units, or block a class with block: true",
+        );
+    }
+    let window = window(raw.window.as_ref(), &format!("{path}.window"), report);
+    let class_tiers = class_tiers(raw, limit, path, classes, report);
+    Quota {
+        name: name.to_owned(),
+        limit,
+        pacing: pacing(&raw.pacing, &window, &class_tiers, &format!("{path}.pacing"), classes, report),
+        window,
+        enforce: raw.enforce.unwrap_or(true),
+        cost_header: raw.cost_header.as_ref().map(|field| field.0.clone()),
+        free_when_cached: raw.free_when_cached,
+        sync_from: raw.sync_from.as_ref().map(|raw| sync_from(raw, &format!("{path}.sync_from"), report)),
+        class_tiers,
+    }
+}
+
+fn sync_from(raw: &raw::SyncFrom, path: &str, report: &mut Diagnostics) -> SyncFrom {
+    if raw.remaining_header.is_none() && raw.exhausted.is_none() {
+        report.error(
+            path,
+            "has no effect",
+            "write { remaining_header: X-RateLimit-Remaining } or { exhausted: { statuses: [429] } }",
+        );
+    }
+    let field = |field: &Option<Field>| field.as_ref().map(|field| field.0.clone());
+    let exhausted = raw.exhausted.as_ref().map(|exhausted| {
+        let path = format!("{path}.exhausted");
+        let unknown = exhausted.statuses.iter().find(|status| !(100..=599).contains(*status));
+        if exhausted.statuses.is_empty() {
+            report.error(&format!("{path}.statuses"), "missing", "write the statuses, such as [429]");
+        } else if let Some(status) = unknown {
+            report.error(&format!("{path}.statuses"), format!("found {status}"), "write statuses from 100 to 599");
+        } else if exhausted.contains.is_none() && exhausted.statuses.iter().any(|status| *status < 400) {
+            report.error(
+                &format!("{path}.statuses"),
+                "a success status alone does not report an exhausted quota",
+                "add contains with the text of such a response",
+            );
+        }
+        if exhausted.contains.as_ref().is_some_and(|text| !(1..=MAX_SCAN_TEXT).contains(&text.len())) {
+            report.error(
+                &format!("{path}.contains"),
+                format!("needs 1 to {MAX_SCAN_TEXT} bytes"),
+                "write a text that only such a response contains",
+            );
+        }
+        ExhaustedRule { statuses: exhausted.statuses.clone(), contains: exhausted.contains.clone() }
+    });
+    SyncFrom { remaining_header: field(&raw.remaining_header), reset_header: field(&raw.reset_header), exhausted }
+}
+
+fn window(raw: Option<&raw::Window>, path: &str, report: &mut Diagnostics) -> Window {
+    const EXAMPLE: &str = "write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }";
+    let placeholder = Window::Fixed { length: Duration::from_secs(1) };
+    let Some(raw) = raw else {
+        report.error(path, "missing", EXAMPLE);
+        return placeholder;
+    };
+    let lengths = [("fixed", &raw.fixed), ("first_use", &raw.first_use), ("sliding", &raw.sliding)];
+    let given: Vec<_> = lengths.into_iter().filter_map(|(key, length)| Some((key, length.as_ref()?.0))).collect();
+    match (raw.calendar, &given[..]) {
+        (Some(unit), []) => calendar_window(unit, raw, path, report).unwrap_or(placeholder),
+        (None, &[(key, length)]) => {
+            reject_calendar_keys(key, raw, path, report);
+            let path = format!("{path}.{key}");
+            let length = report.nonzero_duration(&path, Some(length), MIN_WINDOW);
+            if length < MIN_WINDOW {
+                report.error(&path, "found less than a second", "write 1s or more");
+            }
+            match key {
+                "first_use" => Window::FirstUse { length },
+                "sliding" => Window::Sliding { length, sub_windows: SUB_WINDOWS },
+                _ => Window::Fixed { length },
+            }
+        }
+        (None, []) => {
+            if !report.has_error_at(path) {
+                report.error(path, "found none of calendar, fixed, first_use and sliding", EXAMPLE);
+            }
+            placeholder
+        }
+        (calendar, several) => {
+            let mut found: Vec<&str> = calendar.map(|_| "calendar").into_iter().collect();
+            found.extend(several.iter().map(|(key, _)| *key));
+            report.error(path, format!("found {} at once", found.join(" and ")), "keep one of them");
+            placeholder
+        }
+    }
+}
+
+fn reject_calendar_keys(kind: &str, raw: &raw::Window, path: &str, report: &mut Diagnostics) {
+    for (key, given) in [("zone", raw.zone.is_some()), ("at", raw.at.is_some())] {
+        if given {
+            report.error(
+                &format!("{path}.{key}"),
+                format!("has no effect on a {kind} window"),
+                "leave it out, or use calendar",
+            );
+        }
+    }
+}
+
+fn calendar_window(unit: Unit, raw: &raw::Window, path: &str, report: &mut Diagnostics) -> Option<Window> {
+    let unit = match unit {
+        Unit::Hour => calendar::Unit::Hour,
+        Unit::Day => calendar::Unit::Day,
+        Unit::Week => calendar::Unit::Week,
+        Unit::Month => calendar::Unit::Month,
+    };
+    let at = raw.at.as_ref().map_or(jiff::civil::Time::midnight(), |time| time.0);
+    if unit == calendar::Unit::Hour && at.hour() != 0 {
+        report.error(&format!("{path}.at"), "an hourly window needs a minute, not an hour", "write it like \"00:15\"");
+    }
+    let zone = raw.zone.as_deref().unwrap_or("UTC");
+    match CivilCalendar::new(unit, zone, at) {
+        Ok(civil) => Some(Window::Calendar(Arc::new(civil))),
+        Err(calendar::UnknownZone) => {
+            report.error(
+                &format!("{path}.zone"),
+                format!("unknown time zone {zone:?}"),
+                "use an IANA name such as America/Los_Angeles",
+            );
+            None
+        }
+    }
+}
+
+fn class_tiers(
+    raw: &raw::Quota,
+    limit: Units,
+    path: &str,
+    classes: &[Class],
+    report: &mut Diagnostics,
+) -> Vec<Option<ClassTiers>> {
+    let mut by_class: Vec<Option<ClassTiers>> = vec![None; classes.len()];
+    for (class, tiers) in &raw.tiers.0 {
+        let path = format!("{path}.tiers.{class}");
+        match classes.iter().position(|known| known.name == *class) {
+            Some(index) => by_class[index] = Some(tier_set(tiers, limit, &path, report)),
+            None => {
+                if !has_class_errors(report, classes.len()) {
+                    report.unknown_name(&path, "class", class, classes.iter().map(|class| class.name.as_str()));
+                }
+                tier_set(tiers, limit, &path, report);
+            }
+        }
+    }
+    by_class
+}
+
+/// Returns true if the name of a class has an error: it may be the one that seems unknown.
+fn has_class_errors(report: &Diagnostics, count: usize) -> bool {
+    report.has_error_at("classes")
+        && (count <= 1 || (0..count).any(|index| report.has_error_at(&format!("classes[{index}].name"))))
+}
+
+fn tier_set(raw: &Tiers, limit: Units, path: &str, report: &mut Diagnostics) -> ClassTiers {
+    let path = if raw.long_form { format!("{path}.steps") } else { path.to_owned() };
+    if raw.steps.is_empty() {
+        report.error(&path, "no tiers", "write [{ above: 80%, shed: 50% }], or leave the class out");
+    }
+    if raw.steps.len() > MAX_TIERS {
+        report.error(&path, format!("found {} tiers, maximum {MAX_TIERS}", raw.steps.len()), "use fewer tiers");
+    }
+    let mut tiers: Vec<Tier> = Vec::new();
+    for (index, step) in raw.steps.iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        for (key, given, example) in
+            [("above", step.above.is_some(), "above: 80%"), ("shed", step.shed.is_some(), "shed: 50%")]
+        {
+            if !given {
+                report.error(&format!("{path}.{key}"), "missing", format!("write it like {example}"));
+            }
+        }
+        let (Some(above), Some(shed)) = (&step.above, &step.shed) else { continue };
+        let tier = Tier { threshold: units(above.0, limit), shed_share: shed.0 };
+        if tier.threshold > limit {
+            report.error(
+                &format!("{path}.above"),
+                format!("unreachable: {} exceeds the limit {limit}", tier.threshold),
+                "write a share such as 80%, or less than the limit",
+            );
+        }
+        if tiers.last().is_some_and(|previous| tier.threshold <= previous.threshold) {
+            report.error(&format!("{path}.above"), "not above the previous tier", "write the lowest tier first");
+        }
+        if tier.shed_share <= tiers.last().map_or(Share::NONE, |previous| previous.shed_share) {
+            let message =
+                if tier.shed_share == Share::NONE { "sheds nothing" } else { "sheds no more than the previous tier" };
+            report.error(&format!("{path}.shed"), message, "shed more with each tier, 100% at most");
+        }
+        tiers.push(tier);
+    }
+    ClassTiers { tiers: TierSet::new(tiers, limit), enforce: raw.enforce.unwrap_or(true) }
+}
+
+/// Returns `threshold` in units. A share of the limit is rounded up: 0.1 % of 0.5 units is one thousandth, not 0.
+fn units(threshold: ThresholdValue, limit: Units) -> Units {
+    match threshold {
+        ThresholdValue::Units(units) => units,
+        ThresholdValue::LimitShare(share) => {
+            let millionths = u128::from(limit.milli()) * u128::from(share.millionths());
+            let milli = millionths.div_ceil(u128::from(Share::ALL.millionths()));
+            Units::from_milli(u64::try_from(milli).unwrap_or(u64::MAX))
+        }
+    }
+}

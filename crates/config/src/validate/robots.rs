@@ -1,0 +1,119 @@
+//! Validates `robots`, and resolves the crawl delay of each operator.
+
+use super::classes::operator_id;
+use super::diagnostics::Diagnostics;
+use crate::raw::classes::CrawlDelay as RawCrawlDelay;
+use crate::raw::{self, server};
+use crate::scalars::Delay;
+use crate::settings::Robots;
+use std::time::Duration;
+use tidegate_policy::class::{Class, ClassMatcher};
+use tidegate_policy::crawl_delay::{self, CrawlDelay, CrawlDelays};
+use tidegate_policy::decide::ROBOTS_TXT_PATH;
+use tidegate_policy::route::normalize;
+use tidegate_policy::{ClassId, ClientKind, OperatorId};
+
+pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], report: &mut Diagnostics) -> Robots {
+    let server::Robots { merge_crawl_delay, override_file: file, honeypot } = &raw.robots;
+    let delays = delays(&raw.classes, classes, operators, report);
+    let merge = merge_crawl_delay.unwrap_or(true);
+    if !merge && delays != CrawlDelays::default() {
+        report.warning("robots.merge_crawl_delay: false keeps every crawl_delay out of robots.txt");
+    }
+    if file.as_ref().is_some_and(String::is_empty) {
+        report.error("robots.override_file", "is empty", "name a file such as ./robots.txt");
+    }
+    if honeypot.as_deref().is_some_and(|honeypot| !is_plain_path(honeypot)) {
+        report.error(
+            "robots.honeypot",
+            "invalid path",
+            "write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
+        );
+    }
+    Robots {
+        delays: if merge { delays } else { CrawlDelays::default() },
+        override_file: file.as_ref().map(Into::into),
+        honeypot: honeypot.clone(),
+    }
+}
+
+/// Returns true if `path` has the same meaning in robots.txt and in a route, and disallows nothing else.
+fn is_plain_path(path: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.');
+    path.len() > 1
+        && path.starts_with('/')
+        && path != ROBOTS_TXT_PATH
+        && path.bytes().all(is_plain)
+        && normalize(path).as_deref() == Ok(path)
+}
+
+/// Returns the crawl delays. A delay by operator takes precedence over the delay of its class.
+fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], report: &mut Diagnostics) -> CrawlDelays {
+    let mut delays = CrawlDelays::default();
+    let mut class_delays = Vec::with_capacity(raw.len());
+    for (index, class) in raw.iter().enumerate() {
+        let path = format!("classes[{index}].crawl_delay");
+        let when = &classes[index].matcher;
+        if !matches!(class.crawl_delay, RawCrawlDelay::None) && !can_match_crawlers(when) {
+            report.error(
+                &path,
+                "this class matches no crawlers, so crawl_delay has no effect",
+                "write it at the class of verified_bot or declared_bot",
+            );
+        }
+        let RawCrawlDelay::ByOperator(named) = &class.crawl_delay else {
+            class_delays.push(match &class.crawl_delay {
+                RawCrawlDelay::All(delay) => Some(crawl_delay(delay, index, &path, report)),
+                _ => None,
+            });
+            continue;
+        };
+        class_delays.push(None);
+        for (operator, delay) in &named.0 {
+            let path = format!("{path}.{operator}");
+            let delay = crawl_delay(delay, index, &path, report);
+            let Some(id) = operator_id(operator, &path, operators, report) else { continue };
+            if !when.operators.is_empty() && !when.operators.contains(&id) {
+                report.error(
+                    &path,
+                    format!("{operator} is not in this class"),
+                    "write it at the class of its crawlers",
+                );
+            }
+            match delays.per_operator.iter().any(|(known, _)| *known == id) {
+                true => {
+                    report.error(&path, format!("duplicate crawl_delay for operator {operator}"), "keep one of them");
+                }
+                false => delays.per_operator.push((id, delay)),
+            }
+        }
+    }
+    let bot_delay = |kind, operator| {
+        let ClassId(index) = crawl_delay::find_bot_class(classes, kind, operator)?;
+        class_delays.get(usize::from(index)).copied().flatten()
+    };
+    for operator in (0..).map(OperatorId).take(operators.len()) {
+        if delays.per_operator.iter().all(|(known, _)| *known != operator) {
+            let class_delay = bot_delay(ClientKind::VerifiedBot, Some(operator));
+            delays.per_operator.extend(class_delay.map(|delay| (operator, delay)));
+        }
+    }
+    delays.default = bot_delay(ClientKind::DeclaredBot, None);
+    delays
+}
+
+/// Returns true if the class can contain crawlers that read robots.txt: suspected bots and impostors are excluded.
+fn can_match_crawlers(when: &ClassMatcher) -> bool {
+    when.kinds.is_empty()
+        || when.kinds.iter().any(|kind| matches!(kind, ClientKind::VerifiedBot | ClientKind::DeclaredBot))
+}
+
+fn crawl_delay(delay: &Delay, class: usize, path: &str, report: &mut Diagnostics) -> CrawlDelay {
+    let Some(span) = delay.0 else { return CrawlDelay::Auto(ClassId(u16::try_from(class).unwrap_or(u16::MAX))) };
+    let span = report.nonzero_duration(path, Some(span), Duration::from_secs(10));
+    let seconds = crawl_delay::clamp_to_seconds(span);
+    if !span.is_zero() && span != Duration::from_secs(seconds.into()) {
+        report.warning(format!("{path}: crawlers read whole seconds from 1 to 30, so robots.txt has {seconds}s"));
+    }
+    CrawlDelay::Seconds(seconds)
+}

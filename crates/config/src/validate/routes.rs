@@ -1,0 +1,276 @@
+//! Validates `routes`: match conditions, costs and scopes.
+
+use super::diagnostics::Diagnostics;
+use super::quotas::ScopeQuota;
+use crate::raw::routes as raw;
+use crate::raw::routes::Comparison;
+use crate::scalars::Verb;
+use http::Method;
+use tidegate_policy::cost::Cost;
+use tidegate_policy::quota::Quota;
+use tidegate_policy::route::{MatchOptions, Pattern, PatternError, Route};
+use tidegate_policy::throttle::Scope;
+use tidegate_policy::{QuotaId, RefusedQuotas, ScopeId, Units};
+
+const MAX_ROUTES: usize = 10_000;
+const CATCH_ALL_PATTERN: &str = "/**";
+
+/// Quotas and scopes that routes refer to.
+pub(super) struct RouteContext<'a> {
+    pub(super) quotas: &'a [Quota],
+    pub(super) scopes: &'a [Scope],
+    /// Quotas of scopes.
+    pub(super) scope_quotas: &'a [ScopeQuota],
+}
+
+pub(super) fn routes(raw: &[raw::Route], context: &RouteContext<'_>, report: &mut Diagnostics) -> Vec<Route> {
+    if raw.len() > MAX_ROUTES {
+        report.error(
+            "routes",
+            format!("found {} routes, maximum {MAX_ROUTES}", raw.len()),
+            "merge routes with * and **",
+        );
+    }
+    let mut routes: Vec<Route> = Vec::with_capacity(raw.len() + 1);
+    for (index, raw_route) in raw.iter().enumerate() {
+        let path = format!("routes[{index}]");
+        let route = route(raw_route, &path, context, report);
+        let shadowing = routes.iter().enumerate().find(|(earlier_index, earlier)| {
+            shadows(earlier, &route) && !report.has_error_at(&format!("routes[{earlier_index}]"))
+        });
+        if let Some((earlier_index, earlier)) = shadowing {
+            report.error(
+                &path,
+                format!(
+                    "unreachable: routes[{earlier_index}] ({}) matches every request that this route matches",
+                    earlier.name
+                ),
+                match earlier.name == route.name || earlier.path.is_any() {
+                    true => "move it above that one",
+                    false => "move it above that one, or write case: exact or trailing_slash: exact there",
+                },
+            );
+        }
+        routes.push(route);
+    }
+    if routes.last().is_none_or(|last| !(last.path.is_any() && is_unconditional(last))) {
+        routes.push(fallback_route(context, report));
+    }
+    routes
+}
+
+/// Returns the route of requests without a match: free, unless the scope `default` has a quota.
+fn fallback_route(context: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
+    let scopes = vec![ScopeId(0)];
+    Route {
+        name: CATCH_ALL_PATTERN.into(),
+        path: any_path(),
+        hosts: Vec::new(),
+        methods: Vec::new(),
+        query: Vec::new(),
+        costs: costs_of_scopes(&raw::Route::default(), &scopes, "scopes.default.quota", context, report),
+        scopes,
+        is_latency_sampled: true,
+    }
+}
+
+fn any_path() -> Pattern {
+    Pattern::parse(CATCH_ALL_PATTERN).expect("`/**` is a valid pattern")
+}
+
+fn is_unconditional(route: &Route) -> bool {
+    route.hosts.is_empty() && route.methods.is_empty() && route.query.is_empty()
+}
+
+/// Returns true if every request that matches `later` evidently matches `earlier`, too. Overlapping patterns are not
+/// compared.
+fn shadows(earlier: &Route, later: &Route) -> bool {
+    fn is_superset<T: PartialEq>(earlier: &[T], later: &[T]) -> bool {
+        earlier.is_empty() || (!later.is_empty() && later.iter().all(|one| earlier.contains(one)))
+    }
+    (earlier.name == later.name || earlier.path.covers(&later.path))
+        && is_superset(&earlier.hosts, &later.hosts)
+        && is_superset(&earlier.methods, &later.methods)
+        && earlier.query.iter().all(|parameter| later.query.contains(parameter))
+}
+
+fn route(raw: &raw::Route, path: &str, context: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
+    let name = raw.path.clone().unwrap_or_default();
+    let scopes = scope_ids(&raw.scopes.0, &format!("{path}.scopes"), context.scopes, report);
+    let cost_path = format!("{path}.cost");
+    let mut costs = costs(raw, &cost_path, context.quotas, report);
+    costs.extend(costs_of_scopes(raw, &scopes, &format!("{path}.scopes"), context, report));
+    if costs.len() > RefusedQuotas::MAX_QUOTAS {
+        let hint = format!("use at most {} for a route", RefusedQuotas::MAX_QUOTAS);
+        report.error(&cost_path, format!("found {} quotas", costs.len()), hint);
+    }
+    let is_limited = !costs.is_empty() || !raw.scopes.0.is_empty();
+    Route {
+        path: pattern(raw, &format!("{path}.match"), report).with_match_options(spelling(raw, is_limited)),
+        hosts: hosts(&raw.host.0, &format!("{path}.host"), report),
+        methods: methods(&raw.method.0),
+        query: query(&raw.query.0, &format!("{path}.query"), report),
+        costs,
+        scopes,
+        is_latency_sampled: raw.sample_latency.unwrap_or(true),
+        name,
+    }
+}
+
+/// Returns the comparison of path spellings of a route.
+///
+/// The origin may ignore case and a trailing slash, or not. A route whose requests are limited, by a cost or by scopes,
+/// matches all spellings by default: a false match costs a unit too many, a miss bypasses the limits. A route that only
+/// makes requests free matches the written spelling: a false match would bypass the limits.
+fn spelling(raw: &raw::Route, is_limited: bool) -> MatchOptions {
+    let ignores =
+        |comparison: Option<Comparison>| comparison.map_or(is_limited, |comparison| comparison == Comparison::Ignore);
+    MatchOptions { ignore_case: ignores(raw.case), ignore_trailing_slash: ignores(raw.trailing_slash) }
+}
+
+/// Returns the methods of a route. `GET` includes `HEAD`, because the origin does the same work for both.
+fn methods(verbs: &[Verb]) -> Vec<Method> {
+    let mut methods: Vec<Method> = verbs.iter().map(|verb| verb.0.clone()).collect();
+    if methods.contains(&Method::GET) && !methods.contains(&Method::HEAD) {
+        methods.push(Method::HEAD);
+    }
+    methods
+}
+
+fn pattern(raw: &raw::Route, path: &str, report: &mut Diagnostics) -> Pattern {
+    let Some(text) = &raw.path else {
+        report.error(path, "missing", "write a path such as /item/* or /shop/**");
+        return any_path();
+    };
+    let invalid_char = text.find(|c: char| c.is_control() || c.is_whitespace() || matches!(c, '?' | '#'));
+    let message = match (Pattern::parse(text), invalid_char) {
+        (Ok(pattern), None) => return pattern,
+        (Ok(_), Some(_)) => "contains a space, \"?\" or \"#\"; use query for parameters",
+        (Err(PatternError::NoSlash), _) => "does not start with a slash; write it like /item/*",
+        (Err(PatternError::MisplacedDoubleStar), _) => {
+            "** must be a whole segment, the last or the one before it; write it like /shop/** or /**/*.css, or * within a \
+             segment"
+        }
+    };
+    let (message, hint) = message.split_once("; ").unwrap_or((message, ""));
+    report.error(path, format!("{text:?}: {message}"), hint);
+    any_path()
+}
+
+fn hosts(raw: &[String], path: &str, report: &mut Diagnostics) -> Vec<String> {
+    for host in raw {
+        let bare = host.strip_prefix("*.").unwrap_or(host);
+        let plain = |byte: u8| {
+            byte.is_ascii_lowercase()
+                || byte.is_ascii_digit()
+                || matches!(byte, b'.' | b'-' | b'_' | b'[' | b']' | b':')
+        };
+        let port = !bare.starts_with('[') && bare.contains(':');
+        if bare.is_empty() || port || !bare.bytes().all(plain) {
+            report.error(
+                path,
+                format!("invalid host {host:?}"),
+                "write it in lower case and without a port, such as shop.example.com or *.example.com",
+            );
+        }
+    }
+    raw.to_vec()
+}
+
+fn query(raw: &[String], path: &str, report: &mut Diagnostics) -> Vec<(String, Option<String>)> {
+    let parameter = |text: &String| {
+        let (name, value) =
+            text.split_once('=').map_or((text.as_str(), None), |(name, value)| (name, Some(value.to_owned())));
+        if name.is_empty() {
+            report.error(path, format!("the parameter name of {text:?} is empty"), "write name or name=value");
+        }
+        (name.to_owned(), value)
+    };
+    raw.iter().map(parameter).collect()
+}
+
+fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Diagnostics) -> Vec<(QuotaId, Cost)> {
+    let mut costs = Vec::new();
+    for (name, price) in &raw.cost.0 {
+        let path = format!("{path}.{name}");
+        let Some(index) = quotas.iter().position(|quota| quota.name == *name) else {
+            if !(quotas.is_empty() && report.has_error_at("quotas")) {
+                report.unknown_name(&path, "quota", name, quotas.iter().map(|quota| quota.name.as_str()));
+            }
+            continue;
+        };
+        match price.0 {
+            Cost::Fixed(amount) => check_amount(amount, &path, &quotas[index], report),
+            Cost::Learned => check_learned(&path, &quotas[index], report),
+        }
+        if price.0 != Cost::Fixed(Units::ZERO) {
+            costs.push((QuotaId(u16::try_from(index).unwrap_or(u16::MAX)), price.0));
+        }
+    }
+    costs
+}
+
+/// Returns a cost of one unit for each quota of `scopes` that the route does not name under `cost`.
+fn costs_of_scopes(
+    raw: &raw::Route,
+    scopes: &[ScopeId],
+    path: &str,
+    context: &RouteContext<'_>,
+    report: &mut Diagnostics,
+) -> Vec<(QuotaId, Cost)> {
+    const ONE: Units = Units::from_whole(1);
+    let mut costs = Vec::new();
+    for scope_quota in context.scope_quotas {
+        let is_in =
+            |id: &ScopeId| context.scopes.get(usize::from(id.0)).is_some_and(|scope| scope.name == scope_quota.scope);
+        let is_named = raw.cost.0.iter().any(|(name, _)| *name == scope_quota.scope);
+        if scopes.iter().any(is_in) && !is_named {
+            check_amount(ONE, path, &context.quotas[usize::from(scope_quota.quota.0)], report);
+            costs.push((scope_quota.quota, Cost::Fixed(ONE)));
+        }
+    }
+    costs
+}
+
+fn check_amount(amount: Units, path: &str, quota: &Quota, report: &mut Diagnostics) {
+    let limit = quota.limit;
+    let limit_paths = [format!("quotas.{}.limit", quota.name), format!("scopes.{}.quota.limit", quota.name)];
+    if amount > limit && !limit_paths.iter().any(|path| report.has_error_at(path)) && !limit.is_zero() {
+        report.error(
+            path,
+            format!("cost {amount} exceeds the quota limit {limit}, so no request would be admitted"),
+            "lower the cost or raise the limit",
+        );
+    }
+}
+
+fn check_learned(path: &str, quota: &Quota, report: &mut Diagnostics) {
+    if quota.cost_header.is_none() && !quota.free_when_cached {
+        report.error(
+            path,
+            format!("cost: learned requires cost_header on quota {:?}", quota.name),
+            "set the header with the actual cost, or write an amount",
+        );
+    }
+}
+
+fn scope_ids(raw: &[String], path: &str, scopes: &[Scope], report: &mut Diagnostics) -> Vec<ScopeId> {
+    let mut ids = Vec::new();
+    for (index, name) in raw.iter().enumerate() {
+        match scopes.iter().position(|known| known.name == *name) {
+            Some(position) => {
+                let id = ScopeId(u16::try_from(position).unwrap_or(u16::MAX));
+                if !ids.contains(&id) {
+                    ids.push(id);
+                }
+            }
+            None => report.unknown_name(
+                &format!("{path}[{index}]"),
+                "scope",
+                name,
+                scopes.iter().map(|scope| scope.name.as_str()),
+            ),
+        }
+    }
+    if ids.is_empty() { vec![ScopeId(0)] } else { ids }
+}

@@ -1,0 +1,243 @@
+//! Validates the listeners, `origin`, `headers`, `log` and `limits`.
+
+use super::diagnostics::Diagnostics;
+use crate::raw::{self, server as raw_server};
+use crate::scalars::{Size, Span};
+use crate::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, Origin};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tidegate_policy::secret::Secret;
+use tidegate_policy::tier::Share;
+
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+const DEFAULT_ADMIN_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
+/// Default file name of the access log, in `state_dir`.
+const DEFAULT_ACCESS_LOG: &str = "access.log";
+const DEFAULT_RETRY_AFTER_SPREAD: Share = Share::from_millionths(200_000);
+const KIB: u64 = 1024;
+
+pub(super) fn listen(raw: &raw::File, report: &mut Diagnostics) -> Vec<SocketAddr> {
+    let Some(sockets) = &raw.listen else { return vec![DEFAULT_LISTEN] };
+    let addresses: Vec<SocketAddr> = sockets.0.iter().map(|socket| socket.0).collect();
+    if addresses.is_empty() && !report.has_error_at("listen") {
+        report.error("listen", "no listen address", "add one such as 127.0.0.1:8080");
+    }
+    for (index, address) in addresses.iter().enumerate() {
+        if address.port() != 0 && addresses[..index].contains(address) {
+            report.error(&format!("listen[{index}]"), format!("duplicate address {address}"), "keep one of them");
+        }
+    }
+    addresses
+}
+
+pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Diagnostics) -> Option<Admin> {
+    let keys = match &raw.admin {
+        Some(raw_server::AdminListener::Off) => return None,
+        Some(raw_server::AdminListener::On(keys)) => keys,
+        None => &raw_server::Admin::default(),
+    };
+    let address = keys.listen.as_ref().map_or(DEFAULT_ADMIN_LISTEN, |socket| socket.0);
+    if address.port() != 0 && listen.contains(&address) {
+        report.error(
+            "admin.listen",
+            format!("{address} is an address for clients"),
+            "write another port, such as admin: { listen: 127.0.0.1:9091 }, or admin: off",
+        );
+    }
+    if !address.ip().is_loopback() && keys.token.is_none() {
+        let message = format!("{address} is not a loopback address and requires a token");
+        report.error("admin.listen", message, "set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1");
+    }
+    let token = keys.token.as_ref().map(|token| token.0.clone());
+    if token.as_ref().is_some_and(|token| token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+        report.error(
+            "admin.token",
+            "is empty or contains spaces",
+            "write letters, digits and symbols, such as the output of `openssl rand -hex 32`",
+        );
+    }
+    Some(Admin { listen: address, token: token.map(Secret::new) })
+}
+
+pub(super) fn state_dir(raw: &raw::File) -> PathBuf {
+    raw.state_dir.as_deref().unwrap_or("./state").into()
+}
+
+pub(super) fn origin(raw: &raw_server::Origin, listen: &[SocketAddr], report: &mut Diagnostics) -> Origin {
+    let (host, port, authority) = match raw.url.as_deref().map(parse_origin_url) {
+        Some(Ok(address)) => address,
+        Some(Err((message, hint))) => {
+            report.error("origin.url", message, hint);
+            Default::default()
+        }
+        None => {
+            report.error("origin.url", "missing", "write the address of the site, such as http://127.0.0.1:3000");
+            Default::default()
+        }
+    };
+    let is_own_address = |address: &&SocketAddr| {
+        address.port() == port
+            && (host == address.ip().to_string() || (host == "localhost" && address.ip().is_loopback()))
+    };
+    if let Some(address) = listen.iter().find(is_own_address) {
+        report.error("origin.url", format!("{address} points to the gateway itself"), "set the address of the site");
+    }
+    let span = |span: &Option<Span>| span.as_ref().map(|span| span.0);
+    Origin {
+        host,
+        port,
+        authority,
+        connect_timeout: report.nonzero_duration(
+            "origin.connect_timeout",
+            span(&raw.connect_timeout),
+            Duration::from_secs(3),
+        ),
+        response_timeout: report.nonzero_duration(
+            "origin.response_timeout",
+            span(&raw.response_timeout),
+            Duration::from_secs(30),
+        ),
+        idle_timeout: report.nonzero_duration("origin.idle_timeout", span(&raw.idle_timeout), Duration::from_secs(4)),
+        max_connections: count(report.nonzero_count("origin.max_connections", raw.max_connections, 256)),
+    }
+}
+
+/// Returns host, port and authority of `http://host[:port]`. `Err` is the message and the hint.
+fn parse_origin_url(url: &str) -> Result<(String, u16, String), (String, &'static str)> {
+    const EXAMPLE: &str = "use http://HOST:PORT, such as http://127.0.0.1:3000";
+    let invalid = |message: &str| Err((format!("{url:?}: {message}"), EXAMPLE));
+    if url.starts_with("https://") {
+        return Err((
+            "TLS to the origin is not supported in this version".into(),
+            "use http://, over a network that you trust",
+        ));
+    }
+    let Some(rest) = url.strip_prefix("http://") else { return invalid("unsupported scheme") };
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    if rest.contains('@') {
+        return Err((
+            "contains a user name or password".into(),
+            "leave it out: the gateway forwards the credentials of clients",
+        ));
+    }
+    if rest.contains(['/', '?', '#']) {
+        return invalid("contains a path: request paths are forwarded unchanged");
+    }
+    let Ok(authority) = rest.parse::<http::uri::Authority>() else { return invalid("missing or invalid host") };
+    let port = match rest[authority.host().len()..].strip_prefix(':') {
+        None => 80,
+        Some(digits) => match digits.parse::<u16>() {
+            Ok(port) if port > 0 => port,
+            _ => return invalid("invalid port, needs 1 to 65535"),
+        },
+    };
+    let bracketed = authority.host().to_ascii_lowercase();
+    let host = bracketed.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    let is_host = if bracketed.starts_with('[') {
+        host.parse::<std::net::Ipv6Addr>().is_ok()
+    } else {
+        !host.is_empty() && host.bytes().all(plain)
+    };
+    if !is_host {
+        return invalid("missing or invalid host");
+    }
+    let authority = if port == 80 { bracketed } else { format!("{bracketed}:{port}") };
+    Ok((host, port, authority))
+}
+
+pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limits {
+    let per_address = raw.max_connections_per_address.unwrap_or(0);
+    Limits {
+        max_connections: count(report.nonzero_count("limits.max_connections", raw.max_connections, 10_000)),
+        max_connections_per_address: NonZeroUsize::new(count(per_address)),
+        first_byte_timeout: limit_span("first_byte_timeout", &raw.first_byte_timeout, 10, report),
+        head_timeout: limit_span("header_timeout", &raw.header_timeout, 10, report),
+        keep_alive_timeout: limit_span("keep_alive_timeout", &raw.keep_alive_timeout, 60, report),
+        request_body_timeout: limit_span("request_body_timeout", &raw.request_body_timeout, 30, report),
+        response_write_timeout: limit_span("response_write_timeout", &raw.response_write_timeout, 30, report),
+        max_head_size: head_size(&raw.max_header_size, report),
+        max_headers: usize::try_from(report.nonzero_count("limits.max_headers", raw.max_headers.map(u32::from), 100))
+            .unwrap_or(usize::MAX),
+        max_body_size: raw.max_body_size.as_ref().map_or(64 * KIB * KIB, |size| size.0),
+        max_requests_per_connection: report.nonzero_count(
+            "limits.max_requests_per_connection",
+            raw.max_requests_per_connection,
+            10_000,
+        ),
+        http2_max_concurrent_streams: report.nonzero_count(
+            "limits.http2_max_concurrent_streams",
+            raw.http2_max_concurrent_streams,
+            100,
+        ),
+        max_tracked_clients: count(report.nonzero_count(
+            "limits.max_tracked_clients",
+            raw.max_tracked_clients,
+            1_000_000,
+        )),
+        drain_timeout: limit_span("drain_timeout", &raw.drain_timeout, 10, report),
+    }
+}
+
+fn limit_span(key: &str, value: &Option<Span>, default_seconds: u64, report: &mut Diagnostics) -> Duration {
+    report.nonzero_duration(
+        &format!("limits.{key}"),
+        value.as_ref().map(|span| span.0),
+        Duration::from_secs(default_seconds),
+    )
+}
+
+/// Returns the maximum size of a request head, 8 KiB to 1 MiB: hyper needs a buffer of at least 8 KiB, and a megabyte
+/// of fields is an attack.
+fn head_size(value: &Option<Size>, report: &mut Diagnostics) -> usize {
+    let size = value.as_ref().map_or(32 * KIB, |size| size.0);
+    if !(8 * KIB..=KIB * KIB).contains(&size) {
+        report.error("limits.max_header_size", "needs 8KiB to 1MiB", "write a size such as 32KiB");
+    }
+    usize::try_from(size).unwrap_or(usize::MAX)
+}
+
+fn count(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+pub(super) fn headers(raw: &raw_server::Headers) -> Headers {
+    let mut legacy = Vec::new();
+    for family in &raw.legacy {
+        let family = match family {
+            raw_server::Legacy::Atlassian => LegacyFamily::Atlassian,
+            raw_server::Legacy::Github => LegacyFamily::Github,
+            raw_server::Legacy::Draft03 => LegacyFamily::Draft03,
+        };
+        if !legacy.contains(&family) {
+            legacy.push(family);
+        }
+    }
+    let retry_after_spread = raw.retry_after_spread.as_ref().map_or(DEFAULT_RETRY_AFTER_SPREAD, |share| share.0);
+    Headers { ratelimit: raw.ratelimit != raw_server::RateLimit::Off, legacy, retry_after_spread }
+}
+
+pub(super) fn log(raw: &raw_server::Log, state_dir: &Path, report: &mut Diagnostics) -> Log {
+    let access = match &raw.access {
+        None => AccessLog::File { path: state_dir.join(DEFAULT_ACCESS_LOG) },
+        Some(raw_server::Access::Off) => AccessLog::Off,
+        Some(raw_server::Access::Stdout) => AccessLog::Stdout,
+        Some(raw_server::Access::File(raw_server::AccessFile { path, format: raw_server::Format::Json })) => {
+            let path = path.clone().unwrap_or_default();
+            if path.is_empty() {
+                report.error("log.access.path", "missing", "name a file such as ./state/access.log");
+            }
+            AccessLog::File { path: path.into() }
+        }
+    };
+    let level = match raw.level {
+        raw_server::Level::Error => LogLevel::Error,
+        raw_server::Level::Warn => LogLevel::Warn,
+        raw_server::Level::Info => LogLevel::Info,
+        raw_server::Level::Debug => LogLevel::Debug,
+        raw_server::Level::Trace => LogLevel::Trace,
+    };
+    Log { access, level }
+}

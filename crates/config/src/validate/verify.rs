@@ -1,0 +1,248 @@
+//! Validates `verify` and `operators`.
+
+use super::diagnostics::Diagnostics;
+use crate::raw::verify::{self as raw, RefreshInterval};
+use crate::scalars::Pattern;
+use crate::serde_forms::{NamedMap, OneOrMany};
+use crate::settings::{CrawlerOperator, Dns, RangeFile, Signatures, Verify};
+use ipnet::IpNet;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use tidegate_policy::ProofMethod;
+use tidegate_policy::network::is_wider_than_crawlers;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const DEFAULT_DNS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Default of `max_lifetime`, as the draft standard recommends.
+const DEFAULT_MAX_LIFETIME: Duration = DAY;
+
+/// Minimum of `refresh_interval`, to protect the servers of the lists.
+const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Maximum length of a product token, in bytes. A product token is a word.
+const MAX_TOKEN_LEN: usize = 64;
+
+pub(super) fn verify(raw: &raw::Verify, report: &mut Diagnostics) -> Verify {
+    let dns = match &raw.dns {
+        raw::Dns::Off => None,
+        raw::Dns::On => Some(Dns { nameservers: Vec::new(), timeout: DEFAULT_DNS_TIMEOUT }),
+        raw::Dns::Servers(servers) => Some(Dns {
+            nameservers: nameservers(servers, report),
+            timeout: report.nonzero_duration(
+                "verify.dns.timeout",
+                servers.timeout.as_ref().map(|span| span.0),
+                DEFAULT_DNS_TIMEOUT,
+            ),
+        }),
+    };
+    let refresh = match &raw.refresh_interval {
+        RefreshInterval::Off => None,
+        RefreshInterval::Daily => Some(DAY),
+        RefreshInterval::Interval(span) => {
+            if span.0 < MIN_REFRESH_INTERVAL {
+                report.error(
+                    "verify.refresh_interval",
+                    "found less than a minute",
+                    "write a duration such as 24h, or off",
+                );
+            }
+            Some(span.0)
+        }
+    };
+    Verify { dns, refresh_interval: refresh, signatures: signatures(&raw.signatures, report) }
+}
+
+fn nameservers(raw: &raw::Servers, report: &mut Diagnostics) -> Vec<SocketAddr> {
+    let Some(servers) = &raw.nameservers else { return Vec::new() };
+    if servers.0.is_empty() {
+        let hint = "write one such as 127.0.0.1:53, leave it out to use the system's, or write dns: off";
+        report.error("verify.dns.nameservers", "is empty", hint);
+    }
+    servers.0.iter().map(|server| server.0).collect()
+}
+
+fn signatures(raw: &raw::Signatures, report: &mut Diagnostics) -> Option<Signatures> {
+    let max_lifetime = raw.max_lifetime.as_ref().map(|span| span.0);
+    let max_lifetime = report.nonzero_duration("verify.signatures.max_lifetime", max_lifetime, DEFAULT_MAX_LIFETIME);
+    raw.enabled.unwrap_or(true).then_some(Signatures { fetch_unlisted_keys: raw.fetch_unlisted_keys, max_lifetime })
+}
+
+/// Returns the operators that the file adds or changes. `known` are the names of the built-in operators.
+pub(super) fn operators(
+    raw: &NamedMap<raw::Operator>,
+    known: &[&str],
+    report: &mut Diagnostics,
+) -> Vec<CrawlerOperator> {
+    let operators = raw.0.iter().map(|(name, raw_operator)| operator(name, raw_operator, known, report)).collect();
+    check_unique(raw, "product_tokens", |operator| operator.product_tokens.as_ref(), report);
+    check_unique(raw, "signature_agents", |operator| operator.signature_agents.as_ref(), report);
+    operators
+}
+
+/// Checks that no two operators of the file have the same product token or agent: only the last one would get it.
+fn check_unique(
+    raw: &NamedMap<raw::Operator>,
+    key: &str,
+    values_of: impl Fn(&raw::Operator) -> Option<&OneOrMany<String>>,
+    report: &mut Diagnostics,
+) {
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    for (name, operator) in &raw.0 {
+        let before = seen.len();
+        for_each_text(values_of(operator), &format!("operators.{name}.{key}"), |path, text| {
+            if let Some((_, other)) = seen[..before].iter().find(|(known, _)| known.eq_ignore_ascii_case(text)) {
+                report.error(path, format!("duplicate {text:?}: operators.{other} has it, too"), "keep one of them");
+            }
+        });
+        seen.extend(values_of(operator).iter().flat_map(|list| &list.0).map(|text| (text.as_str(), name.as_str())));
+    }
+}
+
+/// Returns the files among `ranges`, each with its location in the configuration.
+pub(super) fn range_files(raw: &NamedMap<raw::Operator>, report: &Diagnostics) -> Vec<RangeFile> {
+    let mut files = Vec::new();
+    for_each_range(raw, |path, source| {
+        if !is_network(source) && !source.contains("://") {
+            let named_at = format!("{}: {path}", report.location_of(path));
+            files.push(RangeFile { override_file: source.into(), location: named_at });
+        }
+    });
+    files
+}
+
+/// Warns about each range list by URL that is never fetched because `refresh_interval` is off.
+pub(super) fn warn_unfetched(raw: &NamedMap<raw::Operator>, verify: &Verify, report: &mut Diagnostics) {
+    if verify.refresh_interval.is_some() {
+        return;
+    }
+    for_each_range(raw, |path, source| {
+        if source.contains("://") {
+            // A query may contain a key.
+            let (location, url) = (report.location_of(path), source.split('?').next().unwrap_or_default());
+            report.warning(format!("{location}: {path}: {url} is not fetched, because verify.refresh_interval is off"));
+        }
+    });
+}
+
+fn for_each_range(raw: &NamedMap<raw::Operator>, mut visit: impl FnMut(&str, &str)) {
+    for (name, operator) in &raw.0 {
+        for_each_text(operator.ranges.as_ref(), &format!("operators.{name}.ranges"), &mut visit);
+    }
+}
+
+fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Diagnostics) -> CrawlerOperator {
+    let path = format!("operators.{name}");
+    report.check_name(&path, name);
+    if !known.contains(&name) {
+        let is_signed = raw.signature_agents.is_some();
+        if raw.product_tokens.is_none() && !is_signed {
+            report.warning(format!("{path}: unknown operator without product_tokens: no user agent can claim it"));
+        }
+        if raw.ranges.is_none() && raw.dns_names.is_none() && !is_signed {
+            report.warning(format!("{path}: without ranges, dns_names or signature_agents no client can be verified"));
+        }
+    }
+    let texts = |list: &Option<OneOrMany<String>>| list.as_ref().map(|list| list.0.clone());
+    for_each_text(raw.product_tokens.as_ref(), &format!("{path}.product_tokens"), |path, token| {
+        self::check_token(path, token, report);
+        warn_version(path, token, report);
+    });
+    for_each_text(raw.ranges.as_ref(), &format!("{path}.ranges"), |path, source| {
+        self::check_source(path, source, report);
+    });
+    for_each_text(raw.signature_agents.as_ref(), &format!("{path}.signature_agents"), |path, agent| {
+        self::check_agent(path, agent, report);
+    });
+    let patterns = |list: &OneOrMany<Pattern>| list.0.iter().map(|pattern| pattern.0.clone()).collect();
+    let exhaustive = |list: &OneOrMany<raw::ProofMethodName>| list.0.iter().copied().map(Into::into).collect();
+    CrawlerOperator {
+        name: name.to_owned(),
+        product_tokens: texts(&raw.product_tokens),
+        ranges: texts(&raw.ranges),
+        dns_names: raw.dns_names.as_ref().map(patterns),
+        exhaustive: raw.exhaustive.as_ref().map(exhaustive),
+        signature_agents: texts(&raw.signature_agents),
+    }
+}
+
+/// Calls `visit` for each text of a list, with its path.
+fn for_each_text(list: Option<&OneOrMany<String>>, path: &str, mut visit: impl FnMut(&str, &str)) {
+    match list.map(|list| list.0.as_slice()) {
+        Some([one]) => visit(path, one),
+        Some(many) => many.iter().enumerate().for_each(|(index, text)| visit(&format!("{path}[{index}]"), text)),
+        None => {}
+    }
+}
+
+fn check_token(path: &str, token: &str, report: &mut Diagnostics) {
+    let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    if token.trim() != token || !(2..=MAX_TOKEN_LEN).contains(&token.len()) || !token.bytes().all(printable) {
+        report.error(path, format!("invalid product token {token:?}"), "write it like ExampleBot, without a version");
+    }
+}
+
+/// Warns about a product token with a version: it is matched literally.
+fn warn_version(path: &str, token: &str, report: &mut Diagnostics) {
+    let version = token.split_once('/').filter(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()));
+    if let Some((product, _)) = version {
+        report.warning(format!("{path}: {token:?} matches this version only; {product} matches all versions"));
+    }
+}
+
+/// Checks a source of ranges. A path is accepted as it is; a URL must be fetchable, and a network no wider than that of
+/// a crawler.
+fn check_source(path: &str, source: &str, report: &mut Diagnostics) {
+    let hint = "write a network, an https:// URL or the path of a file";
+    if source.trim().is_empty() {
+        return report.error(path, "is empty", hint);
+    }
+    if source.parse().is_ok_and(|network: IpNet| is_wider_than_crawlers(network.addr(), network.prefix_len())) {
+        let message = format!("{source} is too wide for the network of a crawler");
+        return report.error(path, message, "write at most an IPv4 /8 or an IPv6 /19");
+    }
+    let Some((scheme, rest)) = source.split_once("://") else {
+        if looks_like_network(source) && !is_network(source) {
+            report.error(path, format!("invalid network {source:?}"), "write it like 192.0.2.0/24 or 2001:db8::/32");
+        }
+        return;
+    };
+    let uri: Option<http::Uri> = source.parse().ok().filter(|_| !rest.contains('@'));
+    let host = uri.as_ref().and_then(http::Uri::host);
+    match (scheme, host) {
+        ("https", Some(_)) | ("http", Some("127.0.0.1" | "[::1]" | "localhost")) => {}
+        ("http", Some(_)) => {
+            report.error(path, "insecure URL", "use https://, or http:// on this machine");
+        }
+        _ => report.error(path, format!("unsupported URL {source:?}"), hint),
+    }
+}
+
+fn is_network(text: &str) -> bool {
+    text.parse::<IpNet>().is_ok() || text.parse::<IpAddr>().is_ok()
+}
+
+/// Returns true if `text` consists of the characters of an address or network: digits and dots, or hexadecimal digits
+/// with colons. No file has such a name.
+fn looks_like_network(text: &str) -> bool {
+    let contains_only =
+        |allowed: &str| text.bytes().all(|byte| byte.is_ascii_digit() || allowed.as_bytes().contains(&byte));
+    text.starts_with(|first: char| first.is_ascii_hexdigit() || first == ':')
+        && ((text.contains('.') && contains_only("./")) || (text.contains(':') && contains_only("abcdefABCDEF.:/")))
+}
+
+fn check_agent(path: &str, agent: &str, report: &mut Diagnostics) {
+    let host = |url: http::Uri| url.scheme_str() == Some("https") && url.host().is_some_and(|host| !host.is_empty());
+    if !agent.parse().is_ok_and(host) || agent.contains('@') {
+        report.error(path, format!("invalid agent URL {agent:?}"), "write it like https://bot.example");
+    }
+}
+
+impl From<raw::ProofMethodName> for ProofMethod {
+    fn from(method: raw::ProofMethodName) -> Self {
+        match method {
+            raw::ProofMethodName::Ranges => Self::Address,
+            raw::ProofMethodName::DnsNames => Self::Dns,
+        }
+    }
+}

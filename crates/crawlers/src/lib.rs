@@ -1,0 +1,6 @@
+//! Who is asking: bots by user agent, crawlers by proof (address ranges, DNS, signatures), address lists, and robots.txt.
+
+pub mod address_list_files;
+pub mod robots;
+pub mod user_agents;
+pub mod verify;

@@ -1,0 +1,359 @@
+//! Admission under one configuration: the only place where a [`Permit`] is created.
+
+use super::cost_estimates::ExpectedCost;
+use super::permit::Reservation;
+use super::quota::QuotaCounter;
+use super::throttle::{AcquireOutcome, RouteScopes, ScopeState, SlotRequest};
+use super::{BucketUsage, CrawledPage, Engine, Permit, QuotaUsage};
+use http::Method;
+use parking_lot::MutexGuard;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_policy::bucket::BucketState;
+use tidegate_policy::class::Class;
+use tidegate_policy::cost::Cost;
+use tidegate_policy::crawler_guard::CrawlerGuard;
+use tidegate_policy::decide::{self, DecisionRequest, QuotaSnapshot};
+use tidegate_policy::identity::ClientKey;
+use tidegate_policy::quota_state::QuotaState;
+use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
+use tidegate_policy::route::Route;
+use tidegate_policy::throttle::partition::PartitionInput;
+use tidegate_policy::{ClassId, OperatorId, QuotaId, Reason, Refusal, Rules, StableClassId, Timestamp, Units, Verdict};
+
+/// Inline list: most requests use one quota, few use two.
+type InlineVec<T> = SmallVec<[T; 2]>;
+
+/// A charged quota counter with its locked state, the decision on it, and the expected cost.
+type ReservationInput<'a, 'b> =
+    (((&'a &'b Arc<QuotaCounter>, &'a MutexGuard<'b, QuotaState>), &'a QuotaSnapshot<'b>), &'a (QuotaId, ExpectedCost));
+
+/// Idle time after which a client with a full bucket is evicted.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Decides under one configuration, on quota counters that outlive it.
+pub struct Admission {
+    pub(super) engine: Arc<Engine>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) counters: Vec<Arc<QuotaCounter>>,
+    pub(super) class_ids: Vec<StableClassId>,
+    /// Expected costs of each route, in the lock order of the quota counters.
+    charges: Vec<Vec<(QuotaId, ExpectedCost)>>,
+    /// Throttled scopes of each route; `None` if no scope of the route is throttled.
+    route_scopes: Vec<Option<RouteScopes>>,
+}
+
+/// A decision, with the state that it was based on.
+pub struct Decision {
+    /// Result of the decision.
+    pub outcome: AdmissionOutcome,
+    /// Time of the decision: the time passed in, or the latest time seen by one of its quotas, if that is later.
+    pub decided_at: Timestamp,
+    /// First rule in shadow mode that would have refused the admitted request.
+    pub shadow: Option<Reason>,
+    /// Usage of each quota of the request, in the order of [`Refusal::quotas`].
+    pub quota_usage: InlineVec<QuotaUsage>,
+    /// State of the client's bucket; `None` if its class has none.
+    pub bucket: Option<BucketUsage>,
+}
+
+/// Result of [`Admission::admit`].
+pub enum AdmissionOutcome {
+    /// The request may be sent to the origin once.
+    Admitted(Permit),
+    /// The request is refused.
+    Refused(Refusal),
+}
+
+/// Class and guarded crawler that a charge is made for.
+#[derive(Clone, Copy)]
+pub(super) struct ChargeContext {
+    pub(super) class_id: StableClassId,
+    pub(super) crawler: Option<GuardedCrawler>,
+}
+
+/// A verified crawler whose class has a crawler guard.
+#[derive(Clone, Copy)]
+pub(super) struct GuardedCrawler {
+    guard: CrawlerGuard,
+    operator: OperatorId,
+    is_overdue: bool,
+}
+
+impl Admission {
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        rules: Arc<Rules>,
+        counters: Vec<Arc<QuotaCounter>>,
+        class_ids: Vec<StableClassId>,
+    ) -> Self {
+        let in_lock_order = |route: &Route| {
+            let expectation = |&(id, cost): &(QuotaId, Cost)| {
+                let quota = &rules.quotas[usize::from(id.0)].name;
+                (id, engine.cost_estimates.expected_cost(&route.name, quota, cost))
+            };
+            let mut charges: Vec<_> = route.costs.iter().map(expectation).collect();
+            charges.sort_by_key(|(quota, _)| counters[usize::from(quota.0)].lock_order());
+            charges
+        };
+        let charges = rules.routes.iter().map(in_lock_order).collect();
+        let scopes_of = |route: &Route| {
+            engine.throttle.route_scopes(route.scopes.iter().filter_map(|scope| rules.scopes.get(usize::from(scope.0))))
+        };
+        let route_scopes = rules.routes.iter().map(scopes_of).collect();
+        Self { engine, rules, counters, class_ids, charges, route_scopes }
+    }
+
+    /// Returns the configuration of this admission.
+    pub fn rules(&self) -> &Arc<Rules> {
+        &self.rules
+    }
+
+    /// Decides on one GET request of `class` for `path`, on the route with index `route`.
+    ///
+    /// Charges the expected cost to all quotas of the request, or to none.
+    pub fn admit(&self, key: ClientKey, class: ClassId, route: usize, path: &str, now: Timestamp) -> Decision {
+        self.admit_guarded(key, class, route, self.rules.is_exempt(&Method::GET, path), None, now)
+    }
+
+    /// Decides on one request, which may be [never refused](Rules::is_exempt). `page` is set for a verified
+    /// crawler, whose class may guard it from permanent refusal.
+    pub fn admit_guarded(
+        &self,
+        key: ClientKey,
+        class: ClassId,
+        route: usize,
+        never_refused: bool,
+        page: Option<CrawledPage<'_>>,
+        now: Timestamp,
+    ) -> Decision {
+        let class_rules = &self.rules.classes[usize::from(class.0)];
+        let request =
+            DecisionRequest { class, class_rules, route: &self.rules.routes[route], is_exempt: never_refused };
+        let charges = self.charges(&request, route);
+        if request.bucket().is_none() && charges.is_empty() {
+            return self.decide(&request, None, &mut BucketState::default(), charges, now);
+        }
+        let pages = &self.engine.refused_pages;
+        let page = page.filter(|_| !charges.is_empty());
+        let crawler = self.guarded_crawler(class_rules, page.as_ref(), now);
+        let decision = self.engine.clients.with(key, self.class_id(class), |client| {
+            let mut level = client.bucket_state();
+            let mut decision = self.decide(&request, crawler, &mut level, charges, now);
+            if class_rules.bucket.is_none() {
+                level.refilled_at = level.refilled_at.max(decision.decided_at);
+            }
+            client.set_bucket_state(level);
+            if matches!(&decision.outcome, AdmissionOutcome::Refused(refusal) if refusal.reason != Reason::Ledger) {
+                client.record_refusal();
+            }
+            decision.bucket = request.bucket().map(|bucket| {
+                let sequence = self.engine.clients.next_sequence(key);
+                BucketUsage { sequence, ..BucketUsage::new(bucket, level, decision.decided_at) }
+            });
+            decision
+        });
+        if let Some((_, page)) = crawler.zip(page) {
+            match &decision.outcome {
+                AdmissionOutcome::Admitted(_) => pages.record_admit(&page),
+                AdmissionOutcome::Refused(Refusal { reason: Reason::Ledger, .. }) => {}
+                AdmissionOutcome::Refused(_) => pages.record_refusal(&page, decision.decided_at),
+            }
+        }
+        decision
+    }
+
+    /// Returns whether any scope of a route is throttled.
+    pub fn is_throttled(&self, route: usize) -> bool {
+        self.route_scopes[route].is_some()
+    }
+
+    /// Acquires slots in all scopes of the route for an admitted request, queues it, or rejects it if it cannot be
+    /// served in time. The partition input selects the partitions. `random` is a number from 0 to 1 for jitter.
+    /// `uptime` is monotonic time, so that a change of the wall clock does not extend pauses.
+    pub fn acquire_slots(
+        &self,
+        key: ClientKey,
+        class: ClassId,
+        route: usize,
+        input: &PartitionInput<'_>,
+        random: f64,
+        uptime: Timestamp,
+    ) -> AcquireOutcome {
+        match &self.route_scopes[route] {
+            None => AcquireOutcome::Acquired(None),
+            Some(scopes) => {
+                let priority = self.rules.classes[usize::from(class.0)].priority;
+                let request = SlotRequest { client: key, priority, random };
+                self.engine.throttle.acquire(scopes, input, request, uptime)
+            }
+        }
+    }
+
+    /// Records that the scopes of an admitted request rejected it.
+    pub fn record_scope_refusal(&self, key: ClientKey, class: ClassId, now: Timestamp) {
+        self.engine.clients.with(key, self.class_id(class), |client| {
+            let level = client.bucket_state();
+            if self.rules.classes[usize::from(class.0)].bucket.is_none() {
+                client.set_bucket_state(BucketState { refilled_at: level.refilled_at.max(now), ..level });
+            }
+            client.record_refusal();
+        });
+    }
+
+    /// Returns snapshots of all throttled scopes.
+    pub fn scopes(&self, uptime: Timestamp) -> Vec<ScopeState> {
+        self.engine.throttle.snapshots(uptime)
+    }
+
+    /// Returns the `count` busiest partitions of `scope`, each named by its value.
+    pub fn busiest_partitions(&self, scope: &str, count: usize, uptime: Timestamp) -> Vec<ScopeState> {
+        self.engine.throttle.busiest_partitions(scope, count, uptime)
+    }
+
+    /// Synchronizes `quota` with the usage that the origin reported in a response charged to `window`. Returns an event
+    /// to log, if there is one.
+    pub fn sync_quota_with_origin(
+        &self,
+        quota: QuotaId,
+        window: u64,
+        report: OriginReport,
+        now: Timestamp,
+    ) -> Option<OriginQuotaEvent> {
+        self.counter(quota).sync_with_origin(window, report, now)
+    }
+
+    /// Evicts clients that have been idle for ten minutes with a full bucket, which changes no decision. Evicts
+    /// refused pages that crawlers no longer request.
+    pub fn evict_idle(&self, now: Timestamp) {
+        self.engine.refused_pages.evict_idle(now);
+        self.engine.clients.evict_idle(|class_id, level| {
+            let class = self.class_ids.iter().position(|&id| id == class_id);
+            let bucket = class.and_then(|class| self.rules.classes[class].bucket.as_ref());
+            let full_at = bucket.map_or(level.refilled_at, |bucket| bucket.full_at(level));
+            now.saturating_duration_since(full_at.max(level.refilled_at)) >= IDLE_TIMEOUT
+        });
+    }
+
+    fn decide(
+        &self,
+        request: &DecisionRequest<'_>,
+        crawler: Option<GuardedCrawler>,
+        level: &mut BucketState,
+        charges: &[(QuotaId, ExpectedCost)],
+        now: Timestamp,
+    ) -> Decision {
+        let class_id = self.class_id(request.class);
+        let context = ChargeContext { class_id, crawler };
+        // Fill the lists in place: collecting them would copy them once more.
+        let (mut counters, mut states): (InlineVec<&Arc<QuotaCounter>>, InlineVec<MutexGuard<'_, QuotaState>>) =
+            Default::default();
+        counters.extend(charges.iter().map(|(quota, _)| self.counter(*quota)));
+        states.extend(counters.iter().map(|counter| counter.lock_at(now)));
+        // Use one time for all quotas, because a request that read the clock earlier may get the locks later.
+        let now = states.iter().map(|state| state.latest_time()).max().unwrap_or(now);
+        counters.iter().zip(&mut states).for_each(|(counter, state)| counter.advance_to(state, now));
+        let mut snapshots: InlineVec<QuotaSnapshot<'_>> = SmallVec::new();
+        for (state, charge) in states.iter_mut().zip(charges) {
+            state.next_sequence();
+            snapshots.push(self.quota_snapshot(state, charge, context));
+        }
+
+        let verdict = decide::decide(request, *level, &mut snapshots, now);
+
+        for ((counter, state), snapshot) in counters.iter().zip(&mut states).zip(&snapshots) {
+            match verdict {
+                // A request refused for missing lease units is retried shortly, and must count once.
+                Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => {
+                    counter.request_refill_for(state, snapshot.cost);
+                }
+                Verdict::Refuse(_) => state.record_decision(class_id, snapshot, &verdict),
+                Verdict::Admit { .. } => {
+                    state.record_decision(class_id, snapshot, &verdict);
+                    state.reserve(snapshot.cost);
+                    if let Some(crawler) = crawler {
+                        let guard_admitted = if snapshot.guard_admitted { snapshot.cost } else { Units::ZERO };
+                        state.record_guard_admit(class_id, crawler.operator, guard_admitted);
+                    }
+                    counter.request_refill_if_low(state);
+                }
+            }
+        }
+        let usage = |(state, snapshot): (&MutexGuard<'_, QuotaState>, &QuotaSnapshot<'_>)| {
+            let (window, sequence) = (state.window_id(), state.sequence());
+            QuotaUsage { window, sequence, ..QuotaUsage::new(request, snapshot, state.taken()) }
+        };
+        let mut usages = InlineVec::new();
+        usages.extend(states.iter().zip(&snapshots).map(usage));
+        let (outcome, shadow) = match verdict {
+            Verdict::Refuse(refusal) => (AdmissionOutcome::Refused(refusal), None),
+            Verdict::Admit { bucket_state: after, shadow } => {
+                *level = after;
+                let reserve =
+                    |(((counter, state), snapshot), (quota, expectation)): ReservationInput<'_, '_>| Reservation {
+                        counter: Arc::clone(counter),
+                        quota: *quota,
+                        expected: snapshot.cost,
+                        learned: expectation.learned(),
+                        window: state.window_id(),
+                        charged: Units::ZERO,
+                        retry_sequence: None,
+                    };
+                let mut reservations = InlineVec::new();
+                reservations.extend(counters.iter().zip(&states).zip(&snapshots).zip(charges).map(reserve));
+                (AdmissionOutcome::Admitted(Permit::new(class_id, reservations)), shadow)
+            }
+        };
+        Decision { outcome, decided_at: now, shadow, quota_usage: usages, bucket: None }
+    }
+
+    /// Returns the expected costs of a request, in the lock order of the quota counters.
+    pub(super) fn charges(&self, request: &DecisionRequest<'_>, route: usize) -> &[(QuotaId, ExpectedCost)] {
+        if request.is_free() { &[] } else { &self.charges[route] }
+    }
+
+    /// Returns the crawler that requests `page` if its class has a guard, otherwise `None`.
+    pub(super) fn guarded_crawler(
+        &self,
+        class: &Class,
+        page: Option<&CrawledPage<'_>>,
+        now: Timestamp,
+    ) -> Option<GuardedCrawler> {
+        let (guard, page) = class.guard.zip(page)?;
+        let refused_for = self.engine.refused_pages.refused_duration(page, now);
+        let is_overdue = refused_for.is_some_and(|duration| duration >= guard.max_refused_for);
+        Some(GuardedCrawler { guard, operator: page.operator, is_overdue })
+    }
+
+    /// Returns the snapshot of one quota for a request.
+    pub(super) fn quota_snapshot(
+        &self,
+        state: &mut QuotaState,
+        &(id, ref expectation): &(QuotaId, ExpectedCost),
+        ChargeContext { class_id, crawler }: ChargeContext,
+    ) -> QuotaSnapshot<'_> {
+        let quota = &self.rules.quotas[usize::from(id.0)];
+        QuotaSnapshot {
+            id,
+            quota,
+            cost: expectation.units(state.limit()),
+            taken: state.taken(),
+            limit: state.leased_limit(),
+            leased: state.leased(),
+            resets_at: state.resets_at(),
+            shedding: state.class(class_id).shedding,
+            plan: quota.pacing.as_ref().map(|pacing| state.plan_for(pacing, &self.class_ids, class_id)),
+            guard_state: crawler.map(|it| state.guard_state(class_id, it.guard, it.operator, it.is_overdue)),
+            guard_admitted: false,
+        }
+    }
+
+    pub(super) fn class_id(&self, class: ClassId) -> StableClassId {
+        self.class_ids[usize::from(class.0)]
+    }
+
+    pub(super) fn counter(&self, quota: QuotaId) -> &Arc<QuotaCounter> {
+        &self.counters[usize::from(quota.0)]
+    }
+}

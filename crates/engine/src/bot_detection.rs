@@ -1,0 +1,212 @@
+//! Profiles of clients that claim to be browsers, in bounded memory; the entries that are idle longest are evicted
+//! first.
+//!
+//! A client is an address together with a user agent. So neighbors behind one address share a profile only if they use
+//! exactly the same browser. An entry takes 72 bytes, plus one byte of the map. The tables are slightly less than half
+//! full at worst: at most 167 bytes per client, and 76 per network. The number of networks is limited to a quarter of
+//! that of clients.
+
+use super::Admission;
+use foldhash::fast::SeedableRandomState as Hashing;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tidegate_policy::Timestamp;
+use tidegate_policy::bot_detection::{
+    BaselineSample, BotScore, ClientProfile, ExpectedBehavior, NetworkProfile, RequestFeatures, ResponseOutcome,
+    SiteBaseline, score,
+};
+use tidegate_policy::identity::ClientKey;
+
+/// Number of shards. More than the cores of any machine, so that two workers rarely contend.
+const SHARDS: usize = 256;
+
+/// Store of client and network profiles, and of the site's baseline.
+pub(super) struct ProfileStore {
+    clients: BoundedMap<ClientProfile>,
+    networks: BoundedMap<NetworkProfile>,
+    baseline: Mutex<SiteBaseline>,
+    /// Expected behavior derived from the baseline, readable without the lock.
+    expected: AtomicU64,
+    hasher: Hashing,
+}
+
+/// Key of a client's and its network's profile.
+#[derive(Clone, Copy, Debug)]
+pub struct ProfileKey {
+    client: u64,
+    network: u64,
+}
+
+/// Sharded map with a bounded number of entries.
+struct BoundedMap<T> {
+    shards: Box<[Mutex<HashMap<u64, T, Hashing>>]>,
+}
+
+/// An entry with the time of its last use.
+trait LastSeen {
+    fn last_seen_s(&self) -> u32;
+}
+
+impl Admission {
+    /// Returns the profile key of a request with this client key and user agent.
+    pub fn profile_key(&self, key: ClientKey, user_agent: &[u8]) -> ProfileKey {
+        let hasher = &self.engine.profiles.hasher;
+        ProfileKey { client: hasher.hash_one((key.to_u64(), user_agent)), network: hasher.hash_one(key.network()) }
+    }
+
+    /// Returns the bot score of a client, or `None` if it is not suspected. `graphical`: its browser displays images.
+    pub fn bot_score_if_suspected(&self, key: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
+        self.bot_score(key, graphical, now).filter(|score| self.rules.is_suspected(score))
+    }
+
+    /// Returns the bot score of a client, or `None` if it has no profile.
+    pub fn bot_score(&self, key: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
+        let settings = self.rules.bot_detection.as_ref()?;
+        let observations = &self.engine.profiles;
+        let profile = observations.clients.get(key.client)?.decayed(now, settings.half_life);
+        let network = || Some(observations.networks.get(key.network)?.decayed(now, settings.half_life));
+        Some(score(&profile, graphical, observations.expected(), network))
+    }
+
+    /// Updates the profiles with a finished request.
+    pub fn record_request(&self, key: ProfileKey, features: &RequestFeatures, outcome: ResponseOutcome) {
+        let Some(settings) = self.rules.bot_detection.as_ref().filter(|_| features.is_informative(outcome)) else {
+            return;
+        };
+        let (observations, half_life) = (&self.engine.profiles, settings.half_life);
+        let sample = observations
+            .clients
+            .update(key.client, settings.max_clients, |profile| profile.record(features, outcome, half_life));
+        observations.networks.update(key.network, settings.max_clients / 4, |network| {
+            network.record(key.client, features, outcome, half_life);
+        });
+        if let Some(sample) = sample {
+            observations.record_baseline(sample, features.at, half_life);
+        }
+    }
+
+    /// Returns the number of client profiles.
+    pub fn tracked_profiles(&self) -> usize {
+        self.engine.profiles.clients.len()
+    }
+}
+
+impl ProfileStore {
+    pub(super) fn new(hasher: Hashing) -> Self {
+        Self {
+            clients: BoundedMap::new(&hasher),
+            networks: BoundedMap::new(&hasher),
+            baseline: Mutex::default(),
+            expected: AtomicU64::default(),
+            hasher,
+        }
+    }
+
+    fn expected(&self) -> ExpectedBehavior {
+        let bits = self.expected.load(Ordering::Relaxed);
+        ExpectedBehavior { assets: f32::from_bits((bits >> 32) as u32), links: f32::from_bits(bits as u32) }
+    }
+
+    fn record_baseline(&self, sample: BaselineSample, now: Timestamp, half_life: Duration) {
+        let mut baseline = self.baseline.lock();
+        baseline.record(sample, now, half_life);
+        let ExpectedBehavior { assets, links } = baseline.expected();
+        self.expected.store(u64::from(assets.to_bits()) << 32 | u64::from(links.to_bits()), Ordering::Relaxed);
+    }
+}
+
+impl<T> BoundedMap<T> {
+    fn new(hasher: &Hashing) -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::new(HashMap::with_hasher(hasher.clone()))).collect() }
+    }
+}
+
+impl<T: LastSeen + Copy + Default> BoundedMap<T> {
+    fn get(&self, key: u64) -> Option<T> {
+        self.shard(key).lock().get(&key).copied()
+    }
+
+    /// Changes the entry of `key`, which is created if missing. Evicts idle entries if the map exceeds its maximum.
+    fn update<R>(&self, key: u64, max_entries: usize, change: impl FnOnce(&mut T) -> R) -> R {
+        let mut shard = self.shard(key).lock();
+        if shard.len() >= (max_entries / SHARDS).max(1) && !shard.contains_key(&key) {
+            evict_idle_quarter(&mut shard);
+        }
+        change(shard.entry(key).or_default())
+    }
+
+    fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    fn shard(&self, key: u64) -> &Mutex<HashMap<u64, T, Hashing>> {
+        &self.shards[key as usize % SHARDS]
+    }
+}
+
+/// Evicts the quarter that is idle longest: at most a few thousand entries, once per thousand new ones.
+fn evict_idle_quarter<T: LastSeen>(shard: &mut HashMap<u64, T, Hashing>) {
+    let mut ages: Vec<u32> = shard.values().map(LastSeen::last_seen_s).collect();
+    let mut to_evict = ages.len().div_ceil(4);
+    let (_, &mut oldest, _) = ages.select_nth_unstable(to_evict - 1);
+    shard.retain(|_, entry| {
+        let evict = to_evict > 0 && entry.last_seen_s() <= oldest;
+        to_evict -= usize::from(evict);
+        !evict
+    });
+}
+
+impl LastSeen for ClientProfile {
+    fn last_seen_s(&self) -> u32 {
+        self.last_seen_s()
+    }
+}
+
+impl LastSeen for NetworkProfile {
+    fn last_seen_s(&self) -> u32 {
+        self.last_seen_s()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy, Default)]
+    struct TestEntry(u32);
+
+    impl LastSeen for TestEntry {
+        fn last_seen_s(&self) -> u32 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn profile_entries_have_the_expected_size() {
+        assert_eq!((size_of::<(u64, ClientProfile)>(), size_of::<(u64, NetworkProfile)>()), (72, 32));
+    }
+
+    #[test]
+    fn map_is_bounded_and_keeps_active_entries() {
+        let map = BoundedMap::<TestEntry>::new(&Hashing::random());
+        let max_entries = 100 * SHARDS;
+        for number in 0..200_000 {
+            // One entry is used in each round.
+            map.update(7, max_entries, |entry| entry.0 = number);
+            map.update(u64::from(number) + 1000, max_entries, |entry| entry.0 = number);
+        }
+        assert!(map.len() <= max_entries, "{}", map.len());
+        assert_eq!(map.get(7).map(|entry| entry.0), Some(199_999));
+        assert!(map.get(1000).is_none());
+    }
+
+    #[test]
+    fn equal_ages_evict_a_quarter() {
+        let mut shard: HashMap<u64, TestEntry, Hashing> = (0..100).map(|number| (number, TestEntry(5))).collect();
+        evict_idle_quarter(&mut shard);
+        assert_eq!(shard.len(), 75);
+    }
+}

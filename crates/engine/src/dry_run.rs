@@ -1,0 +1,55 @@
+//! Inputs of the decision on a request, collected without deciding.
+
+use super::admission::ChargeContext;
+use super::cost_estimates::ExpectedCost;
+use super::{Admission, CrawledPage};
+use tidegate_policy::bucket::BucketState;
+use tidegate_policy::decide::{DecisionRequest, QuotaSnapshot};
+use tidegate_policy::identity::CredentialSource;
+use tidegate_policy::{ClassId, Facts, QuotaId, Timestamp};
+
+/// Inputs of the decision on a hypothetical request.
+#[derive(Clone, Debug)]
+pub struct DryRun<'a> {
+    /// State of the client's bucket.
+    pub bucket_state: BucketState,
+    /// Snapshots of the route's quotas for each class the client could have, by [`ClassId`].
+    pub by_class: Vec<Vec<QuotaSnapshot<'a>>>,
+}
+
+impl Admission {
+    /// Returns the inputs of the decision on a request with these facts. `secret` is used as in
+    /// [`Admission::evaluate`]. Changes only what the request itself would change: a plan that is due is created.
+    pub fn dry_run(
+        &self,
+        facts: &Facts<'_>,
+        secret: impl FnOnce(&CredentialSource) -> Option<u64>,
+        now: Timestamp,
+    ) -> DryRun<'_> {
+        let classified = self.rules.classify(facts);
+        let route = self.rules.route(facts);
+        let key = self.rules.key(&classified, facts.client, secret);
+        let page = CrawledPage::from_facts(&classified, facts);
+        let bucket_state =
+            self.engine.clients.with(key, self.class_id(classified.class), |client| client.bucket_state());
+        let snapshots = |(index, class_rules)| {
+            let never_refused = self.rules.is_exempt(facts.method, facts.path);
+            let class = ClassId(index as u16);
+            let request =
+                DecisionRequest { class, class_rules, route: &self.rules.routes[route], is_exempt: never_refused };
+            let charges = self.charges(&request, route);
+            let context = ChargeContext {
+                class_id: self.class_id(class),
+                crawler: self.guarded_crawler(class_rules, page.as_ref(), now),
+            };
+            let snapshot = |charge: &(QuotaId, ExpectedCost)| {
+                let mut state = self.counter(charge.0).lock_at(now);
+                let snapshot = self.quota_snapshot(&mut state, charge, context);
+                state.adopt_plan();
+                snapshot
+            };
+            charges.iter().map(snapshot).collect()
+        };
+        DryRun { bucket_state, by_class: self.rules.classes.iter().enumerate().map(snapshots).collect() }
+    }
+}

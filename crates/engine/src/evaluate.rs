@@ -1,0 +1,36 @@
+//! Evaluation of a request, from its facts to its verdict: the same steps for live requests and for log lines.
+
+use super::{Admission, CrawledPage, Decision};
+use tidegate_policy::identity::{ClientKey, CredentialSource};
+use tidegate_policy::{Classification, Facts, Timestamp};
+
+/// Classification and decision of one request.
+pub struct Evaluation {
+    /// Kind and class of the client.
+    pub classification: Classification,
+    /// Index of the route.
+    pub route: usize,
+    /// Key of the bucket that pays.
+    pub key: ClientKey,
+    /// Verdict, with the state that it is based on.
+    pub decision: Decision,
+}
+
+impl Admission {
+    /// Evaluates a request by its facts. `secret` returns the hash of a credential. It is called with the header or
+    /// cookie that keys the buckets of the class, if there is one.
+    pub fn evaluate(
+        &self,
+        facts: &Facts<'_>,
+        secret: impl FnOnce(&CredentialSource) -> Option<u64>,
+        now: Timestamp,
+    ) -> Evaluation {
+        let classification = self.rules.classify(facts);
+        let route = self.rules.route(facts);
+        let key = self.rules.key(&classification, facts.client, secret);
+        let page = CrawledPage::from_facts(&classification, facts);
+        let never_refused = self.rules.is_exempt(facts.method, facts.path);
+        let decision = self.admit_guarded(key, classification.class, route, never_refused, page, now);
+        Evaluation { classification, route, key, decision }
+    }
+}

@@ -1,0 +1,57 @@
+//! Exchange of lease requests and leases between quota counters and a ledger.
+//!
+//! No request waits for this exchange. One thread collects the requests of all quotas ([`Engine::lease_requests`]),
+//! sends them to the ledger, and applies the leases ([`Engine::apply_leases`]).
+
+use super::Engine;
+use super::quota::QuotaCounter;
+use std::sync::Arc;
+use tidegate_policy::lease::{Lease, LeaseRequest};
+use tidegate_policy::{Timestamp, Units};
+
+impl Engine {
+    /// Returns the lease requests of all quotas. Units that a request returns are not taken from now on.
+    pub fn lease_requests(&self, now: Timestamp) -> Vec<LeaseRequest> {
+        let mut requests = Vec::new();
+        for counter in self.all_counters() {
+            counter.lock_at(now).request_leases(counter.name(), &mut requests, now);
+        }
+        requests
+    }
+
+    /// Applies the leases that a ledger returned for the requests.
+    pub fn apply_leases(&self, requests: &[LeaseRequest], leases: &[Lease], now: Timestamp) {
+        let counters = self.all_counters();
+        for (request, lease) in requests.iter().zip(leases) {
+            let Some(counter) = counters.iter().find(|counter| counter.name() == request.quota) else { continue };
+            counter.lock().apply_lease(request, lease);
+            // If the window has ended, advance to the next one.
+            drop(counter.lock_at(now));
+        }
+    }
+
+    /// Returns the corrections, manual or from an origin report, that the ledger has not received, each with the total
+    /// that the window shall count.
+    pub fn pending_corrections(&self, now: Timestamp) -> Vec<(LeaseRequest, Units)> {
+        let counters = self.all_counters();
+        counters.iter().filter_map(|counter| counter.lock_at(now).take_pending_correction(counter.name())).collect()
+    }
+
+    /// Requeues a correction that the ledger could not accept.
+    pub fn requeue_correction(&self, correction: &LeaseRequest) {
+        if let Some(counter) = self.all_counters().iter().find(|counter| counter.name() == correction.quota) {
+            counter.lock().requeue_correction(correction.window.id);
+        }
+    }
+
+    /// Makes the fallback units available, because the ledger is unavailable.
+    pub fn enable_fallback(&self) {
+        for counter in self.all_counters() {
+            counter.lock().enable_fallback();
+        }
+    }
+
+    pub(super) fn all_counters(&self) -> Vec<Arc<QuotaCounter>> {
+        self.quotas.lock().clone()
+    }
+}

@@ -1,0 +1,155 @@
+//! State shared between requests: client buckets, quota counters and throttled scopes. No I/O, no clock.
+//!
+//! [`Engine`] lives as long as the process. [`Admission`] combines it with one configuration; a reload creates a new
+//! one over the same quota counters, so no count is lost. Locks are held for one decision, in a fixed order (the
+//! client, then quota counters by number), and never across a wait.
+
+mod admission;
+mod bot_detection;
+mod clients;
+pub mod clock;
+mod cost_estimates;
+mod demand;
+pub mod demand_store;
+mod dry_run;
+mod evaluate;
+pub mod files;
+mod lease_mode;
+mod leases;
+pub mod ledger;
+mod observation;
+mod permit;
+mod quota;
+mod refused_pages;
+mod throttle;
+mod usage;
+mod views;
+
+#[cfg(test)]
+mod tests;
+
+pub use admission::{Admission, AdmissionOutcome, Decision};
+pub use bot_detection::ProfileKey;
+pub use demand::LearnedDemand;
+pub use dry_run::DryRun;
+pub use evaluate::Evaluation;
+pub use lease_mode::LeaseMode;
+pub use observation::{Observation, ObservedRequest};
+pub use permit::{Charged, Permit, Receipt};
+pub use refused_pages::CrawledPage;
+pub use throttle::{
+    AcquireOutcome, OLDEST_FIRST_INTERVAL, QueuePoll, QueuedRequest, ResponseFeedback, ScopeState, SlotGuard,
+    ThrottleRejection,
+};
+pub use usage::{BucketUsage, QuotaUsage};
+pub use views::{ClassPlan, ClassView, ClientView, PlanView, QuotaView, UnknownQuota};
+
+use bot_detection::ProfileStore;
+use clients::Clients;
+use cost_estimates::CostEstimates;
+use foldhash::fast::SeedableRandomState as Hashing;
+use parking_lot::Mutex;
+use quota::QuotaCounter;
+use refused_pages::RefusedPages;
+use std::sync::Arc;
+use throttle::Throttle;
+use tidegate_policy::cost::{Cost, CostEstimate};
+use tidegate_policy::quota::Quota;
+use tidegate_policy::{Rules, StableClassId, Timestamp, Units};
+
+/// State that outlives requests and configurations.
+pub struct Engine {
+    lease_mode: LeaseMode,
+    clients: Clients,
+    profiles: ProfileStore,
+    cost_estimates: CostEstimates,
+    quotas: Mutex<Vec<Arc<QuotaCounter>>>,
+    class_names: Mutex<Vec<String>>,
+    refused_pages: RefusedPages,
+    throttle: Arc<Throttle>,
+}
+
+impl Engine {
+    /// Creates an engine with units as set by `lease_mode` and at most `max_clients` tracked clients.
+    pub fn new(lease_mode: LeaseMode, max_clients: usize) -> Arc<Self> {
+        Self::with_hasher(Hashing::random(), lease_mode, max_clients)
+    }
+
+    /// Creates an engine with local quotas and fixed hash keys, so that every run gives the same results.
+    pub fn deterministic(max_clients: usize) -> Arc<Self> {
+        Self::with_hasher(Hashing::fixed(), LeaseMode::Local, max_clients)
+    }
+
+    fn with_hasher(hashing: Hashing, lease_mode: LeaseMode, max_clients: usize) -> Arc<Self> {
+        Arc::new(Self {
+            lease_mode,
+            clients: Clients::new(max_clients),
+            profiles: ProfileStore::new(hashing),
+            cost_estimates: CostEstimates::default(),
+            quotas: Mutex::default(),
+            class_names: Mutex::default(),
+            refused_pages: RefusedPages::default(),
+            throttle: Arc::default(),
+        })
+    }
+
+    /// Creates the admission for `rules`, on the existing quota counters.
+    pub fn admission(self: &Arc<Self>, rules: Arc<Rules>, now: Timestamp) -> Admission {
+        let class_ids = self.class_ids(&rules);
+        let counters = self.open(&rules, &class_ids, now);
+        self.throttle.update_config(&rules.scopes);
+        Admission::new(Arc::clone(self), rules, counters, class_ids)
+    }
+
+    /// Opens or updates the quota counters of `rules`, so that they can lease units before the first request.
+    pub fn open_quotas(&self, rules: &Rules, now: Timestamp) {
+        self.open(rules, &self.class_ids(rules), now);
+    }
+
+    fn open(&self, rules: &Rules, class_ids: &[StableClassId], now: Timestamp) -> Vec<Arc<QuotaCounter>> {
+        let open = |(index, quota)| self.open_counter(quota, class_ids, max_cost(rules, index), now);
+        rules.quotas.iter().enumerate().map(open).collect()
+    }
+
+    fn class_ids(&self, rules: &Rules) -> Vec<StableClassId> {
+        rules.classes.iter().map(|class| self.class_id(&class.name)).collect()
+    }
+
+    fn class_id(&self, class: &str) -> StableClassId {
+        let mut names = self.class_names.lock();
+        let index = names.iter().position(|name| name == class).unwrap_or_else(|| {
+            names.push(class.to_owned());
+            names.len() - 1
+        });
+        index as StableClassId
+    }
+
+    fn open_counter(
+        &self,
+        quota: &Quota,
+        class_ids: &[StableClassId],
+        max_cost: Units,
+        now: Timestamp,
+    ) -> Arc<QuotaCounter> {
+        let mut counters = self.quotas.lock();
+        if let Some(counter) = counters.iter().find(|counter| counter.name() == quota.name) {
+            counter.update_config(quota, class_ids, max_cost, now);
+            return Arc::clone(counter);
+        }
+        let counter =
+            Arc::new(QuotaCounter::open(counters.len(), quota, class_ids, max_cost, self.lease_mode.clone(), now));
+        counters.push(Arc::clone(&counter));
+        self.lease_mode.wake_refresher();
+        counter
+    }
+}
+
+/// Returns the highest expected cost of one request in the quota at `index`, according to the configuration.
+fn max_cost(rules: &Rules, index: usize) -> Units {
+    let costs = rules.routes.iter().flat_map(|route| &route.costs);
+    let quota_costs = costs.filter(|(quota, _)| usize::from(quota.0) == index).map(|(_, cost)| match cost {
+        Cost::Fixed(units) => *units,
+        Cost::Learned => CostEstimate::INITIAL.0,
+    });
+    quota_costs.max().unwrap_or(Units::from_whole(1))
+}

@@ -1,0 +1,92 @@
+//! Observation of one request of a client that claims to be a browser: scored on arrival, recorded when finished.
+
+use super::{Admission, ProfileKey};
+use std::net::IpAddr;
+use tidegate_policy::Timestamp;
+use tidegate_policy::bot_detection::{
+    BotScore, BrowserTraits, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome,
+};
+
+/// Inputs of an observation: the attributes of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct ObservedRequest<'a> {
+    /// Request method.
+    pub method: &'a http::Method,
+    /// Normalized path.
+    pub path: &'a str,
+    /// Query string, if any.
+    pub query: Option<&'a str>,
+    /// Address of the client.
+    pub client: IpAddr,
+    /// User agent of the client.
+    pub user_agent: &'a [u8],
+    /// Traits of the browser named by the user agent.
+    pub browser: BrowserTraits,
+    /// Referer of the request.
+    pub referer: Referer,
+    /// Headers present in the request.
+    pub headers: HeadersSeen,
+}
+
+/// An observed request that has not been recorded yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Observation {
+    profile_key: ProfileKey,
+    features: RequestFeatures,
+    /// Bot score of the client; `None` if it has no profile.
+    bot_score: Option<BotScore>,
+}
+
+impl Observation {
+    /// Observes a request. Returns `None` if bot detection is disabled.
+    pub fn observe(request: &ObservedRequest<'_>, admission: &Admission, now: Timestamp) -> Option<Self> {
+        let rules = admission.rules();
+        let settings = rules.bot_detection.as_ref()?;
+        let features = RequestFeatures {
+            at: now,
+            browser: request.browser,
+            resource_kind: ResourceKind::from_request(
+                request.method,
+                request.path,
+                request.query,
+                settings.honeypot.as_deref(),
+            ),
+            is_costly: false,
+            referer: request.referer,
+            headers: request.headers,
+        };
+        let key = admission.profile_key(rules.trust.key(request.client), request.user_agent);
+        let score = admission.bot_score(key, request.browser.is_graphical, now);
+        Some(Self { profile_key: key, features, bot_score: score })
+    }
+
+    /// Returns the bot score of the client, or `None` if it is not suspected.
+    pub fn score_if_suspected(&self, admission: &Admission) -> Option<BotScore> {
+        self.bot_score.filter(|score| admission.rules().is_suspected(score))
+    }
+
+    /// Returns the points of the client, or `None` if it has no profile.
+    pub fn score(&self) -> Option<u16> {
+        self.bot_score.map(|score| score.points)
+    }
+
+    /// Returns the observation, marked as a request that would be charged if `costly`.
+    #[must_use]
+    pub fn with_costly(self, costly: bool) -> Self {
+        Self { features: RequestFeatures { is_costly: costly, ..self.features }, ..self }
+    }
+
+    /// Returns the headers present in the request.
+    pub fn headers(&self) -> HeadersSeen {
+        self.features.headers
+    }
+
+    /// Records the finished request with its response status; `None` if it was refused.
+    pub fn finish(&self, status: Option<u16>, admission: &Admission) {
+        admission.record_request(
+            self.profile_key,
+            &self.features,
+            status.map_or(ResponseOutcome::Refused, ResponseOutcome::from_status),
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! Counter of one quota: its state behind a lock, and the wake-up of the refresher of its lease.
+
+use super::cost_estimates::LearnedCost;
+use super::lease_mode::LeaseMode;
+use parking_lot::{Mutex, MutexGuard};
+use tidegate_policy::quota::Quota;
+use tidegate_policy::quota_state::{QuotaState, Settlement};
+use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
+use tidegate_policy::{StableClassId, Timestamp, Units};
+
+/// A counter of one quota behind a lock.
+pub(super) struct QuotaCounter {
+    name: String,
+    lock_order: usize,
+    lease_mode: LeaseMode,
+    state: Mutex<QuotaState>,
+}
+
+impl QuotaCounter {
+    pub(super) fn open(
+        lock_order: usize,
+        quota: &Quota,
+        class_ids: &[StableClassId],
+        max_cost: Units,
+        lease_mode: LeaseMode,
+        now: Timestamp,
+    ) -> Self {
+        let is_leased = matches!(lease_mode, LeaseMode::Leased(_));
+        let state = QuotaState::new(quota, class_ids, max_cost, is_leased, now);
+        Self { name: quota.name.clone(), lock_order, lease_mode, state: Mutex::new(state) }
+    }
+
+    /// Applies a changed configuration.
+    pub(super) fn update_config(&self, quota: &Quota, class_ids: &[StableClassId], max_cost: Units, now: Timestamp) {
+        self.lock_at(now).update_config(quota, class_ids, max_cost);
+        self.lease_mode.wake_refresher();
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the position of the counter in the lock order.
+    pub(super) fn lock_order(&self) -> usize {
+        self.lock_order
+    }
+
+    /// Locks the state and advances it to the window that contains `now`.
+    pub(super) fn lock_at(&self, now: Timestamp) -> MutexGuard<'_, QuotaState> {
+        let mut state = self.state.lock();
+        self.advance_to(&mut state, now);
+        state
+    }
+
+    /// Advances the state to `now`, unless it has already been advanced to a later time.
+    pub(super) fn advance_to(&self, state: &mut QuotaState, now: Timestamp) {
+        self.wake_refresher_if(state.advance_to(now));
+    }
+
+    /// Locks the state without advancing it.
+    pub(super) fn lock(&self) -> MutexGuard<'_, QuotaState> {
+        self.state.lock()
+    }
+
+    /// Requests a refill if the lease runs low. Called after units were taken; requests once until the lease is
+    /// updated.
+    pub(super) fn request_refill_if_low(&self, state: &mut QuotaState) {
+        self.wake_refresher_if(state.request_refill_if_low());
+    }
+
+    /// Requests a refill because the lease cannot cover `cost`.
+    pub(super) fn request_refill_for(&self, state: &mut QuotaState, cost: Units) {
+        self.wake_refresher_if(state.request_refill_for(cost));
+    }
+
+    /// Replaces a reservation of `expected`, made in the window `id`, by `actual`. Updates the cost estimate if the cost
+    /// is `learned`.
+    pub(super) fn settle(
+        &self,
+        id: u64,
+        class: StableClassId,
+        expected: Units,
+        actual: Units,
+        learned: Option<&LearnedCost>,
+    ) -> Settlement {
+        let mut state = self.state.lock();
+        if let Some(learned) = learned {
+            learned.record(actual);
+        }
+        let settlement = state.settle(id, class, expected, actual);
+        self.wake_refresher_if(settlement.needs_refill);
+        settlement
+    }
+
+    /// Releases a reservation of which nothing was spent.
+    pub(super) fn release(&self, id: u64, expected: Units) {
+        self.state.lock().release(id, expected);
+    }
+
+    /// Applies the usage of the window `id` that the origin reported. Returns an event to log, if there is one.
+    pub(super) fn sync_with_origin(&self, id: u64, report: OriginReport, now: Timestamp) -> Option<OriginQuotaEvent> {
+        self.lock_at(now).sync_with_origin(id, report, now)
+    }
+
+    /// Sets the settled units manually. Returns the previous and the new value.
+    pub(super) fn set_used(&self, used: Units, now: Timestamp) -> (Units, Units) {
+        let change = self.lock_at(now).set_used(used);
+        self.lease_mode.wake_refresher();
+        change
+    }
+
+    fn wake_refresher_if(&self, is_due: bool) {
+        if is_due {
+            self.lease_mode.wake_refresher();
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Snapshots of the engine for metrics, the admin API and the dashboard.
+
+use super::{Admission, Engine};
+use std::time::Duration;
+use tidegate_policy::identity::ClientKey;
+use tidegate_policy::pacing::{PacingMode, PacingRole};
+use tidegate_policy::quota::Quota;
+use tidegate_policy::quota_state::QuotaState;
+use tidegate_policy::tier::Share;
+use tidegate_policy::{ClassId, OperatorId, QuotaId, Reason, StableClassId, Timestamp, Units};
+
+/// Snapshot of one quota.
+#[derive(Clone, Debug)]
+pub struct QuotaView {
+    /// Name of the quota.
+    pub name: String,
+    /// Limit of the window, in units.
+    pub limit: Units,
+    /// False in shadow mode: the quota refuses no request and may be overspent.
+    pub enforce: bool,
+    /// Units settled by all instances.
+    pub used: Units,
+    /// Units reserved for requests in flight of this instance.
+    pub reserved: Units,
+    /// Units that the origin spent beyond the limit, since the process start.
+    pub overrun: Units,
+    /// Units counted as used because an instance crashed, since the process start. Their actual usage is unknown.
+    pub lost: Units,
+    /// Units that the origin counts beyond the gateway's count, in milli-units; negative if it counts fewer.
+    pub drift: i64,
+    /// End of the exhaustion that the origin reported; requests are refused until then.
+    pub closed_until: Option<Timestamp>,
+    /// Start of the window.
+    pub window_start: Timestamp,
+    /// End of the window.
+    pub window_end: Timestamp,
+    /// Pacing plan; `None` if the quota is not paced.
+    pub plan: Option<PlanView>,
+    /// Usage by each class of the current configuration.
+    pub by_class: Vec<ClassView>,
+}
+
+/// Latest pacing plan of one quota.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanView {
+    /// Forecast that the plan uses.
+    pub forecast: PacingMode,
+    /// Planned usage by now, if the plan had been followed from the start of the window.
+    pub planned: Units,
+    /// Units earmarked for unpaced classes.
+    pub earmarked: Units,
+}
+
+/// Pacing plan of one class.
+#[derive(Clone, Debug)]
+pub struct ClassPlan {
+    /// Admit share of the class; `None` for an unpaced class.
+    pub admit_share: Option<Share>,
+    /// Tokens in the pacing bucket, in units; `None` for an unpaced class.
+    pub tokens: Option<Units>,
+    /// Refill of the pacing bucket per hour, in units; `None` for an unpaced class.
+    pub refill_per_hour: Option<Units>,
+    /// Forecast demand in each of the next 24 hours, in units.
+    pub next_hours: Vec<f64>,
+}
+
+/// Usage of one quota by one class.
+#[derive(Clone, Debug)]
+pub struct ClassView {
+    /// Name of the class.
+    pub class: String,
+    /// Units charged since the process start.
+    pub charged: Units,
+    /// Share of the requests that the current tier refuses.
+    pub shed_share: Share,
+    /// Number of tiers that the class has reached.
+    pub tier: u8,
+    /// Units admitted by the crawler guard since the process start.
+    pub guard_admitted: Units,
+    /// Pacing plan; `None` without a plan or for an excluded class.
+    pub plan: Option<ClassPlan>,
+}
+
+/// Snapshot of a client that has been refused.
+#[derive(Clone, Debug)]
+pub struct ClientView {
+    /// Address, network or other key of the client; never a secret.
+    pub key: String,
+    /// Name of the class.
+    pub class: String,
+    /// Number of refusals since the client was last evicted.
+    pub refusal_count: u32,
+    /// Tokens in the bucket; `None` if the class has no bucket.
+    pub tokens: Option<u32>,
+    /// Reason why the client would be refused now: its bucket or a block of its class. Tiers and quotas are excluded.
+    pub limited_by: Option<Reason>,
+    /// Time until that limit ends; `None` for a block, which never ends by itself.
+    pub limited_for: Option<Duration>,
+}
+
+/// Error: no quota has the given name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownQuota;
+
+impl Engine {
+    /// Returns the number of tracked clients.
+    pub fn clients_tracked(&self) -> usize {
+        self.clients.tracked_count()
+    }
+
+    /// Returns the longest refusal of a page for each verified crawler, as of its last refusal.
+    pub fn longest_refusals(&self) -> Vec<(OperatorId, Duration)> {
+        self.refused_pages.longest_by_operator()
+    }
+
+    /// Returns the number of evicted clients.
+    pub fn clients_evicted(&self) -> u64 {
+        self.clients.evicted_count()
+    }
+}
+
+impl Admission {
+    /// Returns the engine that all admissions share.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Returns snapshots of all quotas of the current configuration, in its order.
+    pub fn quotas(&self, now: Timestamp) -> Vec<QuotaView> {
+        self.counters
+            .iter()
+            .zip(&self.rules.quotas)
+            .map(|(counter, quota)| {
+                let state = counter.lock_at(now);
+                let by_class = self.rules.classes.iter().enumerate().map(|(index, class)| {
+                    let class_id = self.class_ids[index];
+                    let usage = state.class(class_id);
+                    let tiers =
+                        quota.class_tiers.get(index).and_then(Option::as_ref).map(|class_tiers| &class_tiers.tiers);
+                    let used = state.used_for_tiers(quota);
+                    let tier = tiers.map_or(0, |tiers| tiers.tier_at(usage.shedding.tier, used));
+                    let shed_share = tiers.map_or(Share::NONE, |tiers| tiers.shed_share(tier));
+                    ClassView {
+                        class: class.name.clone(),
+                        charged: usage.charged,
+                        shed_share,
+                        tier,
+                        guard_admitted: usage.guard_admitted,
+                        plan: class_plan(&state, quota, ClassId(index as u16), class_id),
+                    }
+                });
+                let span = state.effective_span();
+                QuotaView {
+                    name: counter.name().to_owned(),
+                    limit: state.limit(),
+                    enforce: quota.enforce,
+                    used: state.used(),
+                    reserved: state.reserved(),
+                    overrun: state.overrun(),
+                    lost: state.lost(),
+                    drift: state.drift(),
+                    closed_until: state.exhausted_until(),
+                    window_start: span.start,
+                    window_end: span.end,
+                    plan: plan(&state, quota),
+                    by_class: by_class.collect(),
+                }
+            })
+            .collect()
+    }
+
+    /// Returns the `count` clients with the most refusals, in descending order. `name` returns the name of an operator.
+    pub fn top_clients<'a>(
+        &self,
+        count: usize,
+        name: impl Fn(OperatorId) -> &'a str,
+        now: Timestamp,
+    ) -> Vec<ClientView> {
+        let view = |(key, class_id, state): (ClientKey, StableClassId, super::clients::ClientState)| {
+            let class = self.rules.classes.get(self.class_ids.iter().position(|&id| id == class_id)?)?;
+            let tokens = class.bucket.map(|bucket| bucket.remaining(state.bucket_state(), now));
+            let (limited_by, limited_for) = match class.bucket {
+                _ if !class.enforce => (None, None),
+                _ if class.blocked => (Some(Reason::Blocked), None),
+                Some(bucket) if tokens == Some(0) => (
+                    Some(Reason::Bucket),
+                    Some(bucket.next_token_at(state.bucket_state(), now).saturating_duration_since(now)),
+                ),
+                _ => (None, None),
+            };
+            let key = key.display(&name).to_string();
+            Some(ClientView {
+                key,
+                class: class.name.clone(),
+                refusal_count: state.refusal_count(),
+                tokens,
+                limited_by,
+                limited_for,
+            })
+        };
+        self.engine.clients.most_refused(count).into_iter().filter_map(view).collect()
+    }
+
+    /// Returns the latest plan of one quota, or `None` if it is not paced.
+    pub fn plan(&self, quota: QuotaId, now: Timestamp) -> Option<PlanView> {
+        let rules = &self.rules.quotas[usize::from(quota.0)];
+        rules.pacing.as_ref()?;
+        plan(&self.counter(quota).lock_at(now), rules)
+    }
+
+    /// Sets the used units of a quota manually. Returns the previous and the new value.
+    pub fn set_used(&self, quota: &str, used: Units, now: Timestamp) -> Result<(Units, Units), UnknownQuota> {
+        let counter = self.counters.iter().find(|counter| counter.name() == quota).ok_or(UnknownQuota)?;
+        Ok(counter.set_used(used, now))
+    }
+
+    /// Sets the taken units of a quota to the value of a log. Returns true if the count changed.
+    pub fn sync_used_from_log(&self, quota: QuotaId, taken: Units, now: Timestamp) -> bool {
+        self.counter(quota).lock_at(now).sync_used_from_log(taken)
+    }
+}
+
+fn plan(state: &QuotaState, quota: &Quota) -> Option<PlanView> {
+    let (pacing, pacer) = quota.pacing.as_ref().zip(state.pacer())?;
+    Some(PlanView { forecast: pacing.forecast, planned: pacer.planned(), earmarked: pacer.earmarked() })
+}
+
+fn class_plan(state: &QuotaState, quota: &Quota, class: ClassId, class_id: StableClassId) -> Option<ClassPlan> {
+    let (pacing, pacer) = quota.pacing.as_ref().zip(state.pacer())?;
+    let paced = pacer.classes().get(usize::from(class_id));
+    let (admit_share, allotment) = match pacing.role(class) {
+        PacingRole::Unpaced => (None, None),
+        PacingRole::Paced(_) => {
+            (Some(paced.map_or(Share::ALL, |class| class.share())), paced.and_then(|class| class.allowance))
+        }
+        PacingRole::Excluded => return None,
+    };
+    Some(ClassPlan {
+        admit_share,
+        tokens: allotment.map(|allotment| allotment.bucket.balance()),
+        refill_per_hour: allotment.map(|allotment| allotment.rate.refill_per_hour),
+        next_hours: state.hourly_forecast(class_id),
+    })
+}

@@ -1,0 +1,344 @@
+//! Header fields of a message, looked up by a number and kept as received.
+//!
+//! A map would hash every name on input and rebuild every line on output. A gateway forwards most fields unmodified, so
+//! they stay in the buffer they were read into. Added fields follow in a second buffer, and a list has the valid lines.
+
+use super::name::{Name, SEPARATOR};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use std::fmt;
+
+/// Header fields in order, with the original spelling of their names.
+#[derive(Clone, Default)]
+pub struct Fields {
+    head: Bytes,
+    added: Vec<u8>,
+    lines: Vec<FieldLine>,
+}
+
+/// A header field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// Number of the name.
+    pub name: Name,
+    /// Name as spelled by the sender.
+    pub text: &'a [u8],
+    /// Value, without surrounding white space.
+    pub value: &'a [u8],
+}
+
+/// Location of a field.
+#[derive(Clone, Copy)]
+pub(super) struct FieldLine {
+    name: Name,
+    source: Source,
+    /// True if the line is exactly `name: value`, CR, LF: it is written unmodified.
+    is_canonical: bool,
+    start: u32,
+    name_end: u32,
+    value: u32,
+    end: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Read,
+    Added,
+}
+
+const LINE_END: &[u8] = b"\r\n";
+
+/// Capacity for the fields that a gateway adds to a message, in bytes.
+const ADDED_CAPACITY: usize = 320;
+
+/// Lines that a gateway adds to a message.
+pub(super) const LINES_ADDED: usize = 8;
+
+impl FieldLine {
+    /// Returns the line of a field in `head`; `name` and `value` are slices of it.
+    pub(super) fn from_head(head: &[u8], name: &[u8], value: &[u8]) -> Self {
+        let start = offset(head, name);
+        let name_end = start + name.len();
+        // The pointer of an empty value may be outside of the head.
+        let from = if value.is_empty() { name_end } else { offset(head, value) };
+        let end = from + value.len();
+        let is_canonical = head.get(name_end..from) == Some(SEPARATOR.as_bytes()) && head[end..].starts_with(LINE_END);
+        let [start, name_end, from, end] = [start, name_end, from, end].map(|position| position as u32);
+        Self { name: Name::from_bytes(name), source: Source::Read, is_canonical, start, name_end, value: from, end }
+    }
+
+    pub(super) fn name(&self) -> Name {
+        self.name
+    }
+
+    pub(super) fn is_canonical(&self) -> bool {
+        self.is_canonical
+    }
+
+    fn text<'a>(&self, source: &'a [u8]) -> &'a [u8] {
+        &source[self.start as usize..self.name_end as usize]
+    }
+
+    fn value<'a>(&self, source: &'a [u8]) -> &'a [u8] {
+        &source[self.value as usize..self.end as usize]
+    }
+
+    fn field<'a>(&self, source: &'a [u8]) -> Field<'a> {
+        Field { name: self.name, text: self.text(source), value: self.value(source) }
+    }
+}
+
+/// Returns the offset of `part` within `whole`.
+pub(super) fn offset(whole: &[u8], part: &[u8]) -> usize {
+    part.as_ptr() as usize - whole.as_ptr() as usize
+}
+
+impl Fields {
+    /// Returns an empty list.
+    pub const fn new() -> Self {
+        Self { head: Bytes::new(), added: Vec::new(), lines: Vec::new() }
+    }
+
+    /// Returns the fields at `lines` of `head`.
+    pub(super) fn from_head(head: Bytes, lines: Vec<FieldLine>) -> Self {
+        Self { head, added: Vec::new(), lines }
+    }
+
+    /// Returns the number of fields.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Returns true if there are no fields.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Iterates over all fields, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Field<'_>> {
+        self.lines.iter().map(|line| line.field(self.source(line)))
+    }
+
+    /// Iterates over the names of all fields, in order.
+    pub fn names(&self) -> impl Iterator<Item = Name> {
+        self.lines.iter().map(|line| line.name)
+    }
+
+    /// Iterates over the fields whose names `is_wanted` accepts, in order.
+    pub fn with_names(&self, is_wanted: impl Fn(Name) -> bool) -> impl Iterator<Item = Field<'_>> {
+        self.lines.iter().filter(move |line| is_wanted(line.name)).map(|line| line.field(self.source(line)))
+    }
+
+    /// Returns the value of the first field with that name.
+    pub fn get(&self, name: Name) -> Option<&[u8]> {
+        self.all(name).next()
+    }
+
+    /// Iterates over the values of all fields with that name.
+    pub fn all(&self, name: Name) -> impl Iterator<Item = &[u8]> {
+        self.lines.iter().filter(move |line| line.name == name).map(|line| line.value(self.source(line)))
+    }
+
+    /// Iterates over the values of all fields named `text`, in any case.
+    pub fn get_all_by_text<'a>(&'a self, text: &str) -> impl Iterator<Item = &'a [u8]> {
+        let name = Name::from_bytes(text.as_bytes());
+        let is_match = move |field: &Field<'_>| match name {
+            Name::Other => field.name == name && field.text.eq_ignore_ascii_case(text.as_bytes()),
+            known => field.name == known,
+        };
+        self.iter().filter(is_match).map(|field| field.value)
+    }
+
+    /// Returns true if there is a field with that name.
+    pub fn contains(&self, name: Name) -> bool {
+        self.names().any(|other| other == name)
+    }
+
+    /// Keeps the fields for which `keep` returns true.
+    pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
+        let Self { head, added, lines } = self;
+        lines.retain(|line| keep(line.field(if line.source == Source::Read { head } else { added })));
+    }
+
+    /// Removes all fields with that name.
+    pub fn remove(&mut self, name: Name) {
+        if self.contains(name) {
+            self.lines.retain(|line| line.name != name);
+        }
+    }
+
+    /// Appends a field. A value with control characters is invalid and not appended.
+    pub fn append(&mut self, name: Name, value: &[u8]) {
+        self.append_with(name, |text| {
+            text.0.extend_from_slice(value);
+            Ok(())
+        });
+    }
+
+    /// Replaces all fields with that name by one.
+    pub fn insert(&mut self, name: Name, value: &[u8]) {
+        self.remove(name);
+        self.append(name, value);
+    }
+
+    /// Appends a field whose value `write` writes. Appends nothing if that fails or the value is invalid.
+    pub fn append_with(&mut self, name: Name, write: impl FnOnce(&mut Value<'_>) -> fmt::Result) {
+        self.append_line(name, [name.line_prefix(), ""], write);
+    }
+
+    /// Replaces all fields with that name by one whose value `write` writes.
+    pub fn insert_with(&mut self, name: Name, write: impl FnOnce(&mut Value<'_>) -> fmt::Result) {
+        self.remove(name);
+        self.append_with(name, write);
+    }
+
+    /// Appends a field with any name.
+    fn append_raw(&mut self, name: &str, value: &[u8]) {
+        self.append_line(Name::from_bytes(name.as_bytes()), [name, SEPARATOR], |text| {
+            text.0.extend_from_slice(value);
+            Ok(())
+        });
+    }
+
+    /// Appends a line that begins with `opening`: a name and the separator.
+    fn append_line(&mut self, name: Name, opening: [&str; 2], write: impl FnOnce(&mut Value<'_>) -> fmt::Result) {
+        let added = &mut self.added;
+        if added.capacity() == 0 {
+            added.reserve(ADDED_CAPACITY);
+            self.lines.reserve(LINES_ADDED);
+        }
+        let start = added.len();
+        opening.iter().for_each(|part| added.extend_from_slice(part.as_bytes()));
+        let value = added.len();
+        let name_end = value.saturating_sub(SEPARATOR.len());
+        let written = write(&mut Value(added));
+        let end = added.len();
+        if written.is_err() || name_end <= start || !is_value(&added[value..]) {
+            return added.truncate(start);
+        }
+        added.extend_from_slice(LINE_END);
+        let [start, name_end, value, end] = [start, name_end, value, end].map(|position| position as u32);
+        self.lines.push(FieldLine { name, source: Source::Added, is_canonical: true, start, name_end, value, end });
+    }
+
+    /// Writes the fields for which `keep` returns true. Adjacent fields are written together.
+    pub(super) fn write(&self, out: &mut Vec<u8>, mut keep: impl FnMut(Name) -> bool) {
+        let mut run: Option<(Source, u32, u32)> = None;
+        for line in self.lines.iter().filter(|line| keep(line.name)) {
+            let next_start = line.end + LINE_END.len() as u32;
+            match &mut run {
+                Some((source, _, end)) if line.is_canonical && *source == line.source && *end == line.start => {
+                    *end = next_start;
+                }
+                _ => {
+                    self.write_run(out, run.take());
+                    match line.is_canonical {
+                        true => run = Some((line.source, line.start, next_start)),
+                        false => write_field(out, line.text(self.source(line)), line.value(self.source(line))),
+                    }
+                }
+            }
+        }
+        self.write_run(out, run);
+    }
+
+    fn write_run(&self, out: &mut Vec<u8>, run: Option<(Source, u32, u32)>) {
+        let Some((source, start, end)) = run else { return };
+        let bytes = if source == Source::Read { &self.head[..] } else { &self.added };
+        out.extend_from_slice(&bytes[start as usize..end as usize]);
+    }
+
+    fn source(&self, line: &FieldLine) -> &[u8] {
+        if line.source == Source::Read { &self.head } else { &self.added }
+    }
+
+    /// Converts the fields to a map for HTTP/2, with names in lower case.
+    pub fn to_map(&self) -> HeaderMap {
+        let mut map = HeaderMap::with_capacity(self.lines.len());
+        for line in &self.lines {
+            let field = line.field(self.source(line));
+            let value = match line.source {
+                Source::Read => HeaderValue::from_maybe_shared(self.head.slice(line.value as usize..line.end as usize)),
+                Source::Added => HeaderValue::from_bytes(field.value),
+            };
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(field.text), value) {
+                map.append(name, value);
+            }
+        }
+        map
+    }
+}
+
+/// Converts the fields of an HTTP/2 message.
+impl From<&HeaderMap> for Fields {
+    fn from(map: &HeaderMap) -> Self {
+        let mut fields = Self { lines: Vec::with_capacity(map.len() + LINES_ADDED), ..Self::new() };
+        let text = map.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>();
+        fields.added.reserve(text + ADDED_CAPACITY);
+        for (name, value) in map {
+            fields.append_raw(name.as_str(), value.as_bytes());
+        }
+        fields
+    }
+}
+
+/// Buffer for the value of a header field.
+pub struct Value<'a>(&'a mut Vec<u8>);
+
+impl fmt::Write for Value<'_> {
+    #[inline]
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Returns true if there is no control character except tab (RFC 9110 section 5.5). Reads all bytes without a branch,
+/// which is faster than stopping early.
+fn is_value(bytes: &[u8]) -> bool {
+    let is_control = |byte: u8| (byte < b' ' && byte != b'\t') || byte == 0x7f;
+    !bytes.iter().fold(false, |found, &byte| found | is_control(byte))
+}
+
+/// Writes one field.
+pub(super) fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(SEPARATOR.as_bytes());
+    out.extend_from_slice(value);
+    out.extend_from_slice(LINE_END);
+}
+
+/// Iterates over the items of a comma-separated value.
+pub fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
+}
+
+impl fmt::Debug for Fields {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bytes| String::from_utf8_lossy(bytes);
+        out.debug_list().entries(self.iter().map(|field| (text(field.text), text(field.value)))).finish()
+    }
+}
+
+/// Compares names case-insensitively.
+impl PartialEq for Fields {
+    fn eq(&self, other: &Self) -> bool {
+        let same = |(left, right): (Field<'_>, Field<'_>)| {
+            left.text.eq_ignore_ascii_case(right.text) && left.value == right.value
+        };
+        self.len() == other.len() && self.iter().zip(other.iter()).all(same)
+    }
+}
+
+impl<'a> FromIterator<(&'a str, &'a str)> for Fields {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(iter: I) -> Self {
+        let mut fields = Self::new();
+        for (name, value) in iter {
+            fields.append_raw(name, value.as_bytes());
+        }
+        fields
+    }
+}
+
+#[cfg(test)]
+mod tests;

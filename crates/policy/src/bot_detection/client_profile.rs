@@ -1,0 +1,258 @@
+//! Profile of a client's requests: decayed counts, in 64 bytes.
+
+use super::{
+    BaselineSample, ClientHints, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome, decay_since,
+};
+use crate::Timestamp;
+use std::time::Duration;
+
+/// Profile of a client. Counts decay exponentially: a request one half-life ago counts half.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ClientProfile {
+    /// Second to which the counts are decayed.
+    updated_s: u32,
+    /// Time of the last new page, in hundredths of a second; wraps after 497 days.
+    last_page_cs: u32,
+    /// Hashes of the last pages, latest first.
+    recent_pages: [u16; 3],
+    /// Number of pages whose assets may still be loading, and the second of the first of them, modulo 256.
+    pending_pages: u8,
+    pending_since: u8,
+    /// Page requests.
+    pub(super) pages: f32,
+    /// Pages that were served at least `ASSET_GRACE_S` ago, so that their assets could be loaded.
+    pub(super) served_pages: f32,
+    /// Pages with a referer of this site.
+    pub(super) linked_pages: f32,
+    /// Pages that do not exist, without immediate repetitions.
+    pub(super) not_found_pages: f32,
+    /// Pages that cost quota units, without immediate repetitions.
+    pub(super) costly_pages: f32,
+    /// Assets of pages.
+    pub(super) assets: f32,
+    /// Requests of robots.txt.
+    pub(super) robots_reads: f32,
+    /// Requests of the honeypot.
+    pub(super) honeypot_hits: f32,
+    /// Recent mean and variance of the interval between new pages, in seconds.
+    pub(super) mean_interval: f32,
+    pub(super) interval_variance: f32,
+    /// Number of pages, saturating at 255.
+    pub(super) page_count: u8,
+    /// Baseline aspects that this client was sampled for, as bits.
+    sampled_aspects: u8,
+    /// Moving ratios of pages whose headers contradict the claimed browser.
+    pub(super) no_language: MovingRatio,
+    pub(super) no_fetch: MovingRatio,
+    pub(super) hints_mismatch: MovingRatio,
+    pub(super) missing_accept: MovingRatio,
+    pub(super) http_10: MovingRatio,
+}
+
+/// A moving ratio, in 255ths.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct MovingRatio(u8);
+
+impl ClientProfile {
+    /// Records a request and its outcome. Returns the client's baseline sample, if it provides one now.
+    #[must_use]
+    pub fn record(
+        &mut self,
+        features: &RequestFeatures,
+        outcome: ResponseOutcome,
+        half_life: Duration,
+    ) -> Option<BaselineSample> {
+        if !features.is_informative(outcome) {
+            return None;
+        }
+        self.decay(features.at, half_life);
+        match features.resource_kind {
+            ResourceKind::Robots => self.robots_reads += 1.0,
+            // Another site may have linked the honeypot in its pages, so that humans request it.
+            ResourceKind::Honeypot if features.referer != Referer::External => self.honeypot_hits += 1.0,
+            ResourceKind::Asset => {
+                self.assets += 1.0;
+                // A single asset may be an image embedded by another site. The threshold of 1.5 allows for decay.
+                let is_repeated = self.page_count > 0 && self.assets > 1.5;
+                return is_repeated.then(|| self.sample_once(ASSETS_ASPECT, BaselineSample::LoadsAssets)).flatten();
+            }
+            ResourceKind::Page(_) if features.is_background_fetch() && self.loads_assets() => {}
+            ResourceKind::Page(page) => return self.record_page(page, features, outcome),
+            ResourceKind::Honeypot | ResourceKind::Other => {}
+        }
+        None
+    }
+
+    /// Returns the profile, decayed to `now`.
+    #[must_use]
+    pub fn decayed(mut self, now: Timestamp, half_life: Duration) -> Self {
+        self.decay(now, half_life);
+        self
+    }
+
+    /// Returns true if the client does something rare for programs: it loads assets or follows links.
+    pub fn shows_human_traits(&self) -> bool {
+        self.loads_assets() || self.follows_links()
+    }
+
+    /// Returns the second of the last request.
+    pub fn last_seen_s(&self) -> u32 {
+        self.updated_s
+    }
+
+    pub(super) fn loads_assets(&self) -> bool {
+        self.assets * RARE_RATIO > self.pages
+    }
+
+    pub(super) fn follows_links(&self) -> bool {
+        self.linked_pages * RARE_RATIO > self.pages
+    }
+
+    fn decay(&mut self, now: Timestamp, half_life: Duration) {
+        let Some(factor) = decay_since(&mut self.updated_s, now, half_life) else { return };
+        if (self.updated_s as u8).wrapping_sub(self.pending_since) >= ASSET_GRACE_S {
+            self.served_pages += f32::from(std::mem::take(&mut self.pending_pages));
+        }
+        for count in [
+            &mut self.pages,
+            &mut self.served_pages,
+            &mut self.linked_pages,
+            &mut self.not_found_pages,
+            &mut self.costly_pages,
+            &mut self.assets,
+            &mut self.robots_reads,
+            &mut self.honeypot_hits,
+        ] {
+            *count *= factor;
+        }
+    }
+
+    fn record_page(
+        &mut self,
+        page: u16,
+        features: &RequestFeatures,
+        outcome: ResponseOutcome,
+    ) -> Option<BaselineSample> {
+        let is_new = !self.recent_pages.contains(&page);
+        if is_new {
+            self.record_interval(features.at);
+            self.recent_pages.rotate_right(1);
+            self.recent_pages[0] = page;
+        }
+        self.record_headers(features);
+        // Before this page is added, since its assets cannot have been requested yet.
+        let sample = self.baseline_sample(features.referer);
+        let count_if = |condition: bool| f32::from(u8::from(condition));
+        self.page_count = self.page_count.saturating_add(1);
+        self.pages += 1.0;
+        if outcome == ResponseOutcome::Served {
+            self.count_settled_page();
+        }
+        // An unknown referer counts in favor of the client.
+        self.linked_pages += count_if(matches!(features.referer, Referer::Internal | Referer::Unknown));
+        self.not_found_pages += count_if(is_new && outcome == ResponseOutcome::NotFound);
+        self.costly_pages += count_if(is_new && features.is_costly);
+        sample
+    }
+
+    /// Counts a served page as pending; it counts in full once its assets could be loaded.
+    fn count_settled_page(&mut self) {
+        if self.pending_pages == 0 {
+            self.pending_since = self.updated_s as u8;
+        }
+        match self.pending_pages.checked_add(1) {
+            Some(pending_pages) => self.pending_pages = pending_pages,
+            None => self.served_pages += 1.0,
+        }
+    }
+
+    /// Returns the baseline sample that one more page provides, if any.
+    fn baseline_sample(&mut self, referer: Referer) -> Option<BaselineSample> {
+        match (self.page_count, referer) {
+            (1.., Referer::Internal) if self.sampled_aspects & LINKS_ASPECT == 0 => {
+                self.sample_once(LINKS_ASPECT, BaselineSample::SendsReferer)
+            }
+            (MIN_SAMPLE_PAGES.., _) if self.follows_links() => {
+                self.sample_once(ASSETS_ASPECT, BaselineSample::NoAssets)
+            }
+            (MIN_SAMPLE_PAGES.., _) if self.loads_assets() => self.sample_once(LINKS_ASPECT, BaselineSample::NoReferer),
+            _ => None,
+        }
+    }
+
+    /// Returns the sample unless the client was already sampled for `aspect`.
+    fn sample_once(&mut self, aspect: u8, sample: BaselineSample) -> Option<BaselineSample> {
+        let already_sampled = self.sampled_aspects & aspect != 0;
+        self.sampled_aspects |= aspect;
+        (!already_sampled).then_some(sample)
+    }
+
+    /// Updates the interval statistics. Callers skip repetitions: a repeated page refreshes itself.
+    fn record_interval(&mut self, at: Timestamp) {
+        let now = (at.0 / 10_000_000) as u32;
+        let interval = now.wrapping_sub(self.last_page_cs);
+        self.last_page_cs = now;
+        // At least half the range means that the clock was set back.
+        if self.page_count == 0 || interval > u32::MAX / 2 {
+            return;
+        }
+        let gap = interval as f32 / 100.0;
+        if self.page_count > 4 && gap > self.mean_interval * PAUSE_RATIO {
+            return;
+        }
+        let weight = (1.0 / f32::from(self.page_count)).max(1.0 / 16.0);
+        let deviation = gap - self.mean_interval;
+        self.mean_interval += deviation * weight;
+        self.interval_variance = (1.0 - weight) * (self.interval_variance + weight * deviation * deviation);
+    }
+
+    fn record_headers(&mut self, features: &RequestFeatures) {
+        let RequestFeatures { browser, headers, .. } = features;
+        let weight = (1.0 / (f32::from(self.page_count) + 1.0)).max(1.0 / 8.0);
+        let secure = headers.contains(HeadersSeen::TLS);
+        self.http_10.update(headers.contains(HeadersSeen::HTTP_10), weight);
+        if !headers.contains(HeadersSeen::INSPECTED) {
+            return;
+        }
+        self.no_language.update(browser.sends_language && !headers.contains(HeadersSeen::LANGUAGE), weight);
+        self.no_fetch.update(secure && browser.sends_fetch && !headers.contains(HeadersSeen::FETCH), weight);
+        self.hints_mismatch.update(
+            match browser.hints {
+                ClientHints::Unknown => false,
+                ClientHints::Always => secure && !headers.contains(HeadersSeen::HINTS),
+                ClientHints::Never => headers.contains(HeadersSeen::HINTS),
+            },
+            weight,
+        );
+        let missing_accept = !headers.contains(HeadersSeen::ACCEPT) || !headers.contains(HeadersSeen::ENCODING);
+        self.missing_accept.update(browser.is_graphical && missing_accept, weight);
+    }
+}
+
+impl MovingRatio {
+    fn update(&mut self, observed: bool, weight: f32) {
+        let (ratio, target) = (f32::from(self.0), if observed { 255.0 } else { 0.0 });
+        self.0 = (ratio + (target - ratio) * weight).round() as u8;
+    }
+
+    pub(super) fn ratio(self) -> f32 {
+        f32::from(self.0) / 255.0
+    }
+}
+
+/// Ratio below which a behavior counts as absent, as a divisor: an asset or a copied link may occur by accident.
+const RARE_RATIO: f32 = 20.0;
+
+/// Seconds from the first pending page until pending pages count. Several users behind one address with one browser may
+/// request all pages before the first asset.
+const ASSET_GRACE_S: u8 = 4;
+
+/// Number of pages after which the next one provides a sample of absent behavior.
+const MIN_SAMPLE_PAGES: u8 = 2;
+
+/// Baseline aspects, as bits.
+const ASSETS_ASPECT: u8 = 1;
+const LINKS_ASPECT: u8 = 2;
+
+/// Multiple of the mean interval from which on an interval is a pause and is ignored.
+const PAUSE_RATIO: f32 = 8.0;

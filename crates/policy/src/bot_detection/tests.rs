@@ -1,0 +1,475 @@
+use super::*;
+use crate::Timestamp;
+use proptest::prelude::*;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const THRESHOLD: u16 = 100;
+
+/// Baseline of a site whose humans load images and send referers.
+const TYPICAL_BEHAVIOR: ExpectedBehavior = ExpectedBehavior { assets: 1.0, links: 1.0 };
+
+const CHROME: BrowserTraits =
+    BrowserTraits { is_graphical: true, sends_language: true, sends_fetch: true, hints: ClientHints::Always };
+
+/// All headers of a browser that uses TLS.
+const ALL_HEADERS: HeadersSeen = HeadersSeen::INSPECTED
+    .with(HeadersSeen::ACCEPT, true)
+    .with(HeadersSeen::ENCODING, true)
+    .with(HeadersSeen::LANGUAGE, true)
+    .with(HeadersSeen::FETCH, true)
+    .with(HeadersSeen::HINTS, true)
+    .with(HeadersSeen::UPGRADE, true)
+    .with(HeadersSeen::USER_AGENT, true)
+    .with(HeadersSeen::TLS, true);
+
+/// Simulated client of the site.
+struct SimulatedClient {
+    profile: ClientProfile,
+    now: Timestamp,
+    page: u16,
+    features: RequestFeatures,
+}
+
+impl SimulatedClient {
+    fn new(browser: BrowserTraits, headers: HeadersSeen) -> Self {
+        let now = Timestamp::from_seconds(1_800_000_000);
+        let features = RequestFeatures {
+            at: now,
+            browser,
+            resource_kind: ResourceKind::Other,
+            is_costly: true,
+            referer: Referer::Absent,
+            headers,
+        };
+        Self { profile: ClientProfile::default(), now, page: 0, features }
+    }
+
+    /// Creates a human client; its pages have irregular intervals.
+    fn human(browser: BrowserTraits, headers: HeadersSeen) -> Self {
+        Self::new(browser, headers)
+    }
+
+    fn request(&mut self, kind: ResourceKind, referer: Referer, outcome: ResponseOutcome) {
+        let _ = self.profile.record(
+            &RequestFeatures { at: self.now, resource_kind: kind, referer, ..self.features },
+            outcome,
+            DAY,
+        );
+    }
+
+    fn open_page(&mut self, referer: Referer) {
+        self.page += 1;
+        let pause = [3, 41, 9, 130, 17, 2, 64][usize::from(self.page) % 7];
+        self.now += Duration::from_secs(pause);
+        self.request(ResourceKind::Page(self.page), referer, ResponseOutcome::Served);
+    }
+
+    fn score(&self) -> u16 {
+        self.score_on(TYPICAL_BEHAVIOR)
+    }
+
+    fn score_on(&self, expected: ExpectedBehavior) -> u16 {
+        score(&self.profile.decayed(self.now, DAY), self.features.browser.is_graphical, expected, || None).points
+    }
+
+    fn signal_names(&self) -> Vec<&'static str> {
+        let result = score(&self.profile, self.features.browser.is_graphical, TYPICAL_BEHAVIOR, || None);
+        result.signals.into_iter().flatten().map(Signal::name).collect()
+    }
+}
+
+#[test]
+fn client_profile_has_the_expected_size() {
+    assert_eq!(size_of::<ClientProfile>(), 64);
+}
+
+#[test]
+fn no_single_signal_reaches_the_threshold() {
+    assert!(Signal::ALL.iter().all(|signal| signal.max_points() < THRESHOLD));
+    for (index, signal) in Signal::ALL.iter().enumerate() {
+        assert_eq!(*signal as usize, index, "{}", signal.name());
+    }
+}
+
+#[test]
+fn human_reading_all_day_is_not_suspected() {
+    let mut client = SimulatedClient::human(CHROME, ALL_HEADERS);
+    for _ in 0..400 {
+        client.open_page(Referer::Internal);
+        client.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
+        assert!(client.score() <= 30, "{:?}", client.signal_names());
+    }
+}
+
+#[test]
+fn browser_without_referer_is_not_suspected() {
+    let mut client = SimulatedClient::human(CHROME, ALL_HEADERS);
+    for _ in 0..400 {
+        client.open_page(Referer::Absent);
+        client.request(ResourceKind::Asset, Referer::Absent, ResponseOutcome::Served);
+        assert!(client.score() < THRESHOLD, "{:?}", client.signal_names());
+    }
+}
+
+#[test]
+fn human_without_images_is_not_suspected() {
+    let mut client = SimulatedClient::human(CHROME, ALL_HEADERS);
+    for _ in 0..400 {
+        client.open_page(Referer::Internal);
+        assert!(client.score() < THRESHOLD, "{:?}", client.signal_names());
+    }
+}
+
+#[test]
+fn text_browser_without_referer_is_not_suspected() {
+    let mut client =
+        SimulatedClient::human(BrowserTraits::default(), HeadersSeen::INSPECTED.with(HeadersSeen::HTTP_10, true));
+    for _ in 0..400 {
+        client.open_page(Referer::Absent);
+        assert!(client.score() < THRESHOLD, "{:?}", client.signal_names());
+    }
+}
+
+#[test]
+fn feed_reader_page_views_are_not_suspected() {
+    // All assets are in the browser's cache, and a feed reader opens the pages.
+    let mut client = SimulatedClient::human(CHROME, ALL_HEADERS);
+    for _ in 0..100 {
+        client.open_page(Referer::Absent);
+        client.now += Duration::from_secs(3600 * [1, 9, 2, 14, 3][usize::from(client.page) % 5]);
+        assert!(client.score() < THRESHOLD, "{:?}", client.signal_names());
+    }
+}
+
+#[test]
+fn header_stripping_proxy_stays_below_the_threshold() {
+    let mut client = SimulatedClient::human(CHROME, HeadersSeen::INSPECTED.with(HeadersSeen::TLS, true));
+    for _ in 0..100 {
+        client.open_page(Referer::Internal);
+        client.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
+        assert!((50..THRESHOLD).contains(&client.score()), "{} {:?}", client.score(), client.signal_names());
+    }
+}
+
+#[test]
+fn header_stripping_proxy_with_image_cache_is_tolerated() {
+    let mut client = SimulatedClient::human(
+        CHROME,
+        HeadersSeen::INSPECTED.with(HeadersSeen::TLS, true).with(HeadersSeen::ACCEPT, true),
+    );
+    for _ in 0..400 {
+        client.open_page(Referer::Internal);
+        assert!(client.score() < THRESHOLD, "{} {:?}", client.score(), client.signal_names());
+    }
+}
+
+#[test]
+fn background_fetches_are_not_counted_as_pages() {
+    let mut client = SimulatedClient::human(CHROME, ALL_HEADERS);
+    client.open_page(Referer::Absent);
+    for _ in 0..5 {
+        client.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
+    }
+    client.features.headers = HeadersSeen::INSPECTED
+        .with(HeadersSeen::TLS, true)
+        .with(HeadersSeen::LANGUAGE, true)
+        .with(HeadersSeen::FETCH, true);
+    for page in 0..2000 {
+        client.now += Duration::from_secs(5);
+        client.request(ResourceKind::Page(page), Referer::Internal, ResponseOutcome::Served);
+        assert!(client.score() < THRESHOLD / 2, "{} {:?}", client.score(), client.signal_names());
+    }
+}
+
+#[test]
+fn script_copying_a_background_fetch_is_detected() {
+    let headers = HeadersSeen::INSPECTED
+        .with(HeadersSeen::TLS, true)
+        .with(HeadersSeen::LANGUAGE, true)
+        .with(HeadersSeen::FETCH, true);
+    let mut client = SimulatedClient::new(CHROME, headers);
+    for page in 0..50 {
+        client.now += Duration::from_secs(2);
+        client.request(ResourceKind::Page(page), Referer::Internal, ResponseOutcome::Served);
+    }
+    assert!(client.score() >= THRESHOLD, "no assets were loaded: {:?}", client.signal_names());
+}
+
+#[test]
+fn simultaneous_page_loads_behind_nat_are_not_suspected() {
+    let mut client = SimulatedClient::new(CHROME, ALL_HEADERS);
+    for page in 1..=100 {
+        client.now += Duration::from_millis(15);
+        client.request(ResourceKind::Page(page), Referer::Absent, ResponseOutcome::Served);
+        assert!(client.score() < THRESHOLD, "{} {:?}", client.score(), client.signal_names());
+    }
+    let initial_score = client.score();
+    client.now += Duration::from_secs(10);
+    assert!(client.score() >= THRESHOLD && initial_score < THRESHOLD, "no assets were loaded in time");
+}
+
+#[test]
+fn self_refreshing_page_gives_no_even_pace() {
+    let mut client = SimulatedClient::new(CHROME, ALL_HEADERS);
+    for _ in 0..200 {
+        client.now += Duration::from_secs(30);
+        client.request(ResourceKind::Page(7), Referer::Internal, ResponseOutcome::Served);
+    }
+    assert!(!client.signal_names().contains(&"constant_interval"), "{:?}", client.signal_names());
+}
+
+#[test]
+fn unknown_features_are_not_missing_features() {
+    // A log with neither headers nor referers, of a site with external images.
+    let mut client = SimulatedClient::new(CHROME, HeadersSeen::default());
+    client.features.referer = Referer::Unknown;
+    for _ in 0..400 {
+        client.open_page(Referer::Unknown);
+    }
+    assert!(client.score_on(ExpectedBehavior::default()) <= 30, "{:?}", client.signal_names());
+}
+
+#[test]
+fn tls_only_headers_are_not_expected_on_plaintext() {
+    let headers = HeadersSeen::INSPECTED
+        .with(HeadersSeen::ACCEPT, true)
+        .with(HeadersSeen::ENCODING, true)
+        .with(HeadersSeen::LANGUAGE, true);
+    let mut client = SimulatedClient::human(CHROME, headers);
+    client.open_page(Referer::Internal);
+    client.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
+    assert_eq!(client.score(), 0, "{:?}", client.signal_names());
+}
+
+#[test]
+fn fake_browser_is_detected_after_two_pages() {
+    let mut client = SimulatedClient::new(
+        CHROME,
+        HeadersSeen::INSPECTED.with(HeadersSeen::ACCEPT, true).with(HeadersSeen::TLS, true),
+    );
+    client.open_page(Referer::Absent);
+    client.open_page(Referer::Absent);
+    assert!(client.score() >= THRESHOLD, "{} {:?}", client.score(), client.signal_names());
+}
+
+#[test]
+fn script_with_browser_headers_is_detected_by_pace() {
+    let mut client = SimulatedClient::new(CHROME, ALL_HEADERS);
+    let mut detected_at = None;
+    for page in 1..=50 {
+        client.now += Duration::from_secs(70);
+        client.page += 1;
+        client.request(ResourceKind::Page(client.page), Referer::Absent, ResponseOutcome::Served);
+        detected_at = detected_at.or((client.score() >= THRESHOLD).then_some(page));
+    }
+    assert!(detected_at.is_some_and(|page| page <= 12), "{detected_at:?}");
+}
+
+#[test]
+fn path_scanner_is_detected() {
+    let mut client = SimulatedClient::new(BrowserTraits::default(), ALL_HEADERS);
+    for _ in 0..20 {
+        client.open_page(Referer::Absent);
+    }
+    let served_score = client.score();
+    let mut client = SimulatedClient::new(BrowserTraits::default(), ALL_HEADERS);
+    for page in 1..=20 {
+        client.now += Duration::from_secs(1);
+        client.request(ResourceKind::Page(page), Referer::Absent, ResponseOutcome::NotFound);
+    }
+    assert!(served_score < THRESHOLD && client.score() >= THRESHOLD, "{served_score} {:?}", client.signal_names());
+    assert_eq!(client.signal_names()[0], "probing");
+}
+
+#[test]
+fn honeypot_counts_unless_linked_from_another_site() {
+    let mut bot = SimulatedClient::new(CHROME, ALL_HEADERS);
+    bot.open_page(Referer::Absent);
+    bot.now += Duration::from_secs(5);
+    bot.request(ResourceKind::Honeypot, Referer::Absent, ResponseOutcome::NotFound);
+    assert!(bot.score() >= THRESHOLD);
+    let mut human = SimulatedClient::new(CHROME, ALL_HEADERS);
+    human.open_page(Referer::Absent);
+    human.request(ResourceKind::Honeypot, Referer::External, ResponseOutcome::NotFound);
+    assert!(!human.signal_names().contains(&"honeypot"));
+}
+
+#[test]
+fn refused_requests_do_not_raise_the_score() {
+    let mut client = SimulatedClient::new(CHROME, ALL_HEADERS);
+    for page in 1..=100 {
+        client.now += Duration::from_secs(1);
+        client.request(ResourceKind::Page(page), Referer::Absent, ResponseOutcome::Refused);
+    }
+    assert_eq!(client.score(), 0);
+}
+
+#[test]
+fn automated_network_makes_two_pages_suspicious() {
+    let features = SimulatedClient::new(CHROME, ALL_HEADERS).features;
+    let mut network = NetworkProfile::default();
+    for client in 0..40_u64 {
+        let page = RequestFeatures { resource_kind: ResourceKind::Page(client as u16), ..features };
+        network.record(client << 59, &page, ResponseOutcome::Served, DAY);
+    }
+    let points =
+        |client: &SimulatedClient, network| score(&client.profile, true, TYPICAL_BEHAVIOR, || Some(network)).points;
+    let mut bot = SimulatedClient::new(CHROME, ALL_HEADERS);
+    bot.open_page(Referer::Absent);
+    assert!(points(&bot, network) < THRESHOLD, "one page is not enough");
+    bot.open_page(Referer::Absent);
+    assert!(points(&bot, network) >= THRESHOLD);
+    // A client with human behavior is not affected by its network, and soon clears it.
+    let mut human = SimulatedClient::new(CHROME, ALL_HEADERS);
+    human.open_page(Referer::Absent);
+    human.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
+    assert!(points(&human, network) < THRESHOLD);
+    for _ in 0..4 {
+        network.record(
+            0,
+            &RequestFeatures { resource_kind: ResourceKind::Asset, ..features },
+            ResponseOutcome::Served,
+            DAY,
+        );
+    }
+    assert!(points(&bot, network) < THRESHOLD);
+}
+
+#[test]
+fn baseline_is_learned_from_humanlike_clients() {
+    let mut baseline = SiteBaseline::default();
+    let now = Timestamp::from_seconds(1_800_000_000);
+    for _ in 0..4 {
+        baseline.record(BaselineSample::LoadsAssets, now, DAY);
+    }
+    assert_eq!(baseline.expected(), ExpectedBehavior::default(), "too few samples");
+    baseline.record(BaselineSample::LoadsAssets, now, DAY);
+    assert_eq!(baseline.expected(), ExpectedBehavior { assets: 1.0, links: 0.0 });
+    for _ in 0..5 {
+        baseline.record(BaselineSample::NoAssets, now, DAY);
+    }
+    assert_eq!(baseline.expected(), ExpectedBehavior::default(), "half of the clients load no assets");
+}
+
+#[test]
+fn client_contributes_to_the_baseline_once() {
+    let mut client = SimulatedClient::new(CHROME, ALL_HEADERS);
+    let mut samples = Vec::new();
+    for page in 1..=9 {
+        for (kind, referer) in [
+            (ResourceKind::Page(page), Referer::Internal),
+            (ResourceKind::Asset, Referer::Internal),
+            (ResourceKind::Asset, Referer::Internal),
+        ] {
+            let features = RequestFeatures { resource_kind: kind, referer, ..client.features };
+            samples.extend(client.profile.record(&features, ResponseOutcome::Served, DAY));
+        }
+    }
+    assert_eq!(samples, [BaselineSample::LoadsAssets, BaselineSample::SendsReferer]);
+}
+
+#[test]
+fn resource_kind_is_derived_from_the_path() {
+    let kind = |path| ResourceKind::from_request(&http::Method::GET, path, None, Some("/trap"));
+    assert!(matches!(kind("/"), ResourceKind::Page(_)));
+    assert!(matches!(kind("/item/42.html"), ResourceKind::Page(_)));
+    assert!(matches!(kind("/v1.2/item"), ResourceKind::Page(_)));
+    assert!(matches!(kind("/trapeze"), ResourceKind::Page(_)));
+    assert_eq!(kind("/static/Main.3f2a.CSS"), ResourceKind::Asset);
+    assert_eq!(kind("/favicon.ico"), ResourceKind::Other);
+    assert_eq!(kind("/apple-touch-icon-120x120.png"), ResourceKind::Other);
+    assert_eq!(kind("/robots.txt"), ResourceKind::Robots);
+    assert_eq!((kind("/trap"), kind("/trap/1")), (ResourceKind::Honeypot, ResourceKind::Honeypot));
+    assert_eq!(ResourceKind::from_request(&http::Method::POST, "/item/42", None, None), ResourceKind::Other);
+    assert_ne!(
+        ResourceKind::from_request(&http::Method::GET, "/s", Some("q=1"), None),
+        ResourceKind::from_request(&http::Method::GET, "/s", Some("q=2"), None)
+    );
+}
+
+#[test]
+fn response_outcome_is_derived_from_the_status() {
+    let outcomes =
+        |statuses: &[u16]| statuses.iter().map(|&status| ResponseOutcome::from_status(status)).collect::<Vec<_>>();
+    assert_eq!(outcomes(&[200, 206]), [ResponseOutcome::Served; 2]);
+    assert_eq!(
+        outcomes(&[301, 304, 401, 403]),
+        [ResponseOutcome::Redirected; 4],
+        "a redirected or forbidden page is not missing"
+    );
+    assert_eq!(outcomes(&[400, 404, 410]), [ResponseOutcome::NotFound; 3]);
+    assert_eq!(outcomes(&[429, 500, 503]), [ResponseOutcome::Refused; 3]);
+}
+
+#[test]
+fn referer_of_the_same_domain_is_internal() {
+    let classify = |referer: &str, host| Referer::from_header(Some(referer.as_bytes()), host);
+    assert_eq!(classify("https://www.shop.example/a", "shop.example"), Referer::Internal);
+    assert_eq!(classify("https://Shop.Example:8443", "www.shop.example"), Referer::Internal);
+    assert_eq!(classify("https://search.example/", "shop.test"), Referer::External);
+    assert_eq!(classify("https://search.example/", ""), Referer::Internal, "a log without hosts");
+    assert_eq!(classify("about:blank", "shop.example"), Referer::External);
+    assert_eq!(Referer::from_header(Some(b""), "shop.example"), Referer::Absent);
+    assert_eq!(Referer::from_header(None, "shop.example"), Referer::Absent);
+}
+
+#[test]
+fn headers_are_found_by_their_logged_name() {
+    assert_eq!(ALL_HEADERS.names().count(), 7);
+    for name in ALL_HEADERS.names() {
+        assert!(HeadersSeen::from_name(name).is_some_and(|header| ALL_HEADERS.contains(header)), "{name}");
+    }
+    assert_eq!(HeadersSeen::from_name("cookie"), None);
+}
+
+fn any_features() -> impl Strategy<Value = (u64, u8, u16, u8, bool, ResponseOutcome)> {
+    let outcome = prop_oneof![
+        Just(ResponseOutcome::Refused),
+        Just(ResponseOutcome::Served),
+        Just(ResponseOutcome::Redirected),
+        Just(ResponseOutcome::NotFound)
+    ];
+    (0..400_000_u64, 0..5_u8, 0..60_u16, 0..4_u8, any::<bool>(), outcome)
+}
+
+proptest! {
+    #[test]
+    fn numbered_pages_hash_to_distinct_values(
+        directory in "/[a-z]{1,12}/", first in 0_u64..1_000_000_000, by_query in any::<bool>(), step in 1_u64..20,
+    ) {
+        let page_hash = |number: u64| {
+            let number = number.to_string();
+            let path = if by_query { directory.clone() } else { format!("{directory}{number}") };
+            match ResourceKind::from_request(&http::Method::GET, &path, by_query.then_some(&number), None) {
+                ResourceKind::Page(page) => page,
+                other => panic!("{other:?}"),
+            }
+        };
+        let pages: std::collections::BTreeSet<u16> = (0..60).map(|index| page_hash(first + index * step)).collect();
+        prop_assert!(pages.len() >= 57, "{} of 60", pages.len());
+    }
+
+    #[test]
+    fn score_is_bounded_and_decays(
+        requests in proptest::collection::vec(any_features(), 1..120),
+        clock_jumps_back in any::<bool>(),
+    ) {
+        let mut client = SimulatedClient::new(CHROME, ALL_HEADERS);
+        let mut latest = client.now;
+        for (wait, kind, page, referer, costly, outcome) in requests {
+            // A clock that is set back occasionally.
+            client.now = if clock_jumps_back && wait % 7 == 0 { client.now - Duration::from_secs(wait) } else { client.now + Duration::from_millis(wait) };
+            latest = latest.max(client.now);
+            client.features.is_costly = costly;
+            let kind = [ResourceKind::Page(page), ResourceKind::Asset, ResourceKind::Robots, ResourceKind::Honeypot, ResourceKind::Other][usize::from(kind)];
+            let referer = [Referer::Unknown, Referer::Absent, Referer::External, Referer::Internal][usize::from(referer)];
+            client.request(kind, referer, outcome);
+            let max_points: u16 = Signal::ALL.iter().map(|signal| signal.max_points()).sum();
+            prop_assert!(client.score() <= max_points);
+        }
+        let profile = client.profile.decayed(latest + 14 * DAY, DAY);
+        let remaining = score(&profile, true, TYPICAL_BEHAVIOR, || None);
+        // The interval statistics do not decay, but are not enough alone.
+        prop_assert!(remaining.points <= Signal::ConstantInterval.max_points() + 2, "{remaining:?}");
+    }
+}

@@ -1,0 +1,78 @@
+//! Classification of a client: its kind by the evidence, then the first class that matches.
+
+use super::evidence::{
+    ADDRESS_LIST_INDEX, API_KEY_INDEX, claim_evidence, evidence_list, mismatch_evidence, proof_evidence,
+    signature_evidence,
+};
+use super::{Class, Classification, ClientKind, Evidence, EvidenceList, UserAgentRule, find_user_agent_rule};
+use crate::bot_detection::{BotScore, Signal};
+use crate::facts::{Claim, Facts, Proof, Signature, claimed_operator};
+use crate::ids::{ClassId, OperatorId};
+
+/// Classifies a client by user-agent rules, proof, user agent and behavior, in this order.
+pub fn classify(rules: &[UserAgentRule], classes: &[Class], facts: &Facts<'_>) -> Classification {
+    let (kind, operator, mut evidence) = kind(rules, facts);
+    let id = |index: usize| ClassId(index as u16);
+    let matches =
+        |(index, class): (usize, &Class)| class.matcher.first_unmet(id(index), kind, operator, facts).is_none();
+    let index = classes.iter().enumerate().position(matches).unwrap_or(classes.len().saturating_sub(1));
+    if let Some(Class { matcher, .. }) = classes.get(index) {
+        evidence[ADDRESS_LIST_INDEX] = matcher.lists.first_common(facts.address_lists).map(Evidence::AddressList);
+        evidence[API_KEY_INDEX] = matcher.keys.is_some().then_some(Evidence::ApiKey);
+    }
+    Classification { kind, operator, class: id(index), evidence }
+}
+
+fn kind(rules: &[UserAgentRule], facts: &Facts<'_>) -> (ClientKind, Option<OperatorId>, EvidenceList) {
+    if let Some(index) = find_user_agent_rule(rules, facts.user_agent) {
+        return (rules[index].kind, None, evidence_list([Some(Evidence::UserAgentRule(index as u16))]));
+    }
+    let claim = claim_evidence(facts.claim);
+    let claimed = claimed_operator(facts.claim, facts.signature);
+    match (facts.signature, facts.proof, claimed) {
+        // A client that claims a disproven operator is an impostor, even with a valid signature of another.
+        (Signature::Verified(signer), proof, _) if !matches!(proof, Proof::Disproven(_)) || claimed == Some(signer) => {
+            (ClientKind::VerifiedBot, Some(signer), evidence_list([claim, Some(Evidence::SignatureValid(signer))]))
+        }
+        (_, Proof::Proven(method), Some(operator)) => {
+            (ClientKind::VerifiedBot, Some(operator), evidence_list([claim, Some(proof_evidence(operator, method))]))
+        }
+        // The keys are not loaded yet; the signature may prove what the address does not.
+        (Signature::Pending(signer), _, _) if claimed.is_none_or(|operator| operator == signer) => {
+            (ClientKind::DeclaredBot, None, evidence_list([claim, Some(Evidence::SignatureUnknown(Some(signer)))]))
+        }
+        (_, Proof::Disproven(method), Some(operator)) => {
+            (ClientKind::Impostor, None, evidence_list([claim, Some(mismatch_evidence(operator, method))]))
+        }
+        (signature, Proof::PrivateAddress, Some(operator)) => {
+            let evidence =
+                evidence_list([claim, signature_evidence(signature), Some(Evidence::AddressPrivate(operator))]);
+            (ClientKind::DeclaredBot, None, evidence)
+        }
+        // A signature that identifies an agent declares a bot.
+        (signature, ..) => match facts.claim {
+            Claim::NoUserAgent | Claim::Browser if !signature.identifies_agent() => {
+                classify_undeclared([claim, signature_evidence(signature)], facts.bot_score)
+            }
+            _ => (ClientKind::DeclaredBot, None, evidence_list([claim, signature_evidence(signature)])),
+        },
+    }
+}
+
+/// Classifies a client that declares no bot: human, unless it is suspected.
+fn classify_undeclared(
+    [claim, signature]: [Option<Evidence>; 2],
+    bot_score: Option<BotScore>,
+) -> (ClientKind, Option<OperatorId>, EvidenceList) {
+    match bot_score {
+        None => (ClientKind::Human, None, evidence_list([claim, signature])),
+        Some(BotScore { signals: [strongest, second, third], .. }) => {
+            let behavior = |signal: Option<Signal>| signal.map(Evidence::Behavior);
+            (
+                ClientKind::SuspectedBot,
+                None,
+                evidence_list([claim, signature, behavior(third), behavior(second), behavior(strongest)]),
+            )
+        }
+    }
+}

@@ -1,0 +1,294 @@
+use super::evidence::{ADDRESS_LIST_INDEX, API_KEY_INDEX};
+use super::*;
+use crate::ListId;
+use crate::bot_detection::{BotScore, Signal};
+use crate::facts::{Claim, Proof, ProofMethod, Signature};
+
+const GOOGLE: OperatorId = OperatorId(0);
+const BING: OperatorId = OperatorId(1);
+const PROVEN: Proof = Proof::Proven(ProofMethod::Address);
+const DISPROVEN: Proof = Proof::Disproven(ProofMethod::Address);
+
+fn class(name: &str, matcher: ClassMatcher) -> Class {
+    Class {
+        name: name.into(),
+        matcher,
+        blocked: false,
+        bucket: None,
+        key: KeySource::Address,
+        enforce: true,
+        priority: 0,
+        guard: None,
+    }
+}
+
+fn classes() -> Vec<Class> {
+    vec![
+        class("search", ClassMatcher { operators: vec![GOOGLE], ..ClassMatcher::default() }),
+        class("impostor", ClassMatcher { kinds: vec![ClientKind::Impostor], ..ClassMatcher::default() }),
+        class(
+            "bot",
+            ClassMatcher { kinds: vec![ClientKind::VerifiedBot, ClientKind::DeclaredBot], ..ClassMatcher::default() },
+        ),
+        class("person", ClassMatcher::default()),
+    ]
+}
+
+fn classify_claim(claim: Claim, proof: Proof) -> (ClientKind, Option<OperatorId>, String) {
+    classify_scored(claim, proof, None)
+}
+
+fn classify_scored(
+    claim: Claim,
+    proof: Proof,
+    bot_score: Option<BotScore>,
+) -> (ClientKind, Option<OperatorId>, String) {
+    class_summary(&classification(claim, proof, Signature::Absent, bot_score))
+}
+
+fn signature_evidence(claim: Claim, proof: Proof, signature: Signature) -> (ClientKind, Option<OperatorId>, String) {
+    class_summary(&classification(claim, proof, signature, None))
+}
+
+fn class_summary(result: &Classification) -> (ClientKind, Option<OperatorId>, String) {
+    (result.kind, result.operator, classes()[usize::from(result.class.0)].name.clone())
+}
+
+fn classification(claim: Claim, proof: Proof, signature: Signature, bot_score: Option<BotScore>) -> Classification {
+    let facts = Facts {
+        method: &http::Method::GET,
+        host: "example.com",
+        path: "/",
+        query: None,
+        client: std::net::Ipv4Addr::LOCALHOST.into(),
+        address_lists: ListSet::default(),
+        user_agent: b"Mozilla/5.0 AcmeMonitor/1",
+        claim,
+        proof,
+        signature,
+        api_key_classes: &[],
+        bot_score,
+    };
+    classify(&[], &classes(), &facts)
+}
+
+fn bot_claim(operator: Option<OperatorId>) -> Claim {
+    Claim::Bot { bot: None, operator }
+}
+
+#[test]
+fn an_operator_is_set_only_with_proof() {
+    for method in [ProofMethod::Address, ProofMethod::Dns] {
+        let (proven, disproven) = (Proof::Proven(method), Proof::Disproven(method));
+        assert_eq!(
+            classify_claim(bot_claim(Some(GOOGLE)), proven),
+            (ClientKind::VerifiedBot, Some(GOOGLE), "search".into())
+        );
+        assert_eq!(classify_claim(bot_claim(Some(GOOGLE)), disproven), (ClientKind::Impostor, None, "impostor".into()));
+        assert_eq!(classify_claim(bot_claim(Some(BING)), proven), (ClientKind::VerifiedBot, Some(BING), "bot".into()));
+    }
+    assert_eq!(classify_claim(bot_claim(Some(GOOGLE)), Proof::Unknown), (ClientKind::DeclaredBot, None, "bot".into()));
+    assert_eq!(classify_claim(bot_claim(None), Proof::Unknown), (ClientKind::DeclaredBot, None, "bot".into()));
+}
+
+#[test]
+fn private_addresses_disprove_no_claim() {
+    let claim = bot_claim(Some(GOOGLE));
+    assert_eq!(classify_claim(claim, Proof::PrivateAddress), (ClientKind::DeclaredBot, None, "bot".into()));
+    let evidence = classification(claim, Proof::PrivateAddress, Signature::Absent, None).evidence;
+    assert_eq!(evidence[2], Some(Evidence::AddressPrivate(GOOGLE)));
+    let verified = (ClientKind::VerifiedBot, Some(GOOGLE), "search".into());
+    assert_eq!(signature_evidence(claim, Proof::PrivateAddress, Signature::Verified(GOOGLE)), verified);
+    assert_eq!(
+        signature_evidence(claim, Proof::PrivateAddress, Signature::Invalid(Some(GOOGLE))).0,
+        ClientKind::DeclaredBot
+    );
+}
+
+#[test]
+fn evidence_names_the_proof_method() {
+    let evidence = |proof| classification(bot_claim(Some(GOOGLE)), proof, Signature::Absent, None).evidence[1];
+    assert_eq!(evidence(Proof::Proven(ProofMethod::Address)), Some(Evidence::AddressVerified(GOOGLE)));
+    assert_eq!(evidence(Proof::Disproven(ProofMethod::Address)), Some(Evidence::AddressMismatch(GOOGLE)));
+    assert_eq!(evidence(Proof::Proven(ProofMethod::Dns)), Some(Evidence::DnsVerified(GOOGLE)));
+    assert_eq!(evidence(Proof::Disproven(ProofMethod::Dns)), Some(Evidence::DnsMismatch(GOOGLE)));
+    assert_eq!(evidence(Proof::Unknown), None);
+}
+
+#[test]
+fn client_without_claim_or_signature_is_human() {
+    assert_eq!(classify_claim(Claim::Browser, Proof::Unknown).2, "person");
+    assert_eq!(classify_claim(Claim::NoUserAgent, Proof::Unknown).2, "person");
+}
+
+#[test]
+fn bot_score_applies_only_to_undeclared_clients() {
+    let bot_score = Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None] });
+    assert_eq!(classify_scored(Claim::Browser, Proof::Unknown, bot_score).0, ClientKind::SuspectedBot);
+    assert_eq!(classify_scored(Claim::NoUserAgent, Proof::Unknown, bot_score).0, ClientKind::SuspectedBot);
+    assert_eq!(classify_scored(bot_claim(None), Proof::Unknown, bot_score).0, ClientKind::DeclaredBot);
+    assert_eq!(
+        classify_scored(bot_claim(Some(GOOGLE)), Proof::Proven(ProofMethod::Address), bot_score).0,
+        ClientKind::VerifiedBot
+    );
+}
+
+#[test]
+fn address_list_match_selects_class_and_is_evidence() {
+    let (hosting, tor) = (ListId(0), ListId(5));
+    let classes = [
+        class(
+            "hosting",
+            ClassMatcher {
+                lists: ListSet::from_ids([hosting, tor]),
+                kinds: vec![ClientKind::Human],
+                ..ClassMatcher::default()
+            },
+        ),
+        class("person", ClassMatcher::default()),
+    ];
+    let classify_listed = |address_lists| {
+        let facts = Facts {
+            method: &http::Method::GET,
+            host: "",
+            path: "/",
+            query: None,
+            client: std::net::Ipv4Addr::LOCALHOST.into(),
+            address_lists,
+            user_agent: b"Mozilla/5.0",
+            claim: Claim::Browser,
+            proof: Proof::Unknown,
+            signature: Signature::Absent,
+            api_key_classes: &[],
+            bot_score: None,
+        };
+        let result = classify(&[], &classes, &facts);
+        (result.class.0, result.evidence[ADDRESS_LIST_INDEX])
+    };
+    assert_eq!(classify_listed(ListSet::from_ids([tor])), (0, Some(Evidence::AddressList(tor))));
+    assert_eq!(classify_listed(ListSet::from_ids([ListId(3)])), (1, None));
+    assert_eq!(classify_listed(ListSet::default()), (1, None));
+}
+
+#[test]
+fn valid_signature_identifies_regardless_of_user_agent() {
+    let verified = (ClientKind::VerifiedBot, Some(GOOGLE), "search".into());
+    for claim in [Claim::NoUserAgent, Claim::Browser, bot_claim(None), bot_claim(Some(BING)), bot_claim(Some(GOOGLE))] {
+        assert_eq!(signature_evidence(claim, Proof::Unknown, Signature::Verified(GOOGLE)), verified, "{claim:?}");
+    }
+    assert_eq!(signature_evidence(bot_claim(Some(GOOGLE)), DISPROVEN, Signature::Verified(GOOGLE)), verified);
+}
+
+#[test]
+fn signed_request_with_false_claim_is_an_impostor() {
+    let result = signature_evidence(bot_claim(Some(BING)), DISPROVEN, Signature::Verified(GOOGLE));
+    assert_eq!(result, (ClientKind::Impostor, None, "impostor".into()));
+}
+
+#[test]
+fn unverified_signature_makes_a_declared_bot() {
+    let declared = (ClientKind::DeclaredBot, None, "bot".into());
+    for signature in [
+        Signature::Unlisted,
+        Signature::Invalid(None),
+        Signature::Invalid(Some(GOOGLE)),
+        Signature::Pending(GOOGLE),
+        Signature::Unknown(None),
+    ] {
+        assert_eq!(signature_evidence(Claim::Browser, Proof::Unknown, signature), declared, "{signature:?}");
+        assert_eq!(signature_evidence(bot_claim(Some(GOOGLE)), Proof::Unknown, signature), declared, "{signature:?}");
+    }
+}
+
+#[test]
+fn malformed_signature_is_evidence_without_effect() {
+    let high_score = Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None] });
+    for claim in [Claim::NoUserAgent, Claim::Browser, bot_claim(None), bot_claim(Some(GOOGLE))] {
+        for proof in [Proof::Unknown, PROVEN, DISPROVEN] {
+            for bot_score in [None, high_score] {
+                let unsigned = classification(claim, proof, Signature::Absent, bot_score);
+                let malformed = classification(claim, proof, Signature::Malformed, bot_score);
+                assert_eq!(class_summary(&malformed), class_summary(&unsigned), "{claim:?} {proof:?}");
+            }
+        }
+    }
+    let suspected = classification(Claim::Browser, Proof::Unknown, Signature::Malformed, high_score);
+    let evidence: Vec<_> = suspected.evidence.into_iter().flatten().collect();
+    let [no_assets, honeypot] = [Signal::NoAssets, Signal::Honeypot].map(Evidence::Behavior);
+    assert_eq!(evidence, [Evidence::UserAgentNoMatch, Evidence::SignatureMalformed, no_assets, honeypot]);
+}
+
+#[test]
+fn invalid_signature_keeps_proof_and_checks_the_claim() {
+    let invalid = Signature::Invalid(Some(GOOGLE));
+    assert_eq!(signature_evidence(bot_claim(Some(GOOGLE)), PROVEN, invalid).0, ClientKind::VerifiedBot);
+    assert_eq!(signature_evidence(Claim::Browser, DISPROVEN, invalid).0, ClientKind::Impostor);
+}
+
+#[test]
+fn pending_keys_prevent_impostor_classification() {
+    let claim = bot_claim(Some(GOOGLE));
+    assert_eq!(signature_evidence(claim, DISPROVEN, Signature::Pending(GOOGLE)).0, ClientKind::DeclaredBot);
+    assert_eq!(signature_evidence(claim, DISPROVEN, Signature::Pending(BING)).0, ClientKind::Impostor);
+    assert_eq!(signature_evidence(claim, DISPROVEN, Signature::Unknown(Some(GOOGLE))).0, ClientKind::Impostor);
+}
+
+#[test]
+fn user_agent_rule_overrides_all_evidence() {
+    let rules = [UserAgentRule { contains: "acmemonitor".into(), kind: ClientKind::Human }];
+    let facts = Facts {
+        method: &http::Method::GET,
+        host: "",
+        path: "/",
+        query: None,
+        client: std::net::Ipv4Addr::LOCALHOST.into(),
+        address_lists: ListSet::default(),
+        user_agent: b"AcmeMonitor/2.0",
+        claim: bot_claim(None),
+        proof: Proof::Unknown,
+        signature: Signature::Absent,
+        api_key_classes: &[],
+        bot_score: None,
+    };
+    let result = classify(&rules, &classes(), &facts);
+    assert_eq!((result.kind, result.evidence[0]), (ClientKind::Human, Some(Evidence::UserAgentRule(0))));
+}
+
+#[test]
+fn api_key_class_needs_one_of_its_keys() {
+    let source = || CredentialSource::Header(http::HeaderName::from_static("x-api-key"));
+    let api_keys = |value: &str| Some(ApiKeys { source: source(), values: vec![Secret::new(value.into())] });
+    let classes = [
+        class(
+            "partner",
+            ClassMatcher { keys: api_keys("sesame"), kinds: vec![ClientKind::Human], ..ClassMatcher::default() },
+        ),
+        class("other partner", ClassMatcher { keys: api_keys("barley"), ..ClassMatcher::default() }),
+        class("rest", ClassMatcher::default()),
+    ];
+    for (claim, key_classes, index) in [
+        (Claim::Browser, &[][..], 2),
+        (Claim::Browser, &[ClassId(0)], 0),
+        (bot_claim(None), &[ClassId(0)], 2),
+        (bot_claim(None), &[ClassId(0), ClassId(1)], 1),
+    ] {
+        let facts = Facts {
+            method: &http::Method::GET,
+            host: "",
+            path: "/",
+            query: None,
+            client: std::net::Ipv4Addr::LOCALHOST.into(),
+            user_agent: b"",
+            claim,
+            proof: Proof::Unknown,
+            address_lists: ListSet::default(),
+            signature: Signature::Absent,
+            api_key_classes: key_classes,
+            bot_score: None,
+        };
+        let result = classify(&[], &classes, &facts);
+        assert_eq!(result.class, ClassId(index), "{claim:?} {key_classes:?}");
+        assert_eq!(result.evidence[API_KEY_INDEX], (index < 2).then_some(Evidence::ApiKey));
+    }
+    assert_eq!(format!("{:?}", classes[0].matcher.keys.as_ref().map(|keys| &keys.values)), "Some([Secret])");
+}

@@ -1,0 +1,327 @@
+use super::*;
+use crate::bucket::Bucket;
+use crate::class::ClassMatcher;
+use crate::cost::Cost;
+use crate::crawler_guard::CrawlerGuard;
+use crate::identity::KeySource;
+use crate::quota::ClassTiers;
+use crate::route::Pattern;
+use crate::tier::{Tier, TierSet};
+use crate::time::ceil_seconds;
+use crate::window::Window;
+use proptest::prelude::*;
+
+const NOON: Timestamp = Timestamp::from_seconds(43_200);
+const MIDNIGHT: Timestamp = Timestamp::from_seconds(86_400);
+
+/// Fixture: a quota of 1,000 units, one class with optional tiers, and one costly route.
+struct DecisionFixture {
+    quota: Quota,
+    class: Class,
+    route: Route,
+    is_exempt: bool,
+    taken: u64,
+    leased: u64,
+    cost: u64,
+    shedding: ShedState,
+    guard_state: Option<GuardState>,
+    plan: Option<PlanSnapshot>,
+    bucket_state: BucketState,
+    now: Timestamp,
+}
+
+impl DecisionFixture {
+    fn new() -> Self {
+        Self {
+            quota: Quota {
+                name: "api".into(),
+                limit: Units::from_whole(1000),
+                window: Window::Fixed { length: Duration::from_secs(86_400) },
+                enforce: true,
+                cost_header: None,
+                free_when_cached: true,
+                sync_from: None,
+                pacing: None,
+                class_tiers: vec![None],
+            },
+            class: Class {
+                name: "bot".into(),
+                matcher: ClassMatcher::default(),
+                blocked: false,
+                bucket: None,
+                key: KeySource::Address,
+                enforce: true,
+                priority: 1,
+                guard: None,
+            },
+            route: Route {
+                name: "/**".into(),
+                path: Pattern::parse("/**").expect("any path"),
+                hosts: vec![],
+                methods: vec![],
+                query: vec![],
+                costs: vec![(QuotaId(0), Cost::Fixed(Units::from_whole(1)))],
+                scopes: vec![],
+                is_latency_sampled: true,
+            },
+            is_exempt: false,
+            taken: 0,
+            leased: 1000,
+            cost: 1,
+            shedding: ShedState::default(),
+            guard_state: None,
+            plan: None,
+            bucket_state: BucketState::default(),
+            now: NOON,
+        }
+    }
+
+    fn with_tier(mut self, above: u64, percent: u32, enforce: bool) -> Self {
+        let tier = Tier { threshold: Units::from_whole(above), shed_share: Share::from_millionths(percent * 10_000) };
+        self.quota.class_tiers = vec![Some(ClassTiers { tiers: TierSet::new(vec![tier], self.quota.limit), enforce })];
+        self
+    }
+
+    fn decide_once(&mut self) -> Verdict {
+        self.decide_with(&mut ())
+    }
+
+    fn decide_with(&mut self, observer: &mut impl CheckObserver) -> Verdict {
+        let request = DecisionRequest {
+            class: ClassId(0),
+            class_rules: &self.class,
+            route: &self.route,
+            is_exempt: self.is_exempt,
+        };
+        let mut snapshots = [QuotaSnapshot {
+            id: QuotaId(0),
+            quota: &self.quota,
+            cost: Units::from_whole(self.cost),
+            taken: Units::from_whole(self.taken),
+            limit: self.quota.limit,
+            leased: Units::from_whole(self.leased),
+            resets_at: MIDNIGHT,
+            shedding: self.shedding,
+            plan: self.plan,
+            guard_state: self.guard_state,
+            guard_admitted: false,
+        }];
+        let verdict = decide_observed(&request, self.bucket_state, &mut snapshots, self.now, observer);
+        self.shedding = snapshots[0].shedding;
+        verdict
+    }
+
+    fn refusal_reason(&mut self) -> Option<Reason> {
+        match self.decide_once() {
+            Verdict::Refuse(refusal) => Some(refusal.reason),
+            Verdict::Admit { .. } => None,
+        }
+    }
+
+    fn shadow_reason(&mut self) -> Option<Reason> {
+        match self.decide_once() {
+            Verdict::Admit { shadow, .. } => shadow,
+            Verdict::Refuse(refusal) => panic!("refused: {refusal:?}"),
+        }
+    }
+}
+
+#[test]
+fn observer_receives_the_checks_that_the_decision_reaches() {
+    let results = |mut fixture: DecisionFixture| {
+        let mut results = Vec::new();
+        fixture.decide_with(&mut results);
+        results.into_iter().map(|found| (found.check, found.result)).collect::<Vec<_>>()
+    };
+    let (tier, pacing, remaining) = (Check::Tier(QuotaId(0)), Check::Pacing(QuotaId(0)), Check::Remaining(QuotaId(0)));
+    let passed = Ok(Pass::Rule);
+    let class_checks = [(Check::Block, passed), (Check::Bucket, passed)];
+    let admitted = [&class_checks[..], &[(tier, passed), (pacing, passed), (remaining, passed)]].concat();
+    assert_eq!(results(DecisionFixture::new()), admitted);
+    let shed = |enforce| DecisionFixture { taken: 1, ..DecisionFixture::new().with_tier(0, 100, enforce) };
+    let refused = [(tier, Err(Reason::Tier)), (pacing, Ok(Pass::Skipped)), (remaining, passed)];
+    assert_eq!(results(shed(true)), [&class_checks[..], &refused].concat());
+    let shadowed = [(tier, Err(Reason::Tier)), (pacing, passed), (remaining, passed)];
+    assert_eq!(results(shed(false)), [&class_checks[..], &shadowed].concat());
+    let mut blocked = DecisionFixture::new();
+    blocked.class.blocked = true;
+    assert_eq!(results(blocked), [(Check::Block, Err(Reason::Blocked))]);
+}
+
+#[test]
+fn class_without_tiers_is_refused_only_at_exhaustion() {
+    let mut fixture = DecisionFixture::new();
+    assert_eq!(fixture.refusal_reason(), None);
+    fixture.taken = 999;
+    assert_eq!(fixture.refusal_reason(), None, "the last unit is usable");
+    fixture.taken = 1000;
+    let wait = MIDNIGHT.saturating_duration_since(NOON);
+    assert_eq!(
+        fixture.decide_once(),
+        Verdict::Refuse(Refusal { reason: Reason::Quota, quotas: RefusedQuotas::from_indexes([0]), wait })
+    );
+}
+
+#[test]
+fn cheap_request_passes_with_one_unit_remaining() {
+    let mut fixture = DecisionFixture { taken: 999, ..DecisionFixture::new() };
+    assert_eq!(fixture.refusal_reason(), None);
+    fixture.cost = 12;
+    assert_eq!(fixture.refusal_reason(), Some(Reason::Quota));
+}
+
+#[test]
+fn exhausted_lease_is_not_an_exhausted_quota() {
+    let mut fixture = DecisionFixture { taken: 500, leased: 500, ..DecisionFixture::new() };
+    let wait = Duration::from_secs(1);
+    assert_eq!(
+        fixture.decide_once(),
+        Verdict::Refuse(Refusal { reason: Reason::Ledger, quotas: RefusedQuotas::from_indexes([0]), wait })
+    );
+    fixture.taken = 1000;
+    assert_eq!(fixture.refusal_reason(), Some(Reason::Quota), "a used-up quota outranks a missing lease");
+    fixture.quota.enforce = false;
+    fixture.taken = 500;
+    assert_eq!(fixture.shadow_reason(), None, "a quota in shadow mode does not wait for leases");
+}
+
+#[test]
+fn tier_refuses_its_share_with_reason_tier() {
+    let mut fixture = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
+    let reasons: Vec<_> = (0..4).map(|_| fixture.refusal_reason()).collect();
+    assert_eq!(reasons, [None, Some(Reason::Tier), None, Some(Reason::Tier)]);
+}
+
+#[test]
+fn crawler_guard_overrides_tiers_but_not_exhaustion() {
+    let guard = CrawlerGuard {
+        admit_interval: Duration::from_secs(300),
+        max_refused_for: Duration::from_secs(86_400),
+        budget: Share::from_millionths(20_000),
+    };
+    let never_admitted = GuardState {
+        guard,
+        last_admitted: Timestamp::default(),
+        is_overdue: false,
+        spent: Units::ZERO,
+        window_elapsed: Share::ALL,
+    };
+    let mut fixture = DecisionFixture {
+        taken: 600,
+        guard_state: Some(never_admitted),
+        ..DecisionFixture::new().with_tier(500, 100, true)
+    };
+    assert_eq!(fixture.refusal_reason(), None);
+    fixture.guard_state = Some(GuardState { last_admitted: NOON, ..never_admitted });
+    assert_eq!(fixture.refusal_reason(), Some(Reason::Tier), "admit interval not elapsed");
+    fixture.guard_state = Some(never_admitted);
+    fixture.taken = 1000;
+    assert_eq!(fixture.refusal_reason(), Some(Reason::Quota));
+}
+
+#[test]
+fn full_shed_waits_for_reset_partial_does_not() {
+    let mut full = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 100, true) };
+    let wait = MIDNIGHT.saturating_duration_since(NOON);
+    assert_eq!(
+        full.decide_once(),
+        Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: RefusedQuotas::from_indexes([0]), wait })
+    );
+    let mut partial = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
+    partial.decide_once();
+    let wait = Duration::from_secs(120);
+    assert_eq!(
+        partial.decide_once(),
+        Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: RefusedQuotas::from_indexes([0]), wait })
+    );
+}
+
+#[test]
+fn exempt_request_passes_in_a_blocked_class() {
+    let mut fixture = DecisionFixture { taken: 1000, is_exempt: true, ..DecisionFixture::new() };
+    fixture.class.blocked = true;
+    assert_eq!(fixture.refusal_reason(), None);
+}
+
+#[test]
+fn blocked_class_is_refused_before_counting() {
+    let mut fixture = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
+    fixture.class.blocked = true;
+    assert_eq!(fixture.refusal_reason(), Some(Reason::Blocked));
+    assert_eq!(fixture.shedding, ShedState::default());
+}
+
+#[test]
+fn empty_bucket_refuses_before_the_quota_check() {
+    let mut fixture = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
+    fixture.class.bucket =
+        Some(Bucket { capacity: 1, fill: 1, interval: Duration::from_secs(10), smooth: false, costed_only: false });
+    fixture.bucket_state = BucketState { used_tokens: 1, refilled_at: NOON };
+    assert_eq!(
+        fixture.decide_once(),
+        Verdict::Refuse(Refusal { reason: Reason::Bucket, quotas: RefusedQuotas::NONE, wait: Duration::from_secs(10) })
+    );
+    assert_eq!(fixture.shedding, ShedState::default());
+}
+
+#[test]
+fn shadow_rule_reports_the_refusal_it_skipped() {
+    let mut fixture = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 100, false) };
+    assert_eq!(fixture.shadow_reason(), Some(Reason::Tier));
+    fixture.quota.enforce = false;
+    fixture.taken = 1000;
+    fixture.quota.class_tiers = vec![None];
+    assert_eq!(fixture.shadow_reason(), Some(Reason::Quota));
+    let mut shadow_class = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 100, true) };
+    shadow_class.class.enforce = false;
+    assert_eq!(shadow_class.shadow_reason(), Some(Reason::Tier));
+}
+
+#[test]
+fn shadow_class_cannot_overspend() {
+    let mut fixture = DecisionFixture { taken: 1000, ..DecisionFixture::new().with_tier(500, 100, true) };
+    fixture.class.enforce = false;
+    assert_eq!(fixture.refusal_reason(), Some(Reason::Quota));
+}
+
+proptest! {
+    #[test]
+    fn enforced_quota_never_admits_beyond_the_lease(
+        taken in 0u64..1100, cost in 0u64..50, above in 0u64..1000, percent in 0u32..=100, carry in 0u32..1_000_000,
+        granted in 0u64..=1000, class_enforces: bool, tier_enforces: bool,
+    ) {
+        let mut fixture = DecisionFixture { taken, leased: granted, cost, ..DecisionFixture::new().with_tier(above, percent, tier_enforces) };
+        fixture.class.enforce = class_enforces;
+        fixture.shedding.carry = carry;
+        if let Verdict::Admit { .. } = fixture.decide_once() {
+            prop_assert!(taken + cost <= granted);
+        }
+    }
+
+    #[test]
+    fn retry_after_is_exact(
+        capacity in 1u32..50, fill in 1u32..50, interval_ms in 1u64..100_000, smooth: bool,
+        pauses in proptest::collection::vec(0u64..20_000, 1..100),
+    ) {
+        let interval = Duration::from_millis(interval_ms);
+        let mut fixture = DecisionFixture::new();
+        fixture.class.bucket = Some(Bucket { capacity, fill, interval, smooth, costed_only: false });
+        for pause in pauses {
+            fixture.now += Duration::from_millis(pause);
+            if let Verdict::Refuse(refusal) = fixture.decide_once() {
+                prop_assert_eq!(refusal.reason, Reason::Bucket);
+                let retry_at = fixture.now + refusal.wait;
+                fixture.now = Timestamp(retry_at.0 - 1);
+                prop_assert_eq!(fixture.refusal_reason(), Some(Reason::Bucket));
+                // `Retry-After` has whole seconds: a retry after the rounded wait is admitted as well.
+                fixture.now = retry_at + Duration::from_secs(ceil_seconds(refusal.wait)) - refusal.wait;
+                prop_assert_eq!(fixture.refusal_reason(), None);
+                fixture.now = retry_at;
+            }
+            match fixture.decide_once() {
+                Verdict::Admit { bucket_state: level, .. } => fixture.bucket_state = level,
+                Verdict::Refuse(refusal) => prop_assert!(false, "refused after the full wait: {refusal:?}"),
+            }
+        }
+    }
+}

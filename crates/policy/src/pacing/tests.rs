@@ -1,0 +1,439 @@
+use super::bucket::{PacingBucket, PacingRate, PacingRefused};
+use super::demand::DemandForecast;
+use super::pacer::{Pacer, QuotaTotals};
+use super::plan::{ClassDemand, PlanInput};
+use super::week::{HOURS_PER_WEEK, WeekTime};
+use super::*;
+use crate::time::Timestamp;
+use crate::units::Units;
+use crate::window::Span;
+use proptest::prelude::*;
+use std::time::Duration;
+
+const HUMANS: usize = 0;
+const SEARCH: usize = 1;
+const DAY: u64 = 86_400;
+
+fn plan_input(left: u64, unpaced: f64, paced: &[(f64, f64)]) -> PlanInput {
+    let demand = |&(weight, units): &(f64, f64)| ClassDemand { weight, units, priority: 0, initial_share: None };
+    PlanInput {
+        left: Units::from_whole(left),
+        limit: Units::from_whole(10_000),
+        unpaced_demand: DemandForecast { units: unpaced, variance: unpaced },
+        is_share_based: true,
+        burst: Units::from_whole(500),
+        paced_classes: paced.iter().map(demand).collect(),
+    }
+}
+
+fn admit_shares(input: &PlanInput) -> Vec<f64> {
+    let rounded = |share: Share| (share.ratio() * 100.0).round() / 100.0;
+    input.plan().allocations.iter().map(|part| rounded(part.share)).collect()
+}
+
+#[test]
+fn unpaced_demand_is_earmarked_rest_divided_by_weight() {
+    assert_eq!(
+        admit_shares(&plan_input(6000, 2000.0, &[(1.0, 8000.0)])),
+        [0.49],
+        "a margin is kept for unforeseen demand"
+    );
+    assert_eq!(admit_shares(&plan_input(6000, 2000.0, &[(3.0, 10_000.0), (1.0, 10_000.0)])), [0.3, 0.1]);
+    assert_eq!(
+        admit_shares(&plan_input(6000, 2000.0, &[(1.0, 500.0), (1.0, 10_000.0)])),
+        [1.0, 0.35],
+        "the excess of one class goes to the other"
+    );
+    assert_eq!(admit_shares(&plan_input(6000, 7000.0, &[(1.0, 10_000.0)])), [0.0], "unpaced demand comes first");
+    assert_eq!(admit_shares(&plan_input(6000, 100.0, &[(1.0, 10.0)])), [1.0]);
+}
+
+#[test]
+fn share_is_kept_within_the_unused_tolerance() {
+    let planned = |mut input: PlanInput, hundredths: u32| {
+        input.paced_classes[0].initial_share = Some(Share::from_millionths(10_000 * hundredths));
+        admit_shares(&input)[0]
+    };
+    let (early, late) = (plan_input(9000, 3000.0, &[(1.0, 12_000.0)]), plan_input(600, 200.0, &[(1.0, 800.0)]));
+    assert_eq!([40, 45, 49].map(|share| planned(late.clone(), share)), [0.4, 0.45, 0.49]);
+    assert_eq!(
+        [30, 55].map(|share| planned(late.clone(), share)),
+        [0.4, 0.49],
+        "the remainder would leave the tolerance"
+    );
+    assert_eq!([45, 49, 55].map(|share| planned(early.clone(), share)), [0.5; 3], "slight change of the whole day");
+}
+
+#[test]
+fn the_share_of_a_lower_priority_changes_first() {
+    let shares_with = |left, priorities: [u8; 2]| {
+        let mut input = plan_input(left, 2000.0, &[(1.0, 5000.0), (1.0, 5000.0)]);
+        for (class, priority) in input.paced_classes.iter_mut().zip(priorities) {
+            (class.priority, class.initial_share) = (priority, Some(Share::from_millionths(400_000)));
+        }
+        admit_shares(&input)
+    };
+    assert_eq!(shares_with(6000, [0, 0]), [0.4, 0.39]);
+    assert_eq!(shares_with(5500, [1, 0]), [0.4, 0.29], "unpaced demand exceeds the forecast by 500 units");
+    assert_eq!(shares_with(5500, [0, 1]), [0.29, 0.4]);
+    assert_eq!(shares_with(5500, [1, 1]), [0.4, 0.29], "on equal priority, the first class of the file");
+    assert_eq!(shares_with(4000, [1, 0]), [0.3, 0.1], "within the burst of half the budget");
+    assert_eq!(shares_with(2200, [1, 0]), [0.04, 0.0]);
+    assert_eq!(shares_with(12_000, [1, 0]), [0.99, 1.0]);
+}
+
+#[test]
+fn bucket_refill_is_exact_for_any_polling() {
+    let rate = PacingRate {
+        share: Share::ALL,
+        long_run_share: Share::ALL,
+        refill_per_hour: Units::from_milli(1234),
+        burst: Units::from_whole(5),
+    };
+    let start = Timestamp::from_seconds(1000);
+    let mut polled = PacingBucket::full(&rate, start);
+    polled.take(Units::from_whole(10));
+    let mut once = polled;
+    for second in 1..=36_000 {
+        (polled, _) = polled.try_take(&rate, Units::from_whole(5), 0, start + Duration::from_secs(second));
+    }
+    let end = start + Duration::from_secs(36_000);
+    (once, _) = once.try_take(&rate, Units::from_whole(5), 0, end);
+    assert_eq!(polled, once);
+    let (_, result) = once.try_take(&rate, Units::from_whole(5), 0, end);
+    assert!(result.is_ok(), "12.34 units added in ten hours, 5 units in debt");
+}
+
+#[test]
+fn pacing_wait_is_exact() {
+    let rate = PacingRate {
+        share: Share::ALL,
+        long_run_share: Share::ALL,
+        refill_per_hour: Units::from_whole(60),
+        burst: Units::from_whole(2),
+    };
+    let start = Timestamp::from_seconds(1000);
+    let mut bucket = PacingBucket::full(&rate, start);
+    bucket.take(Units::from_whole(2));
+    let (bucket, Err(PacingRefused(wait))) = bucket.try_take(&rate, Units::from_whole(1), 0, start) else {
+        panic!("not empty")
+    };
+    assert_eq!(wait, Duration::from_secs(60));
+    assert!(bucket.try_take(&rate, Units::from_whole(1), 0, start + wait - Duration::from_nanos(1)).1.is_err());
+    assert!(bucket.try_take(&rate, Units::from_whole(1), 0, start + wait).1.is_ok());
+    assert!(
+        bucket.try_take(&rate, Units::from_whole(50), 0, start + 2 * wait).1.is_ok(),
+        "a full bucket pays any cost and may go negative"
+    );
+}
+
+#[test]
+fn empty_bucket_with_small_share_delays_the_retry() {
+    let rate = PacingRate {
+        share: Share::ALL,
+        long_run_share: Share::from_millionths(200_000),
+        refill_per_hour: Units::from_whole(3600),
+        burst: Units::from_whole(2),
+    };
+    let mut bucket = PacingBucket::full(&rate, Timestamp(0));
+    bucket.take(Units::from_whole(2));
+    let (_, result) = bucket.try_take(&rate, Units::from_whole(1), 0, Timestamp(0));
+    assert_eq!(
+        result,
+        Err(PacingRefused(Duration::from_secs(300))),
+        "the wait is longer than the time to the next unit"
+    );
+}
+
+#[test]
+fn borrowed_turn_is_paid_by_the_next_request() {
+    let (rate, now) = (rate_with_share(500_000), Timestamp(0));
+    let mut bucket = PacingBucket::full(&rate, now);
+    let mut admits = |borrowable: u32| {
+        let (after, result) = bucket.try_take(&rate, Units::from_whole(1), borrowable, now);
+        bucket = after;
+        result.is_ok()
+    };
+    assert_eq!([admits(0), admits(1), admits(0), admits(0), admits(0)], [true, true, false, false, true]);
+    let full_rate = PacingRate { share: Share::ALL, ..rate };
+    assert!(
+        bucket
+            .try_take(&rate, Units::from_whole(1), 1, now)
+            .0
+            .try_take(&full_rate, Units::from_whole(1), 0, now)
+            .1
+            .is_ok()
+    );
+}
+
+fn rate_with_share(millionths: u32) -> PacingRate {
+    let share = Share::from_millionths(millionths);
+    PacingRate { share, long_run_share: share, refill_per_hour: Units::ZERO, burst: Units::from_whole(1000) }
+}
+
+/// Simulated quota of 1,000 units a day.
+struct PacedSite {
+    pacing: Pacing,
+    pacer: Pacer,
+    taken: u64,
+}
+
+impl PacedSite {
+    fn new(forecast: PacingMode) -> Self {
+        let roles = vec![PacingRole::Unpaced, PacingRole::Paced(NonZeroU32::MIN)];
+        let (burst, priorities) = (Share::from_millionths(50_000), Vec::new());
+        let pacing = Pacing { forecast, burst_share: burst, roles, priorities, enforce: true };
+        Self { pacing, pacer: Pacer::default(), taken: 0 }
+    }
+
+    fn plan(&mut self, now: u64) {
+        let day = now / DAY * DAY;
+        let span = Span { start: Timestamp::from_seconds(day), end: Timestamp::from_seconds(day + DAY) };
+        let taken = Units::from_whole(self.taken);
+        let week = WeekTime(((now + 3 * DAY) % (7 * DAY)) as f64);
+        let totals = QuotaTotals { limit: Units::from_whole(1000), taken, expected_by_others: None, span, week };
+        self.pacer.plan(&self.pacing, |index| index, &totals, Timestamp::from_seconds(now));
+    }
+
+    /// Simulates an hour with the demand of humans and of search engines, in units.
+    fn run_hour(&mut self, now: u64, human: u64, search: u64) {
+        self.taken = if now.is_multiple_of(DAY) { 0 } else { self.taken };
+        self.plan(now);
+        for (class, units) in [(HUMANS, human), (SEARCH, search)] {
+            self.pacer.class(class).demand.record_request(Units::from_whole(units));
+        }
+        let admitted = self.share().of_units(Units::from_whole(search)).floor();
+        self.taken = (self.taken + human + admitted).min(1000);
+    }
+
+    fn share(&self) -> Share {
+        self.pacer.classes().get(SEARCH).map_or(Share::ALL, |class| class.share())
+    }
+}
+
+#[test]
+fn share_is_even_from_the_second_day() {
+    let mut site = PacedSite::new(PacingMode::Learned);
+    for hour in 0..24 * 3 {
+        site.run_hour(hour * 3600, if hour % 24 < 12 { 10 } else { 30 }, if hour % 4 == 0 { 200 } else { 20 });
+        // In the last hours the withheld units are released.
+        if hour >= 25 && hour % 24 < 22 {
+            let share = site.share().ratio();
+            assert!((share - 520.0 / 1560.0).abs() < 0.04, "{share} in hour {hour}");
+        }
+    }
+    assert!(site.pacer.earmarked() < Units::from_whole(50), "only the last hour is earmarked");
+}
+
+#[test]
+fn reduced_share_recovers() {
+    let mut site = PacedSite::new(PacingMode::Learned);
+    (0..53).for_each(|hour| site.run_hour(hour * 3600, 10, 100));
+    let (before, taken) = (site.share(), site.taken);
+    site.taken = taken + 300;
+    site.plan(53 * 3600);
+    assert!(site.share() < before);
+    site.taken = taken;
+    site.plan(53 * 3600 + 10);
+    let after = site.share();
+    assert!(after.ratio() > before.ratio() - 0.01, "{after:?} after {before:?}");
+}
+
+#[test]
+fn planned_usage_follows_the_typical_day() {
+    let mut site = PacedSite::new(PacingMode::Learned);
+    (0..48).for_each(|hour| site.run_hour(hour * 3600, if hour % 24 < 12 { 0 } else { 30 }, 0));
+    site.plan(48 * 3600 + 6 * 3600);
+    assert_eq!(site.pacer.planned(), Units::ZERO);
+    let mut even = PacedSite::new(PacingMode::Even);
+    even.plan(6 * 3600);
+    assert_eq!(even.pacer.planned(), Units::from_whole(250));
+    assert!(even.pacer.is_ahead(Units::from_whole(301)));
+    assert!(!even.pacer.is_ahead(Units::from_whole(300)));
+}
+
+#[test]
+fn single_spike_is_discounted_repeated_one_is_learned() {
+    let learned_demand = |hours: &[u64]| {
+        let mut demand = demand::DemandModel::default();
+        for hour in 0..48 {
+            demand.record_request(Units::from_whole(if hour >= 36 {
+                hours.get(hour - 36).copied().unwrap_or(100)
+            } else {
+                100
+            }));
+            demand.finish_hour(hour);
+        }
+        demand.week().hours()[37].units
+    };
+    assert!(learned_demand(&[100, 1000]) < 210.0);
+    assert!(learned_demand(&[1000, 1000]) > 900.0);
+}
+
+#[test]
+fn unusual_days_are_detected_and_noise_is_not() {
+    let expected = |today: &dyn Fn(u64) -> u64| {
+        let mut demand = demand::DemandModel::default();
+        for hour in 0..102 {
+            demand.record_request(Units::from_whole(if hour < 96 { 20 + hour * 7 % 5 } else { today(hour) }));
+            demand.finish_hour(hour as usize);
+        }
+        demand.forecast_learned(WeekTime(102.0 * 3600.0), Duration::from_secs(18 * 3600)).units
+    };
+    let (typical, holiday, weekend) = (expected(&|hour| 20 + hour * 7 % 5), expected(&|_| 6), expected(&|_| 80));
+    assert!((390.0..=400.0).contains(&typical), "{typical}: about 18 hours of 22 units");
+    assert!((100.0..=260.0).contains(&holiday), "{holiday}: close to 18 hours of 6 units");
+    assert!((900.0..=1500.0).contains(&weekend), "{weekend}: close to 18 hours of 80 units");
+    let noisy = expected(&|hour| 19 + hour * 7 % 5);
+    assert!((370.0..=400.0).contains(&noisy), "{noisy}");
+}
+
+#[test]
+fn clock_jumps_create_no_demand() {
+    let mut site = PacedSite::new(PacingMode::Learned);
+    (0..30).for_each(|hour| site.run_hour(hour * 3600, 10, 10));
+    let before = site.pacer.classes()[HUMANS].demand.week().clone();
+    for now in [3600, 400 * DAY, 0, 30 * 3600] {
+        site.plan(now);
+    }
+    assert_eq!(site.pacer.classes()[HUMANS].demand.week(), &before);
+}
+
+/// Returns noon of a day with `taken` of 100,000 units taken, and `elsewhere` as the forecast demand of other
+/// instances.
+fn totals_at_noon(taken: u64, elsewhere: Option<u64>) -> (QuotaTotals, Timestamp) {
+    let span = Span { start: Timestamp(0), end: Timestamp::from_seconds(DAY) };
+    let (week, taken) = (WeekTime((3 * DAY + DAY / 2) as f64), Units::from_whole(taken));
+    let expected_elsewhere = elsewhere.map(Units::from_whole);
+    (
+        QuotaTotals { limit: Units::from_whole(100_000), taken, expected_by_others: expected_elsewhere, span, week },
+        Timestamp::from_seconds(DAY / 2),
+    )
+}
+
+#[test]
+fn each_instance_plans_with_its_demand_share() {
+    let mut site = PacedSite::new(PacingMode::Even);
+    let mut rate = |elsewhere: Option<u64>| {
+        let (totals, now) = totals_at_noon(40_000, elsewhere);
+        site.pacer.plan(&site.pacing, |index| index, &totals, now);
+        site.pacer.class(SEARCH).demand.record_request(Units::from_whole(100));
+        site.pacer.classes()[SEARCH].allowance.expect("the class has a plan").rate.refill_per_hour.floor()
+    };
+    assert_eq!(rate(None), 5000, "60,000 units in 12 h, no other instance known");
+    // 100 units in a quarter of an hour, the minimum for estimating a rate: 4,800 until midnight.
+    assert!((1249..=1252).contains(&rate(Some(3 * 4800))), "a quarter of the units");
+    let part = rate(None);
+    assert!((1249..=1252).contains(&part), "{part}: the part is kept");
+    assert!(rate(Some(0)) == 5000, "no other instance has demand");
+}
+
+#[test]
+fn initial_burst_is_limited_to_the_unspent_plan() {
+    let initial_balance = |taken| {
+        let mut site = PacedSite::new(PacingMode::Even);
+        let (totals, now) = totals_at_noon(taken, None);
+        site.pacer.plan(&site.pacing, |index| index, &totals, now);
+        site.pacer.classes()[SEARCH].allowance.expect("the class has a plan").bucket.balance()
+    };
+    assert_eq!(initial_balance(0), Units::from_whole(5000), "equals the burst");
+    assert_eq!(initial_balance(47_000), Units::from_whole(3000));
+    assert_eq!(initial_balance(50_000), Units::ZERO);
+}
+
+proptest! {
+    #[test]
+    fn plan_fits_the_remaining_units_and_is_monotonic(
+        left in 0u64..10_000, more in 0u64..5000, unpaced in 0.0..8000.0f64,
+        paced in prop::collection::vec((1.0..1000.0f64, 0.0..20_000.0f64), 1..6),
+    ) {
+        let mut input = plan_input(left, unpaced, &paced);
+        for class in &mut input.paced_classes {
+            class.initial_share = Some(Share::NONE);
+        }
+        let before = input.plan();
+        let allocated: f64 = before.allocations.iter().zip(&paced).map(|(part, class)| part.share.ratio() * class.1).sum();
+        prop_assert!(allocated <= (left as f64 - unpaced).max(0.0) + 0.02 * paced.len() as f64, "{} of {}", allocated, left);
+        prop_assert!(before.allocations.iter().all(|part| part.units.is_finite() && part.units >= 0.0));
+        input.left = Units::from_whole(left + more);
+        for (before, after) in before.allocations.iter().zip(&input.plan().allocations) {
+            prop_assert!(after.share >= before.share && after.units >= before.units - 1e-6);
+        }
+    }
+
+    #[test]
+    fn buckets_of_all_instances_share_one_burst(
+        expected in prop::collection::vec(1u64..100_000, 1..6), taken in 0u64..100_000,
+    ) {
+        let total_demand: u64 = expected.iter().sum();
+        let mut total = Units::ZERO;
+        for units in &expected {
+            let mut site = PacedSite::new(PacingMode::Even);
+            let (totals, now) = totals_at_noon(taken, None);
+            site.pacer.plan(&site.pacing, |index| index, &totals, now);
+            // A quarter of an hour that extrapolates to `units` in twelve hours.
+            site.pacer.class(SEARCH).demand.record_request(Units::from_milli(units * 1000 / 48));
+            let (totals, now) = totals_at_noon(taken, Some(total_demand - units));
+            site.pacer.plan(&site.pacing, |index| index, &totals, now);
+            total = total.saturating_add(site.pacer.classes()[SEARCH].allowance.expect("the class has a plan").bucket.balance());
+        }
+        // The one unit that each instance adds to its own demand.
+        let slack = Units::from_whole(5000 * expected.len() as u64).milli() / total_demand;
+        prop_assert!(total.milli() <= Units::from_whole(5000).milli() + slack + 10, "holds {} of 5000 plus {}", total, slack);
+    }
+
+    #[test]
+    fn admitted_share_is_exact_within_one_request(millionths in 0u32..=1_000_000, length in 1usize..500) {
+        let rate = rate_with_share(millionths);
+        let mut bucket = PacingBucket::full(&rate, Timestamp(0));
+        let mut admitted = 0;
+        for _ in 0..length {
+            let (next, result) = bucket.try_take(&rate, Units::from_whole(1), 0, Timestamp(0));
+            admitted += usize::from(result.is_ok());
+            bucket = next;
+        }
+        prop_assert!((admitted as f64 - length as f64 * rate.share.ratio()).abs() <= 1.0);
+    }
+
+    #[test]
+    fn borrowed_turns_do_not_change_the_share(
+        millionths in 0u32..=1_000_000, borrowed_turns in prop::collection::vec(0u32..=2, 1..500),
+    ) {
+        let rate = rate_with_share(millionths);
+        let mut bucket = PacingBucket::full(&rate, Timestamp(0));
+        let mut admitted = 0.0;
+        for borrowable in &borrowed_turns {
+            let (next, result) = bucket.try_take(&rate, Units::from_whole(1), *borrowable, Timestamp(0));
+            admitted += f64::from(u8::from(result.is_ok()));
+            bucket = next;
+        }
+        let expected = borrowed_turns.len() as f64 * rate.share.ratio();
+        prop_assert!((expected - 1.0..=expected + 3.0).contains(&admitted), "admitted {}, expected {}", admitted, expected);
+    }
+
+    #[test]
+    fn forecasts_are_finite_for_any_history(
+        hours in prop::collection::vec((0u64..1_000_000_000, 0u64..1_000_000), 1..400), second in 0.0..604_800.0f64,
+    ) {
+        let mut demand = demand::DemandModel::default();
+        for (index, (expected, actual)) in hours.into_iter().enumerate() {
+            demand.record_request(Units::from_milli(expected));
+            demand.record_cost(Units::from_milli(expected), Units::from_milli(actual));
+            demand.finish_hour(index % HOURS_PER_WEEK);
+        }
+        let (now, span) = (WeekTime(second), Duration::from_secs(DAY));
+        for DemandForecast { units, variance } in [demand.forecast_learned(now, span), demand.forecast_even(now, span), demand.forecast_peak(now, span)] {
+            prop_assert!(units.is_finite() && units >= 0.0 && variance.is_finite() && variance >= 0.0);
+        }
+        prop_assert!(demand.cost_ratio() > 0.0 && (0.0..=1.0).contains(&demand.remaining_fraction(now, span, span)));
+    }
+
+    #[test]
+    fn a_planned_share_is_released_at_the_end(units in 1u64..200) {
+        let mut site = PacedSite::new(PacingMode::Learned);
+        (0..47).for_each(|hour| site.run_hour(hour * 3600, 5, units));
+        site.taken = 500;
+        site.plan(48 * 3600 - 60);
+        prop_assert_eq!(site.share(), Share::ALL);
+    }
+}

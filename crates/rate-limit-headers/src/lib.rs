@@ -1,0 +1,139 @@
+//! Rate-limit fields of responses: `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11), and
+//! optionally the legacy families.
+
+mod legacy;
+mod preview;
+mod snapshot;
+
+pub use preview::{ResponsePreview, preview};
+pub use snapshot::RateLimitSnapshot;
+
+use http::StatusCode;
+use std::fmt::Write;
+use tidegate_config::settings::{Headers, LegacyFamily};
+use tidegate_http1::{Fields, Name};
+use tidegate_policy::bucket::Bucket;
+use tidegate_policy::class::Class;
+use tidegate_policy::route::Route;
+use tidegate_policy::time::ceil_seconds;
+use tidegate_policy::{Rules, Timestamp};
+
+/// Maximum of a structured-field integer (RFC 9651 section 3.3.1).
+const MAX_SF_INTEGER: u64 = 999_999_999_999_999;
+
+/// Header parts prebuilt for one version of the rules.
+pub struct RateLimitHeaders {
+    ratelimit: bool,
+    families: Vec<LegacyFamily>,
+    /// `RateLimit-Policy` by class, then by route; `None` if there are no limits.
+    policies: Vec<Vec<Option<Box<str>>>>,
+    /// `RateLimit` items of each bucket and each quota, up to the remaining number.
+    buckets: Vec<String>,
+    quotas: Vec<String>,
+}
+
+impl RateLimitHeaders {
+    /// Builds the header parts of `rules`.
+    pub fn new(headers: &Headers, rules: &Rules) -> Self {
+        let of_class = |class: &Class| rules.routes.iter().map(|route| policies(class, route, rules)).collect();
+        let prefix = |name: &str| format!("\"{name}\";r=");
+        Self {
+            ratelimit: headers.ratelimit,
+            families: headers.legacy.clone(),
+            policies: rules.classes.iter().map(of_class).collect(),
+            buckets: rules.classes.iter().map(|class| prefix(&class.name)).collect(),
+            quotas: rules.quotas.iter().map(|quota| prefix(&quota.name)).collect(),
+        }
+    }
+
+    /// Writes the fields for `snapshot` into a response with `status`. Replaces those of the origin.
+    pub fn write(
+        &self,
+        rules: &Rules,
+        snapshot: RateLimitSnapshot<'_>,
+        now: Timestamp,
+        status: StatusCode,
+        fields: &mut Fields,
+    ) {
+        let Some(policy) = &self.policies[usize::from(snapshot.class.0)][snapshot.route] else { return };
+        let snapshot = RateLimitSnapshot {
+            bucket: snapshot.bucket.filter(|_| rules.classes[usize::from(snapshot.class.0)].enforce),
+            ..snapshot
+        };
+        // robots.txt on a route with costs is not limited.
+        if snapshot.usages.is_empty() && snapshot.bucket.is_none() {
+            return;
+        }
+        if self.ratelimit {
+            fields.insert(Name::RateLimitPolicy, policy.as_bytes());
+            fields.insert_with(Name::RateLimit, |text| self.ratelimit(text, rules, snapshot, now));
+        }
+        legacy::write(&self.families, rules, snapshot, now, status, fields);
+    }
+
+    /// Writes the remaining amount of each policy. A policy that refused the request has zero remaining until the retry
+    /// time.
+    fn ratelimit(
+        &self,
+        text: &mut impl Write,
+        rules: &Rules,
+        snapshot: RateLimitSnapshot<'_>,
+        now: Timestamp,
+    ) -> std::fmt::Result {
+        let refused_wait = snapshot.refusal.map(|refusal| ceil_seconds(refusal.wait));
+        if let Some(bucket) = snapshot.bucket {
+            let is_violated = snapshot.refusal.is_some_and(|refusal| refusal.quotas.is_empty());
+            let (remaining, wait) = match refused_wait.filter(|_| is_violated) {
+                Some(wait) => (0, wait),
+                None => (bucket.remaining.into(), ceil_seconds(bucket.full_after)),
+            };
+            write_item(text, &self.buckets[usize::from(snapshot.class.0)], remaining, wait)?;
+        }
+        let mut is_first = snapshot.bucket.is_none();
+        for (index, usage) in snapshot.enforced(rules) {
+            if !std::mem::take(&mut is_first) {
+                text.write_str(", ")?;
+            }
+            let is_violated = snapshot.refusal.is_some_and(|refusal| refusal.quotas.contains(index));
+            let (remaining, wait) = match refused_wait.filter(|_| is_violated) {
+                Some(wait) => (0, wait),
+                None => (
+                    usage.remaining.floor().min(MAX_SF_INTEGER),
+                    ceil_seconds(usage.resets_at.saturating_duration_since(now)),
+                ),
+            };
+            write_item(text, &self.quotas[usize::from(usage.quota.0)], remaining, wait)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes an item such as `"places_api";r=12;t=3600`.
+fn write_item(text: &mut impl Write, prefix: &str, remaining: u64, wait: u64) -> std::fmt::Result {
+    text.write_str(prefix)?;
+    text.write_str(itoa::Buffer::new().format(remaining))?;
+    text.write_str(";t=")?;
+    text.write_str(itoa::Buffer::new().format(wait))
+}
+
+fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
+    let mut text = String::new();
+    let applies = |bucket: &&Bucket| class.enforce && !(bucket.costed_only && route.is_free());
+    if let Some(bucket) = class.bucket.as_ref().filter(applies) {
+        let _ = write!(text, "\"{}\";q={};w={}", class.name, bucket.capacity, seconds_to_fill(bucket));
+    }
+    let quotas = route.costs.iter().map(|(quota, _)| &rules.quotas[usize::from(quota.0)]);
+    for quota in quotas.filter(|quota| quota.enforce) {
+        let separator = if text.is_empty() { "" } else { ", " };
+        let window = ceil_seconds(quota.window.nominal_length()).max(1);
+        let limit = quota.limit.floor().min(MAX_SF_INTEGER);
+        let _ = write!(text, "{separator}\"{}\";q={limit};w={window}", quota.name);
+    }
+    (!text.is_empty()).then(|| text.into())
+}
+
+/// Returns the seconds in which the bucket refills completely, the window of its policy.
+fn seconds_to_fill(bucket: &Bucket) -> u64 {
+    let refills = bucket.capacity.div_ceil(bucket.fill.max(1));
+    ceil_seconds(bucket.interval.saturating_mul(refills)).max(1)
+}

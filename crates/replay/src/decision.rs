@@ -1,0 +1,52 @@
+//! The decision on one request under one policy.
+
+use super::log::LinePosition;
+use smallvec::SmallVec;
+use tidegate_engine::QuotaUsage;
+use tidegate_policy::{BotId, Classification, QuotaId, Reason, RefusedQuotas, Timestamp, Units};
+
+/// Decision on one request, with everything that a report shows of it.
+#[derive(Clone, Debug)]
+pub struct ReplayedDecision {
+    /// Position of the line in the log.
+    pub position: LinePosition,
+    /// Time of the decision.
+    pub at: Timestamp,
+    /// Class of the client, with the evidence.
+    pub classification: Classification,
+    /// Bot that the user agent names, if it is in the built-in list.
+    pub bot: Option<BotId>,
+    /// Index of the route.
+    pub route: usize,
+    /// Reason of the refusal; `None` if the request was admitted.
+    pub refusal_reason: Option<Reason>,
+    /// Reason of the first rule in shadow mode that would have refused the request.
+    pub shadow: Option<Reason>,
+    /// Quotas that refused the request, by position in `quota_usage`.
+    pub refusing_quotas: RefusedQuotas,
+    /// `Retry-After` sent with the response, in seconds.
+    pub retry_after_s: Option<u64>,
+    /// Usage of each quota of the route at the decision.
+    pub quota_usage: SmallVec<[QuotaUsage; 2]>,
+    /// Units charged to each quota in the end; for a refused request, the units it would have been charged.
+    pub costs: SmallVec<[(QuotaId, Units); 2]>,
+}
+
+impl ReplayedDecision {
+    /// Returns true if the request has a cost.
+    pub fn is_costly(&self) -> bool {
+        !self.quota_usage.is_empty()
+    }
+
+    /// Returns the usage of a quota before the request.
+    pub fn used_before(&self, usage: &QuotaUsage) -> Units {
+        let is_included = matches!(self.refusal_reason, None | Some(Reason::Throttle | Reason::Backoff));
+        if is_included { usage.used.saturating_sub(usage.cost) } else { usage.used }
+    }
+
+    /// Returns true if the refusal followed from the state of the origin or of the ledger. It cannot be reproduced, so
+    /// it is copied from the log.
+    pub fn is_copied_from_log(&self) -> bool {
+        matches!(self.refusal_reason, Some(Reason::Throttle | Reason::Backoff | Reason::Ledger))
+    }
+}

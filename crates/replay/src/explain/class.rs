@@ -1,0 +1,111 @@
+//! Step of the classification: kind and class of the client, and why the classes before it do not match.
+
+use super::evidence;
+use super::input::ExplainInput;
+use super::step::{Stage, Step};
+use tidegate_policy::ListId;
+use tidegate_policy::address_lists::ListSet;
+use tidegate_policy::class::{Class, ConditionKind};
+use tidegate_policy::{ClassId, ClientKind};
+
+pub(super) fn step(input: &ExplainInput<'_>) -> Step {
+    let classified = input.classification();
+    let name = input.environment.class_name(classified.class);
+    let operator = classified.operator.map(|operator| input.environment.operators.name(operator));
+    let suffix = operator.map_or_else(String::new, |operator| format!(" of {operator}"));
+    let message = format!("class {name}: {}{suffix}", describe_kind(classified.kind));
+    let mut evidence = evidence::sentences(input);
+    evidence.extend(behavior_remark(input, classified.kind));
+    evidence.extend((0..classified.class.0).map(|index| mismatch_reason(input, ClassId(index))));
+    Step::info(Stage::Class, message)
+        .with_evidence(evidence)
+        .with_rule(input.environment.class_rule(classified.class, ""))
+        .with_number("class", name)
+        .with_number("kind", classified.kind.name())
+        .with_number("operator", operator)
+}
+
+const fn describe_kind(kind: ClientKind) -> &'static str {
+    match kind {
+        ClientKind::Human => "a person",
+        ClientKind::VerifiedBot => "a verified bot",
+        ClientKind::DeclaredBot => "a declared bot",
+        ClientKind::SuspectedBot => "a suspected bot",
+        ClientKind::Impostor => "an impostor",
+    }
+}
+
+/// Returns a remark for clients of kind `human`: only a running gateway has their profiles.
+fn behavior_remark(input: &ExplainInput<'_>, kind: ClientKind) -> Option<String> {
+    let is_applicable =
+        input.environment.rules().bot_detection.is_some() && kind == ClientKind::Human && input.replayed.is_none();
+    is_applicable.then(|| "behavior: known only to a running gateway".into())
+}
+
+/// Returns why a class that precedes the client's class does not match.
+fn mismatch_reason(input: &ExplainInput<'_>, class: ClassId) -> String {
+    let rules = input.environment.rules();
+    let Class { name, matcher: when, .. } = &rules.classes[usize::from(class.0)];
+    let classified = input.classification();
+    let unmet = when.first_unmet(class, classified.kind, classified.operator, &input.facts());
+    let requirement = match unmet {
+        Some(ConditionKind::Kind) => kinds(&when.kinds),
+        Some(ConditionKind::Operator) => {
+            let names: Vec<&str> = when.operators.iter().map(|id| input.environment.operators.name(*id)).collect();
+            format!("verification as {}", any_of(&names))
+        }
+        Some(ConditionKind::UserAgent) => {
+            let words: Vec<&str> = when.user_agents.iter().map(String::as_str).collect();
+            format!("a user agent that contains {}", any_of(&words))
+        }
+        Some(ConditionKind::Address) => "another address".into(),
+        Some(ConditionKind::List) => {
+            let is_listed = |index: usize| when.lists.first_common(ListSet::from_ids([ListId(index as u8)])).is_some();
+            let names = rules.address_list_names.iter().enumerate().filter(|(index, _)| is_listed(*index));
+            format!("an address of the list {}", any_of(&names.map(|(_, name)| name.as_str()).collect::<Vec<_>>()))
+        }
+        Some(ConditionKind::Key) => {
+            let header = when.keys.as_ref().map_or("", |keys| keys.source.header());
+            format!("one of its API keys in {header}")
+        }
+        None => "nothing more".into(),
+    };
+    format!("not {name}, which requires {requirement}")
+}
+
+fn kinds(kinds: &[ClientKind]) -> String {
+    any_of(&kinds.iter().map(|kind| describe_kind(*kind)).collect::<Vec<_>>())
+}
+
+/// Joins names as in `a, b or c`.
+pub(super) fn any_of(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [others @ .., last] => format!("{} or {last}", others.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{CLIENT, GOOGLEBOT, GOOGLEBOT_ADDRESS, PolicyFixture, RULES, step};
+    use super::*;
+
+    #[test]
+    fn verified_crawler_belongs_to_the_class_of_its_operator() {
+        let policy = PolicyFixture::new(RULES);
+        let class = step(&policy.request(GOOGLEBOT, GOOGLEBOT_ADDRESS, "/item/1", 0), Stage::Class);
+        assert_eq!(class.message, "class search: a verified bot of googlebot");
+        let published = "66.249.66.1 is in the ranges that googlebot publishes";
+        assert!(class.evidence.iter().any(|entry| entry == published), "{class:?}");
+    }
+
+    #[test]
+    fn impostor_lacks_the_verification_of_the_class_before() {
+        let policy = PolicyFixture::new(RULES);
+        let class = step(&policy.request(GOOGLEBOT, CLIENT, "/item/1", 0), Stage::Class);
+        assert_eq!(class.message, "class impostor: an impostor");
+        let requirement = "not search, which requires verification as googlebot";
+        assert_eq!(class.evidence.last().map(String::as_str), Some(requirement));
+    }
+}

@@ -1,0 +1,111 @@
+//! Explanation input from a line of the gateway's own log, which contains everything that the decision used.
+
+use super::environment::Environment;
+use super::input::{ClientAttributes, ExplainInput, RequestAttributes};
+use super::logged_outcome::{LoggedDecision, LoggedOutcome};
+use crate::log::{LogLine, NativeFields};
+use crate::{LoggedEvidence, ReplayRequest};
+use http::HeaderMap;
+use tidegate_policy::bucket::BucketState;
+use tidegate_policy::facts::claimed_operator;
+use tidegate_policy::identity::ClientAddress;
+use tidegate_policy::{Proof, Reason, Timestamp};
+
+/// Error for a log line without a gateway decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the line contains no decision of a gateway")]
+pub struct NoDecisionError;
+
+/// Returns the explanation input of a line of the gateway's own log.
+pub fn input_from_log<'a>(
+    line: &LogLine<'_>,
+    environment: Environment<'a>,
+) -> Result<ExplainInput<'a>, NoDecisionError> {
+    let request = ReplayRequest::from_line(line).ok_or(NoDecisionError)?;
+    let client = client_attributes(line, &request, environment);
+    let attributes = RequestAttributes {
+        method: request.method.clone(),
+        host: request.host.to_owned(),
+        path: request.path.into_owned(),
+        query: request.query.map(str::to_owned),
+        user_agent: request.user_agent.to_vec(),
+        headers: HeaderMap::new(),
+    };
+    let logged = LoggedOutcome::from_line(line);
+    let input = match (&line.native, &logged.decision) {
+        (Some(native), Some(decision)) => {
+            restore_logged_state(ExplainInput::new(environment, attributes, client, line.at), native, decision)
+        }
+        _ => return Err(NoDecisionError),
+    };
+    Ok(ExplainInput { logged: Some(logged), ..input })
+}
+
+/// Returns the client's attributes. Logged evidence has precedence over the current tables.
+fn client_attributes(
+    line: &LogLine<'_>,
+    request: &ReplayRequest<'_>,
+    environment: Environment<'_>,
+) -> ClientAttributes {
+    let ReplayRequest { client, is_host_name: is_named, user_agent, .. } = *request;
+    let operator = |name: &str| environment.operators.id(name);
+    let evidence = line
+        .native
+        .as_ref()
+        .map(|native| LoggedEvidence::parse(native, environment.rules(), operator))
+        .unwrap_or_default();
+    let claim = environment.user_agents.claim(user_agent);
+    let verify_now = || {
+        let claimed = claimed_operator(claim, evidence.signature).filter(|_| !is_named);
+        claimed.map_or(Proof::Unknown, |operator| environment.operators.verify(operator, client, Timestamp::default()))
+    };
+    ClientAttributes {
+        peer: client,
+        address: ClientAddress { client, hops: Vec::new() },
+        address_lists: environment.lists.lookup(client),
+        claim,
+        proof: evidence.proof.unwrap_or_else(verify_now),
+        signature: evidence.signature,
+        api_key_classes: evidence.api_key_class.into_iter().collect(),
+        bot_score: evidence.bot_score,
+    }
+}
+
+/// Restores the quota usage and the bucket that the gateway found for the request.
+fn restore_logged_state<'a>(
+    input: ExplainInput<'a>,
+    native: &NativeFields<'_>,
+    decision: &LoggedDecision,
+) -> ExplainInput<'a> {
+    let usage = |quota: &str| native.quotas.iter().find(|usage| usage.quota == quota);
+    let taken_before = |quota: &str| {
+        let usage = usage(quota)?;
+        Some(if decision.was_charged() { usage.used.saturating_sub(usage.cost) } else { usage.used })
+    };
+    let mut input = input.with_used(taken_before);
+    for snapshot in &mut input.quota_snapshots {
+        if let Some(usage) = usage(&snapshot.quota.name) {
+            snapshot.cost = usage.cost;
+        }
+        snapshot.shedding.tier = native.tier.unwrap_or_default();
+        if let Some(planned) = &mut snapshot.plan {
+            planned.is_ahead = native.tier.is_some_and(|tier| tier > 0);
+        }
+        if decision.reason == Some(Reason::Ledger) {
+            snapshot.leased = snapshot.taken;
+        }
+    }
+    if decision.reason == Some(Reason::Bucket) {
+        input.bucket_state = empty_bucket(&input, decision);
+    }
+    input
+}
+
+/// Returns an empty bucket whose next token is due when the logged `Retry-After` has passed, or earlier.
+fn empty_bucket(input: &ExplainInput<'_>, decision: &LoggedDecision) -> BucketState {
+    let class = input.classification().class;
+    let Some(bucket) = input.decision_request_for(class).class_rules.bucket else { return BucketState::default() };
+    let spent = BucketState { used_tokens: bucket.capacity, refilled_at: input.now };
+    let until_next_token = bucket.next_token_at(spent, input.now).saturating_duration_since(input.now);
+    BucketState { refilled_at: input.now - until_next_token.saturating_sub(decision.retry_after()), ..spent }
+}

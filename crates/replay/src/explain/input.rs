@@ -1,0 +1,333 @@
+//! Input of an explanation: one request and everything that the rules read about it.
+
+use super::environment::Environment;
+use super::explanation::RequestSummary;
+use super::logged_outcome::{LoggedDecision, LoggedOutcome};
+use http::{HeaderMap, Method};
+use std::net::IpAddr;
+use std::sync::Arc;
+use tidegate_access_log::{hexadecimal, rfc3339};
+use tidegate_engine::{ClassPlan, Engine, LeaseMode, PlanView, QuotaView};
+use tidegate_policy::address_lists::ListSet;
+use tidegate_policy::bot_detection::BotScore;
+use tidegate_policy::bucket::BucketState;
+use tidegate_policy::cost::{Cost, CostEstimate};
+use tidegate_policy::crawler_guard::GuardState;
+use tidegate_policy::decide::{CheckObserver, DecisionRequest, QuotaSnapshot, decide_observed};
+use tidegate_policy::facts::claimed_operator;
+use tidegate_policy::identity::ClientAddress;
+use tidegate_policy::pacing::bucket::PacingAllowance;
+use tidegate_policy::pacing::{Pacing, PlanSnapshot};
+use tidegate_policy::route::Route;
+use tidegate_policy::tier::{Share, ShedState};
+use tidegate_policy::{
+    Claim, ClassId, Classification, Facts, OperatorId, Proof, QuotaId, Signature, Timestamp, Units, Verdict,
+};
+
+/// A request and the state that a decision on it would use.
+#[derive(Clone)]
+pub struct ExplainInput<'a> {
+    pub(super) environment: Environment<'a>,
+    pub(super) request: RequestAttributes,
+    pub(super) client: ClientAttributes,
+    pub(super) now: Timestamp,
+    /// State of the client's token bucket.
+    pub(super) bucket_state: BucketState,
+    /// Usage of each quota of the route.
+    pub(super) quota_snapshots: Vec<QuotaSnapshot<'a>>,
+    /// State that a replay found before the request; `None` if the result depends on earlier requests.
+    pub(super) replayed: Option<ReplayedState<'a>>,
+    /// Quotas of a running gateway or of a replay, with their pacing plans; empty if there is neither.
+    pub(super) quotas: &'a [QuotaView],
+    /// Jitter of `Retry-After`, as a fraction of the wait.
+    pub(super) spread: f64,
+    /// Logged outcome of the request, if it comes from a log.
+    pub(super) logged: Option<LoggedOutcome>,
+}
+
+/// Usage of the route's quotas for each class, as a replay found it.
+#[derive(Clone)]
+pub(super) struct ReplayedState<'a> {
+    /// Class of [`ExplainInput::quota_snapshots`].
+    pub(super) class: ClassId,
+    /// Usage of each quota, indexed by [`ClassId`].
+    pub(super) by_class: Vec<Vec<QuotaSnapshot<'a>>>,
+}
+
+/// Attributes of the request that rules match.
+#[derive(Clone, Debug)]
+pub(super) struct RequestAttributes {
+    pub(super) method: Method,
+    pub(super) host: String,
+    /// Normalized path, as rules match it.
+    pub(super) path: String,
+    pub(super) query: Option<String>,
+    pub(super) user_agent: Vec<u8>,
+    /// Other headers of the request, if known.
+    pub(super) headers: HeaderMap,
+}
+
+/// Attributes of the client.
+#[derive(Clone, Debug)]
+pub(super) struct ClientAttributes {
+    pub(super) peer: IpAddr,
+    pub(super) address: ClientAddress,
+    pub(super) address_lists: ListSet,
+    pub(super) claim: Claim,
+    pub(super) proof: Proof,
+    pub(super) signature: Signature,
+    pub(super) api_key_classes: Vec<ClassId>,
+    pub(super) bot_score: Option<BotScore>,
+}
+
+/// Assumption about earlier requests where their history decides and is unknown: the position in the shed share, the
+/// last admission by the crawler guard, and the units left in the pacing plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum History {
+    /// The history that favors this request most.
+    BestCase,
+    /// The history that favors this request least.
+    WorstCase,
+}
+
+impl<'a> ExplainInput<'a> {
+    pub(super) fn new(
+        environment: Environment<'a>,
+        request: RequestAttributes,
+        client: ClientAttributes,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            environment,
+            request,
+            client,
+            now,
+            bucket_state: BucketState::default(),
+            quota_snapshots: Vec::new(),
+            replayed: None,
+            quotas: &[],
+            spread: 0.0,
+            logged: None,
+        }
+    }
+
+    /// Returns the input with the usage of each quota taken from `used`; quotas for which it returns `None` are unused.
+    pub(super) fn with_used(self, used: impl Fn(&str) -> Option<Units>) -> Self {
+        let rules = &self.environment.settings.rules;
+        let admission = Engine::new(LeaseMode::Local, 1).admission(Arc::clone(rules), self.now);
+        for quota in &rules.quotas {
+            if let Some(used) = used(&quota.name) {
+                let _ = admission.set_used(&quota.name, used, self.now);
+            }
+        }
+        let views = admission.quotas(self.now);
+        let snapshot = |&(id, cost): &(QuotaId, Cost)| {
+            let (quota, view) = (&rules.quotas[usize::from(id.0)], &views[usize::from(id.0)]);
+            let cost = match cost {
+                Cost::Fixed(units) => units,
+                Cost::Learned => CostEstimate::INITIAL.0.min(quota.limit),
+            };
+            QuotaSnapshot {
+                id,
+                quota,
+                cost,
+                taken: view.used,
+                limit: view.limit,
+                leased: view.limit,
+                resets_at: view.window_end,
+                shedding: ShedState::default(),
+                // The plan is unknown: assume that usage follows it, whatever it allots to this class.
+                plan: quota.pacing.as_ref().map(|_| PlanSnapshot {
+                    is_ahead: false,
+                    earmarked: Units::ZERO,
+                    allowance: None,
+                }),
+                guard_state: None,
+                guard_admitted: false,
+            }
+        };
+        // The gateway evaluates quotas in this order.
+        let mut quota_snapshots: Vec<QuotaSnapshot<'a>> = self.route().costs.iter().map(snapshot).collect();
+        quota_snapshots.sort_by_key(|snapshot| snapshot.id);
+        Self { quota_snapshots, replayed: None, ..self }
+    }
+
+    /// Returns the input with all units of the quotas leased to this instance.
+    pub(super) fn with_full_lease(mut self) -> Self {
+        self.quota_snapshots.iter_mut().for_each(|snapshot| snapshot.leased = snapshot.limit);
+        self
+    }
+
+    /// Returns the input with a state in which every admit share admits the next request of the class.
+    pub(super) fn at_next_admit(&self) -> Self {
+        let mut next = self.clone();
+        for snapshot in &mut next.quota_snapshots {
+            snapshot.shedding.carry = 0;
+            if let Some(allowance) = snapshot.plan.as_mut().and_then(|plan| plan.allowance.as_mut()) {
+                allowance.bucket = allowance.bucket.assuming_turn();
+            }
+        }
+        next
+    }
+
+    /// Returns the input with the quotas and plans of a gateway or replay.
+    pub fn with_quotas(self, quotas: &'a [QuotaView]) -> Self {
+        Self { quotas, ..self }
+    }
+
+    /// Returns the pacing plan of `quota` and its part for `class`; `None` if no plan is known.
+    pub(super) fn plan(&self, quota: &str, class: &str) -> Option<(&PlanView, Option<&ClassPlan>)> {
+        let view = self.quotas.iter().find(|view| view.name == quota)?;
+        let class_plan = view.by_class.iter().find(|view| view.class == class).and_then(|view| view.plan.as_ref());
+        Some((view.plan.as_ref()?, class_plan))
+    }
+
+    /// Returns the possible histories, the best case first. After a replay there is only one.
+    pub(super) fn histories(&self) -> Vec<History> {
+        if self.replayed.is_some() { vec![History::BestCase] } else { vec![History::BestCase, History::WorstCase] }
+    }
+
+    /// Returns `snapshot` with `taken` units of its quota taken.
+    pub(super) fn with_taken(&self, snapshot: QuotaSnapshot<'a>, taken: Units) -> QuotaSnapshot<'a> {
+        let is_ahead = |pacing: &Pacing| {
+            let plan = self.quotas.iter().find(|view| view.name == snapshot.quota.name)?.plan?;
+            Some(taken > plan.planned.saturating_add(pacing.burst_share.of_units(snapshot.quota.limit)))
+        };
+        let is_ahead = snapshot.quota.pacing.as_ref().and_then(is_ahead);
+        let plan = snapshot.plan.map(|plan| PlanSnapshot { is_ahead: is_ahead.unwrap_or(plan.is_ahead), ..plan });
+        QuotaSnapshot { taken, plan, ..snapshot }
+    }
+
+    /// Returns the input with the usage of those quotas replaced for which `used` returns an amount.
+    pub fn override_used(mut self, used: impl Fn(&str) -> Option<Units>) -> Self {
+        let updated = |snapshot: &QuotaSnapshot<'a>| match used(&snapshot.quota.name) {
+            Some(taken) => self.with_taken(*snapshot, taken),
+            None => *snapshot,
+        };
+        let all = |quota_snapshots: &Vec<QuotaSnapshot<'a>>| quota_snapshots.iter().map(updated).collect::<Vec<_>>();
+        let quota_snapshots = all(&self.quota_snapshots);
+        let by_class = self.replayed.as_ref().map(|replayed| replayed.by_class.iter().map(all).collect());
+        self.quota_snapshots = quota_snapshots;
+        if let (Some(replayed), Some(by_class)) = (&mut self.replayed, by_class) {
+            replayed.by_class = by_class;
+        }
+        self
+    }
+
+    /// Returns the gateway's decision, if the log contains it.
+    pub(super) fn logged_decision(&self) -> Option<&LoggedDecision> {
+        self.logged.as_ref()?.decision.as_ref()
+    }
+
+    pub(super) fn facts(&self) -> Facts<'_> {
+        let (request, client) = (&self.request, &self.client);
+        Facts {
+            method: &request.method,
+            host: &request.host,
+            path: &request.path,
+            query: request.query.as_deref(),
+            client: client.address.client,
+            address_lists: client.address_lists,
+            user_agent: &request.user_agent,
+            claim: client.claim,
+            proof: client.proof,
+            signature: client.signature,
+            api_key_classes: &client.api_key_classes,
+            bot_score: client.bot_score,
+        }
+    }
+
+    pub(super) fn classification(&self) -> Classification {
+        self.environment.rules().classify(&self.facts())
+    }
+
+    /// Returns the operator whose crawler the client claims to be.
+    pub(super) fn claimed_operator(&self) -> Option<OperatorId> {
+        claimed_operator(self.client.claim, self.client.signature)
+    }
+
+    pub(super) fn route_index(&self) -> usize {
+        self.environment.rules().route(&self.facts())
+    }
+
+    pub(super) fn route(&self) -> &'a Route {
+        &self.environment.rules().routes[self.route_index()]
+    }
+
+    /// Returns the input of the decision if the client were of `class`.
+    pub(super) fn decision_request_for(&self, class: ClassId) -> DecisionRequest<'a> {
+        let rules = self.environment.rules();
+        DecisionRequest {
+            class,
+            class_rules: &rules.classes[usize::from(class.0)],
+            route: self.route(),
+            is_exempt: rules.is_exempt(&self.request.method, &self.request.path),
+        }
+    }
+
+    /// Returns the usage of the route's quotas if the client were of `class`; empty if the request costs nothing.
+    /// Without a replay, the history of earlier requests is the one that `history` assumes.
+    fn quotas_for(&self, class: ClassId, history: History) -> Vec<QuotaSnapshot<'a>> {
+        let request = self.decision_request_for(class);
+        match &self.replayed {
+            _ if request.is_free() => Vec::new(),
+            Some(replayed) if replayed.class != class => replayed.by_class[usize::from(class.0)].clone(),
+            Some(_) => self.quota_snapshots.clone(),
+            None => self.quotas_after(&request, history),
+        }
+    }
+
+    fn quotas_after(&self, request: &DecisionRequest<'a>, history: History) -> Vec<QuotaSnapshot<'a>> {
+        let guard = request.class_rules.guard.filter(|_| self.classification().operator.is_some());
+        let (carry, last_admitted) = match history {
+            History::BestCase => (0, Timestamp::default()),
+            History::WorstCase => (Share::ALL.millionths() - 1, self.now),
+        };
+        let guard_state = guard.map(|guard| GuardState {
+            guard,
+            last_admitted,
+            is_overdue: false,
+            spent: Units::ZERO,
+            window_elapsed: Share::ALL,
+        });
+        let snapshot_after = |snapshot: &QuotaSnapshot<'a>| {
+            let shedding = ShedState { carry, ..snapshot.shedding };
+            let is_paced = snapshot.quota.pacing.as_ref().is_some_and(|pacing| pacing.is_paced(request.class));
+            // In the worst case the pacing bucket is empty.
+            let allowance = (is_paced && history == History::WorstCase).then(PacingAllowance::default);
+            let plan = snapshot.plan.map(|plan| PlanSnapshot { allowance, ..plan });
+            QuotaSnapshot { shedding, guard_state, plan, ..*snapshot }
+        };
+        self.quota_snapshots.iter().map(snapshot_after).collect()
+    }
+
+    /// Returns the verdict of the rules if the client were of `class`, and the quota usage after it. `observer` receives
+    /// the result of each check.
+    pub(super) fn decide(
+        &self,
+        class: ClassId,
+        history: History,
+        observer: &mut impl CheckObserver,
+    ) -> (Verdict, Vec<QuotaSnapshot<'a>>) {
+        let mut snapshots = self.quotas_for(class, history);
+        let request = self.decision_request_for(class);
+        let verdict = decide_observed(&request, self.bucket_state, &mut snapshots, self.now, observer);
+        (verdict, snapshots)
+    }
+
+    pub(super) fn request_summary(&self) -> RequestSummary {
+        let RequestAttributes { method, host, path, query, user_agent, .. } = &self.request;
+        RequestSummary {
+            time: rfc3339(self.now),
+            decision: self
+                .logged_decision()
+                .map(|decision| String::from_utf8_lossy(&hexadecimal(decision.id)).into_owned()),
+            method: method.to_string(),
+            host: host.clone(),
+            path: path.clone(),
+            query: query.clone(),
+            client: self.client.address.client.to_string(),
+            user_agent: String::from_utf8_lossy(user_agent).into_owned(),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Step of the route: the matching route and the expected cost.
+
+use super::input::ExplainInput;
+use super::step::{Stage, Step};
+use crate::terminal::decimal;
+use serde_json::{Map, Value};
+use tidegate_policy::cost::Cost;
+use tidegate_policy::decide::QuotaSnapshot;
+
+pub(super) fn step(input: &ExplainInput<'_>) -> Step {
+    let (route, index) = (input.route(), input.route_index());
+    let message = match input.quota_snapshots.as_slice() {
+        [] => format!("{} costs nothing, so no quota refuses it", route.name),
+        positions => {
+            let costs: Vec<String> = positions.iter().map(cost).collect();
+            format!("{} costs {}", route.name, costs.join(" and "))
+        }
+    };
+    let learned = route.costs.iter().any(|(_, cost)| *cost == Cost::Learned);
+    let evidence = learned.then(|| "the cost is learned; the first estimate is one unit".to_owned());
+    let costs: Map<String, Value> = input
+        .quota_snapshots
+        .iter()
+        .map(|snapshot| (snapshot.quota.name.clone(), snapshot.cost.as_f64().into()))
+        .collect();
+    Step::info(Stage::Route, message)
+        .with_evidence(evidence.into_iter().collect())
+        .with_rule(input.environment.rule(format!("routes[{index}]")))
+        .with_number("route", route.name.as_str())
+        .with_number("cost", costs)
+}
+
+fn cost(snapshot: &QuotaSnapshot<'_>) -> String {
+    format!("{} of {}", decimal(snapshot.cost), snapshot.quota.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{CLIENT, CURL, PolicyFixture, RULES, step};
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn route_has_its_cost_in_each_quota() {
+        let route = step(&PolicyFixture::new(RULES).request(CURL, CLIENT, "/item/1", 0), Stage::Route);
+        assert_eq!((route.message.as_str(), &route.numbers["cost"]), ("/item/* costs 1 of api", &json!({"api": 1.0})));
+    }
+
+    #[test]
+    fn route_without_cost_is_refused_by_no_quota() {
+        let route = step(&PolicyFixture::new(RULES).request(CURL, CLIENT, "/page", 100), Stage::Route);
+        assert!(route.message.ends_with("costs nothing, so no quota refuses it"), "{route:?}");
+    }
+}

@@ -1,0 +1,105 @@
+//! Replays a generated configuration on its own log, without refusals, to measure what it charges.
+
+use super::analysis::{LogAnalysis, REORDER_WINDOW};
+use super::error::DryRunError;
+use super::logs::Logs;
+use super::time_range::LogTimeRange;
+use crate::log::{LogLine, LogReadError, MergedLog};
+use crate::report::{QuotaReport, WindowReport};
+use crate::terminal::group_digits;
+use crate::{Assumptions, Policy, ReplayRequest, Simulator};
+use std::path::Path;
+use std::sync::Arc;
+use tidegate_config as config;
+
+/// Demand of a day of the site.
+#[derive(Debug)]
+pub(super) struct DailyDemand {
+    /// Units charged on the busiest day.
+    pub(super) busiest: u64,
+    /// Units charged to people on their busiest day, without clients whose behavior identifies them as bots.
+    pub(super) people: u64,
+    /// Description of the figure for the busiest day.
+    pub(super) description: String,
+}
+
+impl DailyDemand {
+    /// Returns a placeholder for the first draft, before the dry run.
+    pub(super) fn placeholder() -> Self {
+        Self { busiest: 1, people: 0, description: String::new() }
+    }
+
+    /// Measures what the configuration `yaml` charges on the logs.
+    pub(super) fn replay(yaml: &str, logs: &Logs, analysis: &LogAnalysis<'_>) -> Result<Self, DryRunError> {
+        let LogAnalysis { user_agents: agents, operators, time_range: days, .. } = analysis;
+        let names: Vec<&str> = operators.names().collect();
+        let settings = config::load(Path::new("proposed"), yaml, &[], &[], &names)
+            .map_err(|errors| DryRunError::InvalidConfig(errors.to_string()))?;
+        let (operators, agents) = (Arc::clone(operators), Arc::clone(agents));
+        let policy =
+            Policy { name: "proposed".into(), settings, operators, user_agents: agents, lists: Arc::default() };
+        let quotas = replay_quotas(policy, MergedLog::new(logs.open()?, REORDER_WINDOW))?;
+        Ok(quotas
+            .iter()
+            .find(|quota| quota.name == QUOTA)
+            .map_or_else(Self::placeholder, |quota| Self::from_quota(quota, days)))
+    }
+
+    /// Returns the demand of the busiest day; for a log shorter than a day, extrapolated to a day.
+    fn from_quota(quota: &QuotaReport, days: &LogTimeRange) -> Self {
+        let used = |window: &WindowReport| window.used.ceil();
+        let used_by_people = |window: &WindowReport| window.by_class.get(PEOPLE).map_or(0, |units| units.ceil());
+        if days.is_less_than_a_day() {
+            let all = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).sum::<u64>();
+            let description = format!(
+                "{} in about {} h, which is {} in a whole day",
+                group_digits(all(used)),
+                days.hours(),
+                group_digits(days.per_day(all(used)))
+            );
+            return Self { busiest: days.per_day(all(used)), people: days.per_day(all(used_by_people)), description };
+        }
+        let max_of = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).max().unwrap_or(0);
+        let busiest = max_of(used);
+        let mut description = match quota.windows_in_all {
+            0 | 1 => format!("{} on the only day", group_digits(busiest)),
+            days => format!("{} on the busiest of {} days", group_digits(busiest), group_digits(days)),
+        };
+        if let Some(median_day) = median(quota.windows.iter().filter(|window| days.covers(window)).map(used).collect())
+        {
+            description += &format!(", {} on a median day", group_digits(median_day));
+        }
+        Self { busiest, people: max_of(used_by_people), description }
+    }
+}
+
+fn replay_quotas(policy: Policy, mut lines: MergedLog) -> Result<Vec<QuotaReport>, LogReadError> {
+    let assumptions = Assumptions::default();
+    let mut pending_policy = Some(policy);
+    let mut simulator: Option<Simulator> = None;
+    while let Some(next) = lines.next_line()? {
+        let Ok(Some(line)) = LogLine::read(next.text) else { continue };
+        let Some(request) = ReplayRequest::from_line(&line) else { continue };
+        if let Some(policy) = pending_policy.take() {
+            simulator = Some(Simulator::new(policy, &assumptions, next.at));
+        }
+        if let Some(simulator) = &mut simulator {
+            simulator.process(next, &line, &request, &mut |_, _| {});
+        }
+    }
+    Ok(simulator.map_or_else(Vec::new, |simulator| simulator.finish().quotas))
+}
+
+/// Returns the median; `None` for fewer than [`MIN_DAYS_FOR_MEDIAN`] days.
+fn median(mut days: Vec<u64>) -> Option<u64> {
+    days.sort_unstable();
+    days.get(days.len() / 2).copied().filter(|_| days.len() >= MIN_DAYS_FOR_MEDIAN)
+}
+
+/// Name of the quota of the generated configuration.
+pub(super) const QUOTA: &str = "pages";
+
+/// Name of the class of people of the generated configuration.
+pub(super) const PEOPLE: &str = "person";
+
+const MIN_DAYS_FOR_MEDIAN: usize = 3;

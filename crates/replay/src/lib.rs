@@ -1,0 +1,42 @@
+//! Replays the requests of a log through the decision code of the gateway, on a virtual clock.
+//!
+//! [`log`] reads lines of all formats in the order of time. [`Replay`] passes each line to a [`Simulator`], which
+//! decides like the gateway and holds the reservation until the response would be complete. [`Assumptions`] replace
+//! facts that the log lacks. A [`report::Report`] contains the results.
+
+mod assumptions;
+mod comparison;
+mod decision;
+mod display_zone;
+pub mod explain;
+mod format;
+mod in_flight;
+pub mod init;
+pub mod log;
+mod logged_evidence;
+mod observer;
+mod origin_cache;
+pub mod page;
+mod policy;
+pub mod report;
+mod request;
+mod retry_queue;
+mod run;
+pub(crate) mod serialize;
+mod simulator;
+mod stats;
+pub mod summary;
+pub mod terminal;
+pub mod tune;
+mod unsupported;
+mod until_line;
+mod verdicts;
+
+pub use assumptions::{Assumptions, RetryModel};
+pub use decision::ReplayedDecision;
+pub use logged_evidence::LoggedEvidence;
+pub use observer::PendingRequest;
+pub use policy::Policy;
+pub use request::ReplayRequest;
+pub use run::{ProgressCallback, Replay, ReplayError};
+pub use simulator::Simulator;

@@ -1,0 +1,257 @@
+//! Merges the lines of several files in the order of time.
+//!
+//! Servers write a line when its request is complete, so a log is never quite in order. Lines are buffered until a line
+//! has been read that is later by the reorder window. A line that is late by more takes the latest time returned
+//! before.
+//!
+//! Lines of the gateway's own log with nearly the same time are returned in the order of their decisions.
+
+use super::native::{self, LogSequenceDomain, Sequence};
+use super::source::{LogReadError, LogSource, NumberedLine};
+use super::{LineError, LogLine, format};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+use tidegate_policy::Timestamp;
+
+/// Returns the lines of several sources in the order of time.
+pub struct MergedLog {
+    reorder_window: Duration,
+    streams: Vec<Stream>,
+    buffer: VecDeque<BufferedLine>,
+    buffer_bytes: usize,
+    /// Sequence numbers of buffered decisions, one map per sequence domain of each file.
+    sequences: Vec<BTreeMap<Sequence, SortKey>>,
+    /// Indexes of these maps, by file and sequence domain.
+    domain_indexes: HashMap<(usize, LogSequenceDomain), usize>,
+    current: BufferedLine,
+    latest: Timestamp,
+    spare: Vec<Vec<u8>>,
+    count: u64,
+    /// Counts of the lines read.
+    pub counts: LineCounts,
+}
+
+/// Counts of the lines read, and of those out of order.
+#[derive(Clone, Debug, Default)]
+pub struct LineCounts {
+    /// All lines.
+    pub lines: u64,
+    /// Empty lines.
+    pub empty: u64,
+    /// Invalid lines by error, with the position of the first of each.
+    pub invalid_lines: BTreeMap<LineError, (u64, LinePosition)>,
+    /// Lines out of order that were sorted.
+    pub out_of_order: u64,
+    /// Lines that were too late to be sorted.
+    pub late: u64,
+}
+
+/// Position of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinePosition {
+    /// Index of the file on the command line.
+    pub file: usize,
+    /// Line number, from 1.
+    pub number: u64,
+}
+
+/// A line in the order of time.
+#[derive(Clone, Copy, Debug)]
+pub struct OrderedLine<'a> {
+    /// Time of the request; not before the previous line, except for lines ordered by their decisions.
+    pub at: Timestamp,
+    /// Position of the line.
+    pub position: LinePosition,
+    /// Text of the line.
+    pub text: &'a [u8],
+}
+
+/// A file, and the latest time read from it.
+struct Stream {
+    source: LogSource,
+    file: usize,
+    latest: Timestamp,
+}
+
+/// Sort key of lines: time, then order of reading.
+type SortKey = (Timestamp, u64);
+
+#[derive(Default)]
+struct BufferedLine {
+    key: SortKey,
+    position: LinePosition,
+    /// Sequence numbers of its decision, by domain.
+    sequences: SmallVec<[(usize, Sequence); 2]>,
+    text: Vec<u8>,
+}
+
+impl MergedLog {
+    /// Creates a merged log of `sources`. Sorts lines that are late by at most `window`.
+    pub fn new(sources: Vec<LogSource>, reorder_window: Duration) -> Self {
+        let stream = |(file, source)| Stream { source, file, latest: Timestamp::default() };
+        Self {
+            reorder_window,
+            streams: sources.into_iter().enumerate().map(stream).collect(),
+            buffer: VecDeque::new(),
+            buffer_bytes: 0,
+            sequences: Vec::new(),
+            domain_indexes: HashMap::new(),
+            current: BufferedLine::default(),
+            latest: Timestamp::default(),
+            spare: Vec::new(),
+            count: 0,
+            counts: LineCounts::default(),
+        }
+    }
+
+    /// Returns the next line; `None` at the end.
+    pub fn next_line(&mut self) -> Result<Option<OrderedLine<'_>>, LogReadError> {
+        while !self.is_ready() {
+            let Some(earliest) = (0..self.streams.len()).min_by_key(|&index| self.streams[index].latest) else { break };
+            self.read(earliest)?;
+        }
+        let Some(index) = self.next_index() else { return Ok(None) };
+        self.emit(index);
+        let BufferedLine { key: (at, _), position, text, .. } = &self.current;
+        Ok(Some(OrderedLine { at: *at, position: *position, text }))
+    }
+
+    /// Counts a line as invalid, such as the line returned last.
+    pub fn count_line_error(&mut self, error: LineError, position: LinePosition) {
+        self.counts.invalid_lines.entry(error).or_insert((0, position)).0 += 1;
+    }
+
+    /// Returns true if no line before the first buffered one can follow, or the buffer is full.
+    fn is_ready(&self) -> bool {
+        let Some(first) = self.buffer.front() else { return false };
+        let is_full = self.buffer.len() >= MAX_BUFFERED_LINES || self.buffer_bytes >= MAX_BUFFERED_BYTES;
+        let read_up_to = self.streams.iter().map(|stream| stream.latest).min();
+        is_full || read_up_to.is_some_and(|read| read.saturating_duration_since(first.key.0) >= self.reorder_window)
+    }
+
+    /// Reads a line of the stream at `index`; removes the stream at its end.
+    fn read(&mut self, index: usize) -> Result<(), LogReadError> {
+        let Stream { source, file, latest } = &mut self.streams[index];
+        let Some(NumberedLine { number, text }) = source.next_line()? else {
+            self.streams.remove(index);
+            return Ok(());
+        };
+        self.counts.lines += 1;
+        let position = LinePosition { file: *file, number };
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => {
+                self.count_line_error(error, position);
+                return Ok(());
+            }
+        };
+        let Some(at) = format::read_time(text) else {
+            match LogLine::read(text).err() {
+                Some(error) => self.count_line_error(error, position),
+                None => self.counts.empty += 1,
+            }
+            return Ok(());
+        };
+        if at < *latest {
+            match at < self.latest {
+                true => self.counts.late += 1,
+                false => self.counts.out_of_order += 1,
+            }
+        }
+        *latest = at.max(*latest);
+        self.count += 1;
+        let mut buffered = BufferedLine {
+            key: (at.max(self.latest), self.count),
+            position,
+            sequences: SmallVec::new(),
+            text: self.spare.pop().unwrap_or_default(),
+        };
+        buffered.text.extend_from_slice(text);
+        if text.starts_with(b"{") {
+            buffered.sequences = native::decision_sequences(&buffered.text)
+                .filter_map(|(domain, sequence)| {
+                    Some((domain_index(&mut self.domain_indexes, (position.file, domain))?, sequence))
+                })
+                .collect();
+            self.sequences.resize_with(self.domain_indexes.len(), BTreeMap::new);
+            for &(account, sequence) in &buffered.sequences {
+                self.sequences[account].insert(sequence, buffered.key);
+            }
+        }
+        self.buffer_line(buffered);
+        Ok(())
+    }
+
+    fn buffer_line(&mut self, buffered: BufferedLine) {
+        self.buffer_bytes += buffered.text.len();
+        match self.buffer.back().is_some_and(|last| last.key > buffered.key) {
+            true => self.buffer.insert(self.buffer_index(buffered.key), buffered),
+            false => self.buffer.push_back(buffered),
+        }
+    }
+
+    fn buffer_index(&self, key: SortKey) -> usize {
+        self.buffer.partition_point(|other| other.key < key)
+    }
+
+    /// Returns the index of the next line: the earliest, or one whose decision precedes it.
+    fn next_index(&self) -> Option<usize> {
+        let mut index = 0;
+        let mut line = self.buffer.front()?;
+        // A log that contradicts itself must not cause an endless loop.
+        for _ in 0..MAX_REORDER_STEPS {
+            let preceding = line.sequences.iter().find_map(|&(account, sequence)| {
+                let (&first, &key) = self.sequences[account].first_key_value()?;
+                (first < sequence && key.0.saturating_duration_since(line.key.0) <= MAX_DECISION_SKEW).then_some(key)
+            });
+            let Some(preceding) = preceding else { break };
+            index = self.buffer_index(preceding);
+            line = &self.buffer[index];
+        }
+        Some(index)
+    }
+
+    fn emit(&mut self, index: usize) {
+        let Some(current) = self.buffer.remove(index) else { return };
+        self.buffer_bytes -= current.text.len();
+        for (account, sequence) in &current.sequences {
+            self.sequences[*account].remove(sequence);
+        }
+        self.latest = self.latest.max(current.key.0);
+        let mut spare = std::mem::replace(&mut self.current, current).text;
+        if spare.capacity() <= MAX_SPARE_BYTES {
+            spare.clear();
+            self.spare.push(spare);
+        }
+    }
+}
+
+/// Returns the index of a sequence domain of a file; instances count separately.
+fn domain_index(
+    domain_indexes: &mut HashMap<(usize, LogSequenceDomain), usize>,
+    account: (usize, LogSequenceDomain),
+) -> Option<usize> {
+    let next = domain_indexes.len();
+    match domain_indexes.get(&account) {
+        Some(index) => Some(*index),
+        None => (next < MAX_SEQUENCE_DOMAINS).then(|| *domain_indexes.entry(account).or_insert(next)),
+    }
+}
+
+/// Maximum number of buffered lines: one minute of a site with a thousand requests per second.
+const MAX_BUFFERED_LINES: usize = 65_536;
+/// Maximum size of the buffered lines.
+const MAX_BUFFERED_BYTES: usize = 64 << 20;
+
+/// Maximum capacity of a buffer that is reused for later lines.
+const MAX_SPARE_BYTES: usize = 4096;
+
+/// A request is decided at most this long after its time is taken, unless the machine stalls.
+const MAX_DECISION_SKEW: Duration = Duration::from_secs(1);
+
+/// Maximum number of steps through decisions that precede each other in a cycle.
+const MAX_REORDER_STEPS: usize = 64;
+
+/// More quotas than any configuration has; decisions of forged lines beyond it are not ordered.
+const MAX_SEQUENCE_DOMAINS: usize = 1024;

@@ -1,0 +1,69 @@
+//! Fields that only the gateway's own log contains.
+
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::time::Duration;
+use tidegate_policy::bot_detection::HeadersSeen;
+use tidegate_policy::{Timestamp, Units};
+
+/// Fields that only the gateway's own log contains.
+#[derive(Clone, Debug)]
+pub struct NativeFields<'a> {
+    /// Start time of the gateway process, in microseconds; 0 if not logged.
+    pub started_us: u64,
+    /// Id of the decision.
+    pub id: u64,
+    /// Time of settlement, after the response was sent.
+    pub settled_at: Timestamp,
+    /// Key whose bucket was charged.
+    pub key: Cow<'a, str>,
+    /// Request headers; empty if they were not examined.
+    pub headers_seen: HeadersSeen,
+    /// Kind of the client.
+    pub kind: &'a str,
+    /// Class of the client.
+    pub class: Cow<'a, str>,
+    /// Evidence for the classification.
+    pub evidence: Vec<Cow<'a, str>>,
+    /// Quotas of the route.
+    pub quotas: SmallVec<[QuotaFields<'a>; 2]>,
+    /// Reason of the refusal; `None` if the request was admitted.
+    pub reason: Option<&'a str>,
+    /// `Retry-After` sent with the response, in seconds.
+    pub retry_after_s: Option<u64>,
+    /// Tier of the class.
+    pub tier: Option<u8>,
+    /// Scope that refused the request.
+    pub scope: Option<Cow<'a, str>>,
+    /// Time in the wait queue.
+    pub scope_wait: Duration,
+    /// Response time of the origin; `None` if the request was not sent.
+    pub origin_latency: Option<Duration>,
+}
+
+/// A quota after the decision.
+#[derive(Clone, Debug)]
+pub struct QuotaFields<'a> {
+    /// Name of the quota.
+    pub quota: Cow<'a, str>,
+    /// Expected cost of the request.
+    pub cost: Units,
+    /// Units charged in the end.
+    pub charged: Units,
+    /// Units taken after the decision.
+    pub used: Units,
+    /// Sequence number of the decision on this quota.
+    pub sequence: u64,
+    /// Sequence number of the settlement, among the decisions and settlements on this quota. In logs of earlier
+    /// versions: sequence number of the last decision before it.
+    pub settle_sequence: Option<u64>,
+    /// Sequence number of the second charge, if a retry was charged.
+    pub retry_sequence: Option<u64>,
+}
+
+impl NativeFields<'_> {
+    /// Returns the units charged to `quota`; `None` if the request did not use it.
+    pub fn charged(&self, quota: &str) -> Option<Units> {
+        self.quotas.iter().find(|account| account.quota == quota).map(|account| account.charged)
+    }
+}

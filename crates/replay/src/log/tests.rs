@@ -1,0 +1,222 @@
+use super::native::{LogSequenceDomain, Sequence};
+use super::*;
+use proptest::prelude::*;
+use std::io::Cursor;
+use std::time::Duration;
+use tidegate_access_log::sample::sample_record;
+use tidegate_access_log::{LineWriter, Record};
+use tidegate_policy::Timestamp;
+
+fn parse_line(text: &str) -> LogLine<'_> {
+    LogLine::read(text.as_bytes()).expect("a line").expect("not empty")
+}
+
+fn merged_log(texts: &[&str], window: u64) -> MergedLog {
+    let source = |(index, text): (usize, &&str)| {
+        LogSource::new(format!("log {index}"), Box::new(Cursor::new(text.as_bytes().to_vec())))
+    };
+    MergedLog::new(texts.iter().enumerate().map(source).collect(), Duration::from_secs(window))
+}
+
+fn line_at(second: u32) -> String {
+    format!("192.0.2.1 - - [07/Jun/2024:00:00:{second:02} +0000] \"GET /{second} HTTP/1.1\" 200 5 \"-\" \"x\"\n")
+}
+
+fn drain(mut merged: MergedLog) -> (Vec<(u64, usize, u64)>, MergedLog) {
+    let mut lines = Vec::new();
+    while let Some(OrderedLine { at, position, .. }) = merged.next_line().expect("a log in memory") {
+        lines.push((at.seconds() % 60, position.file, position.number));
+    }
+    (lines, merged)
+}
+
+#[test]
+fn client_and_host_are_found_before_the_time() {
+    let suffix = "- - [07/Jun/2024:00:00:00 +0000] \"GET /a?b=1 HTTP/1.1\" 200 5 \"-\" \"x\"";
+    for (prefix, client, host) in [
+        ("192.0.2.1", "192.0.2.1", None),
+        ("2001:db8::1", "2001:db8::1", None),
+        ("::ffff:192.0.2.9", "192.0.2.9", None),
+        ("Shop.example:8080 192.0.2.1", "192.0.2.1", Some("shop.example")),
+        ("192.0.2.1, 10.0.0.1", "192.0.2.1", None),
+    ] {
+        let text = format!("{prefix} {suffix}");
+        let parsed = parse_line(&text);
+        assert_eq!(parsed.client, LoggedClient::Address(client.parse().expect("an address")), "{prefix}");
+        assert_eq!(parsed.host.as_deref(), host, "{prefix}");
+        assert_eq!(parsed.missing.contains(LogField::Host), host.is_none(), "{prefix}");
+        assert_eq!(parsed.request.map(|request| request.path.into_owned()), Some("/a".to_owned()), "{prefix}");
+    }
+    let text = format!("Dialup-7.example.net {suffix}");
+    let named = parse_line(&text);
+    assert_eq!(named.client, LoggedClient::HostName("Dialup-7.example.net"));
+    assert_eq!(named.client.address(), LoggedClient::HostName("dialup-7.EXAMPLE.net").address());
+    assert!(named.missing.contains(LogField::Address));
+}
+
+#[test]
+fn each_invalid_line_has_its_error_kind() {
+    let long = "x".repeat(70_000);
+    let prefix = "192.0.2.1 - - [07/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" ";
+    for (text, expected) in [
+        ("hello", LineError::UnknownFormat),
+        ("{\"a\":1}", LineError::ForeignJson),
+        ("{\"time\":\"2024-06-07T00:00:00Z\",\"settled", LineError::Truncated),
+        ("192.0.2.1 - - [31/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5", LineError::InvalidTime),
+        (&format!("{prefix}abc 5"), LineError::InvalidStatus),
+        (&format!("{prefix}200 5 \"-\" \"unterm"), LineError::Truncated),
+        (&format!("{prefix}200 5 \"{long}\" \"x\""), LineError::TooLong),
+    ] {
+        let (lines, merged) = drain(merged_log(&[&format!("{text}\n")], 60));
+        let all: Vec<(u64, Option<LineError>)> = match LogLine::read(text.as_bytes()) {
+            Err(error) => vec![(1, Some(error))],
+            Ok(_) => merged.counts.invalid_lines.iter().map(|(kind, (count, _))| (*count, Some(*kind))).collect(),
+        };
+        assert_eq!(all, [(1, Some(expected))], "{}", &text[..text.len().min(80)]);
+        assert!(lines.len() <= 1);
+    }
+}
+
+#[test]
+fn byte_order_mark_is_skipped() {
+    let text = "\u{feff}one\r\ntwo\n";
+    let mut source = LogSource::new("log".into(), Box::new(Cursor::new(text.as_bytes().to_vec())));
+    for line in ["one", "two"] {
+        let numbered = source.next_line().expect("a log in memory").expect("a line");
+        assert_eq!(numbered.text.ok(), Some(line.as_bytes()));
+    }
+}
+
+#[test]
+fn year_beyond_the_timestamp_range_is_an_error() {
+    for year in ["2600", "9999"] {
+        let text = format!("192.0.2.1 - - [01/Jun/{year}:00:00:00 +0000] \"GET / HTTP/1.1\" 200 1");
+        assert!(LogLine::read(text.as_bytes()).is_err(), "{year}");
+    }
+}
+
+#[test]
+fn standard_input_is_read_once() {
+    let error = LogFiles::open(&["-".into(), "-".into()]).err().expect("standard input is rejected the second time");
+    assert!(error.to_string().contains("named twice"), "{error}");
+}
+
+#[test]
+fn lines_are_ordered_by_time_within_the_window() {
+    let log = [line_at(1), line_at(5), line_at(3), line_at(4), line_at(20), line_at(2), line_at(21)].concat();
+    let (order, merged) = drain(merged_log(&[&log], 10));
+    assert_eq!(
+        order.iter().map(|(at, _, number)| (*at, *number)).collect::<Vec<_>>(),
+        [(1, 1), (3, 3), (4, 4), (5, 2), (5, 6), (20, 5), (21, 7)]
+    );
+    assert_eq!((merged.counts.lines, merged.counts.out_of_order, merged.counts.late), (7, 2, 1));
+}
+
+#[test]
+fn several_files_become_one_log() {
+    let logs = [
+        [line_at(1), line_at(4), line_at(7)].concat(),
+        [line_at(2), line_at(5), line_at(8)].concat(),
+        [line_at(3), line_at(6)].concat(),
+    ];
+    let (order, _) = drain(merged_log(&[&logs[0], &logs[1], &logs[2]], 2));
+    assert_eq!(order.iter().map(|(at, ..)| *at).collect::<Vec<_>>(), (1..9).collect::<Vec<_>>());
+}
+
+#[test]
+fn native_log_lines_round_trip() {
+    let person = sample_record();
+    let record = Record {
+        path: "/item/\"42\"",
+        query: Some("q=a\\b"),
+        user_agent: "caf\u{e9} \u{1}".as_bytes(),
+        host: b"Shop.Example:8080",
+        bucket_sequence: Some(7),
+        ..person
+    };
+    let mut text = Vec::new();
+    LineWriter::starting_at(Timestamp::from_seconds(1)).write_json(&mut text, &record);
+    let text = text.trim_ascii_end();
+    let parsed = LogLine::read(text).expect("a line").expect("not empty");
+    assert_eq!(
+        (parsed.at, parsed.client),
+        (record.admitted_at.truncate_to_micros(), LoggedClient::Address(record.client))
+    );
+    assert_eq!(format::read_time(text), Some(parsed.at));
+    let request = parsed.request.expect("a request");
+    assert_eq!((&*request.path, request.query.as_deref()), (record.path, record.query));
+    assert_eq!(parsed.host.as_deref(), Some("shop.example"));
+    assert_eq!(parsed.user_agent.as_deref(), Some(record.user_agent));
+    assert_eq!(parsed.missing, MissingFields::NONE);
+    let native = parsed.native.expect("native fields");
+    assert_eq!((native.id, native.headers_seen, native.kind), (record.id, record.headers_seen, record.kind.name()));
+    let (account, charge) = (&native.quotas[0], &record.charges[0]);
+    assert_eq!((&*account.quota, account.cost, account.charged), (charge.quota_name, charge.cost, charge.charged));
+    assert_eq!((account.sequence, account.settle_sequence), (charge.sequence, Some(charge.settle_sequence)));
+    let sequences: Vec<(LogSequenceDomain, Sequence)> = native::decision_sequences(text).collect();
+    let quota = LogSequenceDomain::Quota(format!("\"{}\"", charge.quota_name).into_bytes().into());
+    let run = 1_000_000;
+    assert_eq!(native.started_us, run);
+    assert_eq!(sequences, [(quota, (run, charge.sequence)), (LogSequenceDomain::Buckets(7), (run, 7))]);
+}
+
+#[test]
+fn same_time_requests_follow_their_sequence_numbers() {
+    let line = |microsecond: u32, sequences: &str| {
+        format!(
+            "{{\"time\":\"2026-11-21T09:14:03.{microsecond:06}Z\",\"settled\":\"\",\"seq\":{{{sequences}}},\"bucket_seq\":null}}\n"
+        )
+    };
+    let log = [
+        line(5, r#""api":3"#),
+        line(1, r#""api":2,"search":9"#),
+        line(2, r#""search":8"#),
+        line(3, r#""api":1"#),
+        line(4, ""),
+    ];
+    let (order, _) = drain(merged_log(&[&log.concat()], 60));
+    let line_numbers: Vec<u64> = order.iter().map(|(.., number)| *number).collect();
+    assert_eq!(line_numbers, [4, 3, 2, 5, 1], "search 8 and api 1 precede api 2 with search 9");
+    // An hour between equal numbers means a restart of the gateway.
+    let restarted = [line(1, r#""api":2"#), line(2, r#""api":1"#).replace("T09", "T10")].concat();
+    let (order, _) = drain(merged_log(&[&restarted], 60));
+    assert_eq!(order.iter().map(|(.., number)| *number).collect::<Vec<_>>(), [1, 2]);
+    // The process start time separates restarts within a moment.
+    let of_run =
+        |run: &str, line: String| line.replace("\"settled\":\"\"", &format!("\"settled\":\"\",\"started_us\":{run}"));
+    let restarted = [of_run("7", line(1, r#""api":2"#)), of_run("8", line(2, r#""api":1"#))].concat();
+    let (order, _) = drain(merged_log(&[&restarted], 60));
+    assert_eq!(order.iter().map(|(.., number)| *number).collect::<Vec<_>>(), [1, 2]);
+}
+
+proptest! {
+    #[test]
+    fn every_line_of_any_file_is_counted_once(
+        bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'"'), Just(b'['), Just(b']'), Just(b' '), any::<u8>()], 0..400),
+        window in 0..100_u64,
+    ) {
+        let source = LogSource::new("noise".into(), Box::new(Cursor::new(bytes.clone())));
+        let mut merged = MergedLog::new(vec![source], Duration::from_secs(window));
+        let mut count = 0;
+        while let Some(next) = merged.next_line().expect("a log in memory") {
+            let _ = LogLine::read(next.text);
+            count += 1;
+        }
+        let counts = &merged.counts;
+        let lines = bytes.split(|byte| *byte == b'\n').count() - usize::from(bytes.last().is_none_or(|last| *last == b'\n'));
+        prop_assert_eq!(counts.lines, lines as u64);
+        prop_assert_eq!(count + counts.empty + counts.invalid_lines.values().map(|(count, _)| count).sum::<u64>(), counts.lines);
+    }
+
+    #[test]
+    fn any_log_is_read_in_time_order(seconds in proptest::collection::vec(0..60_u32, 0..60), window in 0..30_u64) {
+        let log: String = seconds.iter().map(|second| line_at(*second)).collect();
+        let (order, merged) = drain(merged_log(&[&log], window));
+        prop_assert!(order.is_sorted_by_key(|(at, ..)| *at));
+        prop_assert_eq!(order.len(), seconds.len());
+        let furthest = seconds.iter().enumerate().map(|(index, second)| seconds[..index].iter().max().map_or(0, |latest| latest.saturating_sub(*second)));
+        if furthest.max().is_none_or(|furthest| u64::from(furthest) < window) {
+            prop_assert_eq!(merged.counts.late, 0);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Evidence that only the gateway's own log contains: DNS and signature results, API keys, and behavior before the log
+//! begins.
+
+use super::log::NativeFields;
+use tidegate_access_log::EvidenceWord;
+use tidegate_policy::bot_detection::{BotScore, Signal};
+use tidegate_policy::{ClassId, ClientKind, OperatorId, Proof, ProofMethod, Rules, Signature};
+
+/// Evidence about the client in a line of the gateway's own log.
+#[derive(Clone, Debug, Default)]
+pub struct LoggedEvidence {
+    /// Proof of the client's claim; `None` if the claim was not verified.
+    pub proof: Option<Proof>,
+    /// Result of the signature verification.
+    pub signature: Signature,
+    /// Bot score, if the client was suspected.
+    pub bot_score: Option<BotScore>,
+    /// Class whose API key the client sent.
+    pub api_key_class: Option<ClassId>,
+    /// Hash of the credential sent.
+    pub credential_hash: Option<u64>,
+}
+
+impl LoggedEvidence {
+    /// Parses the evidence of a log line. `operator` resolves an operator by name.
+    pub fn parse(native: &NativeFields<'_>, rules: &Rules, operator: impl Fn(&str) -> Option<OperatorId>) -> Self {
+        let credential_hash = native.key.strip_prefix("hash:").and_then(|hash| u64::from_str_radix(hash, 16).ok());
+        // A user agent rule or a signature that decides ends the classification before other evidence is collected.
+        let mut evidence = Self { proof: Some(Proof::Unknown), credential_hash, ..Self::default() };
+        for (word, name) in native.evidence.iter().filter_map(|entry| EvidenceWord::parse(entry)) {
+            let operator_id = operator(name);
+            match word {
+                EvidenceWord::AddressVerified => evidence.proof = Some(Proof::Proven(ProofMethod::Address)),
+                EvidenceWord::AddressMismatch => evidence.proof = Some(Proof::Disproven(ProofMethod::Address)),
+                EvidenceWord::AddressPrivate => evidence.proof = Some(Proof::PrivateAddress),
+                EvidenceWord::DnsVerified => evidence.proof = Some(Proof::Proven(ProofMethod::Dns)),
+                EvidenceWord::DnsMismatch => evidence.proof = Some(Proof::Disproven(ProofMethod::Dns)),
+                EvidenceWord::UserAgentRule => evidence.proof = None,
+                EvidenceWord::SignatureValid => {
+                    evidence.signature = operator_id.map_or(Signature::Unlisted, Signature::Verified)
+                }
+                EvidenceWord::SignatureMalformed => evidence.signature = Signature::Malformed,
+                EvidenceWord::SignatureUnlisted => evidence.signature = Signature::Unlisted,
+                EvidenceWord::SignatureInvalid => evidence.signature = Signature::Invalid(operator_id),
+                EvidenceWord::SignatureUnknown => {
+                    evidence.signature = match operator_id.filter(|_| native.kind == ClientKind::DeclaredBot.name()) {
+                        Some(operator) => Signature::Pending(operator),
+                        None => Signature::Unknown(operator_id),
+                    }
+                }
+                // The strongest signal is logged last.
+                EvidenceWord::Behavior => {
+                    let signals = &mut evidence.bot_score.get_or_insert_default().signals;
+                    signals.rotate_right(1);
+                    signals[0] = Signal::ALL.into_iter().find(|signal| signal.name() == name);
+                }
+                EvidenceWord::ApiKey => {
+                    let class = rules.classes.iter().position(|class| class.name == native.class);
+                    evidence.api_key_class = class.map(|position| ClassId(position as u16));
+                }
+                // The replay derives these again from the line and the rules.
+                EvidenceWord::NoUserAgent
+                | EvidenceWord::UserAgentNoMatch
+                | EvidenceWord::UserAgentMatch
+                | EvidenceWord::UserAgentHeuristic
+                | EvidenceWord::AddressList => {}
+            }
+        }
+        evidence
+    }
+}

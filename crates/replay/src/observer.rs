@@ -1,0 +1,53 @@
+//! Observers of the decisions of a replay.
+
+use super::decision::ReplayedDecision;
+use super::log::{LinePosition, LogLine};
+use super::policy::Policy;
+use tidegate_engine::{Admission, DryRun, QuotaView};
+use tidegate_policy::{Facts, Timestamp};
+
+/// Observer of every decision.
+pub(super) trait Observer {
+    /// Called before a request is decided.
+    fn before_decision(&mut self, _request: &PendingRequest<'_, '_>) {}
+
+    /// Called after a request was decided under `policy`.
+    fn after_decision(&mut self, _policy: &Policy, _decision: &ReplayedDecision) {}
+}
+
+/// Observer that calls a closure after each decision.
+pub(super) struct FnObserver<T>(pub(super) T);
+
+impl<T: FnMut(&Policy, &ReplayedDecision)> Observer for FnObserver<T> {
+    fn after_decision(&mut self, policy: &Policy, decision: &ReplayedDecision) {
+        self.0(policy, decision);
+    }
+}
+
+/// A request of a log before its decision, with all facts that the rules use.
+pub struct PendingRequest<'a, 'text> {
+    /// Position of the line in the log.
+    pub position: LinePosition,
+    /// Time of the request.
+    pub at: Timestamp,
+    /// Parsed log line.
+    pub line: &'a LogLine<'text>,
+    /// Facts of the request.
+    pub facts: &'a Facts<'a>,
+    /// Fraction of `retry_after_spread` added to the `Retry-After` of the request.
+    pub spread: f64,
+    pub(super) credential_hash: Option<u64>,
+    pub(super) admission: &'a Admission,
+}
+
+impl PendingRequest<'_, '_> {
+    /// Evaluates the request without changing any state.
+    pub fn dry_run(&self) -> DryRun<'_> {
+        self.admission.dry_run(self.facts, |_| self.credential_hash, self.at)
+    }
+
+    /// Returns snapshots of all quotas.
+    pub fn quotas(&self) -> Vec<QuotaView> {
+        self.admission.quotas(self.at)
+    }
+}

@@ -1,0 +1,186 @@
+use super::*;
+use crate::Assumptions;
+use crate::report::*;
+use std::collections::BTreeMap;
+use tidegate_policy::tier::Share;
+use tidegate_policy::{Timestamp, Units};
+
+/// Creates a report of `days` days with one class and one quota.
+fn report(days: u32) -> Report {
+    let time = |hour: u32| Timestamp::from_seconds(u64::from(hour) * 3600);
+    let hours = (0..days * 24).map(|hour| HourReport {
+        start: time(hour),
+        classes: vec![ClassHourReport {
+            name: "bot".into(),
+            requests: 10,
+            admitted: 4,
+            refused: 6,
+            costly: 10,
+            costly_admitted: 4,
+            admit_ratio: Some(0.4),
+            units: BTreeMap::new(),
+        }],
+    });
+    let window = |day: u32| WindowReport {
+        overrun: Units::ZERO,
+        start: time(day * 24),
+        end: time(day * 24 + 24),
+        used: Units::from_whole(96),
+        left: Units::from_whole(4),
+        first_refused: None,
+        spent: None,
+        by_class: BTreeMap::from([("bot".into(), Units::from_whole(96))]),
+    };
+    let points = (0..days * 24)
+        .map(|hour| PointReport { time: time(hour), units: Units::from_whole(u64::from(hour % 24 + 1) * 4) });
+    let quota = QuotaReport {
+        name: "api".into(),
+        limit: Units::from_whole(100),
+        zone: Some("UTC".into()),
+        tiers: vec![ClassTiersReport {
+            class: "bot".into(),
+            tiers: vec![TierReport { above: Units::from_whole(50), shed: Share::from_ratio(0.6) }],
+        }],
+        windows_in_all: u64::from(days),
+        windows: (0..days).map(window).collect(),
+        step_s: 3600,
+        used: points.collect(),
+        planned: Vec::new(),
+    };
+    let requests = u64::from(days) * 240;
+    let policy = PolicyReport {
+        name: "a.yaml".into(),
+        requests,
+        admitted: requests * 4 / 10,
+        refused: requests * 6 / 10,
+        classes: vec![ClassReport {
+            name: "bot".into(),
+            requests,
+            admitted: requests * 4 / 10,
+            refused: BTreeMap::from([("tier", requests * 6 / 10)]),
+            shadow: BTreeMap::new(),
+            costly: requests,
+            costly_admitted: requests * 4 / 10,
+            units: BTreeMap::new(),
+        }],
+        quotas: vec![quota],
+        hours: hours.collect(),
+        verified_bots: AdmitReport { costly: 0, admitted: 0, worst: None, best: None },
+        bots: Vec::new(),
+        refused_pages: Vec::new(),
+        agreement: None,
+        abandoned: 0,
+        unsupported: Vec::new(),
+    };
+    Report {
+        log: LogReport {
+            files: vec!["access.log".into()],
+            lines: requests,
+            requests,
+            empty: 0,
+            invalid_lines: BTreeMap::new(),
+            non_requests: 0,
+            first_non_request: None,
+            out_of_order: 0,
+            late: 0,
+            window_s: 60,
+            first: time(0),
+            last: time(days * 24 - 1),
+            span_s: u64::from(days * 24 - 1) * 3600,
+            missing_fields: Vec::new(),
+        },
+        assumptions: Assumptions::default(),
+        policies: vec![policy],
+        comparison: None,
+    }
+}
+
+#[test]
+fn report_page_is_self_contained_and_complete() {
+    let page = page(&report(1));
+    for text in [
+        "bot</strong>: 240 requests, 144 refused (by tier 144).",
+        "api</strong>: 96 of 100 units used in its window; units were left at its end.",
+        "<title>Usage of api</title>",
+        "bot 60 %",
+        "limit 100",
+        "40.0 % of 240 admitted; 40.0 % in the worst hour, from 1 Jan 00:00.",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    for reference in ["http:", "https:", "<script", "<link", "url(", "@import", "src="] {
+        assert!(!page.contains(reference), "{reference}");
+    }
+}
+
+#[test]
+fn report_uses_quota_zone_and_draws_early_windows() {
+    let mut report = report(2);
+    report.policies[0].quotas[0].zone = Some("Etc/GMT-9".into());
+    report.log.first = Timestamp::from_seconds(6 * 3600 + 1800);
+    let page = page(&report);
+    for text in [
+        "from 1 Jan 15:30 to 3 Jan 08:00 (+09:00)",
+        "<title>1 Jan 15:00: 4 admitted, 6 refused</title>",
+        "96.0 % of 100 units used in 2 windows",
+        "Times are in +09:00.",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn the_same_report_gives_the_same_bytes() {
+    assert_eq!(page(&report(3)), page(&report(3)));
+}
+
+#[test]
+fn long_logs_use_longer_chart_steps() {
+    for (days, text) in [
+        (1, "Each bar is an hour"),
+        (7, "Each bar is 2 hours"),
+        (30, "Each bar is 12 hours"),
+        (365, "Each bar is 7 days"),
+    ] {
+        let page = page(&report(days));
+        assert!(page.contains(text), "{days}: {text}");
+        let bars = page.matches("<rect ").count();
+        assert!(bars <= 3 * 85, "{days}: {bars} bars");
+    }
+    let year = page(&report(365));
+    let chart = year.split("<table>").next().unwrap_or_default().len();
+    assert!(chart < 60_000, "{chart} bytes before the first table");
+}
+
+#[test]
+fn names_in_the_report_are_escaped() {
+    let hostile = "</title><script>alert(1)</script>";
+    let mut report = report(1);
+    report.log.files = vec![hostile.into()];
+    let policy = &mut report.policies[0];
+    policy.name = hostile.into();
+    policy.classes[0].name = hostile.into();
+    policy.hours[0].classes[0].name = hostile.into();
+    policy.quotas[0].name = hostile.into();
+    policy.quotas[0].tiers[0].class = hostile.into();
+    policy.quotas[0].windows[0].by_class = BTreeMap::from([(hostile.into(), Units::from_whole(1))]);
+    policy.unsupported = vec![hostile.into()];
+    policy.bots = vec![BotReport {
+        name: hostile.into(),
+        kind: "impostor",
+        requests: 1,
+        refused: 1,
+        units: Units::ZERO,
+        units_asked: Units::from_whole(1),
+    }];
+    policy.refused_pages = vec![RefusedPageReport {
+        operator: hostile.into(),
+        page: hostile.into(),
+        refused: 1,
+        first: Timestamp::default(),
+        last: Timestamp::default(),
+    }];
+    let page = page(&report);
+    assert!(!page.contains("<script"));
+    assert!(page.matches("&lt;/title&gt;&lt;script&gt;").count() > 10);
+}

@@ -1,0 +1,62 @@
+//! A log line as the request that the gateway would have received.
+
+use super::log::{LogLine, LoggedClient};
+use http::{Method, Version};
+use std::borrow::Cow;
+use std::net::IpAddr;
+use tidegate_policy::bot_detection::{HeadersSeen, Referer};
+use tidegate_policy::route::normalize;
+
+/// Request of a log line, validated like a live request.
+#[derive(Clone, Debug)]
+pub struct ReplayRequest<'a> {
+    /// Request method.
+    pub method: &'a Method,
+    /// Request host; empty if unknown.
+    pub host: &'a str,
+    /// Normalized path.
+    pub path: Cow<'a, str>,
+    /// Query, without the question mark.
+    pub query: Option<&'a str>,
+    /// Client address, or an address derived from the host name if the log contains that instead.
+    pub client: IpAddr,
+    /// True if `client` is derived from a host name, so that it proves nothing.
+    pub is_host_name: bool,
+    /// User agent; empty if there is none.
+    pub user_agent: &'a [u8],
+    /// Referer of the request.
+    pub referer: Referer,
+    /// Known request headers.
+    pub headers_seen: HeadersSeen,
+}
+
+impl<'a> ReplayRequest<'a> {
+    /// Returns the request of a line; `None` if the gateway rejects it as invalid.
+    pub fn from_line(line: &'a LogLine<'_>) -> Option<Self> {
+        let request = line.request.as_ref()?;
+        let is_valid = request.path.starts_with('/') || (request.path == "*" && request.method == Method::OPTIONS);
+        if !is_valid || matches!(request.method, Method::CONNECT | Method::TRACE) {
+            return None;
+        }
+        let host = line.host.as_deref().unwrap_or_default();
+        let referer = match line.missing.contains(super::log::LogField::Referer) {
+            true => Referer::Unknown,
+            false => Referer::from_header(line.referer.as_deref(), host),
+        };
+        let is_http_10 = request.version == Version::HTTP_10;
+        Some(Self {
+            method: &request.method,
+            host,
+            path: normalize(&request.path).ok()?,
+            query: request.query.as_deref(),
+            client: line.client.address(),
+            is_host_name: matches!(line.client, LoggedClient::HostName(_)),
+            user_agent: line.user_agent.as_deref().unwrap_or_default(),
+            referer,
+            headers_seen: line
+                .native
+                .as_ref()
+                .map_or(HeadersSeen::default().with(HeadersSeen::HTTP_10, is_http_10), |native| native.headers_seen),
+        })
+    }
+}

@@ -1,0 +1,248 @@
+//! One pass over a log, for one or two policies.
+
+use super::assumptions::Assumptions;
+use super::comparison::Differences;
+use super::decision::ReplayedDecision;
+use super::log::{
+    LineCounts, LineError, LinePosition, LogField, LogLine, LogReadError, MergedLog, MissingFields, OrderedLine,
+};
+use super::policy::Policy;
+use super::report::{LineErrorReport, LogReport, MissingFieldReport, Report};
+use super::request::ReplayRequest;
+use super::simulator::Simulator;
+use super::verdicts;
+use std::io::{self, Write};
+use std::time::Duration;
+use tidegate_policy::Timestamp;
+
+/// Input of a replay.
+pub struct Replay {
+    /// Names of the files.
+    pub files: Vec<String>,
+    /// Lines of the files in the order of time.
+    pub lines: MergedLog,
+    /// Maximum lateness of a line that is sorted.
+    pub reorder_window: Duration,
+    /// Values that replace facts missing from the log.
+    pub assumptions: Assumptions,
+}
+
+/// Reason why a replay has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// A file cannot be read to its end.
+    #[error(transparent)]
+    Unreadable(#[from] LogReadError),
+    /// The verdicts cannot be written.
+    #[error("cannot write the verdicts: {0}")]
+    Verdicts(#[from] io::Error),
+    /// No file contains a request.
+    #[error("no requests found in {lines} lines{hint}; expected an access log in combined, common or Tidegate format")]
+    NoRequests {
+        /// Number of lines.
+        lines: u64,
+        /// Most frequent error of the lines.
+        hint: String,
+    },
+}
+
+/// Callback for the progress of a replay.
+pub type ProgressCallback<'a> = dyn FnMut(&LineCounts) + 'a;
+
+impl Replay {
+    /// Replays the lines under `policy` and, for a comparison, under `other`. Writes the decisions to `verdicts`.
+    pub fn run(
+        mut self,
+        policy: Policy,
+        other: Option<Policy>,
+        verdicts: Option<&mut dyn Write>,
+        watch: &mut ProgressCallback<'_>,
+    ) -> Result<Report, ReplayError> {
+        // A pass borrows everything for one lifetime; shorten that of `verdicts` to that of the files.
+        let verdicts = verdicts.map(|out| out as &mut dyn Write);
+        let mut pass = ReplayPass::new(&self.files, &self.assumptions, (policy, other), verdicts);
+        loop {
+            if self.lines.counts.lines.is_multiple_of(PROGRESS_INTERVAL_LINES) {
+                watch(&self.lines.counts);
+            }
+            let Some(next) = self.lines.next_line()? else { break };
+            let position = next.position;
+            if let Err(error) = pass.process_line(next) {
+                self.lines.count_line_error(error, position);
+            }
+            pass.take_write_result()?;
+        }
+        watch(&self.lines.counts);
+        pass.verdicts.as_mut().map_or(Ok(()), |out| out.flush())?;
+        let ReplayPass { simulators, differences, stats, .. } = pass;
+        if stats.requests == 0 {
+            return Err(ReplayError::no_requests(&self.lines.counts));
+        }
+        Ok(Report {
+            log: self.log_report(&stats),
+            assumptions: self.assumptions,
+            policies: simulators.into_iter().map(Simulator::finish).collect(),
+            comparison: differences.map(Differences::report),
+        })
+    }
+
+    fn log_report(&self, stats: &LogStats) -> LogReport {
+        let counts = &self.lines.counts;
+        let error_report = |(kind, (lines, first)): (&LineError, &(u64, LinePosition))| {
+            (kind.name(), LineErrorReport { lines: *lines, first: self.format_position(*first), what: kind.message() })
+        };
+        LogReport {
+            files: self.files.clone(),
+            lines: counts.lines,
+            requests: stats.requests,
+            empty: counts.empty,
+            invalid_lines: counts.invalid_lines.iter().map(error_report).collect(),
+            non_requests: stats.non_requests,
+            first_non_request: stats.first_non_request.map(|position| self.format_position(position)),
+            out_of_order: counts.out_of_order,
+            late: counts.late,
+            window_s: self.reorder_window.as_secs(),
+            first: stats.first,
+            last: stats.last,
+            span_s: stats.last.saturating_duration_since(stats.first).as_secs(),
+            missing_fields: stats.missing_field_reports(&self.assumptions),
+        }
+    }
+
+    /// Returns a position as FILE:LINE.
+    fn format_position(&self, position: LinePosition) -> String {
+        format!("{}:{}", self.files[position.file], position.number)
+    }
+}
+
+/// State of one pass over the lines.
+struct ReplayPass<'a> {
+    files: &'a [String],
+    assumptions: &'a Assumptions,
+    /// Policies, until the first line defines their start time.
+    pending_policies: Option<(Policy, Option<Policy>)>,
+    simulators: Vec<Simulator>,
+    differences: Option<Differences>,
+    stats: LogStats,
+    verdicts: Option<&'a mut dyn Write>,
+    write_result: io::Result<()>,
+}
+
+impl<'a> ReplayPass<'a> {
+    fn new(
+        files: &'a [String],
+        assumptions: &'a Assumptions,
+        policies: (Policy, Option<Policy>),
+        verdicts: Option<&'a mut dyn Write>,
+    ) -> Self {
+        let differences = policies.1.is_some().then(Differences::default);
+        let (simulators, stats) = (Vec::new(), LogStats::default());
+        Self {
+            files,
+            assumptions,
+            pending_policies: Some(policies),
+            simulators,
+            differences,
+            stats,
+            verdicts,
+            write_result: Ok(()),
+        }
+    }
+
+    fn process_line(&mut self, next: OrderedLine<'_>) -> Result<(), LineError> {
+        // Parsed in place: a line is expensive to move.
+        let parsed = LogLine::read(next.text);
+        let line = match &parsed {
+            Ok(Some(line)) => line,
+            Ok(None) => return Ok(()),
+            Err(error) => return Err(*error),
+        };
+        let Some(request) = ReplayRequest::from_line(line) else {
+            self.stats.non_requests += 1;
+            self.stats.first_non_request.get_or_insert(next.position);
+            return Ok(());
+        };
+        if let Some((policy, other)) = self.pending_policies.take() {
+            let simulator = |policy| Simulator::new(policy, self.assumptions, next.at);
+            self.simulators.extend([Some(policy), other].into_iter().flatten().map(simulator));
+            self.stats.first = next.at;
+        }
+        self.stats.add(next.at, line.missing);
+        let Self { files, simulators, differences, verdicts, write_result, .. } = self;
+        let mut decisions: [Option<ReplayedDecision>; 2] = [None, None];
+        for (index, simulator) in simulators.iter_mut().enumerate() {
+            simulator.process(next, line, &request, &mut |policy, decision| {
+                if write_result.is_ok()
+                    && let Some(out) = verdicts
+                {
+                    *write_result = verdicts::write(out, files, policy, decision, differences.is_some());
+                }
+                // Retries are excluded from the comparison.
+                if differences.is_some() && decision.position == next.position {
+                    decisions[index] = Some(decision.clone());
+                }
+            });
+        }
+        if let (Some(differences), [Some(first), Some(second)]) = (differences, &decisions) {
+            differences.add((first, simulators[0].rules()), (second, simulators[1].rules()));
+        }
+        Ok(())
+    }
+
+    /// Returns the error of the last write of verdicts.
+    fn take_write_result(&mut self) -> io::Result<()> {
+        std::mem::replace(&mut self.write_result, Ok(()))
+    }
+}
+
+/// Counts of the lines read.
+struct LogStats {
+    requests: u64,
+    non_requests: u64,
+    first_non_request: Option<LinePosition>,
+    first: Timestamp,
+    last: Timestamp,
+    /// Number of lines by their set of missing fields ([`MissingFields::bits`]).
+    missing_field_counts: [u64; 256],
+}
+
+impl Default for LogStats {
+    fn default() -> Self {
+        let (first, last) = Default::default();
+        Self { requests: 0, non_requests: 0, first_non_request: None, first, last, missing_field_counts: [0; 256] }
+    }
+}
+
+impl LogStats {
+    fn add(&mut self, at: Timestamp, missing: MissingFields) {
+        self.requests += 1;
+        self.last = self.last.max(at);
+        self.missing_field_counts[usize::from(missing.bits())] += 1;
+    }
+
+    fn missing_field_reports(&self, assumptions: &Assumptions) -> Vec<MissingFieldReport> {
+        let lines = |fact: LogField| {
+            let is_missing = |bits: &usize| MissingFields::from_bits(*bits as u8).contains(fact);
+            (0..self.missing_field_counts.len()).filter(is_missing).map(|bits| self.missing_field_counts[bits]).sum()
+        };
+        let report = |fact: LogField| MissingFieldReport {
+            fact: fact.name(),
+            lines: lines(fact),
+            instead: assumptions.substitute_for(fact),
+        };
+        LogField::ALL.into_iter().map(report).filter(|report| report.lines > 0).collect()
+    }
+}
+
+impl ReplayError {
+    /// Creates the error for a log without requests.
+    pub fn no_requests(counts: &LineCounts) -> Self {
+        let most_frequent = counts.invalid_lines.iter().max_by_key(|(_, (lines, _))| *lines);
+        let hint =
+            most_frequent.map_or(String::new(), |(kind, (lines, _))| format!(", {lines} of them {}", kind.message()));
+        Self::NoRequests { lines: counts.lines, hint }
+    }
+}
+
+/// Interval of progress callbacks, in lines: at most a hundredth of a second.
+pub(super) const PROGRESS_INTERVAL_LINES: u64 = 8192;

@@ -1,0 +1,235 @@
+//! Decision of one simulated request, from the facts of its log line to the scheduling of its completion.
+
+use super::Simulator;
+use crate::decision::ReplayedDecision;
+use crate::in_flight::{Completion, PendingCharge};
+use crate::log::{LogLine, NativeFields, OrderedLine};
+use crate::logged_evidence::LoggedEvidence;
+use crate::observer::{Observer, PendingRequest};
+use crate::origin_cache::PageHash;
+use crate::request::ReplayRequest;
+use smallvec::SmallVec;
+use tidegate_access_log::CLIENT_CLOSED_REQUEST;
+use tidegate_engine::{AdmissionOutcome, Evaluation, Observation, ObservedRequest, QuotaUsage};
+use tidegate_policy::address_lists::ListSet;
+use tidegate_policy::facts::claimed_operator;
+use tidegate_policy::rng::ratio_from_id;
+use tidegate_policy::{BotId, Claim, Facts, Proof, QuotaId, Reason, RefusedQuotas, Signature, Timestamp, Units};
+
+impl Simulator {
+    pub(super) fn decide(
+        &mut self,
+        next: OrderedLine<'_>,
+        line: &LogLine<'_>,
+        request: &ReplayRequest<'_>,
+        observer: &mut impl Observer,
+    ) -> ReplayedDecision {
+        let (at, native) = (next.at, line.native.as_deref());
+        let (claim, browser) = self.claims.claim(&self.policy.user_agents, request.user_agent);
+        let evidence =
+            native.map(|native| LoggedEvidence::parse(native, &self.rules, |name| self.policy.operators.id(name)));
+        let signature = evidence.as_ref().map_or(Signature::Absent, |evidence| evidence.signature);
+        let observed = ObservedRequest {
+            method: request.method,
+            path: &request.path,
+            query: request.query,
+            client: request.client,
+            user_agent: request.user_agent,
+            browser,
+            referer: request.referer,
+            headers: request.headers_seen,
+        };
+        let observation = match claim {
+            Claim::Browser | Claim::NoUserAgent if native.is_none() && !signature.identifies_agent() => {
+                Observation::observe(&observed, &self.admission, at)
+            }
+            _ => None,
+        };
+        let api_key_class = evidence.as_ref().and_then(|evidence| evidence.api_key_class);
+        let facts = Facts {
+            method: request.method,
+            host: request.host,
+            path: &request.path,
+            query: request.query,
+            client: request.client,
+            address_lists: match self.rules.address_list_names.is_empty() {
+                true => ListSet::default(),
+                false => self.policy.lists.lookup(request.client),
+            },
+            user_agent: request.user_agent,
+            claim,
+            proof: evidence
+                .as_ref()
+                .and_then(|evidence| evidence.proof)
+                .unwrap_or_else(|| self.proof(claim, signature, request)),
+            signature,
+            api_key_classes: api_key_class.as_slice(),
+            bot_score: match &evidence {
+                Some(evidence) => evidence.bot_score,
+                None => observation.and_then(|observation| observation.score_if_suspected(&self.admission)),
+            },
+        };
+        let secret = evidence.as_ref().and_then(|evidence| evidence.credential_hash);
+        observer.before_decision(&PendingRequest {
+            position: next.position,
+            at,
+            line,
+            facts: &facts,
+            spread: self.retry_after_spread(native),
+            credential_hash: secret,
+            admission: &self.admission,
+        });
+        if native.is_some_and(|native| native.reason == Some(Reason::Ledger.name())) {
+            // The ledger refusal was the only one, and it changed no state.
+            return self.copy_logged_refusal(next, line, &facts);
+        }
+        let evaluation = self.admission.evaluate(&facts, |_| secret, at);
+        let bot = match claim {
+            Claim::Bot { bot, .. } => bot,
+            _ => None,
+        };
+        self.apply_decision(next, line, request, (evaluation, observation, bot))
+    }
+
+    /// Returns a refusal by `ledger` as logged: the missing units cannot be reproduced.
+    fn copy_logged_refusal(&self, next: OrderedLine<'_>, line: &LogLine<'_>, facts: &Facts<'_>) -> ReplayedDecision {
+        ReplayedDecision {
+            position: next.position,
+            at: next.at,
+            classification: self.rules.classify(facts),
+            bot: None,
+            route: self.rules.route(facts),
+            refusal_reason: Some(Reason::Ledger),
+            shadow: None,
+            refusing_quotas: RefusedQuotas::NONE,
+            retry_after_s: line.native.as_ref().and_then(|native| native.retry_after_s),
+            quota_usage: SmallVec::new(),
+            costs: SmallVec::new(),
+        }
+    }
+
+    /// Applies a decision: schedules completion, settlement and observation of the request.
+    fn apply_decision(
+        &mut self,
+        next: OrderedLine<'_>,
+        line: &LogLine<'_>,
+        request: &ReplayRequest<'_>,
+        (evaluation, observation, bot): (Evaluation, Option<Observation>, Option<BotId>),
+    ) -> ReplayedDecision {
+        let (at, native) = (next.at, line.native.as_deref());
+        let Evaluation { classification: classified, route, decision, .. } = evaluation;
+        let mut replayed = ReplayedDecision {
+            position: next.position,
+            at,
+            classification: classified,
+            bot,
+            route,
+            refusal_reason: None,
+            shadow: decision.shadow,
+            refusing_quotas: RefusedQuotas::NONE,
+            // The response to an admitted request may contain a Retry-After of the origin.
+            retry_after_s: native.filter(|native| native.reason.is_none()).and_then(|native| native.retry_after_s),
+            quota_usage: decision.quota_usage,
+            costs: SmallVec::new(),
+        };
+        let mut page = None;
+        if replayed.is_costly() {
+            page = self.page(request, at);
+            let is_cached = page.is_some_and(|(_, is_cached)| is_cached);
+            replayed.costs = self.costs(&replayed.quota_usage, route, native, is_cached);
+        }
+        let mut charge = None;
+        match decision.outcome {
+            AdmissionOutcome::Refused(refusal) => {
+                replayed.refusal_reason = Some(refusal.reason);
+                replayed.refusing_quotas = refusal.quotas;
+                replayed.retry_after_s = Some(refusal.retry_after(self.retry_after_spread(native)));
+            }
+            AdmissionOutcome::Admitted(permit) => match native.and_then(|it| Some((logged_origin_refusal(it)?, it))) {
+                Some((reason, native)) => {
+                    replayed.refusal_reason = Some(reason);
+                    replayed.retry_after_s = native.retry_after_s;
+                    // The request waited for slots; then its reservation was released.
+                    charge = Some(PendingCharge {
+                        permit,
+                        class: classified.class,
+                        costs: None,
+                        settle_sequence: None,
+                        page: None,
+                    });
+                }
+                None if replayed.is_costly() => {
+                    let fetched = page.filter(|(_, is_cached)| !is_cached).map(|(page, _)| page);
+                    let costs = Some(replayed.costs.clone());
+                    charge = Some(PendingCharge {
+                        permit,
+                        class: classified.class,
+                        costs,
+                        settle_sequence: None,
+                        page: fetched,
+                    });
+                }
+                None => {}
+            },
+        }
+        let is_costly = !self.rules.routes[route].is_free();
+        let status =
+            Some(line.status).filter(|status| replayed.refusal_reason.is_none() && *status != CLIENT_CLOSED_REQUEST);
+        let observation = observation.map(|observation| (observation.with_costly(is_costly), status));
+        let due = match native {
+            Some(native) => at + native.scope_wait + native.origin_latency.unwrap_or_default(),
+            None => at + self.latency,
+        };
+        if let Some(sequences) =
+            native.and_then(|native| self.sequences(native, &replayed.quota_usage, next.position.file))
+            && let Some(charge) = charge.take()
+        {
+            self.settle_in_sequence(&sequences, charge, at);
+        }
+        self.schedule_completion(Completion { due, charge: charge.map(Box::new), observation });
+        replayed
+    }
+
+    /// Returns the fraction of `retry_after_spread` that the gateway added to the `Retry-After` of a decision.
+    fn retry_after_spread(&self, native: Option<&NativeFields<'_>>) -> f64 {
+        native.map_or(0.0, |native| self.policy.settings.headers.retry_after_spread.ratio() * ratio_from_id(native.id))
+    }
+
+    /// Returns the requested page, and true if it is cached; `None` without a cache.
+    fn page(&self, request: &ReplayRequest<'_>, now: Timestamp) -> Option<(PageHash, bool)> {
+        let cache = self.cache.as_ref()?;
+        let page = cache.page(request)?;
+        Some((page, cache.is_fresh(page, now)))
+    }
+
+    /// Returns the actual cost by quota: as logged, else as assumed for the route, else the expected cost.
+    fn costs(
+        &self,
+        usages: &[QuotaUsage],
+        route: usize,
+        native: Option<&NativeFields<'_>>,
+        is_cached: bool,
+    ) -> SmallVec<[(QuotaId, Units); 2]> {
+        let cost = |usage: &QuotaUsage| {
+            let name = &self.rules.quotas[usize::from(usage.quota.0)].name;
+            let logged = native.filter(|native| native.reason.is_none()).and_then(|native| native.charged(name));
+            let assumed = || if is_cached { Units::ZERO } else { self.costs[route].unwrap_or(usage.cost) };
+            (usage.quota, logged.unwrap_or_else(assumed))
+        };
+        usages.iter().map(cost).collect()
+    }
+
+    /// Verifies a claim by the published address ranges.
+    fn proof(&self, claim: Claim, signature: Signature, request: &ReplayRequest<'_>) -> Proof {
+        match claimed_operator(claim, signature).filter(|_| !request.is_host_name) {
+            Some(operator) => self.policy.operators.verify(operator, request.client, Timestamp::default()),
+            None => Proof::Unknown,
+        }
+    }
+}
+
+/// Returns the reason of a logged refusal that followed from the state of the origin and cannot be reproduced.
+pub(super) fn logged_origin_refusal(native: &NativeFields<'_>) -> Option<Reason> {
+    let reasons = [Reason::Throttle, Reason::Backoff];
+    reasons.into_iter().find(|reason| native.reason == Some(reason.name()))
+}

@@ -1,0 +1,161 @@
+//! Statistics of decisions, in memory that does not grow with the log.
+
+mod agreement;
+mod bots;
+mod classes;
+mod hours;
+mod refused_pages;
+mod series;
+mod windows;
+
+use super::decision::ReplayedDecision;
+use super::log::NativeFields;
+use super::report::{ClassTiersReport, NameLookup, PolicyReport, QuotaReport, TierReport};
+use super::request::ReplayRequest;
+use agreement::Agreement;
+use bots::Bots;
+use classes::Classes;
+use hours::Hours;
+use refused_pages::RefusedPages;
+use series::Series;
+use tidegate_engine::{Charged, Receipt};
+use tidegate_policy::quota::Quota;
+use tidegate_policy::{ClassId, ClientKind, QuotaId, Rules, Timestamp, Units};
+use windows::Windows;
+
+/// Statistics of one policy for its report.
+pub(super) struct ReplayStats {
+    classes: Classes,
+    hours: Hours,
+    windows: Vec<Windows>,
+    used: Vec<Series>,
+    planned: Vec<Series>,
+    bots: Bots,
+    refused_pages: RefusedPages,
+    agreement: Agreement,
+}
+
+impl ReplayStats {
+    pub(super) fn new(rules: &Rules) -> Self {
+        let (classes, quotas) = (rules.classes.len(), rules.quotas.len());
+        Self {
+            classes: Classes::new(classes, quotas),
+            hours: Hours::new(classes, quotas),
+            windows: rules.quotas.iter().map(|quota| Windows::new(quota, classes)).collect(),
+            used: rules.quotas.iter().map(|_| Series::default()).collect(),
+            planned: rules.quotas.iter().map(|_| Series::default()).collect(),
+            bots: Bots::default(),
+            refused_pages: RefusedPages::default(),
+            agreement: Agreement::default(),
+        }
+    }
+
+    /// Records a decision.
+    pub(super) fn record_decision(&mut self, decision: &ReplayedDecision, request: &ReplayRequest<'_>) {
+        self.classes.add(decision);
+        self.hours.add(decision);
+        for (index, usage) in decision.quota_usage.iter().enumerate() {
+            let quota = usize::from(usage.quota.0);
+            let is_refusing = decision.refusing_quotas.contains(index);
+            let refused =
+                decision.refusal_reason.filter(|_| is_refusing).map(|reason| (reason, decision.classification.class));
+            self.windows[quota].add(usage, refused, decision.at);
+            self.used[quota].add(decision.at, usage.used);
+        }
+        if decision.classification.kind != ClientKind::Human {
+            self.bots.add(decision);
+        }
+        if decision.classification.kind == ClientKind::VerifiedBot && decision.refusal_reason.is_some() {
+            self.refused_pages.add(decision, request);
+        }
+    }
+
+    /// Records the planned usage of a quota at `now`.
+    pub(super) fn record_plan(&mut self, quota: QuotaId, planned: Units, now: Timestamp) {
+        self.planned[usize::from(quota.0)].add(now, planned);
+    }
+
+    /// Records a settled request of `class`.
+    pub(super) fn record_settlement(&mut self, class: ClassId, receipt: &Receipt, now: Timestamp) {
+        for charged in receipt {
+            let &Charged { quota, settled, .. } = charged;
+            self.classes.charge(class, quota, settled);
+            self.hours.charge(class, quota, settled, now);
+            self.windows[usize::from(quota.0)].charge(class, charged);
+        }
+    }
+
+    /// Sets the usage of a quota before the log began.
+    pub(super) fn set_initial_usage(&mut self, quota: QuotaId, used: Units) {
+        self.windows[usize::from(quota.0)].set_initial_usage(used);
+    }
+
+    /// Compares a decision with the logged one.
+    pub(super) fn record_agreement(&mut self, decision: &ReplayedDecision, native: &NativeFields<'_>, rules: &Rules) {
+        self.agreement.add(decision, native, rules);
+    }
+
+    /// Returns true if all decisions so far agree with the log.
+    pub(super) fn is_consistent(&self) -> bool {
+        self.agreement.is_consistent()
+    }
+
+    /// Records a restart of the gateway that wrote the log.
+    pub(super) fn record_restart(&mut self) {
+        self.agreement.record_restart();
+    }
+
+    /// Records a correction: the logged usage differs from what its requests explain.
+    pub(super) fn record_correction(&mut self) {
+        self.agreement.record_correction();
+    }
+
+    pub(super) fn report(
+        self,
+        name: &str,
+        rules: &Rules,
+        names: &NameLookup<'_>,
+        abandoned: u64,
+        unsupported: Vec<String>,
+    ) -> PolicyReport {
+        let (requests, admitted) = self.classes.totals();
+        let series = self.used.iter().zip(&self.planned);
+        let quotas = rules.quotas.iter().zip(self.windows.iter().zip(series));
+        PolicyReport {
+            name: name.to_owned(),
+            requests,
+            admitted,
+            refused: requests - admitted,
+            classes: self.classes.report(rules),
+            quotas: quotas.map(|(quota, (windows, series))| quota_report(quota, windows, series, rules)).collect(),
+            verified_bots: self.hours.admit_report(),
+            hours: self.hours.report(rules),
+            bots: self.bots.report(names),
+            refused_pages: self.refused_pages.report(names),
+            agreement: self.agreement.report(),
+            abandoned,
+            unsupported,
+        }
+    }
+}
+
+fn quota_report(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Series), rules: &Rules) -> QuotaReport {
+    let tier = |tier: &tidegate_policy::tier::Tier| TierReport { above: tier.threshold, shed: tier.shed_share };
+    let tiers_report = |(class, class_tiers): (&tidegate_policy::class::Class, _)| {
+        let class_tiers: &Option<tidegate_policy::quota::ClassTiers> = class_tiers;
+        let tiers = class_tiers.as_ref()?.tiers.tiers().iter().map(tier).collect();
+        Some(ClassTiersReport { class: class.name.clone(), tiers })
+    };
+    let (step_s, used) = used.report();
+    QuotaReport {
+        name: quota.name.clone(),
+        limit: quota.limit,
+        zone: quota.window.zone().map(str::to_owned),
+        tiers: rules.classes.iter().zip(&quota.class_tiers).filter_map(tiers_report).collect(),
+        windows_in_all: windows.count(),
+        windows: windows.report(quota.limit, rules),
+        step_s,
+        used,
+        planned: planned.report().1,
+    }
+}
