@@ -12,7 +12,7 @@ use ipnet::Ipv4Net;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 use tidegate_policy::ClientKind::{self, DeclaredBot, Impostor, SuspectedBot, VerifiedBot};
-use tidegate_policy::decide::ROBOTS_TXT_PATH;
+use tidegate_policy::exempt::ROBOTS_TXT_PATH;
 use tidegate_policy::rng::Rng;
 
 /// Traffic of one crawler on a full-size day.

@@ -132,13 +132,13 @@ fn request(demo_request: &DemoRequest, gateway: SocketAddr) -> Result<Request<Em
 #[cfg(test)]
 mod tests {
     use super::super::day;
-    use super::super::origin::Origin;
+    use super::super::origin::MeteredOrigin;
     use super::*;
     use std::collections::BTreeMap;
 
     #[tokio::test]
     async fn every_request_is_answered_once_on_simulated_time() {
-        let origin = Origin::start().expect("a free port");
+        let origin = MeteredOrigin::start().expect("a free port");
         let day = Arc::new(day::generate(1, 0.005));
         let clock = Clock::frozen_at(traffic::DAY_START);
         let (sender, mut responses) = mpsc::unbounded_channel();

@@ -20,7 +20,7 @@ pub mod traffic;
 pub use screen::Screen;
 
 use anyhow::{Context, Result};
-use origin::Origin;
+use origin::MeteredOrigin;
 use scoreboard::Scoreboard;
 use scrape::Scrape;
 use std::net::SocketAddr;
@@ -66,7 +66,7 @@ pub async fn run(
     screen: &mut Screen,
     start: impl FnOnce(&str, Clock) -> Result<RunningGateway>,
 ) -> Result<bool> {
-    let origin = Origin::start().context("cannot start the demo origin")?;
+    let origin = MeteredOrigin::start().context("cannot start the demo origin")?;
     let clock = Clock::frozen_at(DAY_START);
     let yaml = config::yaml(free_port(8080), free_port(9090), origin.address);
     let gateway = start(&yaml, clock.clone()).context("cannot start the gateway")?;

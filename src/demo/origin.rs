@@ -1,4 +1,4 @@
-//! Origin of the demo: a shop whose pages are generated from an API with a daily quota.
+//! MeteredOrigin of the demo: a shop whose pages are generated from an API with a daily quota.
 //!
 //! The origin counts its responses and their costs independently, so that the gateway's counters can be verified.
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A running origin. It runs until the end of the process.
-pub(super) struct Origin {
+pub(super) struct MeteredOrigin {
     /// Listen address.
     pub(super) address: SocketAddr,
     counters: Arc<Mutex<OriginCounters>>,
@@ -32,7 +32,7 @@ struct OriginCounters {
 /// Time in which the origin generates a page. Cached pages and free resources take none.
 const LATENCY: Duration = Duration::from_millis(8);
 
-impl Origin {
+impl MeteredOrigin {
     /// Starts the origin on a free port of the loopback interface, in its own thread.
     pub(super) fn start() -> io::Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;

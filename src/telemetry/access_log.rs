@@ -1,13 +1,13 @@
 //! Access log of the process. Workers fill buffers and one thread writes them, so that no request waits for the disk.
 
-use super::log_writer::{LogWriter, OpenSink, WriterCommand};
+use super::log_writer::{FLUSH_THRESHOLD_BYTES, Lines, LogShared, LogWriter, OpenSink, QUEUE_LENGTH, WriterCommand};
 use parking_lot::Mutex;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread::Thread;
 use std::time::Duration;
@@ -34,25 +34,6 @@ pub struct LogBuffer {
     lines: Lines,
     commands: SyncSender<WriterCommand>,
     shared: Arc<LogShared>,
-}
-
-/// Lines on the way to the writer.
-#[derive(Debug, Default)]
-pub(super) struct Lines {
-    pub(super) bytes: Vec<u8>,
-    pub(super) count: u64,
-}
-
-/// State shared by the workers and the writer.
-#[derive(Default)]
-pub(super) struct LogShared {
-    /// Number of lines dropped because the writer could not keep up.
-    pub(super) dropped: AtomicU64,
-    /// True after the file was moved away, until the writer has reopened it.
-    pub(super) reopen: AtomicBool,
-    /// True while the process exits. The writer then no longer waits for the disk.
-    pub(super) closing: AtomicBool,
-    spare_buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 impl AccessLog {
@@ -139,40 +120,12 @@ impl LogBuffer {
     }
 }
 
-impl LogShared {
-    pub(super) fn drop_lines(&self, count: u64) {
-        self.dropped.fetch_add(count, Ordering::Relaxed);
-    }
-
-    pub(super) fn return_buffer(&self, mut buffer: Vec<u8>) {
-        buffer.clear();
-        let mut spare_buffers = self.spare_buffers.lock();
-        if spare_buffers.len() < QUEUE_LENGTH && buffer.capacity() <= 4 * FLUSH_THRESHOLD_BYTES {
-            spare_buffers.push(buffer);
-        }
-    }
-
-    fn spare_buffer(&self) -> Vec<u8> {
-        self.spare_buffers.lock().pop().unwrap_or_else(|| Vec::with_capacity(FLUSH_THRESHOLD_BYTES + LINE_BYTES))
-    }
-}
-
 fn open(path: &Path) -> io::Result<Box<dyn io::Write + Send>> {
     if let Some(directory) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o750).create(directory)?;
     }
     Ok(Box::new(OpenOptions::new().append(true).create(true).mode(0o640).open(path)?))
 }
-
-/// Size from which a buffer is handed over before the next tick: about 400 lines. Waking the writer costs more than
-/// writing a dozen lines.
-pub(super) const FLUSH_THRESHOLD_BYTES: usize = 256 * 1024;
-
-/// Room for the line that exceeds the size.
-const LINE_BYTES: usize = 4 * 1024;
-
-/// Number of buffers that may wait for the writer: 8 MiB, most of a second of log of a busy gateway.
-pub(super) const QUEUE_LENGTH: usize = 32;
 
 #[cfg(test)]
 mod tests;

@@ -55,7 +55,7 @@ impl Family<'_> {
         let pairs = self.metric.labels.iter().copied().zip(labels.iter().copied()).chain(bound.map(|le| ("le", le)));
         let mut separator = '{';
         for (label, value) in pairs {
-            put(self.text, format_args!("{separator}{label}=\"{}\"", Escaped(value)));
+            put(self.text, format_args!("{separator}{label}=\"{}\"", EscapedLabel(value)));
             separator = ',';
         }
         let close = if separator == ',' { "}" } else { "" };
@@ -64,9 +64,9 @@ impl Family<'_> {
 }
 
 /// A label value. Backslash, quote and line feed are escaped.
-struct Escaped<'a>(&'a str);
+struct EscapedLabel<'a>(&'a str);
 
-impl Display for Escaped<'_> {
+impl Display for EscapedLabel<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.chars().try_for_each(|character| match character {
             '\\' => out.write_str("\\\\"),

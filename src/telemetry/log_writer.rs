@@ -1,13 +1,42 @@
 //! Writer thread of the access log. It survives full disks and moved files.
 
-use super::access_log::{Lines, LogShared};
+use parking_lot::Mutex;
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Duration;
 use tracing::{info, warn};
+
+/// Size from which a buffer is handed over before the next tick: about 400 lines. Waking the writer costs more than
+/// writing a dozen lines.
+pub(super) const FLUSH_THRESHOLD_BYTES: usize = 256 * 1024;
+
+/// Room for the line that exceeds the size.
+const LINE_BYTES: usize = 4 * 1024;
+
+/// Number of buffers that may wait for the writer: 8 MiB, most of a second of log of a busy gateway.
+pub(super) const QUEUE_LENGTH: usize = 32;
+
+/// Lines on the way to the writer.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    pub(super) bytes: Vec<u8>,
+    pub(super) count: u64,
+}
+
+/// State shared by the workers and the writer.
+#[derive(Default)]
+pub(super) struct LogShared {
+    /// Number of lines dropped because the writer could not keep up.
+    pub(super) dropped: AtomicU64,
+    /// True after the file was moved away, until the writer has reopened it.
+    pub(super) reopen: AtomicBool,
+    /// True while the process exits. The writer then no longer waits for the disk.
+    pub(super) closing: AtomicBool,
+    spare_buffers: Mutex<Vec<Vec<u8>>>,
+}
 
 /// Opens the sink; called again after the file was moved away.
 pub trait OpenSink: FnMut() -> io::Result<Box<dyn Write + Send>> + Send + 'static {}
@@ -29,6 +58,24 @@ pub(super) struct LogWriter<O> {
     commands: Receiver<WriterCommand>,
     shared: Arc<LogShared>,
     is_failing: bool,
+}
+
+impl LogShared {
+    pub(super) fn drop_lines(&self, count: u64) {
+        self.dropped.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(super) fn return_buffer(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        let mut spare_buffers = self.spare_buffers.lock();
+        if spare_buffers.len() < QUEUE_LENGTH && buffer.capacity() <= 4 * FLUSH_THRESHOLD_BYTES {
+            spare_buffers.push(buffer);
+        }
+    }
+
+    pub(super) fn spare_buffer(&self) -> Vec<u8> {
+        self.spare_buffers.lock().pop().unwrap_or_else(|| Vec::with_capacity(FLUSH_THRESHOLD_BYTES + LINE_BYTES))
+    }
 }
 
 impl<O: OpenSink> LogWriter<O> {

@@ -14,7 +14,7 @@ use tidegate_policy::window::{Calendar, Span};
 
 /// Length of a calendar window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum CalendarUnit {
     /// An hour, aligned to the minutes of the zone's clocks. Never longer: an hour that occurs twice is two windows.
     Hour,
     /// A day; two days a year have 23 or 25 hours.
@@ -28,7 +28,7 @@ pub enum Unit {
 /// The calendar of one zone, divided into windows.
 #[derive(Clone)]
 pub struct CivilCalendar {
-    unit: Unit,
+    unit: CalendarUnit,
     zone: TimeZone,
     reset_time: Time,
 }
@@ -39,13 +39,13 @@ pub struct UnknownZone;
 
 impl CivilCalendar {
     /// Returns windows of `unit` in the IANA `zone`, each beginning at the given time of day (hours: at its minutes).
-    pub fn new(unit: Unit, zone: &str, reset_time: Time) -> Result<Self, UnknownZone> {
+    pub fn new(unit: CalendarUnit, zone: &str, reset_time: Time) -> Result<Self, UnknownZone> {
         let zone = TimeZoneDatabase::bundled().get(zone).map_err(|_| UnknownZone)?;
         Ok(Self { unit, zone, reset_time })
     }
 
     fn span_at(&self, time: jiff::Timestamp) -> (jiff::Timestamp, jiff::Timestamp) {
-        if self.unit == Unit::Hour {
+        if self.unit == CalendarUnit::Hour {
             return self.hour(time);
         }
         let today = self.zone.to_datetime(time).date();
@@ -68,17 +68,17 @@ impl CivilCalendar {
     /// Returns the day on which the window of `date` begins.
     fn first_day(&self, date: Date) -> Date {
         match self.unit {
-            Unit::Hour | Unit::Day => date,
-            Unit::Week => date.saturating_sub(i32::from(date.weekday().to_monday_zero_offset()).days()),
-            Unit::Month => date.first_of_month(),
+            CalendarUnit::Hour | CalendarUnit::Day => date,
+            CalendarUnit::Week => date.saturating_sub(i32::from(date.weekday().to_monday_zero_offset()).days()),
+            CalendarUnit::Month => date.first_of_month(),
         }
     }
 
     fn next_start_day(&self, first: Date) -> Date {
         match self.unit {
-            Unit::Hour | Unit::Day => first.saturating_add(1.day()),
-            Unit::Week => first.saturating_add(1.week()),
-            Unit::Month => first.saturating_add(1.month()),
+            CalendarUnit::Hour | CalendarUnit::Day => first.saturating_add(1.day()),
+            CalendarUnit::Week => first.saturating_add(1.week()),
+            CalendarUnit::Month => first.saturating_add(1.month()),
         }
     }
 
@@ -134,10 +134,10 @@ impl Calendar for CivilCalendar {
     fn nominal_length(&self) -> Duration {
         const DAY: u64 = 24 * 60 * 60;
         Duration::from_secs(match self.unit {
-            Unit::Hour => 60 * 60,
-            Unit::Day => DAY,
-            Unit::Week => 7 * DAY,
-            Unit::Month => 30 * DAY,
+            CalendarUnit::Hour => 60 * 60,
+            CalendarUnit::Day => DAY,
+            CalendarUnit::Week => 7 * DAY,
+            CalendarUnit::Month => 30 * DAY,
         })
     }
 
@@ -158,10 +158,10 @@ impl fmt::Debug for CivilCalendar {
     /// Writes a description for summaries: `day of America/Los_Angeles, from 00:00`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = match self.unit {
-            Unit::Hour => "hour",
-            Unit::Day => "day",
-            Unit::Week => "week",
-            Unit::Month => "month",
+            CalendarUnit::Hour => "hour",
+            CalendarUnit::Day => "day",
+            CalendarUnit::Week => "week",
+            CalendarUnit::Month => "month",
         };
         write!(
             out,

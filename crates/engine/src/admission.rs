@@ -5,6 +5,7 @@ use super::permit::Reservation;
 use super::quota::QuotaCounter;
 use super::throttle::{AcquireOutcome, RouteScopes, ScopeState, SlotRequest};
 use super::{BucketUsage, CrawledPage, Engine, Permit, QuotaUsage};
+use crate::InlineVec;
 use http::Method;
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
@@ -21,9 +22,6 @@ use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
 use tidegate_policy::route::Route;
 use tidegate_policy::throttle::partition::PartitionInput;
 use tidegate_policy::{ClassId, OperatorId, QuotaId, Reason, Refusal, Rules, StableClassId, Timestamp, Units, Verdict};
-
-/// Inline list: most requests use one quota, few use two.
-type InlineVec<T> = SmallVec<[T; 2]>;
 
 /// A charged quota counter with its locked state, the decision on it, and the expected cost.
 type ReservationInput<'a, 'b> =

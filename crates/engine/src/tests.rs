@@ -4,7 +4,7 @@ use std::time::Duration;
 use tidegate_policy::bucket::Bucket;
 use tidegate_policy::class::{Class, ClassMatcher};
 use tidegate_policy::cost::Cost;
-use tidegate_policy::decide::ROBOTS_TXT_PATH;
+use tidegate_policy::exempt::ROBOTS_TXT_PATH;
 use tidegate_policy::identity::{ClientKey, KeySource, ProxyTrust};
 use tidegate_policy::lease::{Lease, LeaseRequest};
 use tidegate_policy::quota::{ClassTiers, Quota};

@@ -9,8 +9,9 @@ mod response;
 #[cfg(test)]
 mod tests;
 
+pub use conn::BodyError;
 pub use conn::Lingering;
-pub use request::{BodyError, RequestBody};
+pub use request::RequestBody;
 
 use super::body::SendBody;
 use super::buffer::WriteBuffer;

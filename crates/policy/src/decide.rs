@@ -13,25 +13,8 @@ use super::route::Route;
 use super::tier::{Share, ShedState};
 use super::time::{ceil_seconds, with_spread};
 use super::units::Units;
-use http::{Method, StatusCode};
+use http::StatusCode;
 use std::time::Duration;
-
-/// Path of robots.txt. GET and HEAD are never refused: crawlers that cannot read it assume that everything is allowed,
-/// or nothing.
-pub const ROBOTS_TXT_PATH: &str = "/robots.txt";
-
-/// Path of the crawl policy document, if the gateway serves it. Never refused either: refused crawlers need it most.
-pub const CRAWL_POLICY_PATH: &str = "/.well-known/crawl-policy";
-
-/// Returns true if `method` for the normalized `path` reads robots.txt.
-pub fn is_robots_txt_read(method: &Method, path: &str) -> bool {
-    path == ROBOTS_TXT_PATH && is_read_method(method)
-}
-
-/// Returns true if `method` only reads: GET and HEAD.
-pub fn is_read_method(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD)
-}
 
 /// A classified and routed request, with everything its verdict depends on.
 #[derive(Clone, Copy, Debug)]

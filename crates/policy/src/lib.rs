@@ -14,6 +14,7 @@ pub mod crawl_delay;
 pub mod crawler_guard;
 pub mod decide;
 pub mod dns_pattern;
+pub mod exempt;
 pub mod facts;
 pub mod hash;
 pub mod identity;

@@ -2,7 +2,7 @@
 
 use super::bot_detection::{BotDetection, BotScore};
 use super::class::{self, Class, Classification, UserAgentRule};
-use super::decide;
+use super::exempt;
 use super::facts::Facts;
 use super::identity::{ClientKey, CredentialSource, KeySource, ProxyTrust};
 use super::ids::ClassId;
@@ -31,7 +31,7 @@ pub struct Rules {
     pub routes: Vec<Route>,
     /// Scopes of the origin, by [`super::ScopeId`].
     pub scopes: Vec<Scope>,
-    /// True if the gateway serves [`decide::CRAWL_POLICY_PATH`].
+    /// True if the gateway serves [`exempt::CRAWL_POLICY_PATH`].
     pub serves_crawl_policy: bool,
 }
 
@@ -96,13 +96,13 @@ impl Rules {
 
     /// Returns true if `path` is the crawl policy's and the gateway serves it. `path` is normalized.
     pub fn is_crawl_policy(&self, path: &str) -> bool {
-        self.serves_crawl_policy && path == decide::CRAWL_POLICY_PATH
+        self.serves_crawl_policy && path == exempt::CRAWL_POLICY_PATH
     }
 
     /// Returns true for an exempt request: never refused, hence never charged. It reads robots.txt or the crawl policy.
     /// Other methods on these paths are decided as usual. `path` is normalized.
     pub fn is_exempt(&self, method: &Method, path: &str) -> bool {
-        decide::is_robots_txt_read(method, path) || (decide::is_read_method(method) && self.is_crawl_policy(path))
+        exempt::is_robots_txt_read(method, path) || (exempt::is_read_method(method) && self.is_crawl_policy(path))
     }
 
     /// Returns the index of the request's route.

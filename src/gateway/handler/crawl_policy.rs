@@ -10,7 +10,7 @@ use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
 use tidegate_access_log::hexadecimal;
 use tidegate_http1::{Name, Response};
-use tidegate_policy::decide::is_read_method;
+use tidegate_policy::exempt::is_read_method;
 
 impl RequestHandler {
     pub(super) fn serve_crawl_policy(

@@ -33,7 +33,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use tidegate_engine::{AcquireOutcome, ThrottleRejection};
 use tidegate_http1::{Request, Response};
-use tidegate_policy::decide::is_robots_txt_read;
+use tidegate_policy::exempt::is_robots_txt_read;
 
 impl RequestHandler {
     /// Handles one request. Always returns a response.

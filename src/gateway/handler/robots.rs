@@ -19,7 +19,7 @@ use tidegate_crawlers::robots::{
 };
 use tidegate_http1::{Field, Fields, Name, RequestHead, Response};
 use tidegate_policy::ClientKind;
-use tidegate_policy::decide::ROBOTS_TXT_PATH;
+use tidegate_policy::exempt::ROBOTS_TXT_PATH;
 use tokio::time::timeout;
 
 /// Conditions of a GET or HEAD request.

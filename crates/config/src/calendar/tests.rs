@@ -20,7 +20,7 @@ const ZONES: [&str; 14] = [
     "Pacific/Apia",
 ];
 
-fn civil(unit: Unit, zone: &str, at: &str) -> CivilCalendar {
+fn civil(unit: CalendarUnit, zone: &str, at: &str) -> CivilCalendar {
     CivilCalendar::new(unit, zone, at.parse().expect("valid time")).expect("known zone")
 }
 
@@ -41,7 +41,7 @@ fn clock_changes(zone: &str) -> Vec<jiff::Timestamp> {
 
 #[test]
 fn a_pacific_day_begins_at_pacific_midnight() {
-    let day = civil(Unit::Day, "America/Los_Angeles", "00:00").span(parse_timestamp("2026-11-21T09:14:03Z"));
+    let day = civil(CalendarUnit::Day, "America/Los_Angeles", "00:00").span(parse_timestamp("2026-11-21T09:14:03Z"));
     assert_eq!(
         day,
         Span { start: parse_timestamp("2026-11-21T08:00:00Z"), end: parse_timestamp("2026-11-22T08:00:00Z") }
@@ -50,7 +50,7 @@ fn a_pacific_day_begins_at_pacific_midnight() {
 
 #[test]
 fn dst_days_have_23_or_25_hours() {
-    let day = |time| length_hours(civil(Unit::Day, "America/New_York", "00:00").span(parse_timestamp(time)));
+    let day = |time| length_hours(civil(CalendarUnit::Day, "America/New_York", "00:00").span(parse_timestamp(time)));
     assert_eq!(day("2026-03-08T12:00:00Z"), 23.0);
     assert_eq!(day("2026-11-01T12:00:00Z"), 25.0);
     assert_eq!(day("2026-06-01T12:00:00Z"), 24.0);
@@ -58,15 +58,16 @@ fn dst_days_have_23_or_25_hours() {
 
 #[test]
 fn skipped_midnight_starts_the_day_after_the_gap() {
-    let sao_paulo = civil(Unit::Day, "America/Sao_Paulo", "00:00").span(parse_timestamp("2018-11-04T12:00:00Z"));
+    let sao_paulo =
+        civil(CalendarUnit::Day, "America/Sao_Paulo", "00:00").span(parse_timestamp("2018-11-04T12:00:00Z"));
     assert_eq!((sao_paulo.start, length_hours(sao_paulo)), (parse_timestamp("2018-11-04T03:00:00Z"), 23.0));
-    let cairo = civil(Unit::Day, "Africa/Cairo", "00:00").span(parse_timestamp("2024-04-26T12:00:00Z"));
+    let cairo = civil(CalendarUnit::Day, "Africa/Cairo", "00:00").span(parse_timestamp("2024-04-26T12:00:00Z"));
     assert_eq!((cairo.start, length_hours(cairo)), (parse_timestamp("2024-04-25T22:00:00Z"), 23.0));
 }
 
 #[test]
 fn skipped_reset_time_moves_to_the_gap_end() {
-    let night = civil(Unit::Day, "Europe/Berlin", "02:30").span(parse_timestamp("2026-03-29T12:00:00Z"));
+    let night = civil(CalendarUnit::Day, "Europe/Berlin", "02:30").span(parse_timestamp("2026-03-29T12:00:00Z"));
     assert_eq!(
         (night.start, night.end),
         (parse_timestamp("2026-03-29T01:00:00Z"), parse_timestamp("2026-03-30T00:30:00Z"))
@@ -75,13 +76,13 @@ fn skipped_reset_time_moves_to_the_gap_end() {
 
 #[test]
 fn ambiguous_reset_time_uses_the_first_occurrence() {
-    let night = civil(Unit::Day, "Europe/Berlin", "02:30").span(parse_timestamp("2026-10-25T12:00:00Z"));
+    let night = civil(CalendarUnit::Day, "Europe/Berlin", "02:30").span(parse_timestamp("2026-10-25T12:00:00Z"));
     assert_eq!(night.start, parse_timestamp("2026-10-25T00:30:00Z"));
 }
 
 #[test]
 fn skipped_date_has_no_window() {
-    let days = civil(Unit::Day, "Pacific/Apia", "00:00");
+    let days = civil(CalendarUnit::Day, "Pacific/Apia", "00:00");
     let last = days.span(parse_timestamp("2011-12-30T09:00:00Z"));
     let next = days.span(last.end);
     assert_eq!(
@@ -92,12 +93,12 @@ fn skipped_date_has_no_window() {
 
 #[test]
 fn weeks_start_monday_and_months_on_the_first() {
-    let week = civil(Unit::Week, "UTC", "06:00").span(parse_timestamp("2026-11-23T05:59:59Z"));
+    let week = civil(CalendarUnit::Week, "UTC", "06:00").span(parse_timestamp("2026-11-23T05:59:59Z"));
     assert_eq!(
         (week.start, week.end),
         (parse_timestamp("2026-11-16T06:00:00Z"), parse_timestamp("2026-11-23T06:00:00Z"))
     );
-    let month = civil(Unit::Month, "UTC", "00:00").span(parse_timestamp("2028-02-29T23:59:59Z"));
+    let month = civil(CalendarUnit::Month, "UTC", "00:00").span(parse_timestamp("2028-02-29T23:59:59Z"));
     assert_eq!(
         (month.start, month.end),
         (parse_timestamp("2028-02-01T00:00:00Z"), parse_timestamp("2028-03-01T00:00:00Z"))
@@ -106,7 +107,7 @@ fn weeks_start_monday_and_months_on_the_first() {
 
 #[test]
 fn hourly_windows_split_at_repeated_and_shifted_hours() {
-    let hour = |zone, time| civil(Unit::Hour, zone, "00:15").span(parse_timestamp(time));
+    let hour = |zone, time| civil(CalendarUnit::Hour, zone, "00:15").span(parse_timestamp(time));
     let repeated = hour("Europe/Berlin", "2026-10-25T00:30:00Z");
     assert_eq!(
         (repeated.start, repeated.end),
@@ -121,19 +122,19 @@ fn hourly_windows_split_at_repeated_and_shifted_hours() {
 
 #[test]
 fn an_unknown_zone_is_refused() {
-    assert_eq!(CivilCalendar::new(Unit::Day, "Mars/Olympus", Time::midnight()).err(), Some(UnknownZone));
+    assert_eq!(CivilCalendar::new(CalendarUnit::Day, "Mars/Olympus", Time::midnight()).err(), Some(UnknownZone));
 }
 
 #[test]
 fn debug_output_names_unit_zone_and_start() {
     assert_eq!(
-        format!("{:?}", civil(Unit::Day, "america/los_angeles", "00:00")),
+        format!("{:?}", civil(CalendarUnit::Day, "america/los_angeles", "00:00")),
         "day of America/Los_Angeles, from 00:00"
     );
 }
 
-fn unit() -> impl Strategy<Value = Unit> {
-    select(vec![Unit::Hour, Unit::Day, Unit::Week, Unit::Month])
+fn unit() -> impl Strategy<Value = CalendarUnit> {
+    select(vec![CalendarUnit::Hour, CalendarUnit::Day, CalendarUnit::Week, CalendarUnit::Month])
 }
 
 /// Times within three days of a clock change.
@@ -152,12 +153,12 @@ fn time_near_clock_change() -> impl Strategy<Value = (&'static str, Timestamp)> 
     )
 }
 
-fn length_bounds(unit: Unit) -> (f64, f64) {
+fn length_bounds(unit: CalendarUnit) -> (f64, f64) {
     match unit {
-        Unit::Hour => (0.0, 1.0),
-        Unit::Day => (0.0, 48.0),
-        Unit::Week => (143.0, 169.0),
-        Unit::Month => (28.0 * 24.0 - 25.0, 31.0 * 24.0 + 1.0),
+        CalendarUnit::Hour => (0.0, 1.0),
+        CalendarUnit::Day => (0.0, 48.0),
+        CalendarUnit::Week => (143.0, 169.0),
+        CalendarUnit::Month => (28.0 * 24.0 - 25.0, 31.0 * 24.0 + 1.0),
     }
 }
 
@@ -178,7 +179,7 @@ proptest! {
     #[test]
     fn window_starts_at_reset_time_or_gap_end((zone, time) in time_near_clock_change(), hour in 0i8..24, minute in 0i8..60) {
         let reset_time = Time::constant(hour, minute, 0, 0);
-        let calendar = CivilCalendar::new(Unit::Day, zone, reset_time).expect("known zone");
+        let calendar = CivilCalendar::new(CalendarUnit::Day, zone, reset_time).expect("known zone");
         let start = jiff::Timestamp::from_nanosecond(i128::from(calendar.span(time).start.0)).expect("in range");
         let local = calendar.zone.to_datetime(start);
         let is_transition = clock_changes(zone).contains(&start);
@@ -191,7 +192,7 @@ proptest! {
 #[test]
 fn windows_tile_every_clock_change_of_every_zone() {
     for zone in ZONES {
-        for unit in [Unit::Hour, Unit::Day] {
+        for unit in [CalendarUnit::Hour, CalendarUnit::Day] {
             let calendar = civil(unit, zone, "00:00");
             for transition in clock_changes(zone) {
                 let mut span = calendar.span(timestamp(transition) - Duration::from_secs(2 * 86_400));

@@ -7,7 +7,7 @@ use crate::settings::{CrawlPolicy, CrawlerOperator, Robots, Signatures, Verify};
 use std::time::Duration;
 use tidegate_policy::class::Class;
 use tidegate_policy::crawl_delay::{self, CrawlBudget, CrawlDelay, CrawlDelays};
-use tidegate_policy::decide::CRAWL_POLICY_PATH;
+use tidegate_policy::exempt::CRAWL_POLICY_PATH;
 use tidegate_policy::{ClassId, ClientKind, ProofMethod, Units};
 
 pub(super) fn verify(verify: &Verify) -> String {

@@ -187,13 +187,13 @@ fn reject_calendar_keys(kind: &str, raw: &raw::Window, path: &str, report: &mut 
 
 fn calendar_window(unit: Unit, raw: &raw::Window, path: &str, report: &mut Diagnostics) -> Option<Window> {
     let unit = match unit {
-        Unit::Hour => calendar::Unit::Hour,
-        Unit::Day => calendar::Unit::Day,
-        Unit::Week => calendar::Unit::Week,
-        Unit::Month => calendar::Unit::Month,
+        Unit::Hour => calendar::CalendarUnit::Hour,
+        Unit::Day => calendar::CalendarUnit::Day,
+        Unit::Week => calendar::CalendarUnit::Week,
+        Unit::Month => calendar::CalendarUnit::Month,
     };
     let at = raw.at.as_ref().map_or(jiff::civil::Time::midnight(), |time| time.0);
-    if unit == calendar::Unit::Hour && at.hour() != 0 {
+    if unit == calendar::CalendarUnit::Hour && at.hour() != 0 {
         report.error(&format!("{path}.at"), "an hourly window needs a minute, not an hour", "write it like \"00:15\"");
     }
     let zone = raw.zone.as_deref().unwrap_or("UTC");

@@ -9,7 +9,7 @@ use crate::settings::Robots;
 use std::time::Duration;
 use tidegate_policy::class::{Class, ClassMatcher};
 use tidegate_policy::crawl_delay::{self, CrawlDelay, CrawlDelays};
-use tidegate_policy::decide::ROBOTS_TXT_PATH;
+use tidegate_policy::exempt::ROBOTS_TXT_PATH;
 use tidegate_policy::route::normalize;
 use tidegate_policy::{ClassId, ClientKind, OperatorId};
 

@@ -5,11 +5,12 @@
 //! other than a missing slot. Therefore, when an instance enters backoff, or a slot of it is free before its delay has
 //! passed, slots that other instances reserved for its waiters become available.
 
+use super::SlotRequest;
 use super::ids::{InstanceId, QueueId, SlotGrant, WaiterId};
 use super::limiter::BlockedBy;
 use super::scheduler::Scheduler;
 use super::waiter::{Waiter, WaiterState};
-use super::{InlineVec, SlotRequest};
+use crate::InlineVec;
 use std::cmp::Reverse;
 use tidegate_policy::time::Timestamp;
 

@@ -1,6 +1,6 @@
 //! Ids of scope groups, partitions, instances, wait queues and waiters, and the slots granted by instance.
 
-use super::InlineVec;
+use crate::InlineVec;
 use std::borrow::Cow;
 use tidegate_policy::throttle::backoff::BackoffEpoch;
 use tidegate_policy::time::Timestamp;

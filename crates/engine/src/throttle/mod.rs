@@ -29,10 +29,10 @@ pub use queued::{QueuePoll, QueuedRequest};
 
 pub use slot_guard::SlotGuard;
 
+use crate::InlineVec;
 use ids::{InstanceId, PartitionValue, ScopeGroupId};
 use parking_lot::Mutex;
 use scheduler::{ScheduleResult, Scheduler};
-use smallvec::SmallVec;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::task::Waker;
@@ -43,9 +43,6 @@ use tidegate_policy::throttle::Scope;
 use tidegate_policy::throttle::autothrottle::Adjustment;
 use tidegate_policy::throttle::partition::{PartitionInput, PartitionKey};
 use tidegate_policy::time::Timestamp;
-
-/// Inline list: most requests use one scope, few use more.
-type InlineVec<T> = SmallVec<[T; 2]>;
 
 /// Number of grants of an instance of which one goes to its oldest waiter.
 pub const OLDEST_FIRST_INTERVAL: u32 = 8;

@@ -1,10 +1,11 @@
 //! How a waiter enters and leaves its wait queue: it is enqueued, dequeued, or evicted by a waiter of higher priority.
 
+use super::SlotRequest;
 use super::ids::{InstanceId, QueueId, WaiterId};
 use super::scheduler::Scheduler;
 use super::wait_queue::WaitQueue;
 use super::waiter::{Waiter, WaiterState};
-use super::{InlineVec, SlotRequest};
+use crate::InlineVec;
 use std::cmp::Reverse;
 use tidegate_policy::time::Timestamp;
 

@@ -1,8 +1,8 @@
 //! A wait queue: requests that need the same set of scope instances, ordered by priority, then round-robin over
 //! clients.
 
-use super::InlineVec;
 use super::ids::{InstanceId, WaiterId};
+use crate::InlineVec;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tidegate_policy::identity::ClientKey;

@@ -6,7 +6,6 @@ use super::super::chunked::BodyChunk;
 use super::super::framing::{BodyLength, FramingInfo, Malformed};
 use super::super::head::HeadReader;
 use super::super::message::RequestHead;
-use super::BodyError;
 use bytes::BytesMut;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -16,6 +15,20 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Error of a request body.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// The client closed the connection.
+    #[error("client closed the connection")]
+    UnexpectedEof,
+    /// The body violates HTTP/1.1.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// The connection failed.
+    #[error("connection failed: {0}")]
+    Io(#[from] io::Error),
+}
 
 /// Maximum bytes read ahead from a client that sends the next request before its response.
 const MAX_PIPELINED: usize = 16 * 1024;

@@ -4,12 +4,11 @@ use super::super::chunked::BodyChunk;
 use super::super::framing::{BodyLength, FramingInfo, Malformed};
 use super::super::message::{Request, RequestHead};
 use super::ResponseContext;
-use super::conn::SharedConn;
+use super::conn::{BodyError, SharedConn};
 use bytes::Bytes;
 use http::{Method, Version};
 use hyper::body::{Body, Frame, SizeHint};
 use std::fmt;
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,20 +17,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 ///
 /// Must be polled on the connection's task. If it is dropped early, the connection handles the rest.
 pub struct RequestBody<IO>(Option<SharedConn<IO>>);
-
-/// Error of a request body.
-#[derive(Debug, thiserror::Error)]
-pub enum BodyError {
-    /// The client closed the connection.
-    #[error("client closed the connection")]
-    UnexpectedEof,
-    /// The body violates HTTP/1.1.
-    #[error(transparent)]
-    Malformed(#[from] Malformed),
-    /// The connection failed.
-    #[error("connection failed: {0}")]
-    Io(#[from] io::Error),
-}
 
 /// Returns the request of a head, and sets the framing of its body on the connection.
 pub(super) fn new_request<IO>(

@@ -2,7 +2,7 @@
 
 use super::BrowserTraits;
 use crate::Timestamp;
-use crate::decide::ROBOTS_TXT_PATH;
+use crate::exempt::ROBOTS_TXT_PATH;
 use crate::hash::fnv1a;
 
 /// Features of a request of a client that claims a browser or sends no user agent.

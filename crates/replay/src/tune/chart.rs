@@ -1,7 +1,7 @@
 //! Scatter chart for a terminal.
 
 /// Contents of a chart.
-pub(super) struct Chart<'a> {
+pub(super) struct ScatterPlot<'a> {
     /// Label of the horizontal axis, and of its two ends.
     pub(super) x: (&'a str, [String; 2]),
     /// Label of the vertical axis, and of its two ends.
@@ -10,7 +10,7 @@ pub(super) struct Chart<'a> {
     pub(super) points: Vec<(f64, f64, char)>,
 }
 
-impl Chart<'_> {
+impl ScatterPlot<'_> {
     /// Renders the chart as lines of text.
     pub(super) fn render(&self) -> String {
         let mut grid = vec![vec![' '; WIDTH]; HEIGHT];

@@ -108,7 +108,7 @@ pub struct TradeOffReport {
     /// Second measure.
     pub y: AxisReport,
     /// Policies, best in `x` first; includes the present and the found policy even if others beat them.
-    pub points: Vec<PointReport>,
+    pub points: Vec<CandidateReport>,
 }
 
 /// Measure on an axis of the trade-off.
@@ -124,7 +124,7 @@ pub struct AxisReport {
 
 /// Policy of the trade-off.
 #[derive(Clone, Debug, Serialize)]
-pub struct PointReport {
+pub struct CandidateReport {
     /// Number from 1, for `--select`.
     pub number: usize,
     /// Value of the first measure.
@@ -229,7 +229,7 @@ fn trade_off(
     let point = |(number, index): (usize, usize)| {
         let policy = &evaluated[index];
         let names = space.classes().iter().map(|class| rules.classes[*class].name.clone());
-        PointReport {
+        CandidateReport {
             number: number + 1,
             x: policy.figures[x].unwrap_or_default(),
             y: policy.figures[y].unwrap_or_default(),

@@ -1,7 +1,9 @@
 //! Terminal summary of a search. Pure function from report to text.
 
-use super::chart::Chart;
-use super::report::{AxisReport, PacingReport, PointReport, TermReport, TradeOffReport, TunedLogReport, TuningReport};
+use super::chart::ScatterPlot;
+use super::report::{
+    AxisReport, CandidateReport, PacingReport, TermReport, TradeOffReport, TunedLogReport, TuningReport,
+};
 use crate::terminal::{Align, ColorMode, columns, display_width, format_duration, group_digits, wrap};
 use std::fmt::Write;
 use std::slice::from_ref;
@@ -109,7 +111,7 @@ fn trade_off(trade_off: &TradeOffReport, color: ColorMode) -> String {
     let heading = format!("Trade-off: {} against {}", x.measure, y.measure);
     let mut out = format!("\n{}\n", color.bold(&heading));
     let header = vec![String::new(), "point".to_owned(), x.measure.clone(), y.measure.clone()];
-    let row = |point: &&PointReport| {
+    let row = |point: &&CandidateReport| {
         let figures = [format_figure(Some(point.x), x.percent), format_figure(Some(point.y), y.percent)];
         [point_label(point).to_owned(), point.number.to_string()].into_iter().chain(figures).collect()
     };
@@ -130,14 +132,14 @@ fn trade_off(trade_off: &TradeOffReport, color: ColorMode) -> String {
     out
 }
 
-fn chart(x: &AxisReport, y: &AxisReport, points: &[PointReport]) -> String {
-    let range_of = |figure: fn(&PointReport) -> f64| {
+fn chart(x: &AxisReport, y: &AxisReport, points: &[CandidateReport]) -> String {
+    let range_of = |figure: fn(&CandidateReport) -> f64| {
         let figures = points.iter().map(figure);
         figures.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), figure| (low.min(figure), high.max(figure)))
     };
     let (x_range, y_range) = (range_of(|point| point.x), range_of(|point| point.y));
     let position = |(low, high): (f64, f64), figure: f64| if high > low { (figure - low) / (high - low) } else { 0.5 };
-    let symbol = |point: &PointReport| match (point.found, point.present) {
+    let symbol = |point: &CandidateReport| match (point.found, point.present) {
         (true, _) => 'x',
         (_, true) => 'o',
         _ => '·',
@@ -148,18 +150,18 @@ fn chart(x: &AxisReport, y: &AxisReport, points: &[PointReport]) -> String {
     marks.sort_by_key(|(_, _, symbol)| "·ox".find(*symbol));
     let labels = |(low, high): (f64, f64), percent| [low, high].map(|end| format_figure(Some(end), percent));
     let (x_ends, y_ends) = (labels(x_range, x.percent), labels(y_range, y.percent));
-    Chart { x: (&x.measure, x_ends), y: (&y.measure, y_ends), points: marks }.render()
+    ScatterPlot { x: (&x.measure, x_ends), y: (&y.measure, y_ends), points: marks }.render()
 }
 
 /// Returns as many points as are readable, including both ends and all marked points.
-fn thin_points(points: &[PointReport]) -> Vec<&PointReport> {
+fn thin_points(points: &[CandidateReport]) -> Vec<&CandidateReport> {
     let step = points.len().div_ceil(MAX_POINTS).max(1);
     let is_shown = |index: usize| index.is_multiple_of(step) || index + 1 == points.len();
     let shown = points.iter().enumerate().filter(|(index, point)| is_shown(*index) || point.present || point.found);
     shown.map(|(_, point)| point).collect()
 }
 
-fn point_label(point: &PointReport) -> &'static str {
+fn point_label(point: &CandidateReport) -> &'static str {
     match (point.present, point.found) {
         (true, true) => "now, found",
         (true, false) => "now",
@@ -168,7 +170,7 @@ fn point_label(point: &PointReport) -> &'static str {
     }
 }
 
-fn values(point: &PointReport) -> String {
+fn values(point: &CandidateReport) -> String {
     let describe_class = |(class, tiers): (&String, &Vec<String>)| format!("{class} {}", tiers.join(" "));
     format!("{}; {}", point.pacing, point.tiers.iter().map(describe_class).collect::<Vec<_>>().join(", "))
 }
