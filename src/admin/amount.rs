@@ -1,12 +1,55 @@
-//! Units as the documents of the admin listener show them.
+//! Units in the documents of the admin API.
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Number;
+use std::fmt;
 use tidegate_policy::Units;
+use tidegate_replay::terminal::decimal;
 
-/// Returns units as a JSON number: `12`, not `12.0`, and `12.25`.
-pub(super) fn amount(units: Units) -> Value {
-    match units.milli() % 1000 {
-        0 => json!(units.floor()),
-        _ => json!(units.as_f64()),
+/// Units as a JSON number: `12`, not `12.0`, and `12.25`; displayed as `6,120.25`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Amount(Number);
+
+impl Amount {
+    /// Creates an amount that may be negative.
+    pub(super) fn from_signed_milli(milli: i64) -> Self {
+        Self(Number::from_f64(milli as f64 / 1000.0).expect("finite"))
+    }
+
+    /// Converts the amount to units; `None` if it is negative.
+    pub(crate) fn units(&self) -> Option<Units> {
+        self.0.to_string().parse().ok()
+    }
+
+    pub(crate) fn as_f64(&self) -> f64 {
+        self.0.as_f64().unwrap_or_default()
+    }
+
+    pub(crate) fn is_zero(&self) -> bool {
+        self.as_f64() == 0.0
+    }
+}
+
+impl From<Units> for Amount {
+    fn from(units: Units) -> Self {
+        match units.milli() % 1000 {
+            0 => Self(units.floor().into()),
+            _ => Self(Number::from_f64(units.as_f64()).expect("finite")),
+        }
+    }
+}
+
+impl Default for Amount {
+    fn default() -> Self {
+        Self(0.into())
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.units() {
+            Some(units) => out.pad(&decimal(units)),
+            None => out.pad(&self.0.to_string()),
+        }
     }
 }

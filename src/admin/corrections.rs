@@ -1,8 +1,7 @@
 //! Manual corrections of quotas: each is logged (target `audit`), and the last ones are kept for the admin API.
 
-use super::amount::amount;
+use super::state::CorrectionDocument;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
@@ -57,21 +56,18 @@ impl Corrections {
         last.push_back(correction);
     }
 
-    /// Returns the stored corrections, latest first: time, quota, from, to, peer (address of the request), token
-    /// (whether the admin token was sent), by (unverified name).
-    pub(super) fn list(&self) -> Vec<Value> {
-        let show = |correction: &Correction| {
-            json!({
-                "time": rfc3339(correction.time),
-                "quota": correction.quota,
-                "from": amount(correction.from),
-                "to": amount(correction.to),
-                "peer": correction.actor.peer.map(|peer| peer.to_string()),
-                "token": self.is_token_required,
-                "by": correction.actor.claimed_name,
-            })
+    /// Returns the stored corrections, latest first.
+    pub(super) fn list(&self) -> Vec<CorrectionDocument> {
+        let document = |correction: &Correction| CorrectionDocument {
+            time: rfc3339(correction.time),
+            quota: correction.quota.clone(),
+            from: correction.from.into(),
+            to: correction.to.into(),
+            peer: correction.actor.peer.map(|peer| peer.to_string()),
+            token: self.is_token_required,
+            by: correction.actor.claimed_name.clone(),
         };
-        self.last.lock().iter().rev().map(show).collect()
+        self.last.lock().iter().rev().map(document).collect()
     }
 }
 

@@ -4,7 +4,7 @@
 //! `admin.token`, every request except `/healthz` and `/readyz` needs `Authorization: Bearer TOKEN` (401 otherwise).
 //! Errors are problem documents (RFC 9457) whose `detail` has one line per error.
 
-mod amount;
+pub(crate) mod amount;
 mod api;
 mod auth;
 mod client;
@@ -15,7 +15,7 @@ pub mod fields;
 mod health;
 mod problem;
 mod quotas;
-mod state;
+pub(crate) mod state;
 
 #[cfg(test)]
 mod tests;

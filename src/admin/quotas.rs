@@ -1,7 +1,7 @@
 //! Quotas of the admin API, and their manual correction.
 
 use super::DynGateway;
-use super::amount::amount;
+use super::amount::Amount;
 use super::corrections::{Actor, Correction, Corrections};
 use super::problem::Problem;
 use super::state::quota;
@@ -37,14 +37,14 @@ struct ResetBody {
 /// Lists all quotas of the current rules; the data of `tidegate quota show`.
 pub(super) async fn list(State(gateway): State<DynGateway>) -> Json<Value> {
     let now = gateway.now();
-    Json(gateway.quotas().iter().map(|view| quota(view, now)).collect())
+    Json(gateway.quotas().iter().map(|view| json!(quota(view, now))).collect())
 }
 
 /// Returns one quota.
 pub(super) async fn show(State(gateway): State<DynGateway>, Path(name): Path<String>) -> Result<Json<Value>, Problem> {
     let quotas = gateway.quotas();
     match find_quota(&name, &quotas) {
-        Ok(view) => Ok(Json(quota(view, gateway.now()))),
+        Ok(view) => Ok(Json(json!(quota(view, gateway.now())))),
         Err(error) => Err(Problem::new(StatusCode::NOT_FOUND, error)),
     }
 }
@@ -96,7 +96,7 @@ fn correct(
     let (from, to) = gateway.set_used(name, used).map_err(not_found)?;
     let actor = Actor { peer: peer.map(|Extension(ConnectInfo(peer))| peer), claimed_name: by };
     corrections.record(Correction { time: gateway.now(), quota: name.to_owned(), from, to, actor });
-    Ok(Json(json!({ "name": name, "from": amount(from), "to": amount(to) })))
+    Ok(Json(json!({ "name": name, "from": Amount::from(from), "to": Amount::from(to) })))
 }
 
 /// Returns the units to set, or a problem with all errors, one per line.

@@ -1,8 +1,9 @@
 //! `tidegate quota`: shows and corrects the quotas of a running gateway.
 
 use super::admin_client::AdminArgs;
-use super::status::{self, Amount, View};
+use super::status::{self, View};
 use super::{CommandError, environment, print, user};
+use crate::admin::amount::Amount;
 use clap::Subcommand;
 use http::Method;
 use serde::Deserialize;

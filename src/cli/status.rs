@@ -2,16 +2,14 @@
 
 mod quota;
 mod render;
-mod state;
 mod view;
 
-pub use state::Amount;
 pub use view::View;
 
 use super::admin_client::AdminArgs;
 use super::{CommandError, print};
+use crate::admin::state::{QuotaDocument, StateDocument};
 use http::Method;
-use state::{Quota, State};
 use std::process::ExitCode;
 
 /// Requests the state of a running gateway and prints it.
@@ -28,7 +26,7 @@ pub fn run(admin: &AdminArgs, json: bool) -> ExitCode {
 
 /// Renders the JSON state of the admin API as text.
 pub fn text(body: &str, view: &View) -> Result<String, CommandError> {
-    let result = serde_json::from_str::<State>(body);
+    let result = serde_json::from_str::<StateDocument>(body);
     result.map(|state| render::render(&state, view)).map_err(|error| {
         CommandError::Failed(format!(
             "unreadable response of the gateway: {error}; check that it has the version of this command"
@@ -37,7 +35,7 @@ pub fn text(body: &str, view: &View) -> Result<String, CommandError> {
 }
 
 /// Renders quotas as text.
-pub(super) fn quotas(quotas: &[Quota], view: &View) -> String {
+pub(super) fn quotas(quotas: &[QuotaDocument], view: &View) -> String {
     let blocks: Vec<String> = quotas.iter().map(|quota| quota::block(quota, None, view)).collect();
     match blocks.is_empty() {
         true => "The current configuration has no quotas.\n".into(),

@@ -1,12 +1,12 @@
 //! Renders one quota: its window, its usage, and the usage of each class.
 
-use super::state::{Class, Plan, Quota};
 use super::view::View;
+use crate::admin::state::{ClassDocument, ClassPlanDocument, QuotaDocument};
 use tidegate_replay::terminal::{Align, bar, columns, format_duration, group_digits, sparkline};
 
 /// Renders the quota's name and window, a bar with its usage, and a line for each class. `now` is the time of the
 /// state.
-pub(super) fn block(quota: &Quota, now: Option<&str>, view: &View) -> String {
+pub(super) fn block(quota: &QuotaDocument, now: Option<&str>, view: &View) -> String {
     let zone = if now.is_some() { String::new() } else { format!(" {}", view.zone_name(&quota.window_end)) };
     let end = view.local_exactly(&quota.window_end, now);
     let until = format!("{end}{zone} (in {})", format_duration(quota.window_ends_in_s));
@@ -36,8 +36,8 @@ pub(super) fn block(quota: &Quota, now: Option<&str>, view: &View) -> String {
 }
 
 /// Renders the usage bar. Reserved units count as used, so that a full bar means that nothing is available.
-fn usage_bar(quota: &Quota, view: &View) -> String {
-    let Quota { limit, used, reserved, remaining, .. } = quota;
+fn usage_bar(quota: &QuotaDocument, view: &View) -> String {
+    let QuotaDocument { limit, used, reserved, remaining, .. } = quota;
     let taken = if limit.is_zero() { 1.0 } else { (used.as_f64() + reserved.as_f64()) / limit.as_f64() };
     let numbers = format!("{}  {used} used, {reserved} reserved, {remaining} remaining", percent(taken));
     // Two columns before the bar, two after it.
@@ -45,7 +45,7 @@ fn usage_bar(quota: &Quota, view: &View) -> String {
     format!("  {}  {numbers}\n", view.color.by_level(taken, &bar(taken, &[], width)))
 }
 
-fn classes(quota: &Quota, view: &View) -> String {
+fn classes(quota: &QuotaDocument, view: &View) -> String {
     let classes = &quota.classes;
     if classes.is_empty() {
         return String::new();
@@ -56,7 +56,7 @@ fn classes(quota: &Quota, view: &View) -> String {
         header.extend(["admit share", "forecast, next 24 hours"]);
     }
     let header = header.into_iter().map(|name| view.color.dim(name)).collect();
-    let row = |class: &Class| {
+    let row = |class: &ClassDocument| {
         let mut row = vec![class.class.clone(), class.charged.to_string(), shed_text(class, nothing_left, view)];
         row.extend(class.plan.iter().flat_map(plan_cells));
         row
@@ -65,7 +65,7 @@ fn classes(quota: &Quota, view: &View) -> String {
     columns(2, &alignment, std::iter::once(header).chain(classes.iter().map(row)))
 }
 
-fn shed_text(class: &Class, nothing_left: bool, view: &View) -> String {
+fn shed_text(class: &ClassDocument, nothing_left: bool, view: &View) -> String {
     let guard_text = match class.guard_units.is_zero() {
         true => String::new(),
         false => format!("; crawler guard {}", class.guard_units),
@@ -80,7 +80,7 @@ fn shed_text(class: &Class, nothing_left: bool, view: &View) -> String {
 }
 
 /// Renders the current admit share and the forecast demand of a class.
-fn plan_cells(plan: &Plan) -> [String; 2] {
+fn plan_cells(plan: &ClassPlanDocument) -> [String; 2] {
     let share = plan.admit_share.map_or_else(|| "unpaced".into(), |share| percent(share).replace(".0%", "%"));
     let units: f64 = plan.forecast_24h.iter().sum();
     [share, format!("{} {}", sparkline(&plan.forecast_24h), group_digits(units as u64))]

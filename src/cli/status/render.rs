@@ -1,14 +1,16 @@
 //! Renders the state as text: problems first, then addresses, quotas, scopes, clients, corrections and warnings.
 
 use super::quota;
-use super::state::{Client, Correction, Scope, State};
 use super::view::View;
+use crate::admin::state::{
+    ClientDocument, CorrectionDocument, PartitionDocument, ScopeDocument, StateDocument, ThrottleDocument,
+};
 use std::net::SocketAddr;
 use tidegate_replay::terminal::Align::{self, Left, Right};
 use tidegate_replay::terminal::{columns, display_width, format_duration, group_digits, wrap};
 
 /// Renders the state as text.
-pub(super) fn render(state: &State, view: &View) -> String {
+pub(super) fn render(state: &StateDocument, view: &View) -> String {
     let mut parts = vec![headline(state, view), warnings(state, view), addresses(state, view)];
     parts.extend(state.quotas.iter().map(|quota| quota::block(quota, Some(&state.time), view)));
     parts.push(scopes(&state.scopes, view));
@@ -19,8 +21,8 @@ pub(super) fn render(state: &State, view: &View) -> String {
     parts.join("\n")
 }
 
-fn headline(state: &State, view: &View) -> String {
-    let State { version, revision, uptime_s, time, .. } = state;
+fn headline(state: &StateDocument, view: &View) -> String {
+    let StateDocument { version, revision, uptime_s, time, .. } = state;
     let build = match revision.as_str() {
         "" | "unknown" => version.clone(),
         revision => format!("{version} ({revision})"),
@@ -30,7 +32,7 @@ fn headline(state: &State, view: &View) -> String {
 }
 
 /// Renders the problems that require an action.
-fn warnings(state: &State, view: &View) -> String {
+fn warnings(state: &StateDocument, view: &View) -> String {
     let mut text = String::new();
     let mut add = |label: &str, message: &str| {
         text.push_str(&view.color.red(&format!("  {label}")));
@@ -56,8 +58,8 @@ fn warnings(state: &State, view: &View) -> String {
     text
 }
 
-fn addresses(state: &State, view: &View) -> String {
-    let State { listen, admin, origin, settings, connections, time, .. } = state;
+fn addresses(state: &StateDocument, view: &View) -> String {
+    let StateDocument { listen, admin, origin, settings, connections, time, .. } = state;
     let resolved = match origin.addresses.as_slice() {
         [] => "not resolved yet".into(),
         [one] if *one == origin.authority => String::new(),
@@ -81,28 +83,40 @@ fn row(name: &str, value: &str, remark: &str) -> Vec<String> {
     vec![name.to_owned(), value]
 }
 
-fn scopes(scopes: &[Scope], view: &View) -> String {
-    let row = |name: String, scope: &Scope| {
-        let inflight = group_digits(scope.inflight);
-        let inflight =
-            scope.limit.map_or_else(|| inflight.clone(), |limit| format!("{inflight} of {}", group_digits(limit)));
-        let queued = scope.queue_length.map_or("-".into(), group_digits);
-        vec![name, inflight, queued, delay_text(scope.delay_s.unwrap_or_default()), backoff_text(scope, view)]
+fn scopes(scopes: &[ScopeDocument], view: &View) -> String {
+    let row = |name: String, inflight: u64, throttle: Option<&ThrottleDocument>| {
+        let inflight = group_digits(inflight);
+        let dash = || "-".to_owned();
+        let Some(throttle) = throttle else { return vec![name, inflight, dash(), dash(), dash()] };
+        let inflight = match throttle.limit {
+            Some(limit) => format!("{inflight} of {}", group_digits(limit)),
+            None => inflight,
+        };
+        let queued = group_digits(throttle.queue_length);
+        vec![name, inflight, queued, delay_text(throttle.delay_s), backoff_text(throttle, view)]
     };
     let rows = scopes.iter().flat_map(|scope| {
-        let controller = scope.active_controller().map_or_else(String::new, |name| format!(", {name}"));
+        let throttle = scope.throttle.as_ref();
+        let controller = throttle.map(|throttle| throttle.controller.as_str()).filter(|name| *name != "fixed");
+        let controller = controller.map_or_else(String::new, |name| format!(", {name}"));
         let name = match scope.partitions {
             None => format!("{}{controller}", scope.name),
             Some(1) => format!("{}{controller}, 1 partition", scope.name),
             Some(count) => format!("{}{controller}, {} partitions", scope.name, group_digits(count)),
         };
-        let busy = scope.busiest_partitions.iter().filter(|value| value.is_busy()).take(MAX_PARTITIONS);
-        let value =
-            |scope: &Scope| row(format!("  {}", if scope.name.is_empty() { "(none)" } else { &scope.name }), scope);
-        std::iter::once(row(name, scope)).chain(busy.map(value)).collect::<Vec<_>>()
+        let busy = scope.busiest_partitions.iter().flatten().filter(|value| is_busy(value)).take(MAX_PARTITIONS);
+        let value = |value: &PartitionDocument| {
+            let name = if value.partition.is_empty() { "(none)" } else { &value.partition };
+            row(format!("  {name}"), value.inflight, Some(&value.throttle))
+        };
+        std::iter::once(row(name, scope.inflight, throttle)).chain(busy.map(value)).collect::<Vec<_>>()
     });
     let header = [("scope", Left), ("in flight", Right), ("queued", Right), ("delay", Right), ("state", Left)];
     table("scopes of the origin", &header, rows, view)
+}
+
+fn is_busy(partition: &PartitionDocument) -> bool {
+    partition.inflight + partition.throttle.queue_length > 0 || partition.throttle.backoff_s > 0.0
 }
 
 /// Formats the time between two requests.
@@ -114,9 +128,9 @@ fn delay_text(seconds: f64) -> String {
     }
 }
 
-fn backoff_text(scope: &Scope, view: &View) -> String {
-    let remaining = scope.backoff_s.unwrap_or_default().ceil() as u64;
-    match (remaining, scope.backoff_level.unwrap_or_default()) {
+fn backoff_text(throttle: &ThrottleDocument, view: &View) -> String {
+    let remaining = throttle.backoff_s.ceil() as u64;
+    match (remaining, throttle.backoff_level) {
         (0, 0) => "-".into(),
         (0, level) => format!("recovering (level {level})"),
         (remaining, level) => {
@@ -125,9 +139,9 @@ fn backoff_text(scope: &Scope, view: &View) -> String {
     }
 }
 
-fn clients(clients: &[Client], view: &View) -> String {
-    let tokens = |client: &Client| client.bucket_remaining.map_or("-".into(), group_digits);
-    let until = |client: &Client| match (&client.limited_by, client.limited_for_s) {
+fn clients(clients: &[ClientDocument], view: &View) -> String {
+    let tokens = |client: &ClientDocument| client.bucket_remaining.map_or("-".into(), group_digits);
+    let until = |client: &ClientDocument| match (&client.limited_by, client.limited_for_s) {
         (Some(_), Some(seconds)) => format!("limited for {}", format_duration(seconds)),
         (Some(rule), None) => rule.clone(),
         (None, _) => "-".into(),
@@ -140,8 +154,8 @@ fn clients(clients: &[Client], view: &View) -> String {
     table("most refused clients", &header, rows, view)
 }
 
-fn corrections(state: &State, view: &View) -> String {
-    let row = |correction: &Correction| {
+fn corrections(state: &StateDocument, view: &View) -> String {
+    let row = |correction: &CorrectionDocument| {
         let time = view.local(&correction.time, Some(&state.time));
         let peer = format!("{}{}", host(correction.peer.as_deref()), if correction.token { ", token" } else { "" });
         vec![

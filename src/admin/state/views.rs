@@ -1,0 +1,165 @@
+//! State documents from the views of the gateway.
+
+use super::{
+    ClassDocument, ClassPlanDocument, ClientDocument, CrawlerDocument, OriginDocument, PacingDocument,
+    PartitionDocument, QuotaDocument, ReloadFailureDocument, ScopeDocument, SettingsDocument, StateDocument,
+    ThrottleDocument,
+};
+use crate::admin::amount::Amount;
+use crate::admin::api::SettingsView;
+use crate::admin::corrections::Corrections;
+use crate::admin::{DynGateway, ScopeView};
+use axum::Json;
+use axum::extract::State;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tidegate_access_log::rfc3339;
+use tidegate_engine::{ClassPlan, ClassView, ClientView, QuotaView, ScopeState};
+use tidegate_policy::Timestamp;
+use tidegate_policy::crawl_delay::ComplianceView;
+use tidegate_policy::tier::Share;
+use tidegate_policy::time::ceil_seconds;
+
+/// Returns the whole state.
+pub(in crate::admin) async fn show(
+    State(gateway): State<DynGateway>,
+    State(corrections): State<Arc<Corrections>>,
+) -> Json<Value> {
+    let (now, started) = (gateway.now(), gateway.started_at());
+    let listen_addresses = gateway.addresses();
+    Json(json!(StateDocument {
+        time: rfc3339(now),
+        started: rfc3339(started),
+        uptime_s: now.saturating_duration_since(started).as_secs(),
+        version: gateway.version().into(),
+        revision: gateway.revision().into(),
+        listen: addresses(&listen_addresses.listen),
+        admin: listen_addresses.admin.map(|admin| admin.to_string()),
+        origin: OriginDocument {
+            resolved: !listen_addresses.origin_addresses.is_empty(),
+            addresses: addresses(&listen_addresses.origin_addresses),
+            authority: listen_addresses.origin,
+        },
+        settings: settings(gateway.settings()),
+        not_ready_reasons: gateway.not_ready_reasons(),
+        ledger_error: gateway.ledger_error(),
+        untrusted_proxy: gateway.untrusted_proxy(),
+        notes: gateway.warnings(),
+        quotas: gateway.quotas().iter().map(|view| quota(view, now)).collect(),
+        classes: gateway.classes(),
+        scopes: gateway.scopes().iter().map(scope).collect(),
+        crawlers: gateway.crawlers().iter().map(|(operator, view)| crawler(operator, view)).collect(),
+        connections: gateway.connections() as u64,
+        top_clients: gateway.top_clients(TOP_CLIENTS).iter().map(client).collect(),
+        log_lines_dropped: gateway.log_lines_dropped(),
+        corrections: corrections.list(),
+    }))
+}
+
+/// Returns one quota with the usage of each class.
+pub(in crate::admin) fn quota(view: &QuotaView, now: Timestamp) -> QuotaDocument {
+    QuotaDocument {
+        name: view.name.clone(),
+        limit: view.limit.into(),
+        enforce: view.enforce,
+        used: view.used.into(),
+        reserved: view.reserved.into(),
+        remaining: view.limit.saturating_sub(view.used).saturating_sub(view.reserved).into(),
+        overrun: view.overrun.into(),
+        drift: Amount::from_signed_milli(view.drift),
+        closed_until: view.closed_until.map(rfc3339),
+        lost: view.lost.into(),
+        window_start: rfc3339(view.window_start),
+        window_end: rfc3339(view.window_end),
+        window_ends_in_s: view.window_end.saturating_duration_since(now).as_secs(),
+        pacing: view.plan.as_ref().map(|plan| PacingDocument {
+            mode: plan.forecast.name().into(),
+            planned: plan.planned.into(),
+            earmarked: plan.earmarked.into(),
+        }),
+        classes: view.by_class.iter().map(class).collect(),
+    }
+}
+
+fn class(view: &ClassView) -> ClassDocument {
+    ClassDocument {
+        class: view.class.clone(),
+        charged: view.charged.into(),
+        shed: view.shed_share.ratio(),
+        tier: view.tier,
+        guard_units: view.guard_admitted.into(),
+        plan: view.plan.as_ref().map(class_plan),
+    }
+}
+
+fn class_plan(view: &ClassPlan) -> ClassPlanDocument {
+    ClassPlanDocument {
+        admit_share: view.admit_share.map(Share::ratio),
+        tokens: view.tokens.map(Amount::from),
+        refill_per_hour: view.refill_per_hour.map(Amount::from),
+        forecast_24h: view.next_hours.iter().map(|units| (units * 1000.0).round() / 1000.0).collect(),
+    }
+}
+
+fn crawler(operator: &str, view: &ComplianceView) -> CrawlerDocument {
+    let ratio = |part: f64, whole: u64| (whole > 0).then(|| part / whole as f64);
+    CrawlerDocument {
+        operator: operator.into(),
+        crawl_delay_s: view.advertised,
+        requests: view.requests,
+        robots_share: ratio(view.robots_txt_requests as f64, view.requests),
+        mean_interval_s: ratio(view.total_interval.as_secs_f64(), view.interval_count),
+        violations: view.violations,
+        violation_ratio: ratio(view.violations as f64, view.interval_count),
+    }
+}
+
+fn settings(view: SettingsView) -> SettingsDocument {
+    let failure = |(time, errors)| ReloadFailureDocument { time: rfc3339(time), errors };
+    SettingsDocument { loaded_at: rfc3339(view.loaded_at), last_reload_failed: view.last_reload_error.map(failure) }
+}
+
+fn addresses(addresses: &[SocketAddr]) -> Vec<String> {
+    addresses.iter().map(ToString::to_string).collect()
+}
+
+fn scope(view: &ScopeView) -> ScopeDocument {
+    let partitions = view.throttle.as_ref().and_then(|state| state.partitions);
+    ScopeDocument {
+        name: view.name.clone(),
+        inflight: view.inflight,
+        throttle: view.throttle.as_ref().map(throttle),
+        partitions: partitions.map(|count| count as u64),
+        busiest_partitions: partitions.map(|_| view.busiest.iter().map(partition).collect()),
+    }
+}
+
+fn partition(state: &ScopeState) -> PartitionDocument {
+    PartitionDocument { partition: state.name.to_string(), inflight: state.in_flight.into(), throttle: throttle(state) }
+}
+
+fn throttle(state: &ScopeState) -> ThrottleDocument {
+    ThrottleDocument {
+        queue_length: state.queue_length.into(),
+        limit: state.limit.map(u64::from),
+        delay_s: state.delay.as_secs_f64(),
+        backoff_s: state.backoff_remaining.as_secs_f64(),
+        backoff_level: state.backoff_level,
+        controller: state.controller.unwrap_or("fixed").into(),
+    }
+}
+
+fn client(view: &ClientView) -> ClientDocument {
+    ClientDocument {
+        key: view.key.clone(),
+        class: view.class.clone(),
+        refused: view.refusal_count.into(),
+        bucket_remaining: view.tokens.map(u64::from),
+        limited_by: view.limited_by.map(|reason| reason.name().into()),
+        limited_for_s: view.limited_for.map(ceil_seconds),
+    }
+}
+
+/// Fits one screen.
+const TOP_CLIENTS: usize = 20;
