@@ -1,6 +1,7 @@
 //! The access log line: one JSON object per request.
 //!
-//! A worker fills in a [`Record`] when a request is over, and a [`LineWriter`] writes it. [`fields`] documents every field.
+//! A worker fills in a [`Record`] when a request is over, and a [`LineWriter`] writes it. [`read`] parses
+//! it. [`fields`] documents every field.
 
 mod evidence;
 pub mod fields;
@@ -8,6 +9,7 @@ mod json;
 mod line;
 mod line_cache;
 mod number_text;
+pub mod read;
 mod record;
 #[doc(hidden)]
 pub mod sample;

@@ -13,7 +13,6 @@ mod format;
 mod in_flight;
 pub mod init;
 pub mod log;
-mod logged_evidence;
 mod observer;
 mod origin_cache;
 pub mod page;
@@ -34,7 +33,6 @@ mod verdicts;
 
 pub use assumptions::{Assumptions, RetryModel};
 pub use decision::ReplayedDecision;
-pub use logged_evidence::LoggedEvidence;
 pub use observer::PendingRequest;
 pub use policy::Policy;
 pub use request::ReplayRequest;

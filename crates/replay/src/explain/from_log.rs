@@ -3,9 +3,10 @@
 use super::environment::Environment;
 use super::input::{ClientAttributes, ExplainInput, RequestAttributes};
 use super::logged_outcome::{LoggedDecision, LoggedOutcome};
-use crate::log::{LogLine, NativeFields};
-use crate::{LoggedEvidence, ReplayRequest};
+use crate::ReplayRequest;
+use crate::log::LogLine;
 use http::HeaderMap;
+use tidegate_access_log::read::{LoggedEvidence, NativeFields};
 use tidegate_policy::bucket::BucketState;
 use tidegate_policy::facts::claimed_operator;
 use tidegate_policy::identity::ClientAddress;

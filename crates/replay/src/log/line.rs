@@ -1,10 +1,10 @@
 //! One log line of any format.
 
 use super::MissingFields;
-use super::native_fields::NativeFields;
 use http::{Method, Version};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
+use tidegate_access_log::read::NativeFields;
 use tidegate_policy::Timestamp;
 use tidegate_policy::hash::fnv1a;
 use tidegate_policy::route;

@@ -3,13 +3,13 @@
 use super::Simulator;
 use crate::decision::ReplayedDecision;
 use crate::in_flight::{Completion, PendingCharge};
-use crate::log::{LogLine, NativeFields, OrderedLine};
-use crate::logged_evidence::LoggedEvidence;
+use crate::log::{LogLine, OrderedLine};
 use crate::observer::{Observer, PendingRequest};
 use crate::origin_cache::PageHash;
 use crate::request::ReplayRequest;
 use smallvec::SmallVec;
 use tidegate_access_log::CLIENT_CLOSED_REQUEST;
+use tidegate_access_log::read::{LoggedEvidence, NativeFields};
 use tidegate_engine::{AdmissionOutcome, Evaluation, Observation, ObservedRequest, QuotaUsage};
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::facts::claimed_operator;

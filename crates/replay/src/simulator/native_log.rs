@@ -4,9 +4,10 @@ use super::Simulator;
 use super::decide::logged_origin_refusal;
 use crate::RetryModel;
 use crate::in_flight::{PendingCharge, SequenceDomain};
-use crate::log::{NativeFields, OrderedLine};
+use crate::log::OrderedLine;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use tidegate_access_log::read::NativeFields;
 use tidegate_engine::{Engine, QuotaUsage};
 use tidegate_policy::{QuotaId, Timestamp, Units};
 

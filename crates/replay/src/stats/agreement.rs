@@ -1,8 +1,9 @@
 //! Agreement of a policy with the gateway that wrote the log.
 
 use crate::decision::ReplayedDecision;
-use crate::log::{LinePosition, NativeFields};
+use crate::log::LinePosition;
 use crate::report::AgreementReport;
+use tidegate_access_log::read::NativeFields;
 use tidegate_policy::{Reason, Rules};
 
 /// Counts of logged decisions by agreement.

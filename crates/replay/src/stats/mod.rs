@@ -9,7 +9,6 @@ mod series;
 mod windows;
 
 use super::decision::ReplayedDecision;
-use super::log::NativeFields;
 use super::report::{ClassTiersReport, NameLookup, PolicyReport, QuotaReport, TierReport};
 use super::request::ReplayRequest;
 use agreement::Agreement;
@@ -18,6 +17,7 @@ use classes::Classes;
 use hours::Hours;
 use refused_pages::RefusedPages;
 use series::Series;
+use tidegate_access_log::read::NativeFields;
 use tidegate_engine::{Charged, Receipt};
 use tidegate_policy::quota::Quota;
 use tidegate_policy::{ClassId, ClientKind, QuotaId, Rules, Timestamp, Units};

@@ -1,8 +1,8 @@
 //! Evidence that only the gateway's own log contains: DNS and signature results, API keys, and behavior before the log
 //! begins.
 
-use super::log::NativeFields;
-use tidegate_access_log::EvidenceWord;
+use super::NativeFields;
+use crate::EvidenceWord;
 use tidegate_policy::bot_detection::{BotScore, Signal};
 use tidegate_policy::{ClassId, ClientKind, OperatorId, Proof, ProofMethod, Rules, Signature};
 
