@@ -3,6 +3,9 @@
 mod logged_evidence;
 mod native_fields;
 
+#[cfg(test)]
+mod tests;
+
 pub use logged_evidence::LoggedEvidence;
 pub use native_fields::{NativeFields, QuotaFields};
 

@@ -1,0 +1,32 @@
+use super::*;
+use crate::LineWriter;
+use crate::fields::LOG_FIELDS;
+use crate::record::{QuotaCharge, Record};
+use crate::sample::sample_record;
+use serde_json::{Map, Value, json};
+
+/// No field that is read has a list of lists as its value.
+#[test]
+fn every_documented_field_is_read_or_known_to_be_unused() {
+    let line = full_line();
+    let is_ignored = |name: &str| {
+        let mut line = line.clone();
+        line.insert(name.into(), json!([[]]));
+        NativeLine::parse(&serde_json::to_vec(&line).expect("JSON")).is_ok()
+    };
+    let ignored: Vec<&str> = LOG_FIELDS.iter().map(|field| field.name).filter(|name| is_ignored(name)).collect();
+    assert_eq!(ignored, UNUSED_FIELDS);
+}
+
+/// Returns a line with all fields.
+fn full_line() -> Map<String, Value> {
+    let record = sample_record();
+    let charges = [QuotaCharge { retry_sequence: Some(6_050), ..record.charges[0] }];
+    let mut text = Vec::new();
+    LineWriter::default().write_json(&mut text, &Record { charges: &charges, ..record });
+    serde_json::from_slice(&text).expect("a JSON object")
+}
+
+/// Results that a replay computes again, or does not need.
+const UNUSED_FIELDS: [&str; 9] =
+    ["operator", "route", "verdict", "shadow_reason", "guard_admitted", "bot_score", "bucket_seq", "total_ms", "cache"];
