@@ -7,7 +7,6 @@ mod evidence;
 pub mod fields;
 mod json;
 mod line;
-mod line_cache;
 mod number_text;
 pub mod read;
 mod record;

@@ -1,16 +1,16 @@
 //! Writer of access log lines: one JSON line per finished request.
 
-use super::json;
-use super::line_cache::{FragmentCache, LineFragment};
 use super::number_text::{self, hexadecimal};
 use super::record::{QuotaCharge, Record};
 use super::timestamp::TimestampWriter;
+use super::{evidence, json};
 use std::io::Write as _;
 use std::net::IpAddr;
-use tidegate_policy::Timestamp;
+use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::identity::KeyOwner;
+use tidegate_policy::{Reason, Timestamp};
 
-/// Writes access log lines. Reused, because it caches the date text and the fragments that thousands of lines share.
+/// Writes access log lines. Reused, because it caches the text of the last second.
 #[derive(Clone, Debug, Default)]
 pub struct LineWriter {
     /// Start of the process, in microseconds since 1970 (`started_us`). Sequence numbers count from there. Replay
@@ -18,7 +18,6 @@ pub struct LineWriter {
     started_us: u64,
     admitted_at: TimestampWriter,
     settled_at: TimestampWriter,
-    fragments: FragmentCache,
 }
 
 impl LineWriter {
@@ -40,9 +39,9 @@ impl LineWriter {
         out.extend_from_slice(&hexadecimal(record.id));
         client(out, record);
         request(out, record);
-        let fragment = self.fragments.get_or_render(record);
-        out.extend_from_slice(fragment.text());
-        write_numbers(out, record, fragment);
+        classification(out, record);
+        verdict(out, record);
+        numbers(out, record);
     }
 }
 
@@ -89,8 +88,47 @@ fn request(out: &mut Vec<u8>, record: &Record<'_>) {
     json::string_or_null(out, record.referer);
 }
 
-/// Writes the values that differ between requests with the same fragment.
-fn write_numbers(out: &mut Vec<u8>, record: &Record<'_>, fragment: &LineFragment) {
+fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
+    out.extend_from_slice(b",\"headers_seen\":[");
+    let keys = record.names.key_headers(record.class, record.signed);
+    let seen = record.headers_seen.names().map(|name| -> &str { name });
+    for (index, name) in seen.chain(keys).enumerate() {
+        comma(out, index);
+        json::string(out, name.as_bytes());
+    }
+    out.extend_from_slice(b"],\"tls\":");
+    // Null if the headers were not examined; a header that is not listed may then have been present.
+    let inspected = record.headers_seen.contains(HeadersSeen::INSPECTED);
+    json::bool_or_null(out, inspected.then(|| record.headers_seen.contains(HeadersSeen::TLS)));
+    out.extend_from_slice(b",\"http_10\":");
+    json::bool_or_null(out, inspected.then(|| record.headers_seen.contains(HeadersSeen::HTTP_10)));
+    out.extend_from_slice(b",\"kind\":");
+    json::string(out, record.kind.name().as_bytes());
+    out.extend_from_slice(b",\"class\":");
+    json::string(out, record.class_name.as_bytes());
+    out.extend_from_slice(b",\"operator\":");
+    json::string_or_null(out, record.operator.map(|operator| record.names.operator(operator).as_bytes()));
+    out.extend_from_slice(b",\"evidence\":[");
+    for (index, entry) in record.evidence.iter().flatten().enumerate() {
+        comma(out, index);
+        evidence::write(out, *entry, record.names);
+    }
+    out.extend_from_slice(b"],\"route\":");
+    json::string(out, record.route_name.as_bytes());
+}
+
+fn verdict(out: &mut Vec<u8>, record: &Record<'_>) {
+    per_quota(out, b",\"cost\":{", record.charges, |out, charge| json::units(out, charge.cost));
+    per_quota(out, b"},\"charged\":{", record.charges, |out, charge| json::units(out, charge.charged));
+    out.extend_from_slice(b"},\"verdict\":");
+    json::string(out, record.outcome.verdict().as_bytes());
+    out.extend_from_slice(b",\"reason\":");
+    reason(out, record.outcome.reason());
+    out.extend_from_slice(b",\"shadow_reason\":");
+    reason(out, record.outcome.shadow_reason());
+}
+
+fn numbers(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"retry_after_s\":");
     json::number_or_null(out, record.retry_after_s);
     out.extend_from_slice(b",\"tier\":");
@@ -102,26 +140,21 @@ fn write_numbers(out: &mut Vec<u8>, record: &Record<'_>, fragment: &LineFragment
     });
     out.extend_from_slice(b",\"bot_score\":");
     json::number_or_null(out, record.bot_score.map(u64::from));
-    out.extend_from_slice(b",\"used\":{");
-    write_per_quota(out, record, fragment, |out, charge| json::units(out, charge.used));
-    out.extend_from_slice(b"},\"seq\":{");
-    write_per_quota(out, record, fragment, |out, charge| number_text::write_u64(out, charge.sequence));
-    out.extend_from_slice(b"},\"settle_seq\":{");
-    write_per_quota(out, record, fragment, |out, charge| number_text::write_u64(out, charge.settle_sequence));
+    per_quota(out, b",\"used\":{", record.charges, |out, charge| json::units(out, charge.used));
+    per_quota(out, b"},\"seq\":{", record.charges, |out, charge| number_text::write_u64(out, charge.sequence));
+    per_quota(out, b"},\"settle_seq\":{", record.charges, |out, charge| {
+        number_text::write_u64(out, charge.settle_sequence);
+    });
     if record.charges.iter().any(|charge| charge.retry_sequence.is_some()) {
-        out.extend_from_slice(b"},\"retry_seq\":{");
-        write_per_quota(out, record, fragment, |out, charge| json::number_or_null(out, charge.retry_sequence));
+        per_quota(out, b"},\"retry_seq\":{", record.charges, |out, charge| {
+            json::number_or_null(out, charge.retry_sequence);
+        });
     }
     out.extend_from_slice(b"},\"bucket_seq\":");
     json::number_or_null(out, record.bucket_sequence);
-    match record.scope {
-        None => out.extend_from_slice(b",\"scope\":null,\"scope_wait_ms\":"),
-        Some(scope) => {
-            out.extend_from_slice(b",\"scope\":");
-            json::string(out, scope.as_bytes());
-            out.extend_from_slice(b",\"scope_wait_ms\":");
-        }
-    }
+    out.extend_from_slice(b",\"scope\":");
+    json::string_or_null(out, record.scope.map(str::as_bytes));
+    out.extend_from_slice(b",\"scope_wait_ms\":");
     json::milliseconds(out, record.scope_wait);
     out.extend_from_slice(b",\"origin_ms\":");
     match record.origin {
@@ -130,28 +163,32 @@ fn write_numbers(out: &mut Vec<u8>, record: &Record<'_>, fragment: &LineFragment
     }
     out.extend_from_slice(b",\"total_ms\":");
     json::milliseconds(out, record.total);
-    match record.cache {
-        None => out.extend_from_slice(b",\"cache\":null}\n"),
-        Some(result) => {
-            out.extend_from_slice(b",\"cache\":");
-            json::string(out, result.as_bytes());
-            out.extend_from_slice(b"}\n");
-        }
+    out.extend_from_slice(b",\"cache\":null}\n");
+}
+
+/// Writes `opening` and a number for each quota, without the closing brace.
+fn per_quota(
+    out: &mut Vec<u8>,
+    opening: &[u8],
+    charges: &[QuotaCharge<'_>],
+    number: impl Fn(&mut Vec<u8>, &QuotaCharge<'_>),
+) {
+    out.extend_from_slice(opening);
+    for (index, charge) in charges.iter().enumerate() {
+        comma(out, index);
+        json::string(out, charge.quota_name.as_bytes());
+        out.push(b':');
+        number(out, charge);
     }
 }
 
-fn write_per_quota(
-    out: &mut Vec<u8>,
-    record: &Record<'_>,
-    fragment: &LineFragment,
-    number: impl Fn(&mut Vec<u8>, &QuotaCharge<'_>),
-) {
-    for (index, (key, charge)) in fragment.quotas().zip(record.charges).enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(key);
-        number(out, charge);
+fn reason(out: &mut Vec<u8>, reason: Option<Reason>) {
+    json::string_or_null(out, reason.map(|reason| reason.name().as_bytes()));
+}
+
+fn comma(out: &mut Vec<u8>, index: usize) {
+    if index > 0 {
+        out.push(b',');
     }
 }
 

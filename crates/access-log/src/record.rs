@@ -6,7 +6,7 @@ use tidegate_policy::ListId;
 use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::identity::ClientKey;
-use tidegate_policy::{BotId, ClassId, ClientKind, OperatorId, QuotaId, Reason, ScopeId, Timestamp, Units};
+use tidegate_policy::{BotId, ClassId, ClientKind, OperatorId, Reason, ScopeId, Timestamp, Units};
 
 /// Status in the log if the client disconnected before the response. Never sent.
 pub const CLIENT_CLOSED_REQUEST: u16 = 499;
@@ -89,8 +89,6 @@ pub struct Record<'a> {
     pub signed: bool,
     /// Bot score of the client, also below the threshold; `None` (null) if the client has no profile.
     pub bot_score: Option<u16>,
-    /// Index of the route.
-    pub route: usize,
     /// Name of the route.
     pub route_name: &'a str,
     /// Charges by quota. For a refused request, `cost` is what it would have cost.
@@ -114,8 +112,6 @@ pub struct Record<'a> {
     pub origin: Option<UpstreamCall<'a>>,
     /// Time from the first byte of the request to the last byte of the response (`total_ms`).
     pub total: Duration,
-    /// Result of the cache.
-    pub cache: Option<&'a str>,
     /// Resolver for names of bots, operators, rules and scopes.
     pub names: &'a dyn NameResolver,
 }
@@ -123,8 +119,6 @@ pub struct Record<'a> {
 /// Cost and usage of one request on one quota. The log has each field as an object by quota.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotaCharge<'a> {
-    /// Id of the quota.
-    pub quota: QuotaId,
     /// Name of the quota.
     pub quota_name: &'a str,
     /// Units reserved at admission (`cost`).

@@ -7,7 +7,7 @@ use tidegate_policy::ListId;
 use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::identity::ProxyTrust;
-use tidegate_policy::{BotId, ClassId, ClientKind, OperatorId, QuotaId, ScopeId, Timestamp, Units};
+use tidegate_policy::{BotId, ClassId, ClientKind, OperatorId, ScopeId, Timestamp, Units};
 
 /// Returns a record of a human's request for an item that the origin served.
 pub fn sample_record() -> Record<'static> {
@@ -40,7 +40,6 @@ pub fn sample_record() -> Record<'static> {
         evidence: &[Some(Evidence::UserAgentNoMatch), None],
         signed: false,
         bot_score: None,
-        route: 0,
         route_name: "/item/*",
         charges: &CHARGES,
         bucket_sequence: None,
@@ -52,13 +51,11 @@ pub fn sample_record() -> Record<'static> {
         scope_wait: Duration::ZERO,
         origin: Some(UpstreamCall { scopes: &[], status: Some(200), duration: Duration::from_micros(41_200) }),
         total: Duration::from_micros(41_900),
-        cache: None,
         names: &TestNames(0),
     }
 }
 
 const CHARGES: [QuotaCharge<'static>; 1] = [QuotaCharge {
-    quota: QuotaId(0),
     quota_name: "places_api",
     cost: Units::from_whole(1),
     charged: Units::ZERO,

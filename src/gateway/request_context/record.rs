@@ -20,7 +20,6 @@ impl RequestContext {
             .quota_usage
             .iter()
             .map(|usage| QuotaCharge {
-                quota: usage.quota,
                 quota_name: &rules.quotas[usize::from(usage.quota.0)].name,
                 cost: usage.cost,
                 charged: self.charged(usage).map_or(Units::ZERO, |charged| charged.settled),
@@ -54,7 +53,6 @@ impl RequestContext {
             evidence: &classified.evidence,
             signed: self.evaluated.signed,
             bot_score: observation.and_then(|observation| observation.score()),
-            route: self.evaluated.route,
             route_name: &self.route().name,
             charges: &charges,
             bucket_sequence: self.bucket.map(|bucket| bucket.sequence),
@@ -74,7 +72,6 @@ impl RequestContext {
             }
             .map(|(status, duration)| UpstreamCall { scopes: &self.route().scopes, status, duration }),
             total: settled.saturating_duration_since(self.started_at),
-            cache: None,
             names: &names,
         });
     }

@@ -52,7 +52,6 @@ fn lines_have_the_documented_fields_in_order() {
         tier: Some(2),
         guard_admitted: true,
         scope: Some("default"),
-        cache: Some("hit"),
         ..sample_record()
     };
     let shadow = Record { outcome: RecordedOutcome::Admitted { shadow_reason: Some(Reason::Tier) }, ..full };

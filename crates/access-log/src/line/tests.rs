@@ -1,12 +1,12 @@
 use super::super::record::RecordedOutcome;
-use super::super::sample::{TestNames, sample_record};
+use super::super::sample::sample_record;
 use super::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tidegate_policy::ListId;
 use tidegate_policy::bot_detection::{HeadersSeen, Signal};
 use tidegate_policy::class::Evidence;
-use tidegate_policy::{BotId, ClassId, OperatorId, QuotaId, Reason, Units};
+use tidegate_policy::{BotId, OperatorId, Reason};
 
 #[test]
 fn log_line_contains_every_contract_field() {
@@ -109,77 +109,7 @@ fn line_format_is_stable_to_the_byte() {
     assert_eq!(String::from_utf8(out).expect("UTF-8"), expected);
 }
 
-/// Fields that fragments depend on, drawn from so few values that fragments repeat.
-#[derive(Debug, Clone)]
-struct SampleRequest {
-    config_number: u64,
-    class: u16,
-    route: usize,
-    bot: u16,
-    proven: bool,
-    refused: bool,
-    charges: Vec<(u16, u64, u64)>,
-}
-
-fn sample_request() -> impl Strategy<Value = SampleRequest> {
-    let charges = proptest::collection::vec((0..2_u16, 0..2_u64, 0..2_u64), 0..3);
-    (0..2_u64, 0..2_u16, 0..2_usize, 0..2_u16, any::<(bool, bool)>(), charges).prop_map(
-        |(config_number, class, route, bot, (proven, refused), charges)| SampleRequest {
-            config_number,
-            class,
-            route,
-            bot,
-            proven,
-            refused,
-            charges,
-        },
-    )
-}
-
 proptest! {
-    #[test]
-    fn cached_fragments_equal_fresh_output(requests in proptest::collection::vec(sample_request(), 1..60)) {
-        let mut cached_writer = LineWriter::default();
-        for sample in requests {
-            let name = |kind: &str, number: u64| format!("{kind} {number} of \"{}\"", sample.config_number);
-            let names = TestNames(sample.config_number);
-            let class_name = name("class", sample.class.into());
-            let route_name = name("route", sample.route as u64);
-            let quota_names = [name("quota", 0), name("quota", 1)];
-            let charge = |&(quota, expected, settled): &(u16, u64, u64)| QuotaCharge {
-                quota: QuotaId(quota),
-                quota_name: &quota_names[usize::from(quota)],
-                cost: Units::from_whole(expected),
-                charged: Units::from_whole(settled),
-                sequence: 1,
-                settle_sequence: 2,
-                retry_sequence: None,
-                used: Units::ZERO,
-            };
-            let charges: Vec<_> = sample.charges.iter().map(charge).collect();
-            let record = Record {
-                names: &names,
-                class: ClassId(sample.class),
-                class_name: &class_name,
-                route: sample.route,
-                route_name: &route_name,
-                operator: sample.proven.then_some(OperatorId(0)),
-                evidence: &[Some(Evidence::UserAgentRule(sample.bot)), None],
-                charges: &charges,
-                bucket_sequence: None,
-                outcome: match sample.refused {
-                    true => RecordedOutcome::Refused(Reason::Quota),
-                    false => RecordedOutcome::Admitted { shadow_reason: None },
-                },
-                ..sample_record()
-            };
-            let (mut cached, mut fresh) = (Vec::new(), Vec::new());
-            cached_writer.write_json(&mut cached, &record);
-            LineWriter::default().write_json(&mut fresh, &record);
-            prop_assert_eq!(cached, fresh);
-        }
-    }
-
     #[test]
     fn any_request_gives_one_valid_line(
         user_agent in any::<Vec<u8>>(), referer in any::<Option<Vec<u8>>>(), path in any::<String>(),
