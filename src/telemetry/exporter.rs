@@ -1,13 +1,12 @@
 //! Prometheus exporter: adds up the counters of all workers and reads the state of the engine.
 
 use super::NetworkListsView;
-use super::counters::{ClassCounters, WorkerCounters};
+use super::counters::WorkerCounters;
 use super::exposition::Exposition;
 use super::metrics::*;
 use super::status_class::StatusClass;
 use metrics::{Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
-use std::fmt::Display;
 use tidegate_engine::{Admission, QuotaView, ScopeState};
 use tidegate_policy::bot_detection::Signal;
 use tidegate_policy::{ClientKind, Reason};
@@ -67,22 +66,25 @@ impl Exporter {
         self.gauge(BOT_DETECTION_CLIENTS, &[], admission.tracked_profiles() as f64);
         self.gauge(CLIENTS_TRACKED, &[], engine.clients_tracked() as f64);
         self.count(CLIENTS_EVICTED, &[], engine.clients_evicted());
-        let mut text = Exposition::appending_to(self.handle.render());
-        write_durations(&mut text, counters);
-        write_throttle(&mut text, scopes);
-        write_quotas(&mut text, quotas);
-        let mut family = text.family(LONGEST_REFUSAL);
+        let mut text = Exposition::with_families(&self.handle.render());
+        for metric in METRICS {
+            text.family(*metric);
+        }
+        write_workers(&mut text, counters);
+        scopes.iter().for_each(|scope| write_scope(&mut text, scope));
+        quotas.iter().for_each(|quota| write_quota(&mut text, quota));
         for (operator, span) in engine.longest_refusals() {
             if let Some(name) = operators.get(usize::from(operator.0)) {
-                family.sample(&[name], span.as_secs());
+                text.sample(LONGEST_REFUSAL, &[name], span.as_secs());
             }
         }
-        let mut family = text.family(ADDRESS_LIST_NETWORKS);
-        lists.lists.iter().for_each(|list| family.sample(&[&list.name], list.networks));
-        let mut family = text.family(ADDRESS_LIST_STALE);
-        lists.lists.iter().for_each(|list| family.sample(&[&list.name], u8::from(list.is_stale)));
-        let mut family = text.family(OPERATOR_RANGES_STALE);
-        lists.stale_ranges.iter().for_each(|(operator, count)| family.sample(&[operator], count));
+        for list in &lists.lists {
+            text.sample(ADDRESS_LIST_NETWORKS, &[&list.name], list.networks);
+            text.sample(ADDRESS_LIST_STALE, &[&list.name], u8::from(list.is_stale));
+        }
+        for (operator, count) in &lists.stale_ranges {
+            text.sample(OPERATOR_RANGES_STALE, &[operator], count);
+        }
         text.finish()
     }
 
@@ -129,82 +131,53 @@ impl Exporter {
     }
 }
 
-fn write_durations(text: &mut Exposition, counters: &WorkerCounters) {
-    let mut family = text.family(REQUEST_DURATION);
-    for (class, ClassCounters { admitted_duration, refused_duration, .. }) in counters.classes.iter() {
-        family.histogram(&[class, "admitted"], admitted_duration);
-        family.histogram(&[class, "refused"], refused_duration);
+fn write_workers(text: &mut Exposition, counters: &WorkerCounters) {
+    for (class, counts) in counters.classes.iter() {
+        text.histogram(REQUEST_DURATION, &[class, "admitted"], &counts.admitted_duration);
+        text.histogram(REQUEST_DURATION, &[class, "refused"], &counts.refused_duration);
     }
-    let mut family = text.family(ORIGIN_REQUEST_DURATION);
     for (scope, counts) in counters.scopes.iter() {
-        family.histogram(&[scope], &counts.duration);
-    }
-    let mut family = text.family(ORIGIN_INFLIGHT);
-    for (scope, counts) in counters.scopes.iter() {
-        family.sample(&[scope], counts.inflight);
+        text.histogram(ORIGIN_REQUEST_DURATION, &[scope], &counts.duration);
+        text.sample(ORIGIN_INFLIGHT, &[scope], counts.inflight);
     }
 }
 
-fn write_throttle(text: &mut Exposition, scopes: &[ScopeState]) {
-    let mut family = text.family(ORIGIN_CONCURRENCY_LIMIT);
-    for (scope, limit) in scopes.iter().filter_map(|scope| Some((scope, scope.limit?))) {
-        family.sample(&[&scope.name], limit);
+fn write_scope(text: &mut Exposition, scope: &ScopeState) {
+    let labels: &[&str] = &[&scope.name];
+    if let Some(limit) = scope.limit {
+        text.sample(ORIGIN_CONCURRENCY_LIMIT, labels, limit);
     }
-    each_scope(text, scopes, ORIGIN_DELAY, |scope| scope.delay.as_secs_f64());
-    each_scope(text, scopes, ORIGIN_BACKOFF, |scope| scope.backoff_remaining.as_secs_f64());
-    each_scope(text, scopes, QUEUE_LENGTH, |scope| scope.queue_length);
-    let mut family = text.family(SCOPE_PARTITIONS);
-    for (scope, partitions) in scopes.iter().filter_map(|scope| Some((scope, scope.partitions?))) {
-        family.sample(&[&scope.name], partitions);
-    }
-}
-
-fn each_scope<T: Display>(text: &mut Exposition, scopes: &[ScopeState], metric: Metric, value: fn(&ScopeState) -> T) {
-    let mut family = text.family(metric);
-    for scope in scopes {
-        family.sample(&[&scope.name], value(scope));
+    text.sample(ORIGIN_DELAY, labels, scope.delay.as_secs_f64());
+    text.sample(ORIGIN_BACKOFF, labels, scope.backoff_remaining.as_secs_f64());
+    text.sample(QUEUE_LENGTH, labels, scope.queue_length);
+    if let Some(partitions) = scope.partitions {
+        text.sample(SCOPE_PARTITIONS, labels, partitions);
     }
 }
 
-fn write_quotas(text: &mut Exposition, quotas: &[QuotaView]) {
-    each_quota(text, quotas, QUOTA_LIMIT, |quota| quota.limit);
-    each_quota(text, quotas, QUOTA_ENFORCED, |quota| u8::from(quota.enforce));
-    each_quota(text, quotas, QUOTA_USED, |quota| quota.used);
-    each_quota(text, quotas, QUOTA_RESERVED, |quota| quota.reserved);
-    each_quota(text, quotas, QUOTA_WINDOW_START, |quota| quota.window_start.seconds());
-    each_quota(text, quotas, QUOTA_WINDOW_END, |quota| quota.window_end.seconds());
-    each_quota(text, quotas, QUOTA_LOST, |quota| quota.lost);
-    each_quota(text, quotas, QUOTA_DRIFT, |quota| quota.drift as f64 / 1000.0);
-    each_quota(text, quotas, QUOTA_OVERRUN, |quota| quota.overrun);
-    let plans = || quotas.iter().filter_map(|quota| Some((quota, quota.plan?)));
-    let mut family = text.family(PACING_PLANNED);
-    plans().for_each(|(quota, plan)| family.sample(&[&quota.name], plan.planned));
-    let mut family = text.family(PACING_EARMARKED);
-    plans().for_each(|(quota, plan)| family.sample(&[&quota.name], plan.earmarked));
-    let mut family = text.family(PACING_ADMIT_RATIO);
-    each_class(quotas, |quota, class| {
+fn write_quota(text: &mut Exposition, quota: &QuotaView) {
+    let labels: &[&str] = &[&quota.name];
+    text.sample(QUOTA_LIMIT, labels, quota.limit);
+    text.sample(QUOTA_ENFORCED, labels, u8::from(quota.enforce));
+    text.sample(QUOTA_USED, labels, quota.used);
+    text.sample(QUOTA_RESERVED, labels, quota.reserved);
+    text.sample(QUOTA_WINDOW_START, labels, quota.window_start.seconds());
+    text.sample(QUOTA_WINDOW_END, labels, quota.window_end.seconds());
+    text.sample(QUOTA_LOST, labels, quota.lost);
+    text.sample(QUOTA_DRIFT, labels, quota.drift as f64 / 1000.0);
+    text.sample(QUOTA_OVERRUN, labels, quota.overrun);
+    if let Some(plan) = quota.plan {
+        text.sample(PACING_PLANNED, labels, plan.planned);
+        text.sample(PACING_EARMARKED, labels, plan.earmarked);
+    }
+    for class in &quota.by_class {
+        let labels: &[&str] = &[&quota.name, &class.class];
         if let Some(share) = class.plan.as_ref().and_then(|plan| plan.admit_share) {
-            family.sample(&[quota, &class.class], share.ratio());
+            text.sample(PACING_ADMIT_RATIO, labels, share.ratio());
         }
-    });
-    let mut family = text.family(QUOTA_CHARGED);
-    each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.charged));
-    let mut family = text.family(QUOTA_GUARD_UNITS);
-    each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.guard_admitted));
-    let mut family = text.family(TIER_SHED);
-    each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.shed_share.ratio()));
-}
-
-fn each_quota<T: Display>(text: &mut Exposition, quotas: &[QuotaView], metric: Metric, value: fn(&QuotaView) -> T) {
-    let mut family = text.family(metric);
-    for quota in quotas {
-        family.sample(&[&quota.name], value(quota));
-    }
-}
-
-fn each_class(quotas: &[QuotaView], mut each: impl FnMut(&str, &tidegate_engine::ClassView)) {
-    for quota in quotas {
-        quota.by_class.iter().for_each(|class| each(&quota.name, class));
+        text.sample(QUOTA_CHARGED, labels, class.charged);
+        text.sample(QUOTA_GUARD_UNITS, labels, class.guard_admitted);
+        text.sample(TIER_SHED, labels, class.shed_share.ratio());
     }
 }
 
