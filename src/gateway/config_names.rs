@@ -2,8 +2,7 @@
 
 use super::shared::Shared;
 use tidegate_access_log::NameResolver;
-use tidegate_policy::ListId;
-use tidegate_policy::{BotId, ClassId, OperatorId, Rules, ScopeId};
+use tidegate_policy::{BotId, ClassId, ListId, OperatorId, Rules, ScopeId};
 
 /// Names of configured items, by their index in records.
 pub(super) struct ConfigNames<'a> {
@@ -34,10 +33,10 @@ impl NameResolver for ConfigNames<'_> {
     }
 
     fn list(&self, list: ListId) -> &str {
-        self.rules.address_list_names.get(usize::from(list.0)).map_or("", String::as_str)
+        self.rules.address_list_names.get(list.index()).map_or("", String::as_str)
     }
 
     fn scope(&self, scope: ScopeId) -> &str {
-        self.rules.scopes.get(usize::from(scope.0)).map_or("", |scope| &scope.name)
+        self.rules.scopes.get(scope.index()).map_or("", |scope| &scope.name)
     }
 }

@@ -80,7 +80,7 @@ fn usage_of_others(quota: &QuotaView, class: ClassId, settings: &Settings, index
         return Units::ZERO;
     }
     let window = settings.rules.quotas[index].window.nominal_length();
-    let of_others = quota.by_class.iter().enumerate().filter(|(other, _)| *other != usize::from(class.0));
+    let of_others = quota.by_class.iter().enumerate().filter(|(other, _)| *other != class.index());
     let charged: u128 = of_others.map(|(_, of_class)| u128::from(of_class.charged.milli())).sum();
     let milli = charged * window.as_secs() as u128 / u128::from(observed.as_secs());
     Units::from_milli(u64::try_from(milli).unwrap_or(u64::MAX))

@@ -207,7 +207,7 @@ impl Worker {
         now: Timestamp,
     ) {
         let Some(event) = current.admission.sync_quota_with_origin(quota, window, report, now) else { return };
-        let quota = &current.settings.rules.quotas[usize::from(quota.0)].name;
+        let quota = &current.settings.rules[quota].name;
         let drift = match event {
             OriginQuotaEvent::Exhausted { until } => {
                 let until = rfc3339(until);
@@ -233,7 +233,7 @@ impl Worker {
         header: &HeaderName,
     ) {
         if self.unreadable_windows.borrow_mut().insert(quota, window) != Some(window) {
-            let quota = &current.settings.rules.quotas[usize::from(quota.0)].name;
+            let quota = &current.settings.rules[quota].name;
             warn!("Unparsable origin header {header}: quota {quota} is not synchronized");
         }
     }

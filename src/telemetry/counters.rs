@@ -80,7 +80,7 @@ impl WorkerCounters {
         self.slot_index.reset_for(record.names.config_number());
         self.slot_index
             .classes
-            .counters_of(usize::from(record.class.0), &mut self.classes, || record.class_name)
+            .counters_of(record.class.index(), &mut self.classes, || record.class_name)
             .record(record);
         if let Some(origin) = record.origin {
             let code = origin.status.map_or(StatusClass::ERROR, StatusClass::from_status);
@@ -112,7 +112,7 @@ impl WorkerCounters {
             each(index.scopes.counters_of(0, slots, || Scope::DEFAULT));
         }
         for &scope in scopes {
-            each(index.scopes.counters_of(usize::from(scope.0) + 1, slots, || names.scope(scope)));
+            each(index.scopes.counters_of(scope.index() + 1, slots, || names.scope(scope)));
         }
     }
 

@@ -74,7 +74,7 @@ impl Exporter {
         scopes.iter().for_each(|scope| write_scope(&mut text, scope));
         quotas.iter().for_each(|quota| write_quota(&mut text, quota));
         for (operator, span) in engine.longest_refusals() {
-            if let Some(name) = operators.get(usize::from(operator.0)) {
+            if let Some(name) = operators.get(operator.index()) {
                 text.sample(LONGEST_REFUSAL, &[name], span.as_secs());
             }
         }

@@ -3,7 +3,6 @@ use super::*;
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
 use std::time::Duration;
-use tidegate_policy::ListId;
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::crawl_delay::{CrawlDelay, CrawlDelays};
@@ -13,7 +12,7 @@ use tidegate_policy::throttle::controller::Controller;
 use tidegate_policy::throttle::gradient::Gradient;
 use tidegate_policy::throttle::partition::{PartitionKey, Partitioning};
 use tidegate_policy::throttle::rampup::{RampVariable, Rampup};
-use tidegate_policy::{ClassId, OperatorId, Units};
+use tidegate_policy::{ClassId, ListId, OperatorId, Units};
 
 mod schema;
 mod spelling;
@@ -350,7 +349,7 @@ routes:
     assert_eq!(names, ["api", "search", "default"]);
     let costs = |route: usize| -> Vec<_> {
         let costs = rules.routes[route].costs.iter();
-        costs.map(|(quota, cost)| (names[usize::from(quota.0)], *cost)).collect()
+        costs.map(|(quota, cost)| (names[quota.index()], *cost)).collect()
     };
     let known = |units| Cost::Fixed(Units::from_whole(units));
     assert_eq!(costs(0), [("api", known(2)), ("search", known(1)), ("default", known(1))]);

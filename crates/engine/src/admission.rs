@@ -88,16 +88,16 @@ impl Admission {
     ) -> Self {
         let in_lock_order = |route: &Route| {
             let expectation = |&(id, cost): &(QuotaId, Cost)| {
-                let quota = &rules.quotas[usize::from(id.0)].name;
+                let quota = &rules[id].name;
                 (id, engine.cost_estimates.expected_cost(&route.name, quota, cost))
             };
             let mut charges: Vec<_> = route.costs.iter().map(expectation).collect();
-            charges.sort_by_key(|(quota, _)| counters[usize::from(quota.0)].lock_order());
+            charges.sort_by_key(|(quota, _)| counters[quota.index()].lock_order());
             charges
         };
         let charges = rules.routes.iter().map(in_lock_order).collect();
         let scopes_of = |route: &Route| {
-            engine.throttle.route_scopes(route.scopes.iter().filter_map(|scope| rules.scopes.get(usize::from(scope.0))))
+            engine.throttle.route_scopes(route.scopes.iter().filter_map(|scope| rules.scopes.get(scope.index())))
         };
         let route_scopes = rules.routes.iter().map(scopes_of).collect();
         Self { engine, rules, counters, class_ids, charges, route_scopes }
@@ -126,7 +126,7 @@ impl Admission {
         page: Option<CrawledPage<'_>>,
         now: Timestamp,
     ) -> Decision {
-        let class_rules = &self.rules.classes[usize::from(class.0)];
+        let class_rules = &self.rules[class];
         let request =
             DecisionRequest { class, class_rules, route: &self.rules.routes[route], is_exempt: never_refused };
         let charges = self.charges(&request, route);
@@ -182,7 +182,7 @@ impl Admission {
         match &self.route_scopes[route] {
             None => AcquireOutcome::Acquired(None),
             Some(scopes) => {
-                let priority = self.rules.classes[usize::from(class.0)].priority;
+                let priority = self.rules[class].priority;
                 let request = SlotRequest { client: key, priority, random };
                 self.engine.throttle.acquire(scopes, input, request, uptime)
             }
@@ -193,7 +193,7 @@ impl Admission {
     pub fn record_scope_refusal(&self, key: ClientKey, class: ClassId, now: Timestamp) {
         self.engine.clients.with(key, self.class_id(class), |client| {
             let level = client.bucket_state();
-            if self.rules.classes[usize::from(class.0)].bucket.is_none() {
+            if self.rules[class].bucket.is_none() {
                 client.set_bucket_state(BucketState { refilled_at: level.refilled_at.max(now), ..level });
             }
             client.record_refusal();
@@ -331,7 +331,7 @@ impl Admission {
         &(id, ref expectation): &(QuotaId, ExpectedCost),
         ChargeContext { class_id, crawler }: ChargeContext,
     ) -> QuotaSnapshot<'_> {
-        let quota = &self.rules.quotas[usize::from(id.0)];
+        let quota = &self.rules[id];
         QuotaSnapshot {
             id,
             quota,
@@ -348,10 +348,10 @@ impl Admission {
     }
 
     pub(super) fn class_id(&self, class: ClassId) -> StableClassId {
-        self.class_ids[usize::from(class.0)]
+        self.class_ids[class.index()]
     }
 
     pub(super) fn counter(&self, quota: QuotaId) -> &Arc<QuotaCounter> {
-        &self.counters[usize::from(quota.0)]
+        &self.counters[quota.index()]
     }
 }

@@ -34,7 +34,7 @@ impl Admission {
             self.engine.clients.with(key, self.class_id(classified.class), |client| client.bucket_state());
         let snapshots = |(index, class_rules)| {
             let never_refused = self.rules.is_exempt(facts.method, facts.path);
-            let class = ClassId(index as u16);
+            let class = ClassId::from_index(index);
             let request =
                 DecisionRequest { class, class_rules, route: &self.rules.routes[route], is_exempt: never_refused };
             let charges = self.charges(&request, route);

@@ -150,7 +150,7 @@ impl Engine {
 /// Returns the highest expected cost of one request in the quota at `index`, according to the configuration.
 fn max_cost(rules: &Rules, index: usize) -> Units {
     let costs = rules.routes.iter().flat_map(|route| &route.costs);
-    let quota_costs = costs.filter(|(quota, _)| usize::from(quota.0) == index).map(|(_, cost)| match cost {
+    let quota_costs = costs.filter(|(quota, _)| quota.index() == index).map(|(_, cost)| match cost {
         Cost::Fixed(units) => *units,
         Cost::Learned => CostEstimate::INITIAL.0,
     });

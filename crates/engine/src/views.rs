@@ -146,7 +146,7 @@ impl Admission {
                         shed_share,
                         tier,
                         guard_admitted: usage.guard_admitted,
-                        plan: class_plan(&state, quota, ClassId(index as u16), class_id),
+                        plan: class_plan(&state, quota, ClassId::from_index(index), class_id),
                     }
                 });
                 let span = state.effective_span();
@@ -203,7 +203,7 @@ impl Admission {
 
     /// Returns the latest plan of one quota, or `None` if it is not paced.
     pub fn plan(&self, quota: QuotaId, now: Timestamp) -> Option<PlanView> {
-        let rules = &self.rules.quotas[usize::from(quota.0)];
+        let rules = &self.rules[quota];
         rules.pacing.as_ref()?;
         plan(&self.counter(quota).lock_at(now), rules)
     }

@@ -164,7 +164,7 @@ mod tests {
             for address in addresses.iter().copied().chain(edges) {
                 let address = IpAddr::V4(address.into());
                 let expected = (0..3).filter(|&list: &usize| networks[list].iter().any(|network| network.contains(address)));
-                prop_assert_eq!(lists.lookup(address), ListSet::from_ids(expected.map(|list| ListId(list as u8))));
+                prop_assert_eq!(lists.lookup(address), ListSet::from_ids(expected.map(ListId::from_index)));
             }
         }
     }

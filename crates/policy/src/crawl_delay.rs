@@ -95,7 +95,7 @@ pub fn find_bot_class(classes: &[Class], kind: ClientKind, operator: Option<Oper
             && matcher.lists == ListSet::default()
             && matcher.keys.is_none()
     };
-    classes.iter().position(matches).and_then(|index| u16::try_from(index).ok()).map(ClassId)
+    classes.iter().position(matches).map(ClassId::from_index)
 }
 
 /// Returns the budget of `class` in each quota. `others` returns the units that other classes use per window of a
@@ -105,9 +105,9 @@ pub fn budgets<'r>(
     class: ClassId,
     used_by_others: impl Fn(usize) -> Units + 'r,
 ) -> impl Iterator<Item = CrawlBudget> + 'r {
-    let crawler_count = rules.classes.get(usize::from(class.0)).map_or(1, |class| class.matcher.operators.len().max(1));
+    let crawler_count = rules.classes.get(class.index()).map_or(1, |class| class.matcher.operators.len().max(1));
     rules.quotas.iter().enumerate().filter_map(move |(index, quota)| {
-        let costs = rules.routes.iter().flat_map(|route| &route.costs).filter(|(id, _)| usize::from(id.0) == index);
+        let costs = rules.routes.iter().flat_map(|route| &route.costs).filter(|(id, _)| id.index() == index);
         let page_cost = costs.map(|(_, cost)| expected_cost(*cost)).filter(|cost| !cost.is_zero()).min()?;
         Some(CrawlBudget {
             ceiling: quota.shutoff_level(class),

@@ -1,28 +1,46 @@
 //! Indexes of configured and built-in items.
 
-/// Index of a class in the settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClassId(pub u16);
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident($number:ty);)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $number);
 
-/// Index of a quota in the settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QuotaId(pub u16);
+        impl $name {
+            /// Returns the id of the item at `index`, or the largest id if it is smaller.
+            #[inline]
+            pub fn from_index(index: usize) -> Self {
+                Self(<$number>::try_from(index).unwrap_or(<$number>::MAX))
+            }
 
-/// Index of a scope in the settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ScopeId(pub u16);
+            /// Returns the index of the item.
+            #[inline]
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
 
-/// Index of an address list in the settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ListId(pub u8);
+ids! {
+    /// Index of a class in the settings.
+    ClassId(u16);
 
-/// Index of a bot in the built-in list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BotId(pub u16);
+    /// Index of a quota in the settings.
+    QuotaId(u16);
 
-/// Index of a crawler operator (`googlebot`, `bingbot`, ...) in the operator table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OperatorId(pub u16);
+    /// Index of a scope in the settings.
+    ScopeId(u16);
+
+    /// Index of an address list in the settings.
+    ListId(u8);
+
+    /// Index of a bot in the built-in list.
+    BotId(u16);
+
+    /// Index of a crawler operator (`googlebot`, `bingbot`, ...) in the operator table.
+    OperatorId(u16);
+}
 
 /// Class id by name that stays the same across reloads, unlike its index in the configuration.
 pub type StableClassId = u16;

@@ -92,6 +92,6 @@ impl Quota {
     }
 
     fn class_tiers(&self, class: ClassId) -> Option<&ClassTiers> {
-        self.class_tiers.get(usize::from(class.0)).and_then(Option::as_ref)
+        self.class_tiers.get(class.index()).and_then(Option::as_ref)
     }
 }

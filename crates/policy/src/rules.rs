@@ -5,12 +5,13 @@ use super::class::{self, Class, Classification, UserAgentRule};
 use super::exempt;
 use super::facts::Facts;
 use super::identity::{ClientKey, CredentialSource, KeySource, ProxyTrust};
-use super::ids::ClassId;
+use super::ids::{ClassId, QuotaId, ScopeId};
 use super::quota::Quota;
 use super::route::Route;
 use super::throttle::Scope;
 use http::Method;
 use std::net::IpAddr;
+use std::ops::Index;
 
 /// Checked settings of all rules. Built by `config`, always complete.
 #[derive(Clone, Debug)]
@@ -25,11 +26,11 @@ pub struct Rules {
     pub user_agent_rules: Vec<UserAgentRule>,
     /// Classes; the first match applies. The last matches every client.
     pub classes: Vec<Class>,
-    /// Quotas, by [`super::QuotaId`].
+    /// Quotas, by [`QuotaId`].
     pub quotas: Vec<Quota>,
     /// Routes; the first match applies. The last matches every request.
     pub routes: Vec<Route>,
-    /// Scopes of the origin, by [`super::ScopeId`].
+    /// Scopes of the origin, by [`ScopeId`].
     pub scopes: Vec<Scope>,
     /// True if the gateway serves [`exempt::CRAWL_POLICY_PATH`].
     pub serves_crawl_policy: bool,
@@ -50,14 +51,14 @@ impl Rules {
         let has_key = |keys: &'a class::ApiKeys| credential(&keys.source).is_some_and(|key| keys.contains(key));
         let matching =
             self.classes.iter().enumerate().filter(|(_, class)| class.matcher.keys.as_ref().is_some_and(has_key));
-        matching.map(|(index, _)| ClassId(index as u16)).collect()
+        matching.map(|(index, _)| ClassId::from_index(index)).collect()
     }
 
     /// Returns the headers, besides the common ones, that determine the class and bucket key of a client of `class`.
     /// Includes the signature headers if the request is `signed`.
     pub fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str> {
         let keys = self.classes.iter().filter_map(|class| Some(&class.matcher.keys.as_ref()?.source));
-        let bucket = match &self.classes[usize::from(class.0)].key {
+        let bucket = match &self[class].key {
             KeySource::Credential(source) => Some(source),
             _ => None,
         };
@@ -79,7 +80,7 @@ impl Rules {
         credential_hash: impl FnOnce(&CredentialSource) -> Option<u64>,
     ) -> ClientKey {
         let address_key = || self.trust.key(client);
-        match &self.classes[usize::from(classification.class.0)].key {
+        match &self[classification.class].key {
             KeySource::Address => address_key(),
             KeySource::Class => ClientKey::SHARED_BY_CLASS,
             KeySource::Operator => classification.operator.map_or_else(address_key, ClientKey::from_operator),
@@ -109,4 +110,23 @@ impl Rules {
     pub fn route(&self, facts: &Facts<'_>) -> usize {
         self.routes.iter().position(|route| route.matches(facts)).unwrap_or(self.routes.len().saturating_sub(1))
     }
+}
+
+macro_rules! index_by_id {
+    ($($id:ty => $items:ident: $item:ty;)*) => {$(
+        impl Index<$id> for Rules {
+            type Output = $item;
+
+            #[inline]
+            fn index(&self, id: $id) -> &$item {
+                &self.$items[id.index()]
+            }
+        }
+    )*};
+}
+
+index_by_id! {
+    ClassId => classes: Class;
+    QuotaId => quotas: Quota;
+    ScopeId => scopes: Scope;
 }

@@ -79,7 +79,7 @@ fn most_restrictive<'a>(
 }
 
 fn bucket<'a>(rules: &'a Rules, snapshot: RateLimitSnapshot<'_>) -> Option<MostRestrictive<'a>> {
-    let class = &rules.classes[usize::from(snapshot.class.0)];
+    let class = &rules[snapshot.class];
     let (bucket, usage) = (class.bucket?, snapshot.bucket?);
     let remaining = u64::from(usage.remaining);
     Some(MostRestrictive {
@@ -100,7 +100,7 @@ fn quota<'a>(
     (index, usage): (usize, &QuotaUsage),
     now: Timestamp,
 ) -> MostRestrictive<'a> {
-    let quota = &rules.quotas[usize::from(usage.quota.0)];
+    let quota = &rules[usage.quota];
     let limit = quota.limit.floor();
     let refusal = snapshot.refusal.filter(|refusal| refusal.quotas.contains(index));
     MostRestrictive {

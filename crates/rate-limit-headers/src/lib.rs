@@ -55,11 +55,9 @@ impl RateLimitHeaders {
         status: StatusCode,
         fields: &mut Fields,
     ) {
-        let Some(policy) = &self.policies[usize::from(snapshot.class.0)][snapshot.route] else { return };
-        let snapshot = RateLimitSnapshot {
-            bucket: snapshot.bucket.filter(|_| rules.classes[usize::from(snapshot.class.0)].enforce),
-            ..snapshot
-        };
+        let Some(policy) = &self.policies[snapshot.class.index()][snapshot.route] else { return };
+        let snapshot =
+            RateLimitSnapshot { bucket: snapshot.bucket.filter(|_| rules[snapshot.class].enforce), ..snapshot };
         // robots.txt on a route with costs is not limited.
         if snapshot.usages.is_empty() && snapshot.bucket.is_none() {
             return;
@@ -87,7 +85,7 @@ impl RateLimitHeaders {
                 Some(wait) => (0, wait),
                 None => (bucket.remaining.into(), ceil_seconds(bucket.full_after)),
             };
-            write_item(text, &self.buckets[usize::from(snapshot.class.0)], remaining, wait)?;
+            write_item(text, &self.buckets[snapshot.class.index()], remaining, wait)?;
         }
         let mut is_first = snapshot.bucket.is_none();
         for (index, usage) in snapshot.enforced(rules) {
@@ -102,7 +100,7 @@ impl RateLimitHeaders {
                     ceil_seconds(usage.resets_at.saturating_duration_since(now)),
                 ),
             };
-            write_item(text, &self.quotas[usize::from(usage.quota.0)], remaining, wait)?;
+            write_item(text, &self.quotas[usage.quota.index()], remaining, wait)?;
         }
         Ok(())
     }
@@ -122,7 +120,7 @@ fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
     if let Some(bucket) = class.bucket.as_ref().filter(applies) {
         let _ = write!(text, "\"{}\";q={};w={}", class.name, bucket.capacity, seconds_to_fill(bucket));
     }
-    let quotas = route.costs.iter().map(|(quota, _)| &rules.quotas[usize::from(quota.0)]);
+    let quotas = route.costs.iter().map(|(quota, _)| &rules[*quota]);
     for quota in quotas.filter(|quota| quota.enforce) {
         let separator = if text.is_empty() { "" } else { ", " };
         let window = ceil_seconds(quota.window.nominal_length()).max(1);

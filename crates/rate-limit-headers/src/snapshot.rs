@@ -22,7 +22,7 @@ impl<'a> RateLimitSnapshot<'a> {
     /// Returns the enforced quotas, each with its index among the quotas of the route. Quotas in shadow mode are never
     /// announced.
     pub(super) fn enforced(self, rules: &'a Rules) -> impl Iterator<Item = (usize, &'a QuotaUsage)> {
-        let is_enforced = |(_, usage): &(usize, &QuotaUsage)| rules.quotas[usize::from(usage.quota.0)].enforce;
+        let is_enforced = |(_, usage): &(usize, &QuotaUsage)| rules[usage.quota].enforce;
         self.usages.iter().enumerate().filter(is_enforced)
     }
 }

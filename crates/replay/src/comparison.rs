@@ -24,8 +24,8 @@ impl Differences {
         (first, rules): (&ReplayedDecision, &Rules),
         (second, other_rules): (&ReplayedDecision, &Rules),
     ) {
-        let class = &rules.classes[usize::from(first.classification.class.0)].name;
-        let second_class = &other_rules.classes[usize::from(second.classification.class.0)].name;
+        let class = &rules[first.classification.class].name;
+        let second_class = &other_rules[second.classification.class].name;
         self.other_class += u64::from(class != second_class);
         if first.refusal_reason == second.refusal_reason {
             self.same += 1;

@@ -42,7 +42,7 @@ pub(super) fn write(
 ) -> io::Result<()> {
     let rules = &policy.settings.rules;
     let classified = &decision.classification;
-    let quota = |quota: QuotaId| rules.quotas[usize::from(quota.0)].name.as_str();
+    let quota = |quota: QuotaId| rules[quota].name.as_str();
     let usages = || decision.quota_usage.iter();
     let by_quota =
         |amount: &dyn Fn(&QuotaUsage) -> f64| usages().map(|usage| (quota(usage.quota), amount(usage))).collect();
@@ -51,7 +51,7 @@ pub(super) fn write(
         line: decision.position.number,
         time: rfc3339_exact(decision.at),
         kind: classified.kind.name(),
-        class: &rules.classes[usize::from(classified.class.0)].name,
+        class: &rules[classified.class].name,
         operator: classified.operator.map(|operator| policy.operators.name(operator)),
         route: &rules.routes[decision.route].name,
         cost: decision.costs.iter().map(|(id, cost)| (quota(*id), cost.as_f64())).collect(),

@@ -225,7 +225,7 @@ impl<'a> PolicyContext<'a, '_> {
             true => Units::ZERO,
             false => ceiling.min(view.limit).saturating_sub(view.used).saturating_sub(view.reserved),
         };
-        let of_class = view.by_class.get(usize::from(id.0));
+        let of_class = view.by_class.get(id.index());
         let shed = of_class.filter(|_| tier_set.is_some()).map(|of_class| of_class.shed_share);
         let paced = of_class.filter(|_| class.enforce && quota.enforced_pacing().is_some());
         let unplanned = paced.and_then(|of_class| Some(of_class.plan.as_ref()?.admit_share?.complement()));
@@ -276,7 +276,7 @@ impl<'a> PolicyContext<'a, '_> {
     }
 
     fn class_name(&self, class: ClassId) -> Option<&'a str> {
-        self.settings.rules.classes.get(usize::from(class.0)).map(|class| class.name.as_str())
+        self.settings.rules.classes.get(class.index()).map(|class| class.name.as_str())
     }
 
     fn crawl_delay_of(&self, operator: OperatorId) -> Option<u32> {

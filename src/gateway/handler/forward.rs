@@ -37,7 +37,7 @@ impl RequestHandler {
             Err(error) => return self.respond_to_origin_failure(context, &error, backoff),
         };
         let rules = &current.settings.rules;
-        let quota = |id: tidegate_policy::QuotaId| &rules.quotas[usize::from(id.0)];
+        let quota = |id: tidegate_policy::QuotaId| &rules[id];
         let Response { status, fields, .. } = &upstream.response;
         context.settle(|id, expected| cost::actual_cost(quota(id), expected, fields));
         context.sync_quotas(*status, fields);
@@ -139,7 +139,7 @@ impl RequestHandler {
             fields.append(Name::ForwardedHost, &host);
         }
         fields.append(Name::Via, via.as_bytes());
-        fields.append(Name::Class, rules.classes[usize::from(classified.class.0)].name.as_bytes());
+        fields.append(Name::Class, rules[classified.class].name.as_bytes());
         if let Some(operator) = classified.operator {
             fields.append(Name::Operator, worker.shared().operators.name(operator).as_bytes());
         }

@@ -192,7 +192,7 @@ impl ViolatedPolicies<'_> {
         let Some(refusal) = snapshot.refusal else { return Ok(()) };
         if refusal.quotas.is_empty() {
             text.write_char('"')?;
-            text.write_str(&rules.classes[usize::from(snapshot.class.0)].name)?;
+            text.write_str(&rules[snapshot.class].name)?;
             return text.write_char('"');
         }
         let mut separator = "";
@@ -200,7 +200,7 @@ impl ViolatedPolicies<'_> {
             if refusal.quotas.contains(index) {
                 text.write_str(separator)?;
                 text.write_char('"')?;
-                text.write_str(&rules.quotas[usize::from(usage.quota.0)].name)?;
+                text.write_str(&rules[usage.quota].name)?;
                 text.write_char('"')?;
                 separator = ",";
             }

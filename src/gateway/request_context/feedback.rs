@@ -57,7 +57,7 @@ impl RequestContext {
         let current = Rc::clone(&self.current);
         let mut now = None;
         for &Charged { quota, window, .. } in &self.receipt {
-            let Some(sync) = &current.settings.rules.quotas[usize::from(quota.0)].sync_from else { continue };
+            let Some(sync) = &current.settings.rules[quota].sync_from else { continue };
             let now = *now.get_or_insert_with(|| self.worker.now());
             let reported = quota_sync::read(sync, status, fields, now);
             self.worker.report_origin_count(&current, quota, window, reported.report, now);

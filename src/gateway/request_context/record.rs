@@ -20,7 +20,7 @@ impl RequestContext {
             .quota_usage
             .iter()
             .map(|usage| QuotaCharge {
-                quota_name: &rules.quotas[usize::from(usage.quota.0)].name,
+                quota_name: &rules[usage.quota].name,
                 cost: usage.cost,
                 charged: self.charged(usage).map_or(Units::ZERO, |charged| charged.settled),
                 used: usage.used,
@@ -48,7 +48,7 @@ impl RequestContext {
             headers_seen: observation.map_or(HeadersSeen::USER_AGENT, |observation| observation.headers()),
             kind: classified.kind,
             class: classified.class,
-            class_name: &rules.classes[usize::from(classified.class.0)].name,
+            class_name: &rules[classified.class].name,
             operator: classified.operator,
             evidence: &classified.evidence,
             signed: self.evaluated.signed,

@@ -56,7 +56,7 @@ impl LoggedEvidence {
                 }
                 EvidenceWord::ApiKey => {
                     let class = rules.classes.iter().position(|class| class.name == native.class);
-                    evidence.api_key_class = class.map(|position| ClassId(position as u16));
+                    evidence.api_key_class = class.map(ClassId::from_index);
                 }
                 // The replay derives these again from the line and the rules.
                 EvidenceWord::NoUserAgent

@@ -1,13 +1,12 @@
 //! Summary lines of classes: match conditions, priority, bucket and crawler guard.
 
 use super::format::{duration, shadow};
-use tidegate_policy::ClientKind;
-use tidegate_policy::ListId;
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::bucket::Bucket;
 use tidegate_policy::class::{ApiKeys, Class, ClassMatcher};
 use tidegate_policy::crawler_guard::CrawlerGuard;
 use tidegate_policy::identity::{CredentialSource, KeySource};
+use tidegate_policy::{ClientKind, ListId};
 /// Returns the summary line of `class`. `shed` is true if tiers or the pacing plan of a quota apply to it.
 pub(super) fn class(class: &Class, shed: bool, operators: &[String], lists: &[String]) -> String {
     let bucket = class.bucket.as_ref().map_or_else(String::new, |config| format!("; {}", bucket(config, &class.key)));
@@ -24,7 +23,7 @@ pub(super) fn conditions(when: &ClassMatcher, operators: &[String], lists: &[Str
         conditions.push(when.kinds.iter().map(|kind| ClientKind::name(*kind)).collect::<Vec<_>>().join(" or "));
     }
     if !when.operators.is_empty() {
-        let name = |id: &tidegate_policy::OperatorId| operators.get(usize::from(id.0)).map_or("?", String::as_str);
+        let name = |id: &tidegate_policy::OperatorId| operators.get(id.index()).map_or("?", String::as_str);
         conditions.push(when.operators.iter().map(name).collect::<Vec<_>>().join(" or "));
     }
     if !when.user_agents.is_empty() {

@@ -95,7 +95,7 @@ pub(super) fn robots(settings: &Settings, operators: &[String]) -> Vec<String> {
     };
     let classes = &settings.rules.classes;
     for CrawlDelayGroup { class, delay, operators } in group_delays(delays, classes, operators) {
-        let crawlers = match class.and_then(|ClassId(index)| classes.get(usize::from(index))) {
+        let crawlers = match class.and_then(|class| classes.get(class.index())) {
             Some(class) if operators.len() > MAX_LISTED_OPERATORS => {
                 format!("the {} operators of class {}", operators.len(), class.name)
             }
@@ -137,7 +137,7 @@ fn group_delays<'a>(delays: &CrawlDelays, classes: &[Class], operators: &'a [Str
     let mut groups: Vec<CrawlDelayGroup<'a>> = Vec::new();
     for &(operator, delay) in &delays.per_operator {
         let class = crawl_delay::find_bot_class(classes, ClientKind::VerifiedBot, Some(operator));
-        let name = operators.get(usize::from(operator.0)).map_or("?", String::as_str);
+        let name = operators.get(operator.index()).map_or("?", String::as_str);
         match groups.iter_mut().find(|group| (group.class, group.delay) == (class, delay)) {
             Some(group) => group.operators.push(name),
             None => groups.push(CrawlDelayGroup { class, delay, operators: vec![name] }),

@@ -1,9 +1,8 @@
 //! Summary lines of routes: conditions, costs and scopes.
 
-use tidegate_policy::Rules;
-use tidegate_policy::ScopeId;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::route::{MatchOptions, Route};
+use tidegate_policy::{Rules, ScopeId};
 
 /// Returns the path comparisons of `route` that differ from the defaults.
 fn spelling(route: &Route) -> impl Iterator<Item = String> {
@@ -30,7 +29,7 @@ pub(super) fn route(route: &Route, rules: &Rules) -> String {
     conditions.extend(spelling(route));
     let conditions = if conditions.is_empty() { String::new() } else { format!(" [{}]", conditions.join(" ")) };
     let cost = |(quota, cost): &(tidegate_policy::QuotaId, Cost)| {
-        let name = rules.quotas.get(usize::from(quota.0)).map_or("?", |quota| quota.name.as_str());
+        let name = rules.quotas.get(quota.index()).map_or("?", |quota| quota.name.as_str());
         match cost {
             Cost::Fixed(units) => format!("{units} of {name}"),
             Cost::Learned => format!("learned cost of {name}"),
@@ -38,8 +37,7 @@ pub(super) fn route(route: &Route, rules: &Rules) -> String {
     };
     let costs: Vec<String> = route.costs.iter().map(cost).collect();
     let costs = if costs.is_empty() { "free".into() } else { costs.join(", ") };
-    let scope =
-        |ScopeId(index): &ScopeId| rules.scopes.get(usize::from(*index)).map_or("?", |scope| scope.name.as_str());
+    let scope = |id: &ScopeId| rules.scopes.get(id.index()).map_or("?", |scope| scope.name.as_str());
     let scopes: Vec<&str> = route.scopes.iter().map(scope).collect();
     format!("{}{conditions}: {costs}; in {}", route.name, scopes.join(", "))
 }

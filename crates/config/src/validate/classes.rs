@@ -4,7 +4,6 @@ use super::diagnostics::Diagnostics;
 use crate::raw::classes::{self as raw, Agent};
 use crate::scalars::{Field, Span};
 use std::time::Duration;
-use tidegate_policy::ListId;
 use tidegate_policy::address_lists::{AddressLists, ListSet};
 use tidegate_policy::bucket::Bucket;
 use tidegate_policy::class::{ApiKeys, Class, ClassMatcher, UserAgentRule};
@@ -12,7 +11,7 @@ use tidegate_policy::crawler_guard::CrawlerGuard;
 use tidegate_policy::identity::{CredentialSource, KeySource};
 use tidegate_policy::secret::Secret;
 use tidegate_policy::tier::Share;
-use tidegate_policy::{ClientKind, OperatorId};
+use tidegate_policy::{ClientKind, ListId, OperatorId};
 
 /// Name of the class of clients without a match.
 pub(super) const OTHER_CLASS: &str = "other";
@@ -157,7 +156,7 @@ fn class_matcher(
     let mut list_ids = Vec::new();
     for (path, list) in with_paths(path, "address_list", &raw.address_list.0) {
         match lists.iter().take(AddressLists::MAX_LISTS).position(|known| known == list) {
-            Some(index) => list_ids.push(ListId(index as u8)),
+            Some(index) => list_ids.push(ListId::from_index(index)),
             None => report.unknown_name(&path, "list", list, lists.iter().map(String::as_str)),
         }
     }
@@ -202,11 +201,11 @@ fn api_keys(raw: &raw::ApiKeyCondition, path: &str, report: &mut Diagnostics) ->
 }
 
 pub(super) fn operator_id(name: &str, path: &str, operators: &[&str], report: &mut Diagnostics) -> Option<OperatorId> {
-    let index = operators.iter().position(|known| *known == name).and_then(|index| u16::try_from(index).ok());
+    let index = operators.iter().position(|known| *known == name);
     if index.is_none() {
         report.unknown_name(path, "operator", name, operators.iter().copied());
     }
-    index.map(OperatorId)
+    index.map(OperatorId::from_index)
 }
 
 fn key(raw: &raw::Key, path: &str, report: &mut Diagnostics) -> KeySource {

@@ -48,7 +48,7 @@ pub(super) fn partitioning(raw: &raw::Scope, name: &str, path: &str, report: &mu
 pub(super) fn check_use(scopes: &[Scope], routes: &[Route], report: &mut Diagnostics) {
     for (index, scope) in scopes.iter().enumerate().filter(|(_, scope)| scope.partitioning.is_some()) {
         let path = format!("scopes.{}.partition_by", scope.name);
-        let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| usize::from(id.0) == index);
+        let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| id.index() == index);
         if scope.throttle.is_none() && !report.has_error_at(&format!("scopes.{}", scope.name)) {
             let hint = "add concurrency, delay, autothrottle or backoff";
             report.error(&path, "this scope has no limit", hint);

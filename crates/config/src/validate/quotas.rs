@@ -55,8 +55,7 @@ pub(super) fn quotas(
         } else if raw.0.iter().any(|(other, _)| other == name) {
             report.error(&path, format!("quotas.{name} has the same name"), "keep one of them, or rename the scope");
         }
-        scope_quotas
-            .push(ScopeQuota { scope: name.clone(), quota: QuotaId(u16::try_from(quotas.len()).unwrap_or(u16::MAX)) });
+        scope_quotas.push(ScopeQuota { scope: name.clone(), quota: QuotaId::from_index(quotas.len()) });
         quotas.push(self::quota(name, quota, &path, classes, report));
     }
     if quotas.len() > MAX_QUOTAS {

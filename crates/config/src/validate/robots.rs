@@ -89,10 +89,10 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
         }
     }
     let bot_delay = |kind, operator| {
-        let ClassId(index) = crawl_delay::find_bot_class(classes, kind, operator)?;
-        class_delays.get(usize::from(index)).copied().flatten()
+        let class = crawl_delay::find_bot_class(classes, kind, operator)?;
+        class_delays.get(class.index()).copied().flatten()
     };
-    for operator in (0..).map(OperatorId).take(operators.len()) {
+    for operator in (0..operators.len()).map(OperatorId::from_index) {
         if delays.per_operator.iter().all(|(known, _)| *known != operator) {
             let class_delay = bot_delay(ClientKind::VerifiedBot, Some(operator));
             delays.per_operator.extend(class_delay.map(|delay| (operator, delay)));
@@ -109,7 +109,7 @@ fn can_match_crawlers(when: &ClassMatcher) -> bool {
 }
 
 fn crawl_delay(delay: &Delay, class: usize, path: &str, report: &mut Diagnostics) -> CrawlDelay {
-    let Some(span) = delay.0 else { return CrawlDelay::Auto(ClassId(u16::try_from(class).unwrap_or(u16::MAX))) };
+    let Some(span) = delay.0 else { return CrawlDelay::Auto(ClassId::from_index(class)) };
     let span = report.nonzero_duration(path, Some(span), Duration::from_secs(10));
     let seconds = crawl_delay::clamp_to_seconds(span);
     if !span.is_zero() && span != Duration::from_secs(seconds.into()) {

@@ -204,7 +204,7 @@ fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Diagnostic
             Cost::Learned => check_learned(&path, &quotas[index], report),
         }
         if price.0 != Cost::Fixed(Units::ZERO) {
-            costs.push((QuotaId(u16::try_from(index).unwrap_or(u16::MAX)), price.0));
+            costs.push((QuotaId::from_index(index), price.0));
         }
     }
     costs
@@ -221,11 +221,10 @@ fn costs_of_scopes(
     const ONE: Units = Units::from_whole(1);
     let mut costs = Vec::new();
     for scope_quota in context.scope_quotas {
-        let is_in =
-            |id: &ScopeId| context.scopes.get(usize::from(id.0)).is_some_and(|scope| scope.name == scope_quota.scope);
+        let is_in = |id: &ScopeId| context.scopes.get(id.index()).is_some_and(|scope| scope.name == scope_quota.scope);
         let is_named = raw.cost.0.iter().any(|(name, _)| *name == scope_quota.scope);
         if scopes.iter().any(is_in) && !is_named {
-            check_amount(ONE, path, &context.quotas[usize::from(scope_quota.quota.0)], report);
+            check_amount(ONE, path, &context.quotas[scope_quota.quota.index()], report);
             costs.push((scope_quota.quota, Cost::Fixed(ONE)));
         }
     }
@@ -259,7 +258,7 @@ fn scope_ids(raw: &[String], path: &str, scopes: &[Scope], report: &mut Diagnost
     for (index, name) in raw.iter().enumerate() {
         match scopes.iter().position(|known| known.name == *name) {
             Some(position) => {
-                let id = ScopeId(u16::try_from(position).unwrap_or(u16::MAX));
+                let id = ScopeId::from_index(position);
                 if !ids.contains(&id) {
                     ids.push(id);
                 }

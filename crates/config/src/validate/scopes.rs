@@ -102,7 +102,7 @@ fn warn_delay_exceeds_wait(throttle: &ThrottleConfig, path: &str, report: &mut D
 /// Warns about scopes that no route refers to; they have no effect.
 pub(super) fn warn_unused(scopes: &[Scope], scope_quotas: &[ScopeQuota], routes: &[Route], report: &mut Diagnostics) {
     for (index, scope) in scopes.iter().enumerate().filter(|(_, scope)| scope.partitioning.is_none()) {
-        let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| usize::from(id.0) == index);
+        let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| id.index() == index);
         let quota = scope_quotas.iter().find(|entry| entry.scope == scope.name).map(|entry| entry.quota);
         let has_cost = routes.iter().flat_map(|route| &route.costs).any(|(id, _)| Some(*id) == quota);
         let is_configured = scope.name != Scope::DEFAULT || scope.throttle.is_some() || quota.is_some();

@@ -33,14 +33,14 @@ impl CrawlCompliance {
     /// Sets the advertised crawl delay of each operator; operators that are not in `delays` have none.
     pub fn set_delays(&self, delays: &[(OperatorId, u32)]) {
         for (index, counts) in self.0.iter().enumerate() {
-            let advertised_s = delays.iter().find(|(operator, _)| usize::from(operator.0) == index);
+            let advertised_s = delays.iter().find(|(operator, _)| operator.index() == index);
             counts.advertised_s.store(advertised_s.map_or(0, |(_, seconds)| *seconds), Relaxed);
         }
     }
 
     /// Counts a request of one of the operator's crawlers.
     pub fn record_request(&self, operator: OperatorId, is_robots: bool, now: Timestamp) {
-        let Some(counts) = self.0.get(usize::from(operator.0)) else { return };
+        let Some(counts) = self.0.get(operator.index()) else { return };
         counts.requests.fetch_add(1, Relaxed);
         if is_robots {
             counts.robots.fetch_add(1, Relaxed);
@@ -62,10 +62,10 @@ impl CrawlCompliance {
 
     /// Returns the counters of each operator that sent requests or has a crawl delay.
     pub fn views(&self) -> Vec<ComplianceView> {
-        let view = |(counts, index): (&OperatorCompliance, u16)| {
+        let view = |(counts, index): (&OperatorCompliance, usize)| {
             let advertised_s = counts.advertised_s.load(Relaxed);
             ComplianceView {
-                operator: OperatorId(index),
+                operator: OperatorId::from_index(index),
                 advertised: (advertised_s > 0).then_some(advertised_s),
                 requests: counts.requests.load(Relaxed),
                 robots_txt_requests: counts.robots.load(Relaxed),

@@ -147,7 +147,7 @@ impl UserAgentMatcher {
 
     /// Returns the name of a bot found by [`UserAgentMatcher::claim`].
     pub fn name(&self, bot: BotId) -> &str {
-        &self.names[usize::from(bot.0)]
+        &self.names[bot.index()]
     }
 }
 
@@ -165,9 +165,8 @@ struct NameTable {
 impl NameTable {
     fn intern(&mut self, name: &str) -> BotId {
         *self.by_name.entry(name.to_ascii_lowercase()).or_insert_with(|| {
-            let id = u16::try_from(self.by_id.len()).expect("the built-in list is shorter than 65,536");
             self.by_id.push(name.into());
-            BotId(id)
+            BotId::from_index(self.by_id.len() - 1)
         })
     }
 }

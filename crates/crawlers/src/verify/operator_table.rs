@@ -101,12 +101,12 @@ impl OperatorTable {
 
     /// Returns the name of an operator of this table.
     pub fn name(&self, operator: OperatorId) -> &str {
-        &self.table[usize::from(operator.0)].name
+        &self.table[operator.index()].name
     }
 
     /// Returns true if the operator is built in, with or without an override.
     pub fn is_built_in(&self, operator: OperatorId) -> bool {
-        self.table.get(usize::from(operator.0)).is_some_and(|operator| !operator.is_custom)
+        self.table.get(operator.index()).is_some_and(|operator| !operator.is_custom)
     }
 
     /// Returns all product tokens by which user agents claim operators.
@@ -119,13 +119,13 @@ impl OperatorTable {
     pub fn verify(&self, claimed: OperatorId, address: IpAddr, now: Timestamp) -> Proof {
         // On a dual-stack listener, an IPv4 client has the address ::ffff:a.b.c.d.
         let address = address.to_canonical();
-        let operator = &self.table[usize::from(claimed.0)];
+        let operator = &self.table[claimed.index()];
         let published = self.published.load();
         match published.ranges.best_match(claimed, address) {
             Some(RangeMatch::Verified) => return Proof::Proven(ProofMethod::Address),
             // Range lists do not contain addresses of proxies, and DNS has no operator names for them.
             _ if is_private(address) => return Proof::PrivateAddress,
-            None if published.exhaustive[usize::from(claimed.0)] => return Proof::Disproven(ProofMethod::Address),
+            None if published.exhaustive[claimed.index()] => return Proof::Disproven(ProofMethod::Address),
             Some(RangeMatch::Neutral) | None => {}
         }
         match self.dns.as_ref().filter(|_| !operator.dns_names.is_empty()) {
@@ -142,7 +142,7 @@ impl OperatorTable {
 
     /// Returns whether crawlers of the operator can be verified by `method`.
     pub fn supports(&self, operator: OperatorId, method: ProofMethod) -> bool {
-        let operator = &self.table[usize::from(operator.0)];
+        let operator = &self.table[operator.index()];
         match method {
             ProofMethod::Address => !operator.verified_ranges.is_empty(),
             ProofMethod::Dns => self.dns.is_some() && !operator.dns_names.is_empty(),
@@ -152,7 +152,7 @@ impl OperatorTable {
     /// Interprets a DNS result for the claim: a mismatch disproves it only if DNS names are exhaustive for the
     /// operator.
     pub fn interpret_dns(&self, claimed: OperatorId, result: DnsResult) -> Proof {
-        let exhaustive = || self.table[usize::from(claimed.0)].exhaustive.contains(&ProofMethod::Dns);
+        let exhaustive = || self.table[claimed.index()].exhaustive.contains(&ProofMethod::Dns);
         match result {
             DnsResult::Verified => Proof::Proven(ProofMethod::Dns),
             DnsResult::Mismatch if exhaustive() => Proof::Disproven(ProofMethod::Dns),

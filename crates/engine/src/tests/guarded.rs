@@ -19,7 +19,7 @@ impl GuardedSite {
             budget: Share::from_millionths(20_000),
         };
         let mut rules = Arc::unwrap_or_clone(rules(vec![quota("api", LIMIT, &[(0, 100)])], vec![route(&[(0, 1)])]));
-        rules.classes[usize::from(BOT.0)].guard = Some(guard);
+        rules.classes[BOT.index()].guard = Some(guard);
         Self(Engine::new(LeaseMode::Local, 1000).admission(Arc::new(rules), NOON))
     }
 
@@ -39,7 +39,7 @@ impl GuardedSite {
     }
 
     fn guarded_units(&self) -> u64 {
-        self.0.quotas(NOON)[0].by_class[usize::from(BOT.0)].guard_admitted.floor()
+        self.0.quotas(NOON)[0].by_class[BOT.index()].guard_admitted.floor()
     }
 }
 

@@ -12,15 +12,15 @@ use crate::ids::{ClassId, OperatorId};
 /// Classifies a client by user-agent rules, proof, user agent and behavior, in this order.
 pub fn classify(rules: &[UserAgentRule], classes: &[Class], facts: &Facts<'_>) -> Classification {
     let (kind, operator, mut evidence) = kind(rules, facts);
-    let id = |index: usize| ClassId(index as u16);
-    let matches =
-        |(index, class): (usize, &Class)| class.matcher.first_unmet(id(index), kind, operator, facts).is_none();
+    let matches = |(index, class): (usize, &Class)| {
+        class.matcher.first_unmet(ClassId::from_index(index), kind, operator, facts).is_none()
+    };
     let index = classes.iter().enumerate().position(matches).unwrap_or(classes.len().saturating_sub(1));
     if let Some(Class { matcher, .. }) = classes.get(index) {
         evidence[ADDRESS_LIST_INDEX] = matcher.lists.first_common(facts.address_lists).map(Evidence::AddressList);
         evidence[API_KEY_INDEX] = matcher.keys.is_some().then_some(Evidence::ApiKey);
     }
-    Classification { kind, operator, class: id(index), evidence }
+    Classification { kind, operator, class: ClassId::from_index(index), evidence }
 }
 
 fn kind(rules: &[UserAgentRule], facts: &Facts<'_>) -> (ClientKind, Option<OperatorId>, EvidenceList) {

@@ -51,7 +51,7 @@ fn signature_evidence(claim: Claim, proof: Proof, signature: Signature) -> (Clie
 }
 
 fn class_summary(result: &Classification) -> (ClientKind, Option<OperatorId>, String) {
-    (result.kind, result.operator, classes()[usize::from(result.class.0)].name.clone())
+    (result.kind, result.operator, classes()[result.class.index()].name.clone())
 }
 
 fn classification(claim: Claim, proof: Proof, signature: Signature, bot_score: Option<BotScore>) -> Classification {

@@ -82,7 +82,7 @@ pub struct PlanSnapshot {
 impl Pacing {
     /// Returns the role of `class`.
     pub fn role(&self, class: ClassId) -> PacingRole {
-        self.roles.get(usize::from(class.0)).copied().unwrap_or_default()
+        self.roles.get(class.index()).copied().unwrap_or_default()
     }
 
     /// Returns true if requests of `class` beyond the plan are refused.

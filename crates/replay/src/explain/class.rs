@@ -3,10 +3,9 @@
 use super::evidence;
 use super::input::ExplainInput;
 use super::step::{Stage, Step};
-use tidegate_policy::ListId;
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::class::{Class, ConditionKind};
-use tidegate_policy::{ClassId, ClientKind};
+use tidegate_policy::{ClassId, ClientKind, ListId};
 
 pub(super) fn step(input: &ExplainInput<'_>) -> Step {
     let classified = input.classification();
@@ -16,7 +15,7 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
     let message = format!("class {name}: {}{suffix}", describe_kind(classified.kind));
     let mut evidence = evidence::sentences(input);
     evidence.extend(behavior_remark(input, classified.kind));
-    evidence.extend((0..classified.class.0).map(|index| mismatch_reason(input, ClassId(index))));
+    evidence.extend((0..classified.class.index()).map(|index| mismatch_reason(input, ClassId::from_index(index))));
     Step::info(Stage::Class, message)
         .with_evidence(evidence)
         .with_rule(input.environment.class_rule(classified.class, ""))
@@ -45,7 +44,7 @@ fn behavior_remark(input: &ExplainInput<'_>, kind: ClientKind) -> Option<String>
 /// Returns why a class that precedes the client's class does not match.
 fn mismatch_reason(input: &ExplainInput<'_>, class: ClassId) -> String {
     let rules = input.environment.rules();
-    let Class { name, matcher: when, .. } = &rules.classes[usize::from(class.0)];
+    let Class { name, matcher: when, .. } = &rules[class];
     let classified = input.classification();
     let unmet = when.first_unmet(class, classified.kind, classified.operator, &input.facts());
     let requirement = match unmet {
@@ -60,7 +59,8 @@ fn mismatch_reason(input: &ExplainInput<'_>, class: ClassId) -> String {
         }
         Some(ConditionKind::Address) => "another address".into(),
         Some(ConditionKind::List) => {
-            let is_listed = |index: usize| when.lists.first_common(ListSet::from_ids([ListId(index as u8)])).is_some();
+            let is_listed =
+                |index: usize| when.lists.first_common(ListSet::from_ids([ListId::from_index(index)])).is_some();
             let names = rules.address_list_names.iter().enumerate().filter(|(index, _)| is_listed(*index));
             format!("an address of the list {}", any_of(&names.map(|(_, name)| name.as_str()).collect::<Vec<_>>()))
         }

@@ -33,7 +33,7 @@ impl<'a> Environment<'a> {
     }
 
     pub(super) fn class_name(self, class: ClassId) -> &'a str {
-        &self.rules().classes[usize::from(class.0)].name
+        &self.rules()[class].name
     }
 
     /// Returns the setting at `path` with its location in the file.
@@ -44,12 +44,12 @@ impl<'a> Environment<'a> {
 
     /// Returns the setting of a class, or of one of its keys, such as `.when`.
     pub(super) fn class_rule(self, class: ClassId, key: &str) -> Rule {
-        self.rule(format!("classes[{}]{key}", class.0))
+        self.rule(format!("classes[{}]{key}", class.index()))
     }
 
     /// Returns the setting of a quota, which is defined under `quotas` or within its scope.
     pub(super) fn quota_rule(self, quota: QuotaId, key: &str) -> Rule {
-        let name = &self.rules().quotas[usize::from(quota.0)].name;
+        let name = &self.rules()[quota].name;
         let quota_path = format!("quotas.{name}");
         match self.settings.source_map.location(&quota_path) {
             Some(_) => self.rule(quota_path + key),

@@ -43,7 +43,7 @@ fn sentence(input: &ExplainInput<'_>, evidence: Evidence) -> String {
         }
         Evidence::ApiKey => "the request contains an API key of the class".into(),
         Evidence::AddressList(list) => {
-            let name = environment.rules().address_list_names.get(usize::from(list.0)).map_or("", String::as_str);
+            let name = environment.rules().address_list_names.get(list.index()).map_or("", String::as_str);
             format!("{client} is on the address list {name}")
         }
         Evidence::Behavior(signal) => format!("bot detection signal: {}", signal.name()),

@@ -111,7 +111,7 @@ impl PolicyFixture {
         let admission = Engine::new(LeaseMode::Local, 1).admission(Arc::clone(rules), NOON);
         let client: IpAddr = CLIENT.parse().expect("an address");
         for index in 0..rules.classes.len() {
-            admission.admit(rules.trust.key(client), ClassId(index as u16), 0, "/item/1", NOON);
+            admission.admit(rules.trust.key(client), ClassId::from_index(index), 0, "/item/1", NOON);
         }
         admission.quotas(NOON)
     }

@@ -38,7 +38,7 @@ pub fn input_from_replay<'a>(
     let class = input.classification().class;
     ExplainInput {
         bucket_state: dry_run.bucket_state,
-        quota_snapshots: dry_run.by_class[usize::from(class.0)].clone(),
+        quota_snapshots: dry_run.by_class[class.index()].clone(),
         replayed: Some(ReplayedState { class, by_class: dry_run.by_class }),
         spread: pending.spread,
         logged: Some(LoggedOutcome::from_line(pending.line)),

@@ -32,7 +32,7 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
 /// Returns the key of the bucket that the request uses, in words.
 fn key_description(input: &ExplainInput<'_>) -> String {
     let (rules, classified) = (input.environment.rules(), input.classification());
-    let class = &rules.classes[usize::from(classified.class.0)];
+    let class = &rules[classified.class];
     let network = rules.trust.key(input.client.address.client).display(|_| "").to_string();
     match (&class.key, classified.operator) {
         (KeySource::Class, _) => format!("bucket key: the class {}, shared by all its clients", class.name),

@@ -122,7 +122,7 @@ impl<'a> ExplainInput<'a> {
         }
         let views = admission.quotas(self.now);
         let snapshot = |&(id, cost): &(QuotaId, Cost)| {
-            let (quota, view) = (&rules.quotas[usize::from(id.0)], &views[usize::from(id.0)]);
+            let (quota, view) = (&rules[id], &views[id.index()]);
             let cost = match cost {
                 Cost::Fixed(units) => units,
                 Cost::Learned => CostEstimate::INITIAL.0.min(quota.limit),
@@ -259,7 +259,7 @@ impl<'a> ExplainInput<'a> {
         let rules = self.environment.rules();
         DecisionRequest {
             class,
-            class_rules: &rules.classes[usize::from(class.0)],
+            class_rules: &rules[class],
             route: self.route(),
             is_exempt: rules.is_exempt(&self.request.method, &self.request.path),
         }
@@ -271,7 +271,7 @@ impl<'a> ExplainInput<'a> {
         let request = self.decision_request_for(class);
         match &self.replayed {
             _ if request.is_free() => Vec::new(),
-            Some(replayed) if replayed.class != class => replayed.by_class[usize::from(class.0)].clone(),
+            Some(replayed) if replayed.class != class => replayed.by_class[class.index()].clone(),
             Some(_) => self.quota_snapshots.clone(),
             None => self.quotas_after(&request, history),
         }

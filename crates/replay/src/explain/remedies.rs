@@ -225,7 +225,7 @@ fn lower_cost(input: &ExplainInput<'_>) -> Option<Remedy> {
 /// Returns the change to one of the other classes, if there are any as which the request would be admitted.
 fn other_class(input: &ExplainInput<'_>) -> Option<Remedy> {
     let current = input.classification().class;
-    let all = (0..input.environment.rules().classes.len()).map(|index| ClassId(index as u16));
+    let all = (0..input.environment.rules().classes.len()).map(ClassId::from_index);
     // Each class has its own buckets.
     let fresh = ExplainInput { bucket_state: BucketState::default(), ..input.clone() };
     let admitted: Vec<&str> = all

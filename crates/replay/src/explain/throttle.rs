@@ -19,7 +19,7 @@ pub(super) fn step(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Ste
         return Step::skipped(Stage::Throttle);
     }
     let rules = input.environment.rules();
-    let scopes = input.route().scopes.iter().filter_map(|scope| rules.scopes.get(usize::from(scope.0)));
+    let scopes = input.route().scopes.iter().filter_map(|scope| rules.scopes.get(scope.index()));
     let throttled: Vec<&Scope> = scopes.filter(|scope| scope.throttle.is_some()).collect();
     let is_never_refused = input.decision_request_for(input.classification().class).is_exempt;
     let Some(first) = throttled.first().filter(|_| !is_never_refused) else {

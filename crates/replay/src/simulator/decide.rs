@@ -211,7 +211,7 @@ impl Simulator {
         is_cached: bool,
     ) -> SmallVec<[(QuotaId, Units); 2]> {
         let cost = |usage: &QuotaUsage| {
-            let name = &self.rules.quotas[usize::from(usage.quota.0)].name;
+            let name = &self.rules[usage.quota].name;
             let logged = native.filter(|native| native.reason.is_none()).and_then(|native| native.charged(name));
             let assumed = || if is_cached { Units::ZERO } else { self.costs[route].unwrap_or(usage.cost) };
             (usage.quota, logged.unwrap_or_else(assumed))

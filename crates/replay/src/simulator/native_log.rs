@@ -31,7 +31,7 @@ impl Simulator {
             let was_admitted = native.reason.is_none() || logged_origin_refusal(native).is_some();
             let own_cost = if was_admitted { account.cost } else { Units::ZERO };
             let used = account.used.saturating_sub(own_cost);
-            let is_known = std::mem::replace(&mut self.has_initial_usage[usize::from(quota.0)], true);
+            let is_known = std::mem::replace(&mut self.has_initial_usage[quota.index()], true);
             if !is_known && !used.is_zero() {
                 let applied = self.admission.set_used(&account.quota, used, next.at);
                 self.stats.set_initial_usage(quota, applied.map_or(Units::ZERO, |(_, used)| used));
@@ -59,7 +59,7 @@ impl Simulator {
     /// Resolves a quota by name.
     fn quota(&self, name: &str) -> Option<QuotaId> {
         let index = self.rules.quotas.iter().position(|quota| quota.name == name)?;
-        Some(QuotaId(index as u16))
+        Some(QuotaId::from_index(index))
     }
 
     /// Returns the sequence numbers of the request's settlements; `None` unless the log contains all of them.
@@ -70,7 +70,7 @@ impl Simulator {
         file: usize,
     ) -> Option<ChargeSequences> {
         let sequence = |usage: &QuotaUsage| {
-            let name = &self.rules.quotas[usize::from(usage.quota.0)].name;
+            let name = &self.rules[usage.quota].name;
             let account = native.quotas.iter().find(|account| account.quota == **name)?;
             let sequence = ChargeSequence { settlement: account.settle_sequence?, retry: account.retry_sequence };
             Some(((file, usage.quota), sequence))

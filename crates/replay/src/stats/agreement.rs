@@ -19,7 +19,7 @@ pub(super) struct Agreement {
 
 impl Agreement {
     pub(super) fn add(&mut self, decision: &ReplayedDecision, native: &NativeFields<'_>, rules: &Rules) {
-        let class = &rules.classes[usize::from(decision.classification.class.0)].name;
+        let class = &rules[decision.classification.class].name;
         match native.reason == decision.refusal_reason.map(Reason::name) && native.class == **class {
             true => self.same += 1,
             false => {

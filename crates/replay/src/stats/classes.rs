@@ -36,7 +36,7 @@ impl Classes {
     }
 
     pub(super) fn add(&mut self, decision: &ReplayedDecision) {
-        let class = &mut self.0[usize::from(decision.classification.class.0)];
+        let class = &mut self.0[decision.classification.class.index()];
         let (admitted, costly) = (decision.refusal_reason.is_none(), decision.is_costly());
         class.requests += 1;
         class.admitted += u64::from(admitted);
@@ -50,7 +50,7 @@ impl Classes {
     }
 
     pub(super) fn charge(&mut self, class: ClassId, quota: QuotaId, units: Units) {
-        let charged = &mut self.0[usize::from(class.0)].units[usize::from(quota.0)];
+        let charged = &mut self.0[class.index()].units[quota.index()];
         *charged = charged.saturating_add(units);
     }
 

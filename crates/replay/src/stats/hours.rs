@@ -43,7 +43,7 @@ impl Hours {
     pub(super) fn add(&mut self, decision: &ReplayedDecision) {
         let Some(hour) = self.hour_at(decision.at) else { return };
         let (admitted, costly) = (decision.refusal_reason.is_none(), decision.is_costly());
-        let class = &mut hour.classes[usize::from(decision.classification.class.0)];
+        let class = &mut hour.classes[decision.classification.class.index()];
         class.requests += 1;
         class.admitted += u64::from(admitted);
         class.admit_count.add(costly, admitted);
@@ -55,7 +55,7 @@ impl Hours {
     pub(super) fn charge(&mut self, class: ClassId, quota: QuotaId, units: Units, now: Timestamp) {
         let quotas = self.quotas;
         let Some(hour) = self.hour_at(now) else { return };
-        let charged = &mut hour.units[usize::from(class.0) * quotas + usize::from(quota.0)];
+        let charged = &mut hour.units[class.index() * quotas + quota.index()];
         *charged = charged.saturating_add(units);
     }
 

@@ -55,7 +55,7 @@ impl ReplayStats {
         self.classes.add(decision);
         self.hours.add(decision);
         for (index, usage) in decision.quota_usage.iter().enumerate() {
-            let quota = usize::from(usage.quota.0);
+            let quota = usage.quota.index();
             let is_refusing = decision.refusing_quotas.contains(index);
             let refused =
                 decision.refusal_reason.filter(|_| is_refusing).map(|reason| (reason, decision.classification.class));
@@ -72,7 +72,7 @@ impl ReplayStats {
 
     /// Records the planned usage of a quota at `now`.
     pub(super) fn record_plan(&mut self, quota: QuotaId, planned: Units, now: Timestamp) {
-        self.planned[usize::from(quota.0)].add(now, planned);
+        self.planned[quota.index()].add(now, planned);
     }
 
     /// Records a settled request of `class`.
@@ -81,13 +81,13 @@ impl ReplayStats {
             let &Charged { quota, settled, .. } = charged;
             self.classes.charge(class, quota, settled);
             self.hours.charge(class, quota, settled, now);
-            self.windows[usize::from(quota.0)].charge(class, charged);
+            self.windows[quota.index()].charge(class, charged);
         }
     }
 
     /// Sets the usage of a quota before the log began.
     pub(super) fn set_initial_usage(&mut self, quota: QuotaId, used: Units) {
-        self.windows[usize::from(quota.0)].set_initial_usage(used);
+        self.windows[quota.index()].set_initial_usage(used);
     }
 
     /// Compares a decision with the logged one.

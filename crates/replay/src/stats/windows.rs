@@ -36,7 +36,7 @@ impl Windows {
     pub(super) fn new(quota: &Quota, classes: usize) -> Self {
         let (is_sliding, first_use_length) = (quota.window.is_sliding(), quota.window.first_use_length());
         let is_fully_refused =
-            |class| quota.tiers_for(ClassId(class as u16)).and_then(TierSet::shutoff_at) == Some(Units::ZERO);
+            |class| quota.tiers_for(ClassId::from_index(class)).and_then(TierSet::shutoff_at) == Some(Units::ZERO);
         let fully_refused = (0..classes).map(is_fully_refused).collect();
         Self {
             fully_refused,
@@ -76,7 +76,7 @@ impl Windows {
         }
         let Some(window) = self.windows.iter_mut().rev().find(|window| window.id == id) else { return };
         window.end = if self.is_sliding { now } else { usage.resets_at };
-        if refused.is_some_and(|(_, class)| !self.fully_refused[usize::from(class.0)]) {
+        if refused.is_some_and(|(_, class)| !self.fully_refused[class.index()]) {
             window.first_refused.get_or_insert(now);
         }
         if refused.is_some_and(|(reason, _)| reason == Reason::Quota) {
@@ -93,7 +93,7 @@ impl Windows {
     pub(super) fn charge(&mut self, class: ClassId, &Charged { window, settled, overrun, .. }: &Charged) {
         let id = if self.is_sliding { 0 } else { window };
         if let Some(window) = self.windows.iter_mut().rev().find(|window| window.id == id) {
-            let charged = &mut window.by_class[usize::from(class.0)];
+            let charged = &mut window.by_class[class.index()];
             *charged = charged.saturating_add(settled);
             window.overrun = window.overrun.saturating_add(overrun);
         }
