@@ -16,7 +16,7 @@ use tidegate_engine::{AcquireOutcome, Admission, Engine, LeaseMode, QueuePoll, Q
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::throttle::OriginOutcome;
 use tidegate_policy::throttle::partition::PartitionInput;
-use tidegate_policy::{ClassId, Timestamp};
+use tidegate_policy::{ClassId, RouteId, Timestamp};
 
 const RULES: &str = "
 origin: { url: 'http://127.0.0.1:1' }
@@ -29,9 +29,9 @@ routes:
   - { match: /tenant, scopes: tenant }
   - { match: /both, scopes: [default, tenant] }";
 
-const BACKEND: usize = 0;
-const TENANT: usize = 1;
-const BOTH: usize = 2;
+const BACKEND: RouteId = RouteId(0);
+const TENANT: RouteId = RouteId(1);
+const BOTH: RouteId = RouteId(2);
 const NOW: Timestamp = Timestamp::from_seconds(1000);
 const GOOD: OriginOutcome =
     OriginOutcome { status: Some(200), latency: Duration::ZERO, latency_counts: true, retry_after: None };
@@ -41,13 +41,13 @@ fn new_admission() -> Arc<Admission> {
     Arc::new(Engine::new(LeaseMode::Local, 1000).admission(Arc::clone(&settings.rules), NOW))
 }
 
-fn acquire(admission: &Admission, route: usize, client: u64, tenant: &str) -> AcquireOutcome {
+fn acquire(admission: &Admission, route: RouteId, client: u64, tenant: &str) -> AcquireOutcome {
     let input = PartitionInput { route: "", host: "a", path: "/", query: Some(tenant), header: &|_| None };
     admission.acquire_slots(ClientKey::from_u64(client), ClassId(0), route, &input, 0.5, NOW)
 }
 
 /// Acquires slots, records a response and releases the slots.
-fn run_request(admission: &Admission, route: usize, tenant: &str) {
+fn run_request(admission: &Admission, route: RouteId, tenant: &str) {
     match acquire(admission, route, 1, tenant) {
         AcquireOutcome::Acquired(Some(guard)) => {
             black_box(guard.record_response(&GOOD, 0.5, NOW));
@@ -134,7 +134,7 @@ fn throttle(criterion: &mut Criterion) {
 }
 
 /// Returns the time in which `threads` concurrent threads complete `rounds` requests each.
-fn run_threads(admission: &Admission, route: usize, threads: u32, rounds: u64) -> Duration {
+fn run_threads(admission: &Admission, route: RouteId, threads: u32, rounds: u64) -> Duration {
     let (clock, ready) = (Clock::system(), AtomicU32::new(0));
     std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads)

@@ -18,7 +18,7 @@ use tidegate_engine::{AdmissionOutcome, BucketUsage, Decision, Observation, Perm
 use tidegate_http1::RequestHead;
 use tidegate_policy::identity::{ClientAddress, ClientKey};
 use tidegate_policy::rng::ratio_from_id;
-use tidegate_policy::{Classification, OperatorId, QuotaId, Reason, Refusal, Timestamp, Units};
+use tidegate_policy::{Classification, OperatorId, QuotaId, Reason, Refusal, RouteId, Timestamp, Units};
 use tidegate_rate_limit_headers::RateLimitSnapshot;
 
 /// What the evaluation of a request found, besides the decision.
@@ -32,7 +32,7 @@ pub(super) struct EvaluatedRequest {
     pub(super) classification: Classification,
     /// Observation for bot detection; `None` for declared bots.
     pub(super) observation: Option<Observation>,
-    pub(super) route: usize,
+    pub(super) route: RouteId,
 }
 
 /// Stage of an admitted request on its way to the origin and back.
@@ -294,7 +294,7 @@ impl RequestContext {
     }
 
     fn route(&self) -> &tidegate_policy::route::Route {
-        &self.current.settings.rules.routes[self.evaluated.route]
+        &self.current.settings.rules[self.evaluated.route]
     }
 
     fn finish_observation(&self) {

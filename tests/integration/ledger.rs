@@ -22,7 +22,7 @@ use tidegate_policy::quota::Quota;
 use tidegate_policy::route::{Pattern, Route};
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::window::Window;
-use tidegate_policy::{ClassId, QuotaId, Rules, Timestamp, Units};
+use tidegate_policy::{ClassId, QuotaId, RouteId, Rules, Timestamp, Units};
 
 // --- one suite for all stores --------------------------------------------------------------------------------------
 
@@ -314,7 +314,7 @@ impl<L: ReopenableLedger> LedgerSimulation<L> {
     }
 
     fn send_request(&mut self, cost: u64) {
-        let route = usize::try_from(cost - 1).expect("cost fits usize");
+        let route = RouteId::from_index(cost as usize - 1);
         let decision = self.admission.admit(ClientKey::from_u64(1), ClassId(0), route, "/", self.now);
         if let AdmissionOutcome::Admitted(permit) = decision.outcome {
             let window = self.window.span(self.now).start;

@@ -2,11 +2,10 @@
 
 use std::net::IpAddr;
 use std::time::Duration;
-use tidegate_policy::ListId;
 use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::identity::ClientKey;
-use tidegate_policy::{BotId, ClassId, ClientKind, OperatorId, Reason, ScopeId, Timestamp, Units};
+use tidegate_policy::{BotId, ClassId, ClientKind, ListId, OperatorId, Reason, ScopeId, Timestamp, Units};
 
 /// Status in the log if the client disconnected before the response. Never sent.
 pub const CLIENT_CLOSED_REQUEST: u16 = 499;

@@ -3,11 +3,10 @@
 use super::record::{NameResolver, QuotaCharge, Record, RecordedOutcome, UpstreamCall};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
-use tidegate_policy::ListId;
 use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::identity::ProxyTrust;
-use tidegate_policy::{BotId, ClassId, ClientKind, OperatorId, ScopeId, Timestamp, Units};
+use tidegate_policy::{BotId, ClassId, ClientKind, ListId, OperatorId, ScopeId, Timestamp, Units};
 
 /// Returns a record of a human's request for an item that the origin served.
 pub fn sample_record() -> Record<'static> {

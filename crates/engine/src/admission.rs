@@ -21,7 +21,9 @@ use tidegate_policy::quota_state::QuotaState;
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
 use tidegate_policy::route::Route;
 use tidegate_policy::throttle::partition::PartitionInput;
-use tidegate_policy::{ClassId, OperatorId, QuotaId, Reason, Refusal, Rules, StableClassId, Timestamp, Units, Verdict};
+use tidegate_policy::{
+    ClassId, OperatorId, QuotaId, Reason, Refusal, RouteId, Rules, StableClassId, Timestamp, Units, Verdict,
+};
 
 /// A charged quota counter with its locked state, the decision on it, and the expected cost.
 type ReservationInput<'a, 'b> =
@@ -108,10 +110,10 @@ impl Admission {
         &self.rules
     }
 
-    /// Decides on one GET request of `class` for `path`, on the route with index `route`.
+    /// Decides on one GET request of `class` for `path`, on `route`.
     ///
     /// Charges the expected cost to all quotas of the request, or to none.
-    pub fn admit(&self, key: ClientKey, class: ClassId, route: usize, path: &str, now: Timestamp) -> Decision {
+    pub fn admit(&self, key: ClientKey, class: ClassId, route: RouteId, path: &str, now: Timestamp) -> Decision {
         self.admit_guarded(key, class, route, self.rules.is_exempt(&Method::GET, path), None, now)
     }
 
@@ -121,14 +123,13 @@ impl Admission {
         &self,
         key: ClientKey,
         class: ClassId,
-        route: usize,
+        route: RouteId,
         never_refused: bool,
         page: Option<CrawledPage<'_>>,
         now: Timestamp,
     ) -> Decision {
         let class_rules = &self.rules[class];
-        let request =
-            DecisionRequest { class, class_rules, route: &self.rules.routes[route], is_exempt: never_refused };
+        let request = DecisionRequest { class, class_rules, route: &self.rules[route], is_exempt: never_refused };
         let charges = self.charges(&request, route);
         if request.bucket().is_none() && charges.is_empty() {
             return self.decide(&request, None, &mut BucketState::default(), charges, now);
@@ -163,8 +164,8 @@ impl Admission {
     }
 
     /// Returns whether any scope of a route is throttled.
-    pub fn is_throttled(&self, route: usize) -> bool {
-        self.route_scopes[route].is_some()
+    pub fn is_throttled(&self, route: RouteId) -> bool {
+        self.route_scopes[route.index()].is_some()
     }
 
     /// Acquires slots in all scopes of the route for an admitted request, queues it, or rejects it if it cannot be
@@ -174,12 +175,12 @@ impl Admission {
         &self,
         key: ClientKey,
         class: ClassId,
-        route: usize,
+        route: RouteId,
         input: &PartitionInput<'_>,
         random: f64,
         uptime: Timestamp,
     ) -> AcquireOutcome {
-        match &self.route_scopes[route] {
+        match &self.route_scopes[route.index()] {
             None => AcquireOutcome::Acquired(None),
             Some(scopes) => {
                 let priority = self.rules[class].priority;
@@ -307,8 +308,8 @@ impl Admission {
     }
 
     /// Returns the expected costs of a request, in the lock order of the quota counters.
-    pub(super) fn charges(&self, request: &DecisionRequest<'_>, route: usize) -> &[(QuotaId, ExpectedCost)] {
-        if request.is_free() { &[] } else { &self.charges[route] }
+    pub(super) fn charges(&self, request: &DecisionRequest<'_>, route: RouteId) -> &[(QuotaId, ExpectedCost)] {
+        if request.is_free() { &[] } else { &self.charges[route.index()] }
     }
 
     /// Returns the crawler that requests `page` if its class has a guard, otherwise `None`.

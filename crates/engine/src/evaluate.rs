@@ -2,14 +2,14 @@
 
 use super::{Admission, CrawledPage, Decision};
 use tidegate_policy::identity::{ClientKey, CredentialSource};
-use tidegate_policy::{Classification, Facts, Timestamp};
+use tidegate_policy::{Classification, Facts, RouteId, Timestamp};
 
 /// Classification and decision of one request.
 pub struct Evaluation {
     /// Kind and class of the client.
     pub classification: Classification,
-    /// Index of the route.
-    pub route: usize,
+    /// Route.
+    pub route: RouteId,
     /// Key of the bucket that pays.
     pub key: ClientKey,
     /// Verdict, with the state that it is based on.

@@ -12,7 +12,7 @@ use tidegate_policy::route::{Pattern, Route};
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::tier::{Share, Tier, TierSet};
 use tidegate_policy::window::Window;
-use tidegate_policy::{ClassId, QuotaId, Reason, Units};
+use tidegate_policy::{ClassId, QuotaId, Reason, RouteId, Units};
 
 mod flood;
 mod guarded;
@@ -89,8 +89,8 @@ fn admission(quotas: Vec<Quota>, routes: Vec<Route>) -> Admission {
     Engine::new(LeaseMode::Local, 1000).admission(rules(quotas, routes), NOON)
 }
 
-fn try_admit(admission: &Admission, class: ClassId, route: usize, now: Timestamp) -> Result<Permit, Reason> {
-    match admission.admit(CLIENT, class, route, "/item/1", now).outcome {
+fn try_admit(admission: &Admission, class: ClassId, route: u32, now: Timestamp) -> Result<Permit, Reason> {
+    match admission.admit(CLIENT, class, RouteId(route), "/item/1", now).outcome {
         AdmissionOutcome::Admitted(permit) => Ok(permit),
         AdmissionOutcome::Refused(refusal) => Err(refusal.reason),
     }
@@ -106,7 +106,7 @@ fn used_and_reserved(admission: &Admission, index: usize) -> (u64, u64) {
 fn robots_txt_is_free_on_a_costed_route() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
     let _last = try_admit(&admission, PERSON, 0, NOON).expect("one unit is left");
-    let decision = admission.admit(CLIENT, BOT, 0, ROBOTS_TXT_PATH, NOON);
+    let decision = admission.admit(CLIENT, BOT, RouteId(0), ROBOTS_TXT_PATH, NOON);
     let AdmissionOutcome::Admitted(_permit) = &decision.outcome else { panic!("robots.txt is never refused") };
     assert!(decision.quota_usage.is_empty());
     assert_eq!(used_and_reserved(&admission, 0), (0, 1), "usage is within the limit");
@@ -258,7 +258,7 @@ fn the_actual_cost_replaces_the_expected_one() {
 fn decision_time_never_goes_back() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 1)])]);
     let (earlier, later) = (NOON, NOON + Duration::from_micros(3));
-    let decided_at = |now| admission.admit(CLIENT, PERSON, 0, "/item/1", now).decided_at;
+    let decided_at = |now| admission.admit(CLIENT, PERSON, RouteId(0), "/item/1", now).decided_at;
     assert_eq!([later, earlier].map(decided_at), [later, later]);
 }
 
@@ -269,7 +269,7 @@ fn cost_beyond_the_lease_counts_immediately() {
     grant_all(&engine, NOON);
     let receipt = try_admit(&admission, PERSON, 0, NOON).expect("units are left").settle(|_, _| Units::from_whole(120));
     assert_eq!(receipt[0].overrun, Units::from_whole(20), "20 units exceed the limit, whatever the lease");
-    let decision = admission.admit(CLIENT, PERSON, 0, "/item/1", NOON);
+    let decision = admission.admit(CLIENT, PERSON, RouteId(0), "/item/1", NOON);
     assert_eq!(decision.quota_usage[0].used, Units::from_whole(100));
     assert!(matches!(decision.outcome, AdmissionOutcome::Refused(refusal) if refusal.reason == Reason::Quota));
 }
@@ -439,7 +439,7 @@ fn reload_keeps_quota_usage() {
 fn bucket_is_charged_only_for_admitted_requests() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)]), route(&[])]);
     let limited = ClassId(2);
-    let tokens = || admission.admit(CLIENT, limited, 0, "/item/1", NOON).bucket.map(|bucket| bucket.remaining);
+    let tokens = || admission.admit(CLIENT, limited, RouteId(0), "/item/1", NOON).bucket.map(|bucket| bucket.remaining);
     try_admit(&admission, PERSON, 0, NOON).expect("one unit is left").settle(|_, cost| cost);
     assert_eq!(tokens(), Some(2), "a request refused for the quota takes no token");
     for expected in [None, None, Some(Reason::Bucket)] {
@@ -464,7 +464,7 @@ fn concurrent_decisions(admission: &Admission, threads: usize, each: usize, held
         let mut open = Vec::new();
         let mut decisions = Vec::new();
         for round in 0..each {
-            let decision = admission.admit(ClientKey::from_u64(thread as u64), BOT, 0, "/item/1", NOON);
+            let decision = admission.admit(ClientKey::from_u64(thread as u64), BOT, RouteId(0), "/item/1", NOON);
             let sequence = decision.quota_usage[0].sequence;
             match decision.outcome {
                 AdmissionOutcome::Refused(refusal) => decisions.push((sequence, refusal.reason == Reason::Tier)),

@@ -29,6 +29,9 @@ ids! {
     /// Index of a quota in the settings.
     QuotaId(u16);
 
+    /// Index of a route in the settings.
+    RouteId(u32);
+
     /// Index of a scope in the settings.
     ScopeId(u16);
 

@@ -41,7 +41,7 @@ pub mod window;
 pub use class::{Classification, ClientKind};
 pub use decide::{Reason, Refusal, Verdict};
 pub use facts::{Claim, Facts, Proof, ProofMethod, Signature};
-pub use ids::{BotId, ClassId, ListId, OperatorId, QuotaId, ScopeId, StableClassId};
+pub use ids::{BotId, ClassId, ListId, OperatorId, QuotaId, RouteId, ScopeId, StableClassId};
 pub use refused_quotas::RefusedQuotas;
 pub use rules::Rules;
 pub use time::Timestamp;

@@ -5,7 +5,7 @@ use super::class::{self, Class, Classification, UserAgentRule};
 use super::exempt;
 use super::facts::Facts;
 use super::identity::{ClientKey, CredentialSource, KeySource, ProxyTrust};
-use super::ids::{ClassId, QuotaId, ScopeId};
+use super::ids::{ClassId, QuotaId, RouteId, ScopeId};
 use super::quota::Quota;
 use super::route::Route;
 use super::throttle::Scope;
@@ -106,9 +106,10 @@ impl Rules {
         exempt::is_robots_txt_read(method, path) || (exempt::is_read_method(method) && self.is_crawl_policy(path))
     }
 
-    /// Returns the index of the request's route.
-    pub fn route(&self, facts: &Facts<'_>) -> usize {
-        self.routes.iter().position(|route| route.matches(facts)).unwrap_or(self.routes.len().saturating_sub(1))
+    /// Returns the request's route.
+    pub fn route(&self, facts: &Facts<'_>) -> RouteId {
+        let index = self.routes.iter().position(|route| route.matches(facts));
+        RouteId::from_index(index.unwrap_or(self.routes.len().saturating_sub(1)))
     }
 }
 
@@ -128,5 +129,6 @@ macro_rules! index_by_id {
 index_by_id! {
     ClassId => classes: Class;
     QuotaId => quotas: Quota;
+    RouteId => routes: Route;
     ScopeId => scopes: Scope;
 }

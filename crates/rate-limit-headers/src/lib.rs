@@ -55,7 +55,7 @@ impl RateLimitHeaders {
         status: StatusCode,
         fields: &mut Fields,
     ) {
-        let Some(policy) = &self.policies[snapshot.class.index()][snapshot.route] else { return };
+        let Some(policy) = &self.policies[snapshot.class.index()][snapshot.route.index()] else { return };
         let snapshot =
             RateLimitSnapshot { bucket: snapshot.bucket.filter(|_| rules[snapshot.class].enforce), ..snapshot };
         // robots.txt on a route with costs is not limited.

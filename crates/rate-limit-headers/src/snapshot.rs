@@ -1,15 +1,15 @@
 //! What the rate-limit fields of one response show.
 
 use tidegate_engine::{BucketUsage, QuotaUsage};
-use tidegate_policy::{ClassId, Refusal, Rules};
+use tidegate_policy::{ClassId, Refusal, RouteId, Rules};
 
 /// Quota and bucket usage at one decision.
 #[derive(Clone, Copy)]
 pub struct RateLimitSnapshot<'a> {
     /// Class of the client.
     pub class: ClassId,
-    /// Index of the route in the settings.
-    pub route: usize,
+    /// Route.
+    pub route: RouteId,
     /// Usage of the route's quotas.
     pub usages: &'a [QuotaUsage],
     /// Usage of the client's bucket.

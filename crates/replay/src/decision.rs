@@ -3,7 +3,7 @@
 use super::log::LinePosition;
 use smallvec::SmallVec;
 use tidegate_engine::QuotaUsage;
-use tidegate_policy::{BotId, Classification, QuotaId, Reason, RefusedQuotas, Timestamp, Units};
+use tidegate_policy::{BotId, Classification, QuotaId, Reason, RefusedQuotas, RouteId, Timestamp, Units};
 
 /// Decision on one request, with everything that a report shows of it.
 #[derive(Clone, Debug)]
@@ -16,8 +16,8 @@ pub struct ReplayedDecision {
     pub classification: Classification,
     /// Bot that the user agent names, if it is in the built-in list.
     pub bot: Option<BotId>,
-    /// Index of the route.
-    pub route: usize,
+    /// Route.
+    pub route: RouteId,
     /// Reason of the refusal; `None` if the request was admitted.
     pub refusal_reason: Option<Reason>,
     /// Reason of the first rule in shadow mode that would have refused the request.

@@ -53,7 +53,7 @@ pub(super) fn write(
         kind: classified.kind.name(),
         class: &rules[classified.class].name,
         operator: classified.operator.map(|operator| policy.operators.name(operator)),
-        route: &rules.routes[decision.route].name,
+        route: &rules[decision.route].name,
         cost: decision.costs.iter().map(|(id, cost)| (quota(*id), cost.as_f64())).collect(),
         verdict: if decision.refusal_reason.is_none() { "admitted" } else { "refused" },
         reason: decision.refusal_reason.map(Reason::name),

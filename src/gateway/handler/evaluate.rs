@@ -71,7 +71,7 @@ impl RequestHandler {
         };
         let credential_hash = |source: &CredentialSource| self.credential_hash(source, &head.fields);
         let Evaluation { classification, route, key, decision } = admission.evaluate(&facts, credential_hash, now);
-        let observation = observation.map(|observation| observation.with_costly(!rules.routes[route].is_free()));
+        let observation = observation.map(|observation| observation.with_costly(!rules[route].is_free()));
         let crawler = match classification.kind {
             ClientKind::VerifiedBot => classification.operator.or(claimed),
             ClientKind::DeclaredBot => claimed,

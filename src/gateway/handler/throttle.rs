@@ -19,7 +19,7 @@ impl RequestHandler {
         }
         let fields = &request.head.fields;
         let input = PartitionInput {
-            route: &current.settings.rules.routes[evaluated.route].name,
+            route: &current.settings.rules[evaluated.route].name,
             host: request.host(),
             path: request.path(),
             query: request.query(),

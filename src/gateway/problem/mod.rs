@@ -263,7 +263,7 @@ mod tests {
             let refusal = tidegate_policy::Refusal { reason, quotas, wait: Duration::from_secs(1) };
             let snapshot = RateLimitSnapshot {
                 class: tidegate_policy::ClassId(0),
-                route: 0,
+                route: tidegate_policy::RouteId(0),
                 usages: &[],
                 bucket: None,
                 refusal: Some(&refusal),

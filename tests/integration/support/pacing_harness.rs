@@ -12,7 +12,7 @@ use tidegate_engine::{Admission, AdmissionOutcome, CrawledPage, Decision, Engine
 use tidegate_policy::address_lists::AddressLists;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::rng::Rng;
-use tidegate_policy::{ClassId, OperatorId, Rules, Timestamp};
+use tidegate_policy::{ClassId, OperatorId, RouteId, Rules, Timestamp};
 use tidegate_replay::log::{LogFiles, MergedLog};
 use tidegate_replay::{self as replay, Assumptions, Replay};
 
@@ -321,7 +321,7 @@ pub fn decide(admission: &Admission, request: &TraceRequest, now: Timestamp) -> 
     let class = ClassId(request.label as u16);
     let path = request.page.filter(|_| request.label == ClientLabel::Search).map(|page| page.to_string());
     let page = path.as_deref().map(|path| CrawledPage { operator: OperatorId(0), host: "", path, query: None });
-    admission.admit_guarded(ClientKey::from_u64(u64::from(class.0)), class, 0, false, page, now)
+    admission.admit_guarded(ClientKey::from_u64(request.label as u64), class, RouteId(0), false, page, now)
 }
 
 fn path_hash(path: &str) -> u64 {

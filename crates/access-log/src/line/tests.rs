@@ -3,10 +3,9 @@ use super::super::sample::sample_record;
 use super::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tidegate_policy::ListId;
 use tidegate_policy::bot_detection::{HeadersSeen, Signal};
 use tidegate_policy::class::Evidence;
-use tidegate_policy::{BotId, OperatorId, Reason};
+use tidegate_policy::{BotId, ListId, OperatorId, Reason};
 
 #[test]
 fn log_line_contains_every_contract_field() {

@@ -49,7 +49,7 @@ fn matched_route<'a>(rules: &'a Rules, method: &Method, path: &str, query: &str)
         api_key_classes: &[],
         bot_score: None,
     };
-    &rules.routes[rules.route(&facts)].name
+    &rules[rules.route(&facts)].name
 }
 
 /// Returns another spelling of `path`; each byte of `choices` selects the spelling of one character.

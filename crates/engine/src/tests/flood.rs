@@ -38,7 +38,7 @@ proptest! {
         let small = Engine::new(LeaseMode::Local, MAX_CLIENTS).admission(rules(vec![], vec![route(&[])]), NOON);
         let unbounded = Engine::new(LeaseMode::Local, 1_000_000).admission(rules(vec![], vec![route(&[])]), NOON);
         let request = |admission: &Admission, key: u64, now| {
-            let decision = admission.admit(ClientKey::from_u64(key), LIMITED, 0, "/item/1", now);
+            let decision = admission.admit(ClientKey::from_u64(key), LIMITED, RouteId(0), "/item/1", now);
             let wait = match decision.outcome {
                 AdmissionOutcome::Admitted(_) => None,
                 AdmissionOutcome::Refused(refusal) => Some(refusal.wait),
@@ -74,7 +74,7 @@ proptest! {
 fn idle_clients_make_room_for_new_ones() {
     let admission = Engine::new(LeaseMode::Local, MAX_CLIENTS).admission(rules(vec![], vec![route(&[])]), NOON);
     let remaining = |key, now| {
-        let decision = admission.admit(ClientKey::from_u64(key), LIMITED, 0, "/item/1", now);
+        let decision = admission.admit(ClientKey::from_u64(key), LIMITED, RouteId(0), "/item/1", now);
         decision.bucket.map(|bucket| bucket.remaining)
     };
     for key in 0..MAX_CLIENTS as u64 {

@@ -26,7 +26,7 @@ impl GuardedSite {
     fn admits(&self, operator: OperatorId, path: &str, seconds: u64) -> bool {
         let page = CrawledPage { operator, host: "example.com", path, query: None };
         let now = NOON + Duration::from_secs(seconds);
-        match self.0.admit_guarded(CLIENT, BOT, 0, false, Some(page), now).outcome {
+        match self.0.admit_guarded(CLIENT, BOT, RouteId(0), false, Some(page), now).outcome {
             AdmissionOutcome::Admitted(permit) => {
                 permit.settle(|_, expected| expected);
                 true

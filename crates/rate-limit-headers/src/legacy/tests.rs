@@ -5,7 +5,7 @@ use tidegate_policy::class::{Class, ClassMatcher};
 use tidegate_policy::identity::KeySource;
 use tidegate_policy::quota::Quota;
 use tidegate_policy::window::Window;
-use tidegate_policy::{ClassId, QuotaId, Reason, Refusal, RefusedQuotas, Units};
+use tidegate_policy::{ClassId, QuotaId, Reason, Refusal, RefusedQuotas, RouteId, Units};
 
 const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -158,7 +158,7 @@ fn legacy_fields(
         full_after: Duration::from_secs(60),
         sequence: 0,
     });
-    let snapshot = RateLimitSnapshot { class: ClassId(0), route: 0, usages: &usages, bucket, refusal };
+    let snapshot = RateLimitSnapshot { class: ClassId(0), route: RouteId(0), usages: &usages, bucket, refusal };
     let mut fields = Fields::new();
     write(families, &rules, snapshot, NOON, status, &mut fields);
     fields

@@ -12,7 +12,7 @@ use tidegate_crawlers::user_agents::UserAgentMatcher;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_engine::{Engine, LeaseMode, QuotaView};
 use tidegate_policy::address_lists::AddressLists;
-use tidegate_policy::{ClassId, Timestamp, Units};
+use tidegate_policy::{ClassId, RouteId, Timestamp, Units};
 
 /// Time of all requests.
 pub(super) const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
@@ -111,7 +111,7 @@ impl PolicyFixture {
         let admission = Engine::new(LeaseMode::Local, 1).admission(Arc::clone(rules), NOON);
         let client: IpAddr = CLIENT.parse().expect("an address");
         for index in 0..rules.classes.len() {
-            admission.admit(rules.trust.key(client), ClassId::from_index(index), 0, "/item/1", NOON);
+            admission.admit(rules.trust.key(client), ClassId::from_index(index), RouteId(0), "/item/1", NOON);
         }
         admission.quotas(NOON)
     }

@@ -21,7 +21,7 @@ use tidegate_policy::pacing::{Pacing, PlanSnapshot};
 use tidegate_policy::route::Route;
 use tidegate_policy::tier::{Share, ShedState};
 use tidegate_policy::{
-    Claim, ClassId, Classification, Facts, OperatorId, Proof, QuotaId, Signature, Timestamp, Units, Verdict,
+    Claim, ClassId, Classification, Facts, OperatorId, Proof, QuotaId, RouteId, Signature, Timestamp, Units, Verdict,
 };
 
 /// A request and the state that a decision on it would use.
@@ -246,12 +246,12 @@ impl<'a> ExplainInput<'a> {
         claimed_operator(self.client.claim, self.client.signature)
     }
 
-    pub(super) fn route_index(&self) -> usize {
+    pub(super) fn route_id(&self) -> RouteId {
         self.environment.rules().route(&self.facts())
     }
 
     pub(super) fn route(&self) -> &'a Route {
-        &self.environment.rules().routes[self.route_index()]
+        &self.environment.rules()[self.route_id()]
     }
 
     /// Returns the input of the decision if the client were of `class`.

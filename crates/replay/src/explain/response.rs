@@ -52,7 +52,7 @@ fn response(input: &ExplainInput<'_>, assessed: &AssessedDecision<'_>) -> Respon
     };
     let usages: Vec<QuotaUsage> = assessed.quota_snapshots.iter().map(usage).collect();
     let bucket = request.bucket().map(|bucket| BucketUsage::new(bucket, level, input.now));
-    let rate_limit = RateLimitSnapshot { class, route: input.route_index(), usages: &usages, bucket, refusal };
+    let rate_limit = RateLimitSnapshot { class, route: input.route_id(), usages: &usages, bucket, refusal };
     let rendered = preview(input.environment.settings, rate_limit, input.spread, input.now);
     let field = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
         (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())

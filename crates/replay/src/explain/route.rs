@@ -8,7 +8,7 @@ use tidegate_policy::cost::Cost;
 use tidegate_policy::decide::QuotaSnapshot;
 
 pub(super) fn step(input: &ExplainInput<'_>) -> Step {
-    let (route, index) = (input.route(), input.route_index());
+    let (route, id) = (input.route(), input.route_id());
     let message = match input.quota_snapshots.as_slice() {
         [] => format!("{} costs nothing, so no quota refuses it", route.name),
         positions => {
@@ -25,7 +25,7 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
         .collect();
     Step::info(Stage::Route, message)
         .with_evidence(evidence.into_iter().collect())
-        .with_rule(input.environment.rule(format!("routes[{index}]")))
+        .with_rule(input.environment.rule(format!("routes[{}]", id.index())))
         .with_number("route", route.name.as_str())
         .with_number("cost", costs)
 }

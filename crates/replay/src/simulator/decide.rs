@@ -14,7 +14,9 @@ use tidegate_engine::{AdmissionOutcome, Evaluation, Observation, ObservedRequest
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::facts::claimed_operator;
 use tidegate_policy::rng::ratio_from_id;
-use tidegate_policy::{BotId, Claim, Facts, Proof, QuotaId, Reason, RefusedQuotas, Signature, Timestamp, Units};
+use tidegate_policy::{
+    BotId, Claim, Facts, Proof, QuotaId, Reason, RefusedQuotas, RouteId, Signature, Timestamp, Units,
+};
 
 impl Simulator {
     pub(super) fn decide(
@@ -172,7 +174,7 @@ impl Simulator {
                 None => {}
             },
         }
-        let is_costly = !self.rules.routes[route].is_free();
+        let is_costly = !self.rules[route].is_free();
         let status =
             Some(line.status).filter(|status| replayed.refusal_reason.is_none() && *status != CLIENT_CLOSED_REQUEST);
         let observation = observation.map(|observation| (observation.with_costly(is_costly), status));
@@ -206,14 +208,14 @@ impl Simulator {
     fn costs(
         &self,
         usages: &[QuotaUsage],
-        route: usize,
+        route: RouteId,
         native: Option<&NativeFields<'_>>,
         is_cached: bool,
     ) -> SmallVec<[(QuotaId, Units); 2]> {
         let cost = |usage: &QuotaUsage| {
             let name = &self.rules[usage.quota].name;
             let logged = native.filter(|native| native.reason.is_none()).and_then(|native| native.charged(name));
-            let assumed = || if is_cached { Units::ZERO } else { self.costs[route].unwrap_or(usage.cost) };
+            let assumed = || if is_cached { Units::ZERO } else { self.costs[route.index()].unwrap_or(usage.cost) };
             (usage.quota, logged.unwrap_or_else(assumed))
         };
         usages.iter().map(cost).collect()
