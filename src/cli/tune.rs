@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tidegate_config::{self as config, Settings};
 use tidegate_crawlers::verify::OperatorTable;
+use tidegate_policy::QuotaId;
 use tidegate_policy::rng::Rng;
 use tidegate_replay::Policy;
 use tidegate_replay::log::MergedLog;
@@ -146,26 +147,27 @@ fn read_log(args: &TuneArgs, progress: &Progress) -> Result<InMemoryLog, Command
 }
 
 /// Returns the index of the tuned quota.
-fn quota(args: &TuneArgs, policy: &Policy) -> Result<usize, CommandError> {
+fn quota(args: &TuneArgs, policy: &Policy) -> Result<QuotaId, CommandError> {
     let quotas = policy.settings.rules.quotas.as_slice();
     let names = || quotas.iter().map(|quota| quota.name.as_str()).collect::<Vec<_>>().join(", ");
     match (&args.quota, quotas) {
         (_, []) => Err(CommandError::Usage(format!("{}: no quota to tune", policy.name))),
-        (None, [_]) => Ok(0),
+        (None, [_]) => Ok(QuotaId(0)),
         (None, _) => Err(CommandError::Usage(format!("--quota: required; name one of the quotas {}", names()))),
-        (Some(name), _) => quotas
-            .iter()
-            .position(|quota| quota.name == *name)
-            .ok_or_else(|| CommandError::Usage(format!("--quota: unknown quota {name:?}; the quotas are {}", names()))),
+        (Some(name), _) => {
+            quotas.iter().position(|quota| quota.name == *name).map(QuotaId::from_index).ok_or_else(|| {
+                CommandError::Usage(format!("--quota: unknown quota {name:?}; the quotas are {}", names()))
+            })
+        }
     }
 }
 
-fn goal(args: &TuneArgs, settings: &Settings, tuned: usize) -> Result<Goal, CommandError> {
+fn goal(args: &TuneArgs, settings: &Settings, tuned: QuotaId) -> Result<Goal, CommandError> {
     let rules = &settings.rules;
     let context = GoalContext {
         classes: rules.classes.iter().map(|class| class.name.as_str()).collect(),
         quotas: rules.quotas.iter().map(|quota| (quota.name.as_str(), !quota.window.is_sliding())).collect(),
-        default_quota: &rules.quotas[tuned].name,
+        default_quota: &rules[tuned].name,
     };
     Goal::read(&args.goal, &context).map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(GoalError::to_string).collect();

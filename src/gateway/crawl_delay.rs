@@ -8,7 +8,7 @@ use tidegate_crawlers::robots::RobotsDirectives;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_engine::QuotaView;
 use tidegate_policy::crawl_delay::{AdvisedDelay, CrawlBudget, CrawlDelay, budgets};
-use tidegate_policy::{ClassId, OperatorId, Timestamp, Units};
+use tidegate_policy::{ClassId, OperatorId, QuotaId, Timestamp, Units};
 
 /// Minimum observation time before the usage of other classes counts: one day, so that all hours are covered.
 const MIN_OBSERVATION: Duration = Duration::from_secs(24 * 60 * 60);
@@ -41,10 +41,10 @@ impl CrawlDelayAdviser {
         let seconds = |delay: CrawlDelay| match delay {
             CrawlDelay::Seconds(seconds) => Some(seconds),
             CrawlDelay::Auto(class) => {
-                let others = |index| {
+                let others = |id: QuotaId| {
                     quotas
-                        .get(index)
-                        .map_or(Units::ZERO, |quota| usage_of_others(quota, class, settings, index, uptime))
+                        .get(id.index())
+                        .map_or(Units::ZERO, |quota| usage_of_others(quota, class, settings, id, uptime))
                 };
                 let affordable = budgets(&settings.rules, class, others)
                     .map(|budget| CrawlBudget::affordable_delay(&budget))
@@ -74,12 +74,12 @@ impl CrawlDelayAdviser {
 }
 
 /// Returns the units of a quota that all classes but `class` use per window; zero until that is known.
-fn usage_of_others(quota: &QuotaView, class: ClassId, settings: &Settings, index: usize, uptime: Timestamp) -> Units {
+fn usage_of_others(quota: &QuotaView, class: ClassId, settings: &Settings, id: QuotaId, uptime: Timestamp) -> Units {
     let observed = uptime.saturating_duration_since(Timestamp::default());
     if observed < MIN_OBSERVATION {
         return Units::ZERO;
     }
-    let window = settings.rules.quotas[index].window.nominal_length();
+    let window = settings.rules[id].window.nominal_length();
     let of_others = quota.by_class.iter().enumerate().filter(|(other, _)| *other != class.index());
     let charged: u128 = of_others.map(|(_, of_class)| u128::from(of_class.charged.milli())).sum();
     let milli = charged * window.as_secs() as u128 / u128::from(observed.as_secs());

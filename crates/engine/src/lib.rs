@@ -55,7 +55,7 @@ use std::sync::Arc;
 use throttle::Throttle;
 use tidegate_policy::cost::{Cost, CostEstimate};
 use tidegate_policy::quota::Quota;
-use tidegate_policy::{Rules, StableClassId, Timestamp, Units};
+use tidegate_policy::{QuotaId, Rules, StableClassId, Timestamp, Units};
 
 /// Inline list: most requests use one quota and one scope, few use more.
 pub(crate) type InlineVec<T> = smallvec::SmallVec<[T; 2]>;
@@ -110,7 +110,8 @@ impl Engine {
     }
 
     fn open(&self, rules: &Rules, class_ids: &[StableClassId], now: Timestamp) -> Vec<Arc<QuotaCounter>> {
-        let open = |(index, quota)| self.open_counter(quota, class_ids, max_cost(rules, index), now);
+        let open =
+            |(index, quota)| self.open_counter(quota, class_ids, max_cost(rules, QuotaId::from_index(index)), now);
         rules.quotas.iter().enumerate().map(open).collect()
     }
 
@@ -147,10 +148,10 @@ impl Engine {
     }
 }
 
-/// Returns the highest expected cost of one request in the quota at `index`, according to the configuration.
-fn max_cost(rules: &Rules, index: usize) -> Units {
+/// Returns the highest expected cost of one request in `quota`, according to the configuration.
+fn max_cost(rules: &Rules, quota: QuotaId) -> Units {
     let costs = rules.routes.iter().flat_map(|route| &route.costs);
-    let quota_costs = costs.filter(|(quota, _)| quota.index() == index).map(|(_, cost)| match cost {
+    let quota_costs = costs.filter(|(id, _)| *id == quota).map(|(_, cost)| match cost {
         Cost::Fixed(units) => *units,
         Cost::Learned => CostEstimate::INITIAL.0,
     });

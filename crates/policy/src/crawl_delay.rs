@@ -3,7 +3,7 @@
 use super::address_lists::ListSet;
 use super::class::{Class, ClientKind};
 use super::cost::Cost;
-use super::ids::{ClassId, OperatorId};
+use super::ids::{ClassId, OperatorId, QuotaId};
 use super::rules::Rules;
 use super::time::{Timestamp, ceil_seconds};
 use super::units::Units;
@@ -98,20 +98,21 @@ pub fn find_bot_class(classes: &[Class], kind: ClientKind, operator: Option<Oper
     classes.iter().position(matches).map(ClassId::from_index)
 }
 
-/// Returns the budget of `class` in each quota. `others` returns the units that other classes use per window of a
-/// quota, by its index.
+/// Returns the budget of `class` in each quota. `used_by_others` returns the units that other classes use per
+/// window of a quota.
 pub fn budgets<'r>(
     rules: &'r Rules,
     class: ClassId,
-    used_by_others: impl Fn(usize) -> Units + 'r,
+    used_by_others: impl Fn(QuotaId) -> Units + 'r,
 ) -> impl Iterator<Item = CrawlBudget> + 'r {
     let crawler_count = rules.classes.get(class.index()).map_or(1, |class| class.matcher.operators.len().max(1));
     rules.quotas.iter().enumerate().filter_map(move |(index, quota)| {
-        let costs = rules.routes.iter().flat_map(|route| &route.costs).filter(|(id, _)| id.index() == index);
+        let id = QuotaId::from_index(index);
+        let costs = rules.routes.iter().flat_map(|route| &route.costs).filter(|(costed, _)| *costed == id);
         let page_cost = costs.map(|(_, cost)| expected_cost(*cost)).filter(|cost| !cost.is_zero()).min()?;
         Some(CrawlBudget {
             ceiling: quota.shutoff_level(class),
-            used_by_others: used_by_others(index),
+            used_by_others: used_by_others(id),
             window: quota.window.nominal_length(),
             page_cost,
             crawler_count: u32::try_from(crawler_count).unwrap_or(u32::MAX),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tidegate_config::{self as config, Settings};
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_policy::pacing::PacingRole;
-use tidegate_policy::{Reason, Units};
+use tidegate_policy::{QuotaId, Reason, Units};
 use tidegate_replay::Policy;
 use tidegate_replay::explain::{ChangeKind, Explanation, Remedy, Stage, StepResult, Verdict};
 use tidegate_replay::terminal::decimal;
@@ -34,9 +34,10 @@ pub(super) fn remedies(
     let Some(quota) = policy.settings.rules.quotas.iter().position(|quota| quota.name == name) else {
         return Ok(Vec::new());
     };
+    let quota = QuotaId::from_index(quota);
     let mut remedies = Vec::new();
 
-    let limit = policy.settings.rules.quotas[quota].limit;
+    let limit = policy.settings.rules[quota].limit;
     let key = quota_step(Stage::Quota, name).and_then(|step| step.rule.as_ref()).map(|rule| rule.path.as_str());
     for percent in LIMIT_PERCENTS {
         let larger = Units::from_milli(limit.milli().saturating_mul(percent) / 100);
@@ -77,13 +78,13 @@ fn with_limit(file: &Path, key: &str, limit: Units) -> Option<Settings> {
 /// the class has no weight.
 fn with_weight(
     settings: &Settings,
-    quota: usize,
+    quota: QuotaId,
     class: &str,
     factor: u32,
 ) -> Option<(Settings, NonZeroU32, NonZeroU32)> {
     let mut rules = (*settings.rules).clone();
     let index = rules.classes.iter().position(|known| known.name == class)?;
-    let role = rules.quotas[quota].pacing.as_mut()?.roles.get_mut(index)?;
+    let role = rules.quotas[quota.index()].pacing.as_mut()?.roles.get_mut(index)?;
     let PacingRole::Paced(from) = *role else { return None };
     let to = from.checked_mul(NonZeroU32::new(factor)?)?;
     *role = PacingRole::Paced(to);

@@ -6,8 +6,8 @@ use super::space::{SearchSpace, quota_path};
 use similar::{Change, ChangeTag, TextDiff};
 use std::ops::Range;
 use tidegate_config::{Settings, SourceLocation};
-use tidegate_policy::Units;
 use tidegate_policy::tier::{Share, Tier};
+use tidegate_policy::{ClassId, QuotaId, Units};
 
 /// A configuration file that is edited.
 pub struct ConfigEditor<'a> {
@@ -77,9 +77,9 @@ impl<'a> ConfigEditor<'a> {
     }
 
     /// Returns the path of the tiers of a class.
-    fn tiers_path(&self, quota: usize, class: usize) -> String {
+    fn tiers_path(&self, quota: QuotaId, class: ClassId) -> String {
         let rules = &self.settings.rules;
-        let (quota, class) = (&rules.quotas[quota].name, &rules.classes[class].name);
+        let (quota, class) = (&rules[quota].name, &rules[class].name);
         let path = format!("{}.tiers.{class}", quota_path(self.settings, quota));
         let long = format!("{path}.steps");
         if self.has_key(&long) { long } else { path }
@@ -110,9 +110,9 @@ impl<'a> ConfigEditor<'a> {
 
     fn pacing_edits(&self, space: &SearchSpace, pace: &PacingChoice) -> Result<Vec<Edit>, EditError> {
         let rules = &self.settings.rules;
-        let quota = quota_path(self.settings, &rules.quotas[space.quota()].name);
+        let quota = quota_path(self.settings, &rules[space.quota()].name);
         let path = format!("{quota}.pacing");
-        let classes = || space.classes().iter().map(|class| &rules.classes[*class].name).zip(&pace.weights);
+        let classes = || space.classes().iter().map(|class| &rules[*class].name).zip(&pace.weights);
         if self.has_key(&format!("{path}.mode")) {
             let weights = classes().filter(|_| pace.mode.is_some());
             let weights = weights.map(|(class, weight)| (format!("{path}.weights.{class}"), weight.to_string()));

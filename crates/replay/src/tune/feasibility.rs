@@ -8,17 +8,17 @@ use super::goal::{Bound, Goal, Term};
 use super::measure::MeasureKind;
 use super::rank::Rank;
 use super::space::SearchSpace;
-use super::summary;
-use super::tiers;
 use super::tuner::Tuner;
+use super::{summary, tiers};
 use std::sync::Arc;
+use tidegate_policy::ClassId;
 use tidegate_policy::quota::ClassTiers;
 use tidegate_policy::tier::TierSet;
 
 /// The best possible policy for one term.
 struct ExtremePolicy {
-    /// Tuned classes whose requests are all refused, by index.
-    refused_classes: Vec<usize>,
+    /// Tuned classes whose requests are all refused.
+    refused_classes: Vec<ClassId>,
 }
 
 /// Returns a reason for each term that the nearest policy misses and that no policy can meet.
@@ -31,11 +31,11 @@ pub(super) fn infeasible_terms(tuner: &Tuner<'_>, nearest: &Rank) -> Vec<String>
 fn infeasibility_reason(tuner: &Tuner<'_>, term: &Term) -> Option<String> {
     let extreme = ExtremePolicy::for_term(term, tuner)?;
     let mut settings = tuner.policy.settings.clone();
-    let quota = &mut Arc::make_mut(&mut settings.rules).quotas[tuner.space.quota()];
+    let quota = &mut Arc::make_mut(&mut settings.rules).quotas[tuner.space.quota().index()];
     quota.pacing = None;
     for class in tuner.space.classes() {
         let refuse_all = || ClassTiers { tiers: TierSet::new(tiers::refuse_all(), quota.limit), enforce: true };
-        quota.class_tiers[*class] = extreme.refused_classes.contains(class).then(refuse_all);
+        quota.class_tiers[class.index()] = extreme.refused_classes.contains(class).then(refuse_all);
     }
     let report = tuner.log.replay(tuner.policy.with_settings(settings), tuner.assumptions);
     let figure = term.measure.value(&report, &tuner.log.span())?;
@@ -47,11 +47,11 @@ fn infeasibility_reason(tuner: &Tuner<'_>, term: &Term) -> Option<String> {
 impl ExtremePolicy {
     fn for_term(term: &Term, tuner: &Tuner<'_>) -> Option<Self> {
         let (space, rules): (&SearchSpace, _) = (tuner.space, &tuner.policy.settings.rules);
-        let is_tuned_quota = rules.quotas[space.quota()].name == term.measure.name;
+        let is_tuned_quota = rules[space.quota()].name == term.measure.name;
         let all = || space.classes().to_vec();
         let refused_classes = match (term.measure.kind, term.bound) {
             (MeasureKind::Admitted, Bound::AtLeast) | (MeasureKind::Refused, Bound::AtMost) => {
-                all().into_iter().filter(|class| rules.classes[*class].name != term.measure.name).collect()
+                all().into_iter().filter(|class| rules[*class].name != term.measure.name).collect()
             }
             (MeasureKind::Used, Bound::AtLeast) | (MeasureKind::Unused, Bound::AtMost) if is_tuned_quota => Vec::new(),
             (MeasureKind::Used, Bound::AtMost) | (MeasureKind::Unused, Bound::AtLeast) if is_tuned_quota => all(),
@@ -62,8 +62,8 @@ impl ExtremePolicy {
 
     /// Describes the policy.
     fn description(&self, tuner: &Tuner<'_>) -> String {
-        let classes = &tuner.policy.settings.rules.classes;
-        let names: Vec<&str> = self.refused_classes.iter().map(|class| classes[*class].name.as_str()).collect();
+        let rules = &tuner.policy.settings.rules;
+        let names: Vec<&str> = self.refused_classes.iter().map(|class| rules[*class].name.as_str()).collect();
         match names.is_empty() {
             true => "even without tiers and pacing".to_owned(),
             false => format!("even with all requests of {} refused", names.join(" and ")),

@@ -2,6 +2,7 @@
 
 use super::changes::Changes;
 use std::num::NonZeroU32;
+use tidegate_policy::ClassId;
 use tidegate_policy::pacing::{Pacing, PacingMode, PacingRole};
 
 /// Pacing of a quota.
@@ -25,8 +26,8 @@ pub(super) const DRAWS: usize = 1;
 
 impl PacingChoice {
     /// Returns the pacing of a quota for `classes`.
-    pub(super) fn from_pacing(pacing: Option<&Pacing>, classes: &[usize]) -> Self {
-        let weight = |class: &usize| match pacing.and_then(|pacing| pacing.roles.get(*class)) {
+    pub(super) fn from_pacing(pacing: Option<&Pacing>, classes: &[ClassId]) -> Self {
+        let weight = |class: &ClassId| match pacing.and_then(|pacing| pacing.roles.get(class.index())) {
             Some(PacingRole::Paced(weight)) => weight.get(),
             _ => NonZeroU32::MIN.get(),
         };

@@ -165,7 +165,7 @@ pub(super) fn report(
     let Tuner { log: recording, goal, space, policy, editor, .. } = tuner;
     let rules = &policy.settings.rules;
     let found = &evaluated[chosen];
-    let (span, quota) = (recording.span(), &present.quotas[space.quota()]);
+    let (span, quota) = (recording.span(), &present.quotas[space.quota().index()]);
     let windows = complete_windows(quota, &span);
     let figures = goal.terms.iter().zip(evaluated[0].figures.iter().zip(&found.figures));
     let terms = figures.map(|(term, (now, found))| TermReport {
@@ -178,10 +178,11 @@ pub(super) fn report(
     });
     let (present_rows, found_rows) =
         (format_tiers(&evaluated[0].candidate, space), format_tiers(&found.candidate, space));
-    let tiers =
-        space.classes().iter().zip(present_rows.into_iter().zip(found_rows)).map(|(class, (present, found))| {
-            TunedClassReport { class: rules.classes[*class].name.clone(), present, found }
-        });
+    let tiers = space
+        .classes()
+        .iter()
+        .zip(present_rows.into_iter().zip(found_rows))
+        .map(|(class, (present, found))| TunedClassReport { class: rules[*class].name.clone(), present, found });
     TuningReport {
         log: TunedLogReport {
             requests: recording.request_count(),
@@ -228,7 +229,7 @@ fn trade_off(
     };
     let point = |(number, index): (usize, usize)| {
         let policy = &evaluated[index];
-        let names = space.classes().iter().map(|class| rules.classes[*class].name.clone());
+        let names = space.classes().iter().map(|class| rules[*class].name.clone());
         CandidateReport {
             number: number + 1,
             x: policy.figures[x].unwrap_or_default(),
@@ -248,7 +249,7 @@ fn trade_off(
 
 fn format_pacing(candidate: &Candidate, space: &SearchSpace, rules: &Rules) -> String {
     let classes = space.classes().iter().zip(&candidate.pacing.weights).filter(|(_, weight)| **weight > 1);
-    let weights = classes.map(|(class, weight)| format!(" {} {weight}", rules.classes[*class].name));
+    let weights = classes.map(|(class, weight)| format!(" {} {weight}", rules[*class].name));
     candidate.pacing.mode_name().to_owned() + &weights.collect::<String>()
 }
 

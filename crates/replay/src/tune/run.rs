@@ -8,6 +8,7 @@ use super::pareto::{Objective, ParetoFront};
 use super::report::{self, SearchOutcome, TuningReport};
 use super::search::{self, Search};
 use super::tuner::Tuner;
+use tidegate_policy::ClassId;
 
 /// Result of a search.
 pub struct TuneResult {
@@ -60,14 +61,15 @@ impl Tuner<'_> {
             self.goal.terms.iter().map(|term| Objective { measure: term.measure.clone(), direction: term.bound });
         let mut objectives: Vec<Objective> = goal_objectives.collect();
         let share = |kind, name: &str| Measure { kind, name: name.to_owned(), is_share: true };
-        let classes = &self.policy.settings.rules.classes;
+        let rules = &self.policy.settings.rules;
         let admitted = self
             .space
             .classes()
             .iter()
-            .map(|class| (share(MeasureKind::Admitted, &classes[*class].name), Bound::AtLeast));
-        let others = (0..classes.len()).filter(|class| !self.space.classes().contains(class));
-        let refused = others.map(|class| (share(MeasureKind::Refused, &classes[class].name), Bound::AtMost));
+            .map(|class| (share(MeasureKind::Admitted, &rules[*class].name), Bound::AtLeast));
+        let others =
+            (0..rules.classes.len()).map(ClassId::from_index).filter(|class| !self.space.classes().contains(class));
+        let refused = others.map(|class| (share(MeasureKind::Refused, &rules[class].name), Bound::AtMost));
         for (measure, better) in admitted.chain(refused) {
             let is_new =
                 |existing: &Objective| existing.measure.name != measure.name || existing.measure.kind != measure.kind;

@@ -7,17 +7,16 @@ use super::pacing::{self, PacingChoice, TunableFields};
 use super::tiers;
 use tidegate_config::Settings;
 use tidegate_policy::quota::{ClassTiers, Quota};
-use tidegate_policy::{Rules, Units};
+use tidegate_policy::{ClassId, QuotaId, Units};
 
 use tidegate_policy::rng::Rng;
 
 /// Values of one quota that may be changed.
 #[derive(Clone, Debug)]
 pub struct SearchSpace {
-    /// Index of the quota.
-    quota: usize,
-    /// Indexes of the classes whose tiers may be changed.
-    classes: Vec<usize>,
+    quota: QuotaId,
+    /// Classes whose tiers may be changed.
+    classes: Vec<ClassId>,
     /// Priorities of these classes.
     priorities: Vec<u8>,
     limit: Units,
@@ -26,11 +25,11 @@ pub struct SearchSpace {
 }
 
 impl SearchSpace {
-    /// Creates the space of the quota at index `quota`, or returns why nothing may be changed.
+    /// Creates the space of `quota`, or returns why nothing may be changed.
     ///
     /// A class that is refused from the first unit is excluded, unless the goal names it: such tiers are intentional.
-    pub fn new(settings: &Settings, quota: usize, goal: &Goal) -> Result<Self, String> {
-        let Rules { quotas, classes, .. } = &*settings.rules;
+    pub fn new(settings: &Settings, quota: QuotaId, goal: &Goal) -> Result<Self, String> {
+        let rules = &*settings.rules;
         let is_named = |class: &str| {
             let is_about_class =
                 |term: &super::goal::Term| term.measure.kind.is_per_class() && term.measure.name == class;
@@ -39,15 +38,16 @@ impl SearchSpace {
         let is_open = |tiers: &ClassTiers| tiers.tiers.shutoff_at().is_none_or(|mark| !mark.is_zero());
         let may_change = |(index, tiers): (usize, &Option<ClassTiers>)| {
             let tiers = tiers.as_ref().filter(|tiers| tiers.enforce)?;
-            (is_open(tiers) || is_named(&classes[index].name)).then_some(index)
+            let class = ClassId::from_index(index);
+            (is_open(tiers) || is_named(&rules[class].name)).then_some(class)
         };
-        let Quota { name, limit, class_tiers, enforce, .. } = &quotas[quota];
+        let Quota { name, limit, class_tiers, enforce, .. } = &rules[quota];
         if !enforce {
             return Err(format!(
                 "{name} refuses no request (`enforce: false`), so there is nothing to tune; remove that line first"
             ));
         }
-        let tuned: Vec<usize> = class_tiers.iter().enumerate().filter_map(may_change).collect();
+        let tuned: Vec<ClassId> = class_tiers.iter().enumerate().filter_map(may_change).collect();
         if tuned.is_empty() {
             return Err(format!(
                 "no class has tunable tiers in {name}; add initial tiers such as \
@@ -55,8 +55,8 @@ impl SearchSpace {
             ));
         }
         let (tunable, present) =
-            (tunable_fields(settings, &quotas[quota], &tuned), candidate_from_settings(settings, quota, &tuned));
-        let priorities = tuned.iter().map(|class| classes[*class].priority).collect();
+            (tunable_fields(settings, &rules[quota], &tuned), candidate_from_settings(settings, quota, &tuned));
+        let priorities = tuned.iter().map(|class| rules[*class].priority).collect();
         Ok(Self { quota, classes: tuned, priorities, limit: *limit, tunable, present })
     }
 
@@ -75,13 +75,13 @@ impl SearchSpace {
         self.limit
     }
 
-    /// Returns the index of the quota.
-    pub(super) fn quota(&self) -> usize {
+    /// Returns the quota.
+    pub(super) fn quota(&self) -> QuotaId {
         self.quota
     }
 
-    /// Returns the indexes of the tuned classes, in the order of a candidate's tiers.
-    pub(super) fn classes(&self) -> &[usize] {
+    /// Returns the tuned classes, in the order of a candidate's tiers.
+    pub(super) fn classes(&self) -> &[ClassId] {
         &self.classes
     }
 
@@ -160,10 +160,10 @@ impl SearchSpace {
     }
 }
 
-fn candidate_from_settings(settings: &Settings, quota: usize, classes: &[usize]) -> Candidate {
-    let Quota { class_tiers, pacing, .. } = &settings.rules.quotas[quota];
-    let tiers = |class: &usize| {
-        let entry = class_tiers.get(*class).and_then(Option::as_ref);
+fn candidate_from_settings(settings: &Settings, quota: QuotaId, classes: &[ClassId]) -> Candidate {
+    let Quota { class_tiers, pacing, .. } = &settings.rules[quota];
+    let tiers = |class: &ClassId| {
+        let entry = class_tiers.get(class.index()).and_then(Option::as_ref);
         entry.map_or(Vec::new(), |entry| entry.tiers.tiers().to_vec())
     };
     Candidate::new(classes.iter().map(tiers).collect(), PacingChoice::from_pacing(pacing.as_ref(), classes))
@@ -171,7 +171,7 @@ fn candidate_from_settings(settings: &Settings, quota: usize, classes: &[usize])
 
 /// Returns the parts of the pacing that may be changed. A sliding window cannot be paced, and pacing in shadow mode is
 /// only observed. If pacing is written with keys, only existing keys are changed.
-fn tunable_fields(settings: &Settings, quota: &Quota, tuned: &[usize]) -> TunableFields {
+fn tunable_fields(settings: &Settings, quota: &Quota, tuned: &[ClassId]) -> TunableFields {
     let path = quota_path(settings, &quota.name) + ".pacing";
     let is_written = |key: &str| settings.source_map.position(&format!("{path}.{key}")).is_some();
     let has_keys = ["mode", "burst", "weights", "enforce"].into_iter().any(is_written);
@@ -180,7 +180,7 @@ fn tunable_fields(settings: &Settings, quota: &Quota, tuned: &[usize]) -> Tunabl
         None => !has_keys,
     };
     let mode = !quota.window.is_sliding() && is_effective;
-    let has_weight = |class: &usize| is_written(&format!("weights.{}", settings.rules.classes[*class].name));
+    let has_weight = |class: &ClassId| is_written(&format!("weights.{}", settings.rules[*class].name));
     TunableFields { mode, weights: mode && tuned.len() > 1 && (!has_keys || tuned.iter().all(has_weight)) }
 }
 

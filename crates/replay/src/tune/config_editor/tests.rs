@@ -63,7 +63,7 @@ proptest! {
         let text = config_file(LAYOUTS[layout]).replace('\n', line_end);
         let settings = settings(&text);
         let goal = goal();
-        let space = SearchSpace::new(&settings, 0, &goal).expect("the file has tiers");
+        let space = SearchSpace::new(&settings, QuotaId(0), &goal).expect("the file has tiers");
         let editor = ConfigEditor::new(&text, &settings);
         let mut candidate = space.samples(3, &mut tidegate_policy::rng::Rng::from_seed(seed, "test"))[0].clone();
         if seed % 2 == 0 {
@@ -87,7 +87,7 @@ fn unchanged_text_keeps_its_comments() {
     let edited = |layout: &str, change: fn(&mut Candidate)| {
         let text = config_file(layout);
         let settings = settings(&text);
-        let space = SearchSpace::new(&settings, 0, &goal()).expect("the file has tiers");
+        let space = SearchSpace::new(&settings, QuotaId(0), &goal()).expect("the file has tiers");
         let mut candidate = space.present().clone();
         change(&mut candidate);
         let edited = ConfigEditor::new(&text, &settings).apply(&space, &candidate).expect("all values are in the file");
@@ -116,7 +116,7 @@ fn aliased_tiers_cannot_be_changed_separately() {
       bot: *usual",
     );
     let settings = settings(&text);
-    let space = SearchSpace::new(&settings, 0, &goal()).expect("the file has tiers");
+    let space = SearchSpace::new(&settings, QuotaId(0), &goal()).expect("the file has tiers");
     let mut candidate = space.present().clone();
     candidate.tier_sets.iter_mut().for_each(|tiers| tiers[0].threshold = Units::from_whole(250));
     let error = ConfigEditor::new(&text, &settings).apply(&space, &candidate).expect_err("one text for two values");
@@ -127,7 +127,7 @@ fn aliased_tiers_cannot_be_changed_separately() {
 fn changed_line_replaces_its_comment() {
     let text = config_file(LAYOUTS[0]);
     let settings = settings(&text);
-    let space = SearchSpace::new(&settings, 0, &goal()).expect("the file has tiers");
+    let space = SearchSpace::new(&settings, QuotaId(0), &goal()).expect("the file has tiers");
     let mut candidate = space.present().clone();
     candidate.tier_sets[0][0].shed_share = Share::from_millionths(400_000);
     let annotated =
@@ -150,7 +150,7 @@ fn aliased_value_error_names_its_location() {
         .replace("search: [{ above: 60%, shed: 50% }, ", "search: &known [{ above: 60%, shed: 50% }, ");
     let text = text.replace("bot: [{ above: 300, shed: 100% }]", "bot: *known");
     let settings = settings(&text);
-    let space = SearchSpace::new(&settings, 0, &goal()).expect("the file has tiers");
+    let space = SearchSpace::new(&settings, QuotaId(0), &goal()).expect("the file has tiers");
     let mut candidate = space.present().clone();
     candidate.tier_sets[1][0].threshold = Units::from_whole(500);
     let editor = ConfigEditor::new(&text, &settings);
