@@ -146,19 +146,17 @@ fn read_log(args: &TuneArgs, progress: &Progress) -> Result<InMemoryLog, Command
     Ok(result?)
 }
 
-/// Returns the index of the tuned quota.
+/// Returns the tuned quota.
 fn quota(args: &TuneArgs, policy: &Policy) -> Result<QuotaId, CommandError> {
-    let quotas = policy.settings.rules.quotas.as_slice();
-    let names = || quotas.iter().map(|quota| quota.name.as_str()).collect::<Vec<_>>().join(", ");
-    match (&args.quota, quotas) {
+    let rules = &policy.settings.rules;
+    let names = || rules.quotas.iter().map(|quota| quota.name.as_str()).collect::<Vec<_>>().join(", ");
+    match (&args.quota, rules.quotas.as_slice()) {
         (_, []) => Err(CommandError::Usage(format!("{}: no quota to tune", policy.name))),
         (None, [_]) => Ok(QuotaId(0)),
         (None, _) => Err(CommandError::Usage(format!("--quota: required; name one of the quotas {}", names()))),
-        (Some(name), _) => {
-            quotas.iter().position(|quota| quota.name == *name).map(QuotaId::from_index).ok_or_else(|| {
-                CommandError::Usage(format!("--quota: unknown quota {name:?}; the quotas are {}", names()))
-            })
-        }
+        (Some(name), _) => rules
+            .quota_id(name)
+            .ok_or_else(|| CommandError::Usage(format!("--quota: unknown quota {name:?}; the quotas are {}", names()))),
     }
 }
 

@@ -106,6 +106,11 @@ impl Rules {
         exempt::is_robots_txt_read(method, path) || (exempt::is_read_method(method) && self.is_crawl_policy(path))
     }
 
+    /// Returns the quota with this name.
+    pub fn quota_id(&self, name: &str) -> Option<QuotaId> {
+        self.quotas.iter().position(|quota| quota.name == name).map(QuotaId::from_index)
+    }
+
     /// Returns the request's route.
     pub fn route(&self, facts: &Facts<'_>) -> RouteId {
         let index = self.routes.iter().position(|route| route.matches(facts));

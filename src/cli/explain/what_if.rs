@@ -31,10 +31,9 @@ pub(super) fn remedies(
     let Some(name) = refusing.filter(|_| is_refused_by_plan).and_then(|step| step.quota.as_deref()) else {
         return Ok(Vec::new());
     };
-    let Some(quota) = policy.settings.rules.quotas.iter().position(|quota| quota.name == name) else {
+    let Some(quota) = policy.settings.rules.quota_id(name) else {
         return Ok(Vec::new());
     };
-    let quota = QuotaId::from_index(quota);
     let mut remedies = Vec::new();
 
     let limit = policy.settings.rules[quota].limit;

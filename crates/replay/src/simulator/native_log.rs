@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use tidegate_access_log::read::NativeFields;
 use tidegate_engine::{Engine, QuotaUsage};
-use tidegate_policy::{QuotaId, Timestamp, Units};
+use tidegate_policy::{Timestamp, Units};
 
 impl Simulator {
     /// Brings the quotas to their state before the logged decision: settles what was settled before it, and sets the
@@ -23,7 +23,7 @@ impl Simulator {
         }
         self.started_us = self.started_us.max(Some(native.started_us));
         for account in &native.quotas {
-            let Some(quota) = self.quota(&account.quota) else { continue };
+            let Some(quota) = self.rules.quota_id(&account.quota) else { continue };
             while let Some(charge) = self.in_flight.pop_settled_before((next.position.file, quota), account.sequence) {
                 self.settle_or_retry(charge, (next.position.file, quota), next.at);
             }
@@ -54,12 +54,6 @@ impl Simulator {
         engine.restore_demand(&self.engine.learned_demand());
         (self.engine, self.admission) = (engine, admission);
         self.stats.record_restart();
-    }
-
-    /// Resolves a quota by name.
-    fn quota(&self, name: &str) -> Option<QuotaId> {
-        let index = self.rules.quotas.iter().position(|quota| quota.name == name)?;
-        Some(QuotaId::from_index(index))
     }
 
     /// Returns the sequence numbers of the request's settlements; `None` unless the log contains all of them.
