@@ -16,6 +16,8 @@ pub mod decide;
 pub mod dns_pattern;
 pub mod exempt;
 pub mod facts;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
 pub mod hash;
 pub mod identity;
 mod ids;

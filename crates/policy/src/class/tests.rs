@@ -3,6 +3,7 @@ use super::*;
 use crate::ListId;
 use crate::bot_detection::{BotScore, Signal};
 use crate::facts::{Claim, Proof, ProofMethod, Signature};
+use crate::fixtures;
 
 const GOOGLE: OperatorId = OperatorId(0);
 const BING: OperatorId = OperatorId(1);
@@ -10,16 +11,7 @@ const PROVEN: Proof = Proof::Proven(ProofMethod::Address);
 const DISPROVEN: Proof = Proof::Disproven(ProofMethod::Address);
 
 fn class(name: &str, matcher: ClassMatcher) -> Class {
-    Class {
-        name: name.into(),
-        matcher,
-        blocked: false,
-        bucket: None,
-        key: KeySource::Address,
-        enforce: true,
-        priority: 0,
-        guard: None,
-    }
+    Class { matcher, ..fixtures::class(name) }
 }
 
 fn classes() -> Vec<Class> {

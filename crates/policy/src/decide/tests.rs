@@ -1,14 +1,9 @@
 use super::*;
 use crate::bucket::Bucket;
-use crate::class::ClassMatcher;
-use crate::cost::Cost;
 use crate::crawler_guard::CrawlerGuard;
-use crate::identity::KeySource;
+use crate::fixtures;
 use crate::quota::ClassTiers;
-use crate::route::Pattern;
-use crate::tier::{Tier, TierSet};
 use crate::time::ceil_seconds;
-use crate::window::Window;
 use proptest::prelude::*;
 
 const NOON: Timestamp = Timestamp::from_seconds(43_200);
@@ -33,37 +28,9 @@ struct DecisionFixture {
 impl DecisionFixture {
     fn new() -> Self {
         Self {
-            quota: Quota {
-                name: "api".into(),
-                limit: Units::from_whole(1000),
-                window: Window::Fixed { length: Duration::from_secs(86_400) },
-                enforce: true,
-                cost_header: None,
-                free_when_cached: true,
-                sync_from: None,
-                pacing: None,
-                class_tiers: vec![None],
-            },
-            class: Class {
-                name: "bot".into(),
-                matcher: ClassMatcher::default(),
-                blocked: false,
-                bucket: None,
-                key: KeySource::Address,
-                enforce: true,
-                priority: 1,
-                guard: None,
-            },
-            route: Route {
-                name: "/**".into(),
-                path: Pattern::parse("/**").expect("any path"),
-                hosts: vec![],
-                methods: vec![],
-                query: vec![],
-                costs: vec![(QuotaId(0), Cost::Fixed(Units::from_whole(1)))],
-                scopes: vec![],
-                is_latency_sampled: true,
-            },
+            quota: fixtures::quota("api", 1000),
+            class: fixtures::class("bot"),
+            route: fixtures::route(&[(0, 1)]),
             is_exempt: false,
             taken: 0,
             leased: 1000,
@@ -77,8 +44,8 @@ impl DecisionFixture {
     }
 
     fn with_tier(mut self, above: u64, percent: u32, enforce: bool) -> Self {
-        let tier = Tier { threshold: Units::from_whole(above), shed_share: Share::from_millionths(percent * 10_000) };
-        self.quota.class_tiers = vec![Some(ClassTiers { tiers: TierSet::new(vec![tier], self.quota.limit), enforce })];
+        let tiers = fixtures::class_tiers(self.quota.limit, &[(above, percent)]);
+        self.quota.class_tiers = vec![Some(ClassTiers { enforce, ..tiers })];
         self
     }
 
@@ -270,7 +237,7 @@ fn shadow_rule_reports_the_refusal_it_skipped() {
     assert_eq!(fixture.shadow_reason(), Some(Reason::Tier));
     fixture.quota.enforce = false;
     fixture.taken = 1000;
-    fixture.quota.class_tiers = vec![None];
+    fixture.quota.class_tiers = Vec::new();
     assert_eq!(fixture.shadow_reason(), Some(Reason::Quota));
     let mut shadow_class = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 100, true) };
     shadow_class.class.enforce = false;

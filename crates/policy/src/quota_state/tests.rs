@@ -1,4 +1,5 @@
 use super::*;
+use crate::fixtures;
 use crate::lease::Lease;
 use proptest::prelude::*;
 
@@ -6,22 +7,8 @@ const NOON: Timestamp = Timestamp::from_seconds(43_200);
 const DAY: Duration = Duration::from_secs(86_400);
 const CLASS: StableClassId = 1;
 
-fn quota(limit: u64) -> Quota {
-    Quota {
-        name: "api".into(),
-        limit: Units::from_whole(limit),
-        window: Window::Fixed { length: DAY },
-        enforce: true,
-        cost_header: None,
-        free_when_cached: false,
-        sync_from: None,
-        pacing: None,
-        class_tiers: Vec::new(),
-    }
-}
-
 fn state(limit: u64, is_leased: bool) -> QuotaState {
-    QuotaState::new(&quota(limit), &[CLASS], Units::from_whole(1), is_leased, NOON)
+    QuotaState::new(&fixtures::quota("api", limit), &[CLASS], Units::from_whole(1), is_leased, NOON)
 }
 
 #[test]

@@ -1,0 +1,80 @@
+//! Rules for tests, to be changed where they matter: `Quota { window, ..fixtures::quota("api", 10) }`.
+
+use super::class::{Class, ClassMatcher};
+use super::cost::Cost;
+use super::identity::{KeySource, ProxyTrust};
+use super::ids::QuotaId;
+use super::quota::{ClassTiers, Quota};
+use super::route::{Pattern, Route};
+use super::rules::Rules;
+use super::tier::{Share, Tier, TierSet};
+use super::units::Units;
+use super::window::Window;
+use std::time::Duration;
+
+/// Returns rules without classes, quotas, routes and scopes.
+pub fn rules() -> Rules {
+    Rules {
+        trust: ProxyTrust::default(),
+        bot_detection: None,
+        address_list_names: Vec::new(),
+        user_agent_rules: Vec::new(),
+        classes: Vec::new(),
+        quotas: Vec::new(),
+        routes: Vec::new(),
+        scopes: Vec::new(),
+        serves_crawl_policy: false,
+    }
+}
+
+/// Returns an enforced class for all clients, without a bucket.
+pub fn class(name: &str) -> Class {
+    Class {
+        name: name.into(),
+        matcher: ClassMatcher::default(),
+        blocked: false,
+        bucket: None,
+        key: KeySource::Address,
+        enforce: true,
+        priority: 0,
+        guard: None,
+    }
+}
+
+/// Returns an enforced quota of `limit` units per day, without tiers.
+pub fn quota(name: &str, limit: u64) -> Quota {
+    Quota {
+        name: name.into(),
+        limit: Units::from_whole(limit),
+        window: Window::Fixed { length: Duration::from_secs(86_400) },
+        enforce: true,
+        cost_header: None,
+        free_when_cached: true,
+        sync_from: None,
+        pacing: None,
+        class_tiers: Vec::new(),
+    }
+}
+
+/// Returns enforced tiers from their thresholds, in units, and shed shares, in percent.
+pub fn class_tiers(limit: Units, tiers: &[(u64, u32)]) -> ClassTiers {
+    let tier = |&(above, percent)| Tier {
+        threshold: Units::from_whole(above),
+        shed_share: Share::from_millionths(percent * 10_000),
+    };
+    ClassTiers { tiers: TierSet::new(tiers.iter().map(tier).collect(), limit), enforce: true }
+}
+
+/// Returns a route for all paths, with its cost in units by index of the quota.
+pub fn route(costs: &[(u16, u64)]) -> Route {
+    Route {
+        name: "/**".into(),
+        path: Pattern::parse("/**").expect("a valid pattern"),
+        hosts: Vec::new(),
+        methods: Vec::new(),
+        query: Vec::new(),
+        costs: costs.iter().map(|&(quota, cost)| (QuotaId(quota), Cost::Fixed(Units::from_whole(cost)))).collect(),
+        scopes: Vec::new(),
+        is_latency_sampled: true,
+    }
+}
