@@ -2,15 +2,16 @@ use super::*;
 use proptest::prelude::*;
 use std::time::Duration;
 use tidegate_policy::bucket::Bucket;
-use tidegate_policy::class::{Class, ClassMatcher};
+use tidegate_policy::class::Class;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::exempt::ROBOTS_TXT_PATH;
-use tidegate_policy::identity::{ClientKey, KeySource, ProxyTrust};
+use tidegate_policy::fixtures::{self, route};
+use tidegate_policy::identity::ClientKey;
 use tidegate_policy::lease::{Lease, LeaseRequest};
-use tidegate_policy::quota::{ClassTiers, Quota};
-use tidegate_policy::route::{Pattern, Route};
+use tidegate_policy::quota::Quota;
+use tidegate_policy::route::Route;
 use tidegate_policy::throttle::Scope;
-use tidegate_policy::tier::{Share, Tier, TierSet};
+use tidegate_policy::tier::Share;
 use tidegate_policy::window::Window;
 use tidegate_policy::{ClassId, QuotaId, Reason, RouteId, Units};
 
@@ -25,63 +26,19 @@ const BOT: ClassId = ClassId(1);
 const CLIENT: ClientKey = ClientKey::from_u64(1);
 
 fn quota(name: &str, limit: u64, bot_tiers: &[(u64, u32)]) -> Quota {
-    let limit = Units::from_whole(limit);
-    let tier = |&(above, percent)| Tier {
-        threshold: Units::from_whole(above),
-        shed_share: Share::from_millionths(percent * 10_000),
-    };
-    let tiers = TierSet::new(bot_tiers.iter().map(tier).collect(), limit);
-    Quota {
-        name: name.into(),
-        limit,
-        window: Window::Fixed { length: Duration::from_secs(86_400) },
-        enforce: true,
-        cost_header: None,
-        free_when_cached: true,
-        sync_from: None,
-        pacing: None,
-        class_tiers: vec![None, Some(ClassTiers { tiers, enforce: true })],
-    }
-}
-
-fn route(costs: &[(u16, u64)]) -> Route {
-    Route {
-        name: "/**".into(),
-        path: Pattern::parse("/**").expect("any path"),
-        hosts: vec![],
-        methods: vec![],
-        query: vec![],
-        costs: costs.iter().map(|&(quota, cost)| (QuotaId(quota), Cost::Fixed(Units::from_whole(cost)))).collect(),
-        scopes: vec![],
-        is_latency_sampled: true,
-    }
-}
-
-fn class(name: &str, bucket: Option<Bucket>) -> Class {
-    Class {
-        name: name.into(),
-        matcher: ClassMatcher::default(),
-        blocked: false,
-        bucket,
-        key: KeySource::Address,
-        enforce: true,
-        priority: 0,
-        guard: None,
-    }
+    let bot_tiers = fixtures::class_tiers(Units::from_whole(limit), bot_tiers);
+    Quota { class_tiers: vec![None, Some(bot_tiers)], ..fixtures::quota(name, limit) }
 }
 
 fn rules(quotas: Vec<Quota>, routes: Vec<Route>) -> Arc<Rules> {
     let bucket = Bucket { capacity: 2, fill: 1, interval: Duration::from_secs(10), smooth: false, costed_only: false };
+    let limited = Class { bucket: Some(bucket), ..fixtures::class("limited") };
     Arc::new(Rules {
-        trust: ProxyTrust::default(),
-        bot_detection: None,
-        address_list_names: Vec::new(),
-        user_agent_rules: vec![],
-        classes: vec![class("person", None), class("bot", None), class("limited", Some(bucket))],
+        classes: vec![fixtures::class("person"), fixtures::class("bot"), limited],
         quotas,
         routes,
         scopes: vec![Scope::unthrottled("default")],
-        serves_crawl_policy: false,
+        ..fixtures::rules()
     })
 }
 
