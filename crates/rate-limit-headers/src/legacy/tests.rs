@@ -1,8 +1,8 @@
 use super::*;
 use tidegate_engine::{BucketUsage, QuotaUsage};
 use tidegate_policy::bucket::Bucket;
-use tidegate_policy::class::{Class, ClassMatcher};
-use tidegate_policy::identity::KeySource;
+use tidegate_policy::class::Class;
+use tidegate_policy::fixtures;
 use tidegate_policy::quota::Quota;
 use tidegate_policy::window::Window;
 use tidegate_policy::{ClassId, QuotaId, Reason, Refusal, RefusedQuotas, RouteId, Units};
@@ -109,34 +109,9 @@ fn legacy_fields(
     let bucket =
         Bucket { capacity: 60, fill: 10, interval: Duration::from_secs(10), smooth: false, costed_only: false };
     let rules = Rules {
-        trust: Default::default(),
-        bot_detection: None,
-        address_list_names: Vec::new(),
-        serves_crawl_policy: false,
-        user_agent_rules: Vec::new(),
-        classes: vec![Class {
-            name: "bucket".into(),
-            matcher: ClassMatcher::default(),
-            blocked: false,
-            bucket: tokens.map(|_| bucket),
-            key: KeySource::Address,
-            enforce: true,
-            priority: 0,
-            guard: None,
-        }],
-        quotas: vec![Quota {
-            name: "api".into(),
-            limit: Units::from_whole(1000),
-            window: Window::Fixed { length: HOUR },
-            enforce: true,
-            cost_header: None,
-            free_when_cached: true,
-            sync_from: None,
-            pacing: None,
-            class_tiers: Vec::new(),
-        }],
-        routes: Vec::new(),
-        scopes: Vec::new(),
+        classes: vec![Class { bucket: tokens.map(|_| bucket), ..fixtures::class("bucket") }],
+        quotas: vec![Quota { window: Window::Fixed { length: HOUR }, ..fixtures::quota("api", 1000) }],
+        ..fixtures::rules()
     };
     let usages: Vec<QuotaUsage> = units
         .into_iter()
