@@ -37,21 +37,11 @@ fn is_hit_member(member: &[u8]) -> bool {
 mod tests {
     use super::*;
     use http::HeaderName;
-    use std::time::Duration;
-    use tidegate_policy::window::Window;
+    use tidegate_policy::fixtures;
 
     fn cost_text(fields: &[(&'static str, &'static str)]) -> String {
-        let quota = Quota {
-            name: "api".into(),
-            limit: Units::from_whole(10),
-            window: Window::Fixed { length: Duration::from_secs(60) },
-            enforce: true,
-            cost_header: Some(HeaderName::from_static("x-api-cost")),
-            free_when_cached: true,
-            sync_from: None,
-            pacing: None,
-            class_tiers: vec![],
-        };
+        let cost_header = Some(HeaderName::from_static("x-api-cost"));
+        let quota = Quota { cost_header, ..fixtures::quota("api", 10) };
         actual_cost(&quota, Units::from_whole(3), &fields.iter().copied().collect()).to_string()
     }
 

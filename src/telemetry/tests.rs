@@ -5,10 +5,8 @@ use std::sync::Arc;
 use tidegate_access_log::sample::sample_record;
 use tidegate_access_log::{Record, RecordedOutcome};
 use tidegate_engine::{Engine, LeaseMode};
-use tidegate_policy::class::{Class, ClassMatcher};
 use tidegate_policy::throttle::Scope;
-use tidegate_policy::window::Window;
-use tidegate_policy::{Reason, Units};
+use tidegate_policy::{Reason, fixtures};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_795_252_443);
 
@@ -149,36 +147,11 @@ impl TelemetryFixture {
 }
 
 fn rules() -> Rules {
-    let class = |name: &str| Class {
-        name: name.into(),
-        matcher: ClassMatcher::default(),
-        blocked: false,
-        bucket: None,
-        key: Default::default(),
-        enforce: true,
-        priority: 0,
-        guard: None,
-    };
     Rules {
-        trust: Default::default(),
-        bot_detection: None,
-        address_list_names: Vec::new(),
-        serves_crawl_policy: false,
-        user_agent_rules: Vec::new(),
-        classes: vec![class("odd \"name\""), class("person")],
-        quotas: vec![tidegate_policy::quota::Quota {
-            name: "places_api".into(),
-            limit: Units::from_whole(100),
-            window: Window::Fixed { length: Duration::from_secs(60) },
-            enforce: true,
-            cost_header: None,
-            free_when_cached: false,
-            sync_from: None,
-            pacing: None,
-            class_tiers: Vec::new(),
-        }],
-        routes: Vec::new(),
+        classes: vec![fixtures::class("odd \"name\""), fixtures::class("person")],
+        quotas: vec![fixtures::quota("places_api", 100)],
         scopes: vec![Scope::unthrottled("search_backend")],
+        ..fixtures::rules()
     }
 }
 

@@ -14,15 +14,14 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tidegate_engine::ledger::{FileStore, LeaseTable, OpenError, Store};
 use tidegate_engine::{Admission, AdmissionOutcome, Engine, LeaseMode, Permit};
-use tidegate_policy::class::{Class, ClassMatcher};
-use tidegate_policy::cost::Cost;
-use tidegate_policy::identity::{ClientKey, ProxyTrust};
+use tidegate_policy::fixtures;
+use tidegate_policy::identity::ClientKey;
 use tidegate_policy::lease::SpendProfile;
 use tidegate_policy::quota::Quota;
-use tidegate_policy::route::{Pattern, Route};
+use tidegate_policy::route::Route;
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::window::Window;
-use tidegate_policy::{ClassId, QuotaId, RouteId, Rules, Timestamp, Units};
+use tidegate_policy::{ClassId, RouteId, Rules, Timestamp, Units};
 
 // --- one suite for all stores --------------------------------------------------------------------------------------
 
@@ -98,47 +97,13 @@ const LIMIT: u64 = 400;
 const MAX_COST: u64 = 3;
 
 fn rules(window: Window) -> Arc<Rules> {
-    let quota = Quota {
-        name: "api".into(),
-        limit: Units::from_whole(LIMIT),
-        window,
-        enforce: true,
-        cost_header: None,
-        free_when_cached: true,
-        sync_from: None,
-        pacing: None,
-        class_tiers: vec![None],
-    };
-    let class = Class {
-        name: "all".into(),
-        matcher: ClassMatcher::default(),
-        blocked: false,
-        bucket: None,
-        key: Default::default(),
-        enforce: true,
-        priority: 0,
-        guard: None,
-    };
-    let route = |cost: u64| Route {
-        name: cost.to_string(),
-        path: Pattern::parse("/**").expect("valid pattern"),
-        hosts: vec![],
-        methods: vec![],
-        query: vec![],
-        costs: vec![(QuotaId(0), Cost::Fixed(Units::from_whole(cost)))],
-        scopes: vec![],
-        is_latency_sampled: true,
-    };
+    let route = |cost: u64| Route { name: cost.to_string(), ..fixtures::route(&[(0, cost)]) };
     Arc::new(Rules {
-        trust: ProxyTrust::default(),
-        bot_detection: None,
-        address_list_names: Vec::new(),
-        user_agent_rules: vec![],
-        classes: vec![class],
-        quotas: vec![quota],
+        classes: vec![fixtures::class("all")],
+        quotas: vec![Quota { window, ..fixtures::quota("api", LIMIT) }],
         routes: (1..=MAX_COST).map(route).collect(),
         scopes: vec![Scope::unthrottled("default")],
-        serves_crawl_policy: false,
+        ..fixtures::rules()
     })
 }
 

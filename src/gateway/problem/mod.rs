@@ -247,17 +247,7 @@ mod tests {
 
     #[test]
     fn refusal_has_reason_and_violated_policies() {
-        let rules = Rules {
-            trust: Default::default(),
-            bot_detection: None,
-            address_list_names: Vec::new(),
-            user_agent_rules: Vec::new(),
-            classes: Vec::new(),
-            quotas: Vec::new(),
-            routes: Vec::new(),
-            scopes: Vec::new(),
-            serves_crawl_policy: false,
-        };
+        let rules = tidegate_policy::fixtures::rules();
         for reason in Reason::ALL {
             let quotas = tidegate_policy::RefusedQuotas::from_indexes([0]);
             let refusal = tidegate_policy::Refusal { reason, quotas, wait: Duration::from_secs(1) };
