@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use tidegate_engine::ledger::FileStore;
 use tidegate_engine::ledger::redis::{Reply, read_reply};
-use tokio::io::{AsyncRead, BufReader};
+use tokio::io::{AsyncBufRead, BufReader};
 
 /// A ledger file has the leases of its newest intact record. A damaged record is never read.
 pub(crate) fn ledger_files(record: &[u8]) {
@@ -60,7 +60,7 @@ pub(crate) fn redis_replies(bytes: &[u8]) {
     assert_eq!(read(&*encoded), Some(reply), "the round trip changes the reply");
 }
 
-fn read(reader: impl AsyncRead + tokio::io::AsyncBufRead + Unpin + Send) -> Option<Reply> {
+fn read(reader: impl AsyncBufRead + Unpin + Send) -> Option<Reply> {
     let mut reader = reader;
     match pin!(read_reply(&mut reader)).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(reply) => reply.ok(),

@@ -37,7 +37,7 @@ impl LoggedEvidence {
                 EvidenceWord::DnsMismatch => evidence.proof = Some(Proof::Disproven(ProofMethod::Dns)),
                 EvidenceWord::UserAgentRule => evidence.proof = None,
                 EvidenceWord::SignatureValid => {
-                    evidence.signature = operator_id.map_or(Signature::Unlisted, Signature::Verified)
+                    evidence.signature = operator_id.map_or(Signature::Unlisted, Signature::Verified);
                 }
                 EvidenceWord::SignatureMalformed => evidence.signature = Signature::Malformed,
                 EvidenceWord::SignatureUnlisted => evidence.signature = Signature::Unlisted,

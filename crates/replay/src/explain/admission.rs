@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn bucket_is_empty_at_a_logged_bucket_refusal() {
         let fields = json!({"verdict": "refused", "reason": "bucket", "retry_after_s": 4, "used": {"api": 0}});
-        let bucket = step(&PolicyFixture::new(RULES).logged(fields), Stage::Bucket);
+        let bucket = step(&PolicyFixture::new(RULES).logged(&fields), Stage::Bucket);
         assert_eq!(bucket.finding, StepResult::Refused);
         assert_eq!(bucket.message, "capacity 3, refill 1 every 10s: empty");
     }
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn missing_lease_is_not_an_exhausted_quota() {
         let fields = json!({"verdict": "refused", "reason": "ledger", "retry_after_s": 1, "used": {"api": 10}});
-        let remaining = step(&PolicyFixture::new(RULES).logged(fields), Stage::Quota);
+        let remaining = step(&PolicyFixture::new(RULES).logged(&fields), Stage::Quota);
         let message = "90 remaining, 1 requested, but the ledger has not leased enough of it yet";
         assert_eq!((remaining.finding, remaining.message.as_str()), (StepResult::Refused, message));
     }

@@ -86,7 +86,7 @@ impl PolicyFixture {
     }
 
     /// Returns the input of a logged request of curl for `/item/1`, with `fields` of its line replaced.
-    pub(super) fn logged(&self, fields: Value) -> ExplainInput<'_> {
+    pub(super) fn logged(&self, fields: &Value) -> ExplainInput<'_> {
         let mut line = json!({
             "time": "2027-01-15T12:00:00Z", "settled": "2027-01-15T12:00:00Z", "started_us": 0,
             "id": "3537bb795059eb1a", "client": CLIENT, "key": CLIENT, "method": "GET", "host": "example.com",

@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn logged_address_is_the_client() {
-        let identity = step(&PolicyFixture::new(RULES).logged(json!({})), Stage::Identity);
+        let identity = step(&PolicyFixture::new(RULES).logged(&json!({})), Stage::Identity);
         assert_eq!(identity.message, "192.0.2.1, from the log");
     }
 }

@@ -159,7 +159,7 @@ routes: [ { match: "/item/*", cost: { api: 1 } } ]
         let policy = PolicyFixture::new(PACED);
         let refused = json!({"verdict": "refused", "reason": "tier", "tier": 1, "used": {"api": 61}, "status": 429});
         let quotas = policy.quotas();
-        let pacing = step(&policy.logged(refused).with_quotas(&quotas), Stage::Pacing);
+        let pacing = step(&policy.logged(&refused).with_quotas(&quotas), Stage::Pacing);
         assert_eq!(pacing.finding, StepResult::Skipped);
         assert_eq!((&pacing.numbers["admit_share"], &pacing.numbers["tokens"]), (&json!(1.0), &json!(4.0)));
         let current = "requests of the class are admitted while tokens last: its pacing bucket holds 4 and gains";

@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn logged_throttle_refusal_names_its_scope() {
         let fields = json!({"verdict": "refused", "reason": "throttle", "scope": "narrow", "scope_wait_ms": 20});
-        let throttle = step(&PolicyFixture::new(RULES).logged(fields), Stage::Throttle);
+        let throttle = step(&PolicyFixture::new(RULES).logged(&fields), Stage::Throttle);
         assert_eq!(throttle.finding, StepResult::Refused);
         assert_eq!(throttle.message, "narrow had no free slot in time; the request waited 20 ms");
         assert_eq!(throttle.rule.map(|rule| rule.path).as_deref(), Some("scopes.narrow"));
