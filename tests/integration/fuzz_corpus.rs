@@ -1,18 +1,18 @@
 //! Invariants of the fuzz targets, over their corpora and a fixed number of mutated inputs. Every run uses the same
 //! inputs.
 
-#[path = "../../fuzz/invariants/access_log.rs"]
-mod access_log;
-#[path = "../../fuzz/invariants/config.rs"]
+#[path = "../../crates/config/fuzz/invariants.rs"]
 mod config;
-#[path = "../../fuzz/invariants/crawlers.rs"]
+#[path = "../../crates/crawlers/fuzz/invariants.rs"]
 mod crawlers;
-#[path = "../../fuzz/invariants/http1.rs"]
+#[path = "../../crates/engine/fuzz/invariants.rs"]
+mod engine;
+#[path = "../../crates/http1/fuzz/invariants.rs"]
 mod http1;
-#[path = "../../fuzz/invariants/ledger.rs"]
-mod ledger;
-#[path = "../../fuzz/invariants/policy.rs"]
+#[path = "../../crates/policy/fuzz/invariants.rs"]
 mod policy;
+#[path = "../../crates/replay/fuzz/invariants.rs"]
+mod replay;
 
 use std::path::Path;
 
@@ -23,82 +23,82 @@ const MAX_INPUT_LENGTH: usize = 4096;
 
 #[test]
 fn request_head_invariants_hold() {
-    check_corpus("request_head", http1::request_head);
+    check_corpus("http1", "request_head", http1::request_head);
 }
 
 #[test]
 fn chunked_body_invariants_hold() {
-    check_corpus("chunked", http1::chunked);
+    check_corpus("http1", "chunked", http1::chunked);
 }
 
 #[test]
 fn response_head_invariants_hold() {
-    check_corpus("response_head", http1::response_head);
+    check_corpus("http1", "response_head", http1::response_head);
 }
 
 #[test]
 fn path_invariants_hold() {
-    check_corpus("paths", policy::paths);
+    check_corpus("policy", "paths", policy::paths);
 }
 
 #[test]
 fn forwarded_header_invariants_hold() {
-    check_corpus("forwarded", policy::forwarded);
+    check_corpus("policy", "forwarded", policy::forwarded);
 }
 
 #[test]
 fn cookie_invariants_hold() {
-    check_corpus("cookies", policy::cookies);
+    check_corpus("policy", "cookies", policy::cookies);
 }
 
 #[test]
 fn query_invariants_hold() {
-    check_corpus("queries", policy::queries);
+    check_corpus("policy", "queries", policy::queries);
 }
 
 #[test]
 fn robots_txt_invariants_hold() {
-    check_corpus("robots", crawlers::robots);
+    check_corpus("crawlers", "robots", crawlers::robots);
 }
 
 #[test]
 fn network_list_invariants_hold() {
-    check_corpus("ranges", crawlers::ranges);
+    check_corpus("crawlers", "ranges", crawlers::ranges);
 }
 
 #[test]
 fn signature_field_invariants_hold() {
-    check_corpus("signatures", crawlers::signatures);
+    check_corpus("crawlers", "signatures", crawlers::signatures);
 }
 
 #[test]
 fn log_line_invariants_hold() {
-    check_corpus("log_lines", access_log::log_lines);
+    check_corpus("replay", "log_lines", replay::log_lines);
 }
 
 #[test]
 fn native_log_line_invariants_hold() {
-    check_corpus("native_lines", access_log::native_lines);
+    check_corpus("replay", "native_lines", replay::native_lines);
 }
 
 #[test]
 fn config_file_invariants_hold() {
-    check_corpus("yaml", config::yaml);
+    check_corpus("config", "yaml", config::yaml);
 }
 
 #[test]
 fn ledger_file_invariants_hold() {
-    check_corpus("ledger_files", ledger::ledger_files);
+    check_corpus("engine", "ledger_files", engine::ledger_files);
 }
 
 #[test]
 fn redis_reply_invariants_hold() {
-    check_corpus("redis_replies", ledger::redis_replies);
+    check_corpus("engine", "redis_replies", engine::redis_replies);
 }
 
 /// Checks the invariant on every file of the corpus and on mutations of these. Panics with the input that violates it.
-fn check_corpus(target: &str, invariant: fn(&[u8])) {
-    let corpus = read_corpus(target);
+fn check_corpus(package: &str, target: &str, invariant: fn(&[u8])) {
+    let corpus = read_corpus(package, target);
     assert!(corpus.len() >= 20, "{target} has {} files", corpus.len());
     let mut rng = MutationRng(0x9e37_79b9_7f4a_7c15);
     let mutated: Vec<Vec<u8>> = (0..MUTATED_INPUTS).map(|_| mutate_input(&corpus, &mut rng)).collect();
@@ -108,8 +108,8 @@ fn check_corpus(target: &str, invariant: fn(&[u8])) {
     }
 }
 
-fn read_corpus(target: &str) -> Vec<Vec<u8>> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
+fn read_corpus(package: &str, target: &str) -> Vec<Vec<u8>> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("crates/{package}/fuzz/corpus/{target}"));
     let entries = std::fs::read_dir(dir).expect("corpus directory exists");
     let mut files: Vec<_> = entries.map(|entry| entry.expect("readable directory").path()).collect();
     files.sort();

@@ -2,8 +2,7 @@
 
 #![no_main]
 
-#[path = "../invariants/config.rs"]
-#[allow(dead_code, reason = "each target uses one invariant")]
+#[path = "../invariants.rs"]
 mod invariants;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::yaml(bytes));

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../invariants/crawlers.rs"]
+#[path = "../invariants.rs"]
 #[allow(dead_code, reason = "each target uses one invariant")]
 mod invariants;
 
