@@ -29,7 +29,7 @@ fn convergence_time(seconds: &[SecondStats], servers: u32) -> Option<usize> {
     seconds.windows(10).position(is_converged)
 }
 
-/// `cargo test --lib compares_controllers -- --nocapture` prints the table of docs/PERFORMANCE.md.
+/// `cargo test -p tidegate-policy compares_controllers -- --nocapture` prints the table of docs/PERFORMANCE.md.
 #[test]
 fn compares_controllers() {
     let gradient = || Controller::Gradient(Gradient { min: 1, max: 256 });
