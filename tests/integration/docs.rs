@@ -64,6 +64,25 @@ fn readme_commands_work_with_readme_yaml() {
     assert!(fs::read_to_string(log).expect("access log is in state_dir").contains("\"path\":\"/item/1\""));
 }
 
+#[test]
+fn paths_and_links_in_documents_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let directories = ["benches/", "config/", "crates/", "docs/", "grafana/", "scripts/", "src/", "tests/"];
+    let others = ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "crates/crawlers/data/README.md"];
+    let others = others.map(|name| (name.to_owned(), fs::read_to_string(root.join(name)).expect("document exists")));
+    let mut missing = Vec::new();
+    for (name, text) in documents().into_iter().chain(others) {
+        let dir = root.join(&name).parent().expect("a document is in a directory").to_owned();
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(['#', ')']).next());
+        let links = links.filter(|link| !link.contains("://")).map(|link| dir.join(link));
+        let words = text.split('`').filter_map(|code| code.split_whitespace().next());
+        let paths =
+            words.filter(|word| directories.iter().any(|dir| word.starts_with(dir))).map(|path| root.join(path));
+        missing.extend(links.chain(paths).filter(|path| !path.exists()).map(|path| (name.clone(), path)));
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
 /// A gateway with a file of the documentation, on its own ports and in its own directory.
 struct DocsGateway {
     program: Program,
