@@ -1,7 +1,7 @@
 //! HTTP/1.1 client and server. `httparse` parses heads; framing and bodies are implemented here.
 //!
 //! Designed for a proxy on one thread: a connection is a value without a task of its own, polled by its user, and its
-//! buffers are reused for all messages. The module does not depend on rules, settings or time.
+//! buffers are reused for all messages. The package does not depend on rules, settings or time.
 //!
 //! [`framing`] determines the length of bodies and rejects ambiguous messages (RFC 9112 section 6). [`head`] and
 //! [`chunked`] read and write parts of a message, [`body`] whole bodies; [`buffer`] has the buffers.
