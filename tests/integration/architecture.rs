@@ -86,7 +86,6 @@ const DUPLICATE_TYPES: &[(&str, &[&str])] = &[
             "Verify",
         ],
     ),
-    ("a type of cli::status reads the JSON that its namesake is written to", &["Correction"]),
     ("problem documents of the admin API and of the data plane share nothing but the format", &["Problem"]),
 ];
 

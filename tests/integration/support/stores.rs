@@ -1,5 +1,6 @@
 //! Test suite for all ledger stores. A fixture opens the store under test.
 
+use crate::support::report_skip;
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -247,7 +248,7 @@ fn manual_correction_persists<L: StoreFixture>(mut ledger: L) {
         let mut instance = StoreClient::new(&ledger, store);
         instance.request_lease(0);
         if let Err(StoreError::Refused(reason)) = instance.correct_used(used) {
-            println!("skipped: {reason}");
+            report_skip(&reason);
             return;
         }
         assert_eq!(instance.request_lease(LIMIT).held, Units::from_whole(LIMIT - used), "corrected to {used}");
