@@ -79,14 +79,12 @@ impl EvidenceWord {
     }
 }
 
-/// Appends an entry as a JSON string, such as `"user_agent_match:GPTBot"`.
+/// Appends the content of the JSON string of an entry, such as `user_agent_match:GPTBot`.
 pub(super) fn write(out: &mut Vec<u8>, evidence: Evidence, names: &dyn NameResolver) {
     let (word, name) = EvidenceWord::of(evidence, names);
-    out.push(b'"');
-    out.extend_from_slice(word.name().as_bytes());
+    json::name(out, word.name());
     if let Some(name) = name {
         out.push(b':');
         json::content(out, name.as_bytes());
     }
-    out.push(b'"');
 }

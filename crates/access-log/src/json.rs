@@ -11,6 +11,25 @@ pub(super) fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
+/// Appends the content of a JSON string that is a name. Names that the policy defines or the configuration checks contain
+/// nothing to escape.
+pub(super) fn name(out: &mut Vec<u8>, name: &str) {
+    debug_assert!(is_plain(name.as_bytes()), "{name:?} is not checked like a name");
+    out.extend_from_slice(name.as_bytes());
+}
+
+/// Appends a name as a JSON string, or `null`.
+pub(super) fn name_or_null(out: &mut Vec<u8>, text: Option<&str>) {
+    match text {
+        Some(text) => {
+            out.push(b'"');
+            name(out, text);
+            out.push(b'"');
+        }
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
 /// Appends the content of a JSON string, without quotes.
 ///
 /// Text that needs no escaping is copied at once. Bytes that are not UTF-8 are read as Latin-1, one `\u00XX` each, so

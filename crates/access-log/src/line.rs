@@ -11,11 +11,11 @@ use tidegate_policy::identity::KeyOwner;
 use tidegate_policy::{Reason, Timestamp};
 
 /// Writes access log lines. Reused, because it caches the text of the last second.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct LineWriter {
-    /// Start of the process, in microseconds since 1970 (`started_us`). Sequence numbers count from there. Replay
-    /// detects a restart by it, after which clients and shares start again.
-    started_us: u64,
+    /// Text of `started_us`: the start of the process, in microseconds since 1970. Sequence numbers count from there.
+    /// Replay detects a restart by it, after which clients and shares start again.
+    started_us: String,
     admitted_at: TimestampWriter,
     settled_at: TimestampWriter,
 }
@@ -23,7 +23,11 @@ pub struct LineWriter {
 impl LineWriter {
     /// Creates a writer for a process that was started at `started`.
     pub fn starting_at(started: Timestamp) -> Self {
-        Self { started_us: started.0 / 1000, ..Self::default() }
+        Self {
+            started_us: (started.0 / 1000).to_string(),
+            admitted_at: TimestampWriter::default(),
+            settled_at: TimestampWriter::default(),
+        }
     }
 
     /// Appends `record` to `out` as one line of JSON, with all fields that `tidegate replay` needs to repeat the
@@ -34,7 +38,7 @@ impl LineWriter {
         out.extend_from_slice(b"\",\"settled\":\"");
         self.settled_at.write(out, record.settled_at);
         out.extend_from_slice(b"\",\"started_us\":");
-        number_text::write_u64(out, self.started_us);
+        out.extend_from_slice(self.started_us.as_bytes());
         out.extend_from_slice(b",\"id\":\"");
         out.extend_from_slice(&hexadecimal(record.id));
         client(out, record);
@@ -93,8 +97,9 @@ fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     let keys = record.names.key_headers(record.class, record.signed);
     let seen = record.headers_seen.names().map(|name| -> &str { name });
     for (index, name) in seen.chain(keys).enumerate() {
-        comma(out, index);
-        json::string(out, name.as_bytes());
+        open_string(out, index);
+        json::name(out, name);
+        out.push(b'"');
     }
     out.extend_from_slice(b"],\"tls\":");
     // Null if the headers were not examined; a header that is not listed may then have been present.
@@ -102,27 +107,28 @@ fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     json::bool_or_null(out, inspected.then(|| record.headers_seen.contains(HeadersSeen::TLS)));
     out.extend_from_slice(b",\"http_10\":");
     json::bool_or_null(out, inspected.then(|| record.headers_seen.contains(HeadersSeen::HTTP_10)));
-    out.extend_from_slice(b",\"kind\":");
-    json::string(out, record.kind.name().as_bytes());
-    out.extend_from_slice(b",\"class\":");
-    json::string(out, record.class_name.as_bytes());
-    out.extend_from_slice(b",\"operator\":");
-    json::string_or_null(out, record.operator.map(|operator| record.names.operator(operator).as_bytes()));
+    out.extend_from_slice(b",\"kind\":\"");
+    json::name(out, record.kind.name());
+    out.extend_from_slice(b"\",\"class\":\"");
+    json::name(out, record.class_name);
+    out.extend_from_slice(b"\",\"operator\":");
+    json::name_or_null(out, record.operator.map(|operator| record.names.operator(operator)));
     out.extend_from_slice(b",\"evidence\":[");
     for (index, entry) in record.evidence.iter().flatten().enumerate() {
-        comma(out, index);
+        open_string(out, index);
         evidence::write(out, *entry, record.names);
+        out.push(b'"');
     }
-    out.extend_from_slice(b"],\"route\":");
-    json::string(out, record.route_name.as_bytes());
+    out.extend_from_slice(b"],\"route\":\"");
+    json::content(out, record.route_name.as_bytes());
 }
 
 fn verdict(out: &mut Vec<u8>, record: &Record<'_>) {
-    per_quota(out, b",\"cost\":{", record.charges, |out, charge| json::units(out, charge.cost));
+    per_quota(out, b"\",\"cost\":{", record.charges, |out, charge| json::units(out, charge.cost));
     per_quota(out, b"},\"charged\":{", record.charges, |out, charge| json::units(out, charge.charged));
-    out.extend_from_slice(b"},\"verdict\":");
-    json::string(out, record.outcome.verdict().as_bytes());
-    out.extend_from_slice(b",\"reason\":");
+    out.extend_from_slice(b"},\"verdict\":\"");
+    json::name(out, record.outcome.verdict());
+    out.extend_from_slice(b"\",\"reason\":");
     reason(out, record.outcome.reason());
     out.extend_from_slice(b",\"shadow_reason\":");
     reason(out, record.outcome.shadow_reason());
@@ -175,21 +181,23 @@ fn per_quota(
 ) {
     out.extend_from_slice(opening);
     for (index, charge) in charges.iter().enumerate() {
-        comma(out, index);
-        json::string(out, charge.quota_name.as_bytes());
-        out.push(b':');
+        open_string(out, index);
+        json::name(out, charge.quota_name);
+        out.extend_from_slice(b"\":");
         number(out, charge);
     }
 }
 
 fn reason(out: &mut Vec<u8>, reason: Option<Reason>) {
-    json::string_or_null(out, reason.map(|reason| reason.name().as_bytes()));
+    json::name_or_null(out, reason.map(Reason::name));
 }
 
-fn comma(out: &mut Vec<u8>, index: usize) {
+/// Appends the opening quote of item `index` of a list or an object.
+fn open_string(out: &mut Vec<u8>, index: usize) {
     if index > 0 {
         out.push(b',');
     }
+    out.push(b'"');
 }
 
 fn write_fmt_infallible(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {

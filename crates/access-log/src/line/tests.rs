@@ -29,7 +29,7 @@ fn log_line_contains_every_contract_field() {
 #[test]
 fn low_bot_score_and_guard_admission_are_logged() {
     let mut out = Vec::new();
-    LineWriter::default()
+    LineWriter::starting_at(Timestamp::default())
         .write_json(&mut out, &Record { bot_score: Some(83), guard_admitted: true, ..sample_record() });
     let line: Value = serde_json::from_slice(&out).expect("JSON");
     assert_eq!(

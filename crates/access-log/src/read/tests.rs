@@ -4,6 +4,7 @@ use crate::fields::LOG_FIELDS;
 use crate::record::{QuotaCharge, Record};
 use crate::sample::sample_record;
 use serde_json::{Map, Value, json};
+use tidegate_policy::Timestamp;
 
 /// No field that is read has a list of lists as its value.
 #[test]
@@ -23,7 +24,7 @@ fn full_line() -> Map<String, Value> {
     let record = sample_record();
     let charges = [QuotaCharge { retry_sequence: Some(6_050), ..record.charges[0] }];
     let mut text = Vec::new();
-    LineWriter::default().write_json(&mut text, &Record { charges: &charges, ..record });
+    LineWriter::starting_at(Timestamp::default()).write_json(&mut text, &Record { charges: &charges, ..record });
     serde_json::from_slice(&text).expect("a JSON object")
 }
 
