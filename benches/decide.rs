@@ -10,9 +10,9 @@ use std::sync::Arc;
 use tidegate_config as config;
 use tidegate_crawlers::user_agents::{ClaimCache, UserAgentMatcher};
 use tidegate_crawlers::verify::OperatorTable;
-use tidegate_engine::{Admission, AdmissionOutcome, Engine, LeaseMode};
-use tidegate_policy::address_lists::ListSet;
-use tidegate_policy::{Claim, Facts, Proof, Signature, Timestamp};
+use tidegate_engine::{Admission, Engine, LeaseMode};
+use tidegate_policy::fixtures::{client_facts, request_facts};
+use tidegate_policy::{Claim, ClientFacts, Facts, Proof, RequestFacts, Timestamp};
 
 const CLIENTS: u32 = 1_000_000;
 const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
@@ -61,27 +61,14 @@ impl DecisionFixture {
             Claim::Bot { operator: Some(operator), .. } => self.operators.verify(operator, client, NOON),
             _ => Proof::Unknown,
         };
-        let method = http::Method::GET;
-        let facts = Facts {
-            method: &method,
-            host: "example.com",
-            path,
-            query: None,
-            client,
-            address_lists: ListSet::default(),
-            user_agent: BROWSER,
-            claim,
-            proof,
-            signature: Signature::Absent,
-            api_key_classes: &[],
-            bot_score: None,
-        };
+        let request = RequestFacts { user_agent: BROWSER, ..request_facts(path) };
+        let client = ClientFacts { address: client, proof, ..client_facts(claim) };
+        let facts = Facts { request, client: &client };
         let rules = self.admission.rules();
-        let (classified, route, key) = (rules.classify(&facts), rules.route(&facts), rules.trust.key(client));
-        match self.admission.admit(key, classified.class, route, path, NOON).outcome {
-            AdmissionOutcome::Admitted(permit) => permit.settle_unknown().is_empty(),
-            AdmissionOutcome::Refused(_) => false,
-        }
+        let (classified, route) = (rules.classify(&facts), rules.route(&request));
+        let key = rules.trust.key(client.address);
+        let decision = self.admission.admit(key, classified.class, route, path, NOON);
+        decision.permit.is_some_and(|permit| permit.settle_unknown().is_empty())
     }
 }
 

@@ -13,10 +13,11 @@ use std::time::Duration;
 use tidegate_config as config;
 use tidegate_engine::clock::Clock;
 use tidegate_engine::{AcquireOutcome, Admission, Engine, LeaseMode, QueuePoll, QueuedRequest, SlotGuard};
+use tidegate_policy::fixtures::request_facts;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::throttle::OriginOutcome;
 use tidegate_policy::throttle::partition::PartitionInput;
-use tidegate_policy::{ClassId, RouteId, Timestamp};
+use tidegate_policy::{ClassId, RequestFacts, RouteId, Timestamp};
 
 const RULES: &str = "
 origin: { url: 'http://127.0.0.1:1' }
@@ -42,7 +43,8 @@ fn new_admission() -> Arc<Admission> {
 }
 
 fn acquire(admission: &Admission, route: RouteId, client: u64, tenant: &str) -> AcquireOutcome {
-    let input = PartitionInput { route: "", host: "a", path: "/", query: Some(tenant), header: &|_| None };
+    let request = RequestFacts { query: Some(tenant), ..request_facts("/") };
+    let input = PartitionInput { route: "", request, header: &|_| None };
     admission.acquire_slots(ClientKey::from_u64(client), ClassId(0), route, &input, 0.5, NOW)
 }
 

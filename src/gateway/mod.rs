@@ -20,7 +20,6 @@ mod handler;
 mod headers;
 mod html;
 mod listener;
-mod observe;
 mod problem;
 mod quota_sync;
 mod request_context;

@@ -9,30 +9,28 @@ use super::quota_sync::BodyScan;
 use super::target::ClientRequest;
 use super::worker::{CurrentConfig, Worker};
 use http::StatusCode;
-use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_access_log::CLIENT_CLOSED_REQUEST;
-use tidegate_engine::{AdmissionOutcome, BucketUsage, Decision, Observation, Permit, QuotaUsage, Receipt, SlotGuard};
+use tidegate_engine::{Decision, Evaluation, Observation, Permit, Receipt, SlotGuard};
 use tidegate_http1::RequestHead;
-use tidegate_policy::identity::{ClientAddress, ClientKey};
+use tidegate_policy::identity::ClientAddress;
 use tidegate_policy::rng::ratio_from_id;
-use tidegate_policy::{Classification, OperatorId, QuotaId, Reason, Refusal, RouteId, Timestamp, Units};
+use tidegate_policy::{OperatorId, QuotaId, Reason, Timestamp, Units};
 use tidegate_rate_limit_headers::RateLimitSnapshot;
 
-/// What the evaluation of a request found, besides the decision.
+/// A request with its evaluation and what is known of its client.
 pub(super) struct EvaluatedRequest {
     pub(super) client_address: ClientAddress,
-    pub(super) key: ClientKey,
     /// True if a signature was checked, whatever the result.
     pub(super) signed: bool,
     /// Operator of the crawler, verified or claimed without evidence against it.
     pub(super) crawler: Option<OperatorId>,
-    pub(super) classification: Classification,
     /// Observation for bot detection; `None` for declared bots.
     pub(super) observation: Option<Observation>,
-    pub(super) route: RouteId,
+    /// Class, route and decision. Its permit is held until the cost is known.
+    pub(super) evaluation: Evaluation,
 }
 
 /// Stage of an admitted request on its way to the origin and back.
@@ -61,19 +59,11 @@ pub(super) struct RequestContext {
     client_request: ClientRequest,
     evaluated: EvaluatedRequest,
     id: u64,
-    started_at: Timestamp,
-    quota_usage: SmallVec<[QuotaUsage; 2]>,
-    bucket: Option<BucketUsage>,
-    shadow_reason: Option<Reason>,
-    /// Refusal by the rules.
-    refusal: Option<Refusal>,
     /// Reason of the refusal by the rules, or by a scope after admission.
     refusal_reason: Option<Reason>,
     /// Scope that refused the request.
     refusing_scope: Option<Arc<str>>,
     retry_after: Option<u64>,
-    /// Permit, held from admission until the cost is known.
-    permit: Option<Permit>,
     stage: RequestStage,
     /// Time the request waited for slots.
     scope_wait: Duration,
@@ -94,14 +84,10 @@ impl RequestContext {
         connection_state: Rc<ConnectionState>,
         current: Rc<CurrentConfig>,
         client_request: ClientRequest,
-        (evaluated, decision): (EvaluatedRequest, Decision),
+        evaluated: EvaluatedRequest,
         id: u64,
     ) -> Box<Self> {
-        let Decision { outcome, decided_at, shadow, quota_usage, bucket } = decision;
-        let (permit, refusal) = match outcome {
-            AdmissionOutcome::Admitted(permit) => (Some(permit), None),
-            AdmissionOutcome::Refused(refusal) => (None, Some(refusal)),
-        };
+        let refusal_reason = evaluated.evaluation.decision.verdict.refusal().map(|refusal| refusal.reason);
         // Boxed, because it is moved often.
         Box::new(Self {
             worker,
@@ -110,15 +96,9 @@ impl RequestContext {
             client_request,
             evaluated,
             id,
-            started_at: decided_at,
-            quota_usage,
-            bucket,
-            shadow_reason: shadow,
-            refusal,
-            refusal_reason: refusal.map(|refusal| refusal.reason),
+            refusal_reason,
             refusing_scope: None,
             retry_after: None,
-            permit,
             stage: RequestStage::Evaluated,
             scope_wait: Duration::ZERO,
             receipt: Receipt::new(),
@@ -146,7 +126,7 @@ impl RequestContext {
     }
 
     pub(super) fn started_at(&self) -> Timestamp {
-        self.started_at
+        self.decision().decided_at
     }
 
     pub(super) fn uptime(&self) -> Timestamp {
@@ -161,13 +141,13 @@ impl RequestContext {
         &self.client_request
     }
 
-    pub(super) fn evaluated(&self) -> &EvaluatedRequest {
-        &self.evaluated
+    pub(super) fn evaluation(&self) -> &Evaluation {
+        &self.evaluated.evaluation
     }
 
-    /// Returns the refusal by the rules; `None` if they admit the request.
-    pub(super) fn refusal(&self) -> Option<Refusal> {
-        self.refusal
+    /// Returns the decision of the rules.
+    pub(super) fn decision(&self) -> &Decision {
+        &self.evaluated.evaluation.decision
     }
 
     /// Returns the request head, to be rewritten for the origin, and what the rewriting needs.
@@ -177,12 +157,13 @@ impl RequestContext {
 
     /// Returns the usage for the rate-limit fields.
     pub(super) fn rate_limit_snapshot(&self) -> RateLimitSnapshot<'_> {
+        let Evaluation { classification, route, decision, .. } = self.evaluation();
         RateLimitSnapshot {
-            class: self.evaluated.classification.class,
-            route: self.evaluated.route,
-            usages: &self.quota_usage,
-            bucket: self.bucket,
-            refusal: self.refusal.as_ref(),
+            class: classification.class,
+            route: *route,
+            usages: &decision.quota_usage,
+            bucket: decision.bucket,
+            refusal: decision.verdict.refusal(),
         }
     }
 
@@ -193,8 +174,8 @@ impl RequestContext {
     }
 
     fn set_throttled(&mut self, reason: Reason, retry_after: Option<u64>) {
-        let EvaluatedRequest { key, classification, .. } = &self.evaluated;
-        self.current.admission.record_scope_refusal(*key, classification.class, self.started_at);
+        let Evaluation { key, classification, decision, .. } = self.evaluation();
+        self.current.admission.record_scope_refusal(*key, classification.class, decision.decided_at);
         self.refusal_reason = Some(reason);
         self.retry_after = retry_after;
     }
@@ -206,7 +187,7 @@ impl RequestContext {
 
     /// Records the end of the queue wait.
     pub(super) fn end_queue_wait(&mut self) {
-        self.scope_wait = self.worker.now().saturating_duration_since(self.started_at);
+        self.scope_wait = self.worker.now().saturating_duration_since(self.started_at());
     }
 
     /// Marks the start of the upstream request and stores the slots.
@@ -236,7 +217,7 @@ impl RequestContext {
 
     /// Returns the time since the request was sent to the origin.
     fn time_at_origin(&self, now: Timestamp) -> Duration {
-        now.saturating_duration_since(self.started_at + self.scope_wait)
+        now.saturating_duration_since(self.started_at() + self.scope_wait)
     }
 
     fn take_slots(&mut self) -> Option<SlotGuard> {
@@ -248,13 +229,13 @@ impl RequestContext {
 
     /// Returns the permit to send the request, and its head.
     pub(super) fn permit_and_head(&mut self) -> (&mut Permit, &RequestHead) {
-        let permit = self.permit.as_mut().expect("sent upstream and not settled");
+        let permit = self.evaluated.evaluation.decision.permit.as_mut().expect("sent upstream and not settled");
         (permit, &self.client_request.head)
     }
 
     /// Settles the permit with the cost that `actual` returns for each quota.
     pub(super) fn settle(&mut self, actual: impl FnMut(QuotaId, Units) -> Units) {
-        if let Some(permit) = self.permit.take() {
+        if let Some(permit) = self.evaluated.evaluation.decision.permit.take() {
             self.receipt = permit.settle(actual);
         }
     }
@@ -262,7 +243,7 @@ impl RequestContext {
     /// Settles without a known cost: releases the reservation if the request was not sent, charges the expected cost
     /// otherwise.
     pub(super) fn settle_unknown(&mut self) {
-        if let Some(permit) = self.permit.take() {
+        if let Some(permit) = self.evaluated.evaluation.decision.permit.take() {
             self.receipt = permit.settle_unknown();
         }
     }
@@ -294,7 +275,7 @@ impl RequestContext {
     }
 
     fn route(&self) -> &tidegate_policy::route::Route {
-        &self.current.settings.rules[self.evaluated.route]
+        &self.current.settings.rules[self.evaluation().route]
     }
 
     fn finish_observation(&self) {

@@ -8,8 +8,8 @@ use http::{Method, Version};
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use tidegate_http1::{self as http1, Name, RequestHead, list};
-use tidegate_policy::Signature;
 use tidegate_policy::route::{normalize, normalize_host};
+use tidegate_policy::{RequestFacts, Signature};
 
 /// A valid client request.
 pub(super) struct ClientRequest {
@@ -21,14 +21,12 @@ pub(super) struct ClientRequest {
     pub(super) signature: OnceCell<Signature>,
 }
 
-/// Target of a request, as matched by rules. Owns only what differs from the head.
+/// Target of a request, as matched by rules.
 pub(super) struct Target {
     /// Normalized path, if it differs from the path as sent.
     normalized_path: Option<String>,
-    /// Host in lower case, if it differs from the host as sent.
-    lowercase_host: Option<String>,
-    /// Length of the host as sent, without its port.
-    host_length: usize,
+    /// Host in lower case, without its port.
+    host: String,
 }
 
 /// Reason why a request cannot be forwarded.
@@ -60,19 +58,14 @@ impl ClientRequest {
         self.target.normalized_path.as_deref().unwrap_or(self.head.target.path())
     }
 
-    /// Returns the query as rules match it.
-    pub(super) fn query(&self) -> Option<&str> {
-        self.head.target.query()
-    }
-
-    /// Returns the host as rules match it: in lower case, without its port.
-    pub(super) fn host(&self) -> &str {
-        match &self.target.lowercase_host {
-            Some(host) => host,
-            None => {
-                let host = host(&self.head).get(..self.target.host_length).unwrap_or_default();
-                std::str::from_utf8(host).unwrap_or_default()
-            }
+    /// Returns the request as rules match it.
+    pub(super) fn facts(&self) -> RequestFacts<'_> {
+        RequestFacts {
+            method: &self.head.method,
+            host: &self.target.host,
+            path: self.path(),
+            query: self.head.target.query(),
+            user_agent: self.head.fields.get(Name::UserAgent).unwrap_or_default(),
         }
     }
 }
@@ -104,13 +97,8 @@ impl Target {
             Cow::Owned(path) => Some(path),
             Cow::Borrowed(_) => None,
         };
-        let host = normalize_host(std::str::from_utf8(host(head)).unwrap_or_default());
-        let host_length = host.len();
-        let lowercase_host = match host {
-            Cow::Owned(host) => Some(host),
-            Cow::Borrowed(_) => None,
-        };
-        Ok(Self { normalized_path, lowercase_host, host_length })
+        let host = normalize_host(std::str::from_utf8(host(head)).unwrap_or_default()).into_owned();
+        Ok(Self { normalized_path, host })
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 use tidegate_engine::ledger::{FileStore, LeaseTable, OpenError, Store};
-use tidegate_engine::{Admission, AdmissionOutcome, Engine, LeaseMode, Permit};
+use tidegate_engine::{Admission, Engine, LeaseMode, Permit};
 use tidegate_policy::fixtures;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::lease::SpendProfile;
@@ -281,7 +281,7 @@ impl<L: ReopenableLedger> LedgerSimulation<L> {
     fn send_request(&mut self, cost: u64) {
         let route = RouteId::from_index(cost as usize - 1);
         let decision = self.admission.admit(ClientKey::from_u64(1), ClassId(0), route, "/", self.now);
-        if let AdmissionOutcome::Admitted(permit) = decision.outcome {
+        if let Some(permit) = decision.permit {
             let window = self.window.span(self.now).start;
             *self.served.entry(window).or_default() += cost;
             self.inflight.push((permit, window, cost));

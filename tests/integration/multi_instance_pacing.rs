@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_engine::clock::Clock;
 use tidegate_engine::ledger::redis::{Incarnation, RedisEndpoint, Timeouts};
 use tidegate_engine::ledger::{RedisStore, Store};
-use tidegate_engine::{Admission, AdmissionOutcome, Engine, LeaseMode};
-use tidegate_policy::{Reason, Refusal, Rules, Timestamp, Units};
+use tidegate_engine::{Admission, Engine, LeaseMode};
+use tidegate_policy::{Rules, Timestamp, Units};
 
 const INSTANCES: usize = 3;
 
@@ -186,13 +186,9 @@ impl PacedInstance {
             if self.is_low.swap(false, Ordering::Relaxed) {
                 self.refresh_leases(now);
             }
-            match decide(&self.admission, request, now).outcome {
-                AdmissionOutcome::Admitted(permit) => {
-                    permit.settle(|_, expected| expected);
-                    return true;
-                }
-                AdmissionOutcome::Refused(Refusal { reason: Reason::Ledger, .. }) => {}
-                AdmissionOutcome::Refused(_) => return false,
+            let decision = decide(&self.admission, request, now);
+            if !decision.verdict.waits_for_lease() {
+                return decision.permit.map(|permit| permit.settle(|_, expected| expected)).is_some();
             }
         }
         false

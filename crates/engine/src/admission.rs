@@ -46,24 +46,16 @@ pub struct Admission {
 
 /// A decision, with the state that it was based on.
 pub struct Decision {
-    /// Result of the decision.
-    pub outcome: AdmissionOutcome,
+    /// Verdict of the rules.
+    pub verdict: Verdict,
+    /// Permission to send the request to the origin once. Present if the verdict admits the request.
+    pub permit: Option<Permit>,
     /// Time of the decision: the time passed in, or the latest time seen by one of its quotas, if that is later.
     pub decided_at: Timestamp,
-    /// First rule in shadow mode that would have refused the admitted request.
-    pub shadow: Option<Reason>,
     /// Usage of each quota of the request, in the order of [`Refusal::quotas`].
     pub quota_usage: InlineVec<QuotaUsage>,
     /// State of the client's bucket; `None` if its class has none.
     pub bucket: Option<BucketUsage>,
-}
-
-/// Result of [`Admission::admit`].
-pub enum AdmissionOutcome {
-    /// The request may be sent to the origin once.
-    Admitted(Permit),
-    /// The request is refused.
-    Refused(Refusal),
 }
 
 /// Class and guarded crawler that a charge is made for.
@@ -144,7 +136,7 @@ impl Admission {
                 level.refilled_at = level.refilled_at.max(decision.decided_at);
             }
             client.set_bucket_state(level);
-            if matches!(&decision.outcome, AdmissionOutcome::Refused(refusal) if refusal.reason != Reason::Ledger) {
+            if decision.permit.is_none() && !decision.verdict.waits_for_lease() {
                 client.record_refusal();
             }
             decision.bucket = request.bucket().map(|bucket| {
@@ -154,10 +146,10 @@ impl Admission {
             decision
         });
         if let Some((_, page)) = crawler.zip(page) {
-            match &decision.outcome {
-                AdmissionOutcome::Admitted(_) => pages.record_admit(&page),
-                AdmissionOutcome::Refused(Refusal { reason: Reason::Ledger, .. }) => {}
-                AdmissionOutcome::Refused(_) => pages.record_refusal(&page, decision.decided_at),
+            match &decision.verdict {
+                Verdict::Admit { .. } => pages.record_admit(&page),
+                verdict if verdict.waits_for_lease() => {}
+                Verdict::Refuse(_) => pages.record_refusal(&page, decision.decided_at),
             }
         }
         decision
@@ -285,9 +277,9 @@ impl Admission {
         };
         let mut usages = InlineVec::new();
         usages.extend(states.iter().zip(&snapshots).map(usage));
-        let (outcome, shadow) = match verdict {
-            Verdict::Refuse(refusal) => (AdmissionOutcome::Refused(refusal), None),
-            Verdict::Admit { bucket_state: after, shadow } => {
+        let permit = match verdict {
+            Verdict::Refuse(_) => None,
+            Verdict::Admit { bucket_state: after, .. } => {
                 *level = after;
                 let reserve =
                     |(((counter, state), snapshot), (quota, expectation)): ReservationInput<'_, '_>| Reservation {
@@ -301,10 +293,10 @@ impl Admission {
                     };
                 let mut reservations = InlineVec::new();
                 reservations.extend(counters.iter().zip(&states).zip(&snapshots).zip(charges).map(reserve));
-                (AdmissionOutcome::Admitted(Permit::new(class_id, reservations)), shadow)
+                Some(Permit::new(class_id, reservations))
             }
         };
-        Decision { outcome, decided_at: now, shadow, quota_usage: usages, bucket: None }
+        Decision { verdict, permit, decided_at: now, quota_usage: usages, bucket: None }
     }
 
     /// Returns the expected costs of a request, in the lock order of the quota counters.

@@ -27,13 +27,13 @@ impl Admission {
         now: Timestamp,
     ) -> DryRun<'_> {
         let classified = self.rules.classify(facts);
-        let route = self.rules.route(facts);
-        let key = self.rules.key(&classified, facts.client, secret);
-        let page = CrawledPage::from_facts(&classified, facts);
+        let route = self.rules.route(&facts.request);
+        let key = self.rules.key(&classified, facts.client.address, secret);
+        let page = CrawledPage::new(&classified, &facts.request);
         let bucket_state =
             self.engine.clients.with(key, self.class_id(classified.class), |client| client.bucket_state());
         let snapshots = |(index, class_rules)| {
-            let never_refused = self.rules.is_exempt(facts.method, facts.path);
+            let never_refused = self.rules.is_exempt(facts.request.method, facts.request.path);
             let class = ClassId::from_index(index);
             let request = DecisionRequest { class, class_rules, route: &self.rules[route], is_exempt: never_refused };
             let charges = self.charges(&request, route);

@@ -26,10 +26,10 @@ impl Admission {
         now: Timestamp,
     ) -> Evaluation {
         let classification = self.rules.classify(facts);
-        let route = self.rules.route(facts);
-        let key = self.rules.key(&classification, facts.client, secret);
-        let page = CrawledPage::from_facts(&classification, facts);
-        let never_refused = self.rules.is_exempt(facts.method, facts.path);
+        let route = self.rules.route(&facts.request);
+        let key = self.rules.key(&classification, facts.client.address, secret);
+        let page = CrawledPage::new(&classification, &facts.request);
+        let never_refused = self.rules.is_exempt(facts.request.method, facts.request.path);
         let decision = self.admit_guarded(key, classification.class, route, never_refused, page, now);
         Evaluation { classification, route, key, decision }
     }

@@ -28,7 +28,7 @@ mod views;
 #[cfg(test)]
 mod tests;
 
-pub use admission::{Admission, AdmissionOutcome, Decision};
+pub use admission::{Admission, Decision};
 pub use bot_detection::ProfileKey;
 pub use demand::LearnedDemand;
 pub use dry_run::DryRun;

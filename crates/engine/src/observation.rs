@@ -2,24 +2,18 @@
 
 use super::{Admission, ProfileKey};
 use std::net::IpAddr;
-use tidegate_policy::Timestamp;
 use tidegate_policy::bot_detection::{
     BotScore, BrowserTraits, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome,
 };
+use tidegate_policy::{RequestFacts, Timestamp};
 
 /// Inputs of an observation: the attributes of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct ObservedRequest<'a> {
-    /// Request method.
-    pub method: &'a http::Method,
-    /// Normalized path.
-    pub path: &'a str,
-    /// Query string, if any.
-    pub query: Option<&'a str>,
+    /// Request, as rules match it.
+    pub request: RequestFacts<'a>,
     /// Address of the client.
     pub client: IpAddr,
-    /// User agent of the client.
-    pub user_agent: &'a [u8],
     /// Traits of the browser named by the user agent.
     pub browser: BrowserTraits,
     /// Referer of the request.
@@ -39,12 +33,13 @@ pub struct Observation {
 
 impl Observation {
     /// Observes a request. Returns `None` if bot detection is disabled.
-    pub fn observe(request: &ObservedRequest<'_>, admission: &Admission, now: Timestamp) -> Option<Self> {
+    pub fn observe(observed: &ObservedRequest<'_>, admission: &Admission, now: Timestamp) -> Option<Self> {
         let rules = admission.rules();
         let settings = rules.bot_detection.as_ref()?;
+        let ObservedRequest { request, client, browser, referer, headers } = *observed;
         let features = RequestFeatures {
             at: now,
-            browser: request.browser,
+            browser,
             resource_kind: ResourceKind::from_request(
                 request.method,
                 request.path,
@@ -52,11 +47,11 @@ impl Observation {
                 settings.honeypot.as_deref(),
             ),
             is_costly: false,
-            referer: request.referer,
-            headers: request.headers,
+            referer,
+            headers,
         };
-        let key = admission.profile_key(rules.trust.key(request.client), request.user_agent);
-        let score = admission.bot_score(key, request.browser.is_graphical, now);
+        let key = admission.profile_key(rules.trust.key(client), request.user_agent);
+        let score = admission.bot_score(key, browser.is_graphical, now);
         Some(Self { profile_key: key, features, bot_score: score })
     }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tidegate_policy::{Classification, Facts, OperatorId, Timestamp};
+use tidegate_policy::{Classification, OperatorId, RequestFacts, Timestamp};
 
 /// Maximum number of pages: twice the daily requests of a search engine on the largest site observed.
 const MAX_PAGES: usize = 100_000;
@@ -31,8 +31,8 @@ pub struct CrawledPage<'a> {
 
 impl<'a> CrawledPage<'a> {
     /// Returns the page that a verified crawler requests, or `None` for any other client.
-    pub(super) fn from_facts(classified: &Classification, facts: &Facts<'a>) -> Option<Self> {
-        let Facts { host, path, query, .. } = *facts;
+    pub(super) fn new(classified: &Classification, request: &RequestFacts<'a>) -> Option<Self> {
+        let RequestFacts { host, path, query, .. } = *request;
         classified.operator.map(|operator| Self { operator, host, path, query })
     }
 }

@@ -47,10 +47,8 @@ fn admission(quotas: Vec<Quota>, routes: Vec<Route>) -> Admission {
 }
 
 fn try_admit(admission: &Admission, class: ClassId, route: u32, now: Timestamp) -> Result<Permit, Reason> {
-    match admission.admit(CLIENT, class, RouteId(route), "/item/1", now).outcome {
-        AdmissionOutcome::Admitted(permit) => Ok(permit),
-        AdmissionOutcome::Refused(refusal) => Err(refusal.reason),
-    }
+    let Decision { verdict, permit, .. } = admission.admit(CLIENT, class, RouteId(route), "/item/1", now);
+    permit.ok_or_else(|| verdict.refusal().expect("a permit or a refusal").reason)
 }
 
 /// Returns the settled and reserved units of the quota at `index`.
@@ -64,7 +62,7 @@ fn robots_txt_is_free_on_a_costed_route() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
     let _last = try_admit(&admission, PERSON, 0, NOON).expect("one unit is left");
     let decision = admission.admit(CLIENT, BOT, RouteId(0), ROBOTS_TXT_PATH, NOON);
-    let AdmissionOutcome::Admitted(_permit) = &decision.outcome else { panic!("robots.txt is never refused") };
+    assert!(decision.permit.is_some(), "robots.txt is never refused");
     assert!(decision.quota_usage.is_empty());
     assert_eq!(used_and_reserved(&admission, 0), (0, 1), "usage is within the limit");
 }
@@ -228,7 +226,7 @@ fn cost_beyond_the_lease_counts_immediately() {
     assert_eq!(receipt[0].overrun, Units::from_whole(20), "20 units exceed the limit, whatever the lease");
     let decision = admission.admit(CLIENT, PERSON, RouteId(0), "/item/1", NOON);
     assert_eq!(decision.quota_usage[0].used, Units::from_whole(100));
-    assert!(matches!(decision.outcome, AdmissionOutcome::Refused(refusal) if refusal.reason == Reason::Quota));
+    assert_eq!(decision.verdict.refusal().map(|refusal| refusal.reason), Some(Reason::Quota));
 }
 
 #[test]
@@ -423,15 +421,13 @@ fn concurrent_decisions(admission: &Admission, threads: usize, each: usize, held
         for round in 0..each {
             let decision = admission.admit(ClientKey::from_u64(thread as u64), BOT, RouteId(0), "/item/1", NOON);
             let sequence = decision.quota_usage[0].sequence;
-            match decision.outcome {
-                AdmissionOutcome::Refused(refusal) => decisions.push((sequence, refusal.reason == Reason::Tier)),
-                AdmissionOutcome::Admitted(mut permit) => {
-                    decisions.push((sequence, false));
-                    if round % 2 == 0 {
-                        permit.mark_sent();
-                    }
-                    open.push(permit);
+            let is_refused = decision.verdict.refusal().is_some_and(|refusal| refusal.reason == Reason::Tier);
+            decisions.push((sequence, is_refused));
+            if let Some(mut permit) = decision.permit {
+                if round % 2 == 0 {
+                    permit.mark_sent();
                 }
+                open.push(permit);
             }
             if open.len() > held {
                 drop(open.remove(0));

@@ -5,6 +5,7 @@ use http::HeaderName;
 use std::collections::BTreeSet;
 use std::iter::once;
 use std::net::IpAddr;
+use tidegate_policy::RequestFacts;
 use tidegate_policy::identity::{AddressSource, ProxyTrust, cookie};
 use tidegate_policy::network::IpPrefix;
 use tidegate_policy::route::{MatchOptions, Pattern, normalize};
@@ -76,7 +77,9 @@ pub(crate) fn cookies(bytes: &[u8]) {
 pub(crate) fn queries(bytes: &[u8]) {
     let Ok(query) = std::str::from_utf8(bytes) else { return };
     let value = |query: &str| {
-        let input = PartitionInput { route: "/", host: "", path: "/", query: Some(query), header: &|_| None };
+        let request =
+            RequestFacts { method: &http::Method::GET, host: "", path: "/", query: Some(query), user_agent: b"" };
+        let input = PartitionInput { route: "/", request, header: &|_| None };
         PartitionKey::Query("tenant".into()).extract(&input).into_owned()
     };
     let values: BTreeSet<Vec<u8>> = query

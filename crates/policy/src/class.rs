@@ -131,7 +131,7 @@ impl ClassMatcher {
         operator: Option<OperatorId>,
         facts: &Facts<'_>,
     ) -> Option<ConditionKind> {
-        let matches_agent = |text: &String| contains_ignoring_case(facts.user_agent, text.as_bytes());
+        let matches_agent = |text: &String| contains_ignoring_case(facts.request.user_agent, text.as_bytes());
         if !self.kinds.is_empty() && !self.kinds.contains(&kind) {
             return Some(ConditionKind::Kind);
         }
@@ -141,13 +141,13 @@ impl ClassMatcher {
         if !self.user_agents.is_empty() && !self.user_agents.iter().any(matches_agent) {
             return Some(ConditionKind::UserAgent);
         }
-        if !self.addresses.is_empty() && !self.addresses.iter().any(|range| range.contains(facts.client)) {
+        if !self.addresses.is_empty() && !self.addresses.iter().any(|range| range.contains(facts.client.address)) {
             return Some(ConditionKind::Address);
         }
-        if !self.lists.is_empty() && self.lists.first_common(facts.address_lists).is_none() {
+        if !self.lists.is_empty() && self.lists.first_common(facts.client.address_lists).is_none() {
             return Some(ConditionKind::List);
         }
-        (self.keys.is_some() && !facts.api_key_classes.contains(&class)).then_some(ConditionKind::Key)
+        (self.keys.is_some() && !facts.client.api_key_classes.contains(&class)).then_some(ConditionKind::Key)
     }
 }
 

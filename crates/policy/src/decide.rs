@@ -88,6 +88,29 @@ pub enum Verdict {
     Refuse(Refusal),
 }
 
+impl Verdict {
+    /// Returns the refusal; `None` if the request is admitted.
+    pub const fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Admit { .. } => None,
+            Self::Refuse(refusal) => Some(refusal),
+        }
+    }
+
+    /// Returns the first rule in shadow mode that would have refused the admitted request.
+    pub const fn shadow(&self) -> Option<Reason> {
+        match self {
+            Self::Admit { shadow, .. } => *shadow,
+            Self::Refuse(_) => None,
+        }
+    }
+
+    /// Returns true if the only reason for the refusal is a missing lease.
+    pub const fn waits_for_lease(&self) -> bool {
+        matches!(self, Self::Refuse(Refusal { reason: Reason::Ledger, .. }))
+    }
+}
+
 /// Reason for a refusal, and the time to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {

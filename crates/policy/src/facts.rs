@@ -1,5 +1,5 @@
-//! Facts: everything a rule may use of a request, in one plain struct. Live requests, log lines and tests build the
-//! same struct.
+//! Facts: everything a rule may use of a request. Live requests, log lines and hypothetical requests gather the facts
+//! about their client in the same way.
 
 use super::address_lists::ListSet;
 use super::bot_detection::BotScore;
@@ -9,6 +9,15 @@ use std::net::IpAddr;
 /// A request as policy evaluates it.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
+    /// What the request shows.
+    pub request: RequestFacts<'a>,
+    /// What is known of the client.
+    pub client: &'a ClientFacts,
+}
+
+/// What a request shows, in the form that rules match.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestFacts<'a> {
     /// Request method, as sent.
     pub method: &'a http::Method,
     /// Requested host, lower case, without a port.
@@ -17,12 +26,17 @@ pub struct Facts<'a> {
     pub path: &'a str,
     /// Query, without the question mark.
     pub query: Option<&'a str>,
-    /// Client address, behind the trusted proxies.
-    pub client: IpAddr,
-    /// Configured address lists that contain the client address.
-    pub address_lists: ListSet,
     /// User agent as sent; empty if absent.
     pub user_agent: &'a [u8],
+}
+
+/// What is known of the client of a request.
+#[derive(Clone, Debug)]
+pub struct ClientFacts {
+    /// Client address, behind the trusted proxies.
+    pub address: IpAddr,
+    /// Configured address lists that contain the address.
+    pub address_lists: ListSet,
     /// Claim made by the user agent.
     pub claim: Claim,
     /// Result of verifying the claim.
@@ -30,9 +44,48 @@ pub struct Facts<'a> {
     /// Result of verifying the request's signature.
     pub signature: Signature,
     /// Classes for which the request carries a valid API key.
-    pub api_key_classes: &'a [ClassId],
-    /// Bot score, if the user agent claims a browser and the score reaches the threshold.
+    pub api_key_classes: Vec<ClassId>,
+    /// Bot score, if the client declares no bot and the score reaches the threshold.
     pub bot_score: Option<BotScore>,
+}
+
+/// Source of the evidence about the client of one request: a live request, a log line or a hypothetical request.
+/// [`ClientFacts::gather`] calls each method at most once.
+pub trait ClientEvidence {
+    /// Returns the claim of the user agent.
+    fn claim(&mut self) -> Claim;
+    /// Verifies the signature of the request.
+    fn signature(&mut self) -> Signature;
+    /// Verifies that the client is a crawler of `claimed`.
+    fn proof(&mut self, claimed: Option<OperatorId>) -> Proof;
+    /// Returns the address lists that contain the client.
+    fn address_lists(&mut self) -> ListSet;
+    /// Returns the classes for which the request carries a valid API key.
+    fn api_key_classes(&mut self) -> Vec<ClassId>;
+    /// Returns the bot score of a client that declares no bot; `None` below the threshold.
+    fn bot_score(&mut self) -> Option<BotScore>;
+}
+
+impl ClientFacts {
+    /// Gathers what is known of the client at `address`: the claim, then the signature, which can be a claim too, then
+    /// the proof of the claimed operator.
+    pub fn gather(address: IpAddr, evidence: &mut impl ClientEvidence) -> Self {
+        let claim = evidence.claim();
+        let signature = evidence.signature();
+        let proof = evidence.proof(claimed_operator(claim, signature));
+        // A signed agent or a named bot does not claim to be a browser.
+        let bot_score = match claim {
+            Claim::Browser | Claim::NoUserAgent if !signature.identifies_agent() => evidence.bot_score(),
+            _ => None,
+        };
+        let (address_lists, api_key_classes) = (evidence.address_lists(), evidence.api_key_classes());
+        Self { address, address_lists, claim, proof, signature, api_key_classes, bot_score }
+    }
+
+    /// Returns the operator that the client claims to belong to.
+    pub fn claimed_operator(&self) -> Option<OperatorId> {
+        claimed_operator(self.claim, self.signature)
+    }
 }
 
 /// Claim of a user agent.
@@ -104,7 +157,7 @@ impl Signature {
 }
 
 /// Returns the claimed operator: by user agent, or else by an invalid signature.
-pub fn claimed_operator(claim: Claim, signature: Signature) -> Option<OperatorId> {
+fn claimed_operator(claim: Claim, signature: Signature) -> Option<OperatorId> {
     match (claim, signature) {
         (Claim::Bot { operator: Some(operator), .. }, _) => Some(operator),
         (_, Signature::Invalid(operator)) => operator,

@@ -1,7 +1,9 @@
-//! Rules for tests, to be changed where they matter: `Quota { window, ..fixtures::quota("api", 10) }`.
+//! Rules and facts for tests, to be changed where they matter: `Quota { window, ..fixtures::quota("api", 10) }`.
 
+use super::address_lists::ListSet;
 use super::class::{Class, ClassMatcher};
 use super::cost::Cost;
+use super::facts::{Claim, ClientFacts, Proof, RequestFacts, Signature};
 use super::identity::{KeySource, ProxyTrust};
 use super::ids::QuotaId;
 use super::quota::{ClassTiers, Quota};
@@ -10,6 +12,7 @@ use super::rules::Rules;
 use super::tier::{Share, Tier, TierSet};
 use super::units::Units;
 use super::window::Window;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// Returns rules without classes, quotas, routes and scopes.
@@ -24,6 +27,24 @@ pub fn rules() -> Rules {
         routes: Vec::new(),
         scopes: Vec::new(),
         serves_crawl_policy: false,
+    }
+}
+
+/// Returns a GET request for `path` without a user agent.
+pub fn request_facts(path: &str) -> RequestFacts<'_> {
+    RequestFacts { method: &http::Method::GET, host: "example.com", path, query: None, user_agent: b"" }
+}
+
+/// Returns a client that makes `claim` and proves nothing.
+pub fn client_facts(claim: Claim) -> ClientFacts {
+    ClientFacts {
+        address: Ipv4Addr::LOCALHOST.into(),
+        address_lists: ListSet::default(),
+        claim,
+        proof: Proof::Unknown,
+        signature: Signature::Absent,
+        api_key_classes: Vec::new(),
+        bot_score: None,
     }
 }
 

@@ -42,7 +42,7 @@ pub mod window;
 
 pub use class::{Classification, ClientKind};
 pub use decide::{Reason, Refusal, Verdict};
-pub use facts::{Claim, Facts, Proof, ProofMethod, Signature};
+pub use facts::{Claim, ClientEvidence, ClientFacts, Facts, Proof, ProofMethod, RequestFacts, Signature};
 pub use ids::{BotId, ClassId, ListId, OperatorId, QuotaId, RouteId, ScopeId, StableClassId};
 pub use refused_quotas::RefusedQuotas;
 pub use rules::Rules;

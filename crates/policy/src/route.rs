@@ -1,7 +1,7 @@
 //! Routes: match requests and define their costs and scopes.
 
 use super::cost::Cost;
-use super::facts::Facts;
+use super::facts::RequestFacts;
 use super::ids::{QuotaId, ScopeId};
 use std::borrow::Cow;
 
@@ -242,11 +242,11 @@ impl Segment {
 
 impl Route {
     /// Returns true if the route matches the request.
-    pub fn matches(&self, facts: &Facts<'_>) -> bool {
-        self.path.matches(facts.path)
-            && (self.methods.is_empty() || self.methods.contains(facts.method))
-            && (self.hosts.is_empty() || self.hosts.iter().any(|host| host_matches(host, facts.host)))
-            && self.query.iter().all(|(name, value)| query_has(facts.query.unwrap_or(""), name, value.as_deref()))
+    pub fn matches(&self, request: &RequestFacts<'_>) -> bool {
+        self.path.matches(request.path)
+            && (self.methods.is_empty() || self.methods.contains(request.method))
+            && (self.hosts.is_empty() || self.hosts.iter().any(|host| host_matches(host, request.host)))
+            && self.query.iter().all(|(name, value)| query_has(request.query.unwrap_or(""), name, value.as_deref()))
     }
 
     /// Returns true if requests of the route cost nothing.

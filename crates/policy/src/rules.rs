@@ -3,7 +3,7 @@
 use super::bot_detection::{BotDetection, BotScore};
 use super::class::{self, Class, Classification, UserAgentRule};
 use super::exempt;
-use super::facts::Facts;
+use super::facts::{Facts, RequestFacts};
 use super::identity::{ClientKey, CredentialSource, KeySource, ProxyTrust};
 use super::ids::{ClassId, QuotaId, RouteId, ScopeId};
 use super::quota::Quota;
@@ -112,8 +112,8 @@ impl Rules {
     }
 
     /// Returns the request's route.
-    pub fn route(&self, facts: &Facts<'_>) -> RouteId {
-        let index = self.routes.iter().position(|route| route.matches(facts));
+    pub fn route(&self, request: &RequestFacts<'_>) -> RouteId {
+        let index = self.routes.iter().position(|route| route.matches(request));
         RouteId::from_index(index.unwrap_or(self.routes.len().saturating_sub(1)))
     }
 }

@@ -8,6 +8,7 @@ mod assumptions;
 mod comparison;
 mod decision;
 mod display_zone;
+mod evidence;
 pub mod explain;
 mod format;
 mod in_flight;

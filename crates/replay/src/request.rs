@@ -4,6 +4,7 @@ use super::log::{LogLine, LoggedClient};
 use http::{Method, Version};
 use std::borrow::Cow;
 use std::net::IpAddr;
+use tidegate_policy::RequestFacts;
 use tidegate_policy::bot_detection::{HeadersSeen, Referer};
 use tidegate_policy::route::normalize;
 
@@ -58,5 +59,11 @@ impl<'a> ReplayRequest<'a> {
                 .as_ref()
                 .map_or(HeadersSeen::default().with(HeadersSeen::HTTP_10, is_http_10), |native| native.headers_seen),
         })
+    }
+
+    /// Returns the request as rules match it.
+    pub(super) fn facts(&self) -> RequestFacts<'_> {
+        let Self { method, host, query, user_agent, .. } = *self;
+        RequestFacts { method, host, path: &self.path, query, user_agent }
     }
 }

@@ -112,7 +112,8 @@ impl RequestHandler {
         let Self { worker, peer, peer_text, .. } = self;
         let (current, evaluated, head) = context.upstream_parts();
         let rules = &current.settings.rules;
-        let EvaluatedRequest { client_address: origin, classification: classified, .. } = evaluated;
+        let EvaluatedRequest { client_address: origin, evaluation, .. } = evaluated;
+        let classified = &evaluation.classification;
         let host: SmallVec<[u8; 64]> = SmallVec::from_slice(target::host(head));
         let fields = &mut head.fields;
         headers::strip_hop_by_hop(fields);

@@ -15,6 +15,7 @@
 
 mod crawl_policy;
 mod evaluate;
+mod evidence;
 mod forward;
 mod refuse;
 mod request_handler;
@@ -53,20 +54,20 @@ impl RequestHandler {
         };
         let request = ClientRequest { head, target, has_body: !body.is_end_stream(), signature: OnceCell::new() };
         let mut evaluated = self.evaluate(&request, &current, worker.now());
-        if evaluate::waits_for_lease(&evaluated.1)
+        if evaluated.evaluation.decision.verdict.waits_for_lease()
             && let Some(ledger_responses) = &worker.shared().ledger_responses
         {
             (current, evaluated) = Box::pin(self.reevaluate_after_lease(&request, ledger_responses)).await;
         }
         let is_crawl_policy = current.settings.rules.is_crawl_policy(request.path());
         let is_robots_txt = is_robots_txt_read(&request.head.method, request.path());
-        if let Some(operator) = evaluated.0.crawler {
+        if let Some(operator) = evaluated.crawler {
             worker.shared().crawl_compliance.record_request(operator, is_robots_txt, worker.monotonic_now());
         }
         let (worker, connection_state) = (Rc::clone(worker), Rc::clone(connection_state));
         let id = worker.next_decision_id();
         let context = RequestContext::new(worker, connection_state, current, request, evaluated, id);
-        if context.refusal().is_some() {
+        if context.decision().verdict.refusal().is_some() {
             self.drain_body(&context.client_request().head, body);
             return self.refuse(context);
         }

@@ -199,7 +199,7 @@ impl ConditionalGet {
 }
 
 fn requester(context: &RequestContext) -> Requester {
-    match context.evaluated().classification.kind {
+    match context.evaluation().classification.kind {
         ClientKind::VerifiedBot => Requester::VerifiedCrawler,
         _ => Requester::Other,
     }

@@ -13,22 +13,20 @@ use tokio::time::sleep;
 impl RequestHandler {
     /// Acquires a slot in each scope of the route, or queues the request.
     pub(super) fn acquire_slots(&self, context: &RequestContext) -> AcquireOutcome {
-        let (current, request, evaluated) = (context.current(), context.client_request(), context.evaluated());
-        if !current.admission.is_throttled(evaluated.route) {
+        let (current, request, evaluation) = (context.current(), context.client_request(), context.evaluation());
+        if !current.admission.is_throttled(evaluation.route) {
             return AcquireOutcome::Acquired(None);
         }
         let fields = &request.head.fields;
         let input = PartitionInput {
-            route: &current.settings.rules[evaluated.route].name,
-            host: request.host(),
-            path: request.path(),
-            query: request.query(),
+            route: &current.settings.rules[evaluation.route].name,
+            request: request.facts(),
             header: &|name| partition::single_value(fields.get_all_by_text(name.as_str())),
         };
         current.admission.acquire_slots(
-            evaluated.key,
-            evaluated.classification.class,
-            evaluated.route,
+            evaluation.key,
+            evaluation.classification.class,
+            evaluation.route,
             &input,
             context.random(),
             self.worker.monotonic_now(),

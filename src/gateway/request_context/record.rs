@@ -4,7 +4,7 @@ use super::{EvaluatedRequest, RequestContext, RequestStage};
 use crate::gateway::target;
 use smallvec::SmallVec;
 use tidegate_access_log::{QuotaCharge, Record, RecordedOutcome, UpstreamCall};
-use tidegate_engine::{Charged, QuotaUsage};
+use tidegate_engine::{Charged, Evaluation, QuotaUsage};
 use tidegate_http1::Name;
 use tidegate_policy::Units;
 use tidegate_policy::bot_detection::HeadersSeen;
@@ -14,9 +14,10 @@ impl RequestContext {
     pub(super) fn record(&self) {
         let rules = &self.current.settings.rules;
         let head = &self.client_request.head;
-        let EvaluatedRequest { classification: classified, observation, .. } = &self.evaluated;
+        let EvaluatedRequest { client_address, signed, observation, evaluation, .. } = &self.evaluated;
+        let Evaluation { classification: classified, key, decision, .. } = evaluation;
         let names = self.worker.names(&self.current);
-        let charges: SmallVec<[QuotaCharge<'_>; 2]> = self
+        let charges: SmallVec<[QuotaCharge<'_>; 2]> = decision
             .quota_usage
             .iter()
             .map(|usage| QuotaCharge {
@@ -31,11 +32,11 @@ impl RequestContext {
             .collect();
         let settled = self.worker.now();
         self.worker.telemetry().record(&Record {
-            admitted_at: self.started_at,
+            admitted_at: decision.decided_at,
             settled_at: settled,
             id: self.id,
-            client: self.evaluated.client_address.client,
-            key: self.evaluated.key,
+            client: client_address.client,
+            key: *key,
             method: &head.method,
             host: target::host(head),
             path: head.target.path(),
@@ -51,19 +52,20 @@ impl RequestContext {
             class_name: &rules[classified.class].name,
             operator: classified.operator,
             evidence: &classified.evidence,
-            signed: self.evaluated.signed,
+            signed: *signed,
             bot_score: observation.and_then(|observation| observation.score()),
             route_name: &self.route().name,
             charges: &charges,
-            bucket_sequence: self.bucket.map(|bucket| bucket.sequence),
+            bucket_sequence: decision.bucket.map(|bucket| bucket.sequence),
             outcome: match self.refusal_reason {
                 Some(reason) => RecordedOutcome::Refused(reason),
-                None => RecordedOutcome::Admitted { shadow_reason: self.shadow_reason },
+                None => RecordedOutcome::Admitted { shadow_reason: decision.verdict.shadow() },
             },
             retry_after_s: self.retry_after,
             scope: self.refusing_scope.as_deref(),
-            tier: self.quota_usage.iter().map(|usage| usage.tier).max(),
-            guard_admitted: self.refusal_reason.is_none() && self.quota_usage.iter().any(|usage| usage.guard_admitted),
+            tier: decision.quota_usage.iter().map(|usage| usage.tier).max(),
+            guard_admitted: self.refusal_reason.is_none()
+                && decision.quota_usage.iter().any(|usage| usage.guard_admitted),
             scope_wait: self.scope_wait,
             origin: match self.stage {
                 RequestStage::Evaluated => None,
@@ -71,7 +73,7 @@ impl RequestContext {
                 RequestStage::Answered { status, duration, .. } => Some((status, duration)),
             }
             .map(|(status, duration)| UpstreamCall { scopes: &self.route().scopes, status, duration }),
-            total: settled.saturating_duration_since(self.started_at),
+            total: settled.saturating_duration_since(decision.decided_at),
             names: &names,
         });
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config as config;
 use tidegate_crawlers::verify::OperatorTable;
-use tidegate_engine::{Admission, AdmissionOutcome, CrawledPage, Decision, Engine, LeaseMode};
+use tidegate_engine::{Admission, CrawledPage, Decision, Engine, LeaseMode};
 use tidegate_policy::address_lists::AddressLists;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::rng::Rng;
@@ -286,13 +286,7 @@ pub fn measure(
     let mut windows = BTreeMap::<u64, WindowTotals>::new();
     for request in requests {
         let decision = decide(&admission, request, Timestamp::from_seconds(request.at));
-        let is_admitted = match decision.outcome {
-            AdmissionOutcome::Admitted(permit) => {
-                permit.settle(|_, expected| expected);
-                true
-            }
-            AdmissionOutcome::Refused(_) => false,
-        };
+        let is_admitted = decision.permit.map(|permit| permit.settle(|_, expected| expected)).is_some();
         let end = decision.quota_usage[0].resets_at.seconds();
         windows.entry(end).or_default().record_request(request.label, bots, is_admitted);
         if request.label == ClientLabel::Search && request.at >= second_day {

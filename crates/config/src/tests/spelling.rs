@@ -3,9 +3,8 @@
 use super::{settings, with_origin};
 use http::Method;
 use proptest::prelude::*;
-use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::route::normalize;
-use tidegate_policy::{Claim, Facts, Proof, Rules, Signature};
+use tidegate_policy::{RequestFacts, Rules};
 
 const RULES: &str = r#"
 quotas: { api: { limit: 100, window: { fixed: 1h } } }
@@ -35,21 +34,8 @@ const COSTED: [(&str, &str); 7] = [
 /// Returns the name of the route of a request.
 fn matched_route<'a>(rules: &'a Rules, method: &Method, path: &str, query: &str) -> &'a str {
     let path = normalize(path).expect("a path");
-    let facts = Facts {
-        method,
-        host: "example.com",
-        path: &path,
-        query: Some(query),
-        client: "192.0.2.1".parse().expect("an address"),
-        address_lists: ListSet::default(),
-        user_agent: b"",
-        claim: Claim::NoUserAgent,
-        proof: Proof::Unknown,
-        signature: Signature::Absent,
-        api_key_classes: &[],
-        bot_score: None,
-    };
-    &rules[rules.route(&facts)].name
+    let request = RequestFacts { method, host: "example.com", path: &path, query: Some(query), user_agent: b"" };
+    &rules[rules.route(&request)].name
 }
 
 /// Returns another spelling of `path`; each byte of `choices` selects the spelling of one character.

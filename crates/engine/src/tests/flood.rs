@@ -39,10 +39,7 @@ proptest! {
         let unbounded = Engine::new(LeaseMode::Local, 1_000_000).admission(rules(vec![], vec![route(&[])]), NOON);
         let request = |admission: &Admission, key: u64, now| {
             let decision = admission.admit(ClientKey::from_u64(key), LIMITED, RouteId(0), "/item/1", now);
-            let wait = match decision.outcome {
-                AdmissionOutcome::Admitted(_) => None,
-                AdmissionOutcome::Refused(refusal) => Some(refusal.wait),
-            };
+            let wait = decision.verdict.refusal().map(|refusal| refusal.wait);
             (wait, decision.bucket.map(|bucket| (bucket.remaining, bucket.full_after)))
         };
         for key in 0..ACTIVE_CLIENTS {

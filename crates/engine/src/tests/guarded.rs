@@ -26,16 +26,9 @@ impl GuardedSite {
     fn admits(&self, operator: OperatorId, path: &str, seconds: u64) -> bool {
         let page = CrawledPage { operator, host: "example.com", path, query: None };
         let now = NOON + Duration::from_secs(seconds);
-        match self.0.admit_guarded(CLIENT, BOT, RouteId(0), false, Some(page), now).outcome {
-            AdmissionOutcome::Admitted(permit) => {
-                permit.settle(|_, expected| expected);
-                true
-            }
-            AdmissionOutcome::Refused(refusal) => {
-                assert_eq!(refusal.reason, Reason::Tier);
-                false
-            }
-        }
+        let Decision { verdict, permit, .. } = self.0.admit_guarded(CLIENT, BOT, RouteId(0), false, Some(page), now);
+        assert!(verdict.refusal().is_none_or(|refusal| refusal.reason == Reason::Tier));
+        permit.map(|permit| permit.settle(|_, expected| expected)).is_some()
     }
 
     fn guarded_units(&self) -> u64 {

@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
+use tidegate_policy::RequestFacts;
+use tidegate_policy::fixtures::request_facts;
 use tidegate_policy::throttle::autothrottle::Autothrottle;
 use tidegate_policy::throttle::backoff::Backoff;
 use tidegate_policy::throttle::controller::Controller;
@@ -102,7 +104,8 @@ impl ThrottleFixture {
     fn acquire(&self, names: &[&str], client: u64, priority: u8, now: u64) -> AcquireOutcome {
         let request = SlotRequest { client: ClientKey::from_u64(client), priority, random: 0.0 };
         let query = names.join("&");
-        let input = PartitionInput { route: "/**", host: "", path: "/", query: Some(&query), header: &|_| None };
+        let facts = RequestFacts { query: Some(&query), ..request_facts("/") };
+        let input = PartitionInput { route: "/**", request: facts, header: &|_| None };
         self.throttle.acquire(&self.route_scopes(names), &input, request, ms(now))
     }
 

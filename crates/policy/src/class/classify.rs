@@ -6,7 +6,7 @@ use super::evidence::{
 };
 use super::{Class, Classification, ClientKind, Evidence, EvidenceList, UserAgentRule, find_user_agent_rule};
 use crate::bot_detection::{BotScore, Signal};
-use crate::facts::{Claim, Facts, Proof, Signature, claimed_operator};
+use crate::facts::{Claim, Facts, Proof, Signature};
 use crate::ids::{ClassId, OperatorId};
 
 /// Classifies a client by user-agent rules, proof, user agent and behavior, in this order.
@@ -17,19 +17,21 @@ pub fn classify(rules: &[UserAgentRule], classes: &[Class], facts: &Facts<'_>) -
     };
     let index = classes.iter().enumerate().position(matches).unwrap_or(classes.len().saturating_sub(1));
     if let Some(Class { matcher, .. }) = classes.get(index) {
-        evidence[ADDRESS_LIST_INDEX] = matcher.lists.first_common(facts.address_lists).map(Evidence::AddressList);
+        evidence[ADDRESS_LIST_INDEX] =
+            matcher.lists.first_common(facts.client.address_lists).map(Evidence::AddressList);
         evidence[API_KEY_INDEX] = matcher.keys.is_some().then_some(Evidence::ApiKey);
     }
     Classification { kind, operator, class: ClassId::from_index(index), evidence }
 }
 
 fn kind(rules: &[UserAgentRule], facts: &Facts<'_>) -> (ClientKind, Option<OperatorId>, EvidenceList) {
-    if let Some(index) = find_user_agent_rule(rules, facts.user_agent) {
+    if let Some(index) = find_user_agent_rule(rules, facts.request.user_agent) {
         return (rules[index].kind, None, evidence_list([Some(Evidence::UserAgentRule(index as u16))]));
     }
-    let claim = claim_evidence(facts.claim);
-    let claimed = claimed_operator(facts.claim, facts.signature);
-    match (facts.signature, facts.proof, claimed) {
+    let client = facts.client;
+    let claim = claim_evidence(client.claim);
+    let claimed = client.claimed_operator();
+    match (client.signature, client.proof, claimed) {
         // A client that claims a disproven operator is an impostor, even with a valid signature of another.
         (Signature::Verified(signer), proof, _) if !matches!(proof, Proof::Disproven(_)) || claimed == Some(signer) => {
             (ClientKind::VerifiedBot, Some(signer), evidence_list([claim, Some(Evidence::SignatureValid(signer))]))
@@ -50,9 +52,9 @@ fn kind(rules: &[UserAgentRule], facts: &Facts<'_>) -> (ClientKind, Option<Opera
             (ClientKind::DeclaredBot, None, evidence)
         }
         // A signature that identifies an agent declares a bot.
-        (signature, ..) => match facts.claim {
+        (signature, ..) => match client.claim {
             Claim::NoUserAgent | Claim::Browser if !signature.identifies_agent() => {
-                classify_undeclared([claim, signature_evidence(signature)], facts.bot_score)
+                classify_undeclared([claim, signature_evidence(signature)], client.bot_score)
             }
             _ => (ClientKind::DeclaredBot, None, evidence_list([claim, signature_evidence(signature)])),
         },

@@ -2,8 +2,8 @@ use super::evidence::{ADDRESS_LIST_INDEX, API_KEY_INDEX};
 use super::*;
 use crate::ListId;
 use crate::bot_detection::{BotScore, Signal};
-use crate::facts::{Claim, Proof, ProofMethod, Signature};
-use crate::fixtures;
+use crate::facts::{Claim, ClientFacts, Proof, ProofMethod, RequestFacts, Signature};
+use crate::fixtures::{self, client_facts, request_facts};
 
 const GOOGLE: OperatorId = OperatorId(0);
 const BING: OperatorId = OperatorId(1);
@@ -47,21 +47,11 @@ fn class_summary(result: &Classification) -> (ClientKind, Option<OperatorId>, St
 }
 
 fn classification(claim: Claim, proof: Proof, signature: Signature, bot_score: Option<BotScore>) -> Classification {
-    let facts = Facts {
-        method: &http::Method::GET,
-        host: "example.com",
-        path: "/",
-        query: None,
-        client: std::net::Ipv4Addr::LOCALHOST.into(),
-        address_lists: ListSet::default(),
-        user_agent: b"Mozilla/5.0 AcmeMonitor/1",
-        claim,
-        proof,
-        signature,
-        api_key_classes: &[],
-        bot_score,
-    };
-    classify(&[], &classes(), &facts)
+    classify_client(&classes(), &ClientFacts { proof, signature, bot_score, ..client_facts(claim) })
+}
+
+fn classify_client(classes: &[Class], client: &ClientFacts) -> Classification {
+    classify(&[], classes, &Facts { request: request_facts("/"), client })
 }
 
 fn bot_claim(operator: Option<OperatorId>) -> Claim {
@@ -140,21 +130,7 @@ fn address_list_match_selects_class_and_is_evidence() {
         class("person", ClassMatcher::default()),
     ];
     let classify_listed = |address_lists| {
-        let facts = Facts {
-            method: &http::Method::GET,
-            host: "",
-            path: "/",
-            query: None,
-            client: std::net::Ipv4Addr::LOCALHOST.into(),
-            address_lists,
-            user_agent: b"Mozilla/5.0",
-            claim: Claim::Browser,
-            proof: Proof::Unknown,
-            signature: Signature::Absent,
-            api_key_classes: &[],
-            bot_score: None,
-        };
-        let result = classify(&[], &classes, &facts);
+        let result = classify_client(&classes, &ClientFacts { address_lists, ..client_facts(Claim::Browser) });
         (result.class.0, result.evidence[ADDRESS_LIST_INDEX])
     };
     assert_eq!(classify_listed(ListSet::from_ids([tor])), (0, Some(Evidence::AddressList(tor))));
@@ -228,21 +204,8 @@ fn pending_keys_prevent_impostor_classification() {
 #[test]
 fn user_agent_rule_overrides_all_evidence() {
     let rules = [UserAgentRule { contains: "acmemonitor".into(), kind: ClientKind::Human }];
-    let facts = Facts {
-        method: &http::Method::GET,
-        host: "",
-        path: "/",
-        query: None,
-        client: std::net::Ipv4Addr::LOCALHOST.into(),
-        address_lists: ListSet::default(),
-        user_agent: b"AcmeMonitor/2.0",
-        claim: bot_claim(None),
-        proof: Proof::Unknown,
-        signature: Signature::Absent,
-        api_key_classes: &[],
-        bot_score: None,
-    };
-    let result = classify(&rules, &classes(), &facts);
+    let request = RequestFacts { user_agent: b"AcmeMonitor/2.0", ..request_facts("/") };
+    let result = classify(&rules, &classes(), &Facts { request, client: &client_facts(bot_claim(None)) });
     assert_eq!((result.kind, result.evidence[0]), (ClientKind::Human, Some(Evidence::UserAgentRule(0))));
 }
 
@@ -264,21 +227,8 @@ fn api_key_class_needs_one_of_its_keys() {
         (bot_claim(None), &[ClassId(0)], 2),
         (bot_claim(None), &[ClassId(0), ClassId(1)], 1),
     ] {
-        let facts = Facts {
-            method: &http::Method::GET,
-            host: "",
-            path: "/",
-            query: None,
-            client: std::net::Ipv4Addr::LOCALHOST.into(),
-            user_agent: b"",
-            claim,
-            proof: Proof::Unknown,
-            address_lists: ListSet::default(),
-            signature: Signature::Absent,
-            api_key_classes: key_classes,
-            bot_score: None,
-        };
-        let result = classify(&[], &classes, &facts);
+        let api_key_classes = key_classes.to_vec();
+        let result = classify_client(&classes, &ClientFacts { api_key_classes, ..client_facts(claim) });
         assert_eq!(result.class, ClassId(index), "{claim:?} {key_classes:?}");
         assert_eq!(result.evidence[API_KEY_INDEX], (index < 2).then_some(Evidence::ApiKey));
     }

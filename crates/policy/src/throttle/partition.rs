@@ -4,6 +4,7 @@
 //! limit. Spellings of a value are unified: queries are form-decoded, hosts lose their trailing dot, paths are
 //! normalized.
 
+use crate::facts::RequestFacts;
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
 
@@ -36,12 +37,8 @@ pub enum PartitionKey {
 pub struct PartitionInput<'a> {
     /// Pattern of the route.
     pub route: &'a str,
-    /// Requested host, lower case, without a port.
-    pub host: &'a str,
-    /// Normalized path.
-    pub path: &'a str,
-    /// Query, without the question mark.
-    pub query: Option<&'a str>,
+    /// Request, as rules match it.
+    pub request: RequestFacts<'a>,
     /// Value of a header field; repeated fields are combined by [`single_value`].
     pub header: &'a dyn Fn(&http::HeaderName) -> Option<&'a [u8]>,
 }
@@ -53,10 +50,10 @@ impl PartitionKey {
     /// Returns the value of a request; empty if it has none.
     pub fn extract<'a>(&self, input: &PartitionInput<'a>) -> Cow<'a, [u8]> {
         let value = match self {
-            Self::Query(name) => return parameter(input.query.unwrap_or_default(), name).unwrap_or_default(),
+            Self::Query(name) => return parameter(input.request.query.unwrap_or_default(), name).unwrap_or_default(),
             Self::Header(name) => (input.header)(name).unwrap_or_default(),
-            Self::Host => input.host.trim_end_matches('.').as_bytes(),
-            Self::Path(number) => input.path.split('/').nth(number.get()).unwrap_or_default().as_bytes(),
+            Self::Host => input.request.host.trim_end_matches('.').as_bytes(),
+            Self::Path(number) => input.request.path.split('/').nth(number.get()).unwrap_or_default().as_bytes(),
             Self::Route => input.route.as_bytes(),
         };
         Cow::Borrowed(value)
@@ -109,6 +106,7 @@ fn hex(digits: &[u8; 2]) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::request_facts;
     use proptest::prelude::*;
 
     fn partition_value(key: &PartitionKey, input: &PartitionInput<'_>) -> String {
@@ -116,7 +114,8 @@ mod tests {
     }
 
     fn query_input(query: &str) -> PartitionInput<'_> {
-        PartitionInput { route: "/t/**", host: "a.example", path: "/t/one", query: Some(query), header: &|_| None }
+        let request = RequestFacts { host: "a.example", query: Some(query), ..request_facts("/t/one") };
+        PartitionInput { route: "/t/**", request, header: &|_| None }
     }
 
     #[test]
@@ -144,7 +143,7 @@ mod tests {
     #[test]
     fn partition_value_can_be_host_path_route_header() {
         let fields = |name: &http::HeaderName| (name == "x-tenant").then_some(&b"acme"[..]);
-        let input = PartitionInput { host: "a.example.", header: &fields, ..query_input("") };
+        let input = PartitionInput { header: &fields, ..query_input("") };
         let segment = |number| PartitionKey::Path(NonZeroUsize::new(number).expect("1 or more"));
         for (key, expected) in [
             (PartitionKey::Host, "a.example"),

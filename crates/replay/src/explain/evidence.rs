@@ -14,7 +14,7 @@ pub(super) fn sentences(input: &ExplainInput<'_>) -> Vec<String> {
 
 fn sentence(input: &ExplainInput<'_>, evidence: Evidence) -> String {
     let environment = input.environment;
-    let client = input.client.address.client;
+    let client = input.client.address;
     let operator = |id: OperatorId| environment.operators.name(id);
     match evidence {
         Evidence::UserAgentRule(index) => {

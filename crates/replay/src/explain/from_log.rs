@@ -1,16 +1,14 @@
 //! Explanation input from a line of the gateway's own log, which contains everything that the decision used.
 
 use super::environment::Environment;
-use super::input::{ClientAttributes, ExplainInput, RequestAttributes};
+use super::input::{ExplainInput, RequestAttributes};
 use super::logged_outcome::{LoggedDecision, LoggedOutcome};
 use crate::ReplayRequest;
+use crate::evidence::LineEvidence;
 use crate::log::LogLine;
-use http::HeaderMap;
 use tidegate_access_log::read::{LoggedEvidence, NativeFields};
 use tidegate_policy::bucket::BucketState;
-use tidegate_policy::facts::claimed_operator;
-use tidegate_policy::identity::ClientAddress;
-use tidegate_policy::{Proof, Reason, Timestamp};
+use tidegate_policy::{ClientFacts, Reason};
 
 /// Error for a log line without a gateway decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,15 +21,8 @@ pub fn input_from_log<'a>(
     environment: Environment<'a>,
 ) -> Result<ExplainInput<'a>, NoDecisionError> {
     let request = ReplayRequest::from_line(line).ok_or(NoDecisionError)?;
-    let client = client_attributes(line, &request, environment);
-    let attributes = RequestAttributes {
-        method: request.method.clone(),
-        host: request.host.to_owned(),
-        path: request.path.into_owned(),
-        query: request.query.map(str::to_owned),
-        user_agent: request.user_agent.to_vec(),
-        headers: HeaderMap::new(),
-    };
+    let client = client_facts(line, &request, environment);
+    let attributes = RequestAttributes::from_log(&request.facts(), request.client);
     let logged = LoggedOutcome::from_line(line);
     let input = match (&line.native, &logged.decision) {
         (Some(native), Some(decision)) => {
@@ -42,34 +33,14 @@ pub fn input_from_log<'a>(
     Ok(ExplainInput { logged: Some(logged), ..input })
 }
 
-/// Returns the client's attributes. Logged evidence has precedence over the current tables.
-fn client_attributes(
-    line: &LogLine<'_>,
-    request: &ReplayRequest<'_>,
-    environment: Environment<'_>,
-) -> ClientAttributes {
-    let ReplayRequest { client, is_host_name: is_named, user_agent, .. } = *request;
-    let operator = |name: &str| environment.operators.id(name);
-    let evidence = line
-        .native
-        .as_ref()
-        .map(|native| LoggedEvidence::parse(native, environment.rules(), operator))
-        .unwrap_or_default();
-    let claim = environment.user_agents.claim(user_agent);
-    let verify_now = || {
-        let claimed = claimed_operator(claim, evidence.signature).filter(|_| !is_named);
-        claimed.map_or(Proof::Unknown, |operator| environment.operators.verify(operator, client, Timestamp::default()))
-    };
-    ClientAttributes {
-        peer: client,
-        address: ClientAddress { client, hops: Vec::new() },
-        address_lists: environment.lists.lookup(client),
-        claim,
-        proof: evidence.proof.unwrap_or_else(verify_now),
-        signature: evidence.signature,
-        api_key_classes: evidence.api_key_class.into_iter().collect(),
-        bot_score: evidence.bot_score,
-    }
+/// Returns what is known of the client. Logged evidence has precedence over the current tables.
+fn client_facts(line: &LogLine<'_>, request: &ReplayRequest<'_>, environment: Environment<'_>) -> ClientFacts {
+    let Environment { user_agents, operators, lists, .. } = environment;
+    let rules = environment.rules();
+    let logged = line.native.as_ref().map(|native| LoggedEvidence::parse(native, rules, |name| operators.id(name)));
+    let claim = user_agents.claim(request.user_agent);
+    let mut evidence = LineEvidence { request, claim, logged, rules, operators, lists, bot_score: || None };
+    ClientFacts::gather(request.client, &mut evidence)
 }
 
 /// Restores the quota usage and the bucket that the gateway found for the request.

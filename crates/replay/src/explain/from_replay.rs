@@ -1,12 +1,11 @@
 //! Explanation input from a replay, which has applied all lines before the request.
 
 use super::environment::Environment;
-use super::input::{ClientAttributes, ExplainInput, ReplayedState, RequestAttributes};
+use super::input::{ExplainInput, ReplayedState, RequestAttributes};
 use super::logged_outcome::LoggedOutcome;
 use crate as replay;
-use http::HeaderMap;
 use tidegate_engine::{DryRun, QuotaView};
-use tidegate_policy::identity::ClientAddress;
+use tidegate_policy::Facts;
 
 /// Returns the explanation input of a pending request: its dry run, and the state of all quotas on its arrival.
 pub fn input_from_replay<'a>(
@@ -15,26 +14,9 @@ pub fn input_from_replay<'a>(
     environment: Environment<'a>,
     quotas: &'a [QuotaView],
 ) -> ExplainInput<'a> {
-    let facts = pending.facts;
-    let request = RequestAttributes {
-        method: facts.method.clone(),
-        host: facts.host.to_owned(),
-        path: facts.path.to_owned(),
-        query: facts.query.map(str::to_owned),
-        user_agent: facts.user_agent.to_vec(),
-        headers: HeaderMap::new(),
-    };
-    let client = ClientAttributes {
-        peer: facts.client,
-        address: ClientAddress { client: facts.client, hops: Vec::new() },
-        address_lists: facts.address_lists,
-        claim: facts.claim,
-        proof: facts.proof,
-        signature: facts.signature,
-        api_key_classes: facts.api_key_classes.to_vec(),
-        bot_score: facts.bot_score,
-    };
-    let input = ExplainInput::new(environment, request, client, pending.at).with_quotas(quotas);
+    let Facts { request, client } = *pending.facts;
+    let attributes = RequestAttributes::from_log(&request, client.address);
+    let input = ExplainInput::new(environment, attributes, client.clone(), pending.at).with_quotas(quotas);
     let class = input.classification().class;
     ExplainInput {
         bucket_state: dry_run.bucket_state,

@@ -1,13 +1,15 @@
 //! Hypothetical requests, given by their attributes instead of a log line.
 
 use super::environment::Environment;
-use super::input::{ClientAttributes, ExplainInput, RequestAttributes};
+use super::input::{ExplainInput, RequestAttributes};
 use http::{HeaderMap, Method, Uri, header};
 use std::net::IpAddr;
-use tidegate_policy::identity::{CredentialSource, cookie};
+use tidegate_policy::address_lists::ListSet;
+use tidegate_policy::bot_detection::BotScore;
+use tidegate_policy::identity::{ClientAddress, CredentialSource, ProxyTrust, cookie};
 use tidegate_policy::network::canonical;
 use tidegate_policy::route::normalize;
-use tidegate_policy::{Proof, Signature, Timestamp, Units};
+use tidegate_policy::{Claim, ClassId, ClientEvidence, ClientFacts, OperatorId, Proof, Signature, Timestamp, Units};
 
 /// A hypothetical request, and the quota usage at its arrival.
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ impl HypotheticalRequest {
         let path = normalize(self.url.path()).map_err(|_| InvalidPathError)?.into_owned();
         let user_agent =
             self.headers.get(header::USER_AGENT).map(|value| value.as_bytes().to_vec()).unwrap_or_default();
+        let peer = canonical(self.peer);
+        let address = client_address(&environment.rules().trust, peer, &self.headers);
         let request = RequestAttributes {
             method: self.method,
             host: self.url.host().unwrap_or_default().to_ascii_lowercase(),
@@ -44,39 +48,57 @@ impl HypotheticalRequest {
             query: self.url.query().map(str::to_owned),
             user_agent,
             headers: self.headers,
+            peer,
+            hops: address.hops,
         };
-        let client = client_attributes(environment, &request, canonical(self.peer), self.at);
+        let mut evidence =
+            HypotheticalEvidence { environment, request: &request, client: address.client, now: self.at };
+        let client = ClientFacts::gather(address.client, &mut evidence);
         let used = |quota: &str| self.used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
         Ok(ExplainInput::new(environment, request, client, self.at).with_used(used))
     }
 }
 
-/// Returns the client's attributes that can be derived without a running gateway: no DNS lookup, no signature check.
-fn client_attributes(
-    environment: Environment<'_>,
-    request: &RequestAttributes,
-    peer: IpAddr,
+/// Evidence that can be derived without a running gateway: no DNS lookup, no signature check, no behavior.
+struct HypotheticalEvidence<'a> {
+    environment: Environment<'a>,
+    request: &'a RequestAttributes,
+    client: IpAddr,
     now: Timestamp,
-) -> ClientAttributes {
-    let rules = environment.rules();
-    let lines: Vec<&[u8]> = match rules.trust.source.header() {
-        Some(name) => request.headers.get_all(name).iter().map(header::HeaderValue::as_bytes).collect(),
+}
+
+impl ClientEvidence for HypotheticalEvidence<'_> {
+    fn claim(&mut self) -> Claim {
+        self.environment.user_agents.claim(&self.request.user_agent)
+    }
+
+    fn signature(&mut self) -> Signature {
+        Signature::Absent
+    }
+
+    fn proof(&mut self, claimed: Option<OperatorId>) -> Proof {
+        claimed.map_or(Proof::Unknown, |operator| self.environment.operators.verify(operator, self.client, self.now))
+    }
+
+    fn address_lists(&mut self) -> ListSet {
+        self.environment.lists.lookup(self.client)
+    }
+
+    fn api_key_classes(&mut self) -> Vec<ClassId> {
+        self.environment.rules().api_key_classes(|source| find_credential(source, &self.request.headers))
+    }
+
+    fn bot_score(&mut self) -> Option<BotScore> {
+        None
+    }
+}
+
+fn client_address(trust: &ProxyTrust, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
+    let lines: Vec<&[u8]> = match trust.source.header() {
+        Some(name) => headers.get_all(name).iter().map(header::HeaderValue::as_bytes).collect(),
         None => Vec::new(),
     };
-    let origin = rules.trust.client(peer, &lines);
-    let claim = environment.user_agents.claim(&request.user_agent);
-    let claimed = tidegate_policy::facts::claimed_operator(claim, Signature::Absent);
-    let proof = claimed.map_or(Proof::Unknown, |operator| environment.operators.verify(operator, origin.client, now));
-    ClientAttributes {
-        peer,
-        address_lists: environment.lists.lookup(origin.client),
-        claim,
-        proof,
-        signature: Signature::Absent,
-        api_key_classes: rules.api_key_classes(|source| find_credential(source, &request.headers)),
-        bot_score: None,
-        address: origin,
-    }
+    trust.client(peer, &lines)
 }
 
 /// Returns the credential that the headers contain in `source`.

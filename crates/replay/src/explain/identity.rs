@@ -6,8 +6,7 @@ use std::net::IpAddr;
 use tidegate_policy::identity::KeySource;
 
 pub(super) fn step(input: &ExplainInput<'_>) -> Step {
-    let (origin, peer) = (&input.client.address, input.client.peer);
-    let client = origin.client;
+    let (client, peer) = (input.client.address, input.request.peer);
     let trust = &input.environment.rules().trust;
     let source = trust.source.header();
     let message = match source {
@@ -19,8 +18,8 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
         _ => format!("{client} connected directly"),
     };
     let mut evidence = vec![key_description(input)];
-    if !origin.hops.is_empty() {
-        let hops: Vec<String> = origin.hops.iter().map(IpAddr::to_string).collect();
+    if !input.request.hops.is_empty() {
+        let hops: Vec<String> = input.request.hops.iter().map(IpAddr::to_string).collect();
         evidence.insert(0, format!("trusted proxies on the path: {}", hops.join(", ")));
     }
     let step = Step::info(Stage::Identity, message)
@@ -33,7 +32,7 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
 fn key_description(input: &ExplainInput<'_>) -> String {
     let (rules, classified) = (input.environment.rules(), input.classification());
     let class = &rules[classified.class];
-    let network = rules.trust.key(input.client.address.client).display(|_| "").to_string();
+    let network = rules.trust.key(input.client.address).display(|_| "").to_string();
     match (&class.key, classified.operator) {
         (KeySource::Class, _) => format!("bucket key: the class {}, shared by all its clients", class.name),
         (KeySource::Operator, Some(operator)) => {

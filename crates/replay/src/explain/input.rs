@@ -8,20 +8,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tidegate_access_log::{hexadecimal, rfc3339};
 use tidegate_engine::{ClassPlan, Engine, LeaseMode, PlanView, QuotaView};
-use tidegate_policy::address_lists::ListSet;
-use tidegate_policy::bot_detection::BotScore;
 use tidegate_policy::bucket::BucketState;
 use tidegate_policy::cost::{Cost, CostEstimate};
 use tidegate_policy::crawler_guard::GuardState;
 use tidegate_policy::decide::{CheckObserver, DecisionRequest, QuotaSnapshot, decide_observed};
-use tidegate_policy::facts::claimed_operator;
-use tidegate_policy::identity::ClientAddress;
 use tidegate_policy::pacing::bucket::PacingAllowance;
 use tidegate_policy::pacing::{Pacing, PlanSnapshot};
 use tidegate_policy::route::Route;
 use tidegate_policy::tier::{Share, ShedState};
 use tidegate_policy::{
-    Claim, ClassId, Classification, Facts, OperatorId, Proof, QuotaId, RouteId, Signature, Timestamp, Units, Verdict,
+    ClassId, Classification, ClientFacts, Facts, QuotaId, RequestFacts, RouteId, Timestamp, Units, Verdict,
 };
 
 /// A request and the state that a decision on it would use.
@@ -29,7 +25,7 @@ use tidegate_policy::{
 pub struct ExplainInput<'a> {
     pub(super) environment: Environment<'a>,
     pub(super) request: RequestAttributes,
-    pub(super) client: ClientAttributes,
+    pub(super) client: ClientFacts,
     pub(super) now: Timestamp,
     /// State of the client's token bucket.
     pub(super) bucket_state: BucketState,
@@ -65,19 +61,10 @@ pub(super) struct RequestAttributes {
     pub(super) user_agent: Vec<u8>,
     /// Other headers of the request, if known.
     pub(super) headers: HeaderMap,
-}
-
-/// Attributes of the client.
-#[derive(Clone, Debug)]
-pub(super) struct ClientAttributes {
+    /// Address of the connection's peer.
     pub(super) peer: IpAddr,
-    pub(super) address: ClientAddress,
-    pub(super) address_lists: ListSet,
-    pub(super) claim: Claim,
-    pub(super) proof: Proof,
-    pub(super) signature: Signature,
-    pub(super) api_key_classes: Vec<ClassId>,
-    pub(super) bot_score: Option<BotScore>,
+    /// Addresses of the trusted proxies on the path.
+    pub(super) hops: Vec<IpAddr>,
 }
 
 /// Assumption about earlier requests where their history decides and is unknown: the position in the shed share, the
@@ -90,11 +77,33 @@ pub(super) enum History {
     WorstCase,
 }
 
+impl RequestAttributes {
+    /// Returns the attributes of a logged request, whose headers are not known.
+    pub(super) fn from_log(request: &RequestFacts<'_>, client: IpAddr) -> Self {
+        Self {
+            method: request.method.clone(),
+            host: request.host.to_owned(),
+            path: request.path.to_owned(),
+            query: request.query.map(str::to_owned),
+            user_agent: request.user_agent.to_vec(),
+            headers: HeaderMap::new(),
+            peer: client,
+            hops: Vec::new(),
+        }
+    }
+
+    /// Returns the request as rules match it.
+    pub(super) fn facts(&self) -> RequestFacts<'_> {
+        let Self { method, host, path, query, user_agent, .. } = self;
+        RequestFacts { method, host, path, query: query.as_deref(), user_agent }
+    }
+}
+
 impl<'a> ExplainInput<'a> {
     pub(super) fn new(
         environment: Environment<'a>,
         request: RequestAttributes,
-        client: ClientAttributes,
+        client: ClientFacts,
         now: Timestamp,
     ) -> Self {
         Self {
@@ -220,34 +229,15 @@ impl<'a> ExplainInput<'a> {
     }
 
     pub(super) fn facts(&self) -> Facts<'_> {
-        let (request, client) = (&self.request, &self.client);
-        Facts {
-            method: &request.method,
-            host: &request.host,
-            path: &request.path,
-            query: request.query.as_deref(),
-            client: client.address.client,
-            address_lists: client.address_lists,
-            user_agent: &request.user_agent,
-            claim: client.claim,
-            proof: client.proof,
-            signature: client.signature,
-            api_key_classes: &client.api_key_classes,
-            bot_score: client.bot_score,
-        }
+        Facts { request: self.request.facts(), client: &self.client }
     }
 
     pub(super) fn classification(&self) -> Classification {
         self.environment.rules().classify(&self.facts())
     }
 
-    /// Returns the operator whose crawler the client claims to be.
-    pub(super) fn claimed_operator(&self) -> Option<OperatorId> {
-        claimed_operator(self.client.claim, self.client.signature)
-    }
-
     pub(super) fn route_id(&self) -> RouteId {
-        self.environment.rules().route(&self.facts())
+        self.environment.rules().route(&self.request.facts())
     }
 
     pub(super) fn route(&self) -> &'a Route {
@@ -326,7 +316,7 @@ impl<'a> ExplainInput<'a> {
             host: host.clone(),
             path: path.clone(),
             query: query.clone(),
-            client: self.client.address.client.to_string(),
+            client: self.client.address.to_string(),
             user_agent: String::from_utf8_lossy(user_agent).into_owned(),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::assessment::Assessment;
 use super::class::any_of;
-use super::input::{ClientAttributes, ExplainInput, History};
+use super::input::{ExplainInput, History};
 use super::remedy::{ChangeKind, Remedy};
 use crate::terminal::decimal;
 use serde_json::Map;
@@ -12,7 +12,9 @@ use tidegate_policy::bucket::BucketState;
 use tidegate_policy::decide::QuotaSnapshot;
 use tidegate_policy::tier::Share;
 use tidegate_policy::time::ceil_seconds;
-use tidegate_policy::{ClassId, OperatorId, Proof, ProofMethod, Reason, Refusal, Signature, Timestamp, Units, Verdict};
+use tidegate_policy::{
+    ClassId, ClientFacts, OperatorId, Proof, ProofMethod, Reason, Refusal, Signature, Timestamp, Units, Verdict,
+};
 
 /// Returns the changes that would admit the request, each alone; empty if it is admitted under every history.
 pub(super) fn remedies(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<Remedy> {
@@ -41,8 +43,8 @@ pub(super) fn remedies(input: &ExplainInput<'_>, assessment: &Assessment<'_>) ->
 
 /// Returns verification as the claimed operator, if it would admit the request.
 fn proof(input: &ExplainInput<'_>) -> Option<Remedy> {
-    let claimed = input.claimed_operator()?;
-    let client = ClientAttributes {
+    let claimed = input.client.claimed_operator()?;
+    let client = ClientFacts {
         proof: Proof::Proven(ProofMethod::Address),
         signature: Signature::Absent,
         ..input.client.clone()

@@ -2,6 +2,7 @@
 
 use super::Simulator;
 use crate::decision::ReplayedDecision;
+use crate::evidence::LineEvidence;
 use crate::in_flight::{Completion, PendingCharge};
 use crate::log::{LogLine, OrderedLine};
 use crate::observer::{Observer, PendingRequest};
@@ -10,13 +11,9 @@ use crate::request::ReplayRequest;
 use smallvec::SmallVec;
 use tidegate_access_log::CLIENT_CLOSED_REQUEST;
 use tidegate_access_log::read::{LoggedEvidence, NativeFields};
-use tidegate_engine::{AdmissionOutcome, Evaluation, Observation, ObservedRequest, QuotaUsage};
-use tidegate_policy::address_lists::ListSet;
-use tidegate_policy::facts::claimed_operator;
+use tidegate_engine::{Evaluation, Observation, ObservedRequest, QuotaUsage};
 use tidegate_policy::rng::ratio_from_id;
-use tidegate_policy::{
-    BotId, Claim, Facts, Proof, QuotaId, Reason, RefusedQuotas, RouteId, Signature, Timestamp, Units,
-};
+use tidegate_policy::{BotId, Claim, ClientFacts, Facts, QuotaId, Reason, RefusedQuotas, RouteId, Timestamp, Units};
 
 impl Simulator {
     pub(super) fn decide(
@@ -28,50 +25,31 @@ impl Simulator {
     ) -> ReplayedDecision {
         let (at, native) = (next.at, line.native.as_deref());
         let (claim, browser) = self.claims.claim(&self.policy.user_agents, request.user_agent);
-        let evidence =
+        let logged =
             native.map(|native| LoggedEvidence::parse(native, &self.rules, |name| self.policy.operators.id(name)));
-        let signature = evidence.as_ref().map_or(Signature::Absent, |evidence| evidence.signature);
+        let (mut observation, admission) = (None, &self.admission);
         let observed = ObservedRequest {
-            method: request.method,
-            path: &request.path,
-            query: request.query,
+            request: request.facts(),
             client: request.client,
-            user_agent: request.user_agent,
             browser,
             referer: request.referer,
             headers: request.headers_seen,
         };
-        let observation = match claim {
-            Claim::Browser | Claim::NoUserAgent if native.is_none() && !signature.identifies_agent() => {
-                Observation::observe(&observed, &self.admission, at)
-            }
-            _ => None,
-        };
-        let api_key_class = evidence.as_ref().and_then(|evidence| evidence.api_key_class);
-        let facts = Facts {
-            method: request.method,
-            host: request.host,
-            path: &request.path,
-            query: request.query,
-            client: request.client,
-            address_lists: match self.rules.address_list_names.is_empty() {
-                true => ListSet::default(),
-                false => self.policy.lists.lookup(request.client),
-            },
-            user_agent: request.user_agent,
+        let mut evidence = LineEvidence {
+            request,
             claim,
-            proof: evidence
-                .as_ref()
-                .and_then(|evidence| evidence.proof)
-                .unwrap_or_else(|| self.proof(claim, signature, request)),
-            signature,
-            api_key_classes: api_key_class.as_slice(),
-            bot_score: match &evidence {
-                Some(evidence) => evidence.bot_score,
-                None => observation.and_then(|observation| observation.score_if_suspected(&self.admission)),
+            logged,
+            rules: &self.rules,
+            operators: &self.policy.operators,
+            lists: &self.policy.lists,
+            bot_score: || {
+                observation = Observation::observe(&observed, admission, at);
+                observation.and_then(|observation| observation.score_if_suspected(admission))
             },
         };
-        let secret = evidence.as_ref().and_then(|evidence| evidence.credential_hash);
+        let client = ClientFacts::gather(request.client, &mut evidence);
+        let secret = evidence.logged.as_ref().and_then(|logged| logged.credential_hash);
+        let facts = Facts { request: request.facts(), client: &client };
         observer.before_decision(&PendingRequest {
             position: next.position,
             at,
@@ -100,7 +78,7 @@ impl Simulator {
             at: next.at,
             classification: self.rules.classify(facts),
             bot: None,
-            route: self.rules.route(facts),
+            route: self.rules.route(&facts.request),
             refusal_reason: Some(Reason::Ledger),
             shadow: None,
             refusing_quotas: RefusedQuotas::NONE,
@@ -127,7 +105,7 @@ impl Simulator {
             bot,
             route,
             refusal_reason: None,
-            shadow: decision.shadow,
+            shadow: decision.verdict.shadow(),
             refusing_quotas: RefusedQuotas::NONE,
             // The response to an admitted request may contain a Retry-After of the origin.
             retry_after_s: native.filter(|native| native.reason.is_none()).and_then(|native| native.retry_after_s),
@@ -141,13 +119,13 @@ impl Simulator {
             replayed.costs = self.costs(&replayed.quota_usage, route, native, is_cached);
         }
         let mut charge = None;
-        match decision.outcome {
-            AdmissionOutcome::Refused(refusal) => {
-                replayed.refusal_reason = Some(refusal.reason);
-                replayed.refusing_quotas = refusal.quotas;
-                replayed.retry_after_s = Some(refusal.retry_after(self.retry_after_spread(native)));
-            }
-            AdmissionOutcome::Admitted(permit) => match native.and_then(|it| Some((logged_origin_refusal(it)?, it))) {
+        if let Some(refusal) = decision.verdict.refusal() {
+            replayed.refusal_reason = Some(refusal.reason);
+            replayed.refusing_quotas = refusal.quotas;
+            replayed.retry_after_s = Some(refusal.retry_after(self.retry_after_spread(native)));
+        }
+        if let Some(permit) = decision.permit {
+            match native.and_then(|it| Some((logged_origin_refusal(it)?, it))) {
                 Some((reason, native)) => {
                     replayed.refusal_reason = Some(reason);
                     replayed.retry_after_s = native.retry_after_s;
@@ -172,7 +150,7 @@ impl Simulator {
                     });
                 }
                 None => {}
-            },
+            }
         }
         let is_costly = !self.rules[route].is_free();
         let status =
@@ -219,14 +197,6 @@ impl Simulator {
             (usage.quota, logged.unwrap_or_else(assumed))
         };
         usages.iter().map(cost).collect()
-    }
-
-    /// Verifies a claim by the published address ranges.
-    fn proof(&self, claim: Claim, signature: Signature, request: &ReplayRequest<'_>) -> Proof {
-        match claimed_operator(claim, signature).filter(|_| !request.is_host_name) {
-            Some(operator) => self.policy.operators.verify(operator, request.client, Timestamp::default()),
-            None => Proof::Unknown,
-        }
     }
 }
 

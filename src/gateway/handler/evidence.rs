@@ -1,0 +1,140 @@
+//! Evidence about the client of a live request: user agent, signature, published data of the operators, behavior.
+
+use super::request_handler::RequestHandler;
+use crate::gateway::target::{self, ClientRequest};
+use crate::gateway::worker::CurrentConfig;
+use http::Version;
+use std::net::IpAddr;
+use tidegate_crawlers::verify::signature::{SignaturePolicy, SignedMessage, VerifyTime};
+use tidegate_engine::{Observation, ObservedRequest};
+use tidegate_http1::{Fields, Name, RequestHead, list};
+use tidegate_policy::address_lists::ListSet;
+use tidegate_policy::bot_detection::{BotScore, BrowserTraits, HeadersSeen, Referer};
+use tidegate_policy::identity::{ClientAddress, CredentialSource, cookie};
+use tidegate_policy::{Claim, ClassId, ClientEvidence, OperatorId, Proof, RequestFacts, Rules, Signature, Timestamp};
+
+/// Evidence about the client of a live request.
+pub(super) struct LiveEvidence<'a> {
+    handler: &'a RequestHandler,
+    request: &'a ClientRequest,
+    facts: RequestFacts<'a>,
+    current: &'a CurrentConfig,
+    client_address: &'a ClientAddress,
+    now: Timestamp,
+    /// Traits of the browser that the user agent names.
+    browser: BrowserTraits,
+    observation: Option<Observation>,
+}
+
+impl<'a> LiveEvidence<'a> {
+    pub(super) fn new(
+        handler: &'a RequestHandler,
+        (request, facts): (&'a ClientRequest, RequestFacts<'a>),
+        current: &'a CurrentConfig,
+        client_address: &'a ClientAddress,
+        now: Timestamp,
+    ) -> Self {
+        let browser = BrowserTraits::default();
+        Self { handler, request, facts, current, client_address, now, browser, observation: None }
+    }
+
+    /// Returns the observation for bot detection; `None` for declared bots.
+    pub(super) fn into_observation(self) -> Option<Observation> {
+        self.observation
+    }
+
+    fn verify_signature(&self) -> Signature {
+        let Self { handler, current, now, .. } = *self;
+        let ClientRequest { head, has_body, .. } = self.request;
+        let (worker, trust) = (&handler.worker, &current.settings.rules.trust);
+        let Some(config) = &current.settings.verify.signatures else { return Signature::Absent };
+        // TLS, if any, ends at a proxy before the gateway.
+        let secure = trust.trusts(handler.peer)
+            && head.fields.get(Name::ForwardedProto).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
+        let message = SignedMessage { head, authority: target::host(head), secure, has_body: *has_body };
+        let policy =
+            SignaturePolicy { fetch_unlisted_keys: config.fetch_unlisted_keys, max_lifetime: config.max_lifetime };
+        let time = VerifyTime { now, uptime: worker.monotonic_now() };
+        worker.shared().signatures.verify(&message, trust.key(self.client_address.client), policy, time)
+    }
+}
+
+impl ClientEvidence for LiveEvidence<'_> {
+    fn claim(&mut self) -> Claim {
+        let (claim, browser) = self.handler.worker.user_agent_claim(self.facts.user_agent);
+        self.browser = browser;
+        claim
+    }
+
+    /// Verifies once, because a nonce may be valid once only.
+    fn signature(&mut self) -> Signature {
+        let is_signed = self.current.settings.verify.signatures.is_some()
+            && self.request.head.fields.contains(Name::SignatureAgent);
+        match is_signed {
+            true => *self.request.signature.get_or_init(|| self.verify_signature()),
+            false => Signature::Absent,
+        }
+    }
+
+    fn proof(&mut self, claimed: Option<OperatorId>) -> Proof {
+        let worker = &self.handler.worker;
+        claimed.map_or(Proof::Unknown, |operator| {
+            worker.shared().operators.verify(operator, self.client_address.client, worker.monotonic_now())
+        })
+    }
+
+    fn address_lists(&mut self) -> ListSet {
+        self.current.lists_containing(self.client_address.client)
+    }
+
+    fn api_key_classes(&mut self) -> Vec<ClassId> {
+        self.current.settings.rules.api_key_classes(|source| credential(source, &self.request.head.fields))
+    }
+
+    fn bot_score(&mut self) -> Option<BotScore> {
+        let Self { handler, request: ClientRequest { head, .. }, facts, current, client_address, browser, now, .. } =
+            *self;
+        let rules = &current.settings.rules;
+        rules.bot_detection.as_ref()?;
+        let observed = ObservedRequest {
+            request: facts,
+            client: client_address.client,
+            browser,
+            referer: Referer::from_header(head.fields.get(Name::Referer), facts.host),
+            headers: headers_seen(head, rules, client_address, handler.peer),
+        };
+        self.observation = Observation::observe(&observed, &current.admission, now);
+        self.observation.and_then(|observation| observation.score_if_suspected(&current.admission))
+    }
+}
+
+/// Returns which headers are present and how the request arrived. `peer` is the address of the connection.
+fn headers_seen(head: &RequestHead, rules: &Rules, address: &ClientAddress, peer: IpAddr) -> HeadersSeen {
+    let has = |name| head.fields.contains(name);
+    let through_proxy = rules.trust.trusts(peer);
+    let proto = || head.fields.all(Name::ForwardedProto).flat_map(list).last();
+    let secure = through_proxy && proto().is_some_and(|proto| proto.eq_ignore_ascii_case(b"https"));
+    // The HTTP version of a proxy does not show that of the client.
+    let old_http = head.version == Version::HTTP_10 && !through_proxy && address.client == peer;
+    HeadersSeen::INSPECTED
+        .with(HeadersSeen::ACCEPT, has(Name::Accept))
+        .with(HeadersSeen::ENCODING, has(Name::AcceptEncoding))
+        .with(HeadersSeen::LANGUAGE, has(Name::AcceptLanguage))
+        .with(HeadersSeen::REFERER, has(Name::Referer))
+        .with(HeadersSeen::HINTS, has(Name::SecChUa))
+        .with(HeadersSeen::FETCH, has(Name::SecFetchMode))
+        .with(HeadersSeen::UPGRADE, has(Name::UpgradeInsecureRequests))
+        .with(HeadersSeen::USER_AGENT, has(Name::UserAgent))
+        .with(HeadersSeen::TLS, secure)
+        .with(HeadersSeen::HTTP_10, old_http)
+}
+
+/// Returns the credential that the client sends, if any.
+pub(super) fn credential<'a>(source: &'a CredentialSource, fields: &'a Fields) -> Option<&'a [u8]> {
+    match source {
+        CredentialSource::Header(name) => {
+            fields.get_all_by_text(name.as_str()).next().filter(|value| !value.is_empty())
+        }
+        CredentialSource::Cookie(name) => cookie(fields.all(Name::Cookie), name),
+    }
+}
