@@ -286,10 +286,8 @@ pub fn normalize(path: &str) -> Result<Cow<'_, str>, PathError> {
 /// Normalizes a host for rules: lower case, without port. Whatever follows the last colon counts as the port, even if it
 /// is no number, because no other part of a host contains a colon outside brackets.
 pub fn normalize_host(host: &str) -> Cow<'_, str> {
-    let host = match host.bytes().rposition(|byte| matches!(byte, b':' | b']')) {
-        Some(index) if host.as_bytes()[index] == b':' => &host[..index],
-        _ => host,
-    };
+    // A colon within brackets is part of an IPv6 address.
+    let host = host.rsplit_once(':').filter(|(_, port)| !port.contains(']')).map_or(host, |(host, _)| host);
     match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
         true => Cow::Owned(host.to_ascii_lowercase()),
         false => Cow::Borrowed(host),
