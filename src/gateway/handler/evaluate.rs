@@ -11,6 +11,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 use tidegate_http1::Fields;
+use tidegate_policy::bot_detection::BrowserTraits;
 use tidegate_policy::identity::{ClientAddress, CredentialSource, ProxyTrust};
 use tidegate_policy::{ClientFacts, ClientKind, Facts, Signature, Timestamp};
 use tokio::sync::Notify;
@@ -33,9 +34,18 @@ impl RequestHandler {
         current.untrusted_proxy.observe(&rules.trust, self.peer, &head.fields);
         let client_address = self.resolve_client_address(&rules.trust, &head.fields);
         let request_facts = request.facts();
-        let mut evidence = LiveEvidence::new(self, (request, request_facts), current, &client_address, now);
+        let mut evidence = LiveEvidence {
+            handler: self,
+            request,
+            facts: request_facts,
+            current,
+            client_address: &client_address,
+            now,
+            browser: BrowserTraits::default(),
+            observation: None,
+        };
         let client = ClientFacts::gather(client_address.client, &mut evidence);
-        let observation = evidence.into_observation();
+        let LiveEvidence { observation, .. } = evidence;
         let facts = Facts { request: request_facts, client: &client };
         let credential_hash = |source: &CredentialSource| self.credential_hash(source, &head.fields);
         let evaluation = current.admission.evaluate(&facts, credential_hash, now);

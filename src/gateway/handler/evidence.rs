@@ -5,6 +5,7 @@ use crate::gateway::target::{self, ClientRequest};
 use crate::gateway::worker::CurrentConfig;
 use http::Version;
 use std::net::IpAddr;
+use tidegate_config::settings::Signatures;
 use tidegate_crawlers::verify::signature::{SignaturePolicy, SignedMessage, VerifyTime};
 use tidegate_engine::{Observation, ObservedRequest};
 use tidegate_http1::{Fields, Name, RequestHead, list};
@@ -15,39 +16,22 @@ use tidegate_policy::{Claim, ClassId, ClientEvidence, OperatorId, Proof, Request
 
 /// Evidence about the client of a live request.
 pub(super) struct LiveEvidence<'a> {
-    handler: &'a RequestHandler,
-    request: &'a ClientRequest,
-    facts: RequestFacts<'a>,
-    current: &'a CurrentConfig,
-    client_address: &'a ClientAddress,
-    now: Timestamp,
-    /// Traits of the browser that the user agent names.
-    browser: BrowserTraits,
-    observation: Option<Observation>,
+    pub(super) handler: &'a RequestHandler,
+    pub(super) request: &'a ClientRequest,
+    pub(super) facts: RequestFacts<'a>,
+    pub(super) current: &'a CurrentConfig,
+    pub(super) client_address: &'a ClientAddress,
+    pub(super) now: Timestamp,
+    /// Traits of the browser that the user agent names. Found with the claim.
+    pub(super) browser: BrowserTraits,
+    /// Observation for bot detection; `None` for declared bots. Found with the bot score.
+    pub(super) observation: Option<Observation>,
 }
 
-impl<'a> LiveEvidence<'a> {
-    pub(super) fn new(
-        handler: &'a RequestHandler,
-        (request, facts): (&'a ClientRequest, RequestFacts<'a>),
-        current: &'a CurrentConfig,
-        client_address: &'a ClientAddress,
-        now: Timestamp,
-    ) -> Self {
-        let browser = BrowserTraits::default();
-        Self { handler, request, facts, current, client_address, now, browser, observation: None }
-    }
-
-    /// Returns the observation for bot detection; `None` for declared bots.
-    pub(super) fn into_observation(self) -> Option<Observation> {
-        self.observation
-    }
-
-    fn verify_signature(&self) -> Signature {
-        let Self { handler, current, now, .. } = *self;
-        let ClientRequest { head, has_body, .. } = self.request;
+impl LiveEvidence<'_> {
+    fn verify_signature(&self, config: &Signatures) -> Signature {
+        let Self { handler, request: ClientRequest { head, has_body, .. }, current, now, .. } = *self;
         let (worker, trust) = (&handler.worker, &current.settings.rules.trust);
-        let Some(config) = &current.settings.verify.signatures else { return Signature::Absent };
         // TLS, if any, ends at a proxy before the gateway.
         let secure = trust.trusts(handler.peer)
             && head.fields.get(Name::ForwardedProto).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
@@ -68,10 +52,9 @@ impl ClientEvidence for LiveEvidence<'_> {
 
     /// Verifies once, because a nonce may be valid once only.
     fn signature(&mut self) -> Signature {
-        let is_signed = self.current.settings.verify.signatures.is_some()
-            && self.request.head.fields.contains(Name::SignatureAgent);
-        match is_signed {
-            true => *self.request.signature.get_or_init(|| self.verify_signature()),
+        let Some(config) = &self.current.settings.verify.signatures else { return Signature::Absent };
+        match self.request.head.fields.contains(Name::SignatureAgent) {
+            true => *self.request.signature.get_or_init(|| self.verify_signature(config)),
             false => Signature::Absent,
         }
     }
