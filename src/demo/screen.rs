@@ -150,13 +150,7 @@ mod tests {
         scoreboard.rows[ClientGroup::Impostors as usize] =
             Row { requests: 40, refused: 30, retry_after: Some(34_500), ..Row::default() };
         let rendered = table(&scoreboard, 80, ColorMode::Plain);
-        let lines: Vec<&str> = rendered.lines().collect();
-        assert!(lines[0].starts_with("  14:25  ███"), "{rendered}");
-        assert!(lines[1].contains('▓') && lines[1].contains('┊'), "{rendered}");
-        assert!(lines[1].ends_with("1,024 of 2,000 units"), "{rendered}");
-        assert_eq!(lines[4], "  people             1,203     1,203        0     0.0%   -");
-        assert_eq!(lines[8], "  impostors             40        10       30    75.0%   in 9 h 35 min");
-        assert_eq!(lines.len(), 9);
+        insta::assert_snapshot!(rendered);
         for width in [40, 60, 80, 200] {
             let rendered = table(&scoreboard, width, ColorMode::Plain);
             assert!(rendered.lines().skip(2).all(|line| line.chars().count() <= width), "{width}\n{rendered}");

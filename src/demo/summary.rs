@@ -94,6 +94,9 @@ pub(super) fn next_steps(listen: SocketAddr, admin: SocketAddr) -> String {
 mod tests {
     use super::super::scoreboard::Row;
     use super::*;
+    use http::Method;
+    use std::time::Duration;
+    use tidegate_policy::ClientKind;
 
     fn clean_run() -> Scoreboard {
         let mut scoreboard = Scoreboard { used: 1800, ..Scoreboard::default() };
@@ -107,9 +110,25 @@ mod tests {
     #[test]
     fn clean_run_has_no_failed_checks() {
         assert_eq!(failed_checks(&clean_run(), 1800), Vec::<String>::new());
-        let text = summary(&clean_run(), 1800, 10, ColorMode::Plain);
-        assert!(text.contains("\n  People sent 900 requests; 0 were refused.\n"), "{text}");
-        assert!(text.contains("\n  false bingbot                          10         8   tier\n"), "{text}");
+    }
+
+    #[test]
+    fn summary_shows_refusals_and_an_example() {
+        let request = DemoRequest {
+            at: Duration::from_secs(14 * 3600 + 5 * 60),
+            client: [203, 0, 113, 9].into(),
+            method: Method::GET,
+            path: "/item/7".into(),
+            user_agent: "Mozilla/5.0 (compatible; bingbot/2.0)".into(),
+            referer: None,
+            label: ClientKind::Impostor,
+            actor: "false bingbot",
+            cost: 1,
+        };
+        let response = Response::builder().status(429).header("date", "not shown").header("retry-after", "34500");
+        let response = response.body(Bytes::from_static(b"{\n  \"status\": 429\n}\n")).expect("a valid response");
+        let run = Scoreboard { example: Some((request, response)), ..clean_run() };
+        insta::assert_snapshot!(summary(&run, 1800, 10, ColorMode::Plain));
     }
 
     #[test]

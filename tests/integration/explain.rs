@@ -161,7 +161,7 @@ fn page_fits_terminal_with_long_names() {
 fn page_shows_a_complete_refusal() {
     let explanation = ExplainFixture::new(RULES).explain("curl/8.0", "192.0.2.1", "/item/1", &[("api", 40)]);
     let page = render(&explanation, &View { width: 80, color: ColorMode::Plain, zone: TimeZone::UTC });
-    assert_eq!(page, REFUSED, "\n{page}");
+    insta::assert_snapshot!(page);
 }
 
 #[test]
@@ -308,42 +308,4 @@ routes:
   - { match: "/search", cost: { search: 4 } }
   - { match: "/both", cost: { api: 1.5, search: 3.25 } }
   - { match: "/shadow", cost: { counted: 1 } }
-"#;
-
-const REFUSED: &str = r#"GET example.com/item/1
-  from 192.0.2.1, 15 Jan 12:00 UTC
-  curl/8.0
-
-identity           192.0.2.1 connected directly; it is not a trusted proxy, so
-                   x-forwarded-for is ignored
-                   bucket key: 192.0.2.1
-                   tidegate.yaml:3:26: clients.address_from
-class              class bot: a declared bot
-                   the user agent matches the bot curl
-                   not search, which requires verification as googlebot
-                   not impostor, which requires an impostor
-                   not bad, which requires a user agent that contains BadBot
-                   tidegate.yaml:26:5: classes[3]
-route              /item/* costs 1 of api
-                   tidegate.yaml:28:5: routes[0]
-block     pass     the class bot is not blocked
-                   by default: classes[3].block
-bucket    pass     capacity 600, refill 10 every 10s: full, as for a new client
-                   tidegate.yaml:26:79: classes[3].bucket
-tier      refuse   api: 40 of 100 used: tier 1, in which everything is refused,
-                   begins at 25
-                   tidegate.yaml:15:14: quotas.api.tiers.bot[0]
-quota     pass     api: 60 remaining, 1 requested
-                   tidegate.yaml:9:12: quotas.api.limit
-throttle  skipped  not evaluated after the refusal
-
-Refused with 429, reason tier
-  ratelimit: "bot";r=600;t=0, "api";r=0;t=43200
-  ratelimit-policy: "bot";q=600;w=600, "api";q=100;w=86400
-  retry-after: 43200
-
-Any one of these changes would admit the request
-  - 16 units of api fewer used: 24 at most
-  - a retry once the quota is renewed, at 16 Jan 00:00 UTC
-  - the class search, bad or other instead of bot
 "#;

@@ -1,6 +1,6 @@
 //! `tidegate replay`: decisions of a policy on the requests of a log.
 
-use crate::support::program::{ExitOutcome, run};
+use crate::support::program::{ExitOutcome, run, run_in};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -83,9 +83,7 @@ fn all_unit_totals_equal_settled_charges() {
 fn times_are_shown_in_quota_zone() {
     let fixture = ReplayFixture::with_rules(&TEN_A_DAY.replace("zone: UTC", "zone: Etc/GMT-9"));
     let log = fixture.write_file("access.log", &minutely_log(0, 30));
-    let output = fixture.run(&[&log], b"").output;
-    assert!(output.contains("30 lines, 2024-06-07 09:00 to 2024-06-07 09:29 (+09:00)"), "{output}");
-    assert!(output.contains("    2024-06-07 00:00    10     0  7 Jun 09:10:00  7 Jun 09:10:00"), "{output}");
+    insta::assert_snapshot!(fixture.summary(&["access.log"]));
     let window = &fixture.report(&[&log])["policies"][0]["quotas"][0];
     assert_eq!(
         (&window["zone"], &window["windows"][0]["start"]),
@@ -96,25 +94,10 @@ fn times_are_shown_in_quota_zone() {
 #[test]
 fn assumptions_are_listed_within_eighty_columns() {
     let fixture = ReplayFixture::with_rules(TEN_A_DAY);
-    let log = fixture.write_file("access.log", &mixed_log(3000));
-    let default_output = fixture.run(&[&log], b"").output;
-    assert!(
-        !default_output.contains("assumed:") && default_output.contains("no latency: every request takes 200 ms"),
-        "{default_output}"
-    );
+    fixture.write_file("access.log", &mixed_log(3000));
     let options = ["--retry-model", "obey", "--actual-cost", "/**=0.25", "--cache-ttl", "10m", "--latency", "2s"];
-    let output = fixture.run(&[&[&*log], &options[..]].concat(), b"").output;
-    let text = output.split_whitespace().collect::<Vec<_>>().join(" ");
-    for expected in [
-        "no actual cost: uses the assumed cost below",
-        "no latency: every request takes 2 s",
-        "assumed: The origin caches a page for 10 min;",
-        "assumed: Refused bots send no request until Retry-After has passed",
-        "assumed: The actual cost of /** is 0.25.",
-        "decisions on 3,000 requests: refused clients retry or pause",
-    ] {
-        assert!(text.contains(expected), "{expected}: {output}");
-    }
+    let output = fixture.summary(&[&["access.log"], &options[..]].concat());
+    insta::assert_snapshot!(output);
     assert!(output.lines().all(|line| line.chars().count() <= 80), "{output}");
 }
 
@@ -236,8 +219,7 @@ fn two_policies_are_compared() {
     assert_eq!(comparison["by_class"]["other"]["only_second_admits"], 10);
     assert_eq!(comparison["examples"][0]["place"]["line"], 11);
     assert_eq!(report["policies"][1]["admitted"], 20);
-    let output = fixture.run(&[&log, "--compare", &larger], b"").output;
-    assert!(output.contains("Side by side") && output.contains("only the first policy admits 0"), "{output}");
+    insta::assert_snapshot!(fixture.summary(&["access.log", "--compare", "twenty.yaml"]));
     let verdicts = fixture.verdicts(&[&log, "--compare", &larger]);
     let count_of = |policy: &str| verdicts.iter().filter(|verdict| verdict["policy"] == policy).count();
     assert_eq!((count_of(&fixture.path("tidegate.yaml")), count_of(&larger)), (30, 30));
@@ -409,6 +391,13 @@ impl ReplayFixture {
     fn run(&self, arguments: &[&str], input: &[u8]) -> ExitOutcome {
         let config = self.path("tidegate.yaml");
         run(&[&["replay", "--config", &config], arguments].concat(), input)
+    }
+
+    /// Returns the summary that is printed for the files named in `arguments`.
+    fn summary(&self, arguments: &[&str]) -> String {
+        let outcome = run_in(self.dir.path(), &[&["replay", "--config", "tidegate.yaml"], arguments].concat());
+        assert_eq!((outcome.code, &*outcome.errors), (0, ""), "{arguments:?}");
+        outcome.output
     }
 
     fn read(&self, name: &str) -> Value {

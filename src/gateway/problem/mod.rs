@@ -276,6 +276,13 @@ mod tests {
     }
 
     #[test]
+    fn a_browser_gets_a_page_with_the_wait_and_the_decision() {
+        let problem = Problem::throttled(Reason::Throttle, Duration::from_secs(600), 0.0);
+        let page = ScratchBuffer::new().bytes(|text| problem.write_html("0000000000000007", text));
+        insta::assert_snapshot!(String::from_utf8_lossy(&page.expect("rendered page")));
+    }
+
+    #[test]
     fn a_problem_is_valid_json() {
         let json = problem_json(&Problem::malformed(RequestError::Host));
         assert_eq!((&json["status"], &json["type"]), (&400.into(), &"about:blank".into()));

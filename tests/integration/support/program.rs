@@ -2,6 +2,7 @@
 
 use super::TIMEOUT;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use tempfile::TempDir;
@@ -13,7 +14,7 @@ pub struct Program {
     output: Option<Receiver<String>>,
     errors: Receiver<String>,
     error_lines: Vec<String>,
-    _dir: TempDir,
+    _dir: Option<TempDir>,
 }
 
 /// Exit code, and output that was not read before.
@@ -35,6 +36,13 @@ pub fn run_with_env(arguments: &[&str], input: &[u8], environment: &[(&str, &str
     program.wait_for_exit()
 }
 
+/// Runs the program in `dir` and in UTC: its output names files as `arguments` do, and is the same on every machine.
+pub fn run_in(dir: &Path, arguments: &[&str]) -> ExitOutcome {
+    let mut program = Program::spawn(dir, arguments, &[("TZ", "UTC")]);
+    program.write(b"");
+    program.wait_for_exit()
+}
+
 impl Program {
     /// Starts the program in its own directory, without a configuration file.
     pub fn start(arguments: &[&str]) -> Self {
@@ -44,9 +52,15 @@ impl Program {
     /// Like [`Self::start`], with additional environment variables.
     pub fn start_with_env(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().expect("temporary directory");
+        let mut program = Self::spawn(dir.path(), arguments, environment);
+        program._dir = Some(dir);
+        program
+    }
+
+    fn spawn(dir: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
             .args(arguments)
-            .current_dir(dir.path())
+            .current_dir(dir)
             .env_remove("RUST_LOG")
             .envs(environment.iter().copied())
             .stdin(Stdio::piped())
@@ -57,7 +71,7 @@ impl Program {
         let input = child.stdin.take();
         let output = child.stdout.take().map(spawn_line_reader);
         let errors = child.stderr.take().map(spawn_line_reader).expect("stderr is piped");
-        Self { child, input, output, errors, error_lines: Vec::new(), _dir: dir }
+        Self { child, input, output, errors, error_lines: Vec::new(), _dir: None }
     }
 
     /// Writes all input and closes it. A program may exit without reading it.
