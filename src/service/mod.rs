@@ -7,6 +7,8 @@ mod control;
 pub mod crawlers;
 mod ledger;
 mod reload;
+#[cfg(test)]
+mod tests;
 
 use crate::admin::{AccessControl, GatewayApi, SettingsView};
 use crate::gateway::{Dependencies, Gateway, Handle, StartError};
