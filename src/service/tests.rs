@@ -53,6 +53,19 @@ fn a_locked_state_directory_is_not_shared() {
 }
 
 #[test]
+fn a_failed_start_returns_its_leases_and_unlocks_the_directory() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = taken.local_addr().expect("a bound socket");
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let rules = format!("ledger: file\n{QUOTA}");
+    let error = ServiceFixture::try_start(dir.path(), &format!("listen: {taken}\n{rules}")).err();
+    assert!(matches!(error, Some(ServiceError::Gateway(_))), "{error:?}");
+    let fixture = ServiceFixture::try_start(dir.path(), &rules).unwrap_or_else(|error| panic!("{error}"));
+    let quota = &fixture.state().quotas()[0];
+    assert_eq!((quota.used, quota.lost), (Units::ZERO, Units::ZERO));
+}
+
+#[test]
 fn an_unreachable_ledger_keeps_the_gateway_not_ready() {
     let redis = "ledger: { redis: { url: redis://127.0.0.1:1 } }";
     let fixture = ServiceFixture::start(&format!("{redis}\n{QUOTA}"));

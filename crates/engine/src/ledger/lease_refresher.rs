@@ -109,6 +109,13 @@ impl LeaseRefresher {
     }
 }
 
+impl Drop for LeaseRefresher {
+    /// Closes the refresher, also if a later step of the start fails: else its leases would count as lost in a crash.
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 async fn run<S: Store>(
     mut store: S,
     engine: &Engine,
