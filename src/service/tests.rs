@@ -237,6 +237,25 @@ fn a_gateway_without_quotas_has_an_empty_state() {
     assert!(metrics.lines().all(|line| !line.starts_with("tidegate_quota_")), "{metrics}");
 }
 
+#[test]
+fn a_decision_is_explained_by_the_rules_of_the_last_reload() {
+    let fixture = ServiceFixture::start("classes: [{ name: all, block: true }]");
+    let response = fixture.get("/page");
+    let id = response.split("x-tidegate-decision: ").nth(1).expect("a refusal has an id");
+    let id = u64::from_str_radix(&id[..16], 16).expect("hexadecimal digits");
+    let class_step = || {
+        let explanation = fixture.state().explanation(id).expect("a stored decision");
+        serde_json::to_value(&explanation.steps[1]).expect("JSON")
+    };
+    assert_eq!(class_step()["numbers"]["class"], "all");
+    // The operator takes part in verification after the next start. Its name is known before.
+    let rules = "operators: { acme: { product_tokens: AcmeBot } }\n\
+                 classes: [{ name: ours, when: { operator: acme } }, { name: rest }]";
+    fixture.reload(rules).expect("valid settings");
+    assert_eq!(class_step()["numbers"]["class"], "rest");
+    assert!(class_step()["evidence"].to_string().contains("not ours, which requires verification as acme"));
+}
+
 // --- crawlers -----------------------------------------------------------------------------------------------------
 
 #[test]

@@ -50,7 +50,9 @@ fn mismatch_reason(input: &ExplainInput<'_>, class: ClassId) -> String {
     let requirement = match unmet {
         Some(ConditionKind::Kind) => kinds(&when.kinds),
         Some(ConditionKind::Operator) => {
-            let names: Vec<&str> = when.operators.iter().map(|id| input.environment.operators.name(*id)).collect();
+            // The settings also name operators that a reload added, which are not in the table before the next start.
+            let names = &input.environment.settings.operator_names;
+            let names: Vec<&str> = when.operators.iter().map(|id| names[id.index()].as_str()).collect();
             format!("verification as {}", any_of(&names))
         }
         Some(ConditionKind::UserAgent) => {
