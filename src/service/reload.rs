@@ -47,9 +47,14 @@ impl ServiceState {
         Ok(summary)
     }
 
-    /// Loads the settings and their address lists. Returns all errors of either.
+    /// Loads the settings and their address lists. Returns all errors of either, and all errors of the next start.
     fn reload_settings(&self, names: &[&str]) -> Result<(Settings, AddressListFiles), String> {
-        let settings = (self.source)(names).map_err(|errors| errors.to_string())?;
+        let load = |names: &[&str]| (self.source)(names).map_err(|errors| errors.to_string());
+        if !self.startup_settings.operators.is_empty() {
+            // The next start only knows the operators of the file, not those that run.
+            load(&OperatorTable::builtin().names().collect::<Vec<_>>())?;
+        }
+        let settings = load(names)?;
         let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
         Ok((settings, files))
     }

@@ -174,6 +174,16 @@ fn each_key_that_needs_a_restart_is_named_and_not_applied() {
     assert_eq!(fixture.service().warnings(), [""; 0], "the file is the one of the start");
 }
 
+#[test]
+fn a_file_that_the_next_start_would_refuse_is_not_loaded() {
+    let class = "classes: [{ name: acme, when: { operator: acme } }]";
+    let fixture = ServiceFixture::start(&format!("operators: {{ acme: {{ product_tokens: AcmeBot }} }}\n{class}"));
+    let warnings = fixture.state().warnings();
+    let errors = fixture.reload(class).expect_err("no operator acme at the next start");
+    assert!(errors.starts_with("tidegate.yaml:9:43: classes[0].when.operator: "), "{errors}");
+    assert_eq!(fixture.state().warnings(), warnings, "nothing is pending");
+}
+
 // --- control ------------------------------------------------------------------------------------------------------
 
 #[test]
