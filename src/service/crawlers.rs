@@ -54,7 +54,8 @@ pub(super) fn stale_ranges_warning(errors: &[(String, String)]) -> Option<String
     let (source, error) = errors.first()?;
     let others = match errors.len() {
         1 => String::new(),
-        count => format!(" (and {} lists more)", count - 1),
+        2 => " (and 1 more list)".to_owned(),
+        count => format!(" (and {} more lists)", count - 1),
     };
     Some(format!("Rejected {source}{others}: {error}; keeping the previous version"))
 }

@@ -269,6 +269,17 @@ fn a_decision_is_explained_by_the_rules_of_the_last_reload() {
 // --- crawlers -----------------------------------------------------------------------------------------------------
 
 #[test]
+fn stale_range_lists_give_one_warning() {
+    let error = |number: usize| (format!("list-{number}"), "not found".to_owned());
+    let warning = |count: usize| crawlers::stale_ranges_warning(&(1..=count).map(error).collect::<Vec<_>>());
+    assert_eq!(warning(0), None);
+    for (count, others) in [(1, ""), (2, " (and 1 more list)"), (3, " (and 2 more lists)")] {
+        let expected = format!("Rejected list-1{others}: not found; keeping the previous version");
+        assert_eq!(warning(count), Some(expected));
+    }
+}
+
+#[test]
 fn operators_query_dns_only_if_it_is_on() {
     for (verify, has_dns) in [("verify: { dns: off }", false), ("verify: { dns: {} }", true)] {
         let text = format!("origin: {{ url: http://a }}\n{verify}");

@@ -86,7 +86,8 @@ impl AddressListFiles {
                 Some(Err(errors)) => {
                     file.error = errors.first().map(|first| match errors.len() {
                         1 => first.clone(),
-                        count => format!("{first} (and {} lines more)", count - 1),
+                        2 => format!("{first} (and 1 more line)"),
+                        count => format!("{first} (and {} more lines)", count - 1),
                     });
                     result.errors.extend(errors);
                 }
@@ -157,6 +158,12 @@ mod tests {
         assert!(result.errors.len() == 1 && result.errors[0].starts_with(&prefix), "{:?}", result.errors);
         assert!(files.reload_changed().errors.is_empty(), "reported once");
         assert!(files.states().eq([(1, Some(&*result.errors[0]))]), "the error stays");
+
+        for (text, others) in [("a\nb\n", " (and 1 more line)"), ("a\nb\nc\n", " (and 2 more lines)")] {
+            write(text);
+            let first = files.reload_changed().errors.swap_remove(0);
+            assert!(files.states().eq([(1, Some(&*format!("{first}{others}")))]), "{text:?}");
+        }
 
         std::fs::remove_file(&path).expect("remove file");
         assert!(files.reload_changed().errors[0].contains("cannot be read"));
