@@ -76,7 +76,7 @@ pub struct Handle(Arc<Shared>);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A listen address cannot be bound.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("listen: cannot listen on {address}: {source}; write another port, such as listen: 127.0.0.1:8081")]
     Listen {
         /// Address of the listener.
         address: SocketAddr,

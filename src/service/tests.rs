@@ -17,7 +17,7 @@ const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
 // --- start --------------------------------------------------------------------------------------------------------
 
 #[test]
-fn each_start_error_names_what_cannot_be_used() {
+fn each_start_error_names_what_cannot_be_used_and_a_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let taken = taken.local_addr().expect("a bound socket");
     let dir = tempfile::tempdir().expect("temporary directory");
@@ -27,7 +27,7 @@ fn each_start_error_names_what_cannot_be_used() {
     for (rules, expected) in [
         ("workers: 0".to_owned(), "tidegate.yaml:8:10: workers: found 0".to_owned()),
         (format!("admin: {{ listen: {taken} }}"), format!("admin.listen: cannot listen on {taken}: ")),
-        (format!("listen: {taken}"), format!("cannot listen on {taken}: ")),
+        (format!("listen: {taken}"), format!("listen: cannot listen on {taken}: ")),
         (format!("log: {{ access: {{ path: {below_file} }} }}"), format!("log.access: cannot open {below_file}: ")),
         (format!("address_lists: {{ a: {{ file: {file} }} }}"), format!("{file}:1: \"192.0.2.0/33\" is not")),
         (format!("ledger: file\nstate_dir: {file}"), format!("cannot use state directory {file}: ")),
@@ -37,7 +37,7 @@ fn each_start_error_names_what_cannot_be_used() {
         ),
     ] {
         let error = ServiceFixture::try_start(dir.path(), &rules).err().expect("the service cannot start").to_string();
-        assert!(error.starts_with(&expected), "{rules}: {error}");
+        assert!(error.starts_with(&expected) && error.contains("; "), "{rules}: {error}");
     }
 }
 
