@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 use tidegate_config::settings::{AccessLog, Ledger, LogLevel};
-use tidegate_config::{self as config, ConfigErrors, Settings};
+use tidegate_config::{self as config, ConfigErrors, SettingPath, Settings};
 use tidegate_engine::clock::Clock;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -61,9 +61,9 @@ pub fn run(args: &ServeArgs) -> ExitCode {
 }
 
 fn read(file: Option<&Path>, args: &ServeArgs, operators: &[&str]) -> Result<Settings, ConfigErrors> {
-    let options = [("listen", &args.listen), ("origin.url", &args.origin)];
-    let overrides: Vec<(&str, String)> =
-        options.into_iter().filter_map(|(key, value)| Some((key, value.clone()?))).collect();
+    let options = [(SettingPath::ROOT.listen(), &args.listen), (SettingPath::ROOT.origin().url(), &args.origin)];
+    let overrides: Vec<(SettingPath, String)> =
+        options.into_iter().filter_map(|(path, value)| Some((path, value.clone()?))).collect();
     match file {
         None => config::load(Path::new("(no file)"), "", &environment(), &overrides, operators),
         Some(file) => config::read(file, &environment(), &overrides, operators),

@@ -5,6 +5,7 @@
 
 use super::error::{ConfigError, SourceLocation, did_you_mean};
 use super::node::{Entry, Node, NodeKind};
+use super::setting_path::SettingPath;
 use serde::de::value::StrDeserializer;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error, Expected, MapAccess, SeqAccess, Unexpected, Visitor,
@@ -22,7 +23,7 @@ pub(super) fn read<T: DeserializeOwned + Default>(mut root: Node, errors: &mut V
             Ok(value) => return value,
             Err(error) => error,
         };
-        let (path, location) = error.location.unwrap_or_else(|| (String::new(), SourceLocation::START));
+        let (path, location) = error.location.unwrap_or((SettingPath::ROOT, SourceLocation::START));
         let removed = root.remove(&path, error.keep_empty);
         errors.push(ConfigError { location, path, message: error.message, hint: error.hint });
         if !removed {
@@ -35,7 +36,7 @@ pub(super) fn read<T: DeserializeOwned + Default>(mut root: Node, errors: &mut V
 /// Error of one value.
 #[derive(Debug)]
 struct DeError {
-    location: Option<(String, SourceLocation)>,
+    location: Option<(SettingPath, SourceLocation)>,
     message: String,
     hint: String,
     /// True if a map was expected: an empty map in its place preserves the indices of its neighbors.
@@ -47,8 +48,8 @@ impl DeError {
         Self { location: None, message, hint: hint.to_owned(), keep_empty: false }
     }
 
-    fn with_location(mut self, path: &str, location: &SourceLocation) -> Self {
-        self.location.get_or_insert_with(|| (path.to_owned(), location.clone()));
+    fn with_location(mut self, path: &SettingPath, location: &SourceLocation) -> Self {
+        self.location.get_or_insert_with(|| (path.clone(), location.clone()));
         self
     }
 }

@@ -2,6 +2,7 @@
 
 use super::error::{ConfigError, SourceLocation, did_you_mean};
 use super::node::{Entry, Node, NodeKind};
+use super::setting_path::SettingPath;
 use super::yaml;
 
 /// Prefix of variables that override a key.
@@ -61,29 +62,30 @@ pub(super) fn variables(environment: &[(String, String)], errors: &mut Vec<Confi
         let keys: Vec<&str> = keys.split("__").collect();
         replace(&mut root, &keys, value, &SourceLocation::Variable(name.clone()), errors);
     }
-    root.set_path(String::new());
+    root.set_path(SettingPath::ROOT);
     root
 }
 
 /// Returns the tree of command line options. `overrides` are the paths of keys with their values.
-pub(super) fn options(overrides: &[(&str, String)], errors: &mut Vec<ConfigError>) -> Node {
+pub(super) fn options(overrides: &[(SettingPath, String)], errors: &mut Vec<ConfigError>) -> Node {
     let mut root = Node::empty_map();
     for (path, value) in overrides {
-        let keys: Vec<&str> = path.split('.').collect();
+        let keys: Vec<&str> = path.keys().collect();
         let option = format!("--{}", keys.first().copied().unwrap_or_default());
         replace(&mut root, &keys, value, &SourceLocation::Option(option), errors);
     }
-    root.set_path(String::new());
+    root.set_path(SettingPath::ROOT);
     root
 }
 
 fn replace(root: &mut Node, keys: &[&str], value: &str, location: &SourceLocation, errors: &mut Vec<ConfigError>) {
-    let mut report_error = |path: String, message: String, hint: &str| {
+    let mut report_error = |path: SettingPath, message: String, hint: &str| {
         errors.push(ConfigError { location: location.clone(), path, message, hint: hint.into() });
     };
     if keys.iter().any(|key| key.is_empty()) {
-        return report_error(String::new(), "contains an empty key".into(), "write it like TIDEGATE__ORIGIN__URL");
+        return report_error(SettingPath::ROOT, "contains an empty key".into(), "write it like TIDEGATE__ORIGIN__URL");
     }
+    let path = keys.iter().fold(SettingPath::ROOT, |path, key| path.entry(key));
     // Only lists and maps are parsed as YAML: a token may contain any character, and `[::1]:80` is an address.
     let trimmed = value.trim();
     let nested =
@@ -98,7 +100,7 @@ fn replace(root: &mut Node, keys: &[&str], value: &str, location: &SourceLocatio
                 }
                 _ => {
                     return report_error(
-                        keys.join("."),
+                        path,
                         "invalid list or map".into(),
                         "write a list as [a, b] and a map as {key: value}",
                     );
@@ -109,17 +111,13 @@ fn replace(root: &mut Node, keys: &[&str], value: &str, location: &SourceLocatio
     let mut node = root;
     for key in keys {
         if !matches!(node.kind, NodeKind::Map(_)) {
-            return report_error(
-                keys.join("."),
-                "another variable overrides a parent key".into(),
-                "set one of the two",
-            );
+            return report_error(path, "another variable overrides a parent key".into(), "set one of the two");
         }
         let NodeKind::Map(entries) = &mut node.kind else { return };
         let found = entries.iter().position(|entry| entry.key == *key);
         let index = found.unwrap_or(entries.len());
         if found.is_none() {
-            let value = Node { path: String::new(), location: location.clone(), kind: NodeKind::Map(Vec::new()) };
+            let value = Node { path: SettingPath::ROOT, location: location.clone(), kind: NodeKind::Map(Vec::new()) };
             entries.push(Entry { key: (*key).to_owned(), key_location: location.clone(), value });
         }
         node = &mut entries[index].value;
@@ -142,7 +140,7 @@ pub(super) fn warn_similar_names(environment: &[(String, String)], keys: &[&str]
         if keys.contains(&section.as_str()) || !did_you_mean(&section, keys.iter().copied()).is_empty() {
             errors.push(ConfigError {
                 location: SourceLocation::Variable(name.clone()),
-                path: String::new(),
+                path: SettingPath::ROOT,
                 message: "overrides no key".into(),
                 hint: format!("write it with two underscores: {PREFIX}{rest}"),
             });

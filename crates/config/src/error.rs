@@ -1,5 +1,6 @@
 //! Errors of a configuration, each with its location, message and hint.
 
+use super::setting_path::SettingPath;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -26,8 +27,8 @@ pub enum SourceLocation {
 pub struct ConfigError {
     /// Location of the invalid value.
     pub location: SourceLocation,
-    /// Path of the key: `quotas.places_api.tiers.search[1].shed`. Empty if the error concerns no single key.
-    pub path: String,
+    /// Path of the key. The root if the error concerns no single key.
+    pub path: SettingPath,
     /// Description of the error.
     pub message: String,
     /// Hint how to correct it.
@@ -65,8 +66,8 @@ impl fmt::Display for ConfigErrors {
                 writeln!(out)?;
             }
             write!(out, "{}: ", error.location.in_file(&self.file))?;
-            if !error.path.is_empty() {
-                write!(out, "{}: ", one_line(&error.path))?;
+            if !error.path.is_root() {
+                write!(out, "{}: ", one_line(&error.path.to_string()))?;
             }
             write!(out, "{}; {}", one_line(&error.message), one_line(&error.hint))?;
         }

@@ -6,6 +6,7 @@
 
 use super::error::SourceLocation;
 use super::node::{Entry, Node, NodeKind};
+use super::setting_path::SettingPath;
 use ::config::{Config, ConfigError, Map, Source, Value, ValueKind};
 use std::collections::HashMap;
 
@@ -23,9 +24,9 @@ pub(super) fn merge(layers: &[Node]) -> Node {
         ValueKind::Table(mut table) => table.remove(ROOT),
         _ => None,
     });
-    let root = Node { path: String::new(), location: SourceLocation::START, kind: NodeKind::Null };
+    let root = Node { path: SettingPath::ROOT, location: SourceLocation::START, kind: NodeKind::Null };
     match merged {
-        Some(merged) => locations.node(&root, String::new(), merged),
+        Some(merged) => locations.node(&root, SettingPath::ROOT, merged),
         None => Node::empty_map(),
     }
 }
@@ -62,9 +63,9 @@ fn value(node: &Node) -> Value {
 /// Locations and text properties that merging loses, by path, of the highest layer.
 #[derive(Default)]
 struct LostLocations {
-    locations: HashMap<String, SourceLocation>,
-    key_locations: HashMap<String, SourceLocation>,
-    untyped: HashMap<String, bool>,
+    locations: HashMap<SettingPath, SourceLocation>,
+    key_locations: HashMap<SettingPath, SourceLocation>,
+    untyped: HashMap<SettingPath, bool>,
 }
 
 impl LostLocations {
@@ -93,7 +94,7 @@ impl LostLocations {
         }
     }
 
-    fn node(&self, parent: &Node, path: String, value: Value) -> Node {
+    fn node(&self, parent: &Node, path: SettingPath, value: Value) -> Node {
         let location = self.locations.get(&path).unwrap_or(&parent.location).clone();
         let mut node = Node { path, location, kind: NodeKind::Null };
         node.kind = match value.kind {
@@ -107,12 +108,12 @@ impl LostLocations {
                 NodeKind::Text { text, is_untyped: self.untyped.get(&node.path).copied().unwrap_or(false) }
             }
             ValueKind::Array(items) => {
-                let item = |(index, item)| self.node(&node, node.path_of_index(index), item);
+                let item = |(index, item)| self.node(&node, node.path.index(index), item);
                 NodeKind::List(items.into_iter().enumerate().map(item).collect())
             }
             ValueKind::Table(table) => {
                 let entry = |(key, value): (String, Value)| {
-                    let path = node.path_of_key(&key);
+                    let path = node.path.entry(&key);
                     let key_place = self.key_locations.get(&path).unwrap_or(&node.location).clone();
                     Entry { value: self.node(&node, path, value), key, key_location: key_place }
                 };

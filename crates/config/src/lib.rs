@@ -16,6 +16,7 @@ mod node;
 mod raw;
 mod scalars;
 mod serde_forms;
+mod setting_path;
 pub mod settings;
 mod source_map;
 mod validate;
@@ -23,6 +24,7 @@ mod yaml;
 
 pub use error::{ConfigError, ConfigErrors, SourceLocation, did_you_mean};
 pub use scalars::duration;
+pub use setting_path::SettingPath;
 pub use settings::Settings;
 pub use source_map::SourceMap;
 
@@ -31,14 +33,13 @@ use std::path::Path;
 /// Parses and validates the `text` of a file. `Err` contains all errors.
 ///
 /// `environment` contains the variables for `${NAME}` and `TIDEGATE__...`. `overrides` are command line options, as the
-/// path of a key and its value (`("listen", "127.0.0.1:80")`). They take precedence over both; the location of an error
-/// in one is the option, such as `--listen`. `operators` are the names of the built-in operators, by their index in the
-/// operator table.
+/// path of a key and its value. They take precedence over both; the location of an error in one is the option, such as
+/// `--listen`. `operators` are the names of the built-in operators, by their index in the operator table.
 pub fn load(
     file: &Path,
     text: &str,
     environment: &[(String, String)],
-    overrides: &[(&str, String)],
+    overrides: &[(SettingPath, String)],
     operators: &[&str],
 ) -> Result<Settings, ConfigErrors> {
     let (settings, mut errors) = load_settings(file, text, environment, overrides, operators);
@@ -58,9 +59,9 @@ pub fn load_admin(
     environment: &[(String, String)],
 ) -> Result<Option<settings::Admin>, ConfigErrors> {
     let (settings, mut errors) = load_settings(file, text, environment, &[], &[]);
-    errors.retain(|error| match error.path.as_str() {
-        "" => matches!(error.location, SourceLocation::Position { .. }),
-        path => path == "admin" || path.starts_with("admin."),
+    errors.retain(|error| match error.path.is_root() {
+        true => matches!(error.location, SourceLocation::Position { .. }),
+        false => error.path.is_within(&SettingPath::ROOT.admin()),
     });
     match errors.is_empty() {
         true => Ok(settings.admin),
@@ -73,7 +74,7 @@ fn load_settings(
     file: &Path,
     text: &str,
     environment: &[(String, String)],
-    overrides: &[(&str, String)],
+    overrides: &[(SettingPath, String)],
     operators: &[&str],
 ) -> (Settings, Vec<ConfigError>) {
     let (mut file_tree, mut errors) = yaml::read(text);
@@ -92,7 +93,7 @@ fn load_settings(
 pub fn read(
     file: &Path,
     environment: &[(String, String)],
-    overrides: &[(&str, String)],
+    overrides: &[(SettingPath, String)],
     operators: &[&str],
 ) -> Result<Settings, ConfigErrors> {
     load(file, &read_text(file)?, environment, overrides, operators)
@@ -108,7 +109,7 @@ pub fn read_text(file: &Path) -> Result<String, ConfigErrors> {
     std::fs::read_to_string(file).map_err(|error| {
         let message = format!("cannot be read: {error}");
         let hint = "name a YAML file in UTF-8, such as config/tidegate.yaml of the distribution".into();
-        let error = ConfigError { location: SourceLocation::File, path: String::new(), message, hint };
+        let error = ConfigError { location: SourceLocation::File, path: SettingPath::ROOT, message, hint };
         ConfigErrors { file: file.to_owned(), errors: vec![error] }
     })
 }

@@ -1,13 +1,14 @@
 //! The configuration as a tree of [`Node`]s. Every value has its path and location.
 
 use super::error::SourceLocation;
+use super::setting_path::SettingPath;
 use std::collections::BTreeMap;
 
 /// A value of the tree.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    /// Keys from the root, such as `quotas.api.tiers.search[1]`.
-    pub path: String,
+    /// Path from the root.
+    pub path: SettingPath,
     /// Location of the value.
     pub location: SourceLocation,
     /// Kind and content of the value.
@@ -40,22 +41,12 @@ pub(super) struct Entry {
 }
 
 /// Locations of all keys and values, by path.
-pub(super) type LocationMap = BTreeMap<String, SourceLocation>;
+pub(super) type LocationMap = BTreeMap<SettingPath, SourceLocation>;
 
 impl Node {
     /// Returns an empty map as root.
     pub(super) fn empty_map() -> Self {
-        Self { path: String::new(), location: SourceLocation::START, kind: NodeKind::Map(Vec::new()) }
-    }
-
-    /// Returns the path of the value under `key`.
-    pub(super) fn path_of_key(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
-    }
-
-    /// Returns the path of the value at `index`.
-    pub(super) fn path_of_index(&self, index: usize) -> String {
-        format!("{}[{index}]", self.path)
+        Self { path: SettingPath::ROOT, location: SourceLocation::START, kind: NodeKind::Map(Vec::new()) }
     }
 
     /// Calls `visit` with this value and all descendants, parents first.
@@ -69,19 +60,17 @@ impl Node {
     }
 
     /// Sets the path of this value and those of all descendants.
-    pub(super) fn set_path(&mut self, path: String) {
+    pub(super) fn set_path(&mut self, path: SettingPath) {
+        match &mut self.kind {
+            NodeKind::List(items) => {
+                items.iter_mut().enumerate().for_each(|(index, item)| item.set_path(path.index(index)));
+            }
+            NodeKind::Map(entries) => {
+                entries.iter_mut().for_each(|entry| entry.value.set_path(path.entry(&entry.key)));
+            }
+            _ => {}
+        }
         self.path = path;
-        let paths: Vec<String> = match &self.kind {
-            NodeKind::List(items) => (0..items.len()).map(|index| self.path_of_index(index)).collect(),
-            NodeKind::Map(entries) => entries.iter().map(|entry| self.path_of_key(&entry.key)).collect(),
-            _ => Vec::new(),
-        };
-        let children: Box<dyn Iterator<Item = &mut Node>> = match &mut self.kind {
-            NodeKind::List(items) => Box::new(items.iter_mut()),
-            NodeKind::Map(entries) => Box::new(entries.iter_mut().map(|entry| &mut entry.value)),
-            _ => return,
-        };
-        children.zip(paths).for_each(|(node, path)| node.set_path(path));
     }
 
     /// Returns the locations of all keys and values. Errors of a scalar are located at the value, others at the key.
@@ -109,8 +98,8 @@ impl Node {
 
     /// Removes the value at `path`. With `keep_empty` it becomes an empty map, so that its neighbors keep their
     /// indices. Returns false if there is nothing to remove.
-    pub(super) fn remove(&mut self, path: &str, keep_empty: bool) -> bool {
-        let is_target = |node: &Node| node.path == path;
+    pub(super) fn remove(&mut self, path: &SettingPath, keep_empty: bool) -> bool {
+        let is_target = |node: &Node| node.path == *path;
         if keep_empty && is_target(self) {
             let was_empty = matches!(&self.kind, NodeKind::Map(entries) if entries.is_empty());
             self.kind = NodeKind::Map(Vec::new());

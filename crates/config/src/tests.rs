@@ -20,10 +20,14 @@ mod spelling;
 const OPERATORS: [&str; 3] = ["googlebot", "bingbot", "applebot"];
 const EXAMPLE: &str = include_str!("../../../config/tidegate.yaml");
 
-fn load_with(text: &str, environment: &[(&str, &str)], overrides: &[(&str, &str)]) -> Result<Settings, ConfigErrors> {
+fn load_with(
+    text: &str,
+    environment: &[(&str, &str)],
+    overrides: &[(SettingPath, &str)],
+) -> Result<Settings, ConfigErrors> {
     let environment: Vec<(String, String)> =
         environment.iter().map(|&(name, value)| (name.into(), value.into())).collect();
-    let overrides: Vec<(&str, String)> = overrides.iter().map(|&(path, value)| (path, value.into())).collect();
+    let overrides: Vec<_> = overrides.iter().map(|(path, value)| (path.clone(), (*value).into())).collect();
     load(Path::new("gate.yaml"), text, &environment, &overrides, &OPERATORS)
 }
 
@@ -39,6 +43,7 @@ fn config_errors_with(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
     match load_with(text, environment, &[]) {
         Ok(_) => Vec::new(),
         Err(errors) => {
+            schema::assert_paths_exist(&errors);
             errors.to_string().lines().map(|line| line.trim_start_matches("gate.yaml:").to_owned()).collect()
         }
     }
@@ -56,17 +61,20 @@ fn source_map_locates_every_setting() {
          classes: [ { name: robot, when: { kind: declared_bot } } ]\n",
     );
     let environment = [("TIDEGATE__QUOTAS__API__ENFORCE", "false")];
-    let source_map = load_with(&text, &environment, &[("listen", "127.0.0.1:1")]).expect("valid settings").source_map;
+    let listen = SettingPath::ROOT.listen();
+    let options = [(listen.clone(), "127.0.0.1:1")];
+    let source_map = load_with(&text, &environment, &options).expect("valid settings").source_map;
+    let api = source_map.quota_path("api");
     for (path, expected) in [
-        ("quotas.api.limit", Some("gate.yaml:4:12")),
-        ("quotas.api.tiers.robot[0]", Some("gate.yaml:6:23")),
-        ("classes[0]", Some("gate.yaml:7:12")),
-        ("quotas.api.enforce", Some("TIDEGATE__QUOTAS__API__ENFORCE")),
-        ("listen", Some("--listen")),
-        ("quotas.api.pacing", None),
-        ("routes", None),
+        (api.limit(), Some("gate.yaml:4:12")),
+        (source_map.tiers_path("api", "robot").index(0), Some("gate.yaml:6:23")),
+        (SettingPath::of_class(0), Some("gate.yaml:7:12")),
+        (api.enforce(), Some("TIDEGATE__QUOTAS__API__ENFORCE")),
+        (listen, Some("--listen")),
+        (api.pacing(), None),
+        (SettingPath::ROOT.routes(), None),
     ] {
-        assert_eq!(source_map.location(path).as_deref(), expected, "{path}");
+        assert_eq!(source_map.location(&path).as_deref(), expected, "{path}");
     }
 }
 
@@ -412,8 +420,12 @@ fn signature_verification_is_on_by_default() {
 
 #[test]
 fn origin_url_is_the_only_required_setting() {
-    let settings =
-        load_with("", &[], &[("origin.url", "http://[::1]:81"), ("listen", "127.0.0.1:0")]).expect("valid settings");
+    let settings = load_with(
+        "",
+        &[],
+        &[(SettingPath::ROOT.origin().url(), "http://[::1]:81"), (SettingPath::ROOT.listen(), "127.0.0.1:0")],
+    )
+    .expect("valid settings");
     assert_eq!((settings.origin.host.as_str(), settings.origin.authority.as_str()), ("::1", "[::1]:81"));
     assert_eq!(settings.rules.classes.len(), 1);
     assert_eq!(settings.rules.routes[0].name, "/**");
@@ -455,7 +467,8 @@ fn command_line_overrides_environment_overrides_file() {
         ("TIDEGATE__ORIGIN__URL", "http://two"),
         ("TIDEGATE__LIMITS__MAX_HEADERS", "50"),
     ];
-    let settings = load_with(EXAMPLE, &environment, &[("origin.url", "http://Three")]).expect("valid settings");
+    let settings = load_with(EXAMPLE, &environment, &[(SettingPath::ROOT.origin().url(), "http://Three")])
+        .expect("valid settings");
     assert_eq!(settings.origin.authority, "three");
     assert_eq!(settings.listen.len(), 2);
     assert_eq!(settings.limits.max_headers, 50);
@@ -623,8 +636,9 @@ fn environment_error_names_the_variable() {
             "TIDEGATE__WORKERS: workers: found \"none\", needs a number of threads; write auto or a number from 1 to 1024",
         ]
     );
-    let result =
-        load_with(&with_origin(""), &[], &[("listen", "nowhere")]).map(|_| ()).map_err(|errors| errors.to_string());
+    let result = load_with(&with_origin(""), &[], &[(SettingPath::ROOT.listen(), "nowhere")])
+        .map(|_| ())
+        .map_err(|errors| errors.to_string());
     assert_eq!(result, Err("--listen: listen: found \"nowhere\", needs an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"".into()));
 }
 

@@ -2,6 +2,7 @@
 
 use super::error::{ConfigError, SourceLocation};
 use super::node::{Entry, Node, NodeKind};
+use super::setting_path::SettingPath;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Budget, Location, Options, Spanned};
@@ -21,7 +22,7 @@ pub(super) fn read(text: &str) -> (Node, Vec<ConfigError>) {
         Ok(tree) => {
             let mut root = tree.0;
             root.location = SourceLocation::START;
-            root.set_path(String::new());
+            root.set_path(SettingPath::ROOT);
             let mut errors = Vec::new();
             if !matches!(root.kind, NodeKind::Map(_)) {
                 errors.push(error_at(&root.location, "no top-level keys", "start with a key such as `origin:`"));
@@ -64,7 +65,7 @@ fn options() -> Options {
 }
 
 fn error_at(location: &SourceLocation, message: &str, hint: &str) -> ConfigError {
-    ConfigError { location: location.clone(), path: String::new(), message: message.into(), hint: hint.into() }
+    ConfigError { location: location.clone(), path: SettingPath::ROOT, message: message.into(), hint: hint.into() }
 }
 
 fn to_location(location: &Location) -> SourceLocation {
@@ -101,7 +102,7 @@ struct YamlNode(Node);
 impl<'de> Deserialize<'de> for YamlNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<NodeKindSeed>::deserialize(deserializer)?;
-        Ok(Self(Node { path: String::new(), location: to_location(&spanned.referenced), kind: spanned.value.0 }))
+        Ok(Self(Node { path: SettingPath::ROOT, location: to_location(&spanned.referenced), kind: spanned.value.0 }))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Settings of a policy that no log can test.
 
-use tidegate_config::Settings;
+use tidegate_config::{SettingPath, Settings};
 use tidegate_policy::Rules;
 use tidegate_policy::identity::KeySource;
 
@@ -8,8 +8,8 @@ use tidegate_policy::identity::KeySource;
 pub(super) fn unsupported(settings: &Settings) -> Vec<String> {
     let rules = &settings.rules;
     let quotas = rules.quotas.iter().filter(|quota| quota.sync_from.is_some());
-    let synced = quotas
-        .map(|quota| format!("quotas.{}.sync_from: the origin's counter is copied from the gateway's log", quota.name));
+    let paths = quotas.map(|quota| SettingPath::of_quota(&quota.name).sync_from());
+    let synced = paths.map(|path| format!("{path}: the origin's counter is copied from the gateway's log"));
     let scopes = (!rules.scopes.is_empty()).then(|| {
         "scopes: no request waits here; refusals by throttle and backoff are copied from the gateway's log".to_owned()
     });

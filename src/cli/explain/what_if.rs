@@ -6,7 +6,7 @@ use std::fs;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
-use tidegate_config::{self as config, Settings};
+use tidegate_config::{self as config, SettingPath, Settings};
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_policy::pacing::PacingRole;
 use tidegate_policy::{QuotaId, Reason, Units};
@@ -24,9 +24,6 @@ pub(super) fn remedies(
 ) -> Result<Vec<Remedy>, CommandError> {
     let is_refused_by_plan =
         refused.responses.iter().any(|response| response.reason.as_deref() == Some(Reason::Pacing.name()));
-    let quota_step = |stage: Stage, name: &str| {
-        refused.steps.iter().find(|step| step.step == stage && step.quota.as_deref() == Some(name))
-    };
     let refusing = refused.steps.iter().find(|step| step.step == Stage::Pacing && step.finding == StepResult::Refused);
     let Some(name) = refusing.filter(|_| is_refused_by_plan).and_then(|step| step.quota.as_deref()) else {
         return Ok(Vec::new());
@@ -37,10 +34,10 @@ pub(super) fn remedies(
     let mut remedies = Vec::new();
 
     let limit = policy.settings.rules[quota].limit;
-    let key = quota_step(Stage::Quota, name).and_then(|step| step.rule.as_ref()).map(|rule| rule.path.as_str());
+    let path = policy.settings.source_map.quota_path(name).limit();
     for percent in LIMIT_PERCENTS {
         let larger = Units::from_milli(limit.milli().saturating_mul(percent) / 100);
-        let Some(settings) = key.and_then(|key| with_limit(file, key, larger)) else { break };
+        let Some(settings) = with_limit(file, &path, larger) else { break };
         if admits(log, &policy.with_settings(settings))? {
             let message = format!("a limit of {} units for {name} instead of {}", decimal(larger), decimal(limit));
             remedies.push(Remedy::new(ChangeKind::Limit, message).with_number("limit", larger.as_f64()));
@@ -65,12 +62,12 @@ fn admits(log: &LogReplay<'_>, policy: &Policy) -> Result<bool, CommandError> {
     Ok(explained.responses.iter().all(|response| response.verdict == Verdict::Admitted))
 }
 
-/// Returns the settings of the file with `limit` at `key`; `None` if that is invalid.
-fn with_limit(file: &Path, key: &str, limit: Units) -> Option<Settings> {
+/// Returns the settings of the file with `limit` at `path`; `None` if that is invalid.
+fn with_limit(file: &Path, path: &SettingPath, limit: Units) -> Option<Settings> {
     let builtin = OperatorTable::builtin();
     let operators: Vec<&str> = builtin.names().collect();
     let text = fs::read_to_string(file).ok()?;
-    config::load(file, &text, &environment(), &[(key, limit.to_string())], &operators).ok()
+    config::load(file, &text, &environment(), &[(path.clone(), limit.to_string())], &operators).ok()
 }
 
 /// Returns the settings with the weight of `class` multiplied by `factor`, and the weights before and after; `None` if

@@ -1,7 +1,7 @@
 //! Tests that the JSON Schema accepts and rejects the same files as the gateway, as far as a schema can express.
 
 use super::EXAMPLE;
-use crate::{raw, schema};
+use crate::{ConfigErrors, SettingPath, raw, schema};
 use serde_json::{Value, json};
 
 #[test]
@@ -81,6 +81,56 @@ fn schema_describes_every_section_and_key() {
         let is_described = key == "header" || value["description"].as_str().is_some_and(|text| !text.is_empty());
         assert!(is_described, "{key} has no description");
     }
+}
+
+#[test]
+fn every_key_of_a_path_is_in_the_schema() {
+    fn collect_keys(schema: &Value, keys: &mut Vec<String>) {
+        keys.extend(schema["properties"].as_object().into_iter().flatten().map(|(key, _)| key.clone()));
+        let children: Vec<&Value> = match schema {
+            Value::Object(entries) => entries.values().collect(),
+            Value::Array(items) => items.iter().collect(),
+            _ => Vec::new(),
+        };
+        children.into_iter().for_each(|child| collect_keys(child, keys));
+    }
+    let mut keys = Vec::new();
+    collect_keys(&schema(), &mut keys);
+    let unknown: Vec<_> = SettingPath::KEYS.iter().filter(|key| !keys.iter().any(|known| known == *key)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+    assert!(exists(&schema(), &schema(), "quotas.api.tiers.bot[0].above"));
+    assert!(!exists(&schema(), &schema(), "quotas.api.tiers.bot[0].below"));
+}
+
+/// Checks that each error is at a path that the schema describes, or says that it is unknown.
+pub(super) fn assert_paths_exist(errors: &ConfigErrors) {
+    let schema = schema();
+    for error in errors.errors.iter().filter(|error| !error.message.starts_with("unknown key")) {
+        assert!(exists(&schema, &schema, &error.path.to_string()), "{error:?}");
+    }
+}
+
+/// Returns true if `schema` describes a value at `path` below it.
+fn exists(root: &Value, schema: &Value, path: &str) -> bool {
+    if let Some(reference) = schema["$ref"].as_str() {
+        return exists(root, root.pointer(reference.trim_start_matches('#')).expect("a definition"), path);
+    }
+    let branches = [&schema["anyOf"], &schema["oneOf"]].into_iter().filter_map(Value::as_array).flatten();
+    if path.is_empty() || branches.into_iter().any(|branch| exists(root, branch, path)) {
+        return true;
+    }
+    if let Some((index, rest)) = path.strip_prefix('[').and_then(|path| path.split_once(']')) {
+        return index.parse::<usize>().is_ok() && schema["items"].is_object() && exists(root, &schema["items"], rest);
+    }
+    let path = path.strip_prefix('.').unwrap_or(path);
+    let ends = path.match_indices(['.', '[']).map(|(end, _)| end).chain([path.len()]);
+    ends.map(|end| path.split_at(end)).any(|(key, rest)| match &schema["properties"][key] {
+        Value::Null if key.contains(['.', '[']) => false,
+        Value::Null => {
+            schema["additionalProperties"].is_object() && exists(root, &schema["additionalProperties"], rest)
+        }
+        property => exists(root, property, rest),
+    })
 }
 
 /// Returns why `value` does not conform to `schema`; `None` if it does. Supports the keywords that our schema uses.

@@ -4,21 +4,17 @@
 use super::diagnostics::Diagnostics;
 use crate::raw::address_lists::AddressListFile;
 use crate::serde_forms::NamedMap;
+use crate::setting_path::SettingPath;
 use crate::settings::AddressList;
 use tidegate_policy::address_lists::AddressLists;
 
 pub(super) fn lists(raw: &NamedMap<AddressListFile>, report: &mut Diagnostics) -> Vec<AddressList> {
-    if raw.0.len() > AddressLists::MAX_LISTS {
-        report.error(
-            "address_lists",
-            format!("found {} lists, maximum {}", raw.0.len(), AddressLists::MAX_LISTS),
-            "merge some",
-        );
-    }
+    let path = SettingPath::ROOT.address_lists();
+    report.check_len(&path, "lists", raw.0.len(), AddressLists::MAX_LISTS, "merge some");
     let list = |(name, raw_list): &(String, AddressListFile)| {
-        let path = format!("address_lists.{name}");
+        let path = path.entry(name);
         report.check_name(&path, name);
-        let path = format!("{path}.file");
+        let path = path.file();
         let named_at = format!("{}: {path}", report.location_of(&path));
         let file = raw_list.file.clone().unwrap_or_default();
         if file.is_empty() {

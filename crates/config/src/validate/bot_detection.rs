@@ -3,6 +3,7 @@
 use super::diagnostics::Diagnostics;
 use crate::raw;
 use crate::raw::classes::Kind;
+use crate::setting_path::SettingPath;
 use std::time::Duration;
 use tidegate_policy::bot_detection::BotDetection;
 
@@ -14,12 +15,12 @@ pub(super) fn bot_detection(raw: &raw::File, honeypot: Option<&str>, report: &mu
     if raw.bot_detection.enabled == Some(false) {
         warn_unused_keys(raw, honeypot, report);
     }
-    let raw = &raw.bot_detection;
+    let (raw, path) = (&raw.bot_detection, SettingPath::ROOT.bot_detection());
     let half_life = raw.half_life.as_ref().map(|span| span.0);
     let detection = BotDetection {
         threshold: raw.threshold.as_ref().map_or(DEFAULT_THRESHOLD, |points| points.0),
-        half_life: report.nonzero_duration("bot_detection.half_life", half_life, DEFAULT_HALF_LIFE),
-        max_clients: report.nonzero_count("bot_detection.max_clients", raw.max_clients, DEFAULT_MAX_CLIENTS) as usize,
+        half_life: report.nonzero_duration(&path.half_life(), half_life, DEFAULT_HALF_LIFE),
+        max_clients: report.nonzero_count(&path.max_clients(), raw.max_clients, DEFAULT_MAX_CLIENTS) as usize,
         honeypot: honeypot.map(|honeypot| honeypot.trim_end_matches('/').to_owned()),
     };
     raw.enabled.unwrap_or(true).then_some(detection)
@@ -35,6 +36,7 @@ fn warn_unused_keys(raw: &raw::File, honeypot: Option<&str>, report: &mut Diagno
     for (index, class) in raw.classes.iter().enumerate().filter(|(_, class)| class.when.kind.0 == [Kind::SuspectedBot])
     {
         let name = class.name.as_deref().unwrap_or_default();
-        report.warning(format!("classes[{index}] ({name}): matches no client, because bot_detection.enabled is false"));
+        let path = SettingPath::of_class(index);
+        report.warning(format!("{path} ({name}): matches no client, because bot_detection.enabled is false"));
     }
 }

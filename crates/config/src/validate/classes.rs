@@ -3,6 +3,7 @@
 use super::diagnostics::Diagnostics;
 use crate::raw::classes::{self as raw, Agent};
 use crate::scalars::{Field, Span};
+use crate::setting_path::SettingPath;
 use std::time::Duration;
 use tidegate_policy::address_lists::{AddressLists, ListSet};
 use tidegate_policy::bucket::Bucket;
@@ -27,24 +28,16 @@ const MAX_CLASSES: usize = 1000;
 const MIN_KEY_LEN: usize = 16;
 
 pub(super) fn user_agent_rules(raw: &[Agent], report: &mut Diagnostics) -> Vec<UserAgentRule> {
-    if raw.len() > MAX_CLASSES {
-        report.error(
-            "user_agent_rules",
-            format!("found {} rules, maximum {MAX_CLASSES}", raw.len()),
-            "merge rules into shorter substrings",
-        );
-    }
+    let path = SettingPath::ROOT.user_agent_rules();
+    report.check_len(&path, "rules", raw.len(), MAX_CLASSES, "merge rules into shorter substrings");
     let rule = |(index, agent): (usize, &Agent)| {
         let contains = agent.contains.clone().unwrap_or_default();
+        let path = path.index(index);
         if contains.is_empty() {
-            report.error(
-                &format!("user_agent_rules[{index}].match"),
-                "is empty",
-                "write a substring of the user agent, such as AcmeMonitor",
-            );
+            report.error(&path.match_pattern(), "is empty", "write a substring of the user agent, such as AcmeMonitor");
         }
         if agent.kind.is_none() {
-            report.error(&format!("user_agent_rules[{index}].kind"), "missing", "write a kind such as human");
+            report.error(&path.kind(), "missing", "write a kind such as human");
         }
         UserAgentRule { contains, kind: agent.kind.map_or(ClientKind::Human, Into::into) }
     };
@@ -57,25 +50,24 @@ pub(super) fn classes(
     lists: &[String],
     report: &mut Diagnostics,
 ) -> Vec<Class> {
-    if raw.len() > MAX_CLASSES {
-        report.error("classes", format!("found {} classes, maximum {MAX_CLASSES}", raw.len()), "merge some");
-    }
+    report.check_len(&SettingPath::ROOT.classes(), "classes", raw.len(), MAX_CLASSES, "merge some");
     let mut classes: Vec<Class> = Vec::with_capacity(raw.len() + 1);
     for (index, raw_class) in raw.iter().enumerate() {
-        let path = format!("classes[{index}]");
-        let class = class(raw_class, &path, operators, lists, report);
+        let path = SettingPath::of_class(index);
+        let class = class(raw_class, index, operators, lists, report);
         if let Some(earlier_index) = classes.iter().position(|earlier| earlier.name == class.name) {
             report.error(
-                &format!("{path}.name"),
-                format!("duplicate name {:?}: classes[{earlier_index}] has it, too", class.name),
+                &path.name(),
+                format!("duplicate name {:?}: {} has it, too", class.name, SettingPath::of_class(earlier_index)),
                 "give each class its own name",
             );
         }
         let catch_all = classes.iter().enumerate().find(|(earlier_index, earlier)| {
-            earlier.matcher.matches_all() && !report.has_error_at(&format!("classes[{earlier_index}].when"))
+            earlier.matcher.matches_all() && !report.has_error_at(&SettingPath::of_class(*earlier_index).when())
         });
         if let Some((earlier_index, earlier)) = catch_all {
-            let message = format!("unreachable: classes[{earlier_index}] ({}) matches every client", earlier.name);
+            let earlier_path = SettingPath::of_class(earlier_index);
+            let message = format!("unreachable: {earlier_path} ({}) matches every client", earlier.name);
             report.error(&path, message, "move it above that one");
         }
         classes.push(class);
@@ -83,7 +75,7 @@ pub(super) fn classes(
     if classes.last().is_none_or(|last| !last.matcher.matches_all()) {
         if let Some(index) = classes.iter().position(|class| class.name == OTHER_CLASS) {
             report.error(
-                &format!("classes[{index}].name"),
+                &SettingPath::of_class(index).name(),
                 "reserved name: \"other\" is the class of clients without a match",
                 "choose another name",
             );
@@ -102,93 +94,89 @@ pub(super) fn classes(
     classes
 }
 
-fn class(raw: &raw::Class, path: &str, operators: &[&str], lists: &[String], report: &mut Diagnostics) -> Class {
-    let name = raw.name.clone().unwrap_or_default();
+fn class(raw: &raw::Class, index: usize, operators: &[&str], lists: &[String], report: &mut Diagnostics) -> Class {
+    let (name, path) = (raw.name.clone().unwrap_or_default(), SettingPath::of_class(index));
     match raw.name.is_some() {
-        true => report.check_name(&format!("{path}.name"), &name),
-        false => report.error(&format!("{path}.name"), "missing", "give the class a name"),
+        true => report.check_name(&path.name(), &name),
+        false => report.error(&path.name(), "missing", "give the class a name"),
     }
-    let bucket = raw.bucket.as_ref().map(|bucket| self::bucket(bucket, &format!("{path}.bucket"), report));
-    let key = raw.bucket.as_ref().map(|bucket| key(&bucket.key, &format!("{path}.bucket.key"), report));
+    let bucket = raw.bucket.as_ref().map(|bucket| self::bucket(bucket, &path.bucket(), report));
+    let key = raw.bucket.as_ref().map(|bucket| key(&bucket.key, &path.bucket().key(), report));
     let key = key.unwrap_or_default();
     Class {
         name,
-        matcher: class_matcher(&raw.when, &format!("{path}.when"), operators, lists, report),
+        matcher: class_matcher(&raw.when, &path.when(), operators, lists, report),
         blocked: raw.block,
         bucket,
         key,
         enforce: raw.enforce.unwrap_or(true),
         priority: raw.priority.unwrap_or(0),
-        guard: guard(raw, &format!("{path}.crawler_guard"), report),
+        guard: guard(raw, &path.crawler_guard(), report),
     }
 }
 
 /// Returns the crawler guard of a class. By default it is on for a class that names operators.
-fn guard(raw: &raw::Class, path: &str, report: &mut Diagnostics) -> Option<CrawlerGuard> {
+fn guard(raw: &raw::Class, path: &SettingPath, report: &mut Diagnostics) -> Option<CrawlerGuard> {
     let keys = match &raw.crawler_guard {
         Some(raw::Guard::Off) => return None,
         Some(raw::Guard::On(keys)) => keys.clone(),
         None if raw.when.operator.0.is_empty() => return None,
         None => raw::GuardOptions::default(),
     };
-    let mut span = |key: &str, value: &Option<Span>, default: u64| {
+    let mut span = |path: SettingPath, value: &Option<Span>, default: u64| {
         let value = value.as_ref().map(|span| span.0);
-        report.nonzero_duration(&format!("{path}.{key}"), value, Duration::from_secs(default))
+        report.nonzero_duration(&path, value, Duration::from_secs(default))
     };
     Some(CrawlerGuard {
-        admit_interval: span("admit_interval", &keys.admit_interval, 300),
-        max_refused_for: span("max_refused_for", &keys.max_refused_for, 86_400),
+        admit_interval: span(path.admit_interval(), &keys.admit_interval, 300),
+        max_refused_for: span(path.max_refused_for(), &keys.max_refused_for, 86_400),
         budget: keys.budget.as_ref().map_or(DEFAULT_GUARD_BUDGET, |share| share.0),
     })
 }
 
 fn class_matcher(
     raw: &raw::ClassConditions,
-    path: &str,
+    path: &SettingPath,
     operators: &[&str],
     lists: &[String],
     report: &mut Diagnostics,
 ) -> ClassMatcher {
     let mut operator_ids = Vec::new();
-    for (path, operator) in with_paths(path, "operator", &raw.operator.0) {
+    for (path, operator) in with_paths(&path.operator(), &raw.operator.0) {
         operator_ids.extend(operator_id(operator, &path, operators, report));
     }
     let mut list_ids = Vec::new();
-    for (path, list) in with_paths(path, "address_list", &raw.address_list.0) {
+    for (path, list) in with_paths(&path.address_list(), &raw.address_list.0) {
         match lists.iter().take(AddressLists::MAX_LISTS).position(|known| known == list) {
             Some(index) => list_ids.push(ListId::from_index(index)),
             None => report.unknown_name(&path, "list", list, lists.iter().map(String::as_str)),
         }
     }
     if raw.user_agent.0.iter().any(String::is_empty) {
-        report.error(
-            &format!("{path}.user_agent"),
-            "is empty",
-            "write a substring of the user agent, or leave the key out",
-        );
+        report.error(&path.user_agent(), "is empty", "write a substring of the user agent, or leave the key out");
     }
     ClassMatcher {
         kinds: raw.kind.0.iter().copied().map(Into::into).collect(),
         operators: operator_ids,
         user_agents: raw.user_agent.0.clone(),
         addresses: raw.address.0.iter().map(|range| range.0).collect(),
-        keys: raw.api_key.as_ref().map(|keys| api_keys(keys, &format!("{path}.api_key"), report)),
+        keys: raw.api_key.as_ref().map(|keys| api_keys(keys, &path.api_key(), report)),
         lists: ListSet::from_ids(list_ids),
     }
 }
 
 /// Returns each value of a condition with its path. A single value has the path of the key.
-fn with_paths<'a>(path: &'a str, key: &'a str, values: &'a [String]) -> impl Iterator<Item = (String, &'a String)> {
+fn with_paths<'a>(path: &SettingPath, values: &'a [String]) -> impl Iterator<Item = (SettingPath, &'a String)> {
     let path_at = move |index| match values.len() {
-        1 => format!("{path}.{key}"),
-        _ => format!("{path}.{key}[{index}]"),
+        1 => path.clone(),
+        _ => path.index(index),
     };
     values.iter().enumerate().map(move |(index, name)| (path_at(index), name))
 }
 
-fn api_keys(raw: &raw::ApiKeyCondition, path: &str, report: &mut Diagnostics) -> ApiKeys {
+fn api_keys(raw: &raw::ApiKeyCondition, path: &SettingPath, report: &mut Diagnostics) -> ApiKeys {
     let source = credential_source(&raw.header, &raw.cookie, path, report);
-    let value = format!("{path}.value");
+    let value = path.value();
     let values = &raw.value.0;
     if values.is_empty() || values.iter().any(|key| key.0.trim().is_empty()) {
         report.error(&value, "no API key", "write it, or ${NAME} to read it from the environment");
@@ -200,7 +188,12 @@ fn api_keys(raw: &raw::ApiKeyCondition, path: &str, report: &mut Diagnostics) ->
     ApiKeys { source, values: values.iter().map(|key| Secret::new(key.0.clone())).collect() }
 }
 
-pub(super) fn operator_id(name: &str, path: &str, operators: &[&str], report: &mut Diagnostics) -> Option<OperatorId> {
+pub(super) fn operator_id(
+    name: &str,
+    path: &SettingPath,
+    operators: &[&str],
+    report: &mut Diagnostics,
+) -> Option<OperatorId> {
     let index = operators.iter().position(|known| *known == name);
     if index.is_none() {
         report.unknown_name(path, "operator", name, operators.iter().copied());
@@ -208,7 +201,7 @@ pub(super) fn operator_id(name: &str, path: &str, operators: &[&str], report: &m
     index.map(OperatorId::from_index)
 }
 
-fn key(raw: &raw::Key, path: &str, report: &mut Diagnostics) -> KeySource {
+fn key(raw: &raw::Key, path: &SettingPath, report: &mut Diagnostics) -> KeySource {
     match raw {
         raw::Key::Address => KeySource::Address,
         raw::Key::Operator => KeySource::Operator,
@@ -222,7 +215,7 @@ fn key(raw: &raw::Key, path: &str, report: &mut Diagnostics) -> KeySource {
 fn credential_source(
     header: &Option<Field>,
     cookie: &Option<String>,
-    path: &str,
+    path: &SettingPath,
     report: &mut Diagnostics,
 ) -> CredentialSource {
     match (header, cookie) {
@@ -231,7 +224,7 @@ fn credential_source(
             // The syntax of cookie names is that of header names (RFC 6265 section 4.1.1), but cookie names are
             // case-sensitive.
             if http::HeaderName::from_bytes(cookie.as_bytes()).is_err() {
-                report.error(&format!("{path}.cookie"), "invalid cookie name", "write it like session");
+                report.error(&path.cookie(), "invalid cookie name", "write it like session");
             }
             CredentialSource::Cookie(cookie.clone())
         }
@@ -246,7 +239,7 @@ fn credential_source(
     }
 }
 
-fn bucket(raw: &raw::Bucket, path: &str, report: &mut Diagnostics) -> Bucket {
+fn bucket(raw: &raw::Bucket, path: &SettingPath, report: &mut Diagnostics) -> Bucket {
     let has_batch_keys = raw.capacity.is_some() || raw.fill.is_some() || raw.interval.is_some();
     let has_rate_keys = raw.rate.is_some() || raw.burst.is_some();
     if has_batch_keys == has_rate_keys {
@@ -263,33 +256,28 @@ fn bucket(raw: &raw::Bucket, path: &str, report: &mut Diagnostics) -> Bucket {
         (true, rate) => {
             let (fill, interval) = rate.as_ref().map_or((1, second), |rate| rate.0);
             if rate.is_none() {
-                report.error(&format!("{path}.rate"), "missing", "write a rate such as 10/s");
+                report.error(&path.rate(), "missing", "write a rate such as 10/s");
             }
-            let fill = report.nonzero_count(&format!("{path}.rate"), Some(fill), 10);
-            let capacity = report.nonzero_count(&format!("{path}.burst"), raw.burst, fill.max(1));
+            let fill = report.nonzero_count(&path.rate(), Some(fill), 10);
+            let capacity = report.nonzero_count(&path.burst(), raw.burst, fill.max(1));
             if interval.as_nanos() < u128::from(fill) {
-                report.error(
-                    &format!("{path}.rate"),
-                    "more than one token per nanosecond",
-                    "leave the bucket out for no limit",
-                );
+                report.error(&path.rate(), "more than one token per nanosecond", "leave the bucket out for no limit");
             }
             Bucket { capacity, fill, interval, smooth: true, costed_only }
         }
         (false, _) => {
-            for (key, given) in [
-                ("capacity", raw.capacity.is_some()),
-                ("fill", raw.fill.is_some()),
-                ("interval", raw.interval.is_some()),
+            for (path, given) in [
+                (path.capacity(), raw.capacity.is_some()),
+                (path.fill(), raw.fill.is_some()),
+                (path.interval(), raw.interval.is_some()),
             ] {
                 if has_batch_keys && !given {
-                    report.error(&format!("{path}.{key}"), "missing", "set all of capacity, fill and interval");
+                    report.error(&path, "missing", "set all of capacity, fill and interval");
                 }
             }
-            let capacity = report.nonzero_count(&format!("{path}.capacity"), raw.capacity, 60);
-            let fill = report.nonzero_count(&format!("{path}.fill"), raw.fill, 10);
-            let interval =
-                report.nonzero_duration(&format!("{path}.interval"), raw.interval.as_ref().map(|span| span.0), second);
+            let capacity = report.nonzero_count(&path.capacity(), raw.capacity, 60);
+            let fill = report.nonzero_count(&path.fill(), raw.fill, 10);
+            let interval = report.nonzero_duration(&path.interval(), raw.interval.as_ref().map(|span| span.0), second);
             Bucket { capacity, fill, interval, smooth: false, costed_only }
         }
     }

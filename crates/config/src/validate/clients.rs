@@ -2,21 +2,24 @@
 
 use super::diagnostics::Diagnostics;
 use crate::raw::clients::{AddressFrom, Clients};
+use crate::setting_path::SettingPath;
 use tidegate_policy::identity::{AddressSource, ProxyTrust};
 
 pub(super) fn proxy_trust(raw: &Clients, report: &mut Diagnostics) -> ProxyTrust {
+    let path = SettingPath::ROOT.clients();
     let source = match raw.address_from.as_ref() {
         None | Some(AddressFrom::Peer) => AddressSource::Peer,
         Some(AddressFrom::XForwardedFor) => AddressSource::XForwardedFor,
         Some(AddressFrom::Forwarded) => AddressSource::Forwarded,
         Some(AddressFrom::Header(Some(name))) => AddressSource::Header(name.0.clone()),
         Some(AddressFrom::Header(None)) => {
-            report.error("clients.address_from.header", "missing", "name the header, such as CF-Connecting-IP");
+            let hint = "name the header, such as CF-Connecting-IP";
+            report.error(&path.address_from().header(), "missing", hint);
             AddressSource::Peer
         }
         Some(AddressFrom::ProxyProtocol) => {
             report.error(
-                "clients.address_from",
+                &path.address_from(),
                 "proxy-protocol is not supported in this version",
                 "use x-forwarded-for, forwarded or { header: NAME }",
             );
@@ -30,7 +33,7 @@ pub(super) fn proxy_trust(raw: &Clients, report: &mut Diagnostics) -> ProxyTrust
     let ipv6_prefix = raw.ipv6_prefix.unwrap_or(64);
     if !(32..=64).contains(&ipv6_prefix) {
         report.error(
-            "clients.ipv6_prefix",
+            &path.ipv6_prefix(),
             format!("found {ipv6_prefix}, needs 32 to 64"),
             "write 64, the usual prefix of a household",
         );

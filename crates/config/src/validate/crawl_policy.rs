@@ -2,6 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use crate::raw::crawl_policy as raw;
+use crate::setting_path::SettingPath;
 use crate::settings::CrawlPolicy;
 
 pub(super) fn crawl_policy(raw: &raw::CrawlPolicy, report: &mut Diagnostics) -> Option<CrawlPolicy> {
@@ -12,7 +13,7 @@ pub(super) fn crawl_policy(raw: &raw::CrawlPolicy, report: &mut Diagnostics) -> 
     };
     if let Some(contact) = contact.as_deref().filter(|contact| !is_valid_contact(contact)) {
         report.error(
-            "crawl_policy.contact",
+            &SettingPath::ROOT.crawl_policy().contact(),
             format!("found {contact:?}, needs a mailto: or https:// address"),
             "write it like mailto:bots@example.com or https://example.com/bots",
         );

@@ -2,6 +2,7 @@
 
 use crate::SourceMap;
 use crate::error::{ConfigError, SourceLocation, did_you_mean};
+use crate::setting_path::SettingPath;
 use std::time::Duration;
 
 /// Errors with the locations of their paths, and warnings.
@@ -24,14 +25,14 @@ impl Diagnostics {
 
     /// Adds an error, unless `path` has one already, or the value at `path` or around it was replaced by its default:
     /// the error would concern the default.
-    pub(super) fn error(&mut self, path: &str, message: impl Into<String>, hint: impl Into<String>) {
+    pub(super) fn error(&mut self, path: &SettingPath, message: impl Into<String>, hint: impl Into<String>) {
         let (prior_errors, reported) = self.errors.split_at(self.prior_errors);
-        if !prior_errors.iter().any(|error| is_within(path, error)) && !reported.iter().any(|error| error.path == path)
+        if !prior_errors.iter().any(|error| is_within(path, error)) && !reported.iter().any(|error| error.path == *path)
         {
             let (message, hint) = (message.into(), hint.into());
             self.errors.push(ConfigError {
                 location: self.source_map.enclosing_position(path),
-                path: path.to_owned(),
+                path: path.clone(),
                 message,
                 hint,
             });
@@ -44,14 +45,14 @@ impl Diagnostics {
     }
 
     /// Returns true if there is an error at, around or below `path`. Checks that depend on the value are then skipped.
-    pub(super) fn has_error_at(&self, path: &str) -> bool {
-        self.errors.iter().any(|error| is_within(path, error) || is_subpath(&error.path, path))
+    pub(super) fn has_error_at(&self, path: &SettingPath) -> bool {
+        self.errors.iter().any(|error| is_within(path, error) || error.path.is_within(path))
     }
 
     /// Adds the error that `name` is none of `known`.
     pub(super) fn unknown_name<'a>(
         &mut self,
-        path: &str,
+        path: &SettingPath,
         kind: &str,
         name: &str,
         known: impl Iterator<Item = &'a str> + Clone,
@@ -66,15 +67,27 @@ impl Diagnostics {
     }
 
     /// Checks a name. Names become metric labels and header parameters.
-    pub(super) fn check_name(&mut self, path: &str, name: &str) {
+    pub(super) fn check_name(&mut self, path: &SettingPath, name: &str) {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'.' | b'-');
         if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
             self.error(path, format!("invalid name {name:?}"), "use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"");
         }
     }
 
+    /// Checks the number of entries at `path`.
+    pub(super) fn check_len(&mut self, path: &SettingPath, kind: &str, len: usize, max: usize, hint: &str) {
+        if len > max {
+            self.error(path, format!("found {len} {kind}, maximum {max}"), hint);
+        }
+    }
+
     /// Returns the duration or `default`. Zero is an error.
-    pub(super) fn nonzero_duration(&mut self, path: &str, value: Option<Duration>, default: Duration) -> Duration {
+    pub(super) fn nonzero_duration(
+        &mut self,
+        path: &SettingPath,
+        value: Option<Duration>,
+        default: Duration,
+    ) -> Duration {
         if value.is_some_and(|span| span.is_zero()) {
             self.error(path, "found a zero duration", "write a duration such as 10s");
         }
@@ -82,7 +95,7 @@ impl Diagnostics {
     }
 
     /// Returns the count or `default`. Zero is an error.
-    pub(super) fn nonzero_count(&mut self, path: &str, value: Option<u32>, default: u32) -> u32 {
+    pub(super) fn nonzero_count(&mut self, path: &SettingPath, value: Option<u32>, default: u32) -> u32 {
         if value == Some(0) {
             self.error(path, "found 0, needs at least 1", format!("write a number such as {default}"));
         }
@@ -90,20 +103,16 @@ impl Diagnostics {
     }
 
     /// Returns the location of `path`, or of its nearest parent, as text for messages.
-    pub(super) fn location_of(&self, path: &str) -> String {
+    pub(super) fn location_of(&self, path: &SettingPath) -> String {
         self.source_map.nearest_location(path)
     }
 }
 
 /// Returns true if `error` is at or above `path`. An error without a path concerns the whole file, if it is in the
 /// file.
-fn is_within(path: &str, error: &ConfigError) -> bool {
-    match error.path.is_empty() {
+fn is_within(path: &SettingPath, error: &ConfigError) -> bool {
+    match error.path.is_root() {
         true => matches!(error.location, SourceLocation::Position { .. }),
-        false => is_subpath(path, &error.path),
+        false => path.is_within(&error.path),
     }
-}
-
-fn is_subpath(path: &str, parent: &str) -> bool {
-    path.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }

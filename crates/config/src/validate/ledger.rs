@@ -2,6 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use crate::raw::ledger as raw;
+use crate::setting_path::SettingPath;
 use crate::settings::{Ledger, LedgerFailureMode, Redis};
 use tidegate_policy::Units;
 use tidegate_policy::quota::Quota;
@@ -19,22 +20,23 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
         raw::Ledger::Shared(shared) => shared,
     };
     let Some(raw_redis) = &shared.redis else {
-        report.error("ledger", "is empty", "use file, memory or { redis: { url: redis://HOST } }");
+        report.error(&SettingPath::ROOT.ledger(), "is empty", "use file, memory or { redis: { url: redis://HOST } }");
         return Ledger::File;
     };
+    let path = SettingPath::ROOT.ledger().redis();
     let mut redis = match raw_redis.url.as_ref().map(|url| parse_redis_url(&url.0)) {
         Some(Ok(redis)) => redis,
         Some(Err((message, hint))) => {
-            report.error("ledger.redis.url", message, hint);
+            report.error(&path.url(), message, hint);
             placeholder_redis()
         }
         None => {
-            report.error("ledger.redis.url", "missing", EXAMPLE);
+            report.error(&path.url(), "missing", EXAMPLE);
             placeholder_redis()
         }
     };
     if let Some(prefix) = &raw_redis.prefix {
-        report.check_name("ledger.redis.prefix", prefix);
+        report.check_name(&path.prefix(), prefix);
         redis.prefix.clone_from(prefix);
     }
     redis.failure_mode = match raw_redis.failure_mode {
@@ -43,7 +45,7 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
     };
     for quota in quotas.iter().filter(|quota| quota.limit > MAX_REDIS_LIMIT) {
         report.error(
-            &format!("quotas.{}.limit", quota.name),
+            &SettingPath::of_quota(&quota.name).limit(),
             format!("{} exceeds the maximum of Redis", quota.limit),
             format!("write at most {MAX_REDIS_LIMIT}, or leave out ledger.redis"),
         );

@@ -2,6 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use crate::raw::pacing::{Mode, Pacing as Raw};
+use crate::setting_path::SettingPath;
 use std::num::NonZeroU32;
 use tidegate_policy::class::Class;
 use tidegate_policy::pacing::{Pacing, PacingMode, PacingRole};
@@ -19,7 +20,7 @@ pub(super) fn pacing(
     raw: &Raw,
     window: &Window,
     class_tiers: &[Option<ClassTiers>],
-    path: &str,
+    path: &SettingPath,
     classes: &[Class],
     report: &mut Diagnostics,
 ) -> Option<Pacing> {
@@ -27,7 +28,7 @@ pub(super) fn pacing(
     let weights = weights(raw, path, classes, report);
     let burst = keys.burst.as_ref().map_or(DEFAULT_BURST, |percent| percent.0);
     if burst == Share::NONE {
-        report.error(&format!("{path}.burst"), "found 0%", "write a share such as 5%");
+        report.error(&path.burst(), "found 0%", "write a share such as 5%");
     }
     let mode = match keys.mode {
         Mode::Off => return None,
@@ -49,7 +50,7 @@ pub(super) fn pacing(
     };
     let roles: Vec<PacingRole> = class_tiers.iter().zip(&weights).map(role).collect();
     let has_paced_class = roles.iter().any(|role| matches!(role, PacingRole::Paced(_)));
-    if !has_paced_class && !report.has_error_at("classes") && !report.has_error_at(path) {
+    if !has_paced_class && !report.has_error_at(&SettingPath::ROOT.classes()) && !report.has_error_at(path) {
         report.error(
             path,
             "no class to pace",
@@ -61,10 +62,10 @@ pub(super) fn pacing(
 }
 
 /// Returns the configured weight of each class; `None` for classes without one.
-fn weights(raw: &Raw, path: &str, classes: &[Class], report: &mut Diagnostics) -> Vec<Option<NonZeroU32>> {
+fn weights(raw: &Raw, path: &SettingPath, classes: &[Class], report: &mut Diagnostics) -> Vec<Option<NonZeroU32>> {
     let mut weights = vec![None; classes.len()];
     for (class, weight) in &raw.0.weights.0 {
-        let path = format!("{path}.weights.{class}");
+        let path = path.weights().entry(class);
         if !(1..=MAX_WEIGHT).contains(weight) {
             report.error(&path, format!("found {weight}"), format!("write a number from 1 to {MAX_WEIGHT}"));
         }

@@ -3,6 +3,7 @@
 use super::diagnostics::Diagnostics;
 use crate::raw::partition::{PartitionBy, PartitionSource};
 use crate::raw::scopes as raw;
+use crate::setting_path::SettingPath;
 use std::num::NonZeroUsize;
 use tidegate_policy::route::Route;
 use tidegate_policy::throttle::Scope;
@@ -18,24 +19,24 @@ const SECRET_HEADERS: [http::HeaderName; 3] =
 
 const EXAMPLE: &str = "write host, route, { query: tenant }, { header: X-Tenant } or { path: 1 }";
 
-pub(super) fn partitioning(raw: &raw::Scope, name: &str, path: &str, report: &mut Diagnostics) -> Option<Partitioning> {
+pub(super) fn partitioning(raw: &raw::Scope, name: &str, report: &mut Diagnostics) -> Option<Partitioning> {
+    let path = SettingPath::of_scope(name);
     let Some(partition_by) = &raw.partition_by else {
         if raw.max_partitions.is_some() {
-            let path = format!("{path}.max_partitions");
+            let path = path.max_partitions();
             report.error(&path, "max_partitions requires partition_by", "add partition_by, or leave it out");
         }
         return None;
     };
-    let from_path = format!("{path}.partition_by");
+    let from_path = path.partition_by();
     if name == Scope::DEFAULT {
         let message = "the scope default applies to all routes that name no scope";
         report.error(&from_path, message, "use another name, and name it in the routes");
     }
-    let max_partitions =
-        report.nonzero_count(&format!("{path}.max_partitions"), raw.max_partitions, DEFAULT_MAX_PARTITIONS);
+    let max_partitions = report.nonzero_count(&path.max_partitions(), raw.max_partitions, DEFAULT_MAX_PARTITIONS);
     if max_partitions > MAX_PARTITIONS {
         report.error(
-            &format!("{path}.max_partitions"),
+            &path.max_partitions(),
             format!("found {max_partitions}, maximum {MAX_PARTITIONS}"),
             "write a lower number",
         );
@@ -47,19 +48,19 @@ pub(super) fn partitioning(raw: &raw::Scope, name: &str, path: &str, report: &mu
 /// Checks that each partitioned scope has a limit, and that a route refers to it.
 pub(super) fn check_use(scopes: &[Scope], routes: &[Route], report: &mut Diagnostics) {
     for (index, scope) in scopes.iter().enumerate().filter(|(_, scope)| scope.partitioning.is_some()) {
-        let path = format!("scopes.{}.partition_by", scope.name);
+        let path = SettingPath::of_scope(&scope.name);
         let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| id.index() == index);
-        if scope.throttle.is_none() && !report.has_error_at(&format!("scopes.{}", scope.name)) {
+        if scope.throttle.is_none() && !report.has_error_at(&path) {
             let hint = "add concurrency, delay, autothrottle or backoff";
-            report.error(&path, "this scope has no limit", hint);
-        } else if !is_named && !report.has_error_at("routes") {
+            report.error(&path.partition_by(), "this scope has no limit", hint);
+        } else if !is_named && !report.has_error_at(&SettingPath::ROOT.routes()) {
             let hint = format!("write scopes: [default, {}] at its routes", scope.name);
-            report.error(&path, "no route refers to this scope", hint);
+            report.error(&path.partition_by(), "no route refers to this scope", hint);
         }
     }
 }
 
-fn partition_key(raw: &PartitionBy, path: &str, report: &mut Diagnostics) -> PartitionKey {
+fn partition_key(raw: &PartitionBy, path: &SettingPath, report: &mut Diagnostics) -> PartitionKey {
     match raw {
         PartitionBy::Host => PartitionKey::Host,
         PartitionBy::Route => PartitionKey::Route,
@@ -67,27 +68,23 @@ fn partition_key(raw: &PartitionBy, path: &str, report: &mut Diagnostics) -> Par
     }
 }
 
-fn key_from_source(raw: &PartitionSource, path: &str, report: &mut Diagnostics) -> PartitionKey {
+fn key_from_source(raw: &PartitionSource, path: &SettingPath, report: &mut Diagnostics) -> PartitionKey {
     match raw {
         PartitionSource { query: Some(name), header: None, path: None } => {
             if name.is_empty() {
-                report.error(&format!("{path}.query"), "is empty", "write a parameter name such as tenant");
+                report.error(&path.query(), "is empty", "write a parameter name such as tenant");
             }
             PartitionKey::Query(name.clone())
         }
         PartitionSource { query: None, header: Some(name), path: None } => {
             if SECRET_HEADERS.contains(&name.0) {
                 let message = format!("{:?} contains secrets, and status shows the values", name.0.as_str());
-                report.error(
-                    &format!("{path}.header"),
-                    message,
-                    "use a header that identifies the tenant, such as X-Tenant",
-                );
+                report.error(&path.header(), message, "use a header that identifies the tenant, such as X-Tenant");
             }
             PartitionKey::Header(name.0.clone())
         }
         PartitionSource { query: None, header: None, path: Some(number) } => {
-            let number = report.nonzero_count(&format!("{path}.path"), Some(*number), 1);
+            let number = report.nonzero_count(&path.path(), Some(*number), 1);
             PartitionKey::Path(usize::try_from(number).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN))
         }
         PartitionSource { query, header, path: segment } => {

@@ -7,6 +7,7 @@ use crate::raw::quotas::{self as raw, Tiers, Unit};
 use crate::raw::scopes::Scope;
 use crate::scalars::{Field, ThresholdValue};
 use crate::serde_forms::NamedMap;
+use crate::setting_path::SettingPath;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_policy::class::Class;
@@ -42,29 +43,28 @@ pub(super) fn quotas(
     let mut quotas: Vec<Quota> = Vec::new();
     let mut scope_quotas = Vec::new();
     for (name, quota) in &raw.0 {
-        let path = format!("quotas.{name}");
+        let path = SettingPath::of_quota(name);
         report.check_name(&path, name);
         quotas.push(self::quota(name, quota, &path, classes, report));
     }
     for (name, scope) in &scopes.0 {
         let Some(quota) = &scope.quota else { continue };
-        let path = format!("scopes.{name}.quota");
+        let path = SettingPath::of_scope(name).quota();
         if scope.partition_by.is_some() {
             let message = "the usage of a quota is stored permanently, and partitions are not";
             report.error(&path, message, "limit each partition by concurrency and delay, or each client by a bucket");
         } else if raw.0.iter().any(|(other, _)| other == name) {
-            report.error(&path, format!("quotas.{name} has the same name"), "keep one of them, or rename the scope");
+            let message = format!("{} has the same name", SettingPath::of_quota(name));
+            report.error(&path, message, "keep one of them, or rename the scope");
         }
         scope_quotas.push(ScopeQuota { scope: name.clone(), quota: QuotaId::from_index(quotas.len()) });
         quotas.push(self::quota(name, quota, &path, classes, report));
     }
-    if quotas.len() > MAX_QUOTAS {
-        report.error("quotas", format!("found {} quotas, maximum {MAX_QUOTAS}", quotas.len()), "merge some");
-    }
+    report.check_len(&SettingPath::ROOT.quotas(), "quotas", quotas.len(), MAX_QUOTAS, "merge some");
     (quotas, scope_quotas)
 }
 
-fn quota(name: &str, raw: &raw::Quota, path: &str, classes: &[Class], report: &mut Diagnostics) -> Quota {
+fn quota(name: &str, raw: &raw::Quota, path: &SettingPath, classes: &[Class], report: &mut Diagnostics) -> Quota {
     if classes.iter().any(|class| class.name == name && class.bucket.is_some()) {
         report.error(
             path,
@@ -74,31 +74,27 @@ fn quota(name: &str, raw: &raw::Quota, path: &str, classes: &[Class], report: &m
     }
     let limit = raw.limit.as_ref().map_or(Units::from_whole(1), |amount| amount.0);
     if raw.limit.is_none() {
-        report.error(&format!("{path}.limit"), "missing", "write the units per window, such as 10000");
+        report.error(&path.limit(), "missing", "write the units per window, such as 10000");
     }
     if limit.is_zero() {
-        report.error(
-            &format!("{path}.limit"),
-            "found 0",
-            "write the purchased units, or block a class with block: true",
-        );
+        report.error(&path.limit(), "found 0", "write the purchased units, or block a class with block: true");
     }
-    let window = window(raw.window.as_ref(), &format!("{path}.window"), report);
+    let window = window(raw.window.as_ref(), &path.window(), report);
     let class_tiers = class_tiers(raw, limit, path, classes, report);
     Quota {
         name: name.to_owned(),
         limit,
-        pacing: pacing(&raw.pacing, &window, &class_tiers, &format!("{path}.pacing"), classes, report),
+        pacing: pacing(&raw.pacing, &window, &class_tiers, &path.pacing(), classes, report),
         window,
         enforce: raw.enforce.unwrap_or(true),
         cost_header: raw.cost_header.as_ref().map(|field| field.0.clone()),
         free_when_cached: raw.free_when_cached,
-        sync_from: raw.sync_from.as_ref().map(|raw| sync_from(raw, &format!("{path}.sync_from"), report)),
+        sync_from: raw.sync_from.as_ref().map(|raw| sync_from(raw, &path.sync_from(), report)),
         class_tiers,
     }
 }
 
-fn sync_from(raw: &raw::SyncFrom, path: &str, report: &mut Diagnostics) -> SyncFrom {
+fn sync_from(raw: &raw::SyncFrom, path: &SettingPath, report: &mut Diagnostics) -> SyncFrom {
     if raw.remaining_header.is_none() && raw.exhausted.is_none() {
         report.error(
             path,
@@ -108,22 +104,22 @@ fn sync_from(raw: &raw::SyncFrom, path: &str, report: &mut Diagnostics) -> SyncF
     }
     let field = |field: &Option<Field>| field.as_ref().map(|field| field.0.clone());
     let exhausted = raw.exhausted.as_ref().map(|exhausted| {
-        let path = format!("{path}.exhausted");
+        let path = path.exhausted();
         let unknown = exhausted.statuses.iter().find(|status| !(100..=599).contains(*status));
         if exhausted.statuses.is_empty() {
-            report.error(&format!("{path}.statuses"), "missing", "write the statuses, such as [429]");
+            report.error(&path.statuses(), "missing", "write the statuses, such as [429]");
         } else if let Some(status) = unknown {
-            report.error(&format!("{path}.statuses"), format!("found {status}"), "write statuses from 100 to 599");
+            report.error(&path.statuses(), format!("found {status}"), "write statuses from 100 to 599");
         } else if exhausted.contains.is_none() && exhausted.statuses.iter().any(|status| *status < 400) {
             report.error(
-                &format!("{path}.statuses"),
+                &path.statuses(),
                 "a success status alone does not report an exhausted quota",
                 "add contains with the text of such a response",
             );
         }
         if exhausted.contains.as_ref().is_some_and(|text| !(1..=MAX_SCAN_TEXT).contains(&text.len())) {
             report.error(
-                &format!("{path}.contains"),
+                &path.contains(),
                 format!("needs 1 to {MAX_SCAN_TEXT} bytes"),
                 "write a text that only such a response contains",
             );
@@ -133,23 +129,23 @@ fn sync_from(raw: &raw::SyncFrom, path: &str, report: &mut Diagnostics) -> SyncF
     SyncFrom { remaining_header: field(&raw.remaining_header), reset_header: field(&raw.reset_header), exhausted }
 }
 
-fn window(raw: Option<&raw::Window>, path: &str, report: &mut Diagnostics) -> Window {
+fn window(raw: Option<&raw::Window>, path: &SettingPath, report: &mut Diagnostics) -> Window {
     const EXAMPLE: &str = "write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }";
     let placeholder = Window::Fixed { length: Duration::from_secs(1) };
     let Some(raw) = raw else {
         report.error(path, "missing", EXAMPLE);
         return placeholder;
     };
-    let lengths = [("fixed", &raw.fixed), ("first_use", &raw.first_use), ("sliding", &raw.sliding)];
-    let given: Vec<_> = lengths.into_iter().filter_map(|(key, length)| Some((key, length.as_ref()?.0))).collect();
+    let lengths = [(path.fixed(), &raw.fixed), (path.first_use(), &raw.first_use), (path.sliding(), &raw.sliding)];
+    let given: Vec<_> = lengths.into_iter().filter_map(|(path, length)| Some((path, length.as_ref()?.0))).collect();
     match (raw.calendar, &given[..]) {
         (Some(unit), []) => calendar_window(unit, raw, path, report).unwrap_or(placeholder),
-        (None, &[(key, length)]) => {
+        (None, [(length_path, length)]) => {
+            let key = length_path.last_key();
             reject_calendar_keys(key, raw, path, report);
-            let path = format!("{path}.{key}");
-            let length = report.nonzero_duration(&path, Some(length), MIN_WINDOW);
+            let length = report.nonzero_duration(length_path, Some(*length), MIN_WINDOW);
             if length < MIN_WINDOW {
-                report.error(&path, "found less than a second", "write 1s or more");
+                report.error(length_path, "found less than a second", "write 1s or more");
             }
             match key {
                 "first_use" => Window::FirstUse { length },
@@ -165,26 +161,22 @@ fn window(raw: Option<&raw::Window>, path: &str, report: &mut Diagnostics) -> Wi
         }
         (calendar, several) => {
             let mut found: Vec<&str> = calendar.map(|_| "calendar").into_iter().collect();
-            found.extend(several.iter().map(|(key, _)| *key));
+            found.extend(several.iter().map(|(path, _)| path.last_key()));
             report.error(path, format!("found {} at once", found.join(" and ")), "keep one of them");
             placeholder
         }
     }
 }
 
-fn reject_calendar_keys(kind: &str, raw: &raw::Window, path: &str, report: &mut Diagnostics) {
-    for (key, given) in [("zone", raw.zone.is_some()), ("at", raw.at.is_some())] {
+fn reject_calendar_keys(kind: &str, raw: &raw::Window, path: &SettingPath, report: &mut Diagnostics) {
+    for (path, given) in [(path.zone(), raw.zone.is_some()), (path.at(), raw.at.is_some())] {
         if given {
-            report.error(
-                &format!("{path}.{key}"),
-                format!("has no effect on a {kind} window"),
-                "leave it out, or use calendar",
-            );
+            report.error(&path, format!("has no effect on a {kind} window"), "leave it out, or use calendar");
         }
     }
 }
 
-fn calendar_window(unit: Unit, raw: &raw::Window, path: &str, report: &mut Diagnostics) -> Option<Window> {
+fn calendar_window(unit: Unit, raw: &raw::Window, path: &SettingPath, report: &mut Diagnostics) -> Option<Window> {
     let unit = match unit {
         Unit::Hour => calendar::CalendarUnit::Hour,
         Unit::Day => calendar::CalendarUnit::Day,
@@ -193,14 +185,14 @@ fn calendar_window(unit: Unit, raw: &raw::Window, path: &str, report: &mut Diagn
     };
     let at = raw.at.as_ref().map_or(jiff::civil::Time::midnight(), |time| time.0);
     if unit == calendar::CalendarUnit::Hour && at.hour() != 0 {
-        report.error(&format!("{path}.at"), "an hourly window needs a minute, not an hour", "write it like \"00:15\"");
+        report.error(&path.at(), "an hourly window needs a minute, not an hour", "write it like \"00:15\"");
     }
     let zone = raw.zone.as_deref().unwrap_or("UTC");
     match CivilCalendar::new(unit, zone, at) {
         Ok(civil) => Some(Window::Calendar(Arc::new(civil))),
         Err(calendar::UnknownZone) => {
             report.error(
-                &format!("{path}.zone"),
+                &path.zone(),
                 format!("unknown time zone {zone:?}"),
                 "use an IANA name such as America/Los_Angeles",
             );
@@ -212,13 +204,13 @@ fn calendar_window(unit: Unit, raw: &raw::Window, path: &str, report: &mut Diagn
 fn class_tiers(
     raw: &raw::Quota,
     limit: Units,
-    path: &str,
+    path: &SettingPath,
     classes: &[Class],
     report: &mut Diagnostics,
 ) -> Vec<Option<ClassTiers>> {
     let mut by_class: Vec<Option<ClassTiers>> = vec![None; classes.len()];
     for (class, tiers) in &raw.tiers.0 {
-        let path = format!("{path}.tiers.{class}");
+        let path = path.tiers_of(class, tiers.long_form);
         match classes.iter().position(|known| known.name == *class) {
             Some(index) => by_class[index] = Some(tier_set(tiers, limit, &path, report)),
             None => {
@@ -234,44 +226,41 @@ fn class_tiers(
 
 /// Returns true if the name of a class has an error: it may be the one that seems unknown.
 fn has_class_errors(report: &Diagnostics, count: usize) -> bool {
-    report.has_error_at("classes")
-        && (count <= 1 || (0..count).any(|index| report.has_error_at(&format!("classes[{index}].name"))))
+    report.has_error_at(&SettingPath::ROOT.classes())
+        && (count <= 1 || (0..count).any(|index| report.has_error_at(&SettingPath::of_class(index).name())))
 }
 
-fn tier_set(raw: &Tiers, limit: Units, path: &str, report: &mut Diagnostics) -> ClassTiers {
-    let path = if raw.long_form { format!("{path}.steps") } else { path.to_owned() };
+fn tier_set(raw: &Tiers, limit: Units, path: &SettingPath, report: &mut Diagnostics) -> ClassTiers {
     if raw.steps.is_empty() {
-        report.error(&path, "no tiers", "write [{ above: 80%, shed: 50% }], or leave the class out");
+        report.error(path, "no tiers", "write [{ above: 80%, shed: 50% }], or leave the class out");
     }
-    if raw.steps.len() > MAX_TIERS {
-        report.error(&path, format!("found {} tiers, maximum {MAX_TIERS}", raw.steps.len()), "use fewer tiers");
-    }
+    report.check_len(path, "tiers", raw.steps.len(), MAX_TIERS, "use fewer tiers");
     let mut tiers: Vec<Tier> = Vec::new();
     for (index, step) in raw.steps.iter().enumerate() {
-        let path = format!("{path}[{index}]");
-        for (key, given, example) in
-            [("above", step.above.is_some(), "above: 80%"), ("shed", step.shed.is_some(), "shed: 50%")]
+        let path = path.index(index);
+        for (path, given, example) in
+            [(path.above(), step.above.is_some(), "above: 80%"), (path.shed(), step.shed.is_some(), "shed: 50%")]
         {
             if !given {
-                report.error(&format!("{path}.{key}"), "missing", format!("write it like {example}"));
+                report.error(&path, "missing", format!("write it like {example}"));
             }
         }
         let (Some(above), Some(shed)) = (&step.above, &step.shed) else { continue };
         let tier = Tier { threshold: units(above.0, limit), shed_share: shed.0 };
         if tier.threshold > limit {
             report.error(
-                &format!("{path}.above"),
+                &path.above(),
                 format!("unreachable: {} exceeds the limit {limit}", tier.threshold),
                 "write a share such as 80%, or less than the limit",
             );
         }
         if tiers.last().is_some_and(|previous| tier.threshold <= previous.threshold) {
-            report.error(&format!("{path}.above"), "not above the previous tier", "write the lowest tier first");
+            report.error(&path.above(), "not above the previous tier", "write the lowest tier first");
         }
         if tier.shed_share <= tiers.last().map_or(Share::NONE, |previous| previous.shed_share) {
             let message =
                 if tier.shed_share == Share::NONE { "sheds nothing" } else { "sheds no more than the previous tier" };
-            report.error(&format!("{path}.shed"), message, "shed more with each tier, 100% at most");
+            report.error(&path.shed(), message, "shed more with each tier, 100% at most");
         }
         tiers.push(tier);
     }

@@ -5,6 +5,7 @@ use super::diagnostics::Diagnostics;
 use crate::raw::classes::CrawlDelay as RawCrawlDelay;
 use crate::raw::{self, server};
 use crate::scalars::Delay;
+use crate::setting_path::SettingPath;
 use crate::settings::Robots;
 use std::time::Duration;
 use tidegate_policy::class::{Class, ClassMatcher};
@@ -21,11 +22,11 @@ pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], rep
         report.warning("robots.merge_crawl_delay: false keeps every crawl_delay out of robots.txt");
     }
     if file.as_ref().is_some_and(String::is_empty) {
-        report.error("robots.override_file", "is empty", "name a file such as ./robots.txt");
+        report.error(&SettingPath::ROOT.robots().override_file(), "is empty", "name a file such as ./robots.txt");
     }
     if honeypot.as_deref().is_some_and(|honeypot| !is_plain_path(honeypot)) {
         report.error(
-            "robots.honeypot",
+            &SettingPath::ROOT.robots().honeypot(),
             "invalid path",
             "write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
         );
@@ -52,7 +53,7 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
     let mut delays = CrawlDelays::default();
     let mut class_delays = Vec::with_capacity(raw.len());
     for (index, class) in raw.iter().enumerate() {
-        let path = format!("classes[{index}].crawl_delay");
+        let path = SettingPath::of_class(index).crawl_delay();
         let when = &classes[index].matcher;
         if !matches!(class.crawl_delay, RawCrawlDelay::None) && !can_match_crawlers(when) {
             report.error(
@@ -70,7 +71,7 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
         };
         class_delays.push(None);
         for (operator, delay) in &named.0 {
-            let path = format!("{path}.{operator}");
+            let path = path.entry(operator);
             let delay = crawl_delay(delay, index, &path, report);
             let Some(id) = operator_id(operator, &path, operators, report) else { continue };
             if !when.operators.is_empty() && !when.operators.contains(&id) {
@@ -108,7 +109,7 @@ fn can_match_crawlers(when: &ClassMatcher) -> bool {
         || when.kinds.iter().any(|kind| matches!(kind, ClientKind::VerifiedBot | ClientKind::DeclaredBot))
 }
 
-fn crawl_delay(delay: &Delay, class: usize, path: &str, report: &mut Diagnostics) -> CrawlDelay {
+fn crawl_delay(delay: &Delay, class: usize, path: &SettingPath, report: &mut Diagnostics) -> CrawlDelay {
     let Some(span) = delay.0 else { return CrawlDelay::Auto(ClassId::from_index(class)) };
     let span = report.nonzero_duration(path, Some(span), Duration::from_secs(10));
     let seconds = crawl_delay::clamp_to_seconds(span);

@@ -5,6 +5,7 @@ use super::quotas::ScopeQuota;
 use crate::raw::routes as raw;
 use crate::raw::routes::Comparison;
 use crate::scalars::Verb;
+use crate::setting_path::SettingPath;
 use http::Method;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::quota::Quota;
@@ -24,25 +25,20 @@ pub(super) struct RouteContext<'a> {
 }
 
 pub(super) fn routes(raw: &[raw::Route], context: &RouteContext<'_>, report: &mut Diagnostics) -> Vec<Route> {
-    if raw.len() > MAX_ROUTES {
-        report.error(
-            "routes",
-            format!("found {} routes, maximum {MAX_ROUTES}", raw.len()),
-            "merge routes with * and **",
-        );
-    }
+    report.check_len(&SettingPath::ROOT.routes(), "routes", raw.len(), MAX_ROUTES, "merge routes with * and **");
     let mut routes: Vec<Route> = Vec::with_capacity(raw.len() + 1);
     for (index, raw_route) in raw.iter().enumerate() {
-        let path = format!("routes[{index}]");
+        let path = SettingPath::of_route(index);
         let route = route(raw_route, &path, context, report);
         let shadowing = routes.iter().enumerate().find(|(earlier_index, earlier)| {
-            shadows(earlier, &route) && !report.has_error_at(&format!("routes[{earlier_index}]"))
+            shadows(earlier, &route) && !report.has_error_at(&SettingPath::of_route(*earlier_index))
         });
         if let Some((earlier_index, earlier)) = shadowing {
             report.error(
                 &path,
                 format!(
-                    "unreachable: routes[{earlier_index}] ({}) matches every request that this route matches",
+                    "unreachable: {} ({}) matches every request that this route matches",
+                    SettingPath::of_route(earlier_index),
                     earlier.name
                 ),
                 match earlier.name == route.name || earlier.path.is_any() {
@@ -61,14 +57,14 @@ pub(super) fn routes(raw: &[raw::Route], context: &RouteContext<'_>, report: &mu
 
 /// Returns the route of requests without a match: free, unless the scope `default` has a quota.
 fn fallback_route(context: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
-    let scopes = vec![ScopeId(0)];
+    let (scopes, path) = (vec![ScopeId(0)], SettingPath::of_scope(Scope::DEFAULT).quota());
     Route {
         name: CATCH_ALL_PATTERN.into(),
         path: any_path(),
         hosts: Vec::new(),
         methods: Vec::new(),
         query: Vec::new(),
-        costs: costs_of_scopes(&raw::Route::default(), &scopes, "scopes.default.quota", context, report),
+        costs: costs_of_scopes(&raw::Route::default(), &scopes, &path, context, report),
         scopes,
         is_latency_sampled: true,
     }
@@ -94,22 +90,22 @@ fn shadows(earlier: &Route, later: &Route) -> bool {
         && earlier.query.iter().all(|parameter| later.query.contains(parameter))
 }
 
-fn route(raw: &raw::Route, path: &str, context: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
+fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
     let name = raw.path.clone().unwrap_or_default();
-    let scopes = scope_ids(&raw.scopes.0, &format!("{path}.scopes"), context.scopes, report);
-    let cost_path = format!("{path}.cost");
+    let scopes = scope_ids(&raw.scopes.0, &path.scopes(), context.scopes, report);
+    let cost_path = path.cost();
     let mut costs = costs(raw, &cost_path, context.quotas, report);
-    costs.extend(costs_of_scopes(raw, &scopes, &format!("{path}.scopes"), context, report));
+    costs.extend(costs_of_scopes(raw, &scopes, &path.scopes(), context, report));
     if costs.len() > RefusedQuotas::MAX_QUOTAS {
         let hint = format!("use at most {} for a route", RefusedQuotas::MAX_QUOTAS);
         report.error(&cost_path, format!("found {} quotas", costs.len()), hint);
     }
     let is_limited = !costs.is_empty() || !raw.scopes.0.is_empty();
     Route {
-        path: pattern(raw, &format!("{path}.match"), report).with_match_options(spelling(raw, is_limited)),
-        hosts: hosts(&raw.host.0, &format!("{path}.host"), report),
+        path: pattern(raw, &path.match_pattern(), report).with_match_options(spelling(raw, is_limited)),
+        hosts: hosts(&raw.host.0, &path.host(), report),
         methods: methods(&raw.method.0),
-        query: query(&raw.query.0, &format!("{path}.query"), report),
+        query: query(&raw.query.0, &path.query(), report),
         costs,
         scopes,
         is_latency_sampled: raw.sample_latency.unwrap_or(true),
@@ -137,7 +133,7 @@ fn methods(verbs: &[Verb]) -> Vec<Method> {
     methods
 }
 
-fn pattern(raw: &raw::Route, path: &str, report: &mut Diagnostics) -> Pattern {
+fn pattern(raw: &raw::Route, path: &SettingPath, report: &mut Diagnostics) -> Pattern {
     let Some(text) = &raw.path else {
         report.error(path, "missing", "write a path such as /item/* or /shop/**");
         return any_path();
@@ -157,7 +153,7 @@ fn pattern(raw: &raw::Route, path: &str, report: &mut Diagnostics) -> Pattern {
     any_path()
 }
 
-fn hosts(raw: &[String], path: &str, report: &mut Diagnostics) -> Vec<String> {
+fn hosts(raw: &[String], path: &SettingPath, report: &mut Diagnostics) -> Vec<String> {
     for host in raw {
         let bare = host.strip_prefix("*.").unwrap_or(host);
         let plain = |byte: u8| {
@@ -177,7 +173,7 @@ fn hosts(raw: &[String], path: &str, report: &mut Diagnostics) -> Vec<String> {
     raw.to_vec()
 }
 
-fn query(raw: &[String], path: &str, report: &mut Diagnostics) -> Vec<(String, Option<String>)> {
+fn query(raw: &[String], path: &SettingPath, report: &mut Diagnostics) -> Vec<(String, Option<String>)> {
     let parameter = |text: &String| {
         let (name, value) =
             text.split_once('=').map_or((text.as_str(), None), |(name, value)| (name, Some(value.to_owned())));
@@ -189,12 +185,12 @@ fn query(raw: &[String], path: &str, report: &mut Diagnostics) -> Vec<(String, O
     raw.iter().map(parameter).collect()
 }
 
-fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Diagnostics) -> Vec<(QuotaId, Cost)> {
+fn costs(raw: &raw::Route, path: &SettingPath, quotas: &[Quota], report: &mut Diagnostics) -> Vec<(QuotaId, Cost)> {
     let mut costs = Vec::new();
     for (name, price) in &raw.cost.0 {
-        let path = format!("{path}.{name}");
+        let path = path.entry(name);
         let Some(index) = quotas.iter().position(|quota| quota.name == *name) else {
-            if !(quotas.is_empty() && report.has_error_at("quotas")) {
+            if !(quotas.is_empty() && report.has_error_at(&SettingPath::ROOT.quotas())) {
                 report.unknown_name(&path, "quota", name, quotas.iter().map(|quota| quota.name.as_str()));
             }
             continue;
@@ -214,7 +210,7 @@ fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Diagnostic
 fn costs_of_scopes(
     raw: &raw::Route,
     scopes: &[ScopeId],
-    path: &str,
+    path: &SettingPath,
     context: &RouteContext<'_>,
     report: &mut Diagnostics,
 ) -> Vec<(QuotaId, Cost)> {
@@ -231,10 +227,10 @@ fn costs_of_scopes(
     costs
 }
 
-fn check_amount(amount: Units, path: &str, quota: &Quota, report: &mut Diagnostics) {
+fn check_amount(amount: Units, path: &SettingPath, quota: &Quota, report: &mut Diagnostics) {
     let limit = quota.limit;
-    let limit_paths = [format!("quotas.{}.limit", quota.name), format!("scopes.{}.quota.limit", quota.name)];
-    if amount > limit && !limit_paths.iter().any(|path| report.has_error_at(path)) && !limit.is_zero() {
+    let paths = [SettingPath::of_quota(&quota.name), SettingPath::of_scope(&quota.name).quota()];
+    if amount > limit && !paths.iter().any(|path| report.has_error_at(&path.limit())) && !limit.is_zero() {
         report.error(
             path,
             format!("cost {amount} exceeds the quota limit {limit}, so no request would be admitted"),
@@ -243,7 +239,7 @@ fn check_amount(amount: Units, path: &str, quota: &Quota, report: &mut Diagnosti
     }
 }
 
-fn check_learned(path: &str, quota: &Quota, report: &mut Diagnostics) {
+fn check_learned(path: &SettingPath, quota: &Quota, report: &mut Diagnostics) {
     if quota.cost_header.is_none() && !quota.free_when_cached {
         report.error(
             path,
@@ -253,7 +249,7 @@ fn check_learned(path: &str, quota: &Quota, report: &mut Diagnostics) {
     }
 }
 
-fn scope_ids(raw: &[String], path: &str, scopes: &[Scope], report: &mut Diagnostics) -> Vec<ScopeId> {
+fn scope_ids(raw: &[String], path: &SettingPath, scopes: &[Scope], report: &mut Diagnostics) -> Vec<ScopeId> {
     let mut ids = Vec::new();
     for (index, name) in raw.iter().enumerate() {
         match scopes.iter().position(|known| known.name == *name) {
@@ -263,12 +259,9 @@ fn scope_ids(raw: &[String], path: &str, scopes: &[Scope], report: &mut Diagnost
                     ids.push(id);
                 }
             }
-            None => report.unknown_name(
-                &format!("{path}[{index}]"),
-                "scope",
-                name,
-                scopes.iter().map(|scope| scope.name.as_str()),
-            ),
+            None => {
+                report.unknown_name(&path.index(index), "scope", name, scopes.iter().map(|scope| scope.name.as_str()));
+            }
         }
     }
     if ids.is_empty() { vec![ScopeId(0)] } else { ids }

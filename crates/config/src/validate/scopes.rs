@@ -6,6 +6,7 @@ use super::quotas::ScopeQuota;
 use crate::raw::scopes as raw;
 use crate::scalars::{Change, Span};
 use crate::serde_forms::{NamedMap, OneOrRange};
+use crate::setting_path::SettingPath;
 use std::num::NonZeroU32;
 use std::time::Duration;
 use tidegate_policy::route::Route;
@@ -30,17 +31,15 @@ const RAMP_RANGE: u32 = 10;
 
 /// Returns the scopes, `default` first.
 pub(super) fn scopes(raw: &NamedMap<raw::Scope>, report: &mut Diagnostics) -> Vec<Scope> {
-    if raw.0.len() > MAX_SCOPES {
-        report.error("scopes", format!("found {} scopes, maximum {MAX_SCOPES}", raw.0.len()), "merge some");
-    }
+    report.check_len(&SettingPath::ROOT.scopes(), "scopes", raw.0.len(), MAX_SCOPES, "merge some");
     let mut scopes = vec![Scope::unthrottled(Scope::DEFAULT)];
     for (name, raw_scope) in &raw.0 {
-        let path = format!("scopes.{name}");
+        let path = SettingPath::of_scope(name);
         report.check_name(&path, name);
         let scope = Scope {
             name: name.clone(),
             throttle: throttle(raw_scope, &path, report),
-            partitioning: partitioning(raw_scope, name, &path, report),
+            partitioning: partitioning(raw_scope, name, report),
         };
         match name == Scope::DEFAULT {
             true => scopes[0] = scope,
@@ -51,17 +50,16 @@ pub(super) fn scopes(raw: &NamedMap<raw::Scope>, report: &mut Diagnostics) -> Ve
 }
 
 /// Returns the throttle of a scope; `None` if no key limits requests.
-fn throttle(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<ThrottleConfig> {
-    let concurrency =
-        raw.concurrency.map(|_| report.nonzero_count(&format!("{path}.concurrency"), raw.concurrency, 64));
+fn throttle(raw: &raw::Scope, path: &SettingPath, report: &mut Diagnostics) -> Option<ThrottleConfig> {
+    let concurrency = raw.concurrency.map(|_| report.nonzero_count(&path.concurrency(), raw.concurrency, 64));
     let spacing = Spacing {
         delay: span(&raw.delay).unwrap_or_default(),
-        jitter: jitter(&raw.jitter, 0.0, &format!("{path}.jitter"), report),
+        jitter: jitter(&raw.jitter, 0.0, &path.jitter(), report),
         per_slot: span(&raw.delay_per_slot).unwrap_or_default(),
     };
     if raw.delay_per_slot.is_some() && raw.concurrency.is_none() && raw.adaptive_concurrency.is_none() {
         report.error(
-            &format!("{path}.delay_per_slot"),
+            &path.delay_per_slot(),
             "delay_per_slot requires concurrency",
             "add one such as concurrency: 4, or use delay",
         );
@@ -69,9 +67,9 @@ fn throttle(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<Th
     let throttle = ThrottleConfig {
         concurrency: concurrency.and_then(NonZeroU32::new),
         spacing,
-        backoff: raw.backoff.as_ref().map(|raw| backoff(raw, &format!("{path}.backoff"), report)),
+        backoff: raw.backoff.as_ref().map(|raw| backoff(raw, &path.backoff(), report)),
         controller: controller(raw, path, report),
-        queue: queue(raw.queue.as_ref(), &format!("{path}.queue"), report),
+        queue: queue(raw.queue.as_ref(), &path.queue(), report),
     };
     let is_throttled = throttle.concurrency.is_some()
         || throttle.controller.is_some()
@@ -86,7 +84,7 @@ fn throttle(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<Th
 }
 
 /// Warns if the delay is longer than the longest wait: the queue is then of little use.
-fn warn_delay_exceeds_wait(throttle: &ThrottleConfig, path: &str, report: &mut Diagnostics) {
+fn warn_delay_exceeds_wait(throttle: &ThrottleConfig, path: &SettingPath, report: &mut Diagnostics) {
     let min_delay = match &throttle.controller {
         Some(Controller::Rampup(Rampup { variable: RampVariable::Delay { min, .. }, .. })) => *min,
         _ => throttle.spacing.delay,
@@ -94,7 +92,8 @@ fn warn_delay_exceeds_wait(throttle: &ThrottleConfig, path: &str, report: &mut D
     let max_wait = throttle.queue.max_wait;
     if min_delay > max_wait && !max_wait.is_zero() {
         report.warning(format!(
-            "{path}.delay: longer than queue.max_wait ({max_wait:?}), so no request can wait for a full delay"
+            "{}: longer than queue.max_wait ({max_wait:?}), so no request can wait for a full delay",
+            path.delay()
         ));
     }
 }
@@ -107,54 +106,60 @@ pub(super) fn warn_unused(scopes: &[Scope], scope_quotas: &[ScopeQuota], routes:
         let has_cost = routes.iter().flat_map(|route| &route.costs).any(|(id, _)| Some(*id) == quota);
         let is_configured = scope.name != Scope::DEFAULT || scope.throttle.is_some() || quota.is_some();
         if is_configured && !is_named && (scope.throttle.is_some() || !has_cost) {
-            report.warning(format!("scopes.{}: unused scope: no route refers to it", scope.name));
+            let path = SettingPath::of_scope(&scope.name);
+            report.warning(format!("{path}: unused scope: no route refers to it"));
         }
     }
 }
 
 /// Returns the controller of a scope. More than one is an error, because they would counteract each other.
-fn controller(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<Controller> {
+fn controller(raw: &raw::Scope, path: &SettingPath, report: &mut Diagnostics) -> Option<Controller> {
     let mut found = Vec::new();
     if let Some(keys) = &raw.autothrottle {
         let min_delay = span(&raw.delay).unwrap_or_default();
-        let auto = autothrottle(keys, min_delay, &format!("{path}.autothrottle"), report);
-        found.push(("autothrottle", Controller::Autothrottle(auto)));
+        let auto = autothrottle(keys, min_delay, &path.autothrottle(), report);
+        found.push((path.autothrottle(), Controller::Autothrottle(auto)));
     }
     if let Some(keys) = &raw.adaptive_concurrency {
-        let gradient = gradient(keys, raw.concurrency, &format!("{path}.adaptive_concurrency"), report);
-        found.push(("adaptive_concurrency", Controller::Gradient(gradient)));
+        let gradient = gradient(keys, raw.concurrency, &path.adaptive_concurrency(), report);
+        found.push((path.adaptive_concurrency(), Controller::Gradient(gradient)));
     }
     if let Some(keys) = &raw.rampup {
-        let rampup = rampup(keys, raw, &format!("{path}.rampup"), report);
-        found.push(("rampup", Controller::Rampup(rampup)));
+        let rampup = rampup(keys, raw, &path.rampup(), report);
+        found.push((path.rampup(), Controller::Rampup(rampup)));
     }
     if let [(first, _), (second, _), ..] = &found[..] {
         report.error(
-            &format!("{path}.{second}"),
-            format!("conflicts with {first}: a scope can have only one controller"),
+            second,
+            format!("conflicts with {}: a scope can have only one controller", first.last_key()),
             "keep one, or use two scopes and name both in the route",
         );
     }
     found.into_iter().next().map(|(_, controller)| controller)
 }
 
-fn autothrottle(raw: &raw::Autothrottle, min_delay: Duration, path: &str, report: &mut Diagnostics) -> Autothrottle {
-    let start_delay = Bound::new("start_delay", &raw.start_delay, Duration::ZERO);
-    let max_delay = Bound::new("max_delay", &raw.max_delay, Duration::from_secs(5));
-    check_order(path, &start_delay, &max_delay, report);
-    let max_delay = report.nonzero_duration(&format!("{path}.max_delay"), span(&raw.max_delay), max_delay.value);
+fn autothrottle(
+    raw: &raw::Autothrottle,
+    min_delay: Duration,
+    path: &SettingPath,
+    report: &mut Diagnostics,
+) -> Autothrottle {
+    let start_delay = Bound::new(path.start_delay(), &raw.start_delay, Duration::ZERO);
+    let max_delay = Bound::new(path.max_delay(), &raw.max_delay, Duration::from_secs(5));
+    check_order(&start_delay, &max_delay, report);
+    let max_delay = report.nonzero_duration(&path.max_delay(), span(&raw.max_delay), max_delay.value);
     if max_delay < min_delay {
-        report.error(&format!("{path}.max_delay"), "less than the scope's delay", "raise it, or lower delay");
+        report.error(&path.max_delay(), "less than the scope's delay", "raise it, or lower delay");
     }
     let target = raw.target_concurrency.as_ref().map_or(2.0, |target| target.0.as_f64());
     if target <= 0.0 {
         report.error(
-            &format!("{path}.target_concurrency"),
+            &path.target_concurrency(),
             "found 0, needs more than 0",
             "write a number such as 2, or 0.5 for as much idle time as work",
         );
     }
-    check_statuses(&raw.success_statuses, &format!("{path}.success_statuses"), report);
+    check_statuses(&raw.success_statuses, &path.success_statuses(), report);
     Autothrottle {
         target_concurrency: target,
         start_delay: start_delay.value,
@@ -170,12 +175,12 @@ fn autothrottle(raw: &raw::Autothrottle, min_delay: Duration, path: &str, report
 fn gradient(
     raw: &raw::AdaptiveConcurrency,
     concurrency: Option<u32>,
-    path: &str,
+    path: &SettingPath,
     report: &mut Diagnostics,
 ) -> Gradient {
-    let min = report.nonzero_count(&format!("{path}.min"), raw.min, 1);
-    let max = report.nonzero_count(&format!("{path}.max"), raw.max, concurrency.unwrap_or(DEFAULT_MAX_CONCURRENCY));
-    let max_path = format!("{path}.max");
+    let min = report.nonzero_count(&path.min(), raw.min, 1);
+    let max = report.nonzero_count(&path.max(), raw.max, concurrency.unwrap_or(DEFAULT_MAX_CONCURRENCY));
+    let max_path = path.max();
     if raw.max.zip(concurrency).is_some_and(|(max, concurrency)| max > concurrency) {
         report.error(&max_path, "more than the scope's concurrency", "lower it, or leave one of them out");
     } else if max < min {
@@ -185,7 +190,7 @@ fn gradient(
     Gradient { min, max }
 }
 
-fn rampup(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Diagnostics) -> Rampup {
+fn rampup(raw: &raw::Rampup, scope: &raw::Scope, path: &SettingPath, report: &mut Diagnostics) -> Rampup {
     let target = match raw.target_overloads {
         None => 1..=1,
         Some(OneOrRange::One(target)) => target..=target,
@@ -193,7 +198,7 @@ fn rampup(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Diagno
     };
     if target.is_empty() || *target.end() == 0 {
         report.error(
-            &format!("{path}.target_overloads"),
+            &path.target_overloads(),
             "invalid target: the range is empty",
             "write a number such as 1, or [1, 3] with the minimum first",
         );
@@ -205,29 +210,29 @@ fn rampup(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Diagno
     Rampup { target, window, variable: ramp_variable(raw, scope, path, report) }
 }
 
-fn ramp_variable(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Diagnostics) -> RampVariable {
+fn ramp_variable(raw: &raw::Rampup, scope: &raw::Scope, path: &SettingPath, report: &mut Diagnostics) -> RampVariable {
     let delay = span(&scope.delay).filter(|delay| !delay.is_zero());
-    let delay_keys = [("min_delay", raw.min_delay.is_some()), ("max_delay", raw.max_delay.is_some())];
-    let concurrency_keys = [("max_concurrency", raw.max_concurrency.is_some())];
-    let ineffective_keys: &[(&str, bool)] = if delay.is_some() { &concurrency_keys } else { &delay_keys };
-    for (key, _) in ineffective_keys.iter().filter(|(_, is_set)| *is_set) {
+    let delay_keys = [(path.min_delay(), raw.min_delay.is_some()), (path.max_delay(), raw.max_delay.is_some())];
+    let concurrency_keys = [(path.max_concurrency(), raw.max_concurrency.is_some())];
+    let ineffective_keys: &[(SettingPath, bool)] = if delay.is_some() { &concurrency_keys } else { &delay_keys };
+    for (path, _) in ineffective_keys.iter().filter(|(_, is_set)| *is_set) {
         let varied = if delay.is_some() { "delay" } else { "concurrency" };
-        report.error(&format!("{path}.{key}"), format!("has no effect: rampup varies {varied}"), "leave it out");
+        report.error(path, format!("has no effect: rampup varies {varied}"), "leave it out");
     }
     match (delay, scope.concurrency) {
         (Some(start), _) => {
-            let min = report.nonzero_duration(&format!("{path}.min_delay"), span(&raw.min_delay), start / RAMP_RANGE);
+            let min = report.nonzero_duration(&path.min_delay(), span(&raw.min_delay), start / RAMP_RANGE);
             let max = span(&raw.max_delay).unwrap_or(start.saturating_mul(RAMP_RANGE));
-            for (key, is_outside) in [("min_delay", min > start), ("max_delay", max < start)] {
+            for (path, is_outside) in [(path.min_delay(), min > start), (path.max_delay(), max < start)] {
                 if is_outside {
                     let hint = "set delay between min_delay and max_delay";
-                    report.error(&format!("{path}.{key}"), "the scope's delay is outside this bound", hint);
+                    report.error(&path, "the scope's delay is outside this bound", hint);
                 }
             }
             RampVariable::Delay { start, min, max }
         }
         (None, Some(start)) => {
-            let path = format!("{path}.max_concurrency");
+            let path = path.max_concurrency();
             let max = report.nonzero_count(&path, raw.max_concurrency, start.saturating_mul(RAMP_RANGE));
             if max < start {
                 report.error(&path, "less than the scope's concurrency", "raise it");
@@ -241,27 +246,27 @@ fn ramp_variable(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut
     }
 }
 
-fn backoff(raw: &raw::Backoff, path: &str, report: &mut Diagnostics) -> Backoff {
-    check_statuses(&raw.statuses, &format!("{path}.statuses"), report);
-    let min_delay = report.nonzero_duration(&format!("{path}.min_delay"), span(&raw.min_delay), Duration::from_secs(1));
-    let max_delay = Bound::new("max_delay", &raw.max_delay, Duration::from_secs(300).max(min_delay));
-    check_order(path, &Bound::new("min_delay", &raw.min_delay, min_delay), &max_delay, report);
+fn backoff(raw: &raw::Backoff, path: &SettingPath, report: &mut Diagnostics) -> Backoff {
+    check_statuses(&raw.statuses, &path.statuses(), report);
+    let min_delay = report.nonzero_duration(&path.min_delay(), span(&raw.min_delay), Duration::from_secs(1));
+    let max_delay = Bound::new(path.max_delay(), &raw.max_delay, Duration::from_secs(300).max(min_delay));
+    check_order(&Bound::new(path.min_delay(), &raw.min_delay, min_delay), &max_delay, report);
     Backoff {
         statuses: if raw.statuses.is_empty() { OVERLOAD_STATUSES.into() } else { raw.statuses.clone() },
-        factor: report.nonzero_count(&format!("{path}.factor"), raw.factor, 2),
+        factor: report.nonzero_count(&path.factor(), raw.factor, 2),
         min_delay,
         max_delay: max_delay.value,
-        jitter: jitter(&raw.jitter, 0.1, &format!("{path}.jitter"), report),
-        window: report.nonzero_duration(&format!("{path}.window"), span(&raw.window), DEFAULT_WINDOW),
+        jitter: jitter(&raw.jitter, 0.1, &path.jitter(), report),
+        window: report.nonzero_duration(&path.window(), span(&raw.window), DEFAULT_WINDOW),
     }
 }
 
-fn queue(raw: Option<&raw::Queue>, path: &str, report: &mut Diagnostics) -> QueueConfig {
+fn queue(raw: Option<&raw::Queue>, path: &SettingPath, report: &mut Diagnostics) -> QueueConfig {
     let max_length = raw.and_then(|queue| queue.max_length);
     let max_wait = raw.and_then(|queue| span(&queue.max_wait));
     QueueConfig {
         max_wait: max_wait.unwrap_or(Duration::from_secs(2)),
-        max_length: report.nonzero_count(&format!("{path}.max_length"), max_length, 256),
+        max_length: report.nonzero_count(&path.max_length(), max_length, 256),
     }
 }
 
@@ -269,7 +274,7 @@ fn span(value: &Option<Span>) -> Option<Duration> {
     value.as_ref().map(|span| span.0)
 }
 
-fn jitter(value: &Option<OneOrRange<Change>>, default: f64, path: &str, report: &mut Diagnostics) -> Jitter {
+fn jitter(value: &Option<OneOrRange<Change>>, default: f64, path: &SettingPath, report: &mut Diagnostics) -> Jitter {
     let jitter = match value {
         None => Jitter::at_most(default),
         Some(OneOrRange::One(Change(max))) => Jitter::at_most(*max),
@@ -281,48 +286,44 @@ fn jitter(value: &Option<OneOrRange<Change>>, default: f64, path: &str, report: 
     jitter
 }
 
-fn check_statuses(values: &[u16], path: &str, report: &mut Diagnostics) {
+fn check_statuses(values: &[u16], path: &SettingPath, report: &mut Diagnostics) {
     for (index, status) in values.iter().enumerate().filter(|(_, status)| !(100..=599).contains(*status)) {
-        report.error(
-            &format!("{path}[{index}]"),
-            format!("found {status}, needs a status"),
-            "write one from 100 to 599",
-        );
+        report.error(&path.index(index), format!("found {status}, needs a status"), "write one from 100 to 599");
     }
 }
 
 /// A bound of a range, configured or by default.
 struct Bound {
-    key: &'static str,
+    path: SettingPath,
     value: Duration,
     is_configured: bool,
 }
 
 impl Bound {
-    fn new(key: &'static str, value: &Option<Span>, default: Duration) -> Self {
-        Self { key, value: span(value).unwrap_or(default), is_configured: value.is_some() }
+    fn new(path: SettingPath, value: &Option<Span>, default: Duration) -> Self {
+        Self { path, value: span(value).unwrap_or(default), is_configured: value.is_some() }
     }
 
     /// Returns the key, with the value if it is the default.
     fn describe(&self) -> String {
-        let Self { key, value, is_configured } = self;
-        if *is_configured { (*key).to_owned() } else { format!("{key} ({value:?} by default)") }
+        let (key, value) = (self.path.last_key(), self.value);
+        if self.is_configured { key.to_owned() } else { format!("{key} ({value:?} by default)") }
     }
 }
 
-fn check_order(path: &str, min: &Bound, max: &Bound, report: &mut Diagnostics) {
-    let has_error = |bound: &Bound| report.has_error_at(&format!("{path}.{}", bound.key));
+fn check_order(min: &Bound, max: &Bound, report: &mut Diagnostics) {
+    let has_error = |bound: &Bound| report.has_error_at(&bound.path);
     if max.value >= min.value || has_error(min) || has_error(max) {
         return;
     }
     match max.is_configured {
         true => {
             let message = format!("less than {}", min.describe());
-            report.error(&format!("{path}.{}", max.key), message, "raise it");
+            report.error(&max.path, message, "raise it");
         }
         false => {
             let message = format!("more than {}", max.describe());
-            report.error(&format!("{path}.{}", min.key), message, format!("lower it, or set {}", max.key));
+            report.error(&min.path, message, format!("lower it, or set {}", max.path.last_key()));
         }
     }
 }

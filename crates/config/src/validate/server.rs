@@ -3,6 +3,7 @@
 use super::diagnostics::Diagnostics;
 use crate::raw::{self, server as raw_server};
 use crate::scalars::{Size, Span};
+use crate::setting_path::SettingPath;
 use crate::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, Origin};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -21,12 +22,13 @@ const KIB: u64 = 1024;
 pub(super) fn listen(raw: &raw::File, report: &mut Diagnostics) -> Vec<SocketAddr> {
     let Some(sockets) = &raw.listen else { return vec![DEFAULT_LISTEN] };
     let addresses: Vec<SocketAddr> = sockets.0.iter().map(|socket| socket.0).collect();
-    if addresses.is_empty() && !report.has_error_at("listen") {
-        report.error("listen", "no listen address", "add one such as 127.0.0.1:8080");
+    let path = SettingPath::ROOT.listen();
+    if addresses.is_empty() && !report.has_error_at(&path) {
+        report.error(&path, "no listen address", "add one such as 127.0.0.1:8080");
     }
     for (index, address) in addresses.iter().enumerate() {
         if address.port() != 0 && addresses[..index].contains(address) {
-            report.error(&format!("listen[{index}]"), format!("duplicate address {address}"), "keep one of them");
+            report.error(&path.index(index), format!("duplicate address {address}"), "keep one of them");
         }
     }
     addresses
@@ -38,22 +40,23 @@ pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Diagnos
         Some(raw_server::AdminListener::On(keys)) => keys,
         None => &raw_server::Admin::default(),
     };
+    let path = SettingPath::ROOT.admin();
     let address = keys.listen.as_ref().map_or(DEFAULT_ADMIN_LISTEN, |socket| socket.0);
     if address.port() != 0 && listen.contains(&address) {
         report.error(
-            "admin.listen",
+            &path.listen(),
             format!("{address} is an address for clients"),
             "write another port, such as admin: { listen: 127.0.0.1:9091 }, or admin: off",
         );
     }
     if !address.ip().is_loopback() && keys.token.is_none() {
         let message = format!("{address} is not a loopback address and requires a token");
-        report.error("admin.listen", message, "set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1");
+        report.error(&path.listen(), message, "set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1");
     }
     let token = keys.token.as_ref().map(|token| token.0.clone());
     if token.as_ref().is_some_and(|token| token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic())) {
         report.error(
-            "admin.token",
+            &path.token(),
             "is empty or contains spaces",
             "write letters, digits and symbols, such as the output of `openssl rand -hex 32`",
         );
@@ -66,14 +69,15 @@ pub(super) fn state_dir(raw: &raw::File) -> PathBuf {
 }
 
 pub(super) fn origin(raw: &raw_server::Origin, listen: &[SocketAddr], report: &mut Diagnostics) -> Origin {
+    let path = SettingPath::ROOT.origin();
     let (host, port, authority) = match raw.url.as_deref().map(parse_origin_url) {
         Some(Ok(address)) => address,
         Some(Err((message, hint))) => {
-            report.error("origin.url", message, hint);
+            report.error(&path.url(), message, hint);
             Default::default()
         }
         None => {
-            report.error("origin.url", "missing", "write the address of the site, such as http://127.0.0.1:3000");
+            report.error(&path.url(), "missing", "write the address of the site, such as http://127.0.0.1:3000");
             Default::default()
         }
     };
@@ -82,7 +86,7 @@ pub(super) fn origin(raw: &raw_server::Origin, listen: &[SocketAddr], report: &m
             && (host == address.ip().to_string() || (host == "localhost" && address.ip().is_loopback()))
     };
     if let Some(address) = listen.iter().find(is_own_address) {
-        report.error("origin.url", format!("{address} points to the gateway itself"), "set the address of the site");
+        report.error(&path.url(), format!("{address} points to the gateway itself"), "set the address of the site");
     }
     let span = |span: &Option<Span>| span.as_ref().map(|span| span.0);
     Origin {
@@ -90,17 +94,17 @@ pub(super) fn origin(raw: &raw_server::Origin, listen: &[SocketAddr], report: &m
         port,
         authority,
         connect_timeout: report.nonzero_duration(
-            "origin.connect_timeout",
+            &path.connect_timeout(),
             span(&raw.connect_timeout),
             Duration::from_secs(3),
         ),
         response_timeout: report.nonzero_duration(
-            "origin.response_timeout",
+            &path.response_timeout(),
             span(&raw.response_timeout),
             Duration::from_secs(30),
         ),
-        idle_timeout: report.nonzero_duration("origin.idle_timeout", span(&raw.idle_timeout), Duration::from_secs(4)),
-        max_connections: count(report.nonzero_count("origin.max_connections", raw.max_connections, 256)),
+        idle_timeout: report.nonzero_duration(&path.idle_timeout(), span(&raw.idle_timeout), Duration::from_secs(4)),
+        max_connections: count(report.nonzero_count(&path.max_connections(), raw.max_connections, 256)),
     }
 }
 
@@ -149,44 +153,41 @@ fn parse_origin_url(url: &str) -> Result<(String, u16, String), (String, &'stati
 }
 
 pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limits {
+    let path = SettingPath::ROOT.limits();
     let per_address = raw.max_connections_per_address.unwrap_or(0);
     Limits {
-        max_connections: count(report.nonzero_count("limits.max_connections", raw.max_connections, 10_000)),
+        max_connections: count(report.nonzero_count(&path.max_connections(), raw.max_connections, 10_000)),
         max_connections_per_address: NonZeroUsize::new(count(per_address)),
-        first_byte_timeout: limit_span("first_byte_timeout", &raw.first_byte_timeout, 10, report),
-        head_timeout: limit_span("header_timeout", &raw.header_timeout, 10, report),
-        keep_alive_timeout: limit_span("keep_alive_timeout", &raw.keep_alive_timeout, 60, report),
-        request_body_timeout: limit_span("request_body_timeout", &raw.request_body_timeout, 30, report),
-        response_write_timeout: limit_span("response_write_timeout", &raw.response_write_timeout, 30, report),
+        first_byte_timeout: limit_span(&path.first_byte_timeout(), &raw.first_byte_timeout, 10, report),
+        head_timeout: limit_span(&path.header_timeout(), &raw.header_timeout, 10, report),
+        keep_alive_timeout: limit_span(&path.keep_alive_timeout(), &raw.keep_alive_timeout, 60, report),
+        request_body_timeout: limit_span(&path.request_body_timeout(), &raw.request_body_timeout, 30, report),
+        response_write_timeout: limit_span(&path.response_write_timeout(), &raw.response_write_timeout, 30, report),
         max_head_size: head_size(&raw.max_header_size, report),
-        max_headers: usize::try_from(report.nonzero_count("limits.max_headers", raw.max_headers.map(u32::from), 100))
+        max_headers: usize::try_from(report.nonzero_count(&path.max_headers(), raw.max_headers.map(u32::from), 100))
             .unwrap_or(usize::MAX),
         max_body_size: raw.max_body_size.as_ref().map_or(64 * KIB * KIB, |size| size.0),
         max_requests_per_connection: report.nonzero_count(
-            "limits.max_requests_per_connection",
+            &path.max_requests_per_connection(),
             raw.max_requests_per_connection,
             10_000,
         ),
         http2_max_concurrent_streams: report.nonzero_count(
-            "limits.http2_max_concurrent_streams",
+            &path.http2_max_concurrent_streams(),
             raw.http2_max_concurrent_streams,
             100,
         ),
         max_tracked_clients: count(report.nonzero_count(
-            "limits.max_tracked_clients",
+            &path.max_tracked_clients(),
             raw.max_tracked_clients,
             1_000_000,
         )),
-        drain_timeout: limit_span("drain_timeout", &raw.drain_timeout, 10, report),
+        drain_timeout: limit_span(&path.drain_timeout(), &raw.drain_timeout, 10, report),
     }
 }
 
-fn limit_span(key: &str, value: &Option<Span>, default_seconds: u64, report: &mut Diagnostics) -> Duration {
-    report.nonzero_duration(
-        &format!("limits.{key}"),
-        value.as_ref().map(|span| span.0),
-        Duration::from_secs(default_seconds),
-    )
+fn limit_span(path: &SettingPath, value: &Option<Span>, default_seconds: u64, report: &mut Diagnostics) -> Duration {
+    report.nonzero_duration(path, value.as_ref().map(|span| span.0), Duration::from_secs(default_seconds))
 }
 
 /// Returns the maximum size of a request head, 8 KiB to 1 MiB: hyper needs a buffer of at least 8 KiB, and a megabyte
@@ -194,7 +195,8 @@ fn limit_span(key: &str, value: &Option<Span>, default_seconds: u64, report: &mu
 fn head_size(value: &Option<Size>, report: &mut Diagnostics) -> usize {
     let size = value.as_ref().map_or(32 * KIB, |size| size.0);
     if !(8 * KIB..=KIB * KIB).contains(&size) {
-        report.error("limits.max_header_size", "needs 8KiB to 1MiB", "write a size such as 32KiB");
+        let path = SettingPath::ROOT.limits().max_header_size();
+        report.error(&path, "needs 8KiB to 1MiB", "write a size such as 32KiB");
     }
     usize::try_from(size).unwrap_or(usize::MAX)
 }
@@ -227,7 +229,8 @@ pub(super) fn log(raw: &raw_server::Log, state_dir: &Path, report: &mut Diagnost
         Some(raw_server::Access::File(raw_server::AccessFile { path, format: raw_server::Format::Json })) => {
             let path = path.clone().unwrap_or_default();
             if path.is_empty() {
-                report.error("log.access.path", "missing", "name a file such as ./state/access.log");
+                let key = SettingPath::ROOT.log().access().path();
+                report.error(&key, "missing", "name a file such as ./state/access.log");
             }
             AccessLog::File { path: path.into() }
         }

@@ -4,6 +4,7 @@ use super::diagnostics::Diagnostics;
 use crate::raw::verify::{self as raw, RefreshInterval};
 use crate::scalars::Pattern;
 use crate::serde_forms::{NamedMap, OneOrMany};
+use crate::setting_path::SettingPath;
 use crate::settings::{CrawlerOperator, Dns, RangeFile, Signatures, Verify};
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
@@ -30,7 +31,7 @@ pub(super) fn verify(raw: &raw::Verify, report: &mut Diagnostics) -> Verify {
         raw::Dns::Servers(servers) => Some(Dns {
             nameservers: nameservers(servers, report),
             timeout: report.nonzero_duration(
-                "verify.dns.timeout",
+                &SettingPath::ROOT.verify().dns().timeout(),
                 servers.timeout.as_ref().map(|span| span.0),
                 DEFAULT_DNS_TIMEOUT,
             ),
@@ -42,7 +43,7 @@ pub(super) fn verify(raw: &raw::Verify, report: &mut Diagnostics) -> Verify {
         RefreshInterval::Interval(span) => {
             if span.0 < MIN_REFRESH_INTERVAL {
                 report.error(
-                    "verify.refresh_interval",
+                    &SettingPath::ROOT.verify().refresh_interval(),
                     "found less than a minute",
                     "write a duration such as 24h, or off",
                 );
@@ -57,14 +58,15 @@ fn nameservers(raw: &raw::Servers, report: &mut Diagnostics) -> Vec<SocketAddr> 
     let Some(servers) = &raw.nameservers else { return Vec::new() };
     if servers.0.is_empty() {
         let hint = "write one such as 127.0.0.1:53, leave it out to use the system's, or write dns: off";
-        report.error("verify.dns.nameservers", "is empty", hint);
+        report.error(&SettingPath::ROOT.verify().dns().nameservers(), "is empty", hint);
     }
     servers.0.iter().map(|server| server.0).collect()
 }
 
 fn signatures(raw: &raw::Signatures, report: &mut Diagnostics) -> Option<Signatures> {
     let max_lifetime = raw.max_lifetime.as_ref().map(|span| span.0);
-    let max_lifetime = report.nonzero_duration("verify.signatures.max_lifetime", max_lifetime, DEFAULT_MAX_LIFETIME);
+    let path = SettingPath::ROOT.verify().signatures().max_lifetime();
+    let max_lifetime = report.nonzero_duration(&path, max_lifetime, DEFAULT_MAX_LIFETIME);
     raw.enabled.unwrap_or(true).then_some(Signatures { fetch_unlisted_keys: raw.fetch_unlisted_keys, max_lifetime })
 }
 
@@ -75,24 +77,25 @@ pub(super) fn operators(
     report: &mut Diagnostics,
 ) -> Vec<CrawlerOperator> {
     let operators = raw.0.iter().map(|(name, raw_operator)| operator(name, raw_operator, known, report)).collect();
-    check_unique(raw, "product_tokens", |operator| operator.product_tokens.as_ref(), report);
-    check_unique(raw, "signature_agents", |operator| operator.signature_agents.as_ref(), report);
+    check_unique(raw, SettingPath::product_tokens, |operator| operator.product_tokens.as_ref(), report);
+    check_unique(raw, SettingPath::signature_agents, |operator| operator.signature_agents.as_ref(), report);
     operators
 }
 
 /// Checks that no two operators of the file have the same product token or agent: only the last one would get it.
 fn check_unique(
     raw: &NamedMap<raw::Operator>,
-    key: &str,
+    path_of_key: impl Fn(&SettingPath) -> SettingPath,
     values_of: impl Fn(&raw::Operator) -> Option<&OneOrMany<String>>,
     report: &mut Diagnostics,
 ) {
     let mut seen: Vec<(&str, &str)> = Vec::new();
     for (name, operator) in &raw.0 {
         let before = seen.len();
-        for_each_text(values_of(operator), &format!("operators.{name}.{key}"), |path, text| {
+        for_each_text(values_of(operator), &path_of_key(&SettingPath::of_operator(name)), |path, text| {
             if let Some((_, other)) = seen[..before].iter().find(|(known, _)| known.eq_ignore_ascii_case(text)) {
-                report.error(path, format!("duplicate {text:?}: operators.{other} has it, too"), "keep one of them");
+                let other = SettingPath::of_operator(other);
+                report.error(path, format!("duplicate {text:?}: {other} has it, too"), "keep one of them");
             }
         });
         seen.extend(values_of(operator).iter().flat_map(|list| &list.0).map(|text| (text.as_str(), name.as_str())));
@@ -125,14 +128,14 @@ pub(super) fn warn_unfetched(raw: &NamedMap<raw::Operator>, verify: &Verify, rep
     });
 }
 
-fn for_each_range(raw: &NamedMap<raw::Operator>, mut visit: impl FnMut(&str, &str)) {
+fn for_each_range(raw: &NamedMap<raw::Operator>, mut visit: impl FnMut(&SettingPath, &str)) {
     for (name, operator) in &raw.0 {
-        for_each_text(operator.ranges.as_ref(), &format!("operators.{name}.ranges"), &mut visit);
+        for_each_text(operator.ranges.as_ref(), &SettingPath::of_operator(name).ranges(), &mut visit);
     }
 }
 
 fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Diagnostics) -> CrawlerOperator {
-    let path = format!("operators.{name}");
+    let path = SettingPath::of_operator(name);
     report.check_name(&path, name);
     if !known.contains(&name) {
         let is_signed = raw.signature_agents.is_some();
@@ -144,14 +147,14 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Diagno
         }
     }
     let texts = |list: &Option<OneOrMany<String>>| list.as_ref().map(|list| list.0.clone());
-    for_each_text(raw.product_tokens.as_ref(), &format!("{path}.product_tokens"), |path, token| {
+    for_each_text(raw.product_tokens.as_ref(), &path.product_tokens(), |path, token| {
         self::check_token(path, token, report);
         warn_version(path, token, report);
     });
-    for_each_text(raw.ranges.as_ref(), &format!("{path}.ranges"), |path, source| {
+    for_each_text(raw.ranges.as_ref(), &path.ranges(), |path, source| {
         self::check_source(path, source, report);
     });
-    for_each_text(raw.signature_agents.as_ref(), &format!("{path}.signature_agents"), |path, agent| {
+    for_each_text(raw.signature_agents.as_ref(), &path.signature_agents(), |path, agent| {
         self::check_agent(path, agent, report);
     });
     let patterns = |list: &OneOrMany<Pattern>| list.0.iter().map(|pattern| pattern.0.clone()).collect();
@@ -167,15 +170,15 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Diagno
 }
 
 /// Calls `visit` for each text of a list, with its path.
-fn for_each_text(list: Option<&OneOrMany<String>>, path: &str, mut visit: impl FnMut(&str, &str)) {
+fn for_each_text(list: Option<&OneOrMany<String>>, path: &SettingPath, mut visit: impl FnMut(&SettingPath, &str)) {
     match list.map(|list| list.0.as_slice()) {
         Some([one]) => visit(path, one),
-        Some(many) => many.iter().enumerate().for_each(|(index, text)| visit(&format!("{path}[{index}]"), text)),
+        Some(many) => many.iter().enumerate().for_each(|(index, text)| visit(&path.index(index), text)),
         None => {}
     }
 }
 
-fn check_token(path: &str, token: &str, report: &mut Diagnostics) {
+fn check_token(path: &SettingPath, token: &str, report: &mut Diagnostics) {
     let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
     if token.trim() != token || !(2..=MAX_TOKEN_LEN).contains(&token.len()) || !token.bytes().all(printable) {
         report.error(path, format!("invalid product token {token:?}"), "write it like ExampleBot, without a version");
@@ -183,7 +186,7 @@ fn check_token(path: &str, token: &str, report: &mut Diagnostics) {
 }
 
 /// Warns about a product token with a version: it is matched literally.
-fn warn_version(path: &str, token: &str, report: &mut Diagnostics) {
+fn warn_version(path: &SettingPath, token: &str, report: &mut Diagnostics) {
     let version = token.split_once('/').filter(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()));
     if let Some((product, _)) = version {
         report.warning(format!("{path}: {token:?} matches this version only; {product} matches all versions"));
@@ -192,7 +195,7 @@ fn warn_version(path: &str, token: &str, report: &mut Diagnostics) {
 
 /// Checks a source of ranges. A path is accepted as it is; a URL must be fetchable, and a network no wider than that of
 /// a crawler.
-fn check_source(path: &str, source: &str, report: &mut Diagnostics) {
+fn check_source(path: &SettingPath, source: &str, report: &mut Diagnostics) {
     let hint = "write a network, an https:// URL or the path of a file";
     if source.trim().is_empty() {
         return report.error(path, "is empty", hint);
@@ -231,7 +234,7 @@ fn looks_like_network(text: &str) -> bool {
         && ((text.contains('.') && contains_only("./")) || (text.contains(':') && contains_only("abcdefABCDEF.:/")))
 }
 
-fn check_agent(path: &str, agent: &str, report: &mut Diagnostics) {
+fn check_agent(path: &SettingPath, agent: &str, report: &mut Diagnostics) {
     let host = |url: http::Uri| url.scheme_str() == Some("https") && url.host().is_some_and(|host| !host.is_empty());
     if !agent.parse().is_ok_and(host) || agent.contains('@') {
         report.error(path, format!("invalid agent URL {agent:?}"), "write it like https://bot.example");

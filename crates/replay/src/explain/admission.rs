@@ -6,6 +6,7 @@ use super::pacing;
 use super::step::{Stage, Step, StepResult};
 use crate::terminal::{decimal, format_duration};
 use tidegate_access_log::rfc3339;
+use tidegate_config::SettingPath;
 use tidegate_policy::decide::{Check, DecisionRequest, QuotaSnapshot};
 use tidegate_policy::tier::{Share, TierSet};
 use tidegate_policy::{Reason, Units};
@@ -37,7 +38,8 @@ fn block(input: &ExplainInput<'_>, request: &DecisionRequest<'_>, assessment: &A
     let Some(result) = assessment.step_result(Check::Block) else { return Step::skipped(Stage::Block) };
     let not = if result == StepResult::Passed { "not " } else { "" };
     let message = format!("the class {} is {not}blocked", request.class_rules.name);
-    Step::new(Stage::Block, result, message).with_rule(input.environment.class_rule(request.class, ".block"))
+    let path = SettingPath::of_class(request.class.index()).block();
+    Step::new(Stage::Block, result, message).with_rule(input.environment.rule(&path))
 }
 
 fn bucket(input: &ExplainInput<'_>, request: &DecisionRequest<'_>, assessment: &Assessment<'_>) -> Step {
@@ -46,9 +48,10 @@ fn bucket(input: &ExplainInput<'_>, request: &DecisionRequest<'_>, assessment: &
     let Some(bucket) = &class.bucket else {
         return Step::new(Stage::Bucket, result, format!("the class {} has no bucket", class.name));
     };
+    let path = SettingPath::of_class(request.class.index()).bucket();
     if request.bucket().is_none() {
         return Step::new(Stage::Bucket, result, "counts only requests with a cost")
-            .with_rule(input.environment.class_rule(request.class, ".bucket.counts"));
+            .with_rule(input.environment.rule(&path.counts()));
     }
     let left = bucket.remaining(input.bucket_state, input.now);
     let state = match result {
@@ -59,7 +62,7 @@ fn bucket(input: &ExplainInput<'_>, request: &DecisionRequest<'_>, assessment: &
     };
     let message = format!("capacity {}, refill {} every {:?}: {state}", bucket.capacity, bucket.fill, bucket.interval);
     Step::new(Stage::Bucket, result, message)
-        .with_rule(input.environment.class_rule(request.class, ".bucket"))
+        .with_rule(input.environment.rule(&path))
         .with_number("capacity", bucket.capacity)
         .with_number("tokens", left)
 }
@@ -73,7 +76,7 @@ fn tier(
     let (environment, quota) = (input.environment, snapshot.quota);
     let Some(tiers) = quota.tiers_for(request.class) else {
         let message = format!("the class {} has no tiers; refused only when nothing is left", request.class_rules.name);
-        let rule = environment.quota_rule(snapshot.id, ".tiers");
+        let rule = environment.rule(&environment.quota_path(snapshot.id).tiers());
         return Step::new(Stage::Tier, result, message).with_quota(&quota.name).with_rule(rule);
     };
     let tier = snapshot.shedding.tier;
@@ -126,7 +129,7 @@ fn remaining(input: &ExplainInput<'_>, snapshot: &QuotaSnapshot<'_>, assessment:
     let message = format!("{} remaining, {} requested{unleased}", decimal(left), decimal(snapshot.cost));
     Step::new(Stage::Quota, result, message)
         .with_quota(&quota.name)
-        .with_rule(input.environment.quota_rule(snapshot.id, ".limit"))
+        .with_rule(input.environment.rule(&input.environment.quota_path(snapshot.id).limit()))
         .with_number("limit", quota.limit.as_f64())
         .with_number("remaining", left.as_f64())
         .with_number("cost", snapshot.cost.as_f64())

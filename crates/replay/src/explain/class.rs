@@ -3,6 +3,7 @@
 use super::evidence;
 use super::input::ExplainInput;
 use super::step::{Stage, Step};
+use tidegate_config::SettingPath;
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::class::{Class, ConditionKind};
 use tidegate_policy::{ClassId, ClientKind, ListId};
@@ -18,7 +19,7 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
     evidence.extend((0..classified.class.index()).map(|index| mismatch_reason(input, ClassId::from_index(index))));
     Step::info(Stage::Class, message)
         .with_evidence(evidence)
-        .with_rule(input.environment.class_rule(classified.class, ""))
+        .with_rule(input.environment.rule(&SettingPath::of_class(classified.class.index())))
         .with_number("class", name)
         .with_number("kind", classified.kind.name())
         .with_number("operator", operator)

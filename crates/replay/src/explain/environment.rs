@@ -2,7 +2,7 @@
 
 use super::step::Rule;
 use crate::Policy;
-use tidegate_config::Settings;
+use tidegate_config::{SettingPath, Settings};
 use tidegate_crawlers::user_agents::UserAgentMatcher;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_policy::address_lists::AddressLists;
@@ -37,33 +37,18 @@ impl<'a> Environment<'a> {
     }
 
     /// Returns the setting at `path` with its location in the file.
-    pub(super) fn rule(self, path: impl Into<String>) -> Rule {
-        let path = path.into();
-        Rule { at: self.settings.source_map.location(&path), path }
+    pub(super) fn rule(self, path: &SettingPath) -> Rule {
+        Rule { at: self.settings.source_map.location(path), path: path.to_string() }
     }
 
-    /// Returns the setting of a class, or of one of its keys, such as `.when`.
-    pub(super) fn class_rule(self, class: ClassId, key: &str) -> Rule {
-        self.rule(format!("classes[{}]{key}", class.index()))
+    /// Returns the path of a quota.
+    pub(super) fn quota_path(self, quota: QuotaId) -> SettingPath {
+        self.settings.source_map.quota_path(&self.rules()[quota].name)
     }
 
-    /// Returns the setting of a quota, which is defined under `quotas` or within its scope.
-    pub(super) fn quota_rule(self, quota: QuotaId, key: &str) -> Rule {
-        let name = &self.rules()[quota].name;
-        let quota_path = format!("quotas.{name}");
-        match self.settings.source_map.location(&quota_path) {
-            Some(_) => self.rule(quota_path + key),
-            None => self.rule(format!("scopes.{name}.quota{key}")),
-        }
-    }
-
-    /// Returns the setting of the tier at `index` of a class, in the short or the long form.
+    /// Returns the setting of the tier at `index` of a class.
     pub(super) fn tier_rule(self, quota: QuotaId, class: ClassId, index: usize) -> Rule {
-        let tiers = format!(".tiers.{}", self.class_name(class));
-        let long_form = self.quota_rule(quota, &format!("{tiers}.steps[{index}]"));
-        match long_form.at {
-            Some(_) => long_form,
-            None => self.quota_rule(quota, &format!("{tiers}[{index}]")),
-        }
+        let tiers = self.settings.source_map.tiers_path(&self.rules()[quota].name, self.class_name(class));
+        self.rule(&tiers.index(index))
     }
 }

@@ -1,6 +1,7 @@
 //! Evidence of a classification, as sentences.
 
 use super::input::ExplainInput;
+use tidegate_config::SettingPath;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::{Claim, OperatorId, Proof, ProofMethod, Signature};
 
@@ -18,7 +19,8 @@ fn sentence(input: &ExplainInput<'_>, evidence: Evidence) -> String {
     let operator = |id: OperatorId| environment.operators.name(id);
     match evidence {
         Evidence::UserAgentRule(index) => {
-            format!("user_agent_rules[{index}]: the user agent contains {:?}", user_agent_rule(input, index))
+            let path = SettingPath::ROOT.user_agent_rules().index(index.into());
+            format!("{path}: the user agent contains {:?}", user_agent_rule(input, index))
         }
         Evidence::NoUserAgent => "no user agent sent".into(),
         Evidence::UserAgentNoMatch => "the user agent matches no bot".into(),

@@ -3,6 +3,7 @@
 use super::input::ExplainInput;
 use super::step::{Stage, Step};
 use std::net::IpAddr;
+use tidegate_config::SettingPath;
 use tidegate_policy::identity::KeySource;
 
 pub(super) fn step(input: &ExplainInput<'_>) -> Step {
@@ -24,7 +25,7 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
     }
     let step = Step::info(Stage::Identity, message)
         .with_evidence(evidence)
-        .with_rule(input.environment.rule("clients.address_from"));
+        .with_rule(input.environment.rule(&SettingPath::ROOT.clients().address_from()));
     step.with_number("client", client.to_string()).with_number("peer", peer.to_string())
 }
 

@@ -29,7 +29,7 @@ pub(super) fn step(
     };
     let step = Step::new(Stage::Pacing, result, message)
         .with_quota(&quota.name)
-        .with_rule(input.environment.quota_rule(snapshot.id, ".pacing"))
+        .with_rule(input.environment.rule(&input.environment.quota_path(snapshot.id).pacing()))
         .with_number("mode", pacing.forecast.name())
         .with_number("burst", pacing.burst_share.of_units(quota.limit).as_f64());
     Some(match input.plan(&quota.name, class) {

@@ -4,6 +4,7 @@ use super::input::ExplainInput;
 use super::step::{Stage, Step};
 use crate::terminal::decimal;
 use serde_json::{Map, Value};
+use tidegate_config::SettingPath;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::decide::QuotaSnapshot;
 
@@ -25,7 +26,7 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
         .collect();
     Step::info(Stage::Route, message)
         .with_evidence(evidence.into_iter().collect())
-        .with_rule(input.environment.rule(format!("routes[{}]", id.index())))
+        .with_rule(input.environment.rule(&SettingPath::of_route(id.index())))
         .with_number("route", route.name.as_str())
         .with_number("cost", costs)
 }

@@ -4,6 +4,7 @@ use super::assessment::Assessment;
 use super::input::ExplainInput;
 use super::logged_outcome::LoggedDecision;
 use super::step::{Stage, Step, StepResult};
+use tidegate_config::SettingPath;
 use tidegate_policy::Reason;
 use tidegate_policy::throttle::Scope;
 
@@ -28,30 +29,29 @@ pub(super) fn step(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Ste
     let names: Vec<&str> = throttled.iter().map(|scope| scope.name.as_str()).collect();
     let message = format!("free slots of {}: known only to a running gateway", names.join(" and "));
     Step::new(Stage::Throttle, StepResult::Unknown, message)
-        .with_rule(input.environment.rule(format!("scopes.{}", first.name)))
+        .with_rule(input.environment.rule(&SettingPath::of_scope(&first.name)))
 }
 
 /// Returns the step according to the log; `None` if another rule refused the request.
 fn logged_step(input: &ExplainInput<'_>, decision: &LoggedDecision) -> Option<Step> {
     let waited = decision.queue_wait.as_millis();
     let scope = decision.scope.as_deref().unwrap_or("its scopes");
-    let (result, message, key) = match decision.reason {
+    let path = SettingPath::of_scope(scope);
+    let (result, message, path) = match decision.reason {
         Some(Reason::Throttle) => {
-            (StepResult::Refused, format!("{scope} had no free slot in time; the request waited {waited} ms"), "")
+            (StepResult::Refused, format!("{scope} had no free slot in time; the request waited {waited} ms"), path)
         }
         Some(Reason::Backoff) => {
-            (StepResult::Refused, format!("{scope} was backing off after an overload"), ".backoff")
+            (StepResult::Refused, format!("{scope} was backing off after an overload"), path.backoff())
         }
         Some(_) => return None,
-        None if waited > 0 => (StepResult::Passed, format!("the request waited {waited} ms for a slot"), ""),
-        None => (StepResult::Passed, "forwarded to the origin without waiting".to_owned(), ""),
+        None if waited > 0 => (StepResult::Passed, format!("the request waited {waited} ms for a slot"), path),
+        None => (StepResult::Passed, "forwarded to the origin without waiting".to_owned(), path),
     };
     let step = Step::new(Stage::Throttle, result, message)
         .with_number("waited_ms", decision.queue_wait.as_secs_f64() * 1000.0);
     Some(match &decision.scope {
-        Some(scope) => {
-            step.with_rule(input.environment.rule(format!("scopes.{scope}{key}"))).with_number("scope", scope.as_str())
-        }
+        Some(scope) => step.with_rule(input.environment.rule(&path)).with_number("scope", scope.as_str()),
         None => step,
     })
 }

@@ -2,10 +2,10 @@
 
 use super::candidate::Candidate;
 use super::pacing::PacingChoice;
-use super::space::{SearchSpace, quota_path};
+use super::space::SearchSpace;
 use similar::{Change, ChangeTag, TextDiff};
 use std::ops::Range;
-use tidegate_config::{Settings, SourceLocation};
+use tidegate_config::{SettingPath, Settings, SourceLocation};
 use tidegate_policy::tier::{Share, Tier};
 use tidegate_policy::{ClassId, QuotaId, Units};
 
@@ -19,7 +19,7 @@ pub struct ConfigEditor<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}{location}: cannot be edited in place; write the value in the file, without an anchor or a variable")]
 pub struct EditError {
-    path: String,
+    path: SettingPath,
     location: String,
 }
 
@@ -77,24 +77,26 @@ impl<'a> ConfigEditor<'a> {
     }
 
     /// Returns the path of the tiers of a class.
-    fn tiers_path(&self, quota: QuotaId, class: ClassId) -> String {
+    fn tiers_path(&self, quota: QuotaId, class: ClassId) -> SettingPath {
         let rules = &self.settings.rules;
-        let (quota, class) = (&rules[quota].name, &rules[class].name);
-        let path = format!("{}.tiers.{class}", quota_path(self.settings, quota));
-        let long = format!("{path}.steps");
-        if self.has_key(&long) { long } else { path }
+        self.settings.source_map.tiers_path(&rules[quota].name, &rules[class].name)
     }
 
-    fn tier_edits(&self, path: &str, present: &[Tier], tiers: &[Tier], limit: Units) -> Result<Vec<Edit>, EditError> {
+    fn tier_edits(
+        &self,
+        path: &SettingPath,
+        present: &[Tier],
+        tiers: &[Tier],
+        limit: Units,
+    ) -> Result<Vec<Edit>, EditError> {
         let mut edits = Vec::new();
         for (index, (tier, present_tier)) in tiers.iter().zip(present).enumerate() {
+            let path = path.index(index);
             if tier.threshold != present_tier.threshold {
-                edits.push(
-                    self.replace_scalar(&format!("{path}[{index}].above"), threshold_text(tier.threshold, limit))?,
-                );
+                edits.push(self.replace_scalar(&path.above(), threshold_text(tier.threshold, limit))?);
             }
             if tier.shed_share != present_tier.shed_share {
-                edits.push(self.replace_scalar(&format!("{path}[{index}].shed"), tier.shed_share.to_string())?);
+                edits.push(self.replace_scalar(&path.shed(), tier.shed_share.to_string())?);
             }
         }
         if tiers.len() != present.len() {
@@ -110,14 +112,14 @@ impl<'a> ConfigEditor<'a> {
 
     fn pacing_edits(&self, space: &SearchSpace, pace: &PacingChoice) -> Result<Vec<Edit>, EditError> {
         let rules = &self.settings.rules;
-        let quota = quota_path(self.settings, &rules[space.quota()].name);
-        let path = format!("{quota}.pacing");
+        let quota = self.settings.source_map.quota_path(&rules[space.quota()].name);
+        let path = quota.pacing();
         let classes = || space.classes().iter().map(|class| &rules[*class].name).zip(&pace.weights);
-        if self.has_key(&format!("{path}.mode")) {
+        if self.has_key(&path.mode()) {
             let weights = classes().filter(|_| pace.mode.is_some());
-            let weights = weights.map(|(class, weight)| (format!("{path}.weights.{class}"), weight.to_string()));
+            let weights = weights.map(|(class, weight)| (path.weights().entry(class), weight.to_string()));
             let existing_weights = weights.filter(|(path, _)| self.has_key(path));
-            let mode = (format!("{path}.mode"), pace.mode_name().to_owned());
+            let mode = (path.mode(), pace.mode_name().to_owned());
             return std::iter::once(mode)
                 .chain(existing_weights)
                 .map(|(path, new)| self.replace_scalar(&path, new))
@@ -131,12 +133,12 @@ impl<'a> ConfigEditor<'a> {
         };
         match self.has_key(&path) {
             true => Ok(vec![self.replace_scalar(&path, new)?]),
-            false => Ok(vec![self.insert_after(&format!("{quota}.limit"), &format!("pacing: {new}"))?]),
+            false => Ok(vec![self.insert_after(&quota.limit(), &format!("pacing: {new}"))?]),
         }
     }
 
     /// Inserts a key and its value after the scalar at `path`, on the same level.
-    fn insert_after(&self, path: &str, new: &str) -> Result<Edit, EditError> {
+    fn insert_after(&self, path: &SettingPath, new: &str) -> Result<Edit, EditError> {
         let start = self.offset(path)?;
         let end = self.end_of_scalar(start);
         let line = self.text[..start].rfind('\n').map_or(0, |end| end + 1);
@@ -149,14 +151,14 @@ impl<'a> ConfigEditor<'a> {
         Ok(Edit { old: at..at, new })
     }
 
-    fn replace_scalar(&self, path: &str, new: String) -> Result<Edit, EditError> {
+    fn replace_scalar(&self, path: &SettingPath, new: String) -> Result<Edit, EditError> {
         let start = self.offset(path)?;
         Ok(Edit { old: start..self.end_of_scalar(start), new })
     }
 
     /// Returns true and the indentation if tiers are a block list, false if they are in brackets.
-    fn layout(&self, path: &str) -> Result<(bool, usize), EditError> {
-        let first = self.offset(&format!("{path}[0]"))?;
+    fn layout(&self, path: &SettingPath) -> Result<(bool, usize), EditError> {
+        let first = self.offset(&path.index(0))?;
         let before = self.text[..first].trim_end();
         let line = before.rfind('\n').map_or(0, |end| end + 1);
         match before.ends_with('-') {
@@ -167,9 +169,9 @@ impl<'a> ConfigEditor<'a> {
     }
 
     /// Returns the end of a tier: its bracket, or the end of its line in a block list.
-    fn end_of_tier(&self, path: &str, index: usize) -> Result<usize, EditError> {
-        let [above, shed] = ["above", "shed"].map(|key| self.offset(&format!("{path}[{index}].{key}")));
-        let last = self.end_of_scalar(above?.max(shed?));
+    fn end_of_tier(&self, path: &SettingPath, index: usize) -> Result<usize, EditError> {
+        let tier = path.index(index);
+        let last = self.end_of_scalar(self.offset(&tier.above())?.max(self.offset(&tier.shed())?));
         match self.layout(path)?.0 {
             true => Ok(self.end_of_line(last)),
             false => {
@@ -181,7 +183,7 @@ impl<'a> ConfigEditor<'a> {
     }
 
     /// Returns the offset of a value in the text.
-    fn offset(&self, path: &str) -> Result<usize, EditError> {
+    fn offset(&self, path: &SettingPath) -> Result<usize, EditError> {
         let Some(SourceLocation::Position { line, column }) = self.settings.source_map.position(path) else {
             return Err(self.edit_error_at(path));
         };
@@ -202,7 +204,7 @@ impl<'a> ConfigEditor<'a> {
         if self.text.contains("\r\n") { new.replace('\n', "\r\n") } else { new }
     }
 
-    fn has_key(&self, path: &str) -> bool {
+    fn has_key(&self, path: &SettingPath) -> bool {
         self.settings.source_map.position(path).is_some()
     }
 
@@ -217,10 +219,10 @@ impl<'a> ConfigEditor<'a> {
         start + length.unwrap_or(rest.len())
     }
 
-    fn edit_error_at(&self, path: &str) -> EditError {
+    fn edit_error_at(&self, path: &SettingPath) -> EditError {
         let location =
             self.settings.source_map.location(path).map_or(String::new(), |location| format!(" ({location})"));
-        EditError { path: path.to_owned(), location }
+        EditError { path: path.clone(), location }
     }
 }
 

@@ -5,7 +5,7 @@ use super::changes::Changes;
 use super::goal::Goal;
 use super::pacing::{self, PacingChoice, TunableFields};
 use super::tiers;
-use tidegate_config::Settings;
+use tidegate_config::{SettingPath, Settings};
 use tidegate_policy::quota::{ClassTiers, Quota};
 use tidegate_policy::{ClassId, QuotaId, Units};
 
@@ -172,22 +172,16 @@ fn candidate_from_settings(settings: &Settings, quota: QuotaId, classes: &[Class
 /// Returns the parts of the pacing that may be changed. A sliding window cannot be paced, and pacing in shadow mode is
 /// only observed. If pacing is written with keys, only existing keys are changed.
 fn tunable_fields(settings: &Settings, quota: &Quota, tuned: &[ClassId]) -> TunableFields {
-    let path = quota_path(settings, &quota.name) + ".pacing";
-    let is_written = |key: &str| settings.source_map.position(&format!("{path}.{key}")).is_some();
-    let has_keys = ["mode", "burst", "weights", "enforce"].into_iter().any(is_written);
+    let path = settings.source_map.quota_path(&quota.name).pacing();
+    let is_written = |path: &SettingPath| settings.source_map.position(path).is_some();
+    let has_keys = [path.mode(), path.burst(), path.weights(), path.enforce()].iter().any(is_written);
     let is_effective = match &quota.pacing {
-        Some(pacing) => pacing.enforce && (!has_keys || is_written("mode")),
+        Some(pacing) => pacing.enforce && (!has_keys || is_written(&path.mode())),
         None => !has_keys,
     };
     let mode = !quota.window.is_sliding() && is_effective;
-    let has_weight = |class: &ClassId| is_written(&format!("weights.{}", settings.rules[*class].name));
+    let has_weight = |class: &ClassId| is_written(&path.weights().entry(&settings.rules[*class].name));
     TunableFields { mode, weights: mode && tuned.len() > 1 && (!has_keys || tuned.iter().all(has_weight)) }
-}
-
-/// Returns the path of a quota, which may be inside its scope.
-pub(super) fn quota_path(settings: &Settings, name: &str) -> String {
-    let scope_path = format!("scopes.{name}.quota");
-    if settings.source_map.position(&scope_path).is_some() { scope_path } else { format!("quotas.{name}") }
 }
 
 /// Returns `count` numbers in [0, 1), one in each of `count` equal parts, in random order.
