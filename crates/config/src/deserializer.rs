@@ -1,32 +1,39 @@
 //! A serde deserializer over the tree that reports all errors, not only the first.
 //!
-//! serde stops at the first error. [`read`] records it, removes the invalid value from the tree and starts again. Every
-//! key has a default, so this terminates.
+//! serde stops at the first error. [`read`] records it and starts again without the invalid value. Every key has a
+//! default, so this terminates.
 
 use super::error::{ConfigError, SourceLocation, did_you_mean};
-use super::node::{Entry, Node, NodeKind};
 use super::setting_path::SettingPath;
-use serde::de::value::StrDeserializer;
+use super::source_map::{SourceMap, ValueSource};
+use config::{Value, ValueKind};
+use serde::de::value::{SeqDeserializer, StrDeserializer};
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, Error, Expected, MapAccess, SeqAccess, Unexpected, Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, Error, Expected, IntoDeserializer, MapAccess, Unexpected, Visitor,
 };
 use serde::forward_to_deserialize_any;
+use std::collections::HashMap;
 use std::fmt;
 
 /// Maximum number of reported errors.
 const MAX_ERRORS: usize = 200;
 
 /// Deserializes a `T`. Each invalid value is added to `errors` and replaced by its default.
-pub(super) fn read<T: DeserializeOwned + Default>(mut root: Node, errors: &mut Vec<ConfigError>) -> T {
+pub(super) fn read<T: DeserializeOwned + Default>(
+    root: &Value,
+    source_map: &SourceMap,
+    errors: &mut Vec<ConfigError>,
+) -> T {
+    let mut context = ReadContext { source_map, invalid: HashMap::new() };
     for _ in 0..MAX_ERRORS {
-        let error = match T::deserialize(NodeDeserializer(&root)) {
+        let root = ValueDeserializer { value: root, path: SettingPath::ROOT, context: &context };
+        let error = match T::deserialize(root) {
             Ok(value) => return value,
             Err(error) => error,
         };
         let (path, location) = error.location.unwrap_or((SettingPath::ROOT, SourceLocation::START));
-        let removed = root.remove(&path, error.keep_empty);
-        errors.push(ConfigError { location, path, message: error.message, hint: error.hint });
-        if !removed {
+        errors.push(ConfigError { location, path: path.clone(), message: error.message, hint: error.hint });
+        if context.invalid.insert(path, error.keep_empty) == Some(error.keep_empty) {
             break;
         }
     }
@@ -48,8 +55,9 @@ impl DeError {
         Self { location: None, message, hint: hint.to_owned(), keep_empty: false }
     }
 
-    fn with_location(mut self, path: &SettingPath, location: &SourceLocation) -> Self {
-        self.location.get_or_insert_with(|| (path.clone(), location.clone()));
+    fn with_location(mut self, path: &SettingPath, location: Option<&SourceLocation>) -> Self {
+        let location = || location.cloned().unwrap_or(SourceLocation::START);
+        self.location.get_or_insert_with(|| (path.clone(), location()));
         self
     }
 }
@@ -118,32 +126,78 @@ impl Error for DeError {
     }
 }
 
-/// Deserializer of one value.
-struct NodeDeserializer<'a>(&'a Node);
+/// State that the deserializers of all values share.
+struct ReadContext<'a> {
+    source_map: &'a SourceMap,
+    /// Invalid values. They are skipped or, if true, replaced by an empty map.
+    invalid: HashMap<SettingPath, bool>,
+}
 
-impl NodeDeserializer<'_> {
+/// Deserializer of one value.
+struct ValueDeserializer<'a> {
+    value: &'a Value,
+    path: SettingPath,
+    context: &'a ReadContext<'a>,
+}
+
+impl<'a> ValueDeserializer<'a> {
     fn locate<T>(&self, result: Result<T, DeError>) -> Result<T, DeError> {
-        result.map_err(|error| error.with_location(&self.0.path, &self.0.location))
+        result.map_err(|error| error.with_location(&self.path, self.source().map(|source| &source.location)))
+    }
+
+    fn source(&self) -> Option<&'a ValueSource> {
+        self.context.source_map.source(&self.path)
+    }
+
+    /// Returns the deserializer of a child; `None` if it is skipped.
+    fn child(&self, value: &'a Value, path: SettingPath) -> Option<Self> {
+        (self.context.invalid.get(&path) != Some(&false)).then_some(Self { value, path, context: self.context })
+    }
+
+    fn is_emptied(&self) -> bool {
+        self.context.invalid.get(&self.path) == Some(&true)
+    }
+
+    fn is_untyped(&self) -> bool {
+        self.source().is_some_and(|source| source.is_untyped)
+    }
+
+    fn items(&self, items: &'a [Value]) -> SeqDeserializer<std::vec::IntoIter<Self>, DeError> {
+        let children = items.iter().enumerate().filter_map(|(index, item)| self.child(item, self.path.index(index)));
+        SeqDeserializer::new(children.collect::<Vec<_>>().into_iter())
+    }
+
+    /// Returns the entries in the order of their locations; none if the value is not a map.
+    fn entries(&self, fields: &'static [&'static str]) -> TableAccess<'a> {
+        let table = match &self.value.kind {
+            ValueKind::Table(table) if !self.is_emptied() => Some(table),
+            _ => None,
+        };
+        let entry = |(key, value): (&'a String, &'a Value)| {
+            let child = self.child(value, self.path.entry(key))?;
+            Some((child.source().map(|source| &source.key_location), key.as_str(), child))
+        };
+        let mut entries: Vec<_> = table.into_iter().flatten().filter_map(entry).collect();
+        entries.sort_by_key(|(location, key, _)| (*location, *key));
+        TableAccess { rest: entries.into_iter(), value: None, fields }
     }
 
     fn any<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, DeError> {
-        match &self.0.kind {
-            NodeKind::Null => visitor.visit_unit(),
-            NodeKind::Bool(value) => visitor.visit_bool(*value),
-            NodeKind::Integer(value) => visitor.visit_u64(*value),
-            NodeKind::SignedInteger(value) => visitor.visit_i64(*value),
-            NodeKind::Float(value) => visitor.visit_f64(*value),
-            NodeKind::Text { text, .. } => visitor.visit_str(text),
-            NodeKind::List(items) => visitor.visit_seq(ListAccess(items.iter())),
-            NodeKind::Map(entries) => {
-                visitor.visit_map(NodeMapAccess { rest: entries.iter(), value: None, fields: &[] })
-            }
+        match &self.value.kind {
+            ValueKind::Nil | ValueKind::I128(_) | ValueKind::U128(_) => visitor.visit_unit(),
+            ValueKind::Boolean(value) => visitor.visit_bool(*value),
+            ValueKind::U64(value) => visitor.visit_u64(*value),
+            ValueKind::I64(value) => visitor.visit_i64(*value),
+            ValueKind::Float(value) => visitor.visit_f64(*value),
+            ValueKind::String(text) => visitor.visit_str(text),
+            ValueKind::Array(items) => visitor.visit_seq(self.items(items)),
+            ValueKind::Table(_) => visitor.visit_map(self.entries(&[])),
         }
     }
 
     fn number<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, DeError> {
-        match &self.0.kind {
-            NodeKind::Text { text, is_untyped: true } => match text.trim().parse::<u64>() {
+        match &self.value.kind {
+            ValueKind::String(text) if self.is_untyped() => match text.trim().parse::<u64>() {
                 Ok(number) => visitor.visit_u64(number),
                 Err(_) => visitor.visit_str(text),
             },
@@ -160,7 +214,15 @@ macro_rules! numbers {
     };
 }
 
-impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
+impl<'de> IntoDeserializer<'de, DeError> for ValueDeserializer<'_> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for ValueDeserializer<'_> {
     type Error = DeError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
@@ -168,23 +230,23 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
-        self.locate(match &self.0.kind {
-            NodeKind::Text { text, is_untyped: true } if text == "true" => visitor.visit_bool(true),
-            NodeKind::Text { text, is_untyped: true } if text == "false" => visitor.visit_bool(false),
+        self.locate(match &self.value.kind {
+            ValueKind::String(text) if text == "true" && self.is_untyped() => visitor.visit_bool(true),
+            ValueKind::String(text) if text == "false" && self.is_untyped() => visitor.visit_bool(false),
             _ => self.any(visitor),
         })
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
-        match self.0.kind {
-            NodeKind::Null => visitor.visit_none(),
+        match self.value.kind {
+            ValueKind::Nil => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
-        self.locate(match &self.0.kind {
-            NodeKind::Null => visitor.visit_seq(ListAccess([].iter())),
+        self.locate(match &self.value.kind {
+            ValueKind::Nil => visitor.visit_seq(self.items(&[])),
             _ => self.any(visitor),
         })
     }
@@ -199,16 +261,15 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, DeError> {
-        let result = match &self.0.kind {
-            NodeKind::Null => visitor.visit_map(NodeMapAccess { rest: [].iter(), value: None, fields }),
-            NodeKind::Map(entries) => visitor.visit_map(NodeMapAccess { rest: entries.iter(), value: None, fields }),
-            NodeKind::List(_) => Err(DeError::invalid_type(Unexpected::Seq, &visitor)),
+        let result = match &self.value.kind {
+            ValueKind::Nil | ValueKind::Table(_) => visitor.visit_map(self.entries(fields)),
+            _ if self.is_emptied() => visitor.visit_map(self.entries(fields)),
+            ValueKind::Array(_) => Err(DeError::invalid_type(Unexpected::Seq, &visitor)),
             _ => self.any(visitor),
         };
-        result.map_err(|error| {
-            DeError { keep_empty: error.location.is_none() || error.keep_empty, ..error }
-                .with_location(&self.0.path, &self.0.location)
-        })
+        self.locate(
+            result.map_err(|error| DeError { keep_empty: error.location.is_none() || error.keep_empty, ..error }),
+        )
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -217,8 +278,8 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, DeError> {
-        self.locate(match &self.0.kind {
-            NodeKind::Text { text, .. } => visitor.visit_enum(StrDeserializer::<DeError>::new(text)),
+        self.locate(match &self.value.kind {
+            ValueKind::String(text) => visitor.visit_enum(StrDeserializer::<DeError>::new(text)),
             _ => self
                 .any(ExpectedVariants(variants))
                 .and(Err(DeError::new("found no word".into(), "see `tidegate schema`"))),
@@ -250,44 +311,34 @@ impl Visitor<'_> for ExpectedVariants {
     }
 }
 
-struct ListAccess<'a>(std::slice::Iter<'a, Node>);
-
-impl<'de> SeqAccess<'de> for ListAccess<'_> {
-    type Error = DeError;
-
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DeError> {
-        self.0.next().map(|item| seed.deserialize(NodeDeserializer(item))).transpose()
-    }
-}
-
 /// Keys whose section enables a feature and has a default for each of its keys. Without a value, they mean these
 /// defaults.
 const DEFAULT_ON_NULL_KEYS: [&str; 5] = ["adaptive_concurrency", "autothrottle", "backoff", "queue", "rampup"];
 
-struct NodeMapAccess<'a> {
-    rest: std::slice::Iter<'a, Entry>,
-    value: Option<&'a Node>,
+struct TableAccess<'a> {
+    rest: std::vec::IntoIter<(Option<&'a SourceLocation>, &'a str, ValueDeserializer<'a>)>,
+    value: Option<ValueDeserializer<'a>>,
     fields: &'static [&'static str],
 }
 
-impl<'de> MapAccess<'de> for NodeMapAccess<'_> {
+impl<'de> MapAccess<'de> for TableAccess<'_> {
     type Error = DeError;
 
     /// Skips known keys without a value: the lines below them are often commented out.
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DeError> {
         let fields = self.fields;
-        let is_present = |entry: &&Entry| {
-            let key = entry.key.as_str();
-            !matches!(entry.value.kind, NodeKind::Null) || !fields.contains(&key) || DEFAULT_ON_NULL_KEYS.contains(&key)
+        let is_present = |(_, key, child): &(_, &str, ValueDeserializer<'_>)| {
+            !matches!(child.value.kind, ValueKind::Nil) || !fields.contains(key) || DEFAULT_ON_NULL_KEYS.contains(key)
         };
-        let Some(entry) = self.rest.find(is_present) else { return Ok(None) };
-        self.value = Some(&entry.value);
-        let key = seed.deserialize(StrDeserializer::<DeError>::new(&entry.key));
-        key.map(Some).map_err(|error| error.with_location(&entry.value.path, &entry.key_location))
+        let Some((location, key, child)) = self.rest.find(is_present) else { return Ok(None) };
+        let key = seed.deserialize(StrDeserializer::<DeError>::new(key));
+        let key = key.map(Some).map_err(|error| error.with_location(&child.path, location));
+        self.value = Some(child);
+        key
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DeError> {
         let value = self.value.take().expect("serde requests a value only after its key");
-        seed.deserialize(NodeDeserializer(value))
+        seed.deserialize(value)
     }
 }

@@ -10,7 +10,7 @@ const PREFIX: &str = "TIDEGATE__";
 
 /// Replaces `${NAME}` and `${NAME:-default}` in every text of the tree. `$${` is a plain `${`.
 pub(super) fn expand(root: &mut Node, environment: &[(String, String)], errors: &mut Vec<ConfigError>) {
-    root.walk_mut(&mut |node| {
+    root.walk_mut(&SettingPath::ROOT, &mut |path, node| {
         let NodeKind::Text { text, is_untyped: loose } = &mut node.kind else { return };
         if !text.contains("${") {
             return;
@@ -18,7 +18,7 @@ pub(super) fn expand(root: &mut Node, environment: &[(String, String)], errors: 
         match expand_text(text, environment) {
             Ok(result) => (*text, *loose) = (result, true),
             Err((message, hint)) => {
-                errors.push(ConfigError { location: node.location.clone(), path: node.path.clone(), message, hint });
+                errors.push(ConfigError { location: node.location.clone(), path: path.clone(), message, hint });
                 node.kind = NodeKind::Null;
             }
         }
@@ -62,7 +62,6 @@ pub(super) fn variables(environment: &[(String, String)], errors: &mut Vec<Confi
         let keys: Vec<&str> = keys.split("__").collect();
         replace(&mut root, &keys, value, &SourceLocation::Variable(name.clone()), errors);
     }
-    root.set_path(SettingPath::ROOT);
     root
 }
 
@@ -74,7 +73,6 @@ pub(super) fn options(overrides: &[(SettingPath, String)], errors: &mut Vec<Conf
         let option = format!("--{}", keys.first().copied().unwrap_or_default());
         replace(&mut root, &keys, value, &SourceLocation::Option(option), errors);
     }
-    root.set_path(SettingPath::ROOT);
     root
 }
 
@@ -117,13 +115,13 @@ fn replace(root: &mut Node, keys: &[&str], value: &str, location: &SourceLocatio
         let found = entries.iter().position(|entry| entry.key == *key);
         let index = found.unwrap_or(entries.len());
         if found.is_none() {
-            let value = Node { path: SettingPath::ROOT, location: location.clone(), kind: NodeKind::Map(Vec::new()) };
+            let value = Node { location: location.clone(), kind: NodeKind::Map(Vec::new()) };
             entries.push(Entry { key: (*key).to_owned(), key_location: location.clone(), value });
         }
         node = &mut entries[index].value;
     }
     node.kind = kind;
-    node.walk_mut(&mut |node| {
+    node.walk_mut(&SettingPath::ROOT, &mut |_, node| {
         node.location = location.clone();
         if let NodeKind::Map(entries) = &mut node.kind {
             entries.iter_mut().for_each(|entry| entry.key_location = location.clone());

@@ -1,7 +1,7 @@
 //! The configuration: raw values from YAML, then validated [`Settings`].
 //!
-//! `yaml` and `environment` build trees in which every value has a location; `layers` merges them; `deserializer`
-//! converts the tree to the types of `raw`; `validate` checks these and creates [`Settings`]. All steps add to one list
+//! `yaml` and `environment` build trees in which every value has a location; `layers` merges them and moves the
+//! locations to `source_map`; `deserializer` converts the tree to the types of `raw`; `validate` checks these and creates [`Settings`]. All steps add to one list
 //! of errors, so that all errors are reported at once.
 //!
 //! Text and environment are parameters. Only [`read`], [`read_admin`] and [`read_text`] open a file.
@@ -83,9 +83,9 @@ fn load_settings(
     let variables = environment::variables(environment, &mut errors);
     let options = environment::options(overrides, &mut errors);
 
-    let tree = layers::merge(&[file_tree, variables, options]);
-    let source_map = SourceMap::new(file, tree.locations());
-    let raw: raw::File = deserializer::read(tree, &mut errors);
+    let mut source_map = SourceMap::new(file);
+    let tree = layers::merge([file_tree, variables, options], &mut source_map);
+    let raw: raw::File = deserializer::read(&tree, &source_map, &mut errors);
     validate::validate(&raw, operators, source_map, errors)
 }
 

@@ -1,8 +1,9 @@
 //! Source map: the location of each setting.
 
 use super::error::SourceLocation;
-use super::node::LocationMap;
+use super::node::{Node, NodeKind};
 use super::setting_path::SettingPath;
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -10,18 +11,45 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Default)]
 pub struct SourceMap {
     file: PathBuf,
-    locations: LocationMap,
+    sources: HashMap<SettingPath, ValueSource>,
+}
+
+/// Locations of a value and its key, in the highest layer with the value.
+#[derive(Clone)]
+pub(super) struct ValueSource {
+    pub key_location: SourceLocation,
+    pub location: SourceLocation,
+    is_scalar: bool,
+    /// True for text that may represent a number or a boolean.
+    pub is_untyped: bool,
 }
 
 impl SourceMap {
-    pub(super) fn new(file: &Path, locations: LocationMap) -> Self {
-        Self { file: file.to_owned(), locations }
+    pub(super) fn new(file: &Path) -> Self {
+        Self { file: file.to_owned(), sources: HashMap::new() }
+    }
+
+    /// Adds the value at `path` of a layer. Its parent is added before, its children afterwards.
+    pub(super) fn add(&mut self, path: &SettingPath, key_location: &SourceLocation, node: &Node) {
+        match self.sources.get_mut(path) {
+            // A map keeps the location of the lowest layer, because higher layers only add to it.
+            Some(lower) if matches!(node.kind, NodeKind::Map(_)) => lower.is_scalar = false,
+            lower => {
+                if lower.is_some() {
+                    self.sources.retain(|known, _| !known.is_within(path));
+                }
+                let (key_location, location) = (key_location.clone(), node.location.clone());
+                let is_scalar = !matches!(node.kind, NodeKind::Null | NodeKind::List(_) | NodeKind::Map(_));
+                let is_untyped = matches!(node.kind, NodeKind::Text { is_untyped: true, .. });
+                self.sources.insert(path.clone(), ValueSource { key_location, location, is_scalar, is_untyped });
+            }
+        }
     }
 
     /// Returns the location of the setting at `path` as text: `FILE:LINE:COL`, or the name of a variable or option.
     /// `None` if it is not set and has its default.
     pub fn location(&self, path: &SettingPath) -> Option<String> {
-        self.locations.get(path).map(|location| location.in_file(&self.file))
+        self.position(path).map(|location| location.in_file(&self.file))
     }
 
     /// Returns the location of `path`, or of its nearest parent, as text for messages.
@@ -29,9 +57,15 @@ impl SourceMap {
         self.enclosing_position(path).in_file(&self.file)
     }
 
-    /// Returns the location of the setting at `path`. `None` if it is not set.
+    /// Returns the location of the setting at `path`: that of a scalar, or of the key of another value. `None` if it is
+    /// not set.
     pub fn position(&self, path: &SettingPath) -> Option<&SourceLocation> {
-        self.locations.get(path)
+        self.source(path).map(|source| if source.is_scalar { &source.location } else { &source.key_location })
+    }
+
+    /// Returns the locations of the value at `path` and of its key. `None` for the root and if it is not set.
+    pub(super) fn source(&self, path: &SettingPath) -> Option<&ValueSource> {
+        self.sources.get(path)
     }
 
     /// Returns the path of a quota, which is defined under `quotas` or within its scope.

@@ -476,6 +476,15 @@ fn command_line_overrides_environment_overrides_file() {
 }
 
 #[test]
+fn error_in_a_list_of_a_variable_names_the_variable() {
+    let file = with_origin("classes: [{ name: c, block: true }, { name: d }]");
+    assert_eq!(
+        config_errors_with(&file, &[("TIDEGATE__CLASSES", "[{ name: a }, { name: b }]")]),
+        ["TIDEGATE__CLASSES: classes[1]: unreachable: classes[0] (a) matches every client; move it above that one"]
+    );
+}
+
+#[test]
 fn variables_can_hold_numbers_booleans_and_text() {
     let text = "origin: { url: 'http://${HOST:-localhost}:${PORT}', max_connections: '${MOST}' }\nrobots:\n  merge_crawl_delay: ${MERGE}\nclasses: [{ name: a, crawl_delay: 3s }]\n\
                 admin: { token: '${TOKEN:-}a$${b}' }";

@@ -22,13 +22,12 @@ pub(super) fn read(text: &str) -> (Node, Vec<ConfigError>) {
         Ok(tree) => {
             let mut root = tree.0;
             root.location = SourceLocation::START;
-            root.set_path(SettingPath::ROOT);
             let mut errors = Vec::new();
             if !matches!(root.kind, NodeKind::Map(_)) {
                 errors.push(error_at(&root.location, "no top-level keys", "start with a key such as `origin:`"));
                 root = Node::empty_map();
             }
-            root.walk_mut(&mut |node| reject_duplicates(node, &mut errors));
+            root.walk_mut(&SettingPath::ROOT, &mut |path, node| reject_duplicates(path, node, &mut errors));
             (root, errors)
         }
         Err(error) => {
@@ -72,7 +71,7 @@ fn to_location(location: &Location) -> SourceLocation {
     SourceLocation::Position { line: location.line().max(1), column: location.column().max(1) }
 }
 
-fn reject_duplicates(node: &mut Node, errors: &mut Vec<ConfigError>) {
+fn reject_duplicates(path: &SettingPath, node: &mut Node, errors: &mut Vec<ConfigError>) {
     let NodeKind::Map(entries) = &mut node.kind else { return };
     let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
     for entry in entries.drain(..) {
@@ -86,7 +85,7 @@ fn reject_duplicates(node: &mut Node, errors: &mut Vec<ConfigError>) {
                 };
                 errors.push(ConfigError {
                     location: entry.key_location,
-                    path: entry.value.path,
+                    path: path.entry(&entry.key),
                     message: format!("duplicate key, {first}"),
                     hint: "keep one of them".into(),
                 });
@@ -96,13 +95,12 @@ fn reject_duplicates(node: &mut Node, errors: &mut Vec<ConfigError>) {
     *entries = kept;
 }
 
-/// A node without a path.
 struct YamlNode(Node);
 
 impl<'de> Deserialize<'de> for YamlNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<NodeKindSeed>::deserialize(deserializer)?;
-        Ok(Self(Node { path: SettingPath::ROOT, location: to_location(&spanned.referenced), kind: spanned.value.0 }))
+        Ok(Self(Node { location: to_location(&spanned.referenced), kind: spanned.value.0 }))
     }
 }
 
