@@ -49,7 +49,7 @@ pub struct Record<'a> {
     pub kind: ClientKind,
     /// Id of the class.
     pub class: ClassId,
-    /// Name of the class.
+    /// Name of the class. Names of classes, quotas and operators have nothing that JSON escapes.
     pub class_name: &'a str,
     /// Operator of the crawler, if verified.
     pub operator: Option<OperatorId>,

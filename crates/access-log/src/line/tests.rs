@@ -112,8 +112,8 @@ proptest! {
     #[test]
     fn any_request_gives_one_valid_line(
         user_agent in any::<Vec<u8>>(), referer in any::<Option<Vec<u8>>>(), path in any::<String>(),
-        query in any::<Option<String>>(), host in any::<String>(), class in any::<String>(), status in any::<u16>(),
-        times in any::<(u64, u64)>(),
+        query in any::<Option<String>>(), host in any::<String>(), route in any::<String>(), status in any::<u16>(),
+        class in "[a-z0-9_.-]{1,64}", times in any::<(u64, u64)>(),
     ) {
         let record = Record {
             admitted_at: tidegate_policy::Timestamp(times.0),
@@ -124,12 +124,14 @@ proptest! {
             query: query.as_deref(),
             host: host.as_bytes(),
             class_name: &class,
+            route_name: &route,
             status,
             ..sample_record()
         };
         let line = written_line(&record);
         prop_assert_eq!(line["path"].as_str(), Some(path.as_str()));
         prop_assert_eq!(line["class"].as_str(), Some(class.as_str()));
+        prop_assert_eq!(line["route"].as_str(), Some(route.as_str()));
     }
 }
 
