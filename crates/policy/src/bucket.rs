@@ -125,6 +125,22 @@ mod tests {
         assert!(small.take(level, at(1)).is_ok(), "a request after the wait is admitted");
     }
 
+    #[test]
+    fn smooth_bucket_adds_its_tokens_evenly_over_the_interval() {
+        let smooth = Bucket { smooth: true, ..ATLASSIAN };
+        let level = BucketState { used_tokens: 60, refilled_at: at(0) };
+        assert_eq!(smooth.take(level, at(0)), Err(EmptyUntil(at(1))));
+        assert_eq!([1, 2, 59, 60].map(|seconds| smooth.remaining(level, at(seconds))), [1, 2, 59, 60]);
+        assert_eq!(smooth.full_at(level), at(60));
+    }
+
+    #[test]
+    fn interval_of_a_full_bucket_starts_with_the_next_token_taken() {
+        let level = BucketState { used_tokens: 10, refilled_at: at(0) };
+        let taken = ATLASSIAN.take(level, at(15)).expect("the bucket is full since 10 s");
+        assert_eq!(ATLASSIAN.next_token_at(taken, at(15)), at(25));
+    }
+
     proptest! {
         #[test]
         fn client_retrying_at_the_given_time_is_admitted(

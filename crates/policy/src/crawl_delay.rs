@@ -159,6 +159,12 @@ impl AdvisedDelay {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ListId;
+    use crate::class::{ApiKeys, ClassMatcher};
+    use crate::fixtures;
+    use crate::identity::CredentialSource;
+    use crate::network::IpPrefix;
+    use crate::route::Route;
 
     #[test]
     fn affordable_delay_lasts_the_whole_window() {
@@ -211,6 +217,61 @@ mod tests {
         {
             assert_eq!(delay.updated(seconds, hours(hour)).seconds, expected, "{seconds} after {hour} h");
         }
+    }
+
+    #[test]
+    fn class_of_a_bot_has_no_condition_but_kind_and_operator() {
+        const OPERATOR: OperatorId = OperatorId(1);
+        let any = ClassMatcher::default;
+        let source = CredentialSource::Header(http::HeaderName::from_static("x-api-key"));
+        let find = |matcher: ClassMatcher, kind, operator| {
+            find_bot_class(&[Class { matcher, ..fixtures::class("bot") }], kind, operator).is_some()
+        };
+        for matcher in [
+            ClassMatcher { user_agents: vec!["bot".into()], ..any() },
+            ClassMatcher { addresses: IpPrefix::parse("::/0").into_iter().collect(), ..any() },
+            ClassMatcher { lists: ListSet::from_ids([ListId(0)]), ..any() },
+            ClassMatcher { keys: Some(ApiKeys { source, values: Vec::new() }), ..any() },
+            ClassMatcher { kinds: vec![ClientKind::Human], ..any() },
+            ClassMatcher { operators: vec![OperatorId(2)], ..any() },
+        ] {
+            assert!(!find(matcher.clone(), ClientKind::VerifiedBot, Some(OPERATOR)), "{matcher:?}");
+        }
+        let verified = || ClassMatcher { kinds: vec![ClientKind::VerifiedBot], operators: vec![OPERATOR], ..any() };
+        for (kind, operator, is_found) in [
+            (ClientKind::VerifiedBot, Some(OPERATOR), true),
+            (ClientKind::VerifiedBot, None, false),
+            (ClientKind::DeclaredBot, Some(OPERATOR), false),
+        ] {
+            assert_eq!(find(verified(), kind, operator), is_found, "{kind:?} {operator:?}");
+            assert!(find(any(), kind, operator));
+        }
+    }
+
+    #[test]
+    fn budget_of_a_class_is_that_of_each_quota_with_a_cost() {
+        let operators = vec![OperatorId(0), OperatorId(1)];
+        let matcher = ClassMatcher { operators, ..ClassMatcher::default() };
+        let free = (QuotaId(2), Cost::Fixed(Units::ZERO));
+        let learned = (QuotaId(2), Cost::Learned);
+        let rules = Rules {
+            classes: vec![Class { matcher, ..fixtures::class("bot") }],
+            quotas: [100, 200, 300].map(|limit| fixtures::quota("api", limit)).to_vec(),
+            routes: vec![
+                fixtures::route(&[(0, 5), (2, 4)]),
+                Route { costs: vec![free, learned], ..fixtures::route(&[]) },
+                fixtures::route(&[(0, 3)]),
+            ],
+            ..fixtures::rules()
+        };
+        let used_by_others = |quota: QuotaId| Units::from_whole(u64::from(quota.0) + 7);
+        let budgets: Vec<_> = budgets(&rules, ClassId(0), used_by_others)
+            .map(|budget| {
+                assert_eq!((budget.crawler_count, budget.window), (2, Duration::from_secs(86_400)));
+                [budget.ceiling, budget.used_by_others, budget.page_cost].map(Units::floor)
+            })
+            .collect();
+        assert_eq!(budgets, [[100, 7, 3], [300, 9, 1]], "the cheapest page, by quota");
     }
 
     #[test]

@@ -18,3 +18,19 @@ pub fn is_robots_txt_read(method: &Method, path: &str) -> bool {
 pub fn is_read_method(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_get_and_head_of_robots_txt_read_it() {
+        for (method, is_read) in
+            [(Method::GET, true), (Method::HEAD, true), (Method::POST, false), (Method::OPTIONS, false)]
+        {
+            assert_eq!(is_read_method(&method), is_read, "{method}");
+            assert_eq!(is_robots_txt_read(&method, ROBOTS_TXT_PATH), is_read, "{method}");
+            assert!(!is_robots_txt_read(&method, "/robots.txt/") && !is_robots_txt_read(&method, CRAWL_POLICY_PATH));
+        }
+    }
+}

@@ -6,6 +6,7 @@ use super::cost::Cost;
 use super::facts::{Claim, ClientFacts, Proof, RequestFacts, Signature};
 use super::identity::{KeySource, ProxyTrust};
 use super::ids::QuotaId;
+use super::pacing::{Pacing, PacingMode, PacingRole};
 use super::quota::{ClassTiers, Quota};
 use super::route::{Pattern, Route};
 use super::rules::Rules;
@@ -84,6 +85,17 @@ pub fn class_tiers(limit: Units, tiers: &[(u64, u32)]) -> ClassTiers {
         shed_share: Share::from_millionths(percent * 10_000),
     };
     ClassTiers { tiers: TierSet::new(tiers.iter().map(tier).collect(), limit), enforce: true }
+}
+
+/// Returns enforced pacing with a constant forecast and these roles, by class.
+pub fn pacing(roles: &[PacingRole]) -> Pacing {
+    Pacing {
+        forecast: PacingMode::Even,
+        burst_share: Share::from_millionths(20_000),
+        roles: roles.to_vec(),
+        priorities: vec![0; roles.len()],
+        enforce: true,
+    }
 }
 
 /// Returns a route for all paths, with its cost in units by index of the quota.

@@ -222,6 +222,25 @@ mod tests {
     fn oversized_chain_is_ignored() {
         assert_eq!(by_xff("10.0.0.1", &["198.51.100.1,".repeat(33).trim_end_matches(',')]), "10.0.0.1");
         assert_eq!(by_xff("10.0.0.1", &[&format!("{}198.51.100.1", " ".repeat(4096))]), "10.0.0.1");
+        assert_eq!(by_xff("10.0.0.1", &["198.51.100.1,".repeat(32).trim_end_matches(',')]), "198.51.100.1");
+        assert_eq!(by_xff("10.0.0.1", &[&format!("{:>4096}", "198.51.100.1")]), "198.51.100.1");
+    }
+
+    #[test]
+    fn hops_are_the_trusted_proxies_between_client_and_peer() {
+        let peer = "10.0.0.1".parse().expect("valid address");
+        let found = trust(AddressSource::XForwardedFor).client(peer, &[b"9.9.9.9, 1.2.3.4, 10.0.0.3", b"10.0.0.2"]);
+        let hops: Vec<String> = found.hops.iter().map(IpAddr::to_string).collect();
+        assert_eq!((found.client.to_string(), hops), ("1.2.3.4".into(), vec!["10.0.0.3".into(), "10.0.0.2".into()]));
+        assert!(trust(AddressSource::XForwardedFor).client(peer, &[]).hops.is_empty());
+    }
+
+    #[test]
+    fn each_address_source_names_its_header() {
+        let vendor = AddressSource::Header(http::HeaderName::from_static("cf-connecting-ip"));
+        let sources = [AddressSource::Peer, AddressSource::XForwardedFor, AddressSource::Forwarded, vendor];
+        let headers = sources.each_ref().map(AddressSource::header);
+        assert_eq!(headers, [None, Some("x-forwarded-for"), Some("forwarded"), Some("cf-connecting-ip")]);
     }
 
     #[test]

@@ -206,6 +206,14 @@ mod tests {
         assert_eq!([90, 95, 100, 105, 110].map(|start| overlaps(fixed, start)), [false, true, false, true, false]);
     }
 
+    #[test]
+    fn lease_is_whole_units_only_if_costs_are() {
+        for (max_cost, lease, urgent) in [(1000, 39_000, 9000), (500, 39_062, 9765), (1500, 39_062, 9765)] {
+            let size = SpendProfile { max_cost: Units::from_milli(max_cost), ..spend_profile(10_000, 0) }.size();
+            assert_eq!((size.lease.milli(), size.urgent.milli()), (lease, urgent), "{max_cost}");
+        }
+    }
+
     proptest! {
         #[test]
         fn lease_never_exceeds_remaining_units_or_max_size(

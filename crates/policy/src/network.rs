@@ -95,6 +95,33 @@ mod tests {
     }
 
     #[test]
+    fn range_contains_the_addresses_from_its_first_to_its_last() {
+        let address = |text: &str| -> IpAddr { text.parse().expect("valid address") };
+        for (text, before, first, last, after) in [
+            ("192.0.2.64/26", "192.0.2.63", "192.0.2.64", "192.0.2.127", "192.0.2.128"),
+            ("::ffff:192.0.2.64/122", "192.0.2.63", "192.0.2.64", "192.0.2.127", "192.0.2.128"),
+            ("192.0.2.9", "192.0.2.8", "192.0.2.9", "192.0.2.9", "192.0.2.10"),
+            ("2001:db8::/32", "2001:db7::", "2001:db8::", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff", "2001:db9::"),
+            ("2001:db8::/97", "192.0.2.1", "2001:db8::", "2001:db8::7fff:ffff", "2001:db8::8000:0"),
+        ] {
+            let range = IpPrefix::parse(text).expect("valid range");
+            assert_eq!(range.bounds(), (address(first), address(last)), "{text}");
+            let contained = [before, first, last, after].map(|text| range.contains(address(text)));
+            assert_eq!(contained, [false, true, true, false], "{text}");
+        }
+        for invalid in ["192.0.2.0/33", "::/129", "192.0.2.0/", "192.0.2/24", ""] {
+            assert_eq!(IpPrefix::parse(invalid), None, "{invalid}");
+        }
+    }
+
+    #[test]
+    fn ranges_wider_than_8_and_19_bits_are_too_wide() {
+        let is_too_wide = |text: &str, length| is_wider_than_crawlers(text.parse().expect("valid address"), length);
+        assert_eq!([7, 8, 9].map(|length| is_too_wide("192.0.2.0", length)), [true, false, false]);
+        assert_eq!([18, 19, 20].map(|length| is_too_wide("2001:db8::", length)), [true, false, false]);
+    }
+
+    #[test]
     fn private_addresses_are_recognized() {
         let is_private = |text: &str| is_private(text.parse().expect("valid address"));
         for private in [

@@ -95,3 +95,46 @@ impl Quota {
         self.class_tiers.get(class.index()).and_then(Option::as_ref)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+    use crate::pacing::PacingRole;
+    use std::num::NonZeroU32;
+
+    const CLASS: ClassId = ClassId(0);
+
+    fn quota(shutoff: u64, enforce_tiers: bool, pacing: Option<Pacing>) -> Quota {
+        let quota = fixtures::quota("api", 1000);
+        let tiers = fixtures::class_tiers(quota.limit, &[(10, 50), (shutoff, 100)]);
+        Quota { class_tiers: vec![Some(ClassTiers { enforce: enforce_tiers, ..tiers })], pacing, ..quota }
+    }
+
+    #[test]
+    fn pacing_is_enforced_only_if_quota_and_pacing_are() {
+        for (quota_enforces, pacing_enforces) in [(true, true), (true, false), (false, true), (false, false)] {
+            let pacing = Pacing { enforce: pacing_enforces, ..fixtures::pacing(&[]) };
+            let quota = Quota { enforce: quota_enforces, ..quota(900, true, Some(pacing)) };
+            let is_enforced = quota_enforces && pacing_enforces;
+            assert_eq!(quota.enforced_pacing().is_some(), is_enforced);
+            let used = |is_ahead| quota.used_for_tiers(Units::from_whole(7), is_ahead).floor();
+            assert_eq!([Some(false), Some(true), None].map(used), [if is_enforced { 0 } else { 7 }, 7, 7]);
+        }
+    }
+
+    #[test]
+    fn shutoff_level_is_the_enforced_shutoff_tier_of_an_unpaced_class() {
+        let level = |quota: &Quota| quota.shutoff_level(CLASS).floor();
+        assert_eq!(level(&quota(900, true, None)), 900);
+        assert_eq!(level(&quota(2000, true, None)), 1000, "at most the limit");
+        assert_eq!(level(&quota(900, false, None)), 1000, "tiers in shadow mode");
+        assert_eq!(level(&Quota { enforce: false, ..quota(900, true, None) }), 1000, "quota in shadow mode");
+        assert_eq!(level(&Quota { class_tiers: Vec::new(), ..quota(900, true, None) }), 1000);
+        for (role, expected) in
+            [(PacingRole::Paced(NonZeroU32::MIN), 1000), (PacingRole::Unpaced, 900), (PacingRole::Excluded, 900)]
+        {
+            assert_eq!(level(&quota(900, true, Some(fixtures::pacing(&[role])))), expected, "{role:?}");
+        }
+    }
+}

@@ -234,3 +234,66 @@ fn api_key_class_needs_one_of_its_keys() {
     }
     assert_eq!(format!("{:?}", classes[0].matcher.keys.as_ref().map(|keys| &keys.values)), "Some([Secret])");
 }
+
+#[test]
+fn each_condition_excludes_the_clients_that_do_not_meet_it() {
+    const CLASS: ClassId = ClassId(3);
+    let range = |text: &str| vec![IpPrefix::parse(text).expect("a valid range")];
+    let source = CredentialSource::Header(http::HeaderName::from_static("x-api-key"));
+    let any = ClassMatcher::default;
+    let met = Facts {
+        method: &http::Method::GET,
+        host: "",
+        path: "/",
+        query: None,
+        client: std::net::Ipv4Addr::LOCALHOST.into(),
+        user_agent: b"AcmeMonitor/2.0",
+        claim: Claim::Browser,
+        proof: Proof::Unknown,
+        address_lists: ListSet::from_ids([ListId(1)]),
+        signature: Signature::Absent,
+        api_key_classes: &[CLASS],
+        bot_score: None,
+    };
+    let others = ListSet::from_ids([ListId(2)]);
+    let unmet = Facts {
+        user_agent: b"Mozilla",
+        client: std::net::Ipv4Addr::new(192, 0, 2, 1).into(),
+        address_lists: others,
+        api_key_classes: &[ClassId(0)],
+        ..met
+    };
+    let first_unmet = |matcher: &ClassMatcher, is_met: bool| {
+        let (kind, operator, facts) = match is_met {
+            true => (ClientKind::VerifiedBot, Some(GOOGLE), &met),
+            false => (ClientKind::Human, None, &unmet),
+        };
+        matcher.first_unmet(CLASS, kind, operator, facts)
+    };
+    assert!(any().matches_all());
+    assert_eq!([true, false].map(|is_met| first_unmet(&any(), is_met)), [None, None]);
+    for (matcher, condition) in [
+        (ClassMatcher { kinds: vec![ClientKind::VerifiedBot], ..any() }, ConditionKind::Kind),
+        (ClassMatcher { operators: vec![GOOGLE], ..any() }, ConditionKind::Operator),
+        (ClassMatcher { user_agents: vec!["nosuch".into(), "acmemonitor".into()], ..any() }, ConditionKind::UserAgent),
+        (ClassMatcher { addresses: range("127.0.0.0/8"), ..any() }, ConditionKind::Address),
+        (ClassMatcher { lists: ListSet::from_ids([ListId(1)]), ..any() }, ConditionKind::List),
+        (ClassMatcher { keys: Some(ApiKeys { source, values: Vec::new() }), ..any() }, ConditionKind::Key),
+    ] {
+        assert!(!matcher.matches_all(), "{condition:?}");
+        assert_eq!((first_unmet(&matcher, true), first_unmet(&matcher, false)), (None, Some(condition)));
+    }
+}
+
+#[test]
+fn api_keys_contain_each_of_their_values() {
+    let source = CredentialSource::Header(http::HeaderName::from_static("x-api-key"));
+    let values = ["sesame", "barley"].map(|value| Secret::new(value.into())).to_vec();
+    let keys = ApiKeys { source, values };
+    assert_eq!(
+        ["sesame", "barley", "barleY", "barle", "barley2", ""].map(|key| keys.contains(key.as_bytes())),
+        [true, true, false, false, false, false]
+    );
+    let twice = ApiKeys { values: vec![Secret::new("sesame".into()), Secret::new("sesame".into())], ..keys };
+    assert!(twice.contains(b"sesame"), "a key that is listed twice");
+}

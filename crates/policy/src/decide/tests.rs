@@ -2,6 +2,7 @@ use super::*;
 use crate::bucket::Bucket;
 use crate::crawler_guard::CrawlerGuard;
 use crate::fixtures;
+use crate::pacing::bucket::{PacingAllowance, PacingBucket, PacingRate};
 use crate::quota::ClassTiers;
 use crate::time::ceil_seconds;
 use proptest::prelude::*;
@@ -46,6 +47,22 @@ impl DecisionFixture {
     fn with_tier(mut self, above: u64, percent: u32, enforce: bool) -> Self {
         let tiers = fixtures::class_tiers(self.quota.limit, &[(above, percent)]);
         self.quota.class_tiers = vec![Some(ClassTiers { enforce, ..tiers })];
+        self
+    }
+
+    /// Adds an enforced pacing plan whose allowance for the class is overdrawn.
+    fn with_spent_plan(mut self, earmarked: u64) -> Self {
+        self.quota.pacing = Some(fixtures::pacing(&[]));
+        let rate = PacingRate {
+            share: Share::ALL,
+            long_run_share: Share::ALL,
+            refill_per_hour: Units::from_whole(1),
+            burst: Units::from_whole(1),
+        };
+        let mut bucket = PacingBucket::full(&rate, self.now);
+        bucket.take(Units::from_whole(4));
+        let (earmarked, allowance) = (Units::from_whole(earmarked), Some(PacingAllowance { rate, bucket }));
+        self.plan = Some(PlanSnapshot { is_ahead: true, earmarked, allowance });
         self
     }
 
@@ -249,6 +266,96 @@ fn shadow_class_cannot_overspend() {
     let mut fixture = DecisionFixture { taken: 1000, ..DecisionFixture::new().with_tier(500, 100, true) };
     fixture.class.enforce = false;
     assert_eq!(fixture.refusal_reason(), Some(Reason::Quota));
+}
+
+#[test]
+fn request_takes_no_token_only_if_it_is_free_and_the_bucket_counts_costed_requests() {
+    let (costly, free) = (fixtures::route(&[(0, 1)]), fixtures::route(&[]));
+    for (route, is_exempt, is_free) in [(&costly, false, false), (&costly, true, true), (&free, false, true)] {
+        for costed_only in [false, true] {
+            let interval = Duration::from_secs(1);
+            let bucket = Some(Bucket { capacity: 1, fill: 1, interval, smooth: false, costed_only });
+            let class = Class { bucket, ..fixtures::class("bot") };
+            let request = DecisionRequest { class: ClassId(0), class_rules: &class, route, is_exempt };
+            assert_eq!((request.is_free(), request.bucket().is_none()), (is_free, is_free && costed_only));
+        }
+    }
+}
+
+#[test]
+fn shadow_class_reports_its_empty_bucket_and_its_plan() {
+    let interval = Duration::from_secs(10);
+    let mut fixture = DecisionFixture::new();
+    fixture.class.enforce = false;
+    fixture.class.bucket = Some(Bucket { capacity: 1, fill: 1, interval, smooth: false, costed_only: false });
+    fixture.bucket_state = BucketState { used_tokens: 1, refilled_at: NOON };
+    assert_eq!(fixture.shadow_reason(), Some(Reason::Bucket));
+    let mut ahead_of_plan = DecisionFixture::new().with_spent_plan(0);
+    ahead_of_plan.class.enforce = false;
+    assert_eq!(ahead_of_plan.shadow_reason(), Some(Reason::Pacing));
+}
+
+#[test]
+fn refusal_with_the_longest_wait_decides_and_the_first_of_equal_waits() {
+    let shed = |percent, taken, leased| {
+        let mut fixture = DecisionFixture { taken, leased, ..DecisionFixture::new().with_tier(0, percent, true) };
+        fixture.shedding.carry = 999_999;
+        fixture.refusal_reason()
+    };
+    assert_eq!(shed(50, 1000, 1000), Some(Reason::Quota), "the reset is later than a retry in the tier");
+    assert_eq!(shed(50, 500, 500), Some(Reason::Tier), "a lease takes a second");
+    assert_eq!(shed(100, 1000, 1000), Some(Reason::Tier), "both wait for the reset");
+}
+
+#[test]
+fn tier_state_holds_the_entered_tier() {
+    let mut fixture = DecisionFixture { taken: 600, ..DecisionFixture::new().with_tier(500, 50, true) };
+    fixture.decide_once();
+    assert_eq!(fixture.shedding, ShedState { tier: 1, carry: 500_000 });
+    fixture.taken = 0;
+    fixture.decide_once();
+    assert_eq!(fixture.shedding.tier, 0);
+}
+
+#[test]
+fn crawler_guard_admits_beyond_the_plan_only_units_that_are_not_earmarked() {
+    let guard = CrawlerGuard {
+        admit_interval: Duration::from_secs(300),
+        max_refused_for: Duration::from_secs(86_400),
+        budget: Share::from_millionths(20_000),
+    };
+    for (earmarked, last_admitted, reason) in [
+        (399, Timestamp::default(), None),
+        (400, Timestamp::default(), Some(Reason::Pacing)),
+        (401, Timestamp::default(), Some(Reason::Pacing)),
+        (399, NOON, Some(Reason::Pacing)),
+    ] {
+        let (spent, window_elapsed) = (Units::ZERO, Share::ALL);
+        let guard_state = Some(GuardState { guard, last_admitted, is_overdue: false, spent, window_elapsed });
+        let fixture = DecisionFixture { taken: 600, guard_state, ..DecisionFixture::new() };
+        assert_eq!(fixture.with_spent_plan(earmarked).refusal_reason(), reason, "{earmarked} {last_admitted:?}");
+    }
+}
+
+#[test]
+fn retry_after_is_at_least_one_second_and_spread_upwards() {
+    let retry_after = |ms, spread| {
+        let wait = Duration::from_millis(ms);
+        Refusal { reason: Reason::Tier, quotas: RefusedQuotas::NONE, wait }.retry_after(spread)
+    };
+    assert_eq!(
+        [(0, 0.0), (1000, 0.0), (1001, 0.0), (2000, 0.5)].map(|(ms, spread)| retry_after(ms, spread)),
+        [1, 1, 2, 3]
+    );
+}
+
+#[test]
+fn every_reason_has_its_name_and_status() {
+    for reason in Reason::ALL {
+        assert_eq!(reason.name(), format!("{reason:?}").to_lowercase());
+        let is_overload = matches!(reason, Reason::Throttle | Reason::Ledger | Reason::Backoff);
+        assert_eq!(reason.status().as_u16(), if is_overload { 503 } else { 429 }, "{reason:?}");
+    }
 }
 
 proptest! {

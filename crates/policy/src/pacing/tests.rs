@@ -4,6 +4,7 @@ use super::pacer::{Pacer, QuotaTotals};
 use super::plan::{ClassDemand, PlanInput};
 use super::week::{HOURS_PER_WEEK, WeekTime};
 use super::*;
+use crate::fixtures;
 use crate::time::Timestamp;
 use crate::units::Units;
 use crate::window::Span;
@@ -29,6 +30,15 @@ fn plan_input(left: u64, unpaced: f64, paced: &[(f64, f64)]) -> PlanInput {
 fn admit_shares(input: &PlanInput) -> Vec<f64> {
     let rounded = |share: Share| (share.ratio() * 100.0).round() / 100.0;
     input.plan().allocations.iter().map(|part| rounded(part.share)).collect()
+}
+
+#[test]
+fn class_without_a_role_is_unpaced() {
+    let roles = [PacingRole::Excluded, PacingRole::Paced(NonZeroU32::MIN)];
+    let pacing = fixtures::pacing(&roles);
+    assert_eq!([0, 1, 2].map(|class| pacing.role(ClassId(class))), [roles[0], roles[1], PacingRole::Unpaced]);
+    assert_eq!([0, 1, 2].map(|class| pacing.is_paced(ClassId(class))), [false, true, false]);
+    assert_eq!([PacingMode::Even, PacingMode::Learned].map(PacingMode::name), ["even", "learned"]);
 }
 
 #[test]
