@@ -62,6 +62,7 @@ pub fn ratio_from_id(id: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn same_seed_and_name_give_the_same_sequence() {
@@ -84,5 +85,37 @@ mod tests {
             assert!(rng.exponential(2.0) >= 0.0);
         }
         assert!(counts.iter().all(|&count| (850..1150).contains(&count)), "{counts:?}");
+    }
+
+    #[test]
+    fn numbers_are_those_of_splitmix64() {
+        let mut rng = Rng::new(1_234_567);
+        assert_eq!([rng.next_u64(), rng.next_u64()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+    }
+
+    #[test]
+    fn every_bit_of_the_seed_and_every_letter_of_the_name_select_another_stream() {
+        let first = |seed: u64, name: char| Rng::from_seed(seed, &name.to_string()).next_u64();
+        let of_seeds: BTreeSet<u64> = (0..64).map(|bit| first(1 << bit, 'a')).collect();
+        let of_names: BTreeSet<u64> = ('a'..='z').map(|name| first(1, name)).collect();
+        assert_eq!((of_seeds.len(), of_names.len()), (64, 26));
+    }
+
+    #[test]
+    fn draws_have_the_given_probability_and_mean() {
+        let mut rng = Rng::from_seed(7, "means");
+        let draws: u32 = (0..10_000).map(|_| u32::from(rng.gen_bool(0.2))).sum();
+        assert!((1900..2100).contains(&draws), "{draws}");
+        let total: f64 = (0..10_000).map(|_| rng.exponential(2.0)).sum();
+        assert!((19_000.0..21_000.0).contains(&total), "{total}");
+        assert!(!rng.gen_bool(0.0) && rng.gen_bool(1.0));
+    }
+
+    #[test]
+    fn ratio_of_an_id_is_its_upper_half() {
+        for (id, ratio) in [(0, 0.0), (u64::from(u32::MAX), 0.0), (u64::MAX, 1.0), (u64::MAX << 32, 1.0)] {
+            assert_eq!(ratio_from_id(id), ratio, "{id:x}");
+        }
+        assert!((ratio_from_id(1 << 63) - 0.5).abs() < 1e-9);
     }
 }

@@ -332,7 +332,7 @@ fn decode_unreserved(path: &str) -> Result<String, PathError> {
 /// Decodes the two hexadecimal digits at the start of `text`.
 fn encoded_byte(text: &[u8]) -> Option<u8> {
     let digit = |index: usize| char::from(*text.get(index)?).to_digit(16);
-    u8::try_from(digit(0)? << 4 | digit(1)?).ok()
+    u8::try_from(digit(0)? * 16 + digit(1)?).ok()
 }
 
 /// Splits a path at its first slash. Scans bytewise, as segments are short.
@@ -376,6 +376,7 @@ fn form_decoded(text: &str) -> impl Iterator<Item = u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures;
     use proptest::prelude::*;
 
     fn matches(pattern: &str, path: &str) -> bool {
@@ -501,6 +502,70 @@ mod tests {
     }
 
     #[test]
+    fn only_a_path_that_may_change_is_copied() {
+        for path in ["/", "/item/1", "/a.b/c-d.", "/item/"] {
+            assert!(matches!(normalize(path), Ok(Cow::Borrowed(same)) if same == path), "{path}");
+        }
+        for path in ["//", "/a//b", "/./a", "/a/.b", "/%61", "a", ""] {
+            assert!(matches!(normalize(path), Ok(Cow::Owned(_))), "{path}");
+        }
+    }
+
+    #[test]
+    fn route_matches_requests_that_meet_all_of_its_conditions() {
+        let route = Route {
+            path: Pattern::parse("/item/*").expect("valid pattern"),
+            hosts: vec!["a.example".into(), "*.b.example".into()],
+            methods: vec![http::Method::GET, http::Method::HEAD],
+            query: vec![("page".into(), None), ("sort".into(), Some("up".into()))],
+            ..fixtures::route(&[])
+        };
+        let any = fixtures::route(&[]);
+        for (method, host, path, query, is_match) in [
+            (http::Method::GET, "a.example", "/item/1", Some("page=2&sort=up"), true),
+            (http::Method::HEAD, "x.b.example", "/item/1", Some("sort=up&page"), true),
+            (http::Method::POST, "a.example", "/item/1", Some("page=2&sort=up"), false),
+            (http::Method::GET, "c.example", "/item/1", Some("page=2&sort=up"), false),
+            (http::Method::GET, "a.example", "/item", Some("page=2&sort=up"), false),
+            (http::Method::GET, "a.example", "/item/1", Some("page=2&sort=down"), false),
+            (http::Method::GET, "a.example", "/item/1", Some("sort=up"), false),
+            (http::Method::GET, "a.example", "/item/1", None, false),
+        ] {
+            let request = RequestFacts { method: &method, host, query, ..fixtures::request_facts(path) };
+            assert_eq!(route.matches(&request), is_match, "{request:?}");
+            assert!(any.matches(&request));
+        }
+    }
+
+    #[test]
+    fn only_two_stars_alone_match_every_path() {
+        let pattern = |text| Pattern::parse(text).expect("valid pattern");
+        for (text, is_any) in [("/**", true), ("/", false), ("/shop/**", false), ("/**/new", false), ("/*", false)] {
+            assert_eq!(pattern(text).is_any(), is_any, "{text}");
+        }
+        let ignore_case = MatchOptions { ignore_case: true, ..MatchOptions::default() };
+        assert_eq!(pattern("/a").with_match_options(ignore_case).match_options(), ignore_case);
+    }
+
+    #[test]
+    fn pattern_that_is_stricter_in_one_spelling_covers_no_lenient_one() {
+        let pattern = |ignore_case, ignore_trailing_slash| {
+            Pattern::parse("/a")
+                .expect("valid pattern")
+                .with_match_options(MatchOptions { ignore_case, ignore_trailing_slash })
+        };
+        for (ignore_case, ignore_slash) in [(false, false), (false, true), (true, false), (true, true)] {
+            for (other_case, other_slash) in [(false, false), (false, true), (true, false), (true, true)] {
+                assert_eq!(
+                    pattern(ignore_case, ignore_slash).covers(&pattern(other_case, other_slash)),
+                    ignore_case >= other_case && ignore_slash >= other_slash,
+                    "{ignore_case} {ignore_slash} {other_case} {other_slash}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn query_parameters_and_hosts_narrow_a_route() {
         assert!(query_has("q=1&page=2", "page", None));
         assert!(query_has("q=1&page=2", "page", Some("2")));
@@ -518,7 +583,8 @@ mod tests {
         assert!(!query_has("page%3D2", "page", None), "an encoded `=` does not separate");
         assert!(host_matches("*.example.com", "shop.example.com"));
         assert!(!host_matches("*.example.com", "example.com"));
-        assert!(!host_matches("*.example.com", "badexample.com"));
+        assert!(!host_matches("*.example.com", "badexample.com") && !host_matches("*.example.com", ".example.com"));
+        assert!(host_matches("example.com", "example.com") && !host_matches("example.com", "shop.example.com"));
     }
 
     proptest! {

@@ -137,3 +137,125 @@ index_by_id! {
     RouteId => routes: Route;
     ScopeId => scopes: Scope;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::class::{ApiKeys, ClassMatcher, ClientKind, EvidenceList};
+    use crate::facts::Claim;
+    use crate::fixtures;
+    use crate::identity::KeyOwner;
+    use crate::ids::OperatorId;
+    use crate::route::Pattern;
+    use crate::secret::Secret;
+    use std::time::Duration;
+
+    fn header(name: &'static str) -> CredentialSource {
+        CredentialSource::Header(http::HeaderName::from_static(name))
+    }
+
+    fn class(key: KeySource, api_key: Option<(CredentialSource, &str)>) -> Class {
+        let keys = api_key.map(|(source, key)| ApiKeys { source, values: vec![Secret::new(key.into())] });
+        Class { matcher: ClassMatcher { keys, ..ClassMatcher::default() }, key, ..fixtures::class("class") }
+    }
+
+    #[test]
+    fn reads_of_robots_txt_and_of_a_served_crawl_policy_are_exempt() {
+        for serves_crawl_policy in [true, false] {
+            let rules = Rules { serves_crawl_policy, ..fixtures::rules() };
+            let is_exempt = |method, path| rules.is_exempt(&method, path);
+            assert!(is_exempt(Method::GET, exempt::ROBOTS_TXT_PATH));
+            assert!(!is_exempt(Method::POST, exempt::ROBOTS_TXT_PATH) && !is_exempt(Method::GET, "/"));
+            assert_eq!(is_exempt(Method::HEAD, exempt::CRAWL_POLICY_PATH), serves_crawl_policy);
+            assert!(!is_exempt(Method::POST, exempt::CRAWL_POLICY_PATH));
+            assert_eq!(rules.is_crawl_policy(exempt::CRAWL_POLICY_PATH), serves_crawl_policy);
+            assert!(!rules.is_crawl_policy("/"));
+        }
+    }
+
+    #[test]
+    fn request_has_the_classes_of_its_api_keys() {
+        let (key, other) = (|| header("x-key"), || header("x-other"));
+        let classes = vec![
+            class(KeySource::Address, Some((key(), "sesame"))),
+            class(KeySource::Address, Some((other(), "sesame"))),
+            class(KeySource::Address, Some((key(), "barley"))),
+            class(KeySource::Address, Some((key(), "sesame"))),
+            class(KeySource::Address, None),
+        ];
+        let rules = Rules { classes, ..fixtures::rules() };
+        let sent = |source: &CredentialSource| (*source == key()).then_some(&b"sesame"[..]);
+        assert_eq!(rules.api_key_classes(sent), [ClassId(0), ClassId(3)]);
+        assert_eq!(rules.api_key_classes(|_| None), []);
+    }
+
+    #[test]
+    fn key_headers_are_listed_once_and_with_the_signature_if_signed() {
+        let classes = vec![
+            class(KeySource::Credential(header("authorization")), Some((header("x-key"), "sesame"))),
+            class(KeySource::Address, Some((CredentialSource::Cookie("session".into()), "barley"))),
+            class(KeySource::Credential(header("x-key")), None),
+        ];
+        let rules = Rules { classes, ..fixtures::rules() };
+        assert_eq!(rules.key_headers(ClassId(0), false), ["x-key", "cookie", "authorization"]);
+        assert_eq!(rules.key_headers(ClassId(1), false), ["x-key", "cookie"]);
+        let signed = ["signature-agent", "signature-input", "signature", "x-key", "cookie"];
+        assert_eq!(rules.key_headers(ClassId(2), true), signed);
+    }
+
+    #[test]
+    fn key_falls_back_to_the_address() {
+        let credential = KeySource::Credential(header("authorization"));
+        let keys = [KeySource::Address, KeySource::Class, KeySource::Operator, credential];
+        let classes = keys.map(|key| class(key, None)).to_vec();
+        let rules = Rules { classes, ..fixtures::rules() };
+        let address = std::net::Ipv4Addr::new(192, 0, 2, 1);
+        let owners = |operator, hash| {
+            [0, 1, 2, 3].map(|class| {
+                let (kind, class, evidence) = (ClientKind::Human, ClassId(class), EvidenceList::default());
+                let classification = Classification { kind, operator, class, evidence };
+                rules.key(&classification, address.into(), |_| hash).owner()
+            })
+        };
+        let by_address = KeyOwner::V4(address);
+        assert_eq!(owners(None, None), [by_address, KeyOwner::Class, by_address, by_address]);
+        let (operator, hash) = (KeyOwner::Operator(OperatorId(2)), KeyOwner::Credential(7));
+        assert_eq!(owners(Some(OperatorId(2)), Some(7)), [by_address, KeyOwner::Class, operator, hash]);
+    }
+
+    #[test]
+    fn client_is_suspected_from_the_threshold_on() {
+        let half_life = Duration::from_secs(600);
+        let detection = BotDetection { threshold: 100, half_life, max_clients: 1, honeypot: None };
+        let rules = Rules { bot_detection: Some(detection), ..fixtures::rules() };
+        let score = |points| BotScore { points, signals: [None; 3] };
+        assert_eq!([99, 100, 101].map(|points| rules.is_suspected(&score(points))), [false, true, true]);
+        assert!(!fixtures::rules().is_suspected(&score(u16::MAX)), "bot detection is disabled");
+    }
+
+    #[test]
+    fn first_matching_route_applies_else_the_last() {
+        let route = |path| Route { path: Pattern::parse(path).expect("valid pattern"), ..fixtures::route(&[]) };
+        let rules = Rules { routes: ["/a", "/*", "/c/*"].map(route).to_vec(), ..fixtures::rules() };
+        for (path, expected) in [("/a", 0), ("/b", 1), ("/c/d", 2), ("/d/e", 2)] {
+            assert_eq!(rules.route(&fixtures::request_facts(path)), RouteId(expected), "{path}");
+        }
+        let quotas = ["first", "second"].map(|name| fixtures::quota(name, 1)).to_vec();
+        let rules = Rules { quotas, ..fixtures::rules() };
+        let ids = ["first", "second", "third"].map(|name| rules.quota_id(name));
+        assert_eq!(ids, [Some(QuotaId(0)), Some(QuotaId(1)), None]);
+    }
+
+    #[test]
+    fn classes_are_tried_in_order() {
+        let of_kind = |kind| {
+            let matcher = ClassMatcher { kinds: vec![kind], ..ClassMatcher::default() };
+            Class { matcher, ..fixtures::class("class") }
+        };
+        let classes = vec![of_kind(ClientKind::VerifiedBot), of_kind(ClientKind::Human), fixtures::class("rest")];
+        let rules = Rules { classes, ..fixtures::rules() };
+        let client = fixtures::client_facts(Claim::Browser);
+        let classification = rules.classify(&Facts { request: fixtures::request_facts("/"), client: &client });
+        assert_eq!((classification.kind, classification.class), (ClientKind::Human, ClassId(1)));
+    }
+}

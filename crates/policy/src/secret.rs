@@ -37,3 +37,28 @@ impl fmt::Debug for Secret {
         out.write_str("Secret")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_secret_itself_matches() {
+        let secret = Secret::new("sesame".into());
+        for (candidate, is_match) in
+            [("sesame", true), ("sesamE", false), ("Sesame", false), ("sesam", false), ("sesame ", false), ("", false)]
+        {
+            assert_eq!(secret.matches(candidate.as_bytes()), is_match, "{candidate}");
+        }
+        assert!(!Secret::new("aa".into()).matches(b"bb"), "equal differences do not cancel out");
+    }
+
+    #[test]
+    fn secret_is_exposed_only_on_request() {
+        let secret = Secret::new("sesame".into());
+        assert_eq!((secret.expose_secret(), format!("{secret:?}").as_str()), ("sesame", "Secret"));
+        let field = secret.authorization().expect("a valid field");
+        assert_eq!((field.as_bytes(), field.is_sensitive()), (&b"Bearer sesame"[..], true));
+        assert_eq!(Secret::new("a\nb".into()).authorization(), None);
+    }
+}

@@ -179,6 +179,15 @@ mod tests {
         assert_eq!(tier_set(&[(30, 100)]).tier_at(1, Units::ZERO), 0);
     }
 
+    #[test]
+    fn share_is_at_most_all_and_shown_in_percent() {
+        let millionths = [0, 125_000, 999_999, 1_000_000, 1_000_001, u32::MAX];
+        let shares = millionths.map(Share::from_millionths);
+        assert_eq!(shares.map(Share::millionths), [0, 125_000, 999_999, 1_000_000, 1_000_000, 1_000_000]);
+        assert_eq!(shares.map(|share| share.to_string())[1..4], ["12.5%", "99.999%", "100%"]);
+        assert_eq!(tier_set(&[(600, 50), (800, 75)]).tiers().len(), 2);
+    }
+
     proptest! {
         #[test]
         fn refused_share_is_exact_within_one_request(

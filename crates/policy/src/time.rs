@@ -70,3 +70,29 @@ pub fn with_spread(wait: Duration, spread: f64) -> Duration {
 
 /// Maximum wait that is spread: minutes suffice to separate a burst; hours would only delay clients.
 const MAX_SPREAD_WAIT: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_stays_within_its_range() {
+        let span = Duration::from_nanos(1_500);
+        let mut time = Timestamp(10_000);
+        assert_eq!((time + span, time - span, time.truncate_to_micros()), (Timestamp(11_500), Timestamp(8500), time));
+        time += span;
+        assert_eq!((time, time.truncate_to_micros()), (Timestamp(11_500), Timestamp(11_000)));
+        assert_eq!(time.saturating_duration_since(Timestamp(10_000)), span);
+        assert_eq!(Timestamp(10_000).saturating_duration_since(time), Duration::ZERO, "time went back");
+        assert_eq!((Timestamp(1) - span, Timestamp(u64::MAX) + span), (Timestamp(0), Timestamp(u64::MAX)));
+        assert_eq!((Timestamp::from_seconds(3).0, Timestamp(3_999_999_999).seconds()), (3_000_000_000, 3));
+    }
+
+    #[test]
+    fn spread_extends_a_wait_by_an_hour_at_most() {
+        let seconds = |wait, spread| with_spread(Duration::from_secs(wait), spread).as_secs();
+        assert_eq!([seconds(100, 0.0), seconds(100, 0.5), seconds(36_000, 1.0)], [100, 150, 39_600]);
+        let ceil = |nanos| ceil_seconds(Duration::from_nanos(nanos));
+        assert_eq!([0, 1, 1_000_000_000, 1_000_000_001].map(ceil), [0, 1, 1, 2]);
+    }
+}

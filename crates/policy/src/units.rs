@@ -117,6 +117,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn units_round_and_add_up() {
+        let units = [0, 1, 999, 1000, 1001].map(Units::from_milli);
+        assert_eq!(units.map(Units::ceil), [0, 1, 1, 1, 2]);
+        assert_eq!(units.map(Units::floor), [0, 0, 0, 1, 1]);
+        assert_eq!(units.map(Units::is_zero), [true, false, false, false, false]);
+        assert_eq!(units.into_iter().sum::<Units>(), Units::from_milli(3001));
+        assert_eq!(units.map(|units| units.to_string()), ["0", "0.001", "0.999", "1", "1.001"]);
+    }
+
     proptest! {
         #[test]
         fn units_display_round_trips(milli in 0..=Units::MAX.milli()) {

@@ -201,6 +201,49 @@ mod tests {
         assert!(!evicted.covers(month), "a much longer window was not evicted");
     }
 
+    #[test]
+    fn week_begins_on_monday_in_utc() {
+        let monday = 4 * 86_400;
+        let window = Window::Fixed { length: Duration::from_secs(60) };
+        let second = |time| window.second_of_week(Timestamp::from_seconds(time));
+        assert_eq!([0, monday - 1, monday, monday + 1].map(second), [3 * 86_400, 7 * 86_400 - 1, 0, 1]);
+        assert_eq!(second(monday + 7 * 86_400 + 5), 5);
+    }
+
+    #[test]
+    fn only_sliding_windows_look_back() {
+        let length = Duration::from_secs(60);
+        for (window, lookback, first_use) in [
+            (Window::Fixed { length }, 0, None),
+            (Window::FirstUse { length }, 0, Some(length)),
+            (Window::Sliding { length, sub_windows: 6 }, 6, None),
+        ] {
+            assert_eq!((window.lookback(), window.is_sliding()), (lookback, lookback > 0));
+            assert_eq!((window.first_use_length(), window.nominal_length(), window.zone()), (first_use, length, None));
+        }
+    }
+
+    #[test]
+    fn span_holds_its_start_and_not_its_end() {
+        let span = Span { start: Timestamp(10), end: Timestamp(20) };
+        assert_eq!([9, 10, 19, 20].map(|time| span.contains(Timestamp(time))), [false, true, true, false]);
+        assert_eq!(span.length(), Duration::from_nanos(10));
+    }
+
+    #[test]
+    fn evicted_windows_overlap_those_that_look_back_on_them() {
+        let hour = |number: u64| fixed_span(Timestamp::from_seconds(number * 3600), Duration::from_secs(3600));
+        let mut evicted = EvictedWindows::default();
+        evicted.evict(hour(3));
+        evicted.evict(hour(1));
+        assert_eq!([3, 4].map(|number| evicted.covers(hour(number))), [true, false]);
+        let overlaps = [(3, 0), (4, 1), (5, 1), (5, 2), (8, 4), (8, 5)];
+        let expected = [false, true, false, true, false, true];
+        assert_eq!(overlaps.map(|(number, lookback)| evicted.overlaps(hour(number), lookback)), expected);
+        let long = |hours: u64| Span { start: hour(0).start, end: hour(hours).start };
+        assert_eq!([2, 3].map(|hours| evicted.covers(long(hours))), [true, false], "at most twice as long");
+    }
+
     proptest! {
         #[test]
         fn sliding_window_parts_cover_any_span(

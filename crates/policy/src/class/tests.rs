@@ -241,34 +241,24 @@ fn each_condition_excludes_the_clients_that_do_not_meet_it() {
     let range = |text: &str| vec![IpPrefix::parse(text).expect("a valid range")];
     let source = CredentialSource::Header(http::HeaderName::from_static("x-api-key"));
     let any = ClassMatcher::default;
-    let met = Facts {
-        method: &http::Method::GET,
-        host: "",
-        path: "/",
-        query: None,
-        client: std::net::Ipv4Addr::LOCALHOST.into(),
-        user_agent: b"AcmeMonitor/2.0",
-        claim: Claim::Browser,
-        proof: Proof::Unknown,
+    let met = ClientFacts {
         address_lists: ListSet::from_ids([ListId(1)]),
-        signature: Signature::Absent,
-        api_key_classes: &[CLASS],
-        bot_score: None,
+        api_key_classes: vec![CLASS],
+        ..client_facts(Claim::Browser)
     };
-    let others = ListSet::from_ids([ListId(2)]);
-    let unmet = Facts {
-        user_agent: b"Mozilla",
-        client: std::net::Ipv4Addr::new(192, 0, 2, 1).into(),
-        address_lists: others,
-        api_key_classes: &[ClassId(0)],
-        ..met
+    let unmet = ClientFacts {
+        address: std::net::Ipv4Addr::new(192, 0, 2, 1).into(),
+        address_lists: ListSet::from_ids([ListId(2)]),
+        api_key_classes: vec![ClassId(0)],
+        ..met.clone()
     };
     let first_unmet = |matcher: &ClassMatcher, is_met: bool| {
-        let (kind, operator, facts) = match is_met {
-            true => (ClientKind::VerifiedBot, Some(GOOGLE), &met),
-            false => (ClientKind::Human, None, &unmet),
+        let (kind, operator, client, user_agent): (_, _, _, &[u8]) = match is_met {
+            true => (ClientKind::VerifiedBot, Some(GOOGLE), &met, b"AcmeMonitor/2.0"),
+            false => (ClientKind::Human, None, &unmet, b"Mozilla"),
         };
-        matcher.first_unmet(CLASS, kind, operator, facts)
+        let request = RequestFacts { user_agent, ..request_facts("/") };
+        matcher.first_unmet(CLASS, kind, operator, &Facts { request, client })
     };
     assert!(any().matches_all());
     assert_eq!([true, false].map(|is_met| first_unmet(&any(), is_met)), [None, None]);

@@ -159,6 +159,25 @@ mod tests {
     }
 
     #[test]
+    fn each_kind_of_key_has_its_own_number() {
+        let keys = [
+            (ClientKey::from_v4([192, 0, 2, 1].into()), 0xc000_0201, 0xc0_0002),
+            (ClientKey::from_v6(0x2001_0db8_0001_0002), 0x2001_0db8_0001_0002, 0x2001_0db8_0001),
+            (ClientKey::from_v6(0x8000_0000_0000_0001), 0x4000_0000_0000_0001, 0x4000_0000_0000),
+            (ClientKey::from_credential(0xffff_0000_0000_0001), 0x8fff_0000_0000_0001, 0x8fff_0000_0000),
+            (ClientKey::from_operator(OperatorId(5)), 0x9000_0000_0000_0005, 0x9000_0000_0000),
+            (ClientKey::SHARED_BY_CLASS, 0xa000_0000_0000_0000, 0xa000_0000_0000),
+        ];
+        for (key, number, network) in keys {
+            assert_eq!((key.to_u64(), key.network()), (number, network), "{key:?}");
+            assert_eq!(ClientKey::from_u64(number), key);
+        }
+        assert_eq!(ClientKey::from_u64(u32::MAX.into()).network(), 0xff_ffff);
+        let sources = [CredentialSource::Header(http::header::AUTHORIZATION), CredentialSource::Cookie("a".into())];
+        assert_eq!(sources.each_ref().map(CredentialSource::header), ["authorization", "cookie"]);
+    }
+
+    #[test]
     fn cookie_is_found_at_any_position() {
         let cookie_value = |lines: &[&str], name| {
             let lines = lines.iter().map(|line| line.as_bytes());
