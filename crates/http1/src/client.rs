@@ -234,7 +234,12 @@ fn write_head<B: Body>(out: &mut Vec<u8>, head: &RequestHead, body: &B) -> BodyC
     let RequestHead { method, target, fields, .. } = head;
     out.extend_from_slice(method.as_str().as_bytes());
     out.push(b' ');
-    out.extend_from_slice(target.path_and_query().map_or("/", |target| target.as_str()).as_bytes());
+    let target = target.path_and_query().map_or("/", |target| target.as_str());
+    // An absolute target may have a query without a path (RFC 9112 section 3.2.1).
+    if target.starts_with('?') {
+        out.push(b'/');
+    }
+    out.extend_from_slice(target.as_bytes());
     out.extend_from_slice(b" HTTP/1.1\r\n");
     let mut has_length = false;
     fields.write(out, |name| {

@@ -65,6 +65,15 @@ fn request_is_written_unchanged() {
 }
 
 #[test]
+fn absolute_target_is_written_as_path_and_query() {
+    for (target, written) in [("http://origin/a?b", "/a?b"), ("http://origin?b", "/?b"), ("http://origin", "/")] {
+        let io = MockStream::default();
+        assert!(send_over(io.clone(), request(Method::GET, target, Empty::<Bytes>::new())).is_none());
+        assert_eq!(io.written().lines().next(), Some(&*format!("GET {written} HTTP/1.1")), "{target}");
+    }
+}
+
+#[test]
 fn request_body_is_framed() {
     fn written_request<B: SendBody>(request: Request<B>) -> String {
         let io = MockStream::default();
