@@ -250,7 +250,7 @@ fn each_condition_excludes_the_clients_that_do_not_meet_it() {
         address: std::net::Ipv4Addr::new(192, 0, 2, 1).into(),
         address_lists: ListSet::from_ids([ListId(2)]),
         api_key_classes: vec![ClassId(0)],
-        ..met.clone()
+        ..met
     };
     let first_unmet = |matcher: &ClassMatcher, is_met: bool| {
         let (kind, operator, client, user_agent): (_, _, _, &[u8]) = match is_met {
