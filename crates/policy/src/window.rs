@@ -223,6 +223,39 @@ mod tests {
         }
     }
 
+    /// Calendar of days that begin at noon.
+    #[derive(Debug)]
+    struct Noons;
+
+    impl Calendar for Noons {
+        fn span(&self, time: Timestamp) -> Span {
+            let Span { start, end } = fixed_span(time, self.nominal_length());
+            Span { start: start + self.nominal_length() / 2, end: end + self.nominal_length() / 2 }
+        }
+
+        fn nominal_length(&self) -> Duration {
+            Duration::from_secs(86_400)
+        }
+
+        fn second_of_week(&self, time: Timestamp) -> u32 {
+            time.seconds() as u32 + 7
+        }
+
+        fn zone(&self) -> &str {
+            "Noon"
+        }
+    }
+
+    #[test]
+    fn calendar_defines_span_length_week_and_zone() {
+        let window = Window::Calendar(Arc::new(Noons));
+        let time = Timestamp::from_seconds(50);
+        assert_eq!((window.span(time).start.seconds(), window.span(time).end.seconds()), (43_200, 129_600));
+        assert_eq!((window.second_of_week(time), window.zone()), (57, Some("Noon")));
+        assert_eq!((window.nominal_length(), window.first_use_length()), (Noons.nominal_length(), None));
+        assert_eq!((window.lookback(), window.is_sliding()), (0, false));
+    }
+
     #[test]
     fn span_holds_its_start_and_not_its_end() {
         let span = Span { start: Timestamp(10), end: Timestamp(20) };

@@ -287,3 +287,27 @@ fn api_keys_contain_each_of_their_values() {
     let twice = ApiKeys { values: vec![Secret::new("sesame".into()), Secret::new("sesame".into())], ..keys };
     assert!(twice.contains(b"sesame"), "a key that is listed twice");
 }
+
+#[test]
+fn evidence_of_a_verified_claim_names_its_operator() {
+    let [google, none] = [Some(GOOGLE), None];
+    for (evidence, operator) in [
+        (Evidence::AddressVerified(GOOGLE), google),
+        (Evidence::AddressMismatch(GOOGLE), google),
+        (Evidence::SignatureValid(GOOGLE), google),
+        (Evidence::SignatureInvalid(google), google),
+        (Evidence::SignatureUnknown(google), google),
+        (Evidence::SignatureInvalid(none), none),
+        (Evidence::AddressPrivate(GOOGLE), none),
+        (Evidence::ApiKey, none),
+    ] {
+        assert_eq!(evidence.claimed_operator(), operator, "{evidence:?}");
+    }
+}
+
+#[test]
+fn every_kind_has_its_name() {
+    for kind in ClientKind::ALL {
+        assert_eq!(kind.name().replace('_', ""), format!("{kind:?}").to_lowercase());
+    }
+}

@@ -1,5 +1,5 @@
 use super::bucket::{PacingBucket, PacingRate, PacingRefused};
-use super::demand::DemandForecast;
+use super::demand::{DemandForecast, DemandModel};
 use super::pacer::{Pacer, QuotaTotals};
 use super::plan::{ClassDemand, PlanInput};
 use super::week::{HOURS_PER_WEEK, WeekTime};
@@ -349,6 +349,137 @@ fn initial_burst_is_limited_to_the_unspent_plan() {
     assert_eq!(initial_balance(0), Units::from_whole(5000), "equals the burst");
     assert_eq!(initial_balance(47_000), Units::from_whole(3000));
     assert_eq!(initial_balance(50_000), Units::ZERO);
+}
+
+#[test]
+fn time_of_week_wraps_and_splits_into_hours() {
+    let time = WeekTime(167.0 * 3600.0 + 900.0);
+    assert_eq!((time.hour(), time.hour_fraction(), time.time_into_hour()), (167, 0.25, Duration::from_secs(900)));
+    let hours: Vec<(usize, f64)> = time.hours(Duration::from_secs(2 * 3600)).collect();
+    assert_eq!(hours, [(167, 0.75), (0, 1.0), (1, 0.25)]);
+    assert_eq!(WeekTime(100.0).before(Duration::from_secs(200)).0, 604_700.0);
+    assert_eq!(WeekTime(300.0).before(Duration::from_secs(200)).0, 100.0);
+}
+
+/// Rounds to thousandths, which hides the differences of math libraries.
+fn rounded<const N: usize>(numbers: [f64; N]) -> [f64; N] {
+    numbers.map(|number| (number * 1000.0).round() / 1000.0)
+}
+
+#[test]
+fn forecasts_of_a_known_history_keep_their_values() {
+    let forecasts = |model: &DemandModel, hour: f64| {
+        let (now, span) = (WeekTime(hour * 3600.0), Duration::from_secs(5 * 3600));
+        let hourly = model.hourly_forecast(now);
+        let hourly_sum: f64 = hourly.iter().sum();
+        let [learned, even, peak, typical] = [
+            model.forecast_learned(now, span),
+            model.forecast_even(now, span),
+            model.forecast_peak(now, span),
+            model.typical(now, span),
+        ];
+        assert_eq!(hourly.len(), 24);
+        rounded([
+            learned.units,
+            learned.variance,
+            even.units,
+            peak.units,
+            peak.variance,
+            typical.units,
+            typical.variance,
+            hourly[0],
+            hourly_sum,
+            model.remaining_fraction(now, span, 2 * span),
+            model.cost_ratio(),
+        ])
+    };
+    let mut model = DemandModel::default();
+    let mut actual = Vec::new();
+    model.start_hour_at(WeekTime(0.25 * 3600.0));
+    for hour in 0..200_u64 {
+        let units = 20 + (hour % 24) * 7 + (hour * hour) % 11 + if hour % 50 == 49 { 400 } else { 0 };
+        model.record_request(Units::from_whole(units));
+        model.record_cost(Units::from_whole(units), Units::from_milli(units * 700));
+        if [0, 30, 150, 199].contains(&hour) {
+            actual.push(forecasts(&model, (hour % 168) as f64 + 0.6));
+        }
+        model.finish_hour((hour % 168) as usize);
+    }
+    let restored = DemandModel::from_hours(*model.week().hours());
+    actual.push(forecasts(&restored, 20.1));
+    model.start_hour_at(WeekTime(21.7 * 3600.0));
+    model.record_request(Units::from_whole(900));
+    model.finish_hour(21);
+    actual.push(forecasts(&model, 22.4));
+    let expected: [[f64; 11]; 6] = [
+        [228.571, 914.286, 228.571, 228.571, 914.286, 0.0, 0.0, 45.714, 1097.143, 0.667, 0.8],
+        [310.975, 310.975, 334.719, 413.62, 413.62, 421.172, 421.172, 57.343, 1776.467, 0.804, 0.703],
+        [342.011, 342.011, 360.343, 428.829, 428.829, 421.142, 421.142, 65.112, 1914.567, 0.784, 0.702],
+        [511.086, 511.086, 432.379, 432.379, 432.379, 452.393, 452.393, 155.113, 1959.464, 0.794, 0.702],
+        [698.787, 2795.146, 529.168, 529.168, 2116.674, 709.573, 2838.294, 158.127, 2536.604, 0.566, 1.0],
+        [298.662, 373.018, 338.881, 523.748, 654.142, 406.672, 507.918, 132.518, 1929.952, 0.481, 0.702],
+    ];
+    assert_eq!(actual, expected);
+}
+
+#[test]
+fn plans_of_a_known_history_keep_their_values() {
+    let mut site = PacedSite::new(PacingMode::Learned);
+    let mut actual = Vec::new();
+    let mut plan = |site: &mut PacedSite| {
+        let rate = site.pacer.classes()[SEARCH].allowance.expect("the class has a plan").rate;
+        let week = WeekTime(7.5 * 3600.0);
+        actual.push([
+            u64::from(rate.share.millionths()),
+            u64::from(rate.long_run_share.millionths()),
+            rate.refill_per_hour.milli(),
+            rate.burst.milli(),
+            site.pacer.planned().milli(),
+            site.pacer.earmarked().milli(),
+            site.pacer.expected_demand(week, Duration::from_secs(7200)).milli(),
+        ]);
+    };
+    for hour in 0..100 {
+        site.run_hour(hour * 3600, 10 + (hour % 24) * 2, 30 + (hour * 7) % 13);
+        if [2, 20, 40, 90].contains(&hour) {
+            site.plan(hour * 3600 + 1800);
+            plan(&mut site);
+        }
+    }
+    let expected: [[u64; 7]; 4] = [
+        [1_000_000, 652_535, 25_752, 50_000, 104_166, 312_325, 107_983],
+        [0, 0, 0, 50_000, 854_166, 130_743, 156_516],
+        [94_757, 94_757, 3_884, 50_000, 563_846, 390_983, 150_655],
+        [22_262, 22_262, 959, 50_000, 669_832, 304_223, 154_562],
+    ];
+    assert_eq!(actual, expected);
+}
+
+#[test]
+fn plan_is_due_at_its_age_the_end_of_the_hour_a_set_back_clock_and_on_request() {
+    let mut site = PacedSite::new(PacingMode::Even);
+    let at = |millis: u64| Timestamp(millis * 1_000_000);
+    assert!(site.pacer.is_due(at(0)), "there is no plan");
+    site.plan(7000);
+    assert_eq!(
+        [6_999_999, 7_000_000, 7_009_999, 7_010_000].map(|ms| site.pacer.is_due(at(ms))),
+        [false, false, false, true]
+    );
+    assert_eq!([3_599_999, 3_600_000].map(|ms| site.pacer.is_due(at(ms))), [true, false], "before the observed hour");
+    site.plan(7196);
+    assert_eq!([7_199_999, 7_200_000].map(|ms| site.pacer.is_due(at(ms))), [false, true]);
+    site.plan(7201);
+    assert!(!site.pacer.is_due(at(7_202_000)));
+    site.pacer.replan_now();
+    assert!(site.pacer.is_due(at(7_202_000)));
+}
+
+#[test]
+fn usage_is_ahead_beyond_plan_and_burst() {
+    let mut site = PacedSite::new(PacingMode::Even);
+    site.plan(DAY / 2);
+    assert_eq!(site.pacer.planned(), Units::from_whole(500));
+    assert_eq!([550_000, 550_001].map(|milli| site.pacer.is_ahead(Units::from_milli(milli))), [false, true]);
 }
 
 proptest! {

@@ -40,4 +40,10 @@ mod tests {
             assert_eq!(next.saturating_duration_since(now), Duration::from_millis(expected_ms), "{delay_ms} {random}");
         }
     }
+
+    #[test]
+    fn slot_is_free_after_its_time_per_request() {
+        let spacing = Spacing { per_slot: Duration::from_secs(3), ..Spacing::default() };
+        assert_eq!(spacing.slot_free_at(Timestamp::from_seconds(7)), Timestamp::from_seconds(10));
+    }
 }
