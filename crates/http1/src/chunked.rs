@@ -37,6 +37,8 @@ enum ChunkState {
     DataEndLine,
     Trailers,
     Done,
+    /// After a malformed line. The state is final, because the end of the body is unknown.
+    Malformed,
 }
 
 /// Next part of a body.
@@ -73,11 +75,14 @@ impl ChunkReader {
                 Ok(BodyChunk::Data(data))
             }
             ChunkState::Trailers if !buffer.is_empty() => {
-                let Some(trailers) = head::trailers(buffer, MAX_TRAILER_BYTES)? else { return Ok(BodyChunk::Pending) };
+                let trailers = head::trailers(buffer, MAX_TRAILER_BYTES);
+                let trailers = trailers.inspect_err(|_| self.state = ChunkState::Malformed)?;
+                let Some(trailers) = trailers else { return Ok(BodyChunk::Pending) };
                 self.state = ChunkState::Done;
                 Ok(if trailers.is_empty() { BodyChunk::End } else { BodyChunk::Trailers(trailers) })
             }
             ChunkState::Done => Ok(BodyChunk::End),
+            ChunkState::Malformed => Err(Malformed::Chunk),
             _ => Ok(BodyChunk::Pending),
         }
     }
@@ -94,14 +99,14 @@ impl ChunkReader {
         }
     }
 
-    /// Skips the lines between data. Malformed lines are not consumed.
+    /// Skips the lines between data. After a malformed line, this and all later calls return an error.
     fn skip_lines(&mut self, buffer: &mut BytesMut) -> Result<(), Malformed> {
         let mut skipped = 0;
         for &byte in buffer.iter() {
             if matches!(self.state, ChunkState::Data(_) | ChunkState::Trailers | ChunkState::Done) {
                 break;
             }
-            self.state = self.next_state(byte)?;
+            self.state = self.next_state(byte).inspect_err(|_| self.state = ChunkState::Malformed)?;
             skipped += 1;
         }
         buffer.advance(skipped);
@@ -226,6 +231,8 @@ mod tests {
             ("3\nabc\n0\n\n", Err(Malformed::Chunk)),
             ("3\r\nabcd\r\n", Err(Malformed::Chunk)),
             ("3\r\nabc0\r\n\r\n", Err(Malformed::Chunk)),
+            ("3\r\nabc\r\n0x: y\r\n\r\n", Err(Malformed::Chunk)),
+            ("3\r\nabc\r\n3x\r\nabc\r\n0\r\n\r\n", Err(Malformed::Chunk)),
             ("3;a\nb\r\nabc\r\n", Err(Malformed::Chunk)),
             ("3;a\rb\r\nabc\r\n", Err(Malformed::Chunk)),
             ("10000000000000000\r\n", Err(Malformed::Chunk)),
