@@ -53,6 +53,7 @@ mod tests {
             (1..=5).map(|times| updated(CostEstimate::INITIAL, &vec![12_000; times]).0.milli()).collect();
         assert_eq!(estimates, [2000, 4000, 8000, 12_000, 12_000]);
         assert_eq!(updated(CostEstimate(Units::from_whole(12)), &[0]).0.milli(), 11_906);
+        assert_eq!(updated(CostEstimate(Units::from_whole(12)), &[6000]).0.milli(), 11_953);
         assert_eq!(updated(CostEstimate(Units::from_milli(3)), &[0, 0, 0]), CostEstimate(Units::ZERO));
         assert_eq!(updated(CostEstimate(Units::ZERO), &[5000]).0, Units::from_whole(1));
     }
