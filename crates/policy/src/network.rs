@@ -88,6 +88,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn ipv4_range_refuses_the_length_of_an_ipv4_mapped_range() {
+        assert_eq!(IpPrefix::parse("192.0.2.0/96"), None);
+        assert_eq!(IpPrefix::parse("192.0.2.0/128"), None);
+        assert_eq!(IpPrefix::parse("::ffff:192.0.2.0/120"), IpPrefix::parse("192.0.2.0/24"));
+    }
+
+    #[test]
     fn prefix_display_round_trips() {
         for text in ["127.0.0.0/8", "192.0.2.1/32", "0.0.0.0/0", "::1/128", "2001:db8::/32", "::/0"] {
             assert_eq!(IpPrefix::parse(text).expect("valid range").to_string(), text);
