@@ -13,3 +13,20 @@ pub fn split(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
         false
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn backslash_escapes_a_quote_only_inside_a_quoted_string() {
+        for (text, parts) in [
+            (r#""a\",b",c"#, &[r#""a\",b""#, "c"][..]),
+            (r#""a\\",b"#, &[r#""a\\""#, "b"]),
+            (r#"a\"b,c""#, &[r#"a\"b,c""#]),
+        ] {
+            let expected: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
+            assert_eq!(split(text.as_bytes(), b',').collect::<Vec<_>>(), expected, "{text}");
+        }
+    }
+}
