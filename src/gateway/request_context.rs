@@ -7,6 +7,7 @@ mod record;
 use super::connection_timeouts::ConnectionState;
 use super::quota_sync::BodyScan;
 use super::target::ClientRequest;
+use super::upstream::ForwardState;
 use super::worker::{CurrentConfig, Worker};
 use http::StatusCode;
 use std::rc::Rc;
@@ -65,6 +66,7 @@ pub(super) struct RequestContext {
     refusing_scope: Option<Arc<str>>,
     retry_after: Option<u64>,
     stage: RequestStage,
+    forward_state: Rc<ForwardState>,
     /// Time the request waited for slots.
     scope_wait: Duration,
     receipt: Receipt,
@@ -87,6 +89,7 @@ impl RequestContext {
         evaluated: EvaluatedRequest,
         id: u64,
     ) -> Box<Self> {
+        let forward_state = ForwardState::new(current.settings.origin.aborts_on_disconnect);
         let refusal_reason = evaluated.evaluation.decision.verdict.refusal().map(|refusal| refusal.reason);
         // Boxed, because it is moved often.
         Box::new(Self {
@@ -100,6 +103,7 @@ impl RequestContext {
             refusing_scope: None,
             retry_after: None,
             stage: RequestStage::Evaluated,
+            forward_state,
             scope_wait: Duration::ZERO,
             receipt: Receipt::new(),
             status: StatusCode::from_u16(CLIENT_CLOSED_REQUEST).expect("valid status"),
@@ -248,14 +252,23 @@ impl RequestContext {
         }
     }
 
-    /// Records the status at the start of the response.
-    pub(super) fn begin_response(&mut self, status: StatusCode) {
-        self.status = status;
-        self.response_key = self.connection_state.on_response_start();
+    pub(super) fn forward_state(&self) -> &Rc<ForwardState> {
+        &self.forward_state
     }
 
-    /// Adds `bytes` to the number of body bytes sent.
+    /// Records the status at the start of the response, if the client waits for it.
+    pub(super) fn begin_response(&mut self, status: StatusCode) {
+        if !self.forward_state.client_left() {
+            self.status = status;
+            self.response_key = self.connection_state.on_response_start();
+        }
+    }
+
+    /// Adds `bytes` to the number of body bytes sent, if the client reads them.
     pub(super) fn add_body_bytes(&mut self, bytes: u64) {
+        if self.forward_state.client_left() {
+            return;
+        }
         self.bytes += bytes;
         if let Some(key) = self.response_key {
             self.connection_state.on_response_progress(key);
@@ -272,6 +285,26 @@ impl RequestContext {
         self.begin_response(status);
         self.add_body_bytes(bytes);
         self.finish();
+    }
+
+    /// Returns true if the request holds slots that its client cannot release by leaving.
+    pub(super) fn holds_slots_without_client(&self) -> bool {
+        matches!(self.stage, RequestStage::Answered { slots: Some(_), .. }) && self.forward_state.outlives_client()
+    }
+
+    /// Ends the request for the connection of the client; `aborted` if the client left before the end of the response.
+    pub(super) fn disconnect(&mut self, aborted: bool) {
+        if let Some(key) = self.response_key.take() {
+            self.connection_state.on_response_end(key);
+        }
+        if !self.forward_state.client_left() {
+            self.forward_state.set_client_left();
+            self.connection_state.on_request_end(aborted);
+        }
+    }
+
+    pub(super) fn worker(&self) -> Rc<Worker> {
+        Rc::clone(&self.worker)
     }
 
     fn route(&self) -> &tidegate_policy::route::Route {
@@ -291,10 +324,7 @@ impl RequestContext {
 
 impl Drop for RequestContext {
     fn drop(&mut self) {
-        if let Some(key) = self.response_key {
-            self.connection_state.on_response_end(key);
-        }
-        self.connection_state.on_request_end(!self.is_complete);
+        self.disconnect(!self.is_complete);
         // In this order, because the record shows the charge and the bot score, and because a metrics scrape must find
         // the request in flight until its record counts it.
         self.settle_unknown();

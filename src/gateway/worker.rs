@@ -23,6 +23,7 @@ use tidegate_policy::hash::mix;
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
 use tidegate_policy::{Claim, QuotaId, Timestamp};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 /// State shared by all requests of one thread.
@@ -40,6 +41,8 @@ pub(super) struct Worker {
     /// Window in which the origin's count of a quota was last unparsable.
     unreadable_windows: RefCell<BTreeMap<QuotaId, u64>>,
     drain: mpsc::Sender<Incoming>,
+    /// Requests that the origin still processes although their clients left; `None` once the gateway is closed.
+    abandoned: RefCell<Option<JoinSet<()>>>,
     seed: u64,
     decision_count: Cell<u64>,
 }
@@ -81,6 +84,7 @@ impl Worker {
             scratch: RefCell::new(ScratchBuffer::new()),
             unreadable_windows: RefCell::default(),
             drain,
+            abandoned: RefCell::new(Some(JoinSet::new())),
             seed,
             decision_count: Cell::new(0),
             shared,
@@ -106,6 +110,8 @@ impl Worker {
                 break;
             }
         }
+        // In this order: closed connections abandon their requests.
+        drop(self.abandoned.take());
         self.connections.command_all(ConnectionCommand::Close);
         while self.connections.open_count() > 0 {
             tokio::task::yield_now().await;
@@ -123,6 +129,7 @@ impl Worker {
         let current = self.current();
         self.connections.sweep(&current.settings.limits, current.settings.origin.response_timeout);
         self.upstream.sweep(&current.settings.origin, self.uptime.get());
+        while self.abandoned.borrow_mut().as_mut().and_then(JoinSet::try_join_next).is_some() {}
         self.telemetry().flush();
     }
 
@@ -180,6 +187,13 @@ impl Worker {
 
     pub(super) fn scratch(&self) -> RefMut<'_, ScratchBuffer> {
         self.scratch.borrow_mut()
+    }
+
+    /// Completes the work on a request whose client left. Drops it if the gateway is closed.
+    pub(super) fn complete_abandoned(&self, work: impl Future<Output = ()> + 'static) {
+        if let Some(abandoned) = &mut *self.abandoned.borrow_mut() {
+            abandoned.spawn_local(work);
+        }
     }
 
     pub(super) fn drain(&self) -> mpsc::Sender<Incoming> {

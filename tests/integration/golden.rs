@@ -281,6 +281,7 @@ const GOOGLEBOT: &str = "User-Agent: Mozilla/5.0 (compatible; Googlebot/2.1; +ht
 
 const RULES: &str = r#"
 workers: 1
+origin: { url: ORIGIN, aborts_on_disconnect: true }
 headers: { retry_after_spread: 0% }
 crawl_policy: on
 robots: { honeypot: /never }

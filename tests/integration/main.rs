@@ -4,6 +4,7 @@
 
 mod support;
 
+mod abandoned_requests;
 mod address_lists;
 mod architecture;
 mod bot_detection;

@@ -467,7 +467,7 @@ fn http10_client_receives_no_chunked_encoding() {
 }
 
 #[test]
-fn client_disconnect_aborts_the_origin_request() {
+fn client_disconnect_aborts_the_request_at_an_origin_that_aborts_with_it() {
     let (arrival_sender, arrival) = signal();
     let (closed_sender, closed) = signal();
     let origin = Origin::with_script(move |_, connection| {
@@ -475,7 +475,8 @@ fn client_disconnect_aborts_the_origin_request() {
         connection.expect_eof();
         closed_sender.notify();
     });
-    let gateway = TestGateway::with_rules(origin.address(), COSTED_PAGE);
+    let rules = format!("origin: {{ url: ORIGIN, aborts_on_disconnect: true }}{COSTED_PAGE}");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
     let mut client = gateway.connect();
     client.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
     arrival.wait();

@@ -164,7 +164,8 @@ fn client_disconnect_is_not_an_overload() {
         }
         _ => connection.reply("200 OK", "", b""),
     });
-    let gateway = TestGateway::with_rules(origin.address(), BACKOFF_40_SECONDS);
+    let rules = format!("origin: {{ url: ORIGIN, aborts_on_disconnect: true }}{BACKOFF_40_SECONDS}");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
     let mut client = gateway.connect();
     client.send("GET /long HTTP/1.1\r\nHost: a.test\r\n\r\n").head();
     client.reset();

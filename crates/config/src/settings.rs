@@ -186,6 +186,8 @@ pub struct Origin {
     pub idle_timeout: Duration,
     /// Maximum number of connections to the origin; at least 1.
     pub max_connections: usize,
+    /// True if the origin stops its work when a connection closes.
+    pub aborts_on_disconnect: bool,
 }
 
 /// Connection, size and time limits. No count and no duration is zero.

@@ -21,13 +21,13 @@ use tidegate_policy::identity::ClientAddress;
 impl RequestHandler {
     /// Forwards the request to the origin and returns the response for the client.
     pub(super) async fn forward(
-        &self,
+        self: Rc<Self>,
         body: ClientBody,
         mut context: Box<RequestContext>,
         slots: Option<SlotGuard>,
     ) -> Response<ResponseBody> {
         let current = Rc::clone(context.current());
-        let Self { worker, connection_state, .. } = self;
+        let Self { worker, connection_state, .. } = &*self;
         self.prepare_upstream_request(&mut context);
         let limit = current.settings.limits.max_body_size;
         let body = RequestBody::streaming(body, limit, Rc::clone(connection_state), || worker.drain());
@@ -69,8 +69,9 @@ impl RequestHandler {
         let clock = &worker.shared().clock;
         let target = UpstreamTarget { origin, addresses: &addresses, uptime, clock, max_connections };
         context.begin_upstream(slots);
+        let state = Rc::clone(context.forward_state());
         let (permit, head) = context.permit_and_head();
-        let result = worker.upstream().send(permit, head, body, &target).await;
+        let result = worker.upstream().send(permit, head, body, &target, &state).await;
         context.record_upstream_response(worker.now(), result.as_ref().map(|upstream| upstream.response.status).ok());
         let backoff = context.report_to_scopes(result.as_ref().map(|upstream| &upstream.response));
         (result, backoff)

@@ -9,10 +9,12 @@
 //! 5. Serve locally (`crawl_policy`, `robots`): responses of the gateway need no slots.
 //! 6. Acquire slots (`throttle`): the permit is held meanwhile, so that a request with slots can be sent. Without
 //!    slots, its units are released.
-//! 7. Forward (`forward`): sends the request with its permit.
+//! 7. Forward (`forward`): sends the request with its permit. Continues if the client leaves (`abandon`), because the
+//!    origin does.
 //! 8. Settle (`forward`): before the response is sent, because its head shows the cost.
 //! 9. Respond (`forward`, `refuse`): the end of the response drops the [`RequestContext`], which writes the record.
 
+mod abandon;
 mod crawl_policy;
 mod evaluate;
 mod evidence;
@@ -29,6 +31,7 @@ use super::problem::{Problem, ResponseFormat};
 use super::request_context::RequestContext;
 use super::response_body::ResponseBody;
 use super::target::{ClientRequest, Target};
+use abandon::Abandonable;
 use hyper::body::Body;
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -83,7 +86,11 @@ impl RequestHandler {
 
     /// Forwards the request once all its scopes grant slots. The permit is held meanwhile; a rejection releases its
     /// units.
-    async fn throttle_and_forward(&self, body: ClientBody, mut context: Box<RequestContext>) -> Response<ResponseBody> {
+    async fn throttle_and_forward(
+        self: Rc<Self>,
+        body: ClientBody,
+        mut context: Box<RequestContext>,
+    ) -> Response<ResponseBody> {
         let acquired = match self.acquire_slots(&context) {
             AcquireOutcome::Acquired(slots) => Ok(slots),
             AcquireOutcome::Rejected(rejection) => Err(rejection),
@@ -95,7 +102,10 @@ impl RequestHandler {
             }
         };
         match acquired {
-            Ok(slots) => self.forward(body, context, slots).await,
+            Ok(slots) => {
+                let (state, handler) = (Rc::clone(context.forward_state()), Rc::clone(&self));
+                Abandonable::new(self.forward(body, context, slots), state, handler).await
+            }
             Err(ThrottleRejection { scope, reason, retry_after }) => {
                 context.settle_unknown();
                 self.drain_body(&context.client_request().head, body);

@@ -6,12 +6,14 @@
 mod connection;
 mod deadline;
 mod error;
+mod forward_state;
 mod pool;
 pub(super) mod rate_limit;
 mod request_body;
 pub(super) use connection::OriginBody;
 pub(super) use deadline::{Deadline, Deadlines};
 pub(super) use error::ForwardError;
+pub(super) use forward_state::ForwardState;
 pub(super) use pool::PoolGuard;
 pub(super) use request_body::RequestBody;
 
@@ -66,13 +68,14 @@ impl Upstream {
     /// The permit is marked as sent as soon as the origin may have received the request. A request that was certainly
     /// not sent is retried on another connection, whatever its method. A request that may have arrived is retried only
     /// if it is idempotent, has no body, was sent on a connection that had been idle, and a second charge can be
-    /// reserved.
+    /// reserved. `state` records whether the origin may have received the whole request.
     pub(super) async fn send(
         &self,
         permit: &mut Permit,
         head: &RequestHead,
         mut body: RequestBody,
         target: &UpstreamTarget<'_>,
+        state: &ForwardState,
     ) -> Result<UpstreamResponse, ForwardError> {
         let after = target.origin.response_timeout;
         let deadline = self.deadlines.new_deadline(after);
@@ -94,18 +97,25 @@ impl Upstream {
                     deadline.reset();
                     Poll::Pending
                 }
-                Poll::Pending if deadline.poll_expired(context) => Poll::Ready(None),
-                Poll::Pending => Poll::Pending,
+                Poll::Pending => {
+                    state.set_sent(true);
+                    match deadline.poll_expired(context) {
+                        true => Poll::Ready(None),
+                        false => Poll::Pending,
+                    }
+                }
             })
             .await;
             let failed = match sent {
                 None => return Err(ForwardError::TimedOut { after }),
                 Some(Ok(response)) => {
+                    state.set_sent(!upload.as_ref().is_some_and(|upload| upload.is_in_progress()));
                     deadline.reset();
                     return Ok(UpstreamResponse { response, pool_guard, deadline });
                 }
                 Some(Err(failed)) => failed,
             };
+            state.set_sent(false);
             let is_unanswered = matches!(failed.error, client::Error::NoResponse);
             if let Some(unsent) = failed.unsent {
                 permit.mark_unsent();

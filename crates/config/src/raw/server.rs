@@ -66,6 +66,9 @@ pub(crate) struct Origin {
     pub idle_timeout: Option<Span>,
     /// Maximum number of connections to the origin, at least 1. Default 256.
     pub max_connections: Option<u32>,
+    /// True if the origin stops its work when a connection closes. A request whose client left is then aborted at once;
+    /// otherwise it keeps its slots until the origin has responded. Default false.
+    pub aborts_on_disconnect: bool,
 }
 
 /// Rate limit header fields of responses.
