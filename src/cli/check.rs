@@ -21,6 +21,7 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     settings.warnings.extend(range_file_warnings(&settings));
     let builtin = OperatorTable::builtin();
     settings.warnings.extend(reassigned_token_warnings(&settings, &builtin));
+    settings.warnings.extend(foreign_signature_warning(&settings, &builtin));
     Ok(describe::summary(&settings, files.lists().network_counts(), &crawlers::builtin_operators(&builtin)))
 }
 
@@ -76,4 +77,32 @@ fn reassigned_token_warnings(settings: &Settings, builtin: &OperatorTable) -> Ve
         ));
     }
     warnings
+}
+
+/// Returns a warning if classes or operators of the file rely on signatures and `hosts` is not set: a client can send
+/// what an agent signed for another site, with the host of that site.
+fn foreign_signature_warning(settings: &Settings, builtin: &OperatorTable) -> Option<String> {
+    if settings.hosts.is_some() || settings.verify.signatures.is_none() {
+        return None;
+    }
+    let changed = |name: &str| settings.operators.iter().find(|operator| operator.name == name);
+    let signs = |name: &str| match changed(name).and_then(|operator| operator.signature_agents.as_ref()) {
+        Some(agents) => !agents.is_empty(),
+        None => builtin.signature_agents().any(|(_, operator)| builtin.name(operator) == name),
+    };
+    let is_named = |name: &str, index: usize| {
+        let classes = &settings.rules.classes;
+        changed(name).is_some_and(|operator| operator.signature_agents.is_some())
+            || classes.iter().any(|class| class.matcher.operators.iter().any(|operator| operator.index() == index))
+    };
+    let names = settings.operator_names.iter().enumerate();
+    let signing: Vec<&str> =
+        names.filter(|(index, name)| is_named(name, *index) && signs(name)).map(|(_, name)| name.as_str()).collect();
+    (!signing.is_empty()).then(|| {
+        format!(
+            "hosts: not set, so a signature that {} made for another site counts here, too; write hosts: [example.com] \
+             with the hosts of your site",
+            signing.join(" or ")
+        )
+    })
 }

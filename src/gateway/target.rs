@@ -8,6 +8,7 @@ use http::{Method, Version};
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use tidegate_http1::{self as http1, Name, RequestHead, list};
+use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_policy::route::{normalize, normalize_host};
 use tidegate_policy::{RequestFacts, Signature};
 
@@ -34,6 +35,8 @@ pub(super) struct Target {
 pub(super) enum RequestError {
     /// No host, several hosts, or an invalid one.
     Host,
+    /// Host that is none of the own hosts, or no host although there are own hosts.
+    Misdirected,
     /// Path with an encoded NUL.
     Path,
     /// Request target that is neither a path nor a URL.
@@ -71,8 +74,14 @@ impl ClientRequest {
 }
 
 impl Target {
-    /// Parses the target of a request. Rejects everything that the gateway and the origin could interpret differently.
-    pub(super) fn parse(head: &RequestHead, via: &str, max_body: u64) -> Result<Self, RequestError> {
+    /// Parses the target of a request. Rejects everything that the gateway and the origin could interpret differently,
+    /// and requests for other hosts than `own_hosts`.
+    pub(super) fn parse(
+        head: &RequestHead,
+        via: &str,
+        max_body: u64,
+        own_hosts: Option<&OwnHosts>,
+    ) -> Result<Self, RequestError> {
         let fields = &head.fields;
         if matches!(head.method, Method::CONNECT | Method::TRACE) {
             return Err(RequestError::Method);
@@ -97,7 +106,11 @@ impl Target {
             Cow::Owned(path) => Some(path),
             Cow::Borrowed(_) => None,
         };
-        let host = normalize_host(std::str::from_utf8(host(head)).unwrap_or_default()).into_owned();
+        let host_and_port = std::str::from_utf8(host(head)).unwrap_or_default();
+        let host = normalize_host(host_and_port).into_owned();
+        if own_hosts.is_some_and(|own_hosts| !(own_hosts.contains(&host) && has_numeric_port(host_and_port))) {
+            return Err(RequestError::Misdirected);
+        }
         Ok(Self { normalized_path, host })
     }
 }
@@ -108,6 +121,13 @@ pub(super) fn host(head: &RequestHead) -> &[u8] {
         Some(authority) => authority.as_str().as_bytes(),
         None => head.fields.get(Name::Host).unwrap_or_default(),
     }
+}
+
+/// Returns true if the port, if there is one, is a number: `example.com:80.evil.com` is no spelling of `example.com`.
+fn has_numeric_port(host: &str) -> bool {
+    // A colon within brackets is part of an IPv6 address.
+    let port = host.rsplit_once(':').map(|(_, port)| port).filter(|port| !port.contains(']'));
+    port.is_none_or(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn parse_number(digits: &[u8]) -> Option<u64> {

@@ -22,6 +22,7 @@ mod explain_refusals;
 mod fuzz_corpus;
 mod golden;
 mod grafana;
+mod hosts;
 mod html_report;
 mod init;
 mod ledger;

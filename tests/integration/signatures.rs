@@ -290,3 +290,26 @@ fn custom_operator_is_verified_by_signature_alone() {
     let fixture = SignatureFixture::with_operator("acme", AllowedAddresses::Any).publish_and_wait_for_keys();
     assert_eq!(fixture.observed_class_signed(), "agent acme");
 }
+
+#[test]
+fn signature_for_another_site_needs_own_hosts() {
+    let fixture = SignatureFixture::with_keys();
+    let for_another_site =
+        fixture.agent.signed_fields(&SignatureParams { host: "other.example", ..signature_params(None) });
+    let replayed = |gateway: &TestGateway| {
+        let head = format!("GET / HTTP/1.1\r\nHost: other.example\r\n{BROWSER}{PUBLIC}{for_another_site}\r\n");
+        gateway.connect().send(head).read_response().status
+    };
+    assert_eq!(replayed(&fixture.gateway), 200);
+    assert_eq!(
+        fixture.origin.last_request().fields["x-tidegate-class"],
+        "agent",
+        "without hosts, any host is accepted"
+    );
+    let rules = format!("{}\nhosts: example.com", operator_rules("chatgpt-agent", &fixture.directory.url()));
+    fixture.gateway.reload(fixture.origin.address(), &rules).expect("valid rules");
+    let received = fixture.origin.received_requests().len();
+    assert_eq!(replayed(&fixture.gateway), 421);
+    assert_eq!(fixture.origin.received_requests().len(), received);
+    assert_eq!(fixture.observed_class_signed(), VERIFIED, "a signature for an own host counts");
+}

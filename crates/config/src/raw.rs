@@ -17,7 +17,7 @@ pub(super) mod scopes;
 pub(super) mod server;
 pub(super) mod verify;
 
-use super::scalars::{Socket, Threads};
+use super::scalars::{Host, Socket, Threads};
 use super::serde_forms::{NamedMap, OneOrMany};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -48,6 +48,16 @@ pub(super) struct File {
     pub ledger: ledger::Ledger,
     /// Server behind the gateway.
     pub origin: server::Origin,
+    /// The site's own hosts: one, or a list of names, such as example.com, wildcards, such as `"*.example.com"` (all names
+    /// below it, not example.com itself), and addresses. At most 1000. Default none: every host is accepted.
+    ///
+    /// A request for another host, or of HTTP/1.0 without a host, gets 421 before anything is counted. Letters match in
+    /// any case; a port and a last dot are ignored. The host is that of `Host`, of `:authority`, or of an absolute
+    /// request target; `X-Forwarded-Host` has no effect. Name the addresses, too, to which health checks send requests.
+    ///
+    /// With the key, a signature counts only if it was made for an own host, and made-up hosts cause no request for
+    /// robots.txt.
+    pub hosts: Option<OneOrMany<Host>>,
     /// Identification of clients.
     pub clients: clients::Clients,
     /// Files of addresses, by name, for `when.address_list`: hosting companies, Tor exits, your own lists. At most 64
@@ -119,6 +129,7 @@ pub(super) const SECTIONS: &[&str] = &[
     "state_dir",
     "ledger",
     "origin",
+    "hosts",
     "clients",
     "address_lists",
     "user_agent_rules",

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::dns_pattern::DnsPattern;
 use tidegate_policy::network::IpPrefix;
+use tidegate_policy::own_hosts::OwnHost;
 use tidegate_policy::tier::Share;
 use tidegate_policy::units::Units;
 
@@ -165,6 +166,11 @@ word! {
 word! {
     /// A pattern of DNS names such as `crawl.example.com` or `bot-*.example.com`.
     Pattern(DnsPattern), "a DNS name; write crawl.example.com, which includes all names below it, or bot-*.example.com", "[-_*.0-9A-Za-z]+", digits: false, |text| text.parse().ok()
+}
+
+word! {
+    /// An own host such as `example.com`, `*.example.com` or `192.0.2.1`.
+    Host(OwnHost), "a host; write example.com, \"*.example.com\" for all names below it, or an address, without scheme and port", "[-_*.:0-9A-Za-z\\[\\]]+", digits: false, |text| text.parse().ok()
 }
 
 /// Usage from which a tier applies.

@@ -107,7 +107,7 @@ keys! {
     above access adaptive_concurrency address_from address_list address_lists admin admit_interval api_key at
     autothrottle backoff block bot_detection bucket burst capacity classes clients concurrency connect_timeout contact
     contains cookie cost counts crawl_delay crawl_policy crawler_guard delay delay_per_slot dns drain_timeout enforce
-    exhausted factor file fill first_byte_timeout first_use fixed half_life header header_timeout honeypot host
+    exhausted factor file fill first_byte_timeout first_use fixed half_life header header_timeout honeypot host hosts
     http2_max_concurrent_streams idle_timeout interval ipv6_prefix jitter keep_alive_timeout key kind ledger limit limits
     listen log max max_clients max_concurrency max_connections max_delay max_header_size max_headers max_length
     max_lifetime max_partitions max_refused_for max_requests_per_connection max_tracked_clients max_wait min min_delay

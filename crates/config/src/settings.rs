@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_policy::crawl_delay::CrawlDelays;
 use tidegate_policy::dns_pattern::DnsPattern;
+use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_policy::secret::Secret;
 use tidegate_policy::tier::Share;
 use tidegate_policy::{ProofMethod, Rules};
@@ -27,6 +28,8 @@ pub struct Settings {
     pub ledger: Ledger,
     /// Server behind the gateway.
     pub origin: Origin,
+    /// Hosts of the site; requests for others are rejected. `None` accepts every host.
+    pub hosts: Option<OwnHosts>,
     /// Connection, size and time limits.
     pub limits: Limits,
     /// Rate limit header fields of responses.

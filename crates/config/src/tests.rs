@@ -112,6 +112,22 @@ fn site_errors(text: &str) -> Vec<String> {
 }
 
 #[test]
+fn own_hosts_are_one_or_a_list() {
+    let hosts = |text: &str| settings(&with_origin(text)).hosts.map(|hosts| hosts.to_string());
+    assert_eq!(hosts(""), None);
+    assert_eq!(hosts("hosts: Example.com").as_deref(), Some("example.com"));
+    assert_eq!(
+        hosts("hosts: [example.com., \"*.example.com\", 192.0.2.1, \"[2001:db8::1]\"]").as_deref(),
+        Some("example.com, *.example.com, 192.0.2.1, [2001:db8::1]")
+    );
+    let many = (0..1001).map(|number| format!("host-{number}")).collect::<Vec<_>>().join(", ");
+    assert_eq!(
+        site_errors(&format!("hosts: [{many}]")),
+        ["2:1: hosts: found 1001 hosts, maximum 1000; cover names with a wildcard such as \"*.example.com\""]
+    );
+}
+
+#[test]
 fn example_config_has_the_expected_settings() {
     let settings = settings(EXAMPLE);
     assert_eq!(settings.listen, ["127.0.0.1:8080".parse().expect("an address")]);
@@ -1193,12 +1209,28 @@ fn each_invalid_value_is_reported() {
             "2:67: operators.googlebot.signature_agents[1]: invalid agent URL \"http://bot.example\"; write it like https://bot.example",
         ),
         (
+            "hosts: []".into(),
+            "2:1: hosts: no host; add one such as example.com, or leave hosts out to accept every host",
+        ),
+        (
+            "hosts: [example.com, \"https://example.com\"]".into(),
+            "2:22: hosts[1]: found \"https://example.com\", needs a host; write example.com, \"*.example.com\" for all names below it, or an address, without scheme and port",
+        ),
+        (
+            "hosts: [\"*\"]".into(),
+            "2:9: hosts[0]: found \"*\", needs a host; write example.com, \"*.example.com\" for all names below it, or an address, without scheme and port",
+        ),
+        (
+            "hosts: example.com:443".into(),
+            "2:8: hosts: found \"example.com:443\", needs a host; write example.com, \"*.example.com\" for all names below it, or an address, without scheme and port",
+        ),
+        (
             "verify: { signatures: { max_lifetime: 0s } }".into(),
             "2:39: verify.signatures.max_lifetime: found a zero duration; write a duration such as 10s",
         ),
         (
             "listne: 127.0.0.1:1".into(),
-            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, headers, robots, crawl_policy, log, limits",
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, hosts, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, headers, robots, crawl_policy, log, limits",
         ),
     ];
     let mut failures = Vec::new();

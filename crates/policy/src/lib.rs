@@ -24,6 +24,7 @@ mod ids;
 pub mod lease;
 pub mod network;
 pub mod network_table;
+pub mod own_hosts;
 pub mod pacing;
 pub mod quota;
 pub mod quota_state;

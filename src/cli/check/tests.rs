@@ -180,3 +180,42 @@ fn missing_config_file_is_an_error() {
     let result = check(Path::new("no/such.yaml"), &[], &OPERATORS);
     assert!(result.as_ref().is_err_and(|error| error.starts_with("no/such.yaml: cannot be read: ")), "{result:?}");
 }
+
+#[test]
+fn signing_operators_without_own_hosts_give_a_warning() {
+    let warning = |rules: &str| {
+        let yaml = format!("origin: {{ url: 'http://a' }}\n{rules}");
+        let builtin = OperatorTable::builtin();
+        let operators: Vec<&str> = builtin.names().collect();
+        let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &operators).expect("valid settings");
+        foreign_signature_warning(&settings, &builtin)
+    };
+    let class = "classes: [{ name: a, when: { operator: [googlebot, chatgpt-agent, acme] } }]\n";
+    let acme = "operators: { acme: { signature_agents: https://bot.acme.example } }\n";
+    let both = warning(&format!("{class}{acme}")).expect("a warning");
+    assert_eq!(
+        both,
+        "hosts: not set, so a signature that chatgpt-agent or acme made for another site counts here, too; write \
+         hosts: [example.com] with the hosts of your site"
+    );
+    assert!(warning(acme).expect("a warning").contains(" acme made "));
+    let unsigned = "classes: [{ name: a, when: { operator: googlebot } }]\n";
+    let disabled = "verify: { signatures: { enabled: false } }\n";
+    let unsigned_agent = "operators: { chatgpt-agent: { signature_agents: [] } }\n";
+    for rules in [
+        String::new(),
+        unsigned.to_owned(),
+        format!("{class}{acme}hosts: example.com"),
+        format!("{class}{acme}{disabled}"),
+        format!("classes: [{{ name: a, when: {{ operator: chatgpt-agent }} }}]\n{unsigned_agent}"),
+    ] {
+        assert_eq!(warning(&rules), None, "{rules}");
+    }
+}
+
+#[test]
+fn summary_shows_own_hosts() {
+    let yaml = "origin: { url: 'http://a' }\nhosts: [Example.com, \"*.example.com\"]";
+    let settings = config::load(Path::new("a.yaml"), yaml, &[], &[], &OPERATORS).expect("valid settings");
+    assert!(summary(&settings).contains("\nown hosts: example.com, *.example.com\n"), "{}", summary(&settings));
+}

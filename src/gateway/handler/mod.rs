@@ -1,7 +1,7 @@
 //! Handles requests. The phases in order, each with the reason for its place:
 //!
-//! 1. Validate (`target`): a request that the gateway and the origin could interpret differently is rejected before it
-//!    is counted. Host and path are normalized once.
+//! 1. Validate (`target`): a request that the gateway and the origin could interpret differently, or for another host
+//!    than the own ones, is rejected before it is counted. Host and path are normalized once.
 //! 2. Identify (`evaluate`): user agent, then signature, then proof, because a signature can be a claim to prove.
 //! 3. Observe (`evaluate`): the bot score is a fact that classification uses.
 //! 4. Admit (`evaluate`): the bucket, the quotas and pacing. A refused request holds nothing and waits for nothing,
@@ -46,8 +46,9 @@ impl RequestHandler {
         let mut current = worker.current();
         let Request { head, body } = request;
         connection_state.on_request_start(head.version);
-        let max_body_size = current.settings.limits.max_body_size;
-        let target = match Target::parse(&head, &worker.shared().via.pseudonym, max_body_size) {
+        let settings = &current.settings;
+        let (max_body_size, own_hosts) = (settings.limits.max_body_size, settings.hosts.as_ref());
+        let target = match Target::parse(&head, &worker.shared().via.pseudonym, max_body_size, own_hosts) {
             Ok(target) => target,
             Err(error) => {
                 connection_state.on_request_end(false);

@@ -140,6 +140,9 @@ impl ProblemTemplate {
     pub(super) fn for_request_error(error: RequestError) -> Self {
         match error {
             RequestError::Host => plain!(400, "Bad Request", "The request needs exactly one valid host."),
+            RequestError::Misdirected => {
+                plain!(421, "Misdirected Request", "This site does not serve the requested host.")
+            }
             RequestError::Path => plain!(400, "Bad Request", "The path contains an encoded NUL."),
             RequestError::Target => plain!(400, "Bad Request", "The request target is neither a path nor a URL."),
             RequestError::Framing => {

@@ -290,6 +290,11 @@ const SCALAR_TYPES: &[ScalarType] = &[
         "`crawl.example.com`, which includes all names below it, or `bot-*.example.com`",
         "[-_*.0-9A-Za-z]+"
     ),
+    pattern_type!(
+        "host",
+        "`example.com`, `\"*.example.com\"` (all names below it), `192.0.2.1` or `\"[2001:db8::1]\"`",
+        "[-_*.:0-9A-Za-z\\[\\]]+"
+    ),
     ScalarType { name: "integer", examples: "", matches: |schema| is_type(schema, "integer") },
     ScalarType {
         name: "text",

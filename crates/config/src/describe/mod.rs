@@ -36,6 +36,9 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
 
     let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
     line(format!("listening on {}, forwarding to {}", listen.join(", "), settings.origin.authority));
+    if let Some(hosts) = &settings.hosts {
+        line(format!("own hosts: {hosts}"));
+    }
     if let Some(admin) = &settings.admin {
         line(format!("admin listener: {}{}", admin.listen, if admin.token.is_some() { ", with a token" } else { "" }));
     }

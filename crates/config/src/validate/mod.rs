@@ -38,6 +38,7 @@ pub(super) fn validate(
     let listen = server::listen(raw, &mut report);
     let admin = server::admin(raw, &listen, &mut report);
     let origin = server::origin(&raw.origin, &listen, &mut report);
+    let hosts = server::hosts(raw, &mut report);
     let limits = server::limits(&raw.limits, &mut report);
     let headers = server::headers(&raw.headers);
     let state_dir = server::state_dir(raw);
@@ -88,6 +89,7 @@ pub(super) fn validate(
         state_dir,
         ledger,
         origin,
+        hosts,
         limits,
         headers,
         robots,

@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_policy::secret::Secret;
 use tidegate_policy::tier::Share;
 
@@ -18,6 +19,8 @@ const DEFAULT_ADMIN_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ip
 const DEFAULT_ACCESS_LOG: &str = "access.log";
 const DEFAULT_RETRY_AFTER_SPREAD: Share = Share::from_millionths(200_000);
 const KIB: u64 = 1024;
+/// Maximum number of own hosts: a request is compared with each.
+const MAX_HOSTS: usize = 1000;
 
 pub(super) fn listen(raw: &raw::File, report: &mut Diagnostics) -> Vec<SocketAddr> {
     let Some(sockets) = &raw.listen else { return vec![DEFAULT_LISTEN] };
@@ -151,6 +154,17 @@ fn parse_origin_url(url: &str) -> Result<(String, u16, String), (String, &'stati
     }
     let authority = if port == 80 { bracketed } else { format!("{bracketed}:{port}") };
     Ok((host, port, authority))
+}
+
+/// Returns the own hosts; `None` if the file does not list them.
+pub(super) fn hosts(raw: &raw::File, report: &mut Diagnostics) -> Option<OwnHosts> {
+    let hosts = &raw.hosts.as_ref()?.0;
+    let path = SettingPath::ROOT.hosts();
+    if hosts.is_empty() && !report.has_error_at(&path) {
+        report.error(&path, "no host", "add one such as example.com, or leave hosts out to accept every host");
+    }
+    report.check_len(&path, "hosts", hosts.len(), MAX_HOSTS, "cover names with a wildcard such as \"*.example.com\"");
+    Some(OwnHosts::new(hosts.iter().map(|host| host.0.clone()).collect()))
 }
 
 pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limits {
