@@ -26,6 +26,7 @@ mod request_context;
 mod response_body;
 mod scratch;
 mod shared;
+mod site;
 mod target;
 mod tracked_stream;
 mod untrusted_proxy;

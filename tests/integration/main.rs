@@ -45,6 +45,7 @@ mod reference;
 mod replay;
 mod responses;
 mod robots;
+mod robots_fetch;
 mod robots_rewrite;
 mod scopes;
 mod signatures;

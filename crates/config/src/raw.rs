@@ -96,13 +96,18 @@ pub(super) struct File {
     /// down, overloaded (429, 5xx), or slower than origin.response_timeout, crawlers get the cached copy, up to 30 days
     /// old.
     ///
-    /// GET and HEAD, with any query and any spelling of the path, are never refused and never charged; the origin gets
-    /// GET /robots.txt only. Requests with other methods are decided and charged as usual, and forwarded if admitted.
+    /// GET and HEAD, with any query and any spelling of the path, are never refused by a rule and never charged; the
+    /// origin gets GET /robots.txt only. This request is the gateway's own: it has the client's host and scheme, the user
+    /// agent tidegate/VERSION, and nothing else of the client. Requests with other methods are decided and charged as
+    /// usual, and forwarded if admitted.
     ///
     /// Texts that would exceed 500 KiB with the delays and the honeypot are served without them; the log reports it
-    /// once, `notes` of /api/v1/state as long as it lasts. Responses larger than 512 KiB or compressed, redirects and
-    /// statuses other than 200, 404 and 410 are forwarded and not cached. If the origin has no robots.txt, robots.txt
-    /// contains the delays only.
+    /// once, `notes` of /api/v1/state as long as it lasts. If the origin has no robots.txt, robots.txt contains the
+    /// delays only.
+    ///
+    /// These responses are forwarded, without their Set-Cookie, and not cached: larger than 512 KiB, compressed, with
+    /// Set-Cookie, with Vary on more than Accept-Encoding, with another type than text/plain (status 200), redirects, and
+    /// statuses other than 200, 404 and 410.
     pub robots: server::Robots,
     /// Document at /.well-known/crawl-policy that describes the rules for crawlers: on, off, or { contact, show_units
     /// }. With off, the path is the origin's. Default off.

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tidegate_engine::{SlotGuard, ThrottleRejection};
-use tidegate_http1::{Fields, Name, Response};
+use tidegate_http1::{Fields, Name, RequestHead, Response};
 use tidegate_policy::identity::ClientAddress;
 
 impl RequestHandler {
@@ -31,7 +31,7 @@ impl RequestHandler {
         self.prepare_upstream_request(&mut context);
         let limit = current.settings.limits.max_body_size;
         let body = RequestBody::streaming(body, limit, Rc::clone(connection_state), || worker.drain());
-        let (result, backoff) = self.send_upstream(body, &mut context, slots).await;
+        let (result, backoff) = self.send_upstream(None, body, &mut context, slots).await;
         let upstream = match result {
             Ok(upstream) => upstream,
             Err(error) => return self.respond_to_origin_failure(context, &error, backoff),
@@ -53,9 +53,11 @@ impl RequestHandler {
         self.stream_response(context, upstream, Bytes::new())
     }
 
-    /// Sends the request upstream. Returns the response, and the rejection if a scope entered backoff because of it.
+    /// Sends the request upstream, or `own_head` instead of its head. Returns the response, and the rejection if a scope
+    /// entered backoff because of it.
     pub(super) async fn send_upstream(
         &self,
+        own_head: Option<&RequestHead>,
         body: RequestBody,
         context: &mut RequestContext,
         slots: Option<SlotGuard>,
@@ -70,7 +72,8 @@ impl RequestHandler {
         let target = UpstreamTarget { origin, addresses: &addresses, uptime, clock, max_connections };
         context.begin_upstream(slots);
         let state = Rc::clone(context.forward_state());
-        let (permit, head) = context.permit_and_head();
+        let (permit, client_head) = context.permit_and_head();
+        let head = own_head.unwrap_or(client_head);
         let result = worker.upstream().send(permit, head, body, &target, &state).await;
         context.record_upstream_response(worker.now(), result.as_ref().map(|upstream| upstream.response.status).ok());
         let backoff = context.report_to_scopes(result.as_ref().map(|upstream| &upstream.response));

@@ -22,6 +22,7 @@ mod forward;
 mod refuse;
 mod request_handler;
 mod robots;
+mod robots_fetch;
 mod throttle;
 
 pub(super) use request_handler::RequestHandler;

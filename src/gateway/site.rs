@@ -1,0 +1,93 @@
+//! A site: scheme and host as the client sees them. Each site has its own robots.txt (RFC 9309 section 2.3).
+
+use super::target;
+use tidegate_http1::{Name, RequestHead, list};
+use tidegate_policy::own_hosts::without_last_dot;
+
+/// Scheme and host of a request in canonical form, so that all spellings share one copy of robots.txt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Site {
+    scheme: &'static str,
+    /// Host in lower case and without its last dot, with the port unless it is that of the scheme.
+    host: String,
+}
+
+impl Site {
+    /// Returns the site of a valid request. `trusted` means that the peer is a trusted proxy, which knows the scheme.
+    pub(super) fn from_head(head: &RequestHead, trusted: bool) -> Self {
+        let proto = || head.fields.all(Name::ForwardedProto).flat_map(list).last();
+        let is_https = trusted && proto().is_some_and(|proto| proto.eq_ignore_ascii_case(b"https"));
+        let (scheme, own_port) = if is_https { ("https", "443") } else { ("http", "80") };
+        let host = String::from_utf8_lossy(target::host(head)).to_ascii_lowercase();
+        // A colon within brackets is part of an IPv6 address.
+        let (name, port) = host.rsplit_once(':').filter(|(_, port)| !port.contains(']')).unwrap_or((host.as_str(), ""));
+        let name = without_last_dot(name);
+        let port = Some(port).filter(|port| !port.is_empty() && *port != own_port);
+        let host = port.map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"));
+        Self { scheme, host }
+    }
+
+    /// Returns the scheme: `http` or `https`.
+    pub(super) fn scheme(&self) -> &'static str {
+        self.scheme
+    }
+
+    /// Returns the host as in a `Host` field.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Returns the key of the site in the cache of robots.txt.
+    pub(super) fn key(&self) -> String {
+        format!("{}://{}", self.scheme, self.host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{Method, Uri, Version};
+
+    fn head(target: &str, fields: &[(&'static str, &'static str)]) -> RequestHead {
+        let target = target.parse::<Uri>().expect("valid target");
+        RequestHead { method: Method::GET, target, version: Version::HTTP_11, fields: fields.iter().copied().collect() }
+    }
+
+    fn key(host: &'static str, proto: &'static str, trusted: bool) -> String {
+        Site::from_head(&head("/robots.txt", &[("host", host), ("x-forwarded-proto", proto)]), trusted).key()
+    }
+
+    #[test]
+    fn spellings_of_a_host_are_one_site() {
+        for host in ["shop.example", "SHOP.example", "shop.example.", "Shop.Example.:80", "shop.example:"] {
+            assert_eq!(key(host, "", true), "http://shop.example", "{host}");
+        }
+        for (host, proto, expected) in [
+            ("shop.example:443", "https", "https://shop.example"),
+            ("shop.example:80", "https", "https://shop.example:80"),
+            ("shop.example:443", "http", "http://shop.example:443"),
+            ("[2001:DB8::1]:80", "http", "http://[2001:db8::1]"),
+            ("[2001:db8::1]:81", "http", "http://[2001:db8::1]:81"),
+            ("", "", "http://"),
+        ] {
+            assert_eq!(key(host, proto, true), expected);
+        }
+    }
+
+    #[test]
+    fn scheme_is_that_of_the_last_trusted_proxy() {
+        for proto in ["https", "HTTPS", "http, https", "ftp,https"] {
+            assert_eq!(key("a", proto, true), "https://a", "{proto}");
+            assert_eq!(key("a", proto, false), "http://a", "{proto}");
+        }
+        for proto in ["https, http", "gopher", "https://evil.com", ""] {
+            assert_eq!(key("a", proto, true), "http://a", "{proto}");
+        }
+    }
+
+    #[test]
+    fn absolute_target_counts_before_the_host_field() {
+        let site = Site::from_head(&head("http://A.example.:81/robots.txt", &[("host", "b.example")]), true);
+        assert_eq!((site.scheme(), site.host()), ("http", "a.example:81"));
+    }
+}
