@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_access_log::CLIENT_CLOSED_REQUEST;
+use tidegate_crawlers::robots::FetchSlot;
 use tidegate_engine::{Decision, Evaluation, Observation, Permit, Receipt, SlotGuard};
 use tidegate_http1::RequestHead;
 use tidegate_policy::identity::ClientAddress;
@@ -76,6 +77,8 @@ pub(super) struct RequestContext {
     response_key: Option<usize>,
     /// Scans of the response body for the exhaustion text of a quota.
     body_scans: Vec<BodyScan>,
+    /// Slot of the fetch whose response is streamed to the client.
+    fetch_slot: Option<FetchSlot>,
     is_complete: bool,
 }
 
@@ -110,6 +113,7 @@ impl RequestContext {
             bytes: 0,
             response_key: None,
             body_scans: Vec::new(),
+            fetch_slot: None,
             is_complete: false,
         })
     }
@@ -256,6 +260,11 @@ impl RequestContext {
         &self.forward_state
     }
 
+    /// Holds `slot` until the response is complete.
+    pub(super) fn hold_fetch_slot(&mut self, slot: FetchSlot) {
+        self.fetch_slot = Some(slot);
+    }
+
     /// Records the status at the start of the response, if the client waits for it.
     pub(super) fn begin_response(&mut self, status: StatusCode) {
         if !self.forward_state.client_left() {
@@ -289,7 +298,8 @@ impl RequestContext {
 
     /// Returns true if the request holds slots that its client cannot release by leaving.
     pub(super) fn holds_slots_without_client(&self) -> bool {
-        matches!(self.stage, RequestStage::Answered { slots: Some(_), .. }) && self.forward_state.outlives_client()
+        let holds_slots = matches!(self.stage, RequestStage::Answered { slots: Some(_), .. });
+        (holds_slots || self.fetch_slot.is_some()) && self.forward_state.outlives_client()
     }
 
     /// Ends the request for the connection of the client; `aborted` if the client left before the end of the response.

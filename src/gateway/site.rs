@@ -2,7 +2,7 @@
 
 use super::target;
 use tidegate_http1::{Name, RequestHead, list};
-use tidegate_policy::own_hosts::without_last_dot;
+use tidegate_policy::own_hosts::{OwnHosts, without_last_dot};
 
 /// Scheme and host of a request in canonical form, so that all spellings share one copy of robots.txt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +10,8 @@ pub(super) struct Site {
     scheme: &'static str,
     /// Host in lower case and without its last dot, with the port unless it is that of the scheme.
     host: String,
+    /// Length of the host without its port.
+    name_len: usize,
 }
 
 impl Site {
@@ -22,9 +24,9 @@ impl Site {
         // A colon within brackets is part of an IPv6 address.
         let (name, port) = host.rsplit_once(':').filter(|(_, port)| !port.contains(']')).unwrap_or((host.as_str(), ""));
         let name = without_last_dot(name);
-        let port = Some(port).filter(|port| !port.is_empty() && *port != own_port);
+        let (name_len, port) = (name.len(), Some(port).filter(|port| !port.is_empty() && *port != own_port));
         let host = port.map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"));
-        Self { scheme, host }
+        Self { scheme, host, name_len }
     }
 
     /// Returns the scheme: `http` or `https`.
@@ -40,6 +42,12 @@ impl Site {
     /// Returns the key of the site in the cache of robots.txt.
     pub(super) fn key(&self) -> String {
         format!("{}://{}", self.scheme, self.host)
+    }
+
+    /// Returns true if `own_hosts` names the host and it has the usual port: clients can invent ports, and names below
+    /// a wildcard.
+    pub(super) fn is_named_by(&self, own_hosts: Option<&OwnHosts>) -> bool {
+        self.host.len() == self.name_len && own_hosts.is_some_and(|own_hosts| own_hosts.names(&self.host))
     }
 }
 
@@ -89,5 +97,19 @@ mod tests {
     fn absolute_target_counts_before_the_host_field() {
         let site = Site::from_head(&head("http://A.example.:81/robots.txt", &[("host", "b.example")]), true);
         assert_eq!((site.scheme(), site.host()), ("http", "a.example:81"));
+    }
+
+    #[test]
+    fn only_a_listed_host_with_the_usual_port_is_named() {
+        let patterns = ["example.com", "*.example.com", "::1"].map(|text| text.parse().expect("valid pattern"));
+        let own_hosts = OwnHosts::new(patterns.to_vec());
+        let is_named = |host| Site::from_head(&head("/", &[("host", host)]), true).is_named_by(Some(&own_hosts));
+        for host in ["example.com", "EXAMPLE.com.", "example.com:80", "[::1]", "[::1]:80"] {
+            assert!(is_named(host), "{host}");
+        }
+        for host in ["example.com:8080", "example.com:080", "made-up.example.com", "[::1]:81", "evil.com"] {
+            assert!(!is_named(host), "{host}");
+        }
+        assert!(!Site::from_head(&head("/", &[("host", "example.com")]), true).is_named_by(None));
     }
 }

@@ -175,6 +175,8 @@ fn host_flood_does_not_evict_crawled_hosts() {
     };
     status_of("shop.example", BING);
     for number in 0..200 {
+        // The rate of fetches of unknown hosts permits one each 6 s.
+        gateway.clock.advance(Duration::from_secs(6));
         (0..3).for_each(|_| _ = status_of(&format!("made-up-{number}.example"), ""));
     }
     assert_eq!(server.fetch_count(), 201, "one fetch per host");

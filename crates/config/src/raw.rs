@@ -101,6 +101,12 @@ pub(super) struct File {
     /// agent tidegate/VERSION, and nothing else of the client. Requests with other methods are decided and charged as
     /// usual, and forwarded if admitted.
     ///
+    /// At most two fetches are made at once. Hosts that `hosts` does not name and that no verified crawler has requested,
+    /// such as made-up ones, names below a wildcard, and named hosts with an unusual port, are fetched one at a time and
+    /// at a bounded rate: ten, then one more each 6 s. A request whose host cannot be fetched, or not within
+    /// origin.response_timeout, gets the cached copy. Without a copy, it gets 503 with Retry-After; crawlers then read no
+    /// page until they can read robots.txt.
+    ///
     /// Texts that would exceed 500 KiB with the delays and the honeypot are served without them; the log reports it
     /// once, `notes` of /api/v1/state as long as it lasts. If the origin has no robots.txt, robots.txt contains the
     /// delays only.

@@ -1,21 +1,29 @@
 //! Serves robots.txt from the stored copy while it is fresh, or stale if the origin fails. On a miss, one request
 //! fetches it for all.
 
+use super::abandon::Abandonable;
 use super::forward::prepare_client_response;
 use super::request_handler::RequestHandler;
 use super::robots_fetch::{FetchOutcome, RobotsFetch};
 use crate::gateway::client_body::ClientBody;
-use crate::gateway::problem;
+use crate::gateway::problem::{self, Problem};
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
 use crate::gateway::site::Site;
+use crate::gateway::upstream::Deadline;
 use bytes::Bytes;
 use http::Method;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
-use tidegate_crawlers::robots::{CacheLookup, CachedRobots, FetchGuard, FetchRole, Requester};
+use tidegate_crawlers::robots::{CacheLookup, CachedRobots, FetchRole, FetchedHost, Requester};
 use tidegate_http1::{Name, RequestHead, Response};
 use tidegate_policy::ClientKind;
-use tokio::time::timeout;
+
+/// Time to retry if no fetch may start soon.
+const BUSY_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Conditions of a GET or HEAD request.
 struct ConditionalGet {
@@ -23,29 +31,40 @@ struct ConditionalGet {
     body: bool,
 }
 
+/// Source of the response.
+enum RobotsSource {
+    Copy(CachedRobots),
+    Fetch(Box<RobotsFetch>),
+    /// No copy, and no fetch may start before this time has passed.
+    Unavailable(Duration),
+}
+
 impl RequestHandler {
     pub(super) async fn serve_robots(
-        &self,
+        self: Rc<Self>,
         body: ClientBody,
-        mut context: Box<RequestContext>,
+        context: Box<RequestContext>,
     ) -> Response<ResponseBody> {
         let head = &context.client_request().head;
         self.drain_body(head, body);
         let conditions = ConditionalGet::from_head(head);
         let settings = &context.current().settings;
         let site = Site::from_head(head, settings.rules.trust.trusts(self.peer));
-        let requester = requester(&context);
-        let (key, max_wait) = (site.key(), settings.origin.response_timeout);
-        let (lookup, _guard) = self.lookup_or_fetch(&key, requester, max_wait).await;
-        let stale = match lookup {
-            CacheLookup::Fresh(copy) => return self.respond_cached(context, &conditions, &copy),
-            CacheLookup::Revalidate(copy) => Some(copy),
-            CacheLookup::Miss => None,
+        let is_named = site.is_named_by(settings.hosts.as_ref());
+        let patience = settings.origin.response_timeout;
+        let fetch = match self.select_source(site, is_named, requester(&context), patience).await {
+            RobotsSource::Copy(copy) => return self.respond_cached(context, &conditions, &copy),
+            RobotsSource::Unavailable(wait) => return self.respond_unavailable(context, wait),
+            RobotsSource::Fetch(fetch) => *fetch,
         };
-        match self.fetch_robots(&mut context, RobotsFetch { site, requester, stale }).await {
+        let state = Rc::clone(context.forward_state());
+        let fetched = Abandonable::new(Rc::clone(&self).fetch_robots(context, fetch), state, Rc::clone(&self));
+        let (mut context, outcome) = fetched.await;
+        match outcome {
             FetchOutcome::Copy(copy) => self.respond_cached(context, &conditions, &copy),
             FetchOutcome::Other(response) => respond_forwarded(context, &conditions, response),
-            FetchOutcome::Oversized { upstream, beginning } if conditions.body => {
+            FetchOutcome::Oversized { upstream, beginning, slot } if conditions.body => {
+                context.hold_fetch_slot(slot);
                 self.stream_response(context, *upstream, beginning)
             }
             FetchOutcome::Oversized { upstream, .. } => {
@@ -56,25 +75,54 @@ impl RequestHandler {
         }
     }
 
-    /// Returns the cached document, and the guard for fetching it if this request has to. If another request is
-    /// fetching it, waits once, at most `max_wait`.
-    async fn lookup_or_fetch(
+    /// Returns the copy of `site`, or the fetch if this request has to make it. If another request fetches it, or all
+    /// slots are taken, waits at most `patience`. `is_named` means that the settings name the host.
+    async fn select_source(
         &self,
-        site: &str,
+        site: Site,
+        is_named: bool,
         requester: Requester,
-        max_wait: Duration,
-    ) -> (CacheLookup, Option<FetchGuard<'_>>) {
-        let worker = &self.worker;
+        patience: Duration,
+    ) -> RobotsSource {
+        let (worker, key) = (&self.worker, site.key());
         let cache = &worker.shared().robots_cache;
-        let lookup = cache.lookup(site, requester, worker.monotonic_now());
-        if !matches!(lookup, CacheLookup::Miss) {
-            return (lookup, None);
-        }
-        match cache.fetch_locks.acquire(site) {
-            FetchRole::Fetch(guard) => (lookup, Some(guard)),
-            FetchRole::Wait(waiter) => {
-                let _ = timeout(max_wait, waiter.wait()).await;
-                (cache.lookup(site, requester, worker.monotonic_now()), None)
+        let deadline = worker.upstream().new_deadline(patience);
+        loop {
+            let now = worker.monotonic_now();
+            let lookup = cache.lookup(&key, requester, now);
+            let is_known = is_named || requester == Requester::VerifiedCrawler || cache.is_crawled(&key);
+            let host = if is_known { FetchedHost::Known } else { FetchedHost::Unknown };
+            match lookup {
+                CacheLookup::Fresh(copy) => return RobotsSource::Copy(copy),
+                CacheLookup::Revalidate(copy) => {
+                    return match cache.fetch_scope.try_acquire(host, now) {
+                        Some(slot) => {
+                            let fetch = RobotsFetch { site, requester, stale: Some(copy), guard: None, slot };
+                            RobotsSource::Fetch(Box::new(fetch))
+                        }
+                        None => RobotsSource::Copy(copy),
+                    };
+                }
+                CacheLookup::Miss => {}
+            }
+            match cache.fetch_locks.acquire(&key) {
+                FetchRole::Fetch(guard) => {
+                    if let Err(wait) = cache.fetch_scope.take_token(host, now) {
+                        return RobotsSource::Unavailable(wait);
+                    }
+                    return match within(&deadline, cache.fetch_scope.acquire(host)).await {
+                        Some(slot) => {
+                            let fetch = RobotsFetch { site, requester, stale: None, guard: Some(guard), slot };
+                            RobotsSource::Fetch(Box::new(fetch))
+                        }
+                        None => RobotsSource::Unavailable(BUSY_RETRY_AFTER),
+                    };
+                }
+                FetchRole::Wait(waiter) => {
+                    if within(&deadline, waiter.wait()).await.is_none() {
+                        return RobotsSource::Unavailable(BUSY_RETRY_AFTER);
+                    }
+                }
             }
         }
     }
@@ -91,6 +139,14 @@ impl RequestHandler {
         context.finish_local_response(response.status, bytes);
         response
     }
+
+    /// Responds that robots.txt cannot be fetched now. Crawlers then assume that everything is disallowed, until they
+    /// can read it (RFC 9309 section 2.3.1.4).
+    fn respond_unavailable(&self, mut context: Box<RequestContext>, wait: Duration) -> Response<ResponseBody> {
+        let problem = Problem::robots_unavailable(wait, context.retry_after_spread());
+        context.set_retry_after(problem.retry_after());
+        self.respond_with_problem(context, problem)
+    }
 }
 
 /// Responds with what the origin sent, unless the client wants no body.
@@ -104,6 +160,17 @@ fn respond_forwarded(
     prepare_client_response(&context, status, &mut fields);
     context.finish_local_response(status, body.len() as u64);
     Response { status, fields, body: ResponseBody::full(body) }
+}
+
+/// Returns the output of `work`, or `None` if `deadline` expires before.
+async fn within<T>(deadline: &Deadline, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if deadline.poll_expired(context) => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
 }
 
 impl ConditionalGet {

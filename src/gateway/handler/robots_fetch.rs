@@ -1,6 +1,7 @@
 //! Fetches robots.txt from the origin for the cache, with a request of the gateway's own.
 //!
-//! The request carries nothing of the client but the validated host.
+//! The request carries nothing of the client but the validated host. The fetch does not end with the client's connection:
+//! the origin would go on with its work, and each client that leaves would cause another fetch.
 
 use super::request_handler::RequestHandler;
 use crate::gateway::request_context::RequestContext;
@@ -10,20 +11,24 @@ use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode, Uri, Version};
 use hyper::body::Body;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::Poll;
-use tidegate_crawlers::robots::{self, CachedRobots, MAX_ROBOTS_BYTES, OriginRobots, Requester};
+use tidegate_crawlers::robots::{self, CachedRobots, FetchGuard, FetchSlot, MAX_ROBOTS_BYTES, OriginRobots, Requester};
 use tidegate_http1::{Fields, Name, RequestHead, Response, list};
 use tidegate_policy::exempt::ROBOTS_TXT_PATH;
 
 /// User agent of the gateway's own requests.
 const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
 
-/// A fetch that may start.
+/// A fetch that may start: it has a slot.
 pub(super) struct RobotsFetch {
     pub(super) site: Site,
     pub(super) requester: Requester,
     /// Stale copy, which is served if the origin fails.
     pub(super) stale: Option<CachedRobots>,
+    /// Lock of the site; `None` if there is a stale copy, which other requests are served meanwhile.
+    pub(super) guard: Option<FetchGuard>,
+    pub(super) slot: FetchSlot,
 }
 
 /// Result of a fetch.
@@ -32,8 +37,8 @@ pub(super) enum FetchOutcome {
     Copy(CachedRobots),
     /// Any other response of the origin, read to its end.
     Other(Response<Bytes>),
-    /// Response that exceeds the size of a copy, with its beginning.
-    Oversized { upstream: Box<UpstreamResponse>, beginning: Bytes },
+    /// Response that exceeds the size of a copy, with its beginning. The slot is held until it is sent.
+    Oversized { upstream: Box<UpstreamResponse>, beginning: Bytes, slot: FetchSlot },
     /// No response, and no copy.
     Failed(ForwardError),
 }
@@ -47,23 +52,27 @@ enum ReadResult {
 }
 
 impl RequestHandler {
-    /// Fetches robots.txt, and stores it if it may be stored. Returns what to respond.
-    pub(super) async fn fetch_robots(&self, context: &mut RequestContext, fetch: RobotsFetch) -> FetchOutcome {
-        let RobotsFetch { site, requester, stale } = fetch;
+    /// Fetches robots.txt, and stores it if it may be stored. Returns the context with what to respond.
+    pub(super) async fn fetch_robots(
+        self: Rc<Self>,
+        mut context: Box<RequestContext>,
+        fetch: RobotsFetch,
+    ) -> (Box<RequestContext>, FetchOutcome) {
+        let RobotsFetch { site, requester, stale, guard: _guard, slot } = fetch;
         let worker = &self.worker;
         let (cache, key) = (&worker.shared().robots_cache, site.key());
         let head = own_request(&site, &worker.shared().via.http1);
-        let (result, _) = self.send_upstream(Some(&head), RequestBody::empty(), context, None).await;
+        let (result, _) = self.send_upstream(Some(&head), RequestBody::empty(), &mut context, None).await;
         let mut upstream = match result {
             Ok(upstream) => upstream,
-            Err(error) => return self.fetch_failed(stale, error),
+            Err(error) => return (context, self.fetch_failed(stale, error)),
         };
         context.settle(|_, expected| expected);
         let Response { status, fields, .. } = &mut upstream.response;
         let status = *status;
         let is_overload = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
         let stale = match stale {
-            Some(stale) if is_overload => return FetchOutcome::Copy(stale),
+            Some(stale) if is_overload => return (context, FetchOutcome::Copy(stale)),
             stale => stale,
         };
         let is_storable = is_storable(status, fields);
@@ -76,22 +85,22 @@ impl RequestHandler {
             ReadResult::Complete(text) => text,
             ReadResult::Truncated(beginning) => {
                 cache.remove(&key);
-                return FetchOutcome::Oversized { upstream: Box::new(upstream), beginning };
+                return (context, FetchOutcome::Oversized { upstream: Box::new(upstream), beginning, slot });
             }
-            ReadResult::Failed(error) => return self.fetch_failed(stale, error),
+            ReadResult::Failed(error) => return (context, self.fetch_failed(stale, error)),
         };
         let UpstreamResponse { response: Response { fields, mut body, .. }, pool_guard, .. } = upstream;
         if let Some(connection) = body.take_connection() {
             pool_guard.put_back(connection, context.uptime());
         }
         if !is_storable {
-            return FetchOutcome::Other(Response { status, fields, body: text });
+            return (context, FetchOutcome::Other(Response { status, fields, body: text }));
         }
         let content_type = fields.get(Name::ContentType).map(Bytes::copy_from_slice);
         let ttl = robots::ttl_from_cache_control(fields.all(Name::CacheControl));
         let original = OriginRobots { status: status.as_u16(), content_type, text };
         let copy = cache.insert(&key, original, ttl, requester, worker.monotonic_now());
-        FetchOutcome::Copy(copy)
+        (context, FetchOutcome::Copy(copy))
     }
 
     /// Returns the stale copy if there is one, otherwise the error.

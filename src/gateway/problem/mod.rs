@@ -88,6 +88,12 @@ impl<'a> Problem<'a> {
         Self::from_template(ProblemTemplate::METHOD_NOT_ALLOWED)
     }
 
+    /// Returns the problem of a robots.txt that cannot be fetched for `wait`. `spread` as in [`Problem::refused`].
+    pub(super) fn robots_unavailable(wait: Duration, spread: f64) -> Self {
+        let retry_after = Some(ceil_seconds(with_spread(wait, spread)).max(1));
+        Self { retry_after, ..Self::from_template(ProblemTemplate::ROBOTS_UNAVAILABLE) }
+    }
+
     fn no_capacity(wait: Duration) -> Self {
         Self {
             template: ProblemTemplate::NO_CAPACITY,

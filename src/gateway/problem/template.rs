@@ -85,6 +85,10 @@ impl ProblemTemplate {
     pub(super) const METHOD_NOT_ALLOWED: Self =
         plain!(405, "Method Not Allowed", "The crawl policy supports only GET and HEAD.");
 
+    /// A robots.txt without a copy, and too many fetches of others.
+    pub(super) const ROBOTS_UNAVAILABLE: Self =
+        plain!(503, "Service Unavailable", "The robots.txt of this host cannot be fetched now.");
+
     /// Returns the texts of a refusal.
     pub(super) fn for_refusal(reason: Reason) -> Self {
         match reason {

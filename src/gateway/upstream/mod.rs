@@ -24,6 +24,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 use tidegate_config::settings::Origin;
 use tidegate_engine::Permit;
 use tidegate_engine::clock::Clock;
@@ -61,6 +62,11 @@ pub(super) struct UpstreamTarget<'a> {
 impl Upstream {
     pub(super) fn new(deadlines: Rc<Deadlines>) -> Self {
         Self { pool: Pool::new(), deadlines }
+    }
+
+    /// Returns a deadline for a wait of at most `limit`.
+    pub(super) fn new_deadline(&self, limit: Duration) -> Deadline {
+        self.deadlines.new_deadline(limit)
     }
 
     /// Sends the request that `permit` allows and waits for the response head.

@@ -7,6 +7,7 @@
 use super::RobotsDirectives;
 use super::document::{OriginRobots, RenderedSource, RobotsDocument};
 use super::fetch_lock::FetchLocks;
+use super::fetch_scope::FetchScope;
 use super::freshness::OVERRIDE_TTL;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
@@ -41,6 +42,8 @@ pub struct RobotsCache {
     directives: ArcSwap<RobotsDirectives>,
     /// Locks by site for requests to the origin on a cache miss.
     pub fetch_locks: FetchLocks,
+    /// Limits of all requests to the origin.
+    pub fetch_scope: FetchScope,
     /// True after the warning about a text that exceeds the size limit with directives.
     warned: AtomicBool,
 }
@@ -127,6 +130,11 @@ impl RobotsCache {
         };
         let robots = self.cached_robots(&source, age, ttl);
         if is_due { CacheLookup::Revalidate(robots) } else { CacheLookup::Fresh(robots) }
+    }
+
+    /// Returns true if there is a copy of `site` that a verified crawler has requested.
+    pub fn is_crawled(&self, site: &str) -> bool {
+        self.sites.lock().get(site).is_some_and(|cached| cached.is_crawled)
     }
 
     /// Stores the origin's response for `site`, unless `fresh_for` is `None`. Returns what to serve.

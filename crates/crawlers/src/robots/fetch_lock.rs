@@ -3,23 +3,24 @@
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Fetches in progress by site, at most one per client request.
-#[derive(Default)]
-pub struct FetchLocks(Mutex<HashMap<String, watch::Receiver<()>>>);
+/// Fetches in progress by site, at most one per client request. Clones share them.
+#[derive(Clone, Default)]
+pub struct FetchLocks(Arc<Mutex<HashMap<String, watch::Receiver<()>>>>);
 
 /// Role of a request on a cache miss.
-pub enum FetchRole<'e> {
+pub enum FetchRole {
     /// Fetch from the origin.
-    Fetch(FetchGuard<'e>),
+    Fetch(FetchGuard),
     /// Wait for the fetch of another request.
     Wait(FetchWaiter),
 }
 
 /// Guard of a fetch. Dropping it wakes all waiters.
-pub struct FetchGuard<'e> {
-    locks: &'e FetchLocks,
+pub struct FetchGuard {
+    locks: FetchLocks,
     site: String,
     /// Dropped with the guard, which closes the channel of the waiters.
     _sender: watch::Sender<()>,
@@ -30,14 +31,14 @@ pub struct FetchWaiter(watch::Receiver<()>);
 
 impl FetchLocks {
     /// Returns the role of a request for the robots.txt of `site`.
-    pub fn acquire(&self, site: &str) -> FetchRole<'_> {
+    pub fn acquire(&self, site: &str) -> FetchRole {
         let mut fetches = self.0.lock();
         if let Some(receiver) = fetches.get(site) {
             return FetchRole::Wait(FetchWaiter(receiver.clone()));
         }
         let (sender, receiver) = watch::channel(());
         fetches.insert(site.to_owned(), receiver);
-        FetchRole::Fetch(FetchGuard { locks: self, site: site.to_owned(), _sender: sender })
+        FetchRole::Fetch(FetchGuard { locks: self.clone(), site: site.to_owned(), _sender: sender })
     }
 }
 
@@ -49,7 +50,7 @@ impl FetchWaiter {
     }
 }
 
-impl Drop for FetchGuard<'_> {
+impl Drop for FetchGuard {
     fn drop(&mut self) {
         self.locks.0.lock().remove(&self.site);
     }
