@@ -137,7 +137,7 @@ pub struct QuotaCharge<'a> {
     pub used: Units,
 }
 
-/// Outcome of a request. `verdict` is `admitted_at` or `refused`.
+/// Outcome of a request. `verdict` is `admitted` or `refused`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordedOutcome {
     /// The request was admitted. A rule in shadow mode (`enforce: false`) may have refused it.

@@ -1,6 +1,6 @@
 //! Exchange of lease requests and leases between quota counters and a ledger.
 //!
-//! No request waits for this exchange. One thread collects the requests of all quotas ([`Engine::lease_requests`]),
+//! No lock is held during this exchange. One thread collects the requests of all quotas ([`Engine::lease_requests`]),
 //! sends them to the ledger, and applies the leases ([`Engine::apply_leases`]).
 
 use super::Engine;

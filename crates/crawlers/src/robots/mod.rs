@@ -1,8 +1,8 @@
-//! robots.txt: the origin's text with added directives, a cache that serves it when the origin fails, and the crawlers'
-//! compliance with it.
+//! robots.txt: the origin's text with added directives, a cache that serves it when the origin fails, and the
+//! crawlers' compliance with it.
 //!
-//! [`merge_directives`] adds the directives. A [`RobotsCache`] stores the text of each site and renders a [`RobotsDocument`] once
-//! per set of directives. [`CrawlCompliance`] counts. The gateway fetches and serves.
+//! [`merge_directives`] adds the directives. A [`RobotsCache`] stores the text of each site and renders a
+//! [`RobotsDocument`] once per set of directives. [`CrawlCompliance`] counts. The gateway fetches and serves.
 
 mod cache;
 mod compliance;

@@ -62,8 +62,8 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<IpNet>, RangeListError> {
     }
 }
 
-/// Rejects a list that lost more than half of its networks, or that grew to more than [`MAX_GROWTH_FACTOR`] times its addresses.
-/// Such a change is more likely an error, or another list, than a real change of the operator's networks.
+/// Rejects a list that lost more than half of its networks, or that grew to more than [`MAX_GROWTH_FACTOR`] times its
+/// addresses. Such a change is more likely an error, or another list, than a real change of the operator's networks.
 pub(super) fn check_change(before: &[IpNet], now: Vec<IpNet>) -> Result<Vec<IpNet>, RangeListError> {
     let before = IpNet::aggregate(&before.to_vec());
     if now.len() * 2 < before.len() {

@@ -1,4 +1,4 @@
-//! Background task that refreshes the leases of the engine from a ledger, on its own thread. No request waits for it.
+//! Background task that refreshes the leases of the engine from a ledger, on its own thread.
 
 use super::store::{Lease, LeaseRequest, Store, StoreError};
 use crate::{Engine, LeaseMode};

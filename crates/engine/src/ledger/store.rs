@@ -6,7 +6,7 @@ use std::time::Duration;
 pub use tidegate_policy::lease::{Lease, LeaseRequest, WindowKey};
 use tidegate_policy::{Timestamp, Units};
 
-/// A ledger. Only the lease refresher calls it, on its own thread: a ledger may block, and no request waits for it.
+/// A ledger. Only the lease refresher calls it, on its own thread: a ledger may block it, but no worker.
 ///
 /// The units leased of a window, to all instances and incarnations together, never exceed the limit. Usage that an
 /// instance reports is recorded even above the limit.

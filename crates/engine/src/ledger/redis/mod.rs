@@ -1,8 +1,9 @@
 //! Ledger in a Redis or Valkey server that several instances share.
 //!
 //! `script.lua` runs in the server and contains all rules. `connection` is one connection, `resp` its protocol;
-//! `script_request` and `script_reply` are the messages. [`RedisStore`] keeps the state that only an instance has. This is the state last
-//! reported by the server, in case the server loses it, and the fallback units for the time when it is unavailable.
+//! `script_request` and `script_reply` are the messages. [`RedisStore`] keeps the state that only an instance has.
+//! This is the state last reported by the server, in case the server loses it, and the fallback units for the time
+//! when it is unavailable.
 
 mod connection;
 mod endpoint;
