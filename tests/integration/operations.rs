@@ -168,6 +168,7 @@ fn metrics_log_and_origin_counts_agree() {
         _ => connection.reply("200 OK", "", b"fine"),
     });
     let rules = "
+origin: { url: ORIGIN, aborts_on_disconnect: true }
 quotas: { api: { limit: 12, window: { fixed: 24h }, tiers: { shed: [ { above: 0%, shed: 50% } ] } } }
 classes:
   - { name: shed, when: { user_agent: shed } }

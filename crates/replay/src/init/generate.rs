@@ -229,7 +229,7 @@ impl LogAnalysis<'_> {
         write_comment(out, 4, &format!("CHANGE: the zone and time of your quota's renewal; {}.", zone.remark));
         writeln!(out, "    window: {{ calendar: day, zone: {}, at: \"00:00\" }}", zone.name).unwrap_or(());
         out.push_str(
-            "    # pacing: learned            # spreads the units for bots over the day; the tiers below still apply\n",
+            "    # pacing: learned            # spreads the units for bots over the day; tiers apply if usage is ahead of it\n",
         );
         write_comment(
             out,
