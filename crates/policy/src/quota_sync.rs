@@ -187,4 +187,38 @@ mod tests {
         assert_eq!(closed(40_000), (end, Units::ZERO), "a past reset time is ignored");
         assert_eq!(closed(9_000_000), (end, Units::ZERO), "a far reset time is ignored");
     }
+
+    #[test]
+    fn sliding_window_matches_reports_that_reset_a_length_ahead() {
+        let sliding = LocalCount { has_fixed_end: false, ..local_count(40, 0) };
+        let report = OriginReport { resets_at: Some(NOON + DAY.length()), ..reported_remaining(3) };
+        assert_eq!(drift(report, sliding), Some(57));
+        assert_eq!(drift(report, local_count(40, 0)), None, "a window with a fixed end ends earlier");
+        let at_start = reconcile(reported_remaining(3), sliding, DAY.start);
+        assert_eq!(at_start.taken, Units::from_whole(97), "no grace time, because usage renews gradually");
+    }
+
+    #[test]
+    fn grace_time_of_a_short_window_is_a_hundredth_of_it() {
+        let span = Span { end: DAY.start + Duration::from_secs(100), ..DAY };
+        let local = LocalCount { span, length: span.length(), ..local_count(0, 1) };
+        let taken =
+            |after: u64| reconcile(reported_remaining(3), local, DAY.start + Duration::from_millis(after)).taken;
+        assert_eq!((taken(999), taken(1000)), (Units::ZERO, Units::from_whole(97)));
+    }
+
+    #[test]
+    fn reset_time_is_after_now_and_within_a_window_and_an_hour() {
+        let closed_until = |resets_at| {
+            let report = OriginReport { exhausted: true, resets_at: Some(resets_at), remaining: None };
+            reconcile(report, local_count(40, 0), NOON).closed_until
+        };
+        let latest = NOON + DAY.length() + Duration::from_secs(3600);
+        for valid in [NOON + Duration::from_millis(1), latest] {
+            assert_eq!(closed_until(valid), Some(valid));
+        }
+        for invalid in [NOON, latest + Duration::from_millis(1)] {
+            assert_eq!(closed_until(invalid), Some(DAY.end));
+        }
+    }
 }

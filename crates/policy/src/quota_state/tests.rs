@@ -1,6 +1,7 @@
 use super::*;
 use crate::fixtures;
 use crate::lease::Lease;
+use crate::quota_sync::{OriginQuotaEvent, OriginReport};
 use proptest::prelude::*;
 
 const NOON: Timestamp = Timestamp::from_seconds(43_200);
@@ -38,6 +39,48 @@ fn refill_is_requested_once_per_lease() {
     state.apply_lease(&requests[0], &lease);
     state.reserve(Units::from_whole(3));
     assert!(state.request_refill_if_low(), "requested again");
+}
+
+#[test]
+fn reported_exhaustion_closes_the_quota_up_to_its_reset() {
+    let mut state = state(10, false);
+    let resets_at = NOON + Duration::from_secs(60);
+    let report = OriginReport { resets_at: Some(resets_at), exhausted: true, remaining: None };
+    let event = state.sync_with_origin(state.window_id(), report, NOON);
+    assert_eq!(event, Some(OriginQuotaEvent::Exhausted { until: resets_at }));
+    state.advance_to(resets_at - Duration::from_millis(1));
+    assert_eq!((state.exhausted_until(), state.resets_at()), (Some(resets_at), resets_at));
+    state.advance_to(resets_at);
+    assert_eq!((state.exhausted_until(), state.resets_at()), (None, Timestamp::from_seconds(86_400)));
+}
+
+#[test]
+fn effective_span_of_a_sliding_window_reaches_back_by_its_length() {
+    let window = Window::Sliding { length: DAY, sub_windows: 24 };
+    let quota = Quota { window, ..fixtures::quota("api", 10) };
+    let state = QuotaState::new(&quota, &[CLASS], Units::from_whole(1), false, NOON);
+    assert_eq!(state.effective_span().start, Timestamp::from_seconds(43_200) - DAY);
+}
+
+#[test]
+fn drift_is_that_of_the_last_report() {
+    let mut state = state(10, false);
+    for (remaining, milli) in [(7, 3000), (9, -2000)] {
+        let report = OriginReport { remaining: Some(Units::from_whole(remaining)), ..OriginReport::default() };
+        state.sync_with_origin(state.window_id(), report, NOON);
+        assert_eq!((state.drift(), state.used()), (milli, Units::from_whole(3)), "the count only rises");
+    }
+}
+
+#[test]
+fn units_lost_in_crashes_add_up() {
+    let mut state = state(1000, true);
+    let mut requests = Vec::new();
+    state.request_leases("api", &mut requests, NOON);
+    for lost in [2, 3] {
+        state.apply_lease(&requests[0], &Lease { lost: Units::from_whole(lost), ..Lease::default() });
+    }
+    assert_eq!(state.lost(), Units::from_whole(5));
 }
 
 /// A change of the state. An index selects one of the open reservations.

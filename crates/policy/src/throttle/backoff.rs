@@ -413,4 +413,36 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn quiet_windows_lower_the_level_one_by_one() {
+        let state = BackoffState { level: 3, probe_limit: 2, last_overload: decayed(0), ..BackoffState::default() };
+        let level_at = |state, seconds| backoff().decayed(state, decayed(seconds)).level;
+        assert_eq!([59, 60, 119, 120, 179, 180].map(|seconds| level_at(state, seconds)), [3, 2, 2, 1, 1, 0]);
+        let lowered = backoff().decayed(state, decayed(90));
+        assert_eq!([119, 120].map(|seconds| level_at(lowered, seconds)), [2, 1], "a part of a window is kept");
+        let unproven = BackoffState { probe_limit: 1, ..state };
+        assert_eq!(level_at(unproven, 1_000_000), 3, "no success has shown that the overload is over");
+        assert_eq!(backoff().decayed(state, decayed(180)).probe_limit(), None);
+    }
+
+    #[test]
+    fn backoff_of_other_settings_ends_within_the_maximum() {
+        let until = |seconds| BackoffState { level: 5, until: decayed(seconds), ..BackoffState::default() };
+        for (before, after) in [(20, 20), (30, 30), (31, 30), (3600, 30)] {
+            assert_eq!(backoff().clamped(until(before), decayed(0)), until(after));
+        }
+    }
+
+    #[test]
+    fn each_probe_without_overload_permits_one_more() {
+        let limit = |scenario: &BackoffScenario| scenario.0.probe_limit().map(NonZeroU32::get);
+        let mut scenario = BackoffScenario(BackoffState::default());
+        assert_eq!(limit(&scenario), None);
+        scenario.run_request(0, outcome_with_status(429, None));
+        assert_eq!(limit(&scenario), Some(1));
+        for (second, expected) in [(1, 2), (2, 3), (3, 4)] {
+            assert_eq!(limit(scenario.run_request(second, outcome_with_status(200, None))), Some(expected));
+        }
+    }
 }
