@@ -350,8 +350,9 @@ fn client_that_leaves_does_not_free_the_slot_of_its_fetch() {
     let server = HoldingOrigin::new();
     let gateway = TestGateway::with_rules(server.origin.address(), "workers: 1\n");
     for number in 0..2 {
-        send_and_wait_until_read(&gateway, &format!("shop-{number}.example"), GOOGLE).reset();
+        let leaving = send_and_wait_until_read(&gateway, &format!("shop-{number}.example"), GOOGLE);
         server.wait_for_fetches(number + 1);
+        leaving.reset();
     }
     gateway.wait_for_metric("tidegate_client_connections", 0.0);
     let mut waiting = send_and_wait_until_read(&gateway, "shop-2.example", GOOGLE);
@@ -367,8 +368,9 @@ fn client_that_leaves_does_not_free_the_slot_of_its_fetch() {
 fn stop_does_not_wait_for_a_fetch_whose_client_left() {
     let server = HoldingOrigin::new();
     let gateway = TestGateway::with_rules(server.origin.address(), "workers: 1\nlimits: { drain_timeout: 1s }\n");
-    send_and_wait_until_read(&gateway, "shop.example", GOOGLE).reset();
+    let leaving = send_and_wait_until_read(&gateway, "shop.example", GOOGLE);
     server.wait_for_fetches(1);
+    leaving.reset();
     gateway.wait_for_metric("tidegate_client_connections", 0.0);
     gateway.shut_down();
     server.admit(1);
