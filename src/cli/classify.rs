@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Write};
 
 use serde::Serialize;
 
-use tidegate_policy::class::{UserAgentRule, find_user_agent_rule};
+use tidegate_policy::class::UserAgentRules;
 use tidegate_policy::{Claim, ClientKind};
 
 use tidegate_crawlers::user_agents::UserAgentMatcher;
@@ -15,7 +15,7 @@ use tidegate_crawlers::user_agents::UserAgentMatcher;
 /// Lines may have any length and need not be UTF-8.
 pub fn run(
     agents: &UserAgentMatcher,
-    rules: &[UserAgentRule],
+    rules: &UserAgentRules,
     mut input: impl BufRead,
     mut output: impl Write,
     json: bool,
@@ -41,9 +41,9 @@ struct ClassifiedLine<'a> {
 }
 
 impl<'a> ClassifiedLine<'a> {
-    fn classify(agents: &'a UserAgentMatcher, rules: &[UserAgentRule], line: &[u8]) -> ClassifiedLine<'a> {
-        if let Some(index) = find_user_agent_rule(rules, line) {
-            return ClassifiedLine { kind: rules[index].kind.name(), bot: None };
+    fn classify(agents: &'a UserAgentMatcher, rules: &UserAgentRules, line: &[u8]) -> ClassifiedLine<'a> {
+        if let Some((_, kind)) = rules.find(line) {
+            return ClassifiedLine { kind: kind.name(), bot: None };
         }
         match agents.claim(line) {
             Claim::Bot { bot, .. } => {

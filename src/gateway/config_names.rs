@@ -25,7 +25,7 @@ impl NameResolver for ConfigNames<'_> {
     }
 
     fn user_agent_rule(&self, index: u16) -> &str {
-        self.rules.user_agent_rules.get(usize::from(index)).map_or("", |rule| &rule.contains)
+        self.rules.user_agent_rules.word(usize::from(index)).unwrap_or_default()
     }
 
     fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str> {

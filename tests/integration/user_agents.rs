@@ -8,6 +8,7 @@ use tidegate::cli::classify;
 use tidegate_crawlers::user_agents::UserAgentMatcher;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_policy::Claim;
+use tidegate_policy::class::UserAgentRules;
 
 #[test]
 fn sample_bot_user_agents_are_declared_bots() {
@@ -59,7 +60,8 @@ fn classify_reads_lines_of_any_length() {
 
 fn run_classify(input: &[u8], json: bool) -> String {
     let mut output = Vec::new();
-    classify::run(&builtin_matcher(), &[], input, &mut output, json).expect("writing to memory cannot fail");
+    classify::run(&builtin_matcher(), &UserAgentRules::default(), input, &mut output, json)
+        .expect("writing to memory cannot fail");
     String::from_utf8(output).expect("output is UTF-8")
 }
 

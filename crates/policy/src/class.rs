@@ -18,6 +18,7 @@ use super::identity::{CredentialSource, KeySource};
 use super::ids::{ClassId, OperatorId};
 use super::network::IpPrefix;
 use super::secret::Secret;
+use super::words::Words;
 
 /// Classification of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ pub struct ClassMatcher {
     /// Accepted proven operators.
     pub operators: Vec<OperatorId>,
     /// Substrings of the user agent, case-insensitive.
-    pub user_agents: Vec<String>,
+    pub user_agents: Words,
     /// Accepted address ranges.
     pub addresses: Vec<IpPrefix>,
     /// Accepted address lists.
@@ -105,9 +106,36 @@ pub struct UserAgentRule {
     pub kind: ClientKind,
 }
 
-/// Returns the index of the first rule that matches `user_agent`, if any.
-pub fn find_user_agent_rule(rules: &[UserAgentRule], user_agent: &[u8]) -> Option<usize> {
-    rules.iter().position(|rule| contains_ignoring_case(user_agent, rule.contains.as_bytes()))
+/// Rules for user agents; the first that matches applies.
+#[derive(Clone, Debug, Default)]
+pub struct UserAgentRules {
+    kinds: Vec<ClientKind>,
+    words: Words,
+}
+
+impl UserAgentRules {
+    /// Creates the rules. Returns `None` if their words are too large for one automaton.
+    pub fn new(rules: Vec<UserAgentRule>) -> Option<Self> {
+        let kinds = rules.iter().map(|rule| rule.kind).collect();
+        let words = Words::new(rules.into_iter().map(|rule| rule.contains).collect())?;
+        Some(Self { kinds, words })
+    }
+
+    /// Returns the substring of the rule at `index`.
+    pub fn word(&self, index: usize) -> Option<&str> {
+        self.words.get(index).map(String::as_str)
+    }
+
+    /// Returns the substrings of the rules.
+    pub fn words(&self) -> &[String] {
+        &self.words
+    }
+
+    /// Returns the first rule that matches `user_agent`, and its index.
+    pub fn find(&self, user_agent: &[u8]) -> Option<(usize, ClientKind)> {
+        let index = self.words.first_in(user_agent)?;
+        Some((index, self.kinds[index]))
+    }
 }
 
 impl ClassMatcher {
@@ -131,14 +159,13 @@ impl ClassMatcher {
         operator: Option<OperatorId>,
         facts: &Facts<'_>,
     ) -> Option<ConditionKind> {
-        let matches_agent = |text: &String| contains_ignoring_case(facts.request.user_agent, text.as_bytes());
         if !self.kinds.is_empty() && !self.kinds.contains(&kind) {
             return Some(ConditionKind::Kind);
         }
         if !self.operators.is_empty() && !operator.is_some_and(|operator| self.operators.contains(&operator)) {
             return Some(ConditionKind::Operator);
         }
-        if !self.user_agents.is_empty() && !self.user_agents.iter().any(matches_agent) {
+        if !self.user_agents.is_empty() && self.user_agents.first_in(facts.request.user_agent).is_none() {
             return Some(ConditionKind::UserAgent);
         }
         if !self.addresses.is_empty() && !self.addresses.iter().any(|range| range.contains(facts.client.address)) {
@@ -156,10 +183,6 @@ impl ApiKeys {
     pub fn contains(&self, key: &[u8]) -> bool {
         self.values.iter().fold(false, |matched, accepted| matched | accepted.matches(key))
     }
-}
-
-fn contains_ignoring_case(text: &[u8], needle: &[u8]) -> bool {
-    needle.is_empty() || text.windows(needle.len()).any(|window| window.eq_ignore_ascii_case(needle))
 }
 
 #[cfg(test)]

@@ -165,6 +165,7 @@ mod tests {
     use crate::identity::CredentialSource;
     use crate::network::IpPrefix;
     use crate::route::Route;
+    use crate::words::Words;
 
     #[test]
     fn affordable_delay_lasts_the_whole_window() {
@@ -228,7 +229,7 @@ mod tests {
             find_bot_class(&[Class { matcher, ..fixtures::class("bot") }], kind, operator).is_some()
         };
         for matcher in [
-            ClassMatcher { user_agents: vec!["bot".into()], ..any() },
+            ClassMatcher { user_agents: Words::new(vec!["bot".into()]).expect("few words"), ..any() },
             ClassMatcher { addresses: IpPrefix::parse("::/0").into_iter().collect(), ..any() },
             ClassMatcher { lists: ListSet::from_ids([ListId(0)]), ..any() },
             ClassMatcher { keys: Some(ApiKeys { source, values: Vec::new() }), ..any() },

@@ -22,7 +22,7 @@ pub fn rules() -> Rules {
         trust: ProxyTrust::default(),
         bot_detection: None,
         address_list_names: Vec::new(),
-        user_agent_rules: Vec::new(),
+        user_agent_rules: Default::default(),
         classes: Vec::new(),
         quotas: Vec::new(),
         routes: Vec::new(),

@@ -40,6 +40,7 @@ pub mod tier;
 pub mod time;
 pub mod units;
 pub mod window;
+pub mod words;
 
 pub use class::{Classification, ClientKind};
 pub use decide::{Reason, Refusal, Verdict};

@@ -1,7 +1,7 @@
 //! The checked settings of all rules.
 
 use super::bot_detection::{BotDetection, BotScore};
-use super::class::{self, Class, Classification, UserAgentRule};
+use super::class::{self, Class, Classification, UserAgentRules};
 use super::exempt;
 use super::facts::{Facts, RequestFacts};
 use super::identity::{ClientKey, CredentialSource, KeySource, ProxyTrust};
@@ -23,7 +23,7 @@ pub struct Rules {
     /// Names of the configured address lists.
     pub address_list_names: Vec<String>,
     /// Administrator's user-agent rules; the first match applies.
-    pub user_agent_rules: Vec<UserAgentRule>,
+    pub user_agent_rules: UserAgentRules,
     /// Classes; the first match applies. The last matches every client.
     pub classes: Vec<Class>,
     /// Quotas, by [`QuotaId`].

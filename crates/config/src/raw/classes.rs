@@ -99,7 +99,7 @@ pub(crate) struct ClassConditions {
     pub kind: OneOrMany<Kind>,
     /// Operator of the crawler, verified requests only: one, or a list. Default any.
     pub operator: OneOrMany<String>,
-    /// Substring of the user agent, in any case: one, or a list. Default any.
+    /// Substring of the first kilobyte of the user agent, in any case: one, or a list. Default any.
     pub user_agent: OneOrMany<String>,
     /// Address or network of the client: one, or a list. Default any.
     pub address: OneOrMany<Range>,
@@ -274,7 +274,7 @@ impl JsonSchema for Key {
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Agent {
-    /// Substring of the user agent, in any case. Required.
+    /// Substring of the first kilobyte of the user agent, in any case. Required.
     #[serde(rename = "match")]
     pub contains: Option<String>,
     /// Kind of a client whose user agent matches. Required.

@@ -7,11 +7,12 @@ use crate::setting_path::SettingPath;
 use std::time::Duration;
 use tidegate_policy::address_lists::{AddressLists, ListSet};
 use tidegate_policy::bucket::Bucket;
-use tidegate_policy::class::{ApiKeys, Class, ClassMatcher, UserAgentRule};
+use tidegate_policy::class::{ApiKeys, Class, ClassMatcher, UserAgentRule, UserAgentRules};
 use tidegate_policy::crawler_guard::CrawlerGuard;
 use tidegate_policy::identity::{CredentialSource, KeySource};
 use tidegate_policy::secret::Secret;
 use tidegate_policy::tier::Share;
+use tidegate_policy::words::Words;
 use tidegate_policy::{ClientKind, ListId, OperatorId};
 
 /// Name of the class of clients without a match.
@@ -27,7 +28,7 @@ const MAX_CLASSES: usize = 1000;
 /// Minimum length of an API key without a warning; shorter keys can be guessed.
 const MIN_KEY_LEN: usize = 16;
 
-pub(super) fn user_agent_rules(raw: &[Agent], report: &mut Diagnostics) -> Vec<UserAgentRule> {
+pub(super) fn user_agent_rules(raw: &[Agent], report: &mut Diagnostics) -> UserAgentRules {
     let path = SettingPath::ROOT.user_agent_rules();
     report.check_len(&path, "rules", raw.len(), MAX_CLASSES, "merge rules into shorter substrings");
     let rule = |(index, agent): (usize, &Agent)| {
@@ -41,8 +42,15 @@ pub(super) fn user_agent_rules(raw: &[Agent], report: &mut Diagnostics) -> Vec<U
         }
         UserAgentRule { contains, kind: agent.kind.map_or(ClientKind::Human, Into::into) }
     };
-    raw.iter().enumerate().map(rule).collect()
+    let rules = UserAgentRules::new(raw.iter().enumerate().map(rule).collect());
+    rules.unwrap_or_else(|| {
+        report.error(&path, TOO_LONG, "write fewer or shorter ones");
+        UserAgentRules::default()
+    })
 }
+
+/// Error of substrings that do not fit into one automaton, of gigabytes.
+const TOO_LONG: &str = "the substrings are too long";
 
 pub(super) fn classes(
     raw: &[raw::Class],
@@ -158,7 +166,10 @@ fn class_matcher(
     ClassMatcher {
         kinds: raw.kind.0.iter().copied().map(Into::into).collect(),
         operators: operator_ids,
-        user_agents: raw.user_agent.0.clone(),
+        user_agents: Words::new(raw.user_agent.0.clone()).unwrap_or_else(|| {
+            report.error(&path.user_agent(), TOO_LONG, "write fewer or shorter ones");
+            Words::default()
+        }),
         addresses: raw.address.0.iter().map(|range| range.0).collect(),
         keys: raw.api_key.as_ref().map(|keys| api_keys(keys, &path.api_key(), report)),
         lists: ListSet::from_ids(list_ids),

@@ -4,13 +4,13 @@ use super::evidence::{
     ADDRESS_LIST_INDEX, API_KEY_INDEX, claim_evidence, evidence_list, mismatch_evidence, proof_evidence,
     signature_evidence,
 };
-use super::{Class, Classification, ClientKind, Evidence, EvidenceList, UserAgentRule, find_user_agent_rule};
+use super::{Class, Classification, ClientKind, Evidence, EvidenceList, UserAgentRules};
 use crate::bot_detection::{BotScore, Signal};
 use crate::facts::{Claim, Facts, Proof, Signature};
 use crate::ids::{ClassId, OperatorId};
 
 /// Classifies a client by user-agent rules, proof, user agent and behavior, in this order.
-pub fn classify(rules: &[UserAgentRule], classes: &[Class], facts: &Facts<'_>) -> Classification {
+pub fn classify(rules: &UserAgentRules, classes: &[Class], facts: &Facts<'_>) -> Classification {
     let (kind, operator, mut evidence) = kind(rules, facts);
     let matches = |(index, class): (usize, &Class)| {
         class.matcher.first_unmet(ClassId::from_index(index), kind, operator, facts).is_none()
@@ -24,9 +24,9 @@ pub fn classify(rules: &[UserAgentRule], classes: &[Class], facts: &Facts<'_>) -
     Classification { kind, operator, class: ClassId::from_index(index), evidence }
 }
 
-fn kind(rules: &[UserAgentRule], facts: &Facts<'_>) -> (ClientKind, Option<OperatorId>, EvidenceList) {
-    if let Some(index) = find_user_agent_rule(rules, facts.request.user_agent) {
-        return (rules[index].kind, None, evidence_list([Some(Evidence::UserAgentRule(index as u16))]));
+fn kind(rules: &UserAgentRules, facts: &Facts<'_>) -> (ClientKind, Option<OperatorId>, EvidenceList) {
+    if let Some((index, kind)) = rules.find(facts.request.user_agent) {
+        return (kind, None, evidence_list([Some(Evidence::UserAgentRule(index as u16))]));
     }
     let client = facts.client;
     let claim = claim_evidence(client.claim);

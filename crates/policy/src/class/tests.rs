@@ -51,7 +51,7 @@ fn classification(claim: Claim, proof: Proof, signature: Signature, bot_score: O
 }
 
 fn classify_client(classes: &[Class], client: &ClientFacts) -> Classification {
-    classify(&[], classes, &Facts { request: request_facts("/"), client })
+    classify(&UserAgentRules::default(), classes, &Facts { request: request_facts("/"), client })
 }
 
 fn bot_claim(operator: Option<OperatorId>) -> Claim {
@@ -203,7 +203,8 @@ fn pending_keys_prevent_impostor_classification() {
 
 #[test]
 fn user_agent_rule_overrides_all_evidence() {
-    let rules = [UserAgentRule { contains: "acmemonitor".into(), kind: ClientKind::Human }];
+    let rules = UserAgentRules::new(vec![UserAgentRule { contains: "acmemonitor".into(), kind: ClientKind::Human }])
+        .expect("few words");
     let request = RequestFacts { user_agent: b"AcmeMonitor/2.0", ..request_facts("/") };
     let result = classify(&rules, &classes(), &Facts { request, client: &client_facts(bot_claim(None)) });
     assert_eq!((result.kind, result.evidence[0]), (ClientKind::Human, Some(Evidence::UserAgentRule(0))));
@@ -265,7 +266,13 @@ fn each_condition_excludes_the_clients_that_do_not_meet_it() {
     for (matcher, condition) in [
         (ClassMatcher { kinds: vec![ClientKind::VerifiedBot], ..any() }, ConditionKind::Kind),
         (ClassMatcher { operators: vec![GOOGLE], ..any() }, ConditionKind::Operator),
-        (ClassMatcher { user_agents: vec!["nosuch".into(), "acmemonitor".into()], ..any() }, ConditionKind::UserAgent),
+        (
+            ClassMatcher {
+                user_agents: Words::new(vec!["nosuch".into(), "acmemonitor".into()]).expect("few words"),
+                ..any()
+            },
+            ConditionKind::UserAgent,
+        ),
         (ClassMatcher { addresses: range("127.0.0.0/8"), ..any() }, ConditionKind::Address),
         (ClassMatcher { lists: ListSet::from_ids([ListId(1)]), ..any() }, ConditionKind::List),
         (ClassMatcher { keys: Some(ApiKeys { source, values: Vec::new() }), ..any() }, ConditionKind::Key),

@@ -73,7 +73,7 @@ fn unverified_sentence(input: &ExplainInput<'_>) -> Option<String> {
 }
 
 fn user_agent_rule<'a>(input: &ExplainInput<'a>, index: u16) -> &'a str {
-    input.environment.rules().user_agent_rules.get(usize::from(index)).map_or("", |rule| &rule.contains)
+    input.environment.rules().user_agent_rules.word(usize::from(index)).unwrap_or_default()
 }
 
 fn agent_name<'a>(input: &ExplainInput<'a>, operator: Option<OperatorId>) -> &'a str {
