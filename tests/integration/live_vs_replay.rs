@@ -56,6 +56,35 @@ fn replay_rolls_windows_over_as_live() {
 }
 
 #[test]
+fn replay_refuses_clients_beyond_their_share_as_live() {
+    let requests = day_trace::generate_day(13, 0.05);
+    let request_count = requests.len() as u64;
+    let rules = rules(request_count).replace("    cost_header", "    per_client: 9\n    cost_header");
+    let gateway = TestGateway::with_clock(caching_origin().address(), &rules, Clock::system());
+    load::send_all(gateway.address(), &requests, || ());
+    let report = assert_replay_matches(gateway, request_count);
+    assert!(report.classes.iter().any(|class| class.refused.contains_key("client_share")), "{:?}", report.classes);
+}
+
+#[test]
+fn replay_charges_costs_that_free_routes_reported() {
+    let rules = "
+quotas: { api: { limit: 100, window: { fixed: 24h }, cost_header: X-API-Cost } }
+routes: [{ match: \"/item/*\", cost: { api: 1 } }]
+";
+    let origin = Origin::with_script(|_, connection| connection.reply("200 OK", "X-API-Cost: 3\r\n", b"page"));
+    let gateway = TestGateway::with_clock(origin.address(), rules, Clock::system());
+    let statuses = (0..60).map(|number| {
+        let path = if number % 3 == 0 { "/item" } else { "/free" };
+        gateway.connect().get(&format!("{path}/{number}"), "").status
+    });
+    let refused = statuses.filter(|status| *status == 429).count();
+    assert!(refused > 0, "the free requests have used no units of the quota");
+    let report = assert_replay_matches_uncorrected(gateway, 60);
+    assert_eq!(report.quotas[0].windows[0].used, Units::from_whole(100));
+}
+
+#[test]
 fn replay_rebuilds_pacing_plans() {
     let requests = day_trace::generate_day(11, 0.05);
     let request_count = requests.len() as u64;

@@ -11,6 +11,7 @@ mod bot_detection;
 mod bucket_keys;
 mod cli_admin;
 mod client_retry_strategies;
+mod client_share;
 mod config;
 mod crawl_policy;
 mod crawler_verification;

@@ -185,6 +185,7 @@ pub const REASONS: [LogValue; Reason::ALL.len()] = [
     ),
     value(Reason::Backoff.name(), "A scope of the route was backing off after an overload of the origin."),
     value(Reason::Pacing.name(), "The class is ahead of the pacing plan of the quota."),
+    value(Reason::ClientShare.name(), "The client has used its share of the window (`per_client`)."),
 ];
 
 /// Values of `evidence`. The words are those of [`EvidenceWord`](super::EvidenceWord).

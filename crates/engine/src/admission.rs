@@ -62,6 +62,7 @@ pub struct Decision {
 #[derive(Clone, Copy)]
 pub(super) struct ChargeContext {
     pub(super) class_id: StableClassId,
+    pub(super) client: ClientKey,
     pub(super) crawler: Option<GuardedCrawler>,
 }
 
@@ -124,14 +125,14 @@ impl Admission {
         let request = DecisionRequest { class, class_rules, route: &self.rules[route], is_exempt: never_refused };
         let charges = self.charges(&request, route);
         if request.bucket().is_none() && charges.is_empty() {
-            return self.decide(&request, None, &mut BucketState::default(), charges, now);
+            return self.decide(&request, key, None, &mut BucketState::default(), charges, now);
         }
         let pages = &self.engine.refused_pages;
         let page = page.filter(|_| !charges.is_empty());
         let crawler = self.guarded_crawler(class_rules, page.as_ref(), now);
         let decision = self.engine.clients.with(key, self.class_id(class), |client| {
             let mut level = client.bucket_state();
-            let mut decision = self.decide(&request, crawler, &mut level, charges, now);
+            let mut decision = self.decide(&request, key, crawler, &mut level, charges, now);
             if class_rules.bucket.is_none() {
                 level.refilled_at = level.refilled_at.max(decision.decided_at);
             }
@@ -230,13 +231,14 @@ impl Admission {
     fn decide(
         &self,
         request: &DecisionRequest<'_>,
+        client: ClientKey,
         crawler: Option<GuardedCrawler>,
         level: &mut BucketState,
         charges: &[(QuotaId, ExpectedCost)],
         now: Timestamp,
     ) -> Decision {
         let class_id = self.class_id(request.class);
-        let context = ChargeContext { class_id, crawler };
+        let context = ChargeContext { class_id, client, crawler };
         // Fill the lists in place: collecting them would copy them once more.
         let (mut counters, mut states): (InlineVec<&Arc<QuotaCounter>>, InlineVec<MutexGuard<'_, QuotaState>>) =
             Default::default();
@@ -263,6 +265,9 @@ impl Admission {
                 Verdict::Admit { .. } => {
                     state.record_decision(class_id, snapshot, &verdict);
                     state.reserve(snapshot.cost);
+                    if snapshot.client_used.is_some() {
+                        counter.reserve_for_client(state, client, snapshot.cost);
+                    }
                     if let Some(crawler) = crawler {
                         let guard_admitted = if snapshot.guard_admitted { snapshot.cost } else { Units::ZERO };
                         state.record_guard_admit(class_id, crawler.operator, guard_admitted);
@@ -285,6 +290,7 @@ impl Admission {
                     |(((counter, state), snapshot), (quota, expectation)): ReservationInput<'_, '_>| Reservation {
                         counter: Arc::clone(counter),
                         quota: *quota,
+                        client: snapshot.client_used.map(|_| client),
                         expected: snapshot.cost,
                         learned: expectation.learned(),
                         window: state.window_id(),
@@ -322,7 +328,7 @@ impl Admission {
         &self,
         state: &mut QuotaState,
         &(id, ref expectation): &(QuotaId, ExpectedCost),
-        ChargeContext { class_id, crawler }: ChargeContext,
+        ChargeContext { class_id, client, crawler }: ChargeContext,
     ) -> QuotaSnapshot<'_> {
         let quota = &self.rules[id];
         QuotaSnapshot {
@@ -332,6 +338,7 @@ impl Admission {
             taken: state.taken(),
             limit: state.leased_limit(),
             leased: state.leased(),
+            client_used: quota.client_limit.map(|_| self.counter(id).client_used(state, client)),
             resets_at: state.resets_at(),
             shedding: state.class(class_id).shedding,
             plan: quota.pacing.as_ref().map(|pacing| state.plan_for(pacing, &self.class_ids, class_id)),

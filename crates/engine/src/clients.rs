@@ -109,6 +109,10 @@ impl Clients {
         self.evicted_count.fetch_add(evicted_count as u64, Ordering::Relaxed);
     }
 
+    pub(super) fn max_clients(&self) -> usize {
+        self.max_clients
+    }
+
     pub(super) fn tracked_count(&self) -> usize {
         self.tracked_count.load(Ordering::Relaxed)
     }

@@ -39,6 +39,7 @@ impl Admission {
             let charges = self.charges(&request, route);
             let context = ChargeContext {
                 class_id: self.class_id(class),
+                client: key,
                 crawler: self.guarded_crawler(class_rules, page.as_ref(), now),
             };
             let snapshot = |charge: &(QuotaId, ExpectedCost)| {

@@ -141,8 +141,15 @@ impl Engine {
             counter.update_config(quota, class_ids, max_cost, now);
             return Arc::clone(counter);
         }
-        let counter =
-            Arc::new(QuotaCounter::open(counters.len(), quota, class_ids, max_cost, self.lease_mode.clone(), now));
+        let counter = Arc::new(QuotaCounter::open(
+            counters.len(),
+            quota,
+            class_ids,
+            max_cost,
+            self.lease_mode.clone(),
+            self.clients.max_clients(),
+            now,
+        ));
         counters.push(Arc::clone(&counter));
         self.lease_mode.wake_refresher();
         counter

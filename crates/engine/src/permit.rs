@@ -4,6 +4,7 @@ use super::cost_estimates::LearnedCost;
 use super::quota::QuotaCounter;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use tidegate_policy::identity::ClientKey;
 use tidegate_policy::quota_state::Settlement;
 use tidegate_policy::{QuotaId, StableClassId, Timestamp, Units};
 
@@ -22,6 +23,8 @@ pub struct Permit {
 pub(super) struct Reservation {
     pub(super) counter: Arc<QuotaCounter>,
     pub(super) quota: QuotaId,
+    /// Client whose share is charged; `None` without a limit per client.
+    pub(super) client: Option<ClientKey>,
     pub(super) expected: Units,
     /// Estimate to update at settlement; `None` for a fixed cost.
     pub(super) learned: Option<LearnedCost>,
@@ -81,6 +84,9 @@ impl Permit {
         }
         for ((reservation, counter), state) in self.reservations.iter_mut().zip(&counters).zip(&mut states) {
             let sequence = state.reserve_retry(reservation.window, self.class, reservation.expected);
+            if let Some(client) = reservation.client {
+                counter.reserve_for_client(state, client, reservation.expected);
+            }
             reservation.charged = reservation.charged.saturating_add(reservation.expected);
             reservation.retry_sequence = Some(sequence);
             reservation.window = state.window_id();
@@ -123,12 +129,12 @@ impl Permit {
         self.reservations
             .drain(..)
             .map(|reservation| {
-                let Reservation { quota, expected, window, retry_sequence, .. } = reservation;
+                let Reservation { quota, client, expected, window, retry_sequence, .. } = reservation;
                 let known_cost = known_cost(&reservation);
                 let actual = known_cost.unwrap_or(if is_sent { expected } else { Units::ZERO });
                 let learned = reservation.learned.as_ref().filter(|_| known_cost.is_some());
                 let Settlement { sequence, overrun, .. } =
-                    reservation.counter.settle(window, class, expected, actual, learned);
+                    reservation.counter.settle(window, class, client, expected, actual, learned);
                 let settled = actual.saturating_add(reservation.charged);
                 Charged { quota, expected, settled, overrun, window, sequence, retry_sequence }
             })
@@ -140,10 +146,10 @@ impl Drop for Permit {
     fn drop(&mut self) {
         for reservation in self.reservations.drain(..) {
             if self.is_sent {
-                let Reservation { window, expected, .. } = reservation;
-                reservation.counter.settle(window, self.class, expected, expected, None);
+                let Reservation { window, client, expected, .. } = reservation;
+                reservation.counter.settle(window, self.class, client, expected, expected, None);
             } else {
-                reservation.counter.release(reservation.window, reservation.expected);
+                reservation.counter.release(reservation.window, reservation.client, reservation.expected);
             }
         }
     }

@@ -3,6 +3,8 @@
 use super::cost_estimates::LearnedCost;
 use super::lease_mode::LeaseMode;
 use parking_lot::{Mutex, MutexGuard};
+use tidegate_policy::client_usage::ClientUsage;
+use tidegate_policy::identity::ClientKey;
 use tidegate_policy::quota::Quota;
 use tidegate_policy::quota_state::{QuotaState, Settlement};
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
@@ -14,6 +16,8 @@ pub(super) struct QuotaCounter {
     lock_order: usize,
     lease_mode: LeaseMode,
     state: Mutex<QuotaState>,
+    /// Usage by client, for a quota with a limit per client. Locked while the state is.
+    client_usage: Mutex<ClientUsage>,
 }
 
 impl QuotaCounter {
@@ -23,11 +27,13 @@ impl QuotaCounter {
         class_ids: &[StableClassId],
         max_cost: Units,
         lease_mode: LeaseMode,
+        max_clients: usize,
         now: Timestamp,
     ) -> Self {
+        let client_usage = Mutex::new(ClientUsage::new(max_clients));
         let is_leased = matches!(lease_mode, LeaseMode::Leased(_));
         let state = QuotaState::new(quota, class_ids, max_cost, is_leased, now);
-        Self { name: quota.name.clone(), lock_order, lease_mode, state: Mutex::new(state) }
+        Self { name: quota.name.clone(), lock_order, lease_mode, state: Mutex::new(state), client_usage }
     }
 
     /// Applies a changed configuration.
@@ -62,6 +68,16 @@ impl QuotaCounter {
         self.state.lock()
     }
 
+    /// Returns the units that a client has used in the current window.
+    pub(super) fn client_used(&self, state: &QuotaState, client: ClientKey) -> Units {
+        self.client_usage.lock().used(state.window_id(), client)
+    }
+
+    /// Counts units reserved in the current window for a client.
+    pub(super) fn reserve_for_client(&self, state: &QuotaState, client: ClientKey, units: Units) {
+        self.client_usage.lock().reserve(state.window_id(), client, units);
+    }
+
     /// Requests a refill if the lease runs low. Called after units were taken; requests once until the lease is
     /// updated.
     pub(super) fn request_refill_if_low(&self, state: &mut QuotaState) {
@@ -73,12 +89,13 @@ impl QuotaCounter {
         self.wake_refresher_if(state.request_refill_for(cost));
     }
 
-    /// Replaces a reservation of `expected`, made in the window `id`, by `actual`. Updates the cost estimate if the cost
-    /// is `learned`.
+    /// Replaces a reservation of `expected`, made in the window `id`, by `actual`, also in the usage of `client`. Updates
+    /// the cost estimate if the cost is `learned`.
     pub(super) fn settle(
         &self,
         id: u64,
         class: StableClassId,
+        client: Option<ClientKey>,
         expected: Units,
         actual: Units,
         learned: Option<&LearnedCost>,
@@ -88,13 +105,20 @@ impl QuotaCounter {
             learned.record(actual);
         }
         let settlement = state.settle(id, class, expected, actual);
+        if let Some(client) = client {
+            self.client_usage.lock().settle(id, client, expected, actual);
+        }
         self.wake_refresher_if(settlement.needs_refill);
         settlement
     }
 
     /// Releases a reservation of which nothing was spent.
-    pub(super) fn release(&self, id: u64, expected: Units) {
-        self.state.lock().release(id, expected);
+    pub(super) fn release(&self, id: u64, client: Option<ClientKey>, expected: Units) {
+        let mut state = self.state.lock();
+        state.release(id, expected);
+        if let Some(client) = client {
+            self.client_usage.lock().settle(id, client, expected, Units::ZERO);
+        }
     }
 
     /// Applies the usage of the window `id` that the origin reported. Returns an event to log, if there is one.

@@ -16,6 +16,8 @@ pub struct QuotaUsage {
     pub used: Units,
     /// Units left for the client's class.
     pub remaining: Units,
+    /// Units left of the client's share; `None` without a limit per client.
+    pub client_remaining: Option<Units>,
     /// Number of tiers that the class has reached.
     pub tier: u8,
     /// True if a tier refused the request and the crawler guard admitted it.
@@ -65,11 +67,15 @@ impl QuotaUsage {
             true => snapshot.quota.shutoff_level(request.class),
             false => snapshot.quota.limit,
         };
+        let own_cost = used.saturating_sub(snapshot.taken);
+        let client_used = snapshot.client_used.map(|used| used.saturating_add(own_cost));
+        let client_limit = snapshot.quota.client_limit;
         Self {
             quota: snapshot.id,
             cost: snapshot.cost,
             used,
             remaining: ceiling.min(snapshot.limit).saturating_sub(used),
+            client_remaining: client_limit.zip(client_used).map(|(limit, used)| limit.saturating_sub(used)),
             tier: snapshot.shedding.tier,
             guard_admitted: snapshot.guard_admitted,
             resets_at: snapshot.resets_at,

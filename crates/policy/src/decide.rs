@@ -62,6 +62,8 @@ pub struct QuotaSnapshot<'a> {
     pub limit: Units,
     /// Units that the ledger has leased so far; at most the limit.
     pub leased: Units,
+    /// Units of the window that the client has used; `None` without a limit per client.
+    pub client_used: Option<Units>,
     /// End of the window.
     pub resets_at: Timestamp,
     /// Tier state of the client's class.
@@ -141,6 +143,8 @@ pub enum Reason {
     Backoff,
     /// The class is ahead of the pacing plan of the window.
     Pacing,
+    /// The client has used its share of the window.
+    ClientShare,
 }
 
 /// One check of a decision.
@@ -150,6 +154,8 @@ pub enum Check {
     Block,
     /// The bucket of the client has a token.
     Bucket,
+    /// The client has units of its share of the quota left.
+    ClientShare(QuotaId),
     /// The tier of the class in the quota admits the request.
     Tier(QuotaId),
     /// The pacing plan of the quota admits the request.
@@ -250,6 +256,11 @@ pub fn decide_observed(
         Err(refusal) => shadow = shadow.or(Some(refusal.reason)),
     }
 
+    match check_client_shares(request, snapshots, now, observer) {
+        Ok(share_shadow) => shadow = shadow.or(share_shadow),
+        Err(refusal) => return Verdict::Refuse(refusal),
+    }
+
     match check_quotas(request, snapshots, now, observer) {
         Ok(tier_shadow) => Verdict::Admit { bucket_state: after, shadow: shadow.or(tier_shadow) },
         Err(refusal) => Verdict::Refuse(refusal),
@@ -276,6 +287,35 @@ fn check_bucket(
         quotas: RefusedQuotas::NONE,
         wait: refill_at.saturating_duration_since(now),
     })
+}
+
+/// Checks the client's share of each quota. Precedes the quotas, so that requests of a client beyond its share change
+/// neither the tiers nor the plan of its class.
+fn check_client_shares(
+    request: &DecisionRequest<'_>,
+    snapshots: &[QuotaSnapshot<'_>],
+    now: Timestamp,
+    observer: &mut impl CheckObserver,
+) -> Result<Option<Reason>, Refusal> {
+    let mut refusal: Option<Refusal> = None;
+    let mut shadow = None;
+    for (index, snapshot) in snapshots.iter().enumerate() {
+        let Some((used, limit)) = snapshot.client_used.zip(snapshot.quota.client_limit) else { continue };
+        let enforced = request.class_rules.enforce && snapshot.quota.enforce;
+        let is_exceeded = used.saturating_add(snapshot.cost) > limit;
+        let result = if is_exceeded { Err(Reason::ClientShare) } else { Ok(Pass::Rule) };
+        observer.checked(CheckResult { check: Check::ClientShare(snapshot.id), enforced, result });
+        if is_exceeded && !enforced {
+            shadow = Some(Reason::ClientShare);
+        } else if is_exceeded {
+            let wait = snapshot.resets_at.saturating_duration_since(now);
+            let none = Refusal { reason: Reason::ClientShare, quotas: RefusedQuotas::NONE, wait };
+            let merged = refusal.get_or_insert(none);
+            merged.quotas.insert(index);
+            merged.wait = merged.wait.max(wait);
+        }
+    }
+    refusal.map_or(Ok(shadow), Err)
 }
 
 /// Checks all quotas; every one must admit the request. Each quota counts the request, whatever the others decide; the
@@ -385,7 +425,7 @@ impl QuotaSnapshot<'_> {
 
 impl Reason {
     /// All reasons, in the order of their labels.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Tier,
         Self::Quota,
         Self::Bucket,
@@ -394,12 +434,15 @@ impl Reason {
         Self::Ledger,
         Self::Backoff,
         Self::Pacing,
+        Self::ClientShare,
     ];
 
     /// Returns the status of the response to a refused request.
     pub const fn status(self) -> StatusCode {
         match self {
-            Self::Tier | Self::Quota | Self::Bucket | Self::Blocked | Self::Pacing => StatusCode::TOO_MANY_REQUESTS,
+            Self::Tier | Self::Quota | Self::Bucket | Self::Blocked | Self::Pacing | Self::ClientShare => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Self::Throttle | Self::Ledger | Self::Backoff => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -415,6 +458,7 @@ impl Reason {
             Self::Ledger => "ledger",
             Self::Backoff => "backoff",
             Self::Pacing => "pacing",
+            Self::ClientShare => "client_share",
         }
     }
 }

@@ -68,6 +68,7 @@ pub fn quota(name: &str, limit: u64) -> Quota {
     Quota {
         name: name.into(),
         limit: Units::from_whole(limit),
+        client_limit: None,
         window: Window::Fixed { length: Duration::from_secs(86_400) },
         enforce: true,
         cost_header: None,

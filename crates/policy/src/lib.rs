@@ -9,6 +9,7 @@ pub mod address_lists;
 pub mod bot_detection;
 pub mod bucket;
 pub mod class;
+pub mod client_usage;
 pub mod cost;
 pub mod crawl_delay;
 pub mod crawler_guard;

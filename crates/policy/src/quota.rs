@@ -13,6 +13,8 @@ pub struct Quota {
     pub name: String,
     /// Limit per window, in units.
     pub limit: Units,
+    /// Units of a window that one client may use; `None` for no limit.
+    pub client_limit: Option<Units>,
     /// Succession of windows.
     pub window: Window,
     /// False for shadow mode: refusals are counted and logged, not enforced, and the quota may be overspent.

@@ -16,7 +16,7 @@ use tidegate_policy::bucket::Bucket;
 use tidegate_policy::class::Class;
 use tidegate_policy::route::Route;
 use tidegate_policy::time::ceil_seconds;
-use tidegate_policy::{Rules, Timestamp};
+use tidegate_policy::{Reason, Rules, Timestamp};
 
 /// Maximum of a structured-field integer (RFC 9651 section 3.3.1).
 const MAX_SF_INTEGER: u64 = 999_999_999_999_999;
@@ -30,6 +30,8 @@ pub struct RateLimitHeaders {
     /// `RateLimit` items of each bucket and each quota, up to the remaining number.
     buckets: Vec<String>,
     quotas: Vec<String>,
+    /// `RateLimit` items of the client's share of each quota.
+    client_shares: Vec<String>,
 }
 
 impl RateLimitHeaders {
@@ -43,6 +45,7 @@ impl RateLimitHeaders {
             policies: rules.classes.iter().map(of_class).collect(),
             buckets: rules.classes.iter().map(|class| prefix(&class.name)).collect(),
             quotas: rules.quotas.iter().map(|quota| prefix(&quota.name)).collect(),
+            client_shares: rules.quotas.iter().map(|quota| prefix(&client_share_name(&quota.name))).collect(),
         }
     }
 
@@ -92,15 +95,20 @@ impl RateLimitHeaders {
             if !std::mem::take(&mut is_first) {
                 text.write_str(", ")?;
             }
-            let is_violated = snapshot.refusal.is_some_and(|refusal| refusal.quotas.contains(index));
+            let violation = snapshot.refusal.filter(|refusal| refusal.quotas.contains(index));
+            let by_share = violation.is_some_and(|refusal| refusal.reason == Reason::ClientShare);
+            let is_violated = violation.is_some() && !by_share;
+            let until_reset = ceil_seconds(usage.resets_at.saturating_duration_since(now));
             let (remaining, wait) = match refused_wait.filter(|_| is_violated) {
                 Some(wait) => (0, wait),
-                None => (
-                    usage.remaining.floor().min(MAX_SF_INTEGER),
-                    ceil_seconds(usage.resets_at.saturating_duration_since(now)),
-                ),
+                None => (usage.remaining.floor().min(MAX_SF_INTEGER), until_reset),
             };
             write_item(text, &self.quotas[usage.quota.index()], remaining, wait)?;
+            if let Some(remaining) = usage.client_remaining {
+                let remaining = if by_share { 0 } else { remaining.floor().min(MAX_SF_INTEGER) };
+                text.write_str(", ")?;
+                write_item(text, &self.client_shares[usage.quota.index()], remaining, until_reset)?;
+            }
         }
         Ok(())
     }
@@ -112,6 +120,11 @@ fn write_item(text: &mut impl Write, prefix: &str, remaining: u64, wait: u64) ->
     text.write_str(itoa::Buffer::new().format(remaining))?;
     text.write_str(";t=")?;
     text.write_str(itoa::Buffer::new().format(wait))
+}
+
+/// Returns the policy name of a client's share of `quota`. No quota can have this name.
+fn client_share_name(quota: &str) -> String {
+    format!("{quota}/client")
 }
 
 fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
@@ -126,6 +139,10 @@ fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
         let window = ceil_seconds(quota.window.nominal_length()).max(1);
         let limit = quota.limit.floor().min(MAX_SF_INTEGER);
         let _ = write!(text, "{separator}\"{}\";q={limit};w={window}", quota.name);
+        if let Some(share) = quota.client_limit.filter(|_| class.enforce) {
+            let (name, limit) = (client_share_name(&quota.name), share.floor().min(MAX_SF_INTEGER));
+            let _ = write!(text, ", \"{name}\";q={limit};w={window}");
+        }
     }
     (!text.is_empty()).then(|| text.into())
 }

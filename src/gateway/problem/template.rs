@@ -98,6 +98,9 @@ impl ProblemTemplate {
             Reason::Pacing => {
                 quota_exceeded!("Requests of this client class exceed the pacing plan of the quota.", "pacing")
             }
+            Reason::ClientShare => {
+                quota_exceeded!("This client has used its share of the quota of this period.", "client_share")
+            }
             Reason::Quota => quota_exceeded!("The quota of this period is used up.", "quota"),
             Reason::Bucket => quota_exceeded!("The request rate exceeds the limit of this client class.", "bucket"),
             Reason::Blocked => refusal!(

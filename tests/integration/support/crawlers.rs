@@ -1,4 +1,4 @@
-//! Third-party HTTP clients and crawlers, installed by `./test` in `target/clients`.
+//! Third-party HTTP clients, crawlers and origins, installed by `./test` in `target/clients`.
 
 use std::fs::File;
 use std::net::SocketAddr;

@@ -18,6 +18,14 @@ pub(crate) struct Quota {
     pub limit: Option<Amount>,
     /// Window of the quota: exactly one of { calendar, zone, at }, { fixed }, { first_use } and { sliding }. Required.
     pub window: Option<Window>,
+    /// Units of a window that one client may use: a share of the limit such as 2%, or an amount. Further requests with a
+    /// cost get 429, reason client_share, until the window ends. Sliding windows have no such share. Default no limit.
+    ///
+    /// The client is that of the bucket of its class: an address or IPv6 prefix, or the `key` of the class. A refused
+    /// request changes no tier and no plan. Usage by client is kept in memory: a restart begins anew, and each instance
+    /// counts its own. Up to limits.max_tracked_clients clients are counted per quota; all others together have one
+    /// share. The RateLimit policy is named QUOTA/client.
+    pub per_client: Option<Mark>,
     /// Response header with the actual cost in units. Default none: a request costs the expected cost of its route.
     pub cost_header: Option<Field>,
     /// true: a response from the origin's cache (`Cache-Status: ...; hit`, or `Age` above 0) costs nothing. Default

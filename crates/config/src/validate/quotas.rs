@@ -84,6 +84,7 @@ fn quota(name: &str, raw: &raw::Quota, path: &SettingPath, classes: &[Class], re
     Quota {
         name: name.to_owned(),
         limit,
+        client_limit: client_limit(raw, limit, &window, &path.per_client(), report),
         pacing: pacing(&raw.pacing, &window, &class_tiers, &path.pacing(), classes, report),
         window,
         enforce: raw.enforce.unwrap_or(true),
@@ -92,6 +93,31 @@ fn quota(name: &str, raw: &raw::Quota, path: &SettingPath, classes: &[Class], re
         sync_from: raw.sync_from.as_ref().map(|raw| sync_from(raw, &path.sync_from(), report)),
         class_tiers,
     }
+}
+
+fn client_limit(
+    raw: &raw::Quota,
+    limit: Units,
+    window: &Window,
+    path: &SettingPath,
+    report: &mut Diagnostics,
+) -> Option<Units> {
+    let client_limit = units(raw.per_client.as_ref()?.0, limit);
+    if client_limit.is_zero() || client_limit > limit {
+        report.error(
+            path,
+            format!("found {client_limit} of {limit} units"),
+            "write a share such as 2%, or an amount up to the limit",
+        );
+    }
+    if window.is_sliding() {
+        report.error(
+            path,
+            "a sliding window has no end at which a share is renewed",
+            "use a calendar, fixed or first_use window, or a bucket",
+        );
+    }
+    Some(client_limit)
 }
 
 fn sync_from(raw: &raw::SyncFrom, path: &SettingPath, report: &mut Diagnostics) -> SyncFrom {

@@ -196,7 +196,10 @@ fn costs(raw: &raw::Route, path: &SettingPath, quotas: &[Quota], report: &mut Di
             continue;
         };
         match price.0 {
-            Cost::Fixed(amount) => check_amount(amount, &path, &quotas[index], report),
+            Cost::Fixed(amount) => {
+                check_amount(amount, &path, &quotas[index], report);
+                check_client_limit(amount, &path, &quotas[index], report);
+            }
             Cost::Learned => check_learned(&path, &quotas[index], report),
         }
         if price.0 != Cost::Fixed(Units::ZERO) {
@@ -235,6 +238,17 @@ fn check_amount(amount: Units, path: &SettingPath, quota: &Quota, report: &mut D
             path,
             format!("cost {amount} exceeds the quota limit {limit}, so no request would be admitted"),
             "lower the cost or raise the limit",
+        );
+    }
+}
+
+fn check_client_limit(amount: Units, path: &SettingPath, quota: &Quota, report: &mut Diagnostics) {
+    let is_invalid = report.has_error_at(&SettingPath::of_quota(&quota.name).per_client());
+    if let Some(limit) = quota.client_limit.filter(|limit| amount > *limit && !is_invalid) {
+        report.error(
+            path,
+            format!("cost {amount} exceeds per_client of the quota, {limit}, so no request would be admitted"),
+            "lower the cost or raise per_client",
         );
     }
 }

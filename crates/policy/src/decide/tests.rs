@@ -19,6 +19,7 @@ struct DecisionFixture {
     taken: u64,
     leased: u64,
     cost: u64,
+    client_used: Option<Units>,
     shedding: ShedState,
     guard_state: Option<GuardState>,
     plan: Option<PlanSnapshot>,
@@ -36,6 +37,7 @@ impl DecisionFixture {
             taken: 0,
             leased: 1000,
             cost: 1,
+            client_used: None,
             shedding: ShedState::default(),
             guard_state: None,
             plan: None,
@@ -84,6 +86,7 @@ impl DecisionFixture {
             taken: Units::from_whole(self.taken),
             limit: self.quota.limit,
             leased: Units::from_whole(self.leased),
+            client_used: self.client_used,
             resets_at: MIDNIGHT,
             shedding: self.shedding,
             plan: self.plan,
@@ -130,6 +133,43 @@ fn observer_receives_the_checks_that_the_decision_reaches() {
     let mut blocked = DecisionFixture::new();
     blocked.class.blocked = true;
     assert_eq!(results(blocked), [(Check::Block, Err(Reason::Blocked))]);
+}
+
+#[test]
+fn client_is_refused_once_its_share_is_used() {
+    let with_share = |used: u64, cost: u64| {
+        let mut fixture = DecisionFixture { cost, ..DecisionFixture::new() };
+        fixture.quota.client_limit = Some(Units::from_whole(20));
+        fixture.client_used = Some(Units::from_whole(used));
+        fixture
+    };
+    for (used, cost, reason) in
+        [(0, 20, None), (19, 1, None), (20, 1, Some(Reason::ClientShare)), (17, 4, Some(Reason::ClientShare))]
+    {
+        assert_eq!(with_share(used, cost).refusal_reason(), reason, "{used} used, cost {cost}");
+    }
+    let wait = MIDNIGHT.saturating_duration_since(NOON);
+    let refusal = Refusal { reason: Reason::ClientShare, quotas: RefusedQuotas::from_indexes([0]), wait };
+    assert_eq!(with_share(20, 1).decide_once(), Verdict::Refuse(refusal));
+
+    let mut in_shadow = with_share(20, 1);
+    in_shadow.quota.enforce = false;
+    assert_eq!(in_shadow.shadow_reason(), Some(Reason::ClientShare));
+    let mut class_in_shadow = with_share(20, 1);
+    class_in_shadow.class.enforce = false;
+    assert_eq!(class_in_shadow.shadow_reason(), Some(Reason::ClientShare));
+}
+
+#[test]
+fn client_beyond_its_share_changes_no_tier() {
+    let mut fixture = DecisionFixture { taken: 1, ..DecisionFixture::new().with_tier(0, 50, true) };
+    fixture.quota.client_limit = Some(Units::from_whole(20));
+    fixture.client_used = Some(Units::from_whole(20));
+    let before = fixture.shedding;
+    let mut results = Vec::new();
+    fixture.decide_with(&mut results);
+    assert_eq!(fixture.shedding, before);
+    assert_eq!(results.last().map(|result| result.check), Some(Check::ClientShare(QuotaId(0))));
 }
 
 #[test]
@@ -352,7 +392,7 @@ fn retry_after_is_at_least_one_second_and_spread_upwards() {
 #[test]
 fn every_reason_has_its_name_and_status() {
     for reason in Reason::ALL {
-        assert_eq!(reason.name(), format!("{reason:?}").to_lowercase());
+        assert_eq!(reason.name().replace('_', ""), format!("{reason:?}").to_lowercase());
         let is_overload = matches!(reason, Reason::Throttle | Reason::Ledger | Reason::Backoff);
         assert_eq!(reason.status().as_u16(), if is_overload { 503 } else { 429 }, "{reason:?}");
     }

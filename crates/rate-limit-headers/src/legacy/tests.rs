@@ -116,6 +116,7 @@ fn legacy_fields(
     let usages: Vec<QuotaUsage> = units
         .into_iter()
         .map(|(left, cost)| QuotaUsage {
+            client_remaining: None,
             quota: QuotaId(0),
             cost: Units::from_whole(cost),
             used: Units::from_whole(1000 - left),

@@ -18,6 +18,7 @@ pub(super) fn steps(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Ve
         return vec![Step::new(Stage::Exempt, StepResult::Passed, format!("{} is never refused", input.request.path))];
     }
     let mut steps = vec![block(input, &request, assessment), bucket(input, &request, assessment)];
+    steps.extend(assessment.quota_snapshots().iter().filter_map(|snapshot| client_share(input, snapshot, assessment)));
     for snapshot in assessment.quota_snapshots() {
         match assessment.step_result(Check::Tier(snapshot.id)) {
             Some(result) => {
@@ -65,6 +66,24 @@ fn bucket(input: &ExplainInput<'_>, request: &DecisionRequest<'_>, assessment: &
         .with_rule(input.environment.rule(&path))
         .with_number("capacity", bucket.capacity)
         .with_number("tokens", left)
+}
+
+/// Returns the step for the client's share of a quota, if it has one.
+fn client_share(input: &ExplainInput<'_>, snapshot: &QuotaSnapshot<'_>, assessment: &Assessment<'_>) -> Option<Step> {
+    let (limit, used) = snapshot.quota.client_limit.zip(snapshot.client_used)?;
+    let name = &snapshot.quota.name;
+    let Some(result) = assessment.step_result(Check::ClientShare(snapshot.id)) else {
+        return Some(Step::skipped(Stage::Share).with_quota(name));
+    };
+    let message = match result {
+        StepResult::Passed if input.logged.is_some() && input.replayed.is_none() => {
+            format!("the client had units of its {} left", decimal(limit))
+        }
+        _ => format!("{} of {} units of the client used", decimal(used), decimal(limit)),
+    };
+    let rule = input.environment.rule(&SettingPath::of_quota(name).per_client());
+    let step = Step::new(Stage::Share, result, message).with_quota(name).with_rule(rule);
+    Some(step.with_number("client_limit", limit.as_f64()).with_number("client_used", used.as_f64()))
 }
 
 fn tier(
@@ -156,6 +175,18 @@ mod tests {
     fn robots_txt_is_exempt() {
         let exempt = step(&PolicyFixture::new(RULES).request(CURL, CLIENT, "/robots.txt", 100), Stage::Exempt);
         assert_eq!((exempt.finding, exempt.message.as_str()), (StepResult::Passed, "/robots.txt is never refused"));
+    }
+
+    #[test]
+    fn share_of_the_client_is_a_step_of_its_own() {
+        let rules = RULES.replacen("limit: 100\n", "limit: 100\n    per_client: 30%\n", 1);
+        assert_ne!(rules, RULES);
+        let policy = PolicyFixture::new(&rules);
+        let share = step(&policy.request(CURL, CLIENT, "/item/1", 0), Stage::Share);
+        assert_eq!((share.finding, share.message.as_str()), (StepResult::Passed, "0 of 30 units of the client used"));
+        let fields = json!({"verdict": "refused", "reason": "client_share", "retry_after_s": 4, "used": {"api": 50}});
+        let share = step(&policy.logged(&fields), Stage::Share);
+        assert_eq!((share.finding, share.message.as_str()), (StepResult::Refused, "30 of 30 units of the client used"));
     }
 
     #[test]

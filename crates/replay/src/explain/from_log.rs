@@ -63,6 +63,9 @@ fn restore_logged_state<'a>(
         if let Some(planned) = &mut snapshot.plan {
             planned.is_ahead = native.tier.is_some_and(|tier| tier > 0);
         }
+        if decision.reason == Some(Reason::ClientShare) {
+            snapshot.client_used = snapshot.quota.client_limit;
+        }
         if decision.reason == Some(Reason::Ledger) {
             snapshot.leased = snapshot.taken;
         }

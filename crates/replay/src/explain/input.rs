@@ -143,6 +143,7 @@ impl<'a> ExplainInput<'a> {
                 taken: view.used,
                 limit: view.limit,
                 leased: view.limit,
+                client_used: quota.client_limit.map(|_| Units::ZERO),
                 resets_at: view.window_end,
                 shedding: ShedState::default(),
                 // The plan is unknown: assume that usage follows it, whatever it allots to this class.

@@ -155,7 +155,7 @@ fn retry_later<'a>(input: &ExplainInput<'a>, assessment: &Assessment<'a>, refusa
             let later = ExplainInput { now: retry_at, ..input.clone() };
             retry_if_admitted(&later, retry_at, "a retry once its bucket has a token again")
         }
-        Reason::Tier | Reason::Quota => {
+        Reason::Tier | Reason::Quota | Reason::ClientShare => {
             let renewed_at = renewed_at(input)?;
             let later = ExplainInput { now: renewed_at, ..input.clone() }.with_used(|_| None);
             let remedy = retry_if_admitted(&later, renewed_at, "a retry once the quota is renewed")?;

@@ -39,6 +39,8 @@ pub enum Stage {
     Block,
     /// Token bucket of the client.
     Bucket,
+    /// Share of a quota that one client may use.
+    Share,
     /// Tiers of a quota.
     Tier,
     /// Pacing plan of a quota.
@@ -129,6 +131,7 @@ impl Stage {
             Self::Exempt => "exempt",
             Self::Block => "block",
             Self::Bucket => "bucket",
+            Self::Share => "share",
             Self::Tier => "tier",
             Self::Pacing => "pacing",
             Self::Quota => "quota",
