@@ -5,10 +5,11 @@ use super::untrusted_proxy::UntrustedProxy;
 use arc_swap::ArcSwap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_config::Settings;
 use tidegate_engine::{Admission, Engine};
-use tidegate_policy::Timestamp;
 use tidegate_policy::address_lists::{AddressLists, ListSet};
+use tidegate_policy::{QuotaId, RouteId, Timestamp};
 use tidegate_rate_limit_headers::RateLimitHeaders;
 
 /// Settings and the tables precomputed from them.
@@ -21,6 +22,10 @@ pub(super) struct ConfigSnapshot {
     /// Addresses of the origin as last resolved; empty before the first lookup. Each snapshot has its own, so that no
     /// request is sent to the origin of another one.
     pub(super) origin_addresses: ArcSwap<Vec<SocketAddr>>,
+    /// Quotas whose costs the origin reports.
+    pub(super) reported_quotas: Vec<QuotaId>,
+    /// Routes with an unexpected cost, by [`RouteId`].
+    unexpected_costs: Vec<AtomicBool>,
     /// Networks of the address lists, as last read.
     lists: ArcSwap<AddressLists>,
 }
@@ -28,15 +33,23 @@ pub(super) struct ConfigSnapshot {
 impl ConfigSnapshot {
     pub(super) fn new(settings: Settings, lists: AddressLists, engine: &Arc<Engine>, now: Timestamp) -> Self {
         let rules = Arc::clone(&settings.rules);
+        let has_cost_header = |id: &QuotaId| rules[*id].cost_header.is_some();
         Self {
             admission: engine.admission(Arc::clone(&rules), now),
             rate_limit_headers: RateLimitHeaders::new(&settings.headers, &rules),
             crawl_policy: CrawlPolicy::default(),
             untrusted_proxy: UntrustedProxy::default(),
             origin_addresses: ArcSwap::from_pointee(settings.origin.address().into_iter().collect()),
+            reported_quotas: (0..rules.quotas.len()).map(QuotaId::from_index).filter(has_cost_header).collect(),
+            unexpected_costs: rules.routes.iter().map(|_| AtomicBool::new(false)).collect(),
             lists: ArcSwap::from_pointee(lists),
             settings,
         }
+    }
+
+    /// Returns true for the first unexpected cost on `route`.
+    pub(super) fn is_first_unexpected_cost(&self, route: RouteId) -> bool {
+        !self.unexpected_costs[route.index()].swap(true, Ordering::Relaxed)
     }
 
     /// Returns the address lists that contain `address`. Skips the lookup if there are no lists.

@@ -8,14 +8,19 @@ use tidegate_policy::quoted;
 /// Returns the actual cost: the value of `cost_header`; else zero if the origin served from its cache; else `expected`.
 /// A cost header that is not a number is ignored.
 pub(super) fn actual_cost(quota: &Quota, expected: Units, fields: &Fields) -> Units {
-    let value = quota.cost_header.as_ref().and_then(|name| fields.get_all_by_text(name.as_str()).next());
-    if let Some(cost) = value.and_then(|value| std::str::from_utf8(value).ok()?.parse().ok()) {
+    if let Some(cost) = reported_cost(quota, fields) {
         return cost;
     }
     if quota.free_when_cached && was_cache_hit(fields) {
         return Units::ZERO;
     }
     expected
+}
+
+/// Returns the value of `cost_header`; `None` without the header, or if it is not a number.
+pub(super) fn reported_cost(quota: &Quota, fields: &Fields) -> Option<Units> {
+    let value = fields.get_all_by_text(quota.cost_header.as_ref()?.as_str()).next()?;
+    std::str::from_utf8(value).ok()?.parse().ok()
 }
 
 /// Returns true for a cache hit: a `Cache-Status` member with the parameter `hit` (RFC 9211), or an `Age` (RFC 9111

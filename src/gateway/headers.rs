@@ -84,6 +84,13 @@ pub(super) fn strip_hop_by_hop(fields: &mut Fields) {
     }
 }
 
+/// Removes the gateway's own fields from a response of the origin.
+pub(super) fn strip_reserved(fields: &mut Fields) {
+    if fields.names().any(is_reserved) {
+        fields.retain(|field| !is_reserved(field.name));
+    }
+}
+
 /// Removes from `Trailer` the names that `Connection` lists.
 fn drop_listed_trailers(fields: &mut Fields) {
     if fields.contains(Name::Trailer) {

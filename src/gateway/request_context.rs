@@ -145,6 +145,11 @@ impl RequestContext {
         &self.current
     }
 
+    /// Replaces the request target by the one for the origin.
+    pub(super) fn resolve_target(&mut self) {
+        self.client_request.resolve_target();
+    }
+
     pub(super) fn client_request(&self) -> &ClientRequest {
         &self.client_request
     }

@@ -4,12 +4,13 @@
 //! counted.
 
 use http::uri::Authority;
-use http::{Method, Version};
-use std::borrow::Cow;
+use http::{Method, Uri, Version};
 use std::cell::OnceCell;
+use tidegate_config::settings::Settings;
 use tidegate_http1::{self as http1, Name, RequestHead, list};
 use tidegate_policy::own_hosts::OwnHosts;
-use tidegate_policy::route::{normalize, normalize_host};
+use tidegate_policy::path::{PathError, PathReadings};
+use tidegate_policy::route::normalize_host;
 use tidegate_policy::{RequestFacts, Signature};
 
 /// A valid client request.
@@ -24,9 +25,13 @@ pub(super) struct ClientRequest {
 
 /// Target of a request, as matched by rules.
 pub(super) struct Target {
-    /// Normalized path, if it differs from the path as sent.
-    normalized_path: Option<String>,
-    /// Host in lower case, without its port.
+    /// Path as rules read it.
+    path: PathReadings,
+    /// Target for the origin, if it is another than the client sent.
+    resolved: Option<Box<Uri>>,
+    /// Target as sent, once another has replaced it.
+    sent: Option<Box<Uri>>,
+    /// Host in lower case, without its port and last dot.
     host: String,
 }
 
@@ -37,8 +42,8 @@ pub(super) enum RequestError {
     Host,
     /// Host that is none of the own hosts, or no host although there are own hosts.
     Misdirected,
-    /// Path with an encoded NUL.
-    Path,
+    /// Path that origins read in different ways.
+    Path(PathError),
     /// Request target that is neither a path nor a URL.
     Target,
     /// Both Content-Length and Transfer-Encoding.
@@ -58,7 +63,19 @@ pub(super) enum RequestError {
 impl ClientRequest {
     /// Returns the path as rules match it: normalized.
     pub(super) fn path(&self) -> &str {
-        self.target.normalized_path.as_deref().unwrap_or(self.head.target.path())
+        self.target.path.normalized(self.head.target.path())
+    }
+
+    /// Replaces the target by the one for the origin.
+    pub(super) fn resolve_target(&mut self) {
+        if let Some(resolved) = self.target.resolved.take() {
+            self.target.sent = Some(Box::new(std::mem::replace(&mut self.head.target, *resolved)));
+        }
+    }
+
+    /// Returns the target as the client sent it.
+    pub(super) fn sent_target(&self) -> &Uri {
+        self.target.sent.as_deref().unwrap_or(&self.head.target)
     }
 
     /// Returns the request as rules match it.
@@ -67,6 +84,7 @@ impl ClientRequest {
             method: &self.head.method,
             host: &self.target.host,
             path: self.path(),
+            other_paths: self.target.path.others(),
             query: self.head.target.query(),
             user_agent: self.head.fields.get(Name::UserAgent).unwrap_or_default(),
         }
@@ -75,13 +93,8 @@ impl ClientRequest {
 
 impl Target {
     /// Parses the target of a request. Rejects everything that the gateway and the origin could interpret differently,
-    /// and requests for other hosts than `own_hosts`.
-    pub(super) fn parse(
-        head: &RequestHead,
-        via: &str,
-        max_body: u64,
-        own_hosts: Option<&OwnHosts>,
-    ) -> Result<Self, RequestError> {
+    /// and requests for other hosts than the own ones.
+    pub(super) fn parse(head: &RequestHead, via: &str, settings: &Settings) -> Result<Self, RequestError> {
         let fields = &head.fields;
         if matches!(head.method, Method::CONNECT | Method::TRACE) {
             return Err(RequestError::Method);
@@ -90,7 +103,7 @@ impl Target {
             if fields.contains(Name::TransferEncoding) {
                 return Err(RequestError::Framing);
             }
-            if parse_number(length).is_none_or(|length| length > max_body) {
+            if parse_number(length).is_none_or(|length| length > settings.limits.max_body_size) {
                 return Err(RequestError::TooLarge);
             }
         }
@@ -102,17 +115,22 @@ impl Target {
         }
         check_host(head)?;
         check_path(head)?;
-        let normalized_path = match normalize(head.target.path()).map_err(|_| RequestError::Path)? {
-            Cow::Owned(path) => Some(path),
-            Cow::Borrowed(_) => None,
-        };
+        let path = PathReadings::new(head.target.path(), settings.rules.path_policy).map_err(RequestError::Path)?;
+        let resolved = path.for_origin().map(|path| with_path(&head.target, path)).transpose()?;
         let host_and_port = std::str::from_utf8(host(head)).unwrap_or_default();
         let host = normalize_host(host_and_port).into_owned();
-        if own_hosts.is_some_and(|own_hosts| !(own_hosts.contains(&host) && has_numeric_port(host_and_port))) {
+        let is_own = |own_hosts: &OwnHosts| own_hosts.contains(&host) && has_numeric_port(host_and_port);
+        if !settings.hosts.as_ref().is_none_or(is_own) {
             return Err(RequestError::Misdirected);
         }
-        Ok(Self { normalized_path, host })
+        Ok(Self { path, resolved, sent: None, host })
     }
+}
+
+/// Returns `target` with another path, in origin form.
+fn with_path(target: &Uri, path: &str) -> Result<Box<Uri>, RequestError> {
+    let query = target.query().map_or(String::new(), |query| format!("?{query}"));
+    Uri::try_from(format!("{path}{query}")).map(Box::new).map_err(|_| RequestError::Target)
 }
 
 /// Returns the host that the origin is sent.
@@ -171,7 +189,7 @@ fn is_host(value: &[u8]) -> bool {
 fn check_path(head: &RequestHead) -> Result<(), RequestError> {
     let is_valid = match head.target.path_and_query() {
         Some(path) => path.as_str().starts_with('/') || (path.as_str() == "*" && head.method == Method::OPTIONS),
-        None => head.target.authority().is_some(),
+        None => head.target.scheme().is_some(),
     };
     if is_valid { Ok(()) } else { Err(RequestError::Target) }
 }

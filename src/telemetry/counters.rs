@@ -9,7 +9,7 @@ use tidegate_access_log::{NameResolver, Record, RecordedOutcome};
 use tidegate_policy::bot_detection::Signal;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::throttle::Scope;
-use tidegate_policy::{ClientKind, Reason, ScopeId};
+use tidegate_policy::{ClientKind, Reason, ScopeId, Units};
 
 /// Counters of one worker, or of several added up.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +17,8 @@ pub struct WorkerCounters {
     pub(super) classes: NamedSlots<ClassCounters>,
     pub(super) scopes: NamedSlots<ScopeCounters>,
     pub(super) operators: NamedSlots<OperatorCounters>,
+    /// Units charged for unexpected costs, by route.
+    pub(super) unexpected_costs: NamedSlots<Units>,
     /// Requests of suspected bots, by signal.
     pub(super) signals: [u64; Signal::ALL.len()],
     pub(super) kinds: [[u64; 2]; ClientKind::ALL.len()],
@@ -89,6 +91,10 @@ impl WorkerCounters {
                 scope.duration.record(origin.duration);
             });
         }
+        for cost in record.unexpected_costs {
+            let total = self.unexpected_costs.get_or_insert(record.route_name);
+            *total = total.saturating_add(cost.charged);
+        }
         for evidence in record.evidence.iter().flatten() {
             if let Evidence::Behavior(signal) = *evidence {
                 self.signals[signal as usize] += 1;
@@ -145,6 +151,7 @@ impl WorkerCounters {
                 .scopes
                 .zeroed_except(|scope| ScopeCounters { inflight: scope.inflight, ..ScopeCounters::default() }),
             operators: self.operators.zeroed(),
+            unexpected_costs: self.unexpected_costs.zeroed(),
             connections_open: self.connections_open,
             slot_index: std::mem::take(&mut self.slot_index),
             ..Self::default()
@@ -167,6 +174,10 @@ impl WorkerCounters {
             total.verified += operator.verified;
             total.impostor += operator.impostor;
             add(&mut total.signed, &operator.signed);
+        }
+        for (route, units) in other.unexpected_costs.iter() {
+            let total = self.unexpected_costs.get_or_insert(route);
+            *total = total.saturating_add(*units);
         }
         self.kinds.iter_mut().zip(&other.kinds).for_each(|(total, kind)| add(total, kind));
         add(&mut self.signals, &other.signals);

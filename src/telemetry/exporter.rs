@@ -140,6 +140,9 @@ fn write_workers(text: &mut Exposition, counters: &WorkerCounters) {
         text.histogram(ORIGIN_REQUEST_DURATION, &[scope], &counts.duration);
         text.sample(ORIGIN_INFLIGHT, &[scope], counts.inflight);
     }
+    for (route, units) in counters.unexpected_costs.iter() {
+        text.sample(UNEXPECTED_COST, &[route], units);
+    }
 }
 
 fn write_scope(text: &mut Exposition, scope: &ScopeState) {

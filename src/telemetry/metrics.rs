@@ -72,6 +72,9 @@ metrics! {
     ORIGIN_REQUESTS: Counter "tidegate_origin_requests_total" ["scope", "code"];
     /// Time from sending the request to the origin to receiving its response head.
     ORIGIN_REQUEST_DURATION: Histogram "tidegate_origin_request_duration_seconds" ["scope"];
+    /// Total number of units charged on a route for costs that it does not expect: the origin reported a cost in a quota in
+    /// which the route has none. Give the route a cost, so that its requests are refused before the quota is exceeded.
+    UNEXPECTED_COST: Counter "tidegate_unexpected_cost_total" ["route"];
     /// Number of requests currently in flight to the origin. Partitions of a scope are added up.
     ORIGIN_INFLIGHT: Gauge "tidegate_origin_inflight" ["scope"];
     /// Current concurrency limit of the scope.
@@ -197,6 +200,7 @@ pub const LABELS: &[MetricLabel] = &[
     }),
     label("scope", "Name of a scope of the configuration, or `default`.", Vec::new),
     label("quota", "Name of a quota of the configuration.", Vec::new),
+    label("route", "Route of the configuration, as its `match` is written, or `/**`.", Vec::new),
     label("operator", "Name of an operator, built in or of the configuration.", Vec::new),
     label("signal", "Behavior signal of a suspected bot.", || Signal::ALL.map(Signal::name).to_vec()),
     label("list", "Name of an address list of the configuration.", Vec::new),

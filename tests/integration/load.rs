@@ -340,7 +340,7 @@ fn rules(limit: u64, site: MeteredSite) -> String {
     let tiers: String =
         CLASS_TIERS.iter().map(|(class, steps)| format!("\n      {class}: [ {} ]", format_steps(steps))).collect();
     format!(
-        "workers: 2\n{LONG_TIMEOUTS}\nclasses:{CLASSES}\nroutes:{}\nquotas:\n  api:\n    limit: {limit}\n    window: {{ fixed: 24h }}\n    \
+        "workers: 2\npaths: raw\n{LONG_TIMEOUTS}\nclasses:{CLASSES}\nroutes:{}\nquotas:\n  api:\n    limit: {limit}\n    window: {{ fixed: 24h }}\n    \
          cost_header: X-API-Cost\n    tiers:{tiers}\n",
         site.routes
     )

@@ -190,6 +190,17 @@ fn request_loop_is_detected_by_via() {
 }
 
 #[test]
+fn origin_cannot_set_fields_of_the_gateway() {
+    let origin = Origin::with_script(|_, connection| {
+        connection.reply("200 OK", "X-Tidegate-Decision: 1\r\nx-tidegate-class: vip\r\nX-Other: kept\r\n", b"page");
+    });
+    let gateway = TestGateway::with_rules(origin.address(), FREE);
+    let response = gateway.connect().get("/", "");
+    assert!(!response.fields.keys().any(|name| name.starts_with("x-tidegate")), "{:?}", response.fields);
+    assert_eq!(response.field("x-other"), "kept");
+}
+
+#[test]
 fn bodies_pass_in_both_framings() {
     let origin = Origin::with_script(|request, connection| {
         let body = connection.read_body(request);
@@ -563,14 +574,18 @@ fn informational_responses_are_not_final() {
 
 #[test]
 fn closed_origin_connection_is_not_reused() {
-    let origin = Origin::with_script(|_, connection| {
+    const REQUESTS: usize = 20;
+    let (closed_sender, closed) = signal();
+    let origin = Origin::with_script(move |_, connection| {
         connection.reply("200 OK", "", b"once");
         connection.close();
+        closed_sender.notify();
     });
     let gateway = TestGateway::with_rules(origin.address(), "workers: 1");
     let mut client = gateway.connect();
-    for _ in 0..20 {
+    for _ in 0..REQUESTS {
         assert_eq!(client.get("/", "").status, 200);
+        closed.wait();
     }
     let mut client = gateway.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
@@ -634,7 +649,8 @@ fn all_request_outcomes_release_slots_and_reservations() {
         "/endless" => while connection.send([b'x'; 8192]) {},
         _ => connection.reply("200 OK", "", b"hello"),
     });
-    let gateway = TestGateway::with_rules(origin.address(), ALL_COSTED);
+    let rules = format!("origin: {{ url: ORIGIN, aborts_on_disconnect: true }}{ALL_COSTED}");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
     let send_and_disconnect = |text: String| {
         let mut client = gateway.connect();
         client.send(text);

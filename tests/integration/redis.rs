@@ -1,5 +1,6 @@
 //! Several instances and a real Redis: the limit is never exceeded, also when the server fails, and it can be used up.
 
+use crate::support::TIMEOUT;
 use crate::support::redis::{self, RedisServer};
 use crate::support::wait::{pass_real_time, wait_until};
 use std::io::{Read, Write};
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate_engine::clock::Clock;
-use tidegate_engine::ledger::redis::{Incarnation, RedisEndpoint};
+use tidegate_engine::ledger::redis::{Incarnation, RedisEndpoint, Timeouts};
 use tidegate_engine::ledger::{Lease, LeaseRequest, RedisStore, Store, StoreError, WindowKey};
 use tidegate_policy::window::Span;
 use tidegate_policy::{Timestamp, Units};
@@ -283,7 +284,9 @@ fn local_endpoint(port: u16) -> RedisEndpoint {
 }
 
 fn redis_store(server: RedisEndpoint, number: u64) -> RedisStore {
-    RedisStore::new(server, "tidegate", false, Incarnation::ephemeral(number))
+    // A busy machine can delay a response beyond the timeouts of a gateway.
+    let timeouts = Timeouts { connect: TIMEOUT, reply: TIMEOUT };
+    RedisStore::new(server, "tidegate", false, Incarnation::ephemeral(number)).with_timeouts(timeouts)
 }
 
 fn lease_request(quota: &str, wanted: u64) -> LeaseRequest {
@@ -307,7 +310,7 @@ fn request_lease(store: &mut RedisStore, request: &LeaseRequest) -> Result<Lease
 
 /// Returns the error of a server from which no lease can be obtained.
 fn lease_error(server: RedisEndpoint) -> String {
-    let mut store = redis_store(server, 1);
+    let mut store = RedisStore::new(server, "tidegate", false, Incarnation::ephemeral(1));
     let first = request_lease(&mut store, &lease_request("api", 10)).expect_err("server grants no lease");
     request_lease(&mut store, &lease_request("api", 10)).expect_err("server grants no lease on retry");
     first.to_string()

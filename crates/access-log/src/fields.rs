@@ -25,7 +25,7 @@ pub struct LogValue {
 }
 
 /// Name of the only field that some lines do not have.
-pub const OPTIONAL_LOG_FIELD: &str = "retry_seq";
+pub const OPTIONAL_LOG_FIELDS: [&str; 2] = ["unexpected_cost", "retry_seq"];
 
 /// All fields of an access log line, in order.
 pub const LOG_FIELDS: &[LogField] = &[
@@ -85,6 +85,12 @@ pub const LOG_FIELDS: &[LogField] = &[
         "Units reserved at admission, by quota. For a refused request they are what it would have cost.",
     ),
     field("charged", "object of number", "Units charged at settlement, by quota."),
+    field(
+        "unexpected_cost",
+        "object of number",
+        "Units charged for a cost that the origin reported in `cost_header` although the route has no cost in the quota, \
+         by quota. The field is absent if there are none.",
+    ),
     field("verdict", "string", "[Verdict](#verdict) on the request."),
     field("reason", "string or null", "[Reason](#reason) of the refusal. It is null if the request was admitted."),
     field(
@@ -119,13 +125,14 @@ pub const LOG_FIELDS: &[LogField] = &[
     field(
         "seq",
         "object of integer",
-        "Sequence number of the decision, by quota. It sorts lines into the order of admission.",
+        "Sequence number of the decision, by quota; of an `unexpected_cost`, of its settlement. It sorts lines into the \
+         order of admission.",
     ),
     field(
         "settle_seq",
         "object of integer",
-        "Sequence number of the settlement, by quota, counted with the decisions. It shows which units were reserved \
-         at which time.",
+        "Sequence number of the settlement, by quota, counted with the decisions, also of an `unexpected_cost`. It shows \
+         which units were reserved at which time.",
     ),
     field(
         "retry_seq",

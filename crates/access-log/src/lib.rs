@@ -17,5 +17,7 @@ mod timestamp;
 pub use evidence::EvidenceWord;
 pub use line::LineWriter;
 pub use number_text::hexadecimal;
-pub use record::{CLIENT_CLOSED_REQUEST, NameResolver, QuotaCharge, Record, RecordedOutcome, UpstreamCall};
+pub use record::{
+    CLIENT_CLOSED_REQUEST, NameResolver, QuotaCharge, Record, RecordedOutcome, UnexpectedCost, UpstreamCall,
+};
 pub use timestamp::{rfc3339, rfc3339_exact};

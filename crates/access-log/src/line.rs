@@ -126,6 +126,13 @@ fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
 fn verdict(out: &mut Vec<u8>, record: &Record<'_>) {
     per_quota(out, b"\",\"cost\":{", record.charges, |out, charge| json::units(out, charge.cost));
     per_quota(out, b"},\"charged\":{", record.charges, |out, charge| json::units(out, charge.charged));
+    if !record.unexpected_costs.is_empty() {
+        out.extend_from_slice(b"},\"unexpected_cost\":{");
+        for (index, cost) in record.unexpected_costs.iter().enumerate() {
+            quota_key(out, index, cost.quota_name);
+            json::units(out, cost.charged);
+        }
+    }
     out.extend_from_slice(b"},\"verdict\":\"");
     json::name(out, record.outcome.verdict());
     out.extend_from_slice(b"\",\"reason\":");
@@ -148,9 +155,11 @@ fn numbers(out: &mut Vec<u8>, record: &Record<'_>) {
     json::number_or_null(out, record.bot_score.map(u64::from));
     per_quota(out, b",\"used\":{", record.charges, |out, charge| json::units(out, charge.used));
     per_quota(out, b"},\"seq\":{", record.charges, |out, charge| number_text::write_u64(out, charge.sequence));
+    unexpected_sequences(out, record);
     per_quota(out, b"},\"settle_seq\":{", record.charges, |out, charge| {
         number_text::write_u64(out, charge.settle_sequence);
     });
+    unexpected_sequences(out, record);
     if record.charges.iter().any(|charge| charge.retry_sequence.is_some()) {
         per_quota(out, b"},\"retry_seq\":{", record.charges, |out, charge| {
             json::number_or_null(out, charge.retry_sequence);
@@ -181,11 +190,23 @@ fn per_quota(
 ) {
     out.extend_from_slice(opening);
     for (index, charge) in charges.iter().enumerate() {
-        open_string(out, index);
-        json::name(out, charge.quota_name);
-        out.extend_from_slice(b"\":");
+        quota_key(out, index, charge.quota_name);
         number(out, charge);
     }
+}
+
+/// Writes the sequence numbers of unexpected costs, which sort the line and settle it.
+fn unexpected_sequences(out: &mut Vec<u8>, record: &Record<'_>) {
+    for (index, cost) in record.unexpected_costs.iter().enumerate() {
+        quota_key(out, record.charges.len() + index, cost.quota_name);
+        number_text::write_u64(out, cost.settle_sequence);
+    }
+}
+
+fn quota_key(out: &mut Vec<u8>, index: usize, quota_name: &str) {
+    open_string(out, index);
+    json::name(out, quota_name);
+    out.extend_from_slice(b"\":");
 }
 
 fn reason(out: &mut Vec<u8>, reason: Option<Reason>) {

@@ -7,7 +7,7 @@ mod native_fields;
 mod tests;
 
 pub use logged_evidence::LoggedEvidence;
-pub use native_fields::{NativeFields, QuotaFields};
+pub use native_fields::{NativeFields, QuotaFields, UnexpectedCostFields};
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -48,6 +48,7 @@ pub struct NativeLine<'a> {
     pub evidence: Vec<Text<'a>>,
     pub cost: QuotaMap<'a, f64>,
     pub charged: QuotaMap<'a, f64>,
+    pub unexpected_cost: Option<QuotaMap<'a, f64>>,
     pub used: QuotaMap<'a, f64>,
     pub seq: QuotaMap<'a, u64>,
     pub settle_seq: Option<QuotaMap<'a, u64>>,
@@ -74,6 +75,16 @@ impl<'a> NativeLine<'a> {
             .with(HeadersSeen::INSPECTED, self.tls.is_some())
             .with(HeadersSeen::TLS, self.tls == Some(true))
             .with(HeadersSeen::HTTP_10, self.http_10 == Some(true))
+    }
+
+    /// Returns the charges for unexpected costs.
+    pub fn unexpected_costs(&self) -> SmallVec<[UnexpectedCostFields<'a>; 2]> {
+        let charge = |(quota, cost): &(Text<'a>, f64)| UnexpectedCostFields {
+            quota: quota.0.clone(),
+            charged: units(*cost),
+            settle_sequence: self.settle_seq.as_ref().and_then(|sequences| sequences.get(quota)).unwrap_or_default(),
+        };
+        self.unexpected_cost.iter().flat_map(|costs| &costs.0).map(charge).collect()
     }
 
     /// Returns the quotas of the route.

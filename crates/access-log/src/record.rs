@@ -92,6 +92,8 @@ pub struct Record<'a> {
     pub route_name: &'a str,
     /// Charges by quota. For a refused request, `cost` is what it would have cost.
     pub charges: &'a [QuotaCharge<'a>],
+    /// Charges for costs that the origin reported and the route does not expect, by quota.
+    pub unexpected_costs: &'a [UnexpectedCost<'a>],
     /// Sequence number of the decision on the client's bucket (`bucket_seq`), if it has one. Replay uses sequence
     /// numbers to repeat the order of decisions.
     pub bucket_sequence: Option<u64>,
@@ -135,6 +137,17 @@ pub struct QuotaCharge<'a> {
     /// corrections, the origin's counter and other instances by it. The metric `tidegate_quota_used` excludes reserved
     /// units.
     pub used: Units,
+}
+
+/// Charge of one request in a quota in which its route has no cost.
+#[derive(Clone, Copy, Debug)]
+pub struct UnexpectedCost<'a> {
+    /// Name of the quota.
+    pub quota_name: &'a str,
+    /// Units charged at settlement (`unexpected_cost`).
+    pub charged: Units,
+    /// Sequence number of the settlement on the quota (`seq` and `settle_seq`).
+    pub settle_sequence: u64,
 }
 
 /// Outcome of a request. `verdict` is `admitted` or `refused`.

@@ -41,6 +41,7 @@ pub fn sample_record() -> Record<'static> {
         bot_score: None,
         route_name: "/item/*",
         charges: &CHARGES,
+        unexpected_costs: &[],
         bucket_sequence: None,
         outcome: RecordedOutcome::Admitted { shadow_reason: None },
         retry_after_s: None,

@@ -58,6 +58,19 @@ pub(super) struct File {
     /// With the key, a signature counts only if it was made for an own host, and made-up hosts cause no request for
     /// robots.txt.
     pub hosts: Option<OneOrMany<Host>>,
+    /// Handling of paths that origins read in different ways: strict, lenient or raw. Default strict.
+    ///
+    /// strict: a path with an encoded slash (%2F), a backslash (raw or %5C), or an encoded control character gets 400
+    /// before anything is counted. lenient: they are accepted. A request then uses the route that matches any reading
+    /// of its path: as a name or as a slash. If the readings match several routes, it uses the one with the highest
+    /// cost. %00 always gets 400.
+    ///
+    /// With both, `;` parameters count as part of a segment and as absent, and the origin is sent the path with `.` and
+    /// `..` resolved, without repeated slashes at its start, and with other characters than ASCII encoded. raw: like
+    /// lenient, but the origin is sent the path as the client sent it; unresolved paths are one more reading.
+    ///
+    /// Replays read the paths of a log like lenient, or raw.
+    pub paths: server::Paths,
     /// Identification of clients.
     pub clients: clients::Clients,
     /// Files of addresses, by name, for `when.address_list`: hosting companies, Tor exits, your own lists. At most 64
@@ -141,6 +154,7 @@ pub(super) const SECTIONS: &[&str] = &[
     "ledger",
     "origin",
     "hosts",
+    "paths",
     "clients",
     "address_lists",
     "user_agent_rules",

@@ -8,7 +8,7 @@ use super::{BucketUsage, CrawledPage, Engine, Permit, QuotaUsage};
 use crate::InlineVec;
 use http::Method;
 use parking_lot::MutexGuard;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_policy::bucket::BucketState;
@@ -154,6 +154,30 @@ impl Admission {
             }
         }
         decision
+    }
+
+    /// Returns a permit for a request that was sent to the origin and has a cost in `quota` that its route does not expect.
+    /// It reserves nothing; settle it with the reported cost. The window at the time of the decision is charged.
+    pub fn unexpected_permit(
+        &self,
+        client: ClientKey,
+        class: ClassId,
+        quota: QuotaId,
+        decided_at: Timestamp,
+    ) -> Permit {
+        let counter = self.counter(quota);
+        let window = counter.lock_at(decided_at).window_id_at(decided_at);
+        let reservation = Reservation {
+            counter: Arc::clone(counter),
+            quota,
+            client: self.rules[quota].client_limit.map(|_| client),
+            expected: Units::ZERO,
+            learned: None,
+            window,
+            charged: Units::ZERO,
+            retry_sequence: None,
+        };
+        Permit::new(self.class_id(class), smallvec![reservation])
     }
 
     /// Returns whether any scope of a route is throttled.

@@ -8,17 +8,27 @@ use std::net::IpAddr;
 use tidegate_policy::RequestFacts;
 use tidegate_policy::identity::{AddressSource, ProxyTrust, cookie};
 use tidegate_policy::network::IpPrefix;
-use tidegate_policy::route::{MatchOptions, Pattern, normalize};
+use tidegate_policy::path::{PathPolicy, PathReadings, normalize};
+use tidegate_policy::route::{MatchOptions, Pattern};
 use tidegate_policy::throttle::partition::{PartitionInput, PartitionKey};
 
-/// A pattern made of a path matches that path. A pattern that ignores spelling also matches its other spellings.
+/// A pattern made of a path matches that path. A pattern that ignores spelling also matches its other spellings. The
+/// path that the origin is sent has nothing left to resolve.
 pub(crate) fn paths(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
+    for policy in [PathPolicy::Strict, PathPolicy::Lenient, PathPolicy::Raw] {
+        let Ok(readings) = PathReadings::new(text, policy) else { continue };
+        let Some(sent) = readings.for_origin() else { continue };
+        let received = PathReadings::new(sent, policy).expect("the origin is sent a valid path");
+        assert_eq!(received.for_origin(), None, "the origin is sent an unresolved path");
+        // Backslashes are sent encoded.
+        let expected = readings.normalized(text).replace('\\', "%5C");
+        assert_eq!(received.normalized(sent), expected, "the origin is sent another path");
+    }
     let Ok(path) = normalize(text) else { return };
     assert_eq!(normalize(&path).as_deref(), Ok(&*path), "normalization is not idempotent");
     // A star in a path would be a wildcard of the pattern.
     let Ok(exact) = Pattern::parse(&path.replace('*', "%2A")) else { return };
-    let path = path.replace('*', "%2A");
     assert!(exact.matches(&path), "a pattern does not match its own path");
     let lenient = exact.with_match_options(MatchOptions { ignore_case: true, ignore_trailing_slash: true });
     let bare = path.strip_suffix('/').filter(|bare| !bare.is_empty()).unwrap_or(&path);
@@ -77,8 +87,14 @@ pub(crate) fn cookies(bytes: &[u8]) {
 pub(crate) fn queries(bytes: &[u8]) {
     let Ok(query) = std::str::from_utf8(bytes) else { return };
     let value = |query: &str| {
-        let request =
-            RequestFacts { method: &http::Method::GET, host: "", path: "/", query: Some(query), user_agent: b"" };
+        let request = RequestFacts {
+            method: &http::Method::GET,
+            host: "",
+            path: "/",
+            other_paths: &[],
+            query: Some(query),
+            user_agent: b"",
+        };
         let input = PartitionInput { route: "/", request, header: &|_| None };
         PartitionKey::Query("tenant".into()).extract(&input).into_owned()
     };

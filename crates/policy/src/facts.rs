@@ -22,8 +22,10 @@ pub struct RequestFacts<'a> {
     pub method: &'a http::Method,
     /// Requested host, lower case, without a port.
     pub host: &'a str,
-    /// Normalized path (see [`super::route::normalize`]), without the query.
+    /// Normalized path (see [`super::path::normalize`]), without the query.
     pub path: &'a str,
+    /// Other readings of the path (see [`super::path::PathReadings`]); most requests have none.
+    pub other_paths: &'a [String],
     /// Query, without the question mark.
     pub query: Option<&'a str>,
     /// User agent as sent; empty if absent.

@@ -7,6 +7,7 @@ use super::facts::{Claim, ClientFacts, Proof, RequestFacts, Signature};
 use super::identity::{KeySource, ProxyTrust};
 use super::ids::QuotaId;
 use super::pacing::{Pacing, PacingMode, PacingRole};
+use super::path::PathPolicy;
 use super::quota::{ClassTiers, Quota};
 use super::route::{Pattern, Route};
 use super::rules::Rules;
@@ -28,12 +29,20 @@ pub fn rules() -> Rules {
         routes: Vec::new(),
         scopes: Vec::new(),
         serves_crawl_policy: false,
+        path_policy: PathPolicy::Strict,
     }
 }
 
 /// Returns a GET request for `path` without a user agent.
 pub fn request_facts(path: &str) -> RequestFacts<'_> {
-    RequestFacts { method: &http::Method::GET, host: "example.com", path, query: None, user_agent: b"" }
+    RequestFacts {
+        method: &http::Method::GET,
+        host: "example.com",
+        path,
+        other_paths: &[],
+        query: None,
+        user_agent: b"",
+    }
 }
 
 /// Returns a client that makes `claim` and proves nothing.

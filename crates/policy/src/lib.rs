@@ -27,6 +27,8 @@ pub mod network;
 pub mod network_table;
 pub mod own_hosts;
 pub mod pacing;
+pub mod path;
+mod query;
 pub mod quota;
 pub mod quota_state;
 pub mod quota_sync;

@@ -6,6 +6,7 @@ use super::exempt;
 use super::facts::{Facts, RequestFacts};
 use super::identity::{ClientKey, CredentialSource, KeySource, ProxyTrust};
 use super::ids::{ClassId, QuotaId, RouteId, ScopeId};
+use super::path::PathPolicy;
 use super::quota::Quota;
 use super::route::Route;
 use super::throttle::Scope;
@@ -30,6 +31,8 @@ pub struct Rules {
     pub quotas: Vec<Quota>,
     /// Routes; the first match applies. The last matches every request.
     pub routes: Vec<Route>,
+    /// Handling of paths that origins read in different ways.
+    pub path_policy: PathPolicy,
     /// Scopes of the origin, by [`ScopeId`].
     pub scopes: Vec<Scope>,
     /// True if the gateway serves [`exempt::CRAWL_POLICY_PATH`].
@@ -111,10 +114,17 @@ impl Rules {
         self.quotas.iter().position(|quota| quota.name == name).map(QuotaId::from_index)
     }
 
-    /// Returns the request's route.
+    /// Returns the request's route: the first match. If the path has several readings, the one whose route uses most,
+    /// because the origin may read the path in that way.
     pub fn route(&self, request: &RequestFacts<'_>) -> RouteId {
-        let index = self.routes.iter().position(|route| route.matches(request));
-        RouteId::from_index(index.unwrap_or(self.routes.len().saturating_sub(1)))
+        let of_path = |path: &str| {
+            let index = self.routes.iter().position(|route| route.matches(request, path));
+            RouteId::from_index(index.unwrap_or(self.routes.len().saturating_sub(1)))
+        };
+        let others = request.other_paths.iter().map(|path| of_path(path));
+        others.fold(of_path(request.path), |heaviest, other| {
+            if self[other].weight() > self[heaviest].weight() { other } else { heaviest }
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use tidegate_policy::RequestFacts;
 use tidegate_policy::bot_detection::{HeadersSeen, Referer};
-use tidegate_policy::route::normalize;
+use tidegate_policy::path::{PathPolicy, PathReadings, normalize};
 
 /// Request of a log line, validated like a live request.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub struct ReplayRequest<'a> {
     pub host: &'a str,
     /// Normalized path.
     pub path: Cow<'a, str>,
+    /// Other readings of the path; `None` if it has only one.
+    other_paths: Option<Box<OtherPaths>>,
     /// Query, without the question mark.
     pub query: Option<&'a str>,
     /// Client address, or an address derived from the host name if the log contains that instead.
@@ -29,6 +31,13 @@ pub struct ReplayRequest<'a> {
     pub referer: Referer,
     /// Known request headers.
     pub headers_seen: HeadersSeen,
+}
+
+/// Readings of a path besides the normalized one.
+#[derive(Clone, Debug)]
+struct OtherPaths {
+    lenient: PathReadings,
+    raw: PathReadings,
 }
 
 impl<'a> ReplayRequest<'a> {
@@ -44,11 +53,20 @@ impl<'a> ReplayRequest<'a> {
             true => Referer::Unknown,
             false => Referer::from_header(line.referer.as_deref(), host),
         };
+        let path = normalize(&request.path).ok()?;
+        let other_paths = match path {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(_) => Some(Box::new(OtherPaths {
+                lenient: PathReadings::new(&request.path, PathPolicy::Lenient).ok()?,
+                raw: PathReadings::new(&request.path, PathPolicy::Raw).ok()?,
+            })),
+        };
         let is_http_10 = request.version == Version::HTTP_10;
         Some(Self {
             method: &request.method,
             host,
-            path: normalize(&request.path).ok()?,
+            path,
+            other_paths,
             query: request.query.as_deref(),
             client: line.client.address(),
             is_host_name: matches!(line.client, LoggedClient::HostName(_)),
@@ -61,9 +79,14 @@ impl<'a> ReplayRequest<'a> {
         })
     }
 
-    /// Returns the request as rules match it.
-    pub(super) fn facts(&self) -> RequestFacts<'_> {
+    /// Returns the request as rules with `path_policy` match it. It is not rejected for its path, because the log shows
+    /// that its origin has processed it.
+    pub(super) fn facts(&self, path_policy: PathPolicy) -> RequestFacts<'_> {
         let Self { method, host, query, user_agent, .. } = *self;
-        RequestFacts { method, host, path: &self.path, query, user_agent }
+        let other_paths = self.other_paths.as_ref().map_or(&[][..], |others| match path_policy {
+            PathPolicy::Strict | PathPolicy::Lenient => others.lenient.others(),
+            PathPolicy::Raw => others.raw.others(),
+        });
+        RequestFacts { method, host, path: &self.path, other_paths, query, user_agent }
     }
 }

@@ -28,6 +28,7 @@ impl RequestHandler {
     ) -> Response<ResponseBody> {
         let current = Rc::clone(context.current());
         let Self { worker, connection_state, .. } = &*self;
+        context.resolve_target();
         self.prepare_upstream_request(&mut context);
         let limit = current.settings.limits.max_body_size;
         let body = RequestBody::streaming(body, limit, Rc::clone(connection_state), || worker.drain());
@@ -40,6 +41,7 @@ impl RequestHandler {
         let quota = |id: tidegate_policy::QuotaId| &rules[id];
         let Response { status, fields, .. } = &upstream.response;
         context.settle(|id, expected| cost::actual_cost(quota(id), expected, fields));
+        context.charge_unexpected_costs(fields);
         context.sync_quotas(*status, fields);
         // Overload 429 of the origin: all clients get the same response of the gateway.
         if let Some(ThrottleRejection { reason, retry_after, .. }) =
@@ -156,6 +158,7 @@ impl RequestHandler {
 pub(super) fn prepare_client_response(context: &RequestContext, status: StatusCode, fields: &mut Fields) {
     let current = context.current();
     headers::strip_hop_by_hop(fields);
+    headers::strip_reserved(fields);
     current.rate_limit_headers.write(
         &current.settings.rules,
         context.rate_limit_snapshot(),

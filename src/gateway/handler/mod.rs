@@ -48,8 +48,7 @@ impl RequestHandler {
         let Request { head, body } = request;
         connection_state.on_request_start(head.version);
         let settings = &current.settings;
-        let (max_body_size, own_hosts) = (settings.limits.max_body_size, settings.hosts.as_ref());
-        let target = match Target::parse(&head, &worker.shared().via.pseudonym, max_body_size, own_hosts) {
+        let target = match Target::parse(&head, &worker.shared().via.pseudonym, settings) {
             Ok(target) => target,
             Err(error) => {
                 connection_state.on_request_end(false);

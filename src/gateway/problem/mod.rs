@@ -243,7 +243,17 @@ mod tests {
     #[test]
     fn problem_title_matches_its_status() {
         use RequestError::*;
-        for error in [Host, Misdirected, Path, Target, Framing, Method, Expectation, TooLarge, Loop] {
+        for error in [
+            Host,
+            Misdirected,
+            Path(tidegate_policy::path::PathError::EncodedSlash),
+            Target,
+            Framing,
+            Method,
+            Expectation,
+            TooLarge,
+            Loop,
+        ] {
             let problem = Problem::malformed(error);
             let json = problem_json(&problem);
             assert_eq!(json["title"].as_str(), problem.status().canonical_reason());

@@ -4,6 +4,7 @@ use crate::gateway::target::RequestError;
 use crate::gateway::upstream::ForwardError;
 use tidegate_http1 as http1;
 use tidegate_policy::Reason;
+use tidegate_policy::path::PathError;
 
 /// Constant parts of a problem. The document is built at compile time, except for the decision id and the violated
 /// policies.
@@ -150,7 +151,18 @@ impl ProblemTemplate {
             RequestError::Misdirected => {
                 plain!(421, "Misdirected Request", "This site does not serve the requested host.")
             }
-            RequestError::Path => plain!(400, "Bad Request", "The path contains an encoded NUL."),
+            RequestError::Path(PathError::EncodedNul) => {
+                plain!(400, "Bad Request", "The path contains an encoded NUL.")
+            }
+            RequestError::Path(PathError::EncodedSlash) => {
+                plain!(400, "Bad Request", "The path contains an encoded slash (%2F).")
+            }
+            RequestError::Path(PathError::Backslash) => {
+                plain!(400, "Bad Request", "The path contains a backslash.")
+            }
+            RequestError::Path(PathError::EncodedControl) => {
+                plain!(400, "Bad Request", "The path contains an encoded control character.")
+            }
             RequestError::Target => plain!(400, "Bad Request", "The request target is neither a path nor a URL."),
             RequestError::Framing => {
                 plain!(400, "Bad Request", "Content-Length and Transfer-Encoding exclude each other.")

@@ -6,7 +6,7 @@ use crate::gateway::quota_sync::{self, BodyScan};
 use crate::gateway::upstream::{ForwardError, OriginBody, rate_limit};
 use http::StatusCode;
 use std::rc::Rc;
-use tidegate_engine::{Charged, ThrottleRejection};
+use tidegate_engine::{Charged, Evaluation, ThrottleRejection};
 use tidegate_http1::{Fields, Response};
 use tidegate_policy::quota_sync::OriginReport;
 use tidegate_policy::throttle;
@@ -49,6 +49,24 @@ impl RequestContext {
         if let Some(slots) = slots.take() {
             let outcome = throttle::OriginOutcome { status: None, latency, latency_counts: false, retry_after: None };
             slots.record_response(&outcome, self.random(), self.worker.monotonic_now());
+        }
+    }
+
+    /// Charges costs that the origin reported in quotas in which the route has none. Logs the first of each route.
+    pub(in crate::gateway) fn charge_unexpected_costs(&mut self, fields: &Fields) {
+        let current = Rc::clone(&self.current);
+        let rules = &current.settings.rules;
+        for &id in &current.reported_quotas {
+            let is_expected = self.receipt.iter().any(|charged| charged.quota == id);
+            let cost = if is_expected { None } else { cost::reported_cost(&rules[id], fields) };
+            let Some(cost) = cost.filter(|cost| !cost.is_zero()) else { continue };
+            let Evaluation { key, classification, .. } = self.evaluation();
+            let permit = current.admission.unexpected_permit(*key, classification.class, id, self.started_at());
+            self.receipt.extend(permit.settle(|_, _| cost));
+            if current.is_first_unexpected_cost(self.evaluation().route) {
+                let (route, quota) = (&self.route().name, &rules[id].name);
+                warn!(%route, %quota, %cost, "route {route} has no cost in {quota}, and the origin reports {cost}: give it one");
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{EvaluatedRequest, RequestContext, RequestStage};
 use crate::gateway::target;
 use smallvec::SmallVec;
-use tidegate_access_log::{QuotaCharge, Record, RecordedOutcome, UpstreamCall};
+use tidegate_access_log::{QuotaCharge, Record, RecordedOutcome, UnexpectedCost, UpstreamCall};
 use tidegate_engine::{Charged, Evaluation, QuotaUsage};
 use tidegate_http1::Name;
 use tidegate_policy::Units;
@@ -30,6 +30,17 @@ impl RequestContext {
                 retry_sequence: self.charged(usage).and_then(|charged| charged.retry_sequence),
             })
             .collect();
+        let is_unexpected = |charged: &&Charged| !decision.quota_usage.iter().any(|usage| usage.quota == charged.quota);
+        let unexpected_costs: SmallVec<[_; 2]> = self
+            .receipt
+            .iter()
+            .filter(is_unexpected)
+            .map(|charged| UnexpectedCost {
+                quota_name: &rules[charged.quota].name,
+                charged: charged.settled,
+                settle_sequence: charged.sequence,
+            })
+            .collect();
         let settled = self.worker.now();
         self.worker.telemetry().record(&Record {
             admitted_at: decision.decided_at,
@@ -39,7 +50,7 @@ impl RequestContext {
             key: *key,
             method: &head.method,
             host: target::host(head),
-            path: head.target.path(),
+            path: self.client_request.sent_target().path(),
             query: head.target.query(),
             version: head.version,
             status: self.status.as_u16(),
@@ -56,6 +67,7 @@ impl RequestContext {
             bot_score: observation.and_then(|observation| observation.score()),
             route_name: &self.route().name,
             charges: &charges,
+            unexpected_costs: &unexpected_costs,
             bucket_sequence: decision.bucket.map(|bucket| bucket.sequence),
             outcome: match self.refusal_reason {
                 Some(reason) => RecordedOutcome::Refused(reason),

@@ -7,10 +7,11 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
-use tidegate_access_log::fields::{EVIDENCE, KINDS, LOG_FIELDS, LogValue, OPTIONAL_LOG_FIELD, REASONS, VERDICTS};
+use tidegate_access_log::fields::{EVIDENCE, KINDS, LOG_FIELDS, LogValue, OPTIONAL_LOG_FIELDS, REASONS, VERDICTS};
 use tidegate_access_log::sample::sample_record;
-use tidegate_access_log::{LineWriter, QuotaCharge, Record, RecordedOutcome};
+use tidegate_access_log::{LineWriter, QuotaCharge, Record, RecordedOutcome, UnexpectedCost};
 use tidegate_policy::ListId;
+use tidegate_policy::Units;
 use tidegate_policy::bot_detection::{HeadersSeen, Signal};
 use tidegate_policy::class::Evidence;
 use tidegate_policy::{BotId, ClientKind, OperatorId, Reason};
@@ -43,6 +44,7 @@ fn lines_have_the_documented_fields_in_order() {
     let charges = [QuotaCharge { retry_sequence: Some(7), ..sample_record().charges[0] }];
     let full = Record {
         charges: &charges,
+        unexpected_costs: &[UnexpectedCost { quota_name: "other", charged: Units::from_whole(4), settle_sequence: 9 }],
         operator: Some(OperatorId(0)),
         evidence: &[Some(Evidence::ApiKey)],
         bot_score: Some(83),
@@ -69,7 +71,7 @@ fn lines_have_the_documented_fields_in_order() {
         ..sample_record()
     };
     let all_names: Vec<&str> = LOG_FIELDS.iter().map(|field| field.name).collect();
-    let required: Vec<&str> = all_names.iter().copied().filter(|name| *name != OPTIONAL_LOG_FIELD).collect();
+    let required: Vec<&str> = all_names.iter().copied().filter(|name| !OPTIONAL_LOG_FIELDS.contains(name)).collect();
     for (record, expected) in
         [(full, &all_names), (shadow, &all_names), (sample_record(), &required), (minimal, &required)]
     {

@@ -47,6 +47,13 @@ impl InstalledClients {
         command
     }
 
+    /// Returns a script of `tests/origins` that serves as an origin with `framework`.
+    pub fn origin(&self, program: &str, script: &str, framework: &str) -> Command {
+        let mut command = Command::new(self.installed.join("venv/bin").join(program));
+        command.arg(self.scripts.with_file_name("origins").join(script)).arg(framework).env("MODULES", &self.installed);
+        command
+    }
+
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("timeout");
         command.arg(TIMEOUT).arg(self.installed.join("venv/bin").join(program)).current_dir(&self.installed);

@@ -21,6 +21,7 @@ pub mod load;
 pub mod memory_store;
 pub mod metered_site;
 pub mod name_server;
+pub mod nginx;
 pub mod origin;
 pub mod paced_site;
 pub mod pacing_harness;

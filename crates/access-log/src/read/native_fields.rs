@@ -27,6 +27,8 @@ pub struct NativeFields<'a> {
     pub evidence: Vec<Cow<'a, str>>,
     /// Quotas of the route.
     pub quotas: SmallVec<[QuotaFields<'a>; 2]>,
+    /// Units charged for costs that the route did not expect, by quota.
+    pub unexpected_costs: SmallVec<[UnexpectedCostFields<'a>; 2]>,
     /// Reason of the refusal; `None` if the request was admitted.
     pub reason: Option<&'a str>,
     /// `Retry-After` sent with the response, in seconds.
@@ -59,6 +61,17 @@ pub struct QuotaFields<'a> {
     pub settle_sequence: Option<u64>,
     /// Sequence number of the second charge, if a retry was charged.
     pub retry_sequence: Option<u64>,
+}
+
+/// Logged charge in a quota in which the route has no cost.
+#[derive(Clone, Debug)]
+pub struct UnexpectedCostFields<'a> {
+    /// Name of the quota.
+    pub quota: Cow<'a, str>,
+    /// Units charged.
+    pub charged: Units,
+    /// Sequence number of the settlement on the quota.
+    pub settle_sequence: u64,
 }
 
 impl NativeFields<'_> {

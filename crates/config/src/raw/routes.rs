@@ -23,7 +23,8 @@ pub(crate) struct Route {
     /// Method in capitals: one, or a list; GET includes HEAD. Default any.
     pub method: OneOrMany<Verb>,
     /// Required query parameters: one, or a list of `name` or `name=value`; all must be present. Parameters of a
-    /// request are percent-decoded before the comparison. Default none.
+    /// request are percent-decoded before the comparison. `page[]` and `page[1]` are `page`, a semicolon separates
+    /// parameters like `&`, and letter case of names follows `case`. Default none.
     pub query: OneOrMany<String>,
     /// Expected cost of a request in units, by quota: an amount to a thousandth, or learned; at most 32 quotas per
     /// route. Default none, except 1 unit of the quota of each of its scopes; the route is never refused for another

@@ -134,6 +134,16 @@ pub(crate) struct Log {
     pub level: Level,
 }
 
+/// Handling of paths that origins read in different ways.
+#[derive(Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Paths {
+    #[default]
+    Strict,
+    Lenient,
+    Raw,
+}
+
 #[derive(Clone)]
 pub(crate) enum Access {
     Off,

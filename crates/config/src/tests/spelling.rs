@@ -3,7 +3,7 @@
 use super::{settings, with_origin};
 use http::Method;
 use proptest::prelude::*;
-use tidegate_policy::route::normalize;
+use tidegate_policy::path::normalize;
 use tidegate_policy::{RequestFacts, Rules};
 
 const RULES: &str = r#"
@@ -34,7 +34,14 @@ const COSTED: [(&str, &str); 7] = [
 /// Returns the name of the route of a request.
 fn matched_route<'a>(rules: &'a Rules, method: &Method, path: &str, query: &str) -> &'a str {
     let path = normalize(path).expect("a path");
-    let request = RequestFacts { method, host: "example.com", path: &path, query: Some(query), user_agent: b"" };
+    let request = RequestFacts {
+        method,
+        host: "example.com",
+        path: &path,
+        other_paths: &[],
+        query: Some(query),
+        user_agent: b"",
+    };
     &rules[rules.route(&request)].name
 }
 
@@ -104,4 +111,30 @@ fn free_routes_match_only_written_spelling_by_default() {
         assert_eq!(matched_route(&rules, &Method::GET, path, ""), expected, "{path}");
     }
     assert_eq!(matched_route(&rules, &Method::POST, "/search", ""), "/**");
+}
+
+#[test]
+fn costed_route_with_free_spellings_gives_a_warning() {
+    let warnings = |routes: &str| {
+        let text = format!("quotas: {{ api: {{ limit: 100, window: {{ fixed: 1h }} }} }}\nroutes: [{routes}]\n");
+        settings(&with_origin(&text)).warnings
+    };
+    assert_eq!(
+        warnings(
+            "{ match: /a, case: exact, cost: { api: 1 } }, { match: /b, trailing_slash: exact, cost: { api: 1 } }"
+        ),
+        [
+            "routes[0].case: /a is free in other letter case, because /** matches it; if the origin serves it so, remove the key",
+            "routes[1].trailing_slash: /b is free with or without a trailing slash, because /** matches it; if the origin \
+             serves it so, remove the key"
+        ]
+    );
+    for routes in [
+        "{ match: /a, cost: { api: 1 } }",
+        "{ match: /a, case: exact }",
+        "{ match: /a, case: exact, cost: { api: 2 } }, { match: /A, cost: { api: 1 } }",
+        "{ match: /a, case: exact, cost: { api: 1 } }, { match: /**, cost: { api: 1 } }",
+    ] {
+        assert_eq!(warnings(routes), [""; 0], "{routes}");
+    }
 }

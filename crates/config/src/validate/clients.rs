@@ -2,7 +2,9 @@
 
 use super::diagnostics::Diagnostics;
 use crate::raw::clients::{AddressFrom, Clients};
+use crate::scalars::Range;
 use crate::setting_path::SettingPath;
+use std::net::{IpAddr, Ipv4Addr};
 use tidegate_policy::identity::{AddressSource, ProxyTrust};
 
 pub(super) fn proxy_trust(raw: &Clients, report: &mut Diagnostics) -> ProxyTrust {
@@ -29,6 +31,16 @@ pub(super) fn proxy_trust(raw: &Clients, report: &mut Diagnostics) -> ProxyTrust
     // Safe, but rarely intended: all clients behind a proxy then count as one.
     if source != AddressSource::Peer && raw.trusted_proxies.is_empty() {
         report.warning("clients.address_from: no trusted proxy, so the header is never used");
+    }
+    let contains_everything = |range: &Range| {
+        let (first, last) = range.0.bounds();
+        first.is_unspecified() && [Ipv4Addr::BROADCAST.into(), IpAddr::from([u16::MAX; 8])].contains(&last)
+    };
+    for (index, _) in raw.trusted_proxies.iter().enumerate().filter(|(_, range)| contains_everything(range)) {
+        report.warning(format!(
+            "{}: contains every address, so every client can choose its own: list the addresses of the proxies",
+            path.trusted_proxies().index(index)
+        ));
     }
     let ipv6_prefix = raw.ipv6_prefix.unwrap_or(64);
     if !(32..=64).contains(&ipv6_prefix) {

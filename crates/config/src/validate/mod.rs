@@ -76,6 +76,7 @@ pub(super) fn validate(
         classes,
         quotas,
         routes,
+        path_policy: server::path_policy(raw.paths),
         scopes,
         serves_crawl_policy,
     };

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tidegate_policy::class::{Class, ClassMatcher};
 use tidegate_policy::crawl_delay::{self, CrawlDelay, CrawlDelays};
 use tidegate_policy::exempt::ROBOTS_TXT_PATH;
-use tidegate_policy::route::normalize;
+use tidegate_policy::path::normalize;
 use tidegate_policy::{ClassId, ClientKind, OperatorId};
 
 pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], report: &mut Diagnostics) -> Robots {

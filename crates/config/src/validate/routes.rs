@@ -14,6 +14,7 @@ use tidegate_policy::throttle::Scope;
 use tidegate_policy::{QuotaId, RefusedQuotas, ScopeId, Units};
 
 const MAX_ROUTES: usize = 10_000;
+const ANY_SPELLING: MatchOptions = MatchOptions { ignore_case: true, ignore_trailing_slash: true };
 const CATCH_ALL_PATTERN: &str = "/**";
 
 /// Quotas and scopes that routes refer to.
@@ -52,7 +53,31 @@ pub(super) fn routes(raw: &[raw::Route], context: &RouteContext<'_>, report: &mu
     if routes.last().is_none_or(|last| !(last.path.is_any() && is_unconditional(last))) {
         routes.push(fallback_route(context, report));
     }
+    warn_free_spellings(&routes, report);
     routes
+}
+
+/// Warns of costed routes of which other spellings are free, because only the last route matches them.
+fn warn_free_spellings(routes: &[Route], report: &mut Diagnostics) {
+    let Some((last, others)) = routes.split_last().filter(|(last, _)| last.is_free()) else { return };
+    for (index, route) in others.iter().enumerate().filter(|(_, route)| !route.is_free()) {
+        let MatchOptions { ignore_case, ignore_trailing_slash } = route.path.match_options();
+        let any_spelling = Route { path: route.path.clone().with_match_options(ANY_SPELLING), ..route.clone() };
+        if (ignore_case && ignore_trailing_slash)
+            || others[index + 1..].iter().any(|later| shadows(later, &any_spelling))
+        {
+            continue;
+        }
+        let path = SettingPath::of_route(index);
+        let (key, spelling) = match ignore_case {
+            true => (path.trailing_slash(), "with or without a trailing slash"),
+            false => (path.case(), "in other letter case"),
+        };
+        report.warning(format!(
+            "{key}: {} is free {spelling}, because {} matches it; if the origin serves it so, remove the key",
+            route.name, last.name
+        ));
+    }
 }
 
 /// Returns the route of requests without a match: free, unless the scope `default` has a quota.

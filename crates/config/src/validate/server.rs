@@ -10,6 +10,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tidegate_policy::own_hosts::OwnHosts;
+use tidegate_policy::path::PathPolicy;
 use tidegate_policy::secret::Secret;
 use tidegate_policy::tier::Share;
 
@@ -165,6 +166,14 @@ pub(super) fn hosts(raw: &raw::File, report: &mut Diagnostics) -> Option<OwnHost
     }
     report.check_len(&path, "hosts", hosts.len(), MAX_HOSTS, "cover names with a wildcard such as \"*.example.com\"");
     Some(OwnHosts::new(hosts.iter().map(|host| host.0.clone()).collect()))
+}
+
+pub(super) fn path_policy(paths: raw_server::Paths) -> PathPolicy {
+    match paths {
+        raw_server::Paths::Strict => PathPolicy::Strict,
+        raw_server::Paths::Lenient => PathPolicy::Lenient,
+        raw_server::Paths::Raw => PathPolicy::Raw,
+    }
 }
 
 pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limits {

@@ -179,6 +179,15 @@ impl QuotaState {
         self.current.id
     }
 
+    /// Returns the id of the window that contained `time`; of the current window if that is not stored.
+    pub fn window_id_at(&self, time: Timestamp) -> u64 {
+        let contains = |window: &&WindowUsage| {
+            let span = self.span_of(window);
+            span.start <= time && time < span.end
+        };
+        [&self.current].into_iter().chain(&self.past_windows).find(contains).unwrap_or(&self.current).id
+    }
+
     /// Returns the sequence number of the last decision, retry charge or settlement.
     pub fn sequence(&self) -> u64 {
         self.sequence

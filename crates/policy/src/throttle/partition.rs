@@ -5,6 +5,7 @@
 //! normalized.
 
 use crate::facts::RequestFacts;
+use crate::query;
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
 
@@ -88,19 +89,7 @@ fn decoded(text: &str) -> Cow<'_, [u8]> {
     if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
         return Cow::Borrowed(text.as_bytes());
     }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        let encoded = tail.first_chunk::<2>().filter(|_| byte == b'%').and_then(hex);
-        bytes.push(encoded.unwrap_or(if byte == b'+' { b' ' } else { byte }));
-        rest = if encoded.is_some() { &tail[2..] } else { tail };
-    }
-    Cow::Owned(bytes)
-}
-
-fn hex(digits: &[u8; 2]) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    u8::try_from(digit(digits[0])? * 16 + digit(digits[1])?).ok()
+    Cow::Owned(query::form_decoded(text).collect())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::bot_detection::BotScore;
 use tidegate_policy::identity::{ClientAddress, CredentialSource, ProxyTrust, cookie};
 use tidegate_policy::network::canonical;
-use tidegate_policy::route::normalize;
+use tidegate_policy::path::{PathError, PathReadings};
 use tidegate_policy::{Claim, ClassId, ClientEvidence, ClientFacts, OperatorId, Proof, Signature, Timestamp, Units};
 
 /// A hypothetical request, and the quota usage at its arrival.
@@ -28,15 +28,10 @@ pub struct HypotheticalRequest {
     pub used: Vec<(String, Units)>,
 }
 
-/// Error for a path with an encoded NUL, which the gateway rejects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the path contains an encoded NUL, which the gateway rejects; remove %00")]
-pub struct InvalidPathError;
-
 impl HypotheticalRequest {
     /// Converts the request to the input of an explanation.
-    pub fn into_input(self, environment: Environment<'_>) -> Result<ExplainInput<'_>, InvalidPathError> {
-        let path = normalize(self.url.path()).map_err(|_| InvalidPathError)?.into_owned();
+    pub fn into_input(self, environment: Environment<'_>) -> Result<ExplainInput<'_>, PathError> {
+        let readings = PathReadings::new(self.url.path(), environment.rules().path_policy)?;
         let user_agent =
             self.headers.get(header::USER_AGENT).map(|value| value.as_bytes().to_vec()).unwrap_or_default();
         let peer = canonical(self.peer);
@@ -44,7 +39,8 @@ impl HypotheticalRequest {
         let request = RequestAttributes {
             method: self.method,
             host: self.url.host().unwrap_or_default().to_ascii_lowercase(),
-            path,
+            path: readings.normalized(self.url.path()).to_owned(),
+            other_paths: readings.others().to_vec(),
             query: self.url.query().map(str::to_owned),
             user_agent,
             headers: self.headers,

@@ -57,6 +57,8 @@ pub(super) struct RequestAttributes {
     pub(super) host: String,
     /// Normalized path, as rules match it.
     pub(super) path: String,
+    /// Other readings of the path.
+    pub(super) other_paths: Vec<String>,
     pub(super) query: Option<String>,
     pub(super) user_agent: Vec<u8>,
     /// Other headers of the request, if known.
@@ -84,6 +86,7 @@ impl RequestAttributes {
             method: request.method.clone(),
             host: request.host.to_owned(),
             path: request.path.to_owned(),
+            other_paths: request.other_paths.to_vec(),
             query: request.query.map(str::to_owned),
             user_agent: request.user_agent.to_vec(),
             headers: HeaderMap::new(),
@@ -94,8 +97,8 @@ impl RequestAttributes {
 
     /// Returns the request as rules match it.
     pub(super) fn facts(&self) -> RequestFacts<'_> {
-        let Self { method, host, path, query, user_agent, .. } = self;
-        RequestFacts { method, host, path, query: query.as_deref(), user_agent }
+        let Self { method, host, path, other_paths, query, user_agent, .. } = self;
+        RequestFacts { method, host, path, other_paths, query: query.as_deref(), user_agent }
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tidegate_crawlers::user_agents::{ClaimCache, UserAgentMatcher};
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_policy::bot_detection::ResourceKind;
-use tidegate_policy::route::normalize;
+use tidegate_policy::path::normalize;
 
 /// Figures of a log, in memory that does not grow with the log.
 pub(super) struct LogAnalysis<'a> {

@@ -16,7 +16,7 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
     })?;
     let time = |text: &str| timestamp::rfc3339(text.as_bytes()).map(|(at, _)| at).ok_or(LineError::InvalidTime);
     let (at, settled_at) = (time(line.time)?, time(line.settled)?);
-    let (headers_seen, quotas) = (line.known_headers(), line.quota_fields());
+    let (headers_seen, quotas, unexpected_costs) = (line.known_headers(), line.quota_fields(), line.unexpected_costs());
     let request = Method::from_bytes(line.method.0.as_bytes()).ok().map(|method| RequestLine {
         method,
         path: line.path.0,
@@ -38,6 +38,7 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
         class: line.class.0,
         evidence: line.evidence.into_iter().map(|entry| entry.0).collect(),
         quotas,
+        unexpected_costs,
         reason: line.reason,
         retry_after_s: line.retry_after_s,
         tier: line.tier,

@@ -8,10 +8,11 @@ use crate::log::{LogLine, OrderedLine};
 use crate::observer::{Observer, PendingRequest};
 use crate::origin_cache::PageHash;
 use crate::request::ReplayRequest;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tidegate_access_log::CLIENT_CLOSED_REQUEST;
 use tidegate_access_log::read::{LoggedEvidence, NativeFields};
 use tidegate_engine::{Evaluation, Observation, ObservedRequest, QuotaUsage};
+use tidegate_policy::identity::ClientKey;
 use tidegate_policy::rng::ratio_from_id;
 use tidegate_policy::{BotId, Claim, ClientFacts, Facts, QuotaId, Reason, RefusedQuotas, RouteId, Timestamp, Units};
 
@@ -29,7 +30,7 @@ impl Simulator {
             native.map(|native| LoggedEvidence::parse(native, &self.rules, |name| self.policy.operators.id(name)));
         let (mut observation, admission) = (None, &self.admission);
         let observed = ObservedRequest {
-            request: request.facts(),
+            request: request.facts(self.rules.path_policy),
             client: request.client,
             browser,
             referer: request.referer,
@@ -49,7 +50,7 @@ impl Simulator {
         };
         let client = ClientFacts::gather(request.client, &mut evidence);
         let secret = evidence.logged.as_ref().and_then(|logged| logged.credential_hash);
-        let facts = Facts { request: request.facts(), client: &client };
+        let facts = Facts { request: request.facts(self.rules.path_policy), client: &client };
         observer.before_decision(&PendingRequest {
             position: next.position,
             at,
@@ -97,7 +98,7 @@ impl Simulator {
         (evaluation, observation, bot): (Evaluation, Option<Observation>, Option<BotId>),
     ) -> ReplayedDecision {
         let (at, native) = (next.at, line.native.as_deref());
-        let Evaluation { classification: classified, route, decision, .. } = evaluation;
+        let Evaluation { classification: classified, route, key, decision } = evaluation;
         let mut replayed = ReplayedDecision {
             position: next.position,
             at,
@@ -167,7 +168,26 @@ impl Simulator {
             self.settle_in_sequence(&sequences, charge, at);
         }
         self.schedule_completion(Completion { due, charge: charge.map(Box::new), observation });
+        if replayed.refusal_reason.is_none()
+            && let Some(native) = native
+        {
+            self.charge_unexpected_costs(native, key, &replayed);
+        }
         replayed
+    }
+
+    /// Charges the logged costs in quotas in which the route has none, in the order of the logged settlements.
+    fn charge_unexpected_costs(&mut self, native: &NativeFields<'_>, key: ClientKey, replayed: &ReplayedDecision) {
+        for cost in &native.unexpected_costs {
+            let is_expected = |quota: QuotaId| replayed.quota_usage.iter().any(|usage| usage.quota == quota);
+            let quota = self.rules.quota_id(&cost.quota).filter(|quota| !is_expected(*quota));
+            let Some(quota) = quota else { continue };
+            let class = replayed.classification.class;
+            let permit = self.admission.unexpected_permit(key, class, quota, replayed.at);
+            let costs = Some(smallvec![(quota, cost.charged)]);
+            let charge = PendingCharge { permit, class, costs, settle_sequence: None, page: None };
+            self.add_charge((replayed.position.file, quota), cost.settle_sequence, charge, replayed.at);
+        }
     }
 
     /// Returns the fraction of `retry_after_spread` that the gateway added to the `Retry-After` of a decision.

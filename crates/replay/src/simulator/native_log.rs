@@ -95,7 +95,8 @@ impl Simulator {
         }
     }
 
-    fn add_charge(&mut self, account: SequenceDomain, sequence: u64, charge: PendingCharge, now: Timestamp) {
+    /// Registers a charge to be settled before the first decision with a later sequence number.
+    pub(super) fn add_charge(&mut self, account: SequenceDomain, sequence: u64, charge: PendingCharge, now: Timestamp) {
         if let Some(other) = self.in_flight.add_charge(account, sequence, charge) {
             self.settle_charge(other, now);
         }
