@@ -16,6 +16,7 @@ use tidegate_engine::{AcquireOutcome, Admission, Engine, LeaseMode, QueuePoll, Q
 use tidegate_policy::fixtures::request_facts;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::throttle::OriginOutcome;
+use tidegate_policy::throttle::overload::RequestSource;
 use tidegate_policy::throttle::partition::PartitionInput;
 use tidegate_policy::{ClassId, RequestFacts, RouteId, Timestamp};
 
@@ -34,8 +35,13 @@ const BACKEND: RouteId = RouteId(0);
 const TENANT: RouteId = RouteId(1);
 const BOTH: RouteId = RouteId(2);
 const NOW: Timestamp = Timestamp::from_seconds(1000);
-const GOOD: OriginOutcome =
-    OriginOutcome { status: Some(200), latency: Duration::ZERO, latency_counts: true, retry_after: None };
+const GOOD: OriginOutcome = OriginOutcome {
+    status: Some(200),
+    latency: Duration::ZERO,
+    latency_counts: true,
+    retry_after: None,
+    is_unreachable: false,
+};
 
 fn new_admission() -> Arc<Admission> {
     let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &[]).expect("valid rules");
@@ -45,7 +51,8 @@ fn new_admission() -> Arc<Admission> {
 fn acquire(admission: &Admission, route: RouteId, client: u64, tenant: &str) -> AcquireOutcome {
     let request = RequestFacts { query: Some(tenant), ..request_facts("/") };
     let input = PartitionInput { route: "", request, header: &|_| None };
-    admission.acquire_slots(ClientKey::from_u64(client), ClassId(0), route, &input, 0.5, NOW)
+    let source = RequestSource { client: ClientKey::from_u64(client), network: client, route };
+    admission.acquire_slots(source, ClassId(0), &input, 0.5, NOW)
 }
 
 /// Acquires slots, records a response and releases the slots.

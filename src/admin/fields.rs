@@ -70,6 +70,11 @@ pub const STATE_FIELDS: &[DocumentField] = &[
         "integer",
         "Number of consecutive overloads, less one for each `backoff.window` without an overload.",
     ),
+    field(
+        "scopes[].backoff_parts",
+        "integer",
+        "Number of clients, networks and routes of the scope that back off on their own.",
+    ),
     field("scopes[].controller", "string", "Controller: `autothrottle`, `gradient`, `rampup` or `fixed`."),
     field("scopes[].partitions", "integer", "Number of partitions. Only a partitioned scope has it."),
     field(
@@ -85,6 +90,7 @@ pub const STATE_FIELDS: &[DocumentField] = &[
     field("scopes[].busiest_partitions[].delay_s", "number", "As for the scope."),
     field("scopes[].busiest_partitions[].backoff_s", "number", "As for the scope."),
     field("scopes[].busiest_partitions[].backoff_level", "integer", "As for the scope."),
+    field("scopes[].busiest_partitions[].backoff_parts", "integer", "As for the scope."),
     field("scopes[].busiest_partitions[].controller", "string", "As for the scope."),
     field("crawlers", "list of object", "Crawl compliance of each operator's crawlers that sent requests."),
     field("crawlers[].operator", "string", "Name of the operator."),

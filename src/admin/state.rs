@@ -145,6 +145,8 @@ pub(crate) struct ThrottleDocument {
     pub(crate) delay_s: f64,
     pub(crate) backoff_s: f64,
     pub(crate) backoff_level: u32,
+    #[serde(default)]
+    pub(crate) backoff_parts: u64,
     pub(crate) controller: String,
 }
 

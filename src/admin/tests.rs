@@ -50,14 +50,14 @@ async fn state_shows_quotas_classes_scopes_and_top_clients() {
     let limited = json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "bucket_remaining": 0, "limited_by": "bucket", "limited_for_s": 8});
     assert_eq!(state["top_clients"][0], limited);
     assert_eq!(state["classes"], json!(["bot"]));
-    let throttled = json!({"name": "default", "inflight": 2, "queue_length": 3, "limit": 4, "delay_s": 0.25, "backoff_s": 7.5, "backoff_level": 2, "controller": "gradient"});
+    let throttled = json!({"name": "default", "inflight": 2, "queue_length": 3, "limit": 4, "delay_s": 0.25, "backoff_s": 7.5, "backoff_level": 2, "backoff_parts": 3, "controller": "gradient"});
     assert_eq!(state["scopes"][0], throttled);
     assert_eq!(
         state["scopes"][1],
         json!({"name": "open", "inflight": 0}),
         "an unthrottled scope has no further fields"
     );
-    let acme = json!({"partition": "acme", "inflight": 2, "queue_length": 3, "limit": 4, "delay_s": 0.25, "backoff_s": 7.5, "backoff_level": 2, "controller": "gradient"});
+    let acme = json!({"partition": "acme", "inflight": 2, "queue_length": 3, "limit": 4, "delay_s": 0.25, "backoff_s": 7.5, "backoff_level": 2, "backoff_parts": 3, "controller": "gradient"});
     assert_eq!(
         (&state["scopes"][2]["partitions"], &state["scopes"][2]["busiest_partitions"]),
         (&json!(1200), &json!([acme]))
@@ -445,6 +445,7 @@ impl GatewayApi for FakeGateway {
             delay: Duration::from_millis(250),
             backoff_remaining: Duration::from_millis(7500),
             backoff_level: 2,
+            backoff_parts: 3,
             controller: Some("gradient"),
             partitions,
         };

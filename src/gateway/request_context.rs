@@ -17,7 +17,7 @@ use tidegate_access_log::CLIENT_CLOSED_REQUEST;
 use tidegate_crawlers::robots::FetchSlot;
 use tidegate_engine::{Decision, Evaluation, Observation, Permit, Receipt, SlotGuard};
 use tidegate_http1::RequestHead;
-use tidegate_policy::identity::ClientAddress;
+use tidegate_policy::identity::{ClientAddress, ClientKey};
 use tidegate_policy::rng::ratio_from_id;
 use tidegate_policy::{OperatorId, QuotaId, Reason, Timestamp, Units};
 use tidegate_rate_limit_headers::RateLimitSnapshot;
@@ -143,6 +143,11 @@ impl RequestContext {
 
     pub(super) fn current(&self) -> &Rc<CurrentConfig> {
         &self.current
+    }
+
+    /// Returns the key of the client's address, which a client cannot choose.
+    pub(super) fn address_key(&self) -> ClientKey {
+        self.current.settings.rules.trust.key(self.evaluated.client_address.client)
     }
 
     /// Replaces the request target by the one for the origin.

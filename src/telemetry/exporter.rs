@@ -152,6 +152,7 @@ fn write_scope(text: &mut Exposition, scope: &ScopeState) {
     }
     text.sample(ORIGIN_DELAY, labels, scope.delay.as_secs_f64());
     text.sample(ORIGIN_BACKOFF, labels, scope.backoff_remaining.as_secs_f64());
+    text.sample(ORIGIN_BACKOFF_PARTS, labels, scope.backoff_parts);
     text.sample(QUEUE_LENGTH, labels, scope.queue_length);
     if let Some(partitions) = scope.partitions {
         text.sample(SCOPE_PARTITIONS, labels, partitions);

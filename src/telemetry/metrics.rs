@@ -84,6 +84,9 @@ metrics! {
     /// Remaining backoff of the scope; 0 if it is not backing off. The maximum over the partitions of a partitioned
     /// scope.
     ORIGIN_BACKOFF: Gauge "tidegate_origin_backoff_seconds" ["scope"];
+    /// Number of clients, networks and routes of the scope that back off on their own, because the overload responses
+    /// are theirs alone. Partitions of a scope are added up.
+    ORIGIN_BACKOFF_PARTS: Gauge "tidegate_origin_backoff_parts" ["scope"];
     /// Number of requests waiting for a slot in the scope. Partitions of a scope are added up.
     QUEUE_LENGTH: Gauge "tidegate_queue_length" ["scope"];
     /// Number of partitions of a partitioned scope. A partitioned scope has one series per metric; no label contains

@@ -290,7 +290,7 @@ user_agent_rules: [ { match: OurMonitor, kind: human } ]
 operators: { googlebot: { exhaustive: ranges } }
 scopes:
   search: { concurrency: 1, queue: { max_wait: 60s, max_length: 1 } }
-  fragile: { backoff: { min_delay: 40s, jitter: 0% } }
+  fragile: { backoff: { min_delay: 40s, jitter: 0%, min_clients: 1 } }
   tenant: { partition_by: { query: tenant }, concurrency: 4 }
 quotas:
   api:

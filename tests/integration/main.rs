@@ -10,6 +10,7 @@ mod architecture;
 mod bot_detection;
 mod bucket_keys;
 mod cli_admin;
+mod client_overload;
 mod client_retry_strategies;
 mod client_share;
 mod config;

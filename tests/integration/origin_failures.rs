@@ -136,7 +136,9 @@ impl FailingSite {
 
 /// Returns rules without a queue, so that every request is decided immediately.
 fn backoff_rules(rules: &str) -> String {
-    format!("scopes: {{ default: {{ backoff: {{ jitter: 0%, {rules} }}, queue: {{ max_wait: 0s }} }} }}")
+    format!(
+        "scopes: {{ default: {{ backoff: {{ min_clients: 1, jitter: 0%, {rules} }}, queue: {{ max_wait: 0s }} }} }}"
+    )
 }
 
 #[test]

@@ -91,7 +91,8 @@ fn origin_exhaustion_closes_quota_until_reset() {
 
 #[test]
 fn replaced_429_body_is_scanned_for_exhaustion() {
-    let backoff = "scopes: { default: { backoff: { jitter: 0%, min_delay: 5s }, queue: { max_wait: 0s } } }";
+    let backoff =
+        "scopes: { default: { backoff: { jitter: 0%, min_delay: 5s, min_clients: 1 }, queue: { max_wait: 0s } } }";
     let origin = Origin::with_script(|request, connection| {
         connection.send(
             "HTTP/1.1 429 Too Many Requests\r\nTransfer-Encoding: chunked\r\n\r\n14\r\n{\"reason\": \"dailyLim\r\n",

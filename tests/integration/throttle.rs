@@ -18,7 +18,7 @@ routes: [ { match: \"/**\", cost: { api: 1 } } ]";
 const BACKOFF_40_SECONDS: &str = "
 workers: 1
 headers: { retry_after_spread: 0% }
-scopes: { default: { backoff: { min_delay: 40s, jitter: 0% } } }";
+scopes: { default: { backoff: { min_delay: 40s, jitter: 0%, min_clients: 1 } } }";
 
 #[test]
 fn origin_concurrency_never_exceeds_the_limit() {
@@ -65,7 +65,7 @@ fn overloaded_origin_gets_backoff_then_one_probe() {
         });
     let rules = "
 headers: { retry_after_spread: 0% }
-scopes: { default: { backoff: { statuses: [429], jitter: 0%, window: 60s }, queue: { max_wait: 2s } } }";
+scopes: { default: { backoff: { statuses: [429], jitter: 0%, window: 60s, min_clients: 1 }, queue: { max_wait: 2s } } }";
     let gateway = TestGateway::with_rules(origin.address(), rules);
 
     let response = gateway.connect().get("/enough", "");

@@ -20,6 +20,7 @@ use tidegate_policy::identity::ClientKey;
 use tidegate_policy::quota_state::QuotaState;
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
 use tidegate_policy::route::Route;
+use tidegate_policy::throttle::overload::RequestSource;
 use tidegate_policy::throttle::partition::PartitionInput;
 use tidegate_policy::{
     ClassId, OperatorId, QuotaId, Reason, Refusal, RouteId, Rules, StableClassId, Timestamp, Units, Verdict,
@@ -190,18 +191,17 @@ impl Admission {
     /// `uptime` is monotonic time, so that a change of the wall clock does not extend pauses.
     pub fn acquire_slots(
         &self,
-        key: ClientKey,
+        source: RequestSource,
         class: ClassId,
-        route: RouteId,
         input: &PartitionInput<'_>,
         random: f64,
         uptime: Timestamp,
     ) -> AcquireOutcome {
-        match &self.route_scopes[route.index()] {
+        match &self.route_scopes[source.route.index()] {
             None => AcquireOutcome::Acquired(None),
             Some(scopes) => {
                 let priority = self.rules[class].priority;
-                let request = SlotRequest { client: key, priority, random };
+                let request = SlotRequest { source, priority, random };
                 self.engine.throttle.acquire(scopes, input, request, uptime)
             }
         }

@@ -146,6 +146,7 @@ fn throttle(state: &ScopeState) -> ThrottleDocument {
         delay_s: state.delay.as_secs_f64(),
         backoff_s: state.backoff_remaining.as_secs_f64(),
         backoff_level: state.backoff_level,
+        backoff_parts: state.backoff_parts as u64,
         controller: state.controller.unwrap_or("fixed").into(),
     }
 }

@@ -131,6 +131,7 @@ fn delay_text(seconds: f64) -> String {
 fn backoff_text(throttle: &ThrottleDocument, view: &View) -> String {
     let remaining = throttle.backoff_s.ceil() as u64;
     match (remaining, throttle.backoff_level) {
+        (0, 0) if throttle.backoff_parts > 0 => format!("{} clients or routes", throttle.backoff_parts),
         (0, 0) => "-".into(),
         (0, level) => format!("recovering (level {level})"),
         (remaining, level) => {

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 use tidegate_engine::{AcquireOutcome, QueuePoll, QueuedRequest, SlotGuard, ThrottleRejection};
+use tidegate_policy::throttle::overload::RequestSource;
 use tidegate_policy::throttle::partition::{self, PartitionInput};
 use tokio::time::sleep;
 
@@ -18,15 +19,16 @@ impl RequestHandler {
             return AcquireOutcome::Acquired(None);
         }
         let fields = &request.head.fields;
+        let rules = &current.settings.rules;
+        let source = RequestSource::new(evaluation.key, context.address_key(), evaluation.route);
         let input = PartitionInput {
-            route: &current.settings.rules[evaluation.route].name,
+            route: &rules[evaluation.route].name,
             request: request.facts(),
             header: &|name| partition::single_value(fields.get_all_by_text(name.as_str())),
         };
         current.admission.acquire_slots(
-            evaluation.key,
+            source,
             evaluation.classification.class,
-            evaluation.route,
             &input,
             context.random(),
             self.worker.monotonic_now(),

@@ -32,7 +32,15 @@ impl RequestContext {
         };
         let measured =
             self.route().is_latency_sampled && !result.is_ok_and(|response| cost::was_cache_hit(&response.fields));
-        let outcome = throttle::OriginOutcome { status, latency: *latency, latency_counts: measured, retry_after };
+        let is_unreachable =
+            matches!(result, Err(ForwardError::ConnectTimedOut { .. } | ForwardError::ConnectFailed { .. }));
+        let outcome = throttle::OriginOutcome {
+            status,
+            latency: *latency,
+            latency_counts: measured,
+            retry_after,
+            is_unreachable,
+        };
         let feedback = slots.record_response(&outcome, self.random(), self.worker.monotonic_now());
         feedback.delay_adjustments.iter().for_each(|(scope, adjustment)| log_delay_adjustment(scope, adjustment));
         for (scope, wait) in &feedback.entered_backoff {
@@ -47,7 +55,13 @@ impl RequestContext {
         let RequestStage::Answered { slots, duration: latency, .. } = &mut self.stage else { return };
         let latency = *latency;
         if let Some(slots) = slots.take() {
-            let outcome = throttle::OriginOutcome { status: None, latency, latency_counts: false, retry_after: None };
+            let outcome = throttle::OriginOutcome {
+                status: None,
+                latency,
+                latency_counts: false,
+                retry_after: None,
+                is_unreachable: false,
+            };
             slots.record_response(&outcome, self.random(), self.worker.monotonic_now());
         }
     }

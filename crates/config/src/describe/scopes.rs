@@ -16,6 +16,7 @@ pub(super) fn scope(scope: &Scope) -> Option<String> {
         rules.push(format!("one instance per {}, at most {max_partitions}", partition_key(key)));
     }
     rules.extend(concurrency(throttle));
+    rules.extend(client_slots(throttle));
     rules.extend(delay(throttle));
     if !throttle.spacing.per_slot.is_zero() {
         rules.push(format!("delay per slot {}", duration(throttle.spacing.per_slot)));
@@ -43,6 +44,17 @@ fn concurrency(throttle: &ThrottleConfig) -> Option<String> {
         (_, Some(limit)) => Some(format!("concurrency {limit}")),
         (_, None) => None,
     }
+}
+
+/// Returns the slots of one client; `None` if it may occupy all slots.
+fn client_slots(throttle: &ThrottleConfig) -> Option<String> {
+    let (limit, is_fixed) = match (&throttle.controller, throttle.concurrency) {
+        (Some(Controller::Gradient(Gradient { max, .. })), _) => (*max, false),
+        (Some(Controller::Rampup(Rampup { variable: RampVariable::Concurrency { max, .. }, .. })), _) => (*max, false),
+        (_, limit) => (limit?.get(), true),
+    };
+    let slots = throttle.client_slots.of(limit)?;
+    Some(if is_fixed { format!("{slots} per client") } else { format!("up to {slots} per client") })
 }
 
 /// Returns the delay between requests, or the bounds between which a controller adapts it; `None` if there is no delay.

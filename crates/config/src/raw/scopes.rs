@@ -2,7 +2,7 @@
 
 use super::partition::PartitionBy;
 use super::quotas::Quota;
-use crate::scalars::{Amount, Change, Span};
+use crate::scalars::{Amount, Change, Mark, Span};
 use crate::serde_forms::{OneOrRange, present_or_default, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -41,9 +41,14 @@ pub(crate) struct Scope {
     /// tiers, headers and metrics work as for other quotas. Not with partition_by, because the usage is stored
     /// permanently and partitions are not. Default none.
     pub quota: Option<Quota>,
-    /// Maximum number of requests in flight, at least 1; a request is in flight until its response is sent. Default
-    /// none.
+    /// Maximum number of requests in flight, at least 1; a request is in flight until the origin has sent
+    /// its response. Default none.
     pub concurrency: Option<u32>,
+    /// Slots of the scope that one client may occupy, and the same part of the queue: a share of concurrency (its
+    /// current value, if a controller adapts it) or a number, more than 0. The client is the owner of the bucket key;
+    /// clients of a class that share a key are told apart by address. With 100%, one client may occupy all slots.
+    /// Default a quarter, at least 2.
+    pub per_client: Option<Mark>,
     /// Minimum time between two requests. Default none.
     pub delay: Option<Span>,
     /// Minimum time between the starts of two requests in one slot. A slot stays occupied until this time after its
@@ -70,8 +75,8 @@ pub(crate) struct Scope {
     /// number, set max near it, or use concurrency.
     #[serde(deserialize_with = "present_or_default")]
     pub adaptive_concurrency: Option<AdaptiveConcurrency>,
-    /// Circuit breaker: pauses the scope after overload responses, timeouts and broken connections. `backoff:` without
-    /// a value is the same as `backoff: {}`. If statuses contains 429, as by default, a 429 of the origin is never
+    /// Circuit breaker: pauses the scope after overload responses, timeouts and broken connections, or only the client or
+    /// route that they concern (min_clients). `backoff:` without a value is the same as `backoff: {}`. If statuses contains 429, as by default, a 429 of the origin is never
     /// forwarded: the client receives a Retry-After with the backoff. Default none.
     ///
     /// Each consecutive overload multiplies the backoff by factor. After it, one probe request is sent; every response
@@ -178,8 +183,14 @@ pub(crate) struct Backoff {
     /// Random change of the backoff: up to this share longer (`10%`), or a range (`[-10%, 30%]`); never below the
     /// origin's Retry-After. Default 10%.
     pub jitter: Option<OneOrRange<Change>>,
-    /// Time without overload that lowers the backoff level by one, more than 0. Default 60s.
+    /// Time without overload that lowers the backoff level by one, more than 0; overload older than this is no
+    /// evidence. Default 60s.
     pub window: Option<Span>,
+    /// Number of clients, of as many networks (/24, or /48 for IPv6), whose overload responses pause the scope, more
+    /// than 0. Overload of fewer clients pauses only these clients or their network, and overload of one route while
+    /// others succeed only this route. An origin that cannot be reached pauses the scope at once. With 1, any overload
+    /// response pauses the scope: for an origin whose limits count the gateway as a single client. Default 3.
+    pub min_clients: Option<u32>,
 }
 
 /// Controller that raises the load until overloads occur as often as configured. Once per backoff.window it compares

@@ -4,7 +4,7 @@ use super::diagnostics::Diagnostics;
 use super::partition::partitioning;
 use super::quotas::ScopeQuota;
 use crate::raw::scopes as raw;
-use crate::scalars::{Change, Span};
+use crate::scalars::{Change, Span, ThresholdValue};
 use crate::serde_forms::{NamedMap, OneOrRange};
 use crate::setting_path::SettingPath;
 use std::num::NonZeroU32;
@@ -16,7 +16,8 @@ use tidegate_policy::throttle::controller::Controller;
 use tidegate_policy::throttle::gradient::Gradient;
 use tidegate_policy::throttle::rampup::{RampVariable, Rampup};
 use tidegate_policy::throttle::spacing::Spacing;
-use tidegate_policy::throttle::{Jitter, QueueConfig, Scope, ThrottleConfig};
+use tidegate_policy::throttle::{ClientSlots, Jitter, QueueConfig, Scope, ThrottleConfig};
+use tidegate_policy::tier::Share;
 
 const MAX_SCOPES: usize = 1000;
 
@@ -66,6 +67,7 @@ fn throttle(raw: &raw::Scope, path: &SettingPath, report: &mut Diagnostics) -> O
     }
     let throttle = ThrottleConfig {
         concurrency: concurrency.and_then(NonZeroU32::new),
+        client_slots: client_slots(raw, path, report),
         spacing,
         backoff: raw.backoff.as_ref().map(|raw| backoff(raw, &path.backoff(), report)),
         controller: controller(raw, path, report),
@@ -81,6 +83,29 @@ fn throttle(raw: &raw::Scope, path: &SettingPath, report: &mut Diagnostics) -> O
         report.warning(format!("{path}: queue and jitter alone have no effect, so the scope is not throttled"));
     }
     is_throttled.then_some(throttle)
+}
+
+fn client_slots(raw: &raw::Scope, path: &SettingPath, report: &mut Diagnostics) -> ClientSlots {
+    let Some(mark) = &raw.per_client else { return ClientSlots::Quarter };
+    let slots = match mark.0 {
+        ThresholdValue::LimitShare(share) => Some(ClientSlots::Share(share)).filter(|_| share > Share::NONE),
+        ThresholdValue::Units(count) if count.milli() % 1000 == 0 => {
+            u32::try_from(count.milli() / 1000).ok().and_then(NonZeroU32::new).map(ClientSlots::Count)
+        }
+        ThresholdValue::Units(_) => None,
+    };
+    let path = path.per_client();
+    if raw.concurrency.is_none() && raw.adaptive_concurrency.is_none() {
+        report.error(&path, "per_client requires concurrency", "add one such as concurrency: 64, or leave it out");
+    }
+    slots.unwrap_or_else(|| {
+        report.error(
+            &path,
+            "needs a share or a whole number above 0",
+            "write a share such as 25%, or a number such as 8",
+        );
+        ClientSlots::Quarter
+    })
 }
 
 /// Warns if the delay is longer than the longest wait: the queue is then of little use.
@@ -258,6 +283,8 @@ fn backoff(raw: &raw::Backoff, path: &SettingPath, report: &mut Diagnostics) -> 
         max_delay: max_delay.value,
         jitter: jitter(&raw.jitter, 0.1, &path.jitter(), report),
         window: report.nonzero_duration(&path.window(), span(&raw.window), DEFAULT_WINDOW),
+        min_clients: NonZeroU32::new(report.nonzero_count(&path.min_clients(), raw.min_clients, 3))
+            .unwrap_or(NonZeroU32::MIN),
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! An operation examines only the wait queues of the instances it changed, and none of a blocked instance. One
 //! exception: an instance reserves its last free slot for its oldest waiter, unless that waiter is blocked by something
-//! other than a missing slot. Therefore, when an instance enters backoff, or a slot of it is free before its delay has
-//! passed, slots that other instances reserved for its waiters become available.
+//! other than a missing slot of a scope. Therefore, when an instance enters backoff, a client takes its last slot, or a
+//! slot is free before its delay has passed, slots that other instances reserved for its waiters become available.
 
 use super::SlotRequest;
 use super::ids::{InstanceId, QueueId, SlotGrant, WaiterId};
@@ -24,11 +24,11 @@ impl Scheduler {
         let mut changed: InlineVec<InstanceId> = instances.into();
         changed.extend(self.unreserved_by(instances));
         while let Some(id) = self.next_waiter(&changed) {
-            let Some(&Waiter { queue, request: SlotRequest { random, .. }, .. }) = self.waiters.get(&id) else {
+            let Some(&Waiter { queue, request, .. }) = self.waiters.get(&id) else {
                 break;
             };
             let instances = self.queues[queue.0].instances.clone();
-            let grant = self.grant(Some(id), &instances, random);
+            let grant = self.grant(Some(id), &instances, request);
             self.dequeue(id);
             if let Some(waiter) = self.waiters.get_mut(&id) {
                 waiter.state = WaiterState::Granted(grant);
@@ -155,12 +155,16 @@ impl Scheduler {
         self.queues[queue].instances.iter().all(|instance| self.waits_only_for_slots(*instance))
     }
 
+    /// Returns true if the waiters of an instance may reserve slots elsewhere: nothing blocks it but missing slots of the
+    /// scope. A client without a slot of its own reserves none of the others'.
     fn waits_only_for_slots(&self, InstanceId(instance): InstanceId) -> bool {
-        self.instances[instance].limiter.blocked_by(self.now).is_none_or(BlockedBy::is_slot)
+        let instance = &self.instances[instance];
+        let block = instance.limiter.blocked_by(self.now);
+        block.is_none_or(|block| block.is_slot() && instance.part_of.is_none())
     }
 
     /// Grants slots of `instances` to waiter `id`, or to a new request.
-    pub(super) fn grant(&mut self, id: Option<WaiterId>, instances: &[InstanceId], random: f64) -> SlotGrant {
+    pub(super) fn grant(&mut self, id: Option<WaiterId>, instances: &[InstanceId], request: SlotRequest) -> SlotGrant {
         let now = self.now;
         let with_oldest_first = |&instance: &InstanceId| {
             let advances_oldest_first = self.slot_reserved_for(instance).is_none_or(|reserved| Some(reserved) == id);
@@ -168,9 +172,9 @@ impl Scheduler {
         };
         let starts: InlineVec<(InstanceId, bool)> = instances.iter().map(with_oldest_first).collect();
         let start = |(instance, advances_oldest_first): (InstanceId, bool)| {
-            (instance, self.instances[instance.0].limiter.grant(advances_oldest_first, random, now))
+            (instance, self.instances[instance.0].limiter.grant(advances_oldest_first, request.random, now))
         };
-        SlotGrant { instances: starts.into_iter().map(start).collect(), granted_at: now }
+        SlotGrant { instances: starts.into_iter().map(start).collect(), granted_at: now, source: request.source }
     }
 }
 

@@ -64,10 +64,10 @@ impl ScopeGroup {
 
     /// Returns the merged snapshot of all instances, or `None` if the scope is not configured.
     pub(super) fn state(&self, instances: &Slab<ScopeInstance>, now: Timestamp) -> Option<ScopeState> {
-        let mut fresh = ScopeLimiter::new(&self.name);
+        let mut fresh = ScopeLimiter::new(Arc::clone(&self.name));
         fresh.update_config(self.config.clone(), now);
         let fresh = fresh.state(now)?;
-        let state = |instance: &InstanceId| instances[instance.0].limiter.state(now);
+        let state = |instance: &InstanceId| instances[instance.0].state(instances, now);
         let Some(_) = self.max_partitions else { return self.single.as_ref().and_then(state).or(Some(fresh)) };
         let each = self.partitions.values().chain(&self.overflow).filter_map(state);
         let merged = each.reduce(|one, other| one.merge(&other)).unwrap_or_else(|| fresh.clone());
@@ -78,7 +78,7 @@ impl ScopeGroup {
     pub(super) fn busiest(&self, count: usize, instances: &Slab<ScopeInstance>, now: Timestamp) -> Vec<ScopeState> {
         let each = self.partitions.values().chain(&self.overflow);
         let mut states: Vec<ScopeState> =
-            each.filter_map(|instance| instances[instance.0].limiter.state(now)).collect();
+            each.filter_map(|instance| instances[instance.0].state(instances, now)).collect();
         let load = |state: &ScopeState| (state.in_flight + state.queue_length, state.backoff_remaining);
         states.sort_by(|one, other| load(other).cmp(&load(one)).then_with(|| one.name.cmp(&other.name)));
         states.truncate(count);
@@ -88,7 +88,8 @@ impl ScopeGroup {
     pub(super) fn single(&mut self, instances: &mut Slab<ScopeInstance>, now: Timestamp) -> InstanceId {
         let Self { name, config, max_partitions, .. } = self;
         let rules = config.clone().filter(|_| max_partitions.is_none());
-        *self.single.get_or_insert_with(|| InstanceId(instances.insert(ScopeInstance::new(name, name, rules, now))))
+        let make = || ScopeInstance::new(name, Arc::clone(name), rules, now);
+        *self.single.get_or_insert_with(|| InstanceId(instances.insert(make())))
     }
 
     /// Returns the instance for `value`, and creates a missing one.
@@ -114,7 +115,8 @@ impl ScopeGroup {
     ) -> InstanceId {
         self.evict_one_idle(instances, now);
         let (scope, config) = (&self.name, &self.config);
-        let mut make = |name: &str| InstanceId(instances.insert(ScopeInstance::new(scope, name, config.clone(), now)));
+        let mut make =
+            |name: &str| InstanceId(instances.insert(ScopeInstance::new(scope, name.into(), config.clone(), now)));
         if self.partitions.len() >= self.max_partitions.unwrap_or(0) {
             return *self.overflow.get_or_insert_with(|| make(OVERFLOW_NAME));
         }

@@ -3,6 +3,7 @@
 use crate::InlineVec;
 use std::borrow::Cow;
 use tidegate_policy::throttle::backoff::BackoffEpoch;
+use tidegate_policy::throttle::overload::RequestSource;
 use tidegate_policy::time::Timestamp;
 
 /// Index of a scope group. Groups are never removed.
@@ -33,6 +34,7 @@ pub(super) struct PartitionValue<'a> {
 pub(super) struct SlotGrant {
     pub(super) instances: InlineVec<(InstanceId, BackoffEpoch)>,
     pub(super) granted_at: Timestamp,
+    pub(super) source: RequestSource,
 }
 
 impl SlotGrant {

@@ -1,11 +1,14 @@
 //! State of one scope instance: its limiter and the wait queues that need it.
 
-use super::ids::{QueueId, WaiterId};
-use super::limiter::ScopeLimiter;
+use super::ids::{InstanceId, QueueId, WaiterId};
+use super::limiter::{ScopeLimiter, ScopeState};
+use super::subjects::Subjects;
+use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_policy::throttle::ThrottleConfig;
+use tidegate_policy::throttle::overload::BackoffSubject;
 use tidegate_policy::time::Timestamp;
 
 /// Throttled instance of a scope: the only one, or one per partition.
@@ -13,6 +16,10 @@ pub(super) struct ScopeInstance {
     /// Name of the scope in the configuration.
     pub(super) scope: Arc<str>,
     pub(super) limiter: ScopeLimiter,
+    /// Parts of the scope that back off on their own.
+    pub(super) subjects: Subjects,
+    /// The scope instance that this is a part of, and which one; `None` for a scope instance.
+    pub(super) part_of: Option<(InstanceId, BackoffSubject)>,
     /// Waiter that polls when the instance is unblocked by time, and that time. Only this waiter sets a timer.
     pub(super) timer_owner: Option<(WaiterId, Timestamp)>,
     /// Queues with waiters for the instance, ordered by their oldest waiter.
@@ -26,17 +33,25 @@ pub(super) struct ScopeInstance {
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl ScopeInstance {
-    pub(super) fn new(scope: &Arc<str>, name: &str, rules: Option<Arc<ThrottleConfig>>, now: Timestamp) -> Self {
+    pub(super) fn new(scope: &Arc<str>, name: Arc<str>, rules: Option<Arc<ThrottleConfig>>, now: Timestamp) -> Self {
         let mut limiter = ScopeLimiter::new(name);
         limiter.update_config(rules, now);
         Self {
             scope: Arc::clone(scope),
             limiter,
+            subjects: Subjects::default(),
+            part_of: None,
             timer_owner: None,
             queues_by_oldest: BTreeSet::new(),
             waiters_by_priority: BTreeMap::new(),
             last_used: Timestamp::default(),
         }
+    }
+
+    /// Returns a snapshot of a scope instance; `None` if it has no configuration. `instances` has its parts.
+    pub(super) fn state(&self, instances: &Slab<Self>, now: Timestamp) -> Option<ScopeState> {
+        let backoff_parts = self.subjects.count_backoffs(|part| instances[part.0].limiter.backs_off(now));
+        Some(ScopeState { backoff_parts, ..self.limiter.state(now)? })
     }
 
     pub(super) fn touch(&mut self, now: Timestamp) {
@@ -46,7 +61,7 @@ impl ScopeInstance {
     /// Returns whether the instance may be evicted.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
         let is_old = now.saturating_duration_since(self.last_used) >= IDLE_TIMEOUT;
-        self.limiter.is_pristine(now) || (is_old && self.limiter.is_empty(now))
+        self.subjects.is_empty() && (self.limiter.is_pristine(now) || (is_old && self.limiter.is_empty(now)))
     }
 
     pub(super) fn has_waiters(&self) -> bool {

@@ -70,6 +70,8 @@ pub struct ScopeState {
     pub backoff_remaining: Duration,
     /// Backoff level: number of consecutive overloads.
     pub backoff_level: u32,
+    /// Number of its clients, networks and routes that back off on their own.
+    pub backoff_parts: usize,
     /// Name of the controller that adapts the limits, if one is configured.
     pub controller: Option<&'static str>,
     /// Number of partitions; `None` for a scope with a single instance.
@@ -87,6 +89,7 @@ impl ScopeState {
             delay: self.delay.max(other.delay),
             backoff_remaining: self.backoff_remaining.max(other.backoff_remaining),
             backoff_level: self.backoff_level.max(other.backoff_level),
+            backoff_parts: self.backoff_parts + other.backoff_parts,
             ..self
         }
     }
@@ -110,9 +113,9 @@ impl BlockedBy {
 }
 
 impl ScopeLimiter {
-    pub(super) fn new(name: &str) -> Self {
+    pub(super) fn new(name: Arc<str>) -> Self {
         Self {
-            name: name.into(),
+            name,
             config: None,
             in_flight: 0,
             queue_length: 0,
@@ -250,6 +253,39 @@ impl ScopeLimiter {
         FeedbackEffect { backoff: backoff.is_overload(outcome).then(|| self.backoff_state.remaining(now)), adjustment }
     }
 
+    /// Records a response in the controller alone, because another instance backs off after it.
+    pub(super) fn record_load(&mut self, outcome: &OriginOutcome, sent: Timestamp, now: Timestamp) {
+        let Some(config) = &self.config else { return };
+        config.on_outcome(&mut self.controller_state, outcome, sent, self.in_flight, now);
+        self.limits = config.effective_limits(&self.controller_state);
+    }
+
+    /// Returns the maximum of requests in flight of one client; `None` if only the limit of the scope applies.
+    pub(super) fn client_slots(&self) -> Option<NonZeroU32> {
+        let slots = self.config.as_ref()?.client_slots.of(self.limits.limit?)?;
+        NonZeroU32::new(slots)
+    }
+
+    /// Returns the queue of a client with `slots`: the same part of the queue of the scope.
+    pub(super) fn client_queue(&self, slots: Option<NonZeroU32>) -> throttle::QueueConfig {
+        let queue = self.config.as_ref().map_or(throttle::QueueConfig::NONE, |config| config.queue);
+        let Some((slots, limit)) = slots.zip(self.limits.limit) else { return queue };
+        let length = (u64::from(queue.max_length) * u64::from(slots.get())).div_ceil(limit.max(1).into());
+        throttle::QueueConfig { max_length: u32::try_from(length).unwrap_or(u32::MAX), ..queue }
+    }
+
+    /// Returns whether the instance backs off, or recovers from a backoff.
+    pub(super) fn backs_off(&self, now: Timestamp) -> bool {
+        let backoff = self.config.as_ref().and_then(|config| config.backoff.as_ref());
+        let state = backoff.map_or(self.backoff_state, |backoff| backoff.decayed(self.backoff_state, now));
+        state.level() > 0 || !state.remaining(now).is_zero()
+    }
+
+    /// Ends the backoff and forgets its level.
+    pub(super) fn end_backoff(&mut self) {
+        self.backoff_state = BackoffState::default();
+    }
+
     /// Releases the slot of a request that was sent at `sent`, whatever its outcome.
     pub(super) fn release(&mut self, epoch: BackoffEpoch, sent: Timestamp, now: Timestamp) {
         self.in_flight = self.in_flight.saturating_sub(1);
@@ -287,6 +323,7 @@ impl ScopeLimiter {
             delay: self.limits.delay,
             backoff_remaining: backoff_state.remaining(now),
             backoff_level: backoff_state.level(),
+            backoff_parts: 0,
             controller: config.controller.as_ref().map(Controller::name),
             partitions: None,
         })

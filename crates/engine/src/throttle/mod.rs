@@ -19,6 +19,8 @@ mod queueing;
 mod scheduler;
 mod slot_cooldown;
 mod slot_guard;
+mod subject_instances;
+mod subjects;
 #[cfg(test)]
 mod tests;
 mod wait_queue;
@@ -38,9 +40,9 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 use tidegate_policy::Reason;
-use tidegate_policy::identity::ClientKey;
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::throttle::autothrottle::Adjustment;
+use tidegate_policy::throttle::overload::RequestSource;
 use tidegate_policy::throttle::partition::{PartitionInput, PartitionKey};
 use tidegate_policy::time::Timestamp;
 
@@ -80,11 +82,11 @@ pub struct ResponseFeedback {
     pub delay_adjustments: Vec<(Arc<str>, Adjustment)>,
 }
 
-/// A request for slots: client, priority and jitter.
+/// A request for slots: source, priority and jitter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotRequest {
-    /// Key of the client. Clients of one priority are served round-robin.
-    pub(super) client: ClientKey,
+    /// Client, network and route. Clients of one priority are served round-robin.
+    pub(super) source: RequestSource,
     /// Priority; a higher value is served first.
     pub(super) priority: u8,
     /// Random number from 0 to 1 for the jitter of delays.
@@ -150,8 +152,8 @@ impl Throttle {
         // Hash the values before the lock is taken.
         let targets: InlineVec<ScopeTarget<'a>> = scopes.0.iter().map(target).collect();
         let result = self.with_scheduler(|scheduler| {
-            let instances = scheduler.resolve_instances(&targets, now);
-            scheduler.acquire(instances, request, now)
+            let instances = scheduler.resolve_instances(&targets, &request.source, now);
+            scheduler.acquire(&instances, request, now)
         });
         match result {
             ScheduleResult::Granted(grant) => AcquireOutcome::Acquired(Some(SlotGuard::new(Arc::clone(self), grant))),

@@ -26,7 +26,7 @@ impl Scheduler {
         self.waiters.insert(id, Waiter { queue: queue_id, request, deadline, waker: None, state: WaiterState::Queued });
         let queue = &mut self.queues[queue_id.0];
         let before = queue.oldest();
-        queue.enqueue(id, request.client, request.priority);
+        queue.enqueue(id, request.source.client, request.priority);
         let oldest = queue.oldest();
         for InstanceId(instance) in instances {
             self.instances[instance].on_enqueue(request.priority);
@@ -40,7 +40,7 @@ impl Scheduler {
         let Some(&Waiter { queue: queue_id, request, .. }) = self.waiters.get(&id) else { return InlineVec::new() };
         let queue = &mut self.queues[queue_id.0];
         let (instances, before) = (queue.instances.clone(), queue.oldest());
-        queue.remove(id, request.client, request.priority);
+        queue.remove(id, request.source.client, request.priority);
         let oldest = queue.oldest();
         for instance in &instances {
             self.instances[instance.0].on_dequeue(id, request.priority);
@@ -53,7 +53,8 @@ impl Scheduler {
         instances
     }
 
-    pub(super) fn evict(&mut self, id: WaiterId) {
+    /// Removes a waiter in favor of another one. Returns the instances of its queue.
+    pub(super) fn evict(&mut self, id: WaiterId) -> InlineVec<InstanceId> {
         let instances = self.dequeue(id);
         let rejection = self.rejection(&instances);
         if let Some(waiter) = self.waiters.get_mut(&id) {
@@ -61,6 +62,7 @@ impl Scheduler {
             self.wakers.extend(waiter.waker.take());
         }
         self.dispatch(&instances);
+        instances
     }
 
     pub(super) fn full_instance(&self, instances: &[InstanceId]) -> Option<InstanceId> {

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 use tidegate_policy::Reason;
+use tidegate_policy::throttle::overload::RequestSource;
 use tidegate_policy::throttle::{self, OriginOutcome, Scope};
 use tidegate_policy::time::Timestamp;
 
@@ -31,6 +32,8 @@ pub(super) struct Scheduler {
     pub(super) queue_by_instances: HashMap<InlineVec<InstanceId>, QueueId, RandomState>,
     pub(super) waiters: BTreeMap<WaiterId, Waiter>,
     pub(super) next_waiter_id: u64,
+    /// Number of instances that are parts of a scope.
+    pub(super) subject_count: usize,
     pub(super) wakers: Vec<Waker>,
 }
 
@@ -58,6 +61,7 @@ impl Scheduler {
             let ScopeGroupId(group) = self.group_id(&scope.name);
             self.groups[group].update_config(scope, &mut self.instances, self.now);
         }
+        self.update_subjects();
         let all: Vec<InstanceId> = self.instances.iter().map(|(instance, _)| InstanceId(instance)).collect();
         self.dispatch(&all);
         // Wake all waiters: the condition that blocks them may have changed.
@@ -82,8 +86,13 @@ impl Scheduler {
         }))
     }
 
-    /// Returns the instances of `targets`, sorted. Creates missing partitions.
-    pub(super) fn resolve_instances(&mut self, targets: &[ScopeTarget<'_>], now: Timestamp) -> InlineVec<InstanceId> {
+    /// Returns the instances of `targets` and those of their parts that back off, sorted. Creates missing partitions.
+    pub(super) fn resolve_instances(
+        &mut self,
+        targets: &[ScopeTarget<'_>],
+        source: &RequestSource,
+        now: Timestamp,
+    ) -> InlineVec<InstanceId> {
         self.now = self.now.max(now);
         let instance = |target: &ScopeTarget<'_>| match target {
             ScopeTarget::Single(instance) => *instance,
@@ -92,6 +101,7 @@ impl Scheduler {
             }
         };
         let mut instances: InlineVec<InstanceId> = targets.iter().map(instance).collect();
+        self.add_subjects(&mut instances, source);
         instances.sort_unstable();
         instances
     }
@@ -102,35 +112,42 @@ impl Scheduler {
 
     pub(super) fn acquire(
         &mut self,
-        instances: InlineVec<InstanceId>,
+        instances: &InlineVec<InstanceId>,
         request: SlotRequest,
         now: Timestamp,
     ) -> ScheduleResult {
         self.now = self.now.max(now);
-        self.dispatch(&instances);
-        let Some(block) = self.blocked_by(&instances) else {
-            let grant = self.grant(None, &instances, request.random);
-            self.dispatch(&instances);
+        self.dispatch(instances);
+        let Some(block) = self.blocked_by(instances) else {
+            let grant = self.grant(None, instances, request);
+            self.dispatch(instances);
             return ScheduleResult::Granted(grant);
         };
-        let max_wait = self.configs(&instances).map(|rules| rules.queue.max_wait).min().unwrap_or_default();
+        let max_wait = self.configs(instances).map(|rules| rules.queue.max_wait).min().unwrap_or_default();
         let until = self.now + max_wait;
-        if block.persists_after(until) || max_wait.is_zero() || self.estimate_start(&instances, request) > until {
-            return ScheduleResult::Rejected(self.rejection(&instances));
-        }
-        while let Some(full) = self.full_instance(&instances) {
+        let mut evicted: InlineVec<InstanceId> = InlineVec::new();
+        let mut is_rejected =
+            block.persists_after(until) || max_wait.is_zero() || self.estimate_start(instances, request) > until;
+        while !is_rejected && let Some(full) = self.full_instance(instances) {
             match self.eviction_candidate(full, request.priority) {
-                Some(candidate) => self.evict(candidate),
-                None => return ScheduleResult::Rejected(self.rejection(&instances)),
+                Some(candidate) => evicted.extend(self.evict(candidate)),
+                None => is_rejected = true,
             }
         }
-        ScheduleResult::Queued(self.enqueue(instances, request, until))
+        let result = match is_rejected {
+            true => ScheduleResult::Rejected(self.rejection(instances)),
+            false => ScheduleResult::Queued(self.enqueue(instances.clone(), request, until)),
+        };
+        // Only now, because an evicted waiter and the request can need the same instances.
+        self.remove_idle_subjects(&evicted);
+        self.remove_idle_subjects(instances);
+        result
     }
 
     /// Returns the earliest time at which a request could start if it were queued now.
     fn estimate_start(&self, instances: &[InstanceId], request: SlotRequest) -> Timestamp {
         let queue = self.queue_by_instances.get(instances).map(|queue| &self.queues[queue.0]);
-        let ahead = queue.map_or(0, |queue| queue.waiters_ahead(request.client, request.priority));
+        let ahead = queue.map_or(0, |queue| queue.waiters_ahead(request.source.client, request.priority));
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
         let starts =
             instances.iter().map(|instance| self.instances[instance.0].limiter.earliest_start_after(ahead, self.now));
@@ -169,7 +186,9 @@ impl Scheduler {
             self.dequeue(id);
             self.waiters.remove(&id);
             self.dispatch(&instances);
-            return WaiterPoll::Rejected(self.rejection(&instances));
+            let rejection = self.rejection(&instances);
+            self.remove_idle_subjects(&instances);
+            return WaiterPoll::Rejected(rejection);
         }
         let opens_at = self.claim_timer(id, &instances);
         if let Some(waiter) = self.waiters.get_mut(&id) {
@@ -185,6 +204,7 @@ impl Scheduler {
                 let instances = self.dequeue(id);
                 self.waiters.remove(&id);
                 self.dispatch(&instances);
+                self.remove_idle_subjects(&instances);
             }
             Some(WaiterState::Evicted(_)) => {
                 self.waiters.remove(&id);
@@ -207,9 +227,12 @@ impl Scheduler {
         self.now = self.now.max(now);
         let mut feedback = ResponseFeedback::default();
         for &(InstanceId(instance), epoch) in &grant.instances {
-            let ScopeInstance { scope, limiter, .. } = &mut self.instances[instance];
-            let old_backoff = limiter.backoff_state.remaining(self.now);
-            let effect = limiter.record_response(epoch, outcome, random, grant.granted_at, self.now);
+            if self.instances[instance].part_of.is_some() {
+                continue;
+            }
+            let old_backoff = self.instances[instance].limiter.backoff_state.remaining(self.now);
+            let effect = self.record_in_scope((InstanceId(instance), epoch), grant, outcome, random);
+            let ScopeInstance { scope, limiter, .. } = &self.instances[instance];
             if let Some(backoff) = effect.backoff {
                 if old_backoff.is_zero() && !backoff.is_zero() {
                     feedback.entered_backoff.push((Arc::clone(scope), backoff));
@@ -234,12 +257,15 @@ impl Scheduler {
         for &(InstanceId(instance), epoch) in &grant.instances {
             self.instances[instance].limiter.release(epoch, grant.granted_at, self.now);
         }
-        self.dispatch(&grant.instance_ids());
+        let instances = grant.instance_ids();
+        self.dispatch(&instances);
+        self.remove_idle_subjects(&instances);
     }
 
     /// Returns snapshots of all configured scopes. Evicts idle partitions on the way.
     pub(super) fn snapshots(&mut self, now: Timestamp) -> Vec<ScopeState> {
         self.now = self.now.max(now);
+        self.evict_idle_subjects();
         let (now, instances) = (self.now, &mut self.instances);
         let states = self.groups.iter_mut().filter_map(|group| {
             group.evict_idle(instances, now);

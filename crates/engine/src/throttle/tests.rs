@@ -1,3 +1,5 @@
+mod client_slots;
+mod overload;
 mod promise;
 
 use super::*;
@@ -5,15 +7,17 @@ use proptest::prelude::*;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
-use tidegate_policy::RequestFacts;
 use tidegate_policy::fixtures::request_facts;
+use tidegate_policy::identity::ClientKey;
 use tidegate_policy::throttle::autothrottle::Autothrottle;
 use tidegate_policy::throttle::backoff::Backoff;
 use tidegate_policy::throttle::controller::Controller;
 use tidegate_policy::throttle::gradient::Gradient;
 use tidegate_policy::throttle::partition::Partitioning;
 use tidegate_policy::throttle::spacing::Spacing;
-use tidegate_policy::throttle::{self, Jitter, OriginOutcome, QueueConfig};
+use tidegate_policy::throttle::{self, ClientSlots, Jitter, OriginOutcome, QueueConfig};
+use tidegate_policy::tier::Share;
+use tidegate_policy::{RequestFacts, RouteId};
 
 mod values;
 
@@ -24,6 +28,7 @@ const LOW_PRIORITY: u8 = 1;
 fn permissive() -> throttle::ThrottleConfig {
     throttle::ThrottleConfig {
         concurrency: None,
+        client_slots: ClientSlots::Share(Share::ALL),
         spacing: Spacing::default(),
         backoff: None,
         controller: None,
@@ -47,6 +52,7 @@ fn with_backoff() -> throttle::ThrottleConfig {
         max_delay: seconds(60),
         jitter: Jitter::default(),
         window: seconds(60),
+        min_clients: NonZeroU32::MIN,
     };
     throttle::ThrottleConfig { backoff: Some(backoff), ..permissive() }
 }
@@ -64,7 +70,13 @@ fn ms(count: u64) -> Timestamp {
 }
 
 fn origin_outcome(status: u16) -> OriginOutcome {
-    OriginOutcome { status: Some(status), latency: Duration::from_millis(10), latency_counts: true, retry_after: None }
+    OriginOutcome {
+        status: Some(status),
+        latency: Duration::from_millis(10),
+        latency_counts: true,
+        retry_after: None,
+        is_unreachable: false,
+    }
 }
 
 /// A throttle with its scopes.
@@ -102,7 +114,12 @@ impl ThrottleFixture {
     }
 
     fn acquire(&self, names: &[&str], client: u64, priority: u8, now: u64) -> AcquireOutcome {
-        let request = SlotRequest { client: ClientKey::from_u64(client), priority, random: 0.0 };
+        let source = RequestSource { client: ClientKey::from_u64(client), network: client, route: RouteId(0) };
+        self.acquire_from(source, names, priority, now)
+    }
+
+    fn acquire_from(&self, source: RequestSource, names: &[&str], priority: u8, now: u64) -> AcquireOutcome {
+        let request = SlotRequest { source, priority, random: 0.0 };
         let query = names.join("&");
         let facts = RequestFacts { query: Some(&query), ..request_facts("/") };
         let input = PartitionInput { route: "/**", request: facts, header: &|_| None };

@@ -101,7 +101,7 @@ mod tests {
     }
 
     fn outcome_with_status(status: u16, latency: Duration) -> OriginOutcome {
-        OriginOutcome { status: Some(status), latency, latency_counts: true, retry_after: None }
+        OriginOutcome { status: Some(status), latency, latency_counts: true, retry_after: None, is_unreachable: false }
     }
 
     #[test]
@@ -126,7 +126,13 @@ mod tests {
             delay = autothrottle_config().next_delay(delay, &outcome_with_status(200, ms(0)), ms(100));
         }
         assert_eq!(delay, ms(100), "never below the scope's own delay");
-        let timeout = OriginOutcome { status: None, latency: ms(30_000), latency_counts: true, retry_after: None };
+        let timeout = OriginOutcome {
+            status: None,
+            latency: ms(30_000),
+            latency_counts: true,
+            retry_after: None,
+            is_unreachable: false,
+        };
         assert_eq!(
             autothrottle_config().next_delay(delay, &timeout, ms(100)),
             ms(15_000),

@@ -28,8 +28,10 @@ pub struct Backoff {
     pub max_delay: Duration,
     /// Variation of the durations.
     pub jitter: Jitter,
-    /// Time without overload after which the level drops by one.
+    /// Time without overload after which the level drops by one, and for which overload is remembered as evidence.
     pub window: Duration,
+    /// Number of clients, of as many networks, whose overload pauses the scope; that of fewer pauses only these.
+    pub min_clients: NonZeroU32,
 }
 
 /// Backoff state of a scope, with its history of recent overload.
@@ -49,6 +51,11 @@ pub struct BackoffState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BackoffEpoch(u32);
 
+impl BackoffEpoch {
+    /// Epoch of requests sent before the first backoff.
+    pub const BEFORE_ANY: Self = Self(0);
+}
+
 /// Reason for which a backoff blocks a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackoffBlock {
@@ -64,7 +71,7 @@ impl Default for BackoffState {
             level: 0,
             until: Timestamp(0),
             last_overload: Timestamp(0),
-            epoch: BackoffEpoch(0),
+            epoch: BackoffEpoch::BEFORE_ANY,
             probe_limit: UNLIMITED,
             in_flight: 0,
         }
@@ -75,6 +82,11 @@ impl Backoff {
     /// Returns true if `outcome` is overload.
     pub fn is_overload(&self, outcome: &OriginOutcome) -> bool {
         outcome.status.is_none_or(|status| self.statuses.contains(&status))
+    }
+
+    /// Returns true if `outcome` pauses requests: by overload, or because a success reports an exhausted limit.
+    pub fn pauses_after(&self, outcome: &OriginOutcome) -> bool {
+        self.is_overload(outcome) || (outcome.is_success() && outcome.retry_after.is_some())
     }
 
     /// Returns the duration of the backoff that leads to `level`, from 1.
@@ -205,6 +217,16 @@ impl BackoffState {
         NonZeroU32::new(self.probe_limit).filter(|_| self.probe_limit < UNLIMITED)
     }
 
+    /// Returns the current epoch.
+    pub fn epoch(&self) -> BackoffEpoch {
+        self.epoch
+    }
+
+    /// Returns true if no backoff started since a request of `epoch` was sent.
+    pub fn is_current(&self, epoch: BackoffEpoch) -> bool {
+        self.epoch == epoch
+    }
+
     /// Returns the remaining pause.
     pub fn remaining(&self, now: Timestamp) -> Duration {
         self.until.saturating_duration_since(now)
@@ -226,8 +248,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const CONNECTION_ERROR: OriginOutcome =
-        OriginOutcome { status: None, latency: Duration::ZERO, latency_counts: true, retry_after: None };
+    const CONNECTION_ERROR: OriginOutcome = OriginOutcome {
+        status: None,
+        latency: Duration::ZERO,
+        latency_counts: true,
+        retry_after: None,
+        is_unreachable: false,
+    };
 
     fn backoff() -> Backoff {
         Backoff {
@@ -237,6 +264,7 @@ mod tests {
             max_delay: Duration::from_secs(30),
             jitter: Jitter::at_most(0.1),
             window: Duration::from_secs(60),
+            min_clients: NonZeroU32::MIN,
         }
     }
 

@@ -9,11 +9,13 @@ pub mod autothrottle;
 pub mod backoff;
 pub mod controller;
 pub mod gradient;
+pub mod overload;
 pub mod partition;
 pub mod rampup;
 #[cfg(test)]
 mod simulation;
 pub mod spacing;
+use crate::tier::Share;
 use backoff::Backoff;
 use controller::Controller;
 use partition::Partitioning;
@@ -36,6 +38,8 @@ pub struct Scope {
 pub struct ThrottleConfig {
     /// Maximum number of requests in flight.
     pub concurrency: Option<NonZeroU32>,
+    /// Part of the slots, and of the queue, that one client may occupy.
+    pub client_slots: ClientSlots,
     /// Minimum time between requests.
     pub spacing: Spacing,
     /// Controller that adapts concurrency or delay.
@@ -44,6 +48,17 @@ pub struct ThrottleConfig {
     pub backoff: Option<Backoff>,
     /// Wait queue.
     pub queue: QueueConfig,
+}
+
+/// Part of the slots of a scope that one client may occupy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientSlots {
+    /// A quarter, at least two.
+    Quarter,
+    /// A share, at least one.
+    Share(Share),
+    /// A number.
+    Count(NonZeroU32),
 }
 
 /// Limits of a wait queue.
@@ -76,6 +91,28 @@ pub struct OriginOutcome {
     pub latency_counts: bool,
     /// Pause requested by the origin, in `Retry-After` or rate limit fields.
     pub retry_after: Option<Duration>,
+    /// True if no connection to the origin could be made, which no client can cause.
+    pub is_unreachable: bool,
+}
+
+impl QueueConfig {
+    /// No queue.
+    pub const NONE: Self = Self { max_wait: Duration::ZERO, max_length: 0 };
+}
+
+impl ClientSlots {
+    /// Returns the maximum for one client of a scope with `limit` slots; `None` if it may occupy all of them.
+    pub fn of(self, limit: u32) -> Option<u32> {
+        let slots = match self {
+            Self::Quarter => limit.div_ceil(4).max(2),
+            Self::Share(share) => {
+                let millionths = u64::from(limit) * u64::from(share.millionths());
+                u32::try_from(millionths.div_ceil(Share::ALL.millionths().into())).unwrap_or(u32::MAX).max(1)
+            }
+            Self::Count(slots) => slots.get(),
+        };
+        (slots < limit).then_some(slots)
+    }
 }
 
 impl Scope {
@@ -112,6 +149,28 @@ impl OriginOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn client_occupies_a_part_of_the_slots() {
+        let count = |slots| ClientSlots::Count(NonZeroU32::new(slots).expect("not zero"));
+        let share = |percent: u32| ClientSlots::Share(Share::from_millionths(percent * 10_000));
+        for (slots, limit, expected) in [
+            (ClientSlots::Quarter, 64, Some(16)),
+            (ClientSlots::Quarter, 65, Some(17)),
+            (ClientSlots::Quarter, 4, Some(2)),
+            (ClientSlots::Quarter, 3, Some(2)),
+            (ClientSlots::Quarter, 2, None),
+            (ClientSlots::Quarter, 1, None),
+            (share(10), 64, Some(7)),
+            (share(1), 64, Some(1)),
+            (share(100), 64, None),
+            (count(3), 64, Some(3)),
+            (count(64), 64, None),
+            (count(3), 2, None),
+        ] {
+            assert_eq!(slots.of(limit), expected, "{slots:?} of {limit}");
+        }
+    }
 
     #[test]
     fn jitter_varies_between_its_two_shares() {

@@ -4,7 +4,7 @@
 use super::backoff::{BackoffBlock, BackoffEpoch, BackoffState};
 use super::controller::{ControllerState, EffectiveLimits};
 use super::spacing::Spacing;
-use super::{OriginOutcome, QueueConfig, ThrottleConfig};
+use super::{ClientSlots, OriginOutcome, QueueConfig, ThrottleConfig};
 use crate::Timestamp;
 use crate::rng::Rng;
 use std::cmp::Reverse;
@@ -123,6 +123,7 @@ impl Summary {
 pub(super) fn permissive_config() -> ThrottleConfig {
     ThrottleConfig {
         concurrency: None,
+        client_slots: ClientSlots::Quarter,
         spacing: Spacing::default(),
         controller: None,
         backoff: None,
@@ -209,7 +210,7 @@ impl Simulation {
     }
 
     fn on_response(&mut self, request: SimulatedRequest, status: Option<u16>, latency: Duration) {
-        let outcome = OriginOutcome { status, latency, latency_counts: true, retry_after: None };
+        let outcome = OriginOutcome { status, latency, latency_counts: true, retry_after: None, is_unreachable: false };
         self.throttle.on_outcome(&mut self.controller_state, &outcome, request.sent_at, self.in_flight, self.now);
         let epoch = request.epoch;
         let after =

@@ -223,8 +223,15 @@ impl SchedulerModel {
     fn new() -> Self {
         let spaced =
             Spacing { delay: Duration::from_millis(50), per_slot: Duration::from_millis(400), ..Spacing::default() };
-        let b = throttle::ThrottleConfig { spacing: spaced, ..limited(2) };
-        let fixture = ThrottleFixture::with_scopes(&[("a", limited(3)), ("b", b.clone()), ("t", limited(2)), ("u", b)]);
+        let backoff =
+            limited(2).backoff.map(|backoff| Backoff { min_clients: NonZeroU32::new(3).expect("3"), ..backoff });
+        let b = throttle::ThrottleConfig { spacing: spaced, backoff, ..limited(2) };
+        let fixture = ThrottleFixture::with_scopes(&[
+            ("a", limited_per_client(3)),
+            ("b", b.clone()),
+            ("t", limited(2)),
+            ("u", b),
+        ]);
         let fixture = fixture.partitioned("t", MAX_PARTITIONS).partitioned("u", MAX_PARTITIONS);
         Self { fixture, waiters: Vec::new(), in_flight: Vec::new(), now: 0 }
     }
@@ -274,7 +281,7 @@ impl SchedulerModel {
 
     fn reload(&mut self, variant: usize) {
         let scopes = &mut self.fixture.scopes;
-        scopes[0].throttle = Some(limited([3, 1, 5][variant]));
+        scopes[0].throttle = Some(limited_per_client([3, 1, 5][variant]));
         scopes[3].throttle = Some(limited(2)).filter(|_| variant != 1);
         let partitioning = Partitioning {
             key: PartitionKey::Query("t".into()),
@@ -299,6 +306,14 @@ impl SchedulerModel {
 fn limited(concurrency: u32) -> throttle::ThrottleConfig {
     let queue = QueueConfig { max_wait: seconds(2), max_length: MAX_QUEUE_LENGTH };
     throttle::ThrottleConfig { concurrency: NonZeroU32::new(concurrency), queue, ..with_backoff() }
+}
+
+/// Like [`limited`]; one client occupies two slots at most.
+fn limited_per_client(concurrency: u32) -> throttle::ThrottleConfig {
+    throttle::ThrottleConfig {
+        client_slots: ClientSlots::Count(NonZeroU32::new(2).expect("2")),
+        ..limited(concurrency)
+    }
 }
 
 proptest! {
@@ -340,5 +355,6 @@ proptest! {
         prop_assert!(model.fixture.throttle.scheduler.lock().is_empty(), "queues are removed");
         model.now += 600_000;
         prop_assert_eq!(model.fixture.state("t", model.now).partitions.unwrap_or(0), 0, "partitions are evicted");
+        prop_assert_eq!(model.fixture.throttle.scheduler.lock().subject_count, 0, "parts are removed");
     }
 }

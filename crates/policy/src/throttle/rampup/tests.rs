@@ -3,6 +3,7 @@ use crate::throttle::backoff::{Backoff, OVERLOAD_STATUSES};
 use crate::throttle::controller::Controller;
 use crate::throttle::simulation::{Phase, SecondStats, ServiceTime, SimulatedOrigin, Simulation, permissive_config};
 use crate::throttle::{Jitter, ThrottleConfig};
+use std::num::NonZeroU32;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -102,6 +103,7 @@ fn simulate(rampup: Rampup, rate: u32, seed: u64, hours: u64) -> Vec<SecondStats
         max_delay: Duration::from_secs(300),
         jitter: Jitter::default(),
         window: MINUTE,
+        min_clients: NonZeroU32::MIN,
     };
     let config =
         ThrottleConfig { backoff: Some(backoff), controller: Some(Controller::Rampup(rampup)), ..permissive_config() };
