@@ -26,6 +26,8 @@ pub(super) enum BodyError {
     Origin(#[from] client::Error),
     #[error("request body too large")]
     TooLarge,
+    #[error("request body cannot be read from its file: {0}")]
+    File(std::io::Error),
     #[error("origin response body timed out")]
     TimedOut,
 }

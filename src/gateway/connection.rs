@@ -31,6 +31,8 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// A stream can fill a quarter of the connection window, so that one slow reader does not block the others.
 const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
 const HTTP2_CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+/// Maximum bytes of a response that wait in the stream of a client that does not read.
+const HTTP2_SEND_BUFFER: usize = 64 * 1024;
 /// Ping interval; a peer that does not respond is disconnected.
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
 
@@ -97,6 +99,7 @@ async fn serve_http2(
         .keep_alive_interval(HTTP2_PING_INTERVAL)
         .initial_stream_window_size(HTTP2_STREAM_WINDOW)
         .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
+        .max_send_buf_size(HTTP2_SEND_BUFFER)
         .max_concurrent_streams(limits.http2_max_concurrent_streams)
         .max_header_list_size(u32::try_from(limits.max_head_size).unwrap_or(u32::MAX))
         .serve_connection(TokioIo::new(stream), service);

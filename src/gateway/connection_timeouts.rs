@@ -13,6 +13,9 @@ use tidegate_policy::Timestamp;
 /// Interval of a worker's maintenance: timeouts, idle connections, access log.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 
+/// Time for which a client may send or read a body more slowly than `limits.min_rate`.
+pub(super) const MIN_RATE_GRACE: Duration = Duration::from_secs(10);
+
 /// Stream resets by a client above which an HTTP/2 connection can count as an attack.
 const MAX_STREAM_RESETS: u32 = 100;
 

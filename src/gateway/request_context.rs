@@ -4,7 +4,7 @@
 mod feedback;
 mod record;
 
-use super::connection_timeouts::ConnectionState;
+use super::connection_timeouts::{ConnectionCommand, ConnectionState};
 use super::quota_sync::BodyScan;
 use super::target::ClientRequest;
 use super::upstream::ForwardState;
@@ -67,9 +67,13 @@ pub(super) struct RequestContext {
     refusing_scope: Option<Arc<str>>,
     retry_after: Option<u64>,
     stage: RequestStage,
+    /// True from sending the request until the origin has sent the whole response.
+    is_at_origin: bool,
     forward_state: Rc<ForwardState>,
     /// Time the request waited for slots.
     scope_wait: Duration,
+    /// Time at which the request was received and had its slots.
+    ready_at: Timestamp,
     receipt: Receipt,
     status: StatusCode,
     bytes: u64,
@@ -93,6 +97,7 @@ impl RequestContext {
         id: u64,
     ) -> Box<Self> {
         let forward_state = ForwardState::new(current.settings.origin.aborts_on_disconnect);
+        let ready_at = evaluated.evaluation.decision.decided_at;
         let refusal_reason = evaluated.evaluation.decision.verdict.refusal().map(|refusal| refusal.reason);
         // Boxed, because it is moved often.
         Box::new(Self {
@@ -106,8 +111,10 @@ impl RequestContext {
             refusing_scope: None,
             retry_after: None,
             stage: RequestStage::Evaluated,
+            is_at_origin: false,
             forward_state,
             scope_wait: Duration::ZERO,
+            ready_at,
             receipt: Receipt::new(),
             status: StatusCode::from_u16(CLIENT_CLOSED_REQUEST).expect("valid status"),
             bytes: 0,
@@ -145,16 +152,6 @@ impl RequestContext {
         &self.current
     }
 
-    /// Returns the key of the client's address, which a client cannot choose.
-    pub(super) fn address_key(&self) -> ClientKey {
-        self.current.settings.rules.trust.key(self.evaluated.client_address.client)
-    }
-
-    /// Replaces the request target by the one for the origin.
-    pub(super) fn resolve_target(&mut self) {
-        self.client_request.resolve_target();
-    }
-
     pub(super) fn client_request(&self) -> &ClientRequest {
         &self.client_request
     }
@@ -163,9 +160,24 @@ impl RequestContext {
         &self.evaluated.evaluation
     }
 
+    /// Returns the key of the client's address, which a client cannot choose.
+    pub(super) fn address_key(&self) -> ClientKey {
+        self.current.settings.rules.trust.key(self.evaluated.client_address.client)
+    }
+
     /// Returns the decision of the rules.
     pub(super) fn decision(&self) -> &Decision {
         &self.evaluated.evaluation.decision
+    }
+
+    /// Returns true if the request body is sent to the origin while it is received.
+    pub(super) fn streams_body(&self) -> bool {
+        self.route().streams_body
+    }
+
+    /// Replaces the request target by the one for the origin.
+    pub(super) fn resolve_target(&mut self) {
+        self.client_request.resolve_target();
     }
 
     /// Returns the request head, to be rewritten for the origin, and what the rewriting needs.
@@ -203,28 +215,38 @@ impl RequestContext {
         self.retry_after = retry_after;
     }
 
+    /// Records that the request body was received.
+    pub(super) fn end_reception(&mut self) {
+        self.ready_at = self.worker.now();
+    }
+
     /// Records the end of the queue wait.
     pub(super) fn end_queue_wait(&mut self) {
-        self.scope_wait = self.worker.now().saturating_duration_since(self.started_at());
+        let now = self.worker.now();
+        self.scope_wait = now.saturating_duration_since(self.ready_at);
+        self.ready_at = now;
     }
 
     /// Marks the start of the upstream request and stores the slots.
     pub(super) fn begin_upstream(&mut self, slots: Option<SlotGuard>) {
         self.stage = RequestStage::AtOrigin { slots };
+        self.is_at_origin = true;
         self.worker.telemetry().upstream_started(&self.route().scopes, &self.worker.names(&self.current));
     }
 
-    /// Records that the origin's connection pool was exhausted. The request was not sent.
-    pub(super) fn pool_exhausted(&mut self, retry_after: Option<u64>) {
-        self.end_upstream();
-        self.set_throttled(Reason::Throttle, retry_after);
-    }
-
-    fn end_upstream(&mut self) {
-        let stage = std::mem::replace(&mut self.stage, RequestStage::Evaluated);
-        if !matches!(stage, RequestStage::Evaluated) {
+    /// Ends the request for the origin: releases its slots.
+    pub(super) fn end_upstream(&mut self) {
+        drop(self.take_slots());
+        if std::mem::take(&mut self.is_at_origin) {
             self.worker.telemetry().upstream_finished(&self.route().scopes, &self.worker.names(&self.current));
         }
+    }
+
+    /// Records that the gateway had no connection to the origin, or no space for the body. The request was not sent.
+    pub(super) fn refuse_without_capacity(&mut self, retry_after: Option<u64>) {
+        self.end_upstream();
+        self.stage = RequestStage::Evaluated;
+        self.set_throttled(Reason::Throttle, retry_after);
     }
 
     /// Records the time of the upstream response or failure.
@@ -235,7 +257,7 @@ impl RequestContext {
 
     /// Returns the time since the request was sent to the origin.
     fn time_at_origin(&self, now: Timestamp) -> Duration {
-        now.saturating_duration_since(self.started_at() + self.scope_wait)
+        now.saturating_duration_since(self.ready_at)
     }
 
     fn take_slots(&mut self) -> Option<SlotGuard> {
@@ -306,10 +328,19 @@ impl RequestContext {
         self.finish();
     }
 
+    /// Returns true if the request holds slots of the origin.
+    pub(super) fn holds_slots(&self) -> bool {
+        matches!(self.stage, RequestStage::Answered { slots: Some(_), .. })
+    }
+
+    /// Closes the connection of the client.
+    pub(super) fn close_connection(&self) {
+        self.connection_state.command(ConnectionCommand::Close);
+    }
+
     /// Returns true if the request holds slots that its client cannot release by leaving.
     pub(super) fn holds_slots_without_client(&self) -> bool {
-        let holds_slots = matches!(self.stage, RequestStage::Answered { slots: Some(_), .. });
-        (holds_slots || self.fetch_slot.is_some()) && self.forward_state.outlives_client()
+        (self.holds_slots() || self.fetch_slot.is_some()) && self.forward_state.outlives_client()
     }
 
     /// Ends the request for the connection of the client; `aborted` if the client left before the end of the response.

@@ -3,6 +3,7 @@
 use super::config_snapshot::ConfigSnapshot;
 use super::connection_limits::ConnectionCounts;
 use super::crawl_delay::CrawlDelayAdviser;
+use super::spool::SpoolUsage;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::hash::RandomState;
@@ -49,6 +50,10 @@ pub(super) struct Shared {
     pub(super) ledger_responses: Option<Arc<Notify>>,
     /// Notified when an origin needs a DNS lookup at once.
     pub(super) origin_changed: Notify,
+    /// Request bodies in reception, by address.
+    pub(super) body_counts: ConnectionCounts,
+    /// Bytes of bodies in files.
+    pub(super) spool_usage: Arc<SpoolUsage>,
     /// Open client connections of all workers.
     pub(super) open_connections: AtomicUsize,
     /// Open client connections by address, if limited.
@@ -88,6 +93,8 @@ impl Shared {
             signatures,
             ledger_responses,
             origin_changed: Notify::new(),
+            body_counts: ConnectionCounts::default(),
+            spool_usage: Arc::default(),
             open_connections: AtomicUsize::new(0),
             connection_counts: ConnectionCounts::default(),
             worker_count,

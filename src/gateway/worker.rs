@@ -6,6 +6,7 @@ use super::config_snapshot::ConfigSnapshot;
 use super::connection_timeouts::{ConnectionCommand, ConnectionRegistry, TICK};
 use super::scratch::ScratchBuffer;
 use super::shared::Shared;
+use super::sweep::SweepList;
 use super::upstream::{Deadlines, ForwardError, Upstream};
 use crate::telemetry::WorkerTelemetry;
 use http::HeaderName;
@@ -23,7 +24,7 @@ use tidegate_policy::hash::mix;
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
 use tidegate_policy::{Claim, QuotaId, Timestamp};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tracing::{debug, info, warn};
 
 /// State shared by all requests of one thread.
@@ -35,14 +36,16 @@ pub(super) struct Worker {
     dates: DateCache,
     connections: ConnectionRegistry,
     upstream: Upstream,
+    sweep_list: SweepList,
     claims: RefCell<ClaimCache>,
     telemetry: WorkerTelemetry,
     scratch: RefCell<ScratchBuffer>,
     /// Window in which the origin's count of a quota was last unparsable.
     unreadable_windows: RefCell<BTreeMap<QuotaId, u64>>,
     drain: mpsc::Sender<Incoming>,
-    /// Requests that the origin still processes although their clients left; `None` once the gateway is closed.
-    abandoned: RefCell<Option<JoinSet<()>>>,
+    /// Work on requests that does not wait for their clients: the origin still processes them although their clients
+    /// left, or sends faster than their clients read. `None` once the gateway is closed.
+    detached: RefCell<Option<JoinSet<()>>>,
     seed: u64,
     decision_count: Cell<u64>,
 }
@@ -79,12 +82,13 @@ impl Worker {
             dates: DateCache::new(),
             connections: ConnectionRegistry::default(),
             upstream: Upstream::new(deadlines),
+            sweep_list: SweepList::default(),
             claims: RefCell::new(ClaimCache::new(foldhash::fast::RandomState::default())),
             telemetry,
             scratch: RefCell::new(ScratchBuffer::new()),
             unreadable_windows: RefCell::default(),
             drain,
-            abandoned: RefCell::new(Some(JoinSet::new())),
+            detached: RefCell::new(Some(JoinSet::new())),
             seed,
             decision_count: Cell::new(0),
             shared,
@@ -111,7 +115,7 @@ impl Worker {
             }
         }
         // In this order: closed connections abandon their requests.
-        drop(self.abandoned.take());
+        drop(self.detached.take());
         self.connections.command_all(ConnectionCommand::Close);
         while self.connections.open_count() > 0 {
             tokio::task::yield_now().await;
@@ -128,8 +132,9 @@ impl Worker {
         tokio::task::yield_now().await;
         let current = self.current();
         self.connections.sweep(&current.settings.limits, current.settings.origin.response_timeout);
+        self.sweep_list.sweep(self.uptime.get(), current.settings.limits.min_rate);
         self.upstream.sweep(&current.settings.origin, self.uptime.get());
-        while self.abandoned.borrow_mut().as_mut().and_then(JoinSet::try_join_next).is_some() {}
+        while self.detached.borrow_mut().as_mut().and_then(JoinSet::try_join_next).is_some() {}
         self.telemetry().flush();
     }
 
@@ -173,6 +178,10 @@ impl Worker {
         &self.connections
     }
 
+    pub(super) fn sweep_list(&self) -> &SweepList {
+        &self.sweep_list
+    }
+
     pub(super) fn upstream(&self) -> &Upstream {
         &self.upstream
     }
@@ -189,11 +198,9 @@ impl Worker {
         self.scratch.borrow_mut()
     }
 
-    /// Completes the work on a request whose client left. Drops it if the gateway is closed.
-    pub(super) fn complete_abandoned(&self, work: impl Future<Output = ()> + 'static) {
-        if let Some(abandoned) = &mut *self.abandoned.borrow_mut() {
-            abandoned.spawn_local(work);
-        }
+    /// Runs the work on a request that does not wait for its client. Drops it if the gateway is closed.
+    pub(super) fn run_detached(&self, work: impl Future<Output = ()> + 'static) -> Option<AbortHandle> {
+        self.detached.borrow_mut().as_mut().map(|detached| detached.spawn_local(work))
     }
 
     pub(super) fn drain(&self) -> mpsc::Sender<Incoming> {

@@ -71,12 +71,15 @@ fn idle_connection_closes_after_keep_alive_timeout() {
 }
 
 #[test]
-fn stalled_request_body_times_out() {
+fn stalled_streamed_request_body_times_out() {
     let origin = Origin::with_script(|request, connection| {
         let body = connection.read_body(request);
         connection.reply("200 OK", "", &body);
     });
-    let gateway = TestGateway::with_rules(origin.address(), DEFAULT_TIMEOUTS);
+    let gateway = TestGateway::with_rules(
+        origin.address(),
+        &format!("{DEFAULT_TIMEOUTS}\nroutes: [{{ match: \"/**\", stream: true }}]"),
+    );
     let mut slow_client = gateway.connect();
     let mut stalled_client = gateway.connect();
     for client in [&mut slow_client, &mut stalled_client] {

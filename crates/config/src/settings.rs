@@ -216,6 +216,12 @@ pub struct Limits {
     pub max_headers: usize,
     /// Maximum size of a request body, in bytes.
     pub max_body_size: u64,
+    /// Maximum part of a request body in memory, in bytes.
+    pub buffer_body: usize,
+    /// Maximum size of all request bodies in files, in bytes.
+    pub buffer_disk: u64,
+    /// Least rate of a request body, in bytes per second; 0 is no limit.
+    pub min_rate: u64,
     /// Number of requests after which a connection is closed gracefully.
     pub max_requests_per_connection: u32,
     /// Maximum number of concurrent requests on one HTTP/2 connection.

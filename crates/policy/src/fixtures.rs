@@ -119,5 +119,6 @@ pub fn route(costs: &[(u16, u64)]) -> Route {
         costs: costs.iter().map(|&(quota, cost)| (QuotaId(quota), Cost::Fixed(Units::from_whole(cost)))).collect(),
         scopes: Vec::new(),
         is_latency_sampled: true,
+        streams_body: false,
     }
 }

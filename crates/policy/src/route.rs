@@ -28,6 +28,8 @@ pub struct Route {
     pub scopes: Vec<ScopeId>,
     /// True if the latency of responses is sampled for the adaptive controllers.
     pub is_latency_sampled: bool,
+    /// True if the origin receives the request body while the client sends it.
+    pub streams_body: bool,
 }
 
 /// A path pattern. `*` matches within one segment; `**` matches any tail at the end, and any directories before the

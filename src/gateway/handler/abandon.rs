@@ -43,6 +43,6 @@ impl<F: Future> Drop for Abandonable<F> {
         self.state.set_client_left();
         self.handler.connection_state.on_request_end(true);
         // Dropping the response drains its body.
-        self.handler.worker.complete_abandoned(async { drop(future.await) });
+        self.handler.worker.run_detached(async { drop(future.await) });
     }
 }

@@ -1,7 +1,6 @@
 //! Forwarding to the origin, and the response for the client.
 
 use super::request_handler::RequestHandler;
-use crate::gateway::client_body::ClientBody;
 use crate::gateway::problem::Problem;
 use crate::gateway::request_context::{EvaluatedRequest, RequestContext};
 use crate::gateway::response_body::{ResponseBody, scan_to_end};
@@ -22,16 +21,13 @@ impl RequestHandler {
     /// Forwards the request to the origin and returns the response for the client.
     pub(super) async fn forward(
         self: Rc<Self>,
-        body: ClientBody,
+        body: RequestBody,
         mut context: Box<RequestContext>,
         slots: Option<SlotGuard>,
     ) -> Response<ResponseBody> {
         let current = Rc::clone(context.current());
-        let Self { worker, connection_state, .. } = &*self;
-        context.resolve_target();
         self.prepare_upstream_request(&mut context);
-        let limit = current.settings.limits.max_body_size;
-        let body = RequestBody::streaming(body, limit, Rc::clone(connection_state), || worker.drain());
+        context.resolve_target();
         let (result, backoff) = self.send_upstream(None, body, &mut context, slots).await;
         let upstream = match result {
             Ok(upstream) => upstream,
@@ -93,7 +89,7 @@ impl RequestHandler {
             upstream;
         prepare_client_response(&context, status, &mut fields);
         context.begin_response(status);
-        Response { status, fields, body: ResponseBody::streamed(beginning, body, lease, deadline, context) }
+        Response { status, fields, body: ResponseBody::relayed(beginning, body, lease, deadline, context) }
     }
 
     /// Responds to a failure of the origin. `Retry-After` covers the backoff of the scopes.
@@ -107,8 +103,8 @@ impl RequestHandler {
         self.worker.log_upstream_failure(error);
         let retry_after = backoff.map_or(Duration::ZERO, |rejection| rejection.retry_after);
         let problem = Problem::origin_failed(error, retry_after);
-        if let ForwardError::PoolExhausted = error {
-            context.pool_exhausted(problem.retry_after());
+        if error.is_capacity() {
+            context.refuse_without_capacity(problem.retry_after());
         }
         self.respond_with_problem(context, problem)
     }

@@ -7,18 +7,20 @@
 //! 4. Admit (`evaluate`): the bucket, the quotas and pacing. A refused request holds nothing and waits for nothing,
 //!    except for a lease.
 //! 5. Serve locally (`crawl_policy`, `robots`): responses of the gateway need no slots.
-//! 6. Acquire slots (`throttle`): the permit is held meanwhile, so that a request with slots can be sent. Without
+//! 6. Receive (`receive`): the whole body, before slots are taken, because a client can send slowly.
+//! 7. Acquire slots (`throttle`): the permit is held meanwhile, so that a request with slots can be sent. Without
 //!    slots, its units are released.
-//! 7. Forward (`forward`): sends the request with its permit. Continues if the client leaves (`abandon`), because the
+//! 8. Forward (`forward`): sends the request with its permit. Continues if the client leaves (`abandon`), because the
 //!    origin does.
-//! 8. Settle (`forward`): before the response is sent, because its head shows the cost.
-//! 9. Respond (`forward`, `refuse`): the end of the response drops the [`RequestContext`], which writes the record.
+//! 9. Settle (`forward`): before the response is sent, because its head shows the cost.
+//! 10. Respond (`forward`, `refuse`): the end of the response drops the [`RequestContext`], which writes the record.
 
 mod abandon;
 mod crawl_policy;
 mod evaluate;
 mod evidence;
 mod forward;
+mod receive;
 mod refuse;
 mod request_handler;
 mod robots;
@@ -32,6 +34,7 @@ use super::problem::{Problem, ResponseFormat};
 use super::request_context::RequestContext;
 use super::response_body::ResponseBody;
 use super::target::{ClientRequest, Target};
+use super::upstream::{ClientBodyError, ForwardError, RequestBody};
 use abandon::Abandonable;
 use hyper::body::Body;
 use std::cell::OnceCell;
@@ -85,13 +88,36 @@ impl RequestHandler {
         self.throttle_and_forward(body, context).await
     }
 
-    /// Forwards the request once all its scopes grant slots. The permit is held meanwhile; a rejection releases its
-    /// units.
+    /// Returns the body to send to the origin: received whole, unless the route streams it.
+    async fn body_to_forward(
+        &self,
+        context: &mut RequestContext,
+        body: ClientBody,
+    ) -> Result<RequestBody, ClientBodyError> {
+        if !context.client_request().has_body {
+            return Ok(RequestBody::Empty);
+        }
+        if context.streams_body() {
+            let limit = context.current().settings.limits.max_body_size;
+            return Ok(RequestBody::streaming(body, limit, Rc::clone(&self.connection_state), || self.worker.drain()));
+        }
+        // Boxed to keep the future of requests without a body small.
+        let received = Box::pin(self.receive_body(context, body)).await;
+        context.end_reception();
+        received
+    }
+
+    /// Forwards the request once its body is received and all its scopes grant slots. The permit is held meanwhile; a
+    /// rejection releases its units.
     async fn throttle_and_forward(
         self: Rc<Self>,
         body: ClientBody,
         mut context: Box<RequestContext>,
     ) -> Response<ResponseBody> {
+        let body = match self.body_to_forward(&mut context, body).await {
+            Ok(body) => body,
+            Err(error) => return self.respond_to_origin_failure(context, &ForwardError::ClientBody(error), None),
+        };
         let acquired = match self.acquire_slots(&context) {
             AcquireOutcome::Acquired(slots) => Ok(slots),
             AcquireOutcome::Rejected(rejection) => Err(rejection),
@@ -109,7 +135,6 @@ impl RequestHandler {
             }
             Err(ThrottleRejection { scope, reason, retry_after }) => {
                 context.settle_unknown();
-                self.drain_body(&context.client_request().head, body);
                 let problem = Problem::throttled(reason, retry_after, context.retry_after_spread());
                 context.set_refused_by_scope(scope, reason, problem.retry_after());
                 self.respond_with_problem(context, problem)

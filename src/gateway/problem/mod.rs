@@ -71,7 +71,7 @@ impl<'a> Problem<'a> {
 
     /// Returns the problem of a failed origin, with the remaining `backoff` as the retry time.
     pub(super) fn origin_failed(error: &ForwardError, backoff: Duration) -> Self {
-        if matches!(error, ForwardError::PoolExhausted) {
+        if error.is_capacity() {
             return Self::no_capacity(ORIGIN_RETRY_AFTER);
         }
         let problem = Self::from_template(ProblemTemplate::for_forward_error(error));

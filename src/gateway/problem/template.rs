@@ -1,7 +1,7 @@
 //! Texts of the problems, prebuilt as JSON at compile time.
 
 use crate::gateway::target::RequestError;
-use crate::gateway::upstream::ForwardError;
+use crate::gateway::upstream::{ClientBodyError, ForwardError};
 use tidegate_http1 as http1;
 use tidegate_policy::Reason;
 use tidegate_policy::path::PathError;
@@ -126,7 +126,7 @@ impl ProblemTemplate {
     /// Returns the texts of a failed origin.
     pub(super) fn for_forward_error(error: &ForwardError) -> Self {
         match error {
-            ForwardError::PoolExhausted => Self::NO_CAPACITY,
+            ForwardError::PoolExhausted | ForwardError::ClientBody(ClientBodyError::NoSpace) => Self::NO_CAPACITY,
             ForwardError::ConnectTimedOut { .. } => {
                 plain!(504, "Gateway Timeout", "The site did not accept the request in time.")
             }
@@ -137,8 +137,11 @@ impl ProblemTemplate {
             ForwardError::OriginClosed { .. } => {
                 plain!(502, "Bad Gateway", "The site closed the connection without a response.")
             }
-            ForwardError::ClientBody { too_large: true } => Self::for_request_error(RequestError::TooLarge),
-            ForwardError::ClientBody { too_large: false } => {
+            ForwardError::ClientBody(ClientBodyError::TooLarge) => Self::for_request_error(RequestError::TooLarge),
+            ForwardError::ClientBody(ClientBodyError::TooSlow) => {
+                plain!(408, "Request Timeout", "The request body was sent too slowly.")
+            }
+            ForwardError::ClientBody(ClientBodyError::Aborted) => {
                 plain!(400, "Bad Request", "The request body is incomplete.")
             }
         }

@@ -22,7 +22,7 @@ impl RequestContext {
         let RequestStage::Answered { slots: Some(slots), duration: latency, .. } = &self.stage else { return None };
         let (status, retry_after) = match result {
             // Not caused by the origin.
-            Err(ForwardError::PoolExhausted | ForwardError::ClientBody { .. }) => return None,
+            Err(ForwardError::PoolExhausted | ForwardError::ClientBody(_)) => return None,
             Err(_) => (None, None),
             Ok(Response { status, fields, .. }) => {
                 let is_error = status.is_client_error() || status.is_server_error();

@@ -64,6 +64,11 @@ impl Deadline {
         wait.expired
     }
 
+    /// Changes the limit of the following waits.
+    pub(in crate::gateway) fn set_limit(&self, limit: Duration) {
+        self.deadlines.waits.borrow_mut()[self.key].limit = limit;
+    }
+
     /// Ends the wait: data arrived, or the client is waited for.
     pub(in crate::gateway) fn reset(&self) {
         let wait = &mut self.deadlines.waits.borrow_mut()[self.key];

@@ -36,10 +36,31 @@ pub(in crate::gateway) enum ForwardError {
     /// The origin timed out within a response body that the gateway reads.
     #[error("origin response body timed out")]
     BodyTimedOut,
-    /// The request body failed: aborted, timed out, or too large.
+    /// The request body failed.
+    #[error("{0}")]
+    ClientBody(ClientBodyError),
+}
+
+impl ForwardError {
+    /// Returns true if the gateway lacks the capacity to send the request.
+    pub(in crate::gateway) fn is_capacity(&self) -> bool {
+        matches!(self, Self::PoolExhausted | Self::ClientBody(ClientBodyError::NoSpace))
+    }
+}
+
+/// Reason for which a request body is incomplete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(in crate::gateway) enum ClientBodyError {
+    /// The client closed the connection or sent a malformed body.
     #[error("client aborted the request body")]
-    ClientBody {
-        /// True if it was larger than allowed.
-        too_large: bool,
-    },
+    Aborted,
+    /// The body is larger than `limits.max_body_size`.
+    #[error("request body too large")]
+    TooLarge,
+    /// The client paused for `limits.request_body_timeout`, or was slower than `limits.min_rate`.
+    #[error("client sent the request body too slowly")]
+    TooSlow,
+    /// The body cannot be stored.
+    #[error("no space for the request body")]
+    NoSpace,
 }

@@ -12,10 +12,10 @@ pub(super) mod rate_limit;
 mod request_body;
 pub(super) use connection::OriginBody;
 pub(super) use deadline::{Deadline, Deadlines};
-pub(super) use error::ForwardError;
+pub(super) use error::{ClientBodyError, ForwardError};
 pub(super) use forward_state::ForwardState;
 pub(super) use pool::PoolGuard;
-pub(super) use request_body::RequestBody;
+pub(super) use request_body::{ReceivedBody, RequestBody};
 
 use http::Method;
 use hyper::body::Body;
@@ -130,9 +130,9 @@ impl Upstream {
                     continue;
                 }
             } else if let Some(aborted) = upload.as_ref().and_then(|upload| upload.aborted()) {
-                return Err(ForwardError::ClientBody { too_large: aborted.too_large });
+                return Err(ForwardError::ClientBody(aborted));
             } else if may_repeat && is_unanswered && permit.reserve_retry(target.clock.now()) {
-                body = RequestBody::empty();
+                body = RequestBody::Empty;
                 continue;
             }
             return Err(ForwardError::OriginClosed { source: failed.error });

@@ -1,8 +1,11 @@
-//! Request bodies on their way to the origin: streamed chunk by chunk, never buffered whole.
+//! Request bodies on their way to the origin: received whole, or streamed part by part.
 
+use super::error::ClientBodyError;
 use crate::gateway::client_body::{BodyError, ClientBody};
 use crate::gateway::connection_timeouts::ConnectionState;
+use crate::gateway::spool::SpoolFile;
 use bytes::Bytes;
+use http::HeaderMap;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::cell::Cell;
 use std::pin::Pin;
@@ -11,9 +14,22 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc;
 
 /// A request body on its way to the origin.
-pub(in crate::gateway) struct RequestBody(Option<Box<Streaming>>);
+pub(in crate::gateway) enum RequestBody {
+    Empty,
+    Received(Box<ReceivedBody>),
+    Streaming(Box<Streaming>),
+}
 
-struct Streaming {
+/// A request body that was received: its beginning in memory, the rest in a file.
+pub(in crate::gateway) struct ReceivedBody {
+    memory: Bytes,
+    file: Option<SpoolFile>,
+    trailers: Option<HeaderMap>,
+    /// Progress of a body in a file; one in memory is written at once.
+    upload: Option<Rc<Upload>>,
+}
+
+pub(in crate::gateway) struct Streaming {
     /// Removed only on drop.
     incoming: Option<ClientBody>,
     remaining_bytes: u64,
@@ -33,21 +49,48 @@ enum UploadState {
     #[default]
     InProgress,
     Done,
-    Aborted(BodyAborted),
+    Aborted(ClientBodyError),
 }
 
-/// Error: the request body ended early.
-#[derive(Clone, Copy)]
-pub(in crate::gateway) struct BodyAborted {
-    pub(in crate::gateway) too_large: bool,
+impl ReceivedBody {
+    pub(in crate::gateway) fn new(memory: Bytes, file: Option<SpoolFile>, trailers: Option<HeaderMap>) -> Self {
+        let upload = file.as_ref().map(|_| Rc::default());
+        Self { memory, file, trailers, upload }
+    }
+
+    fn remaining(&self) -> u64 {
+        self.memory.len() as u64 + self.file.as_ref().map_or(0, SpoolFile::unread)
+    }
+
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if !self.memory.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.memory)))));
+        }
+        if let Some(file) = self.file.as_mut().filter(|file| file.unread() > 0) {
+            let part = ready!(file.poll_read(context)).map_err(BodyError::File);
+            if part.is_err() {
+                self.end_upload(UploadState::Aborted(ClientBodyError::NoSpace));
+            }
+            return Poll::Ready(Some(part.map(Frame::data)));
+        }
+        self.end_upload(UploadState::Done);
+        Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+
+    fn end_upload(&self, end: UploadState) {
+        if let Some(upload) = &self.upload {
+            upload.state.set(end);
+        }
+    }
+}
+
+impl From<ReceivedBody> for RequestBody {
+    fn from(body: ReceivedBody) -> Self {
+        if body.remaining() == 0 && body.trailers.is_none() { Self::Empty } else { Self::Received(Box::new(body)) }
+    }
 }
 
 impl RequestBody {
-    /// Returns an empty body.
-    pub(in crate::gateway) fn empty() -> Self {
-        Self(None)
-    }
-
     /// Forwards `incoming`, at most `limit` bytes. A body that is not read to its end is drained through `drain`, so
     /// that the client can read an early response.
     pub(in crate::gateway) fn streaming(
@@ -57,21 +100,25 @@ impl RequestBody {
         drain: impl FnOnce() -> mpsc::Sender<Incoming>,
     ) -> Self {
         if incoming.is_end_stream() {
-            return Self::empty();
+            return Self::Empty;
         }
         let (upload, drain) = (Rc::default(), drain());
-        Self(Some(Box::new(Streaming {
+        Self::Streaming(Box::new(Streaming {
             incoming: Some(incoming),
             remaining_bytes: limit,
             connection_state,
             upload,
             drain,
-        })))
+        }))
     }
 
     /// Returns the progress of the body, for the task that waits for the response.
     pub(in crate::gateway) fn upload(&self) -> Option<Rc<Upload>> {
-        self.0.as_ref().map(|streaming| Rc::clone(&streaming.upload))
+        match self {
+            Self::Empty => None,
+            Self::Received(body) => body.upload.clone(),
+            Self::Streaming(streaming) => Some(Rc::clone(&streaming.upload)),
+        }
     }
 }
 
@@ -80,7 +127,7 @@ impl Upload {
         matches!(self.state.get(), UploadState::InProgress)
     }
 
-    pub(in crate::gateway) fn aborted(&self) -> Option<BodyAborted> {
+    pub(in crate::gateway) fn aborted(&self) -> Option<ClientBodyError> {
         match self.state.get() {
             UploadState::Aborted(aborted) => Some(aborted),
             _ => None,
@@ -96,24 +143,28 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Some(streaming) = &mut self.0 else { return Poll::Ready(None) };
+        let streaming = match &mut *self {
+            Self::Empty => return Poll::Ready(None),
+            Self::Received(body) => return body.poll_frame(context),
+            Self::Streaming(streaming) => streaming,
+        };
         let Some(incoming) = &mut streaming.incoming else { return Poll::Ready(None) };
         let polled = Pin::new(&mut *incoming).poll_frame(context);
         streaming.connection_state.on_body_wait(polled.is_pending());
-        let abort = |too_large| streaming.upload.state.set(UploadState::Aborted(BodyAborted { too_large }));
+        let abort = |error| streaming.upload.state.set(UploadState::Aborted(error));
         match ready!(polled) {
             None => {
                 streaming.upload.state.set(UploadState::Done);
                 Poll::Ready(None)
             }
             Some(Err(error)) => {
-                abort(false);
+                abort(ClientBodyError::Aborted);
                 Poll::Ready(Some(Err(error)))
             }
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
                 let Some(remaining_bytes) = streaming.remaining_bytes.checked_sub(length) else {
-                    abort(true);
+                    abort(ClientBodyError::TooLarge);
                     return Poll::Ready(Some(Err(BodyError::TooLarge)));
                 };
                 streaming.remaining_bytes = remaining_bytes;
@@ -126,12 +177,21 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().and_then(|streaming| streaming.incoming.as_ref()).is_none_or(Body::is_end_stream)
+        match self {
+            Self::Empty => true,
+            Self::Received(body) => body.remaining() == 0 && body.trailers.is_none(),
+            Self::Streaming(streaming) => streaming.incoming.as_ref().is_none_or(Body::is_end_stream),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        let incoming = self.0.as_ref().and_then(|streaming| streaming.incoming.as_ref());
-        incoming.map_or(SizeHint::with_exact(0), Body::size_hint)
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            // A body with trailers is chunked.
+            Self::Received(body) if body.trailers.is_some() => SizeHint::default(),
+            Self::Received(body) => SizeHint::with_exact(body.remaining()),
+            Self::Streaming(streaming) => streaming.incoming.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint),
+        }
     }
 }
 
@@ -139,7 +199,7 @@ impl Drop for Streaming {
     fn drop(&mut self) {
         self.connection_state.on_body_wait(false);
         if self.upload.is_in_progress() {
-            self.upload.state.set(UploadState::Aborted(BodyAborted { too_large: false }));
+            self.upload.state.set(UploadState::Aborted(ClientBodyError::Aborted));
             if let Some(incoming) = self.incoming.take() {
                 incoming.drain(&self.drain);
             }

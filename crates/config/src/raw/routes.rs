@@ -40,6 +40,10 @@ pub(crate) struct Route {
     /// false: response times of the route do not count for autothrottle and adaptive_concurrency. Set it for health
     /// checks, and for pages that are slow for reasons other than load. Default true.
     pub sample_latency: Option<bool>,
+    /// true: the origin receives the request body while the client sends it, so that a slow client occupies its slots.
+    /// Set it for large uploads whose beginning the origin needs at once. Default false: the body is received first
+    /// (limits.buffer_body).
+    pub stream: bool,
 }
 
 /// Comparison of a spelling.

@@ -232,6 +232,16 @@ pub(crate) struct Limits {
     pub max_headers: Option<u16>,
     /// Maximum size of a request body; larger ones receive 413. Default 64MiB.
     pub max_body_size: Option<Size>,
+    /// Part of a request body that is received into memory before the request takes slots; the rest is received into an
+    /// unnamed file in state_dir. Routes with stream: true receive neither. Default 64KiB.
+    pub buffer_body: Option<Size>,
+    /// Maximum size of all files with bodies together: request bodies beyond buffer_body, and responses that were received
+    /// ahead of slow clients. One client has a quarter of it. Further request bodies receive 503, and further slow clients
+    /// occupy their slots. Default 1GiB.
+    pub buffer_disk: Option<Size>,
+    /// Least average rate per second, after 10 seconds, of a request body, and of a response for which the client lets the
+    /// gateway wait. Slower request bodies receive 408; slower readers are disconnected. 0B is no limit. Default 500B.
+    pub min_rate: Option<Size>,
     /// Number of requests after which a connection is closed gracefully, at least 1. Default 10000.
     pub max_requests_per_connection: Option<u32>,
     /// Maximum number of concurrent requests on one HTTP/2 connection, at least 1. Default 100.

@@ -92,6 +92,7 @@ fn fallback_route(context: &RouteContext<'_>, report: &mut Diagnostics) -> Route
         costs: costs_of_scopes(&raw::Route::default(), &scopes, &path, context, report),
         scopes,
         is_latency_sampled: true,
+        streams_body: false,
     }
 }
 
@@ -134,6 +135,7 @@ fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, repor
         costs,
         scopes,
         is_latency_sampled: raw.sample_latency.unwrap_or(true),
+        streams_body: raw.stream,
         name,
     }
 }

@@ -191,6 +191,9 @@ pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limi
         max_headers: usize::try_from(report.nonzero_count(&path.max_headers(), raw.max_headers.map(u32::from), 100))
             .unwrap_or(usize::MAX),
         max_body_size: raw.max_body_size.as_ref().map_or(64 * KIB * KIB, |size| size.0),
+        buffer_body: usize::try_from(raw.buffer_body.as_ref().map_or(64 * KIB, |size| size.0)).unwrap_or(usize::MAX),
+        buffer_disk: raw.buffer_disk.as_ref().map_or(KIB * KIB * KIB, |size| size.0),
+        min_rate: raw.min_rate.as_ref().map_or(500, |size| size.0),
         max_requests_per_connection: report.nonzero_count(
             &path.max_requests_per_connection(),
             raw.max_requests_per_connection,

@@ -1,0 +1,158 @@
+//! Reception of request bodies: whole, before the request takes slots, so that a client that sends slowly holds none.
+
+use super::request_handler::RequestHandler;
+use crate::gateway::client_body::{BodyError, ClientBody};
+use crate::gateway::connection_limits::ConnectionCounts;
+use crate::gateway::connection_timeouts::MIN_RATE_GRACE;
+use crate::gateway::request_context::RequestContext;
+use crate::gateway::spool::{SpoolError, SpoolFile};
+use crate::gateway::upstream::{ClientBodyError, Deadline, ReceivedBody, RequestBody};
+use bytes::{Bytes, BytesMut};
+use hyper::body::{Body, Frame};
+use std::future::poll_fn;
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+use tidegate_config::settings::Limits;
+use tidegate_policy::Timestamp;
+use tidegate_policy::identity::ClientKey;
+use tracing::error;
+
+/// Maximum number of bodies that one address sends at once. Each holds the units of its request.
+const MAX_BODIES_PER_ADDRESS: NonZeroUsize = NonZeroUsize::new(64).expect("not zero");
+
+/// A body in reception: its beginning in memory, the rest in a file.
+struct Reception<'a> {
+    limits: &'a Limits,
+    memory: BytesMut,
+    file: Option<SpoolFile>,
+    length: u64,
+}
+
+/// Counts a body in reception, until dropped.
+struct CountedBody<'a> {
+    counts: &'a ConnectionCounts,
+    address: ClientKey,
+}
+
+impl<'a> CountedBody<'a> {
+    /// Returns `None` if the address sends too many bodies already.
+    fn acquire(counts: &'a ConnectionCounts, address: ClientKey) -> Option<Self> {
+        counts.try_acquire(address, MAX_BODIES_PER_ADDRESS).then(|| Self { counts, address })
+    }
+}
+
+impl Drop for CountedBody<'_> {
+    fn drop(&mut self) {
+        self.counts.release(self.address);
+    }
+}
+
+impl RequestHandler {
+    /// Receives the request body whole.
+    pub(super) async fn receive_body(
+        &self,
+        context: &RequestContext,
+        mut body: ClientBody,
+    ) -> Result<RequestBody, ClientBodyError> {
+        let (worker, current) = (&self.worker, context.current());
+        let limits = &current.settings.limits;
+        if body.size_hint().lower() > limits.max_body_size {
+            self.drain_body(&context.client_request().head, body);
+            return Err(ClientBodyError::TooLarge);
+        }
+        let Some(_counted) = CountedBody::acquire(&worker.shared().body_counts, context.address_key()) else {
+            self.drain_body(&context.client_request().head, body);
+            return Err(ClientBodyError::NoSpace);
+        };
+        let started_at = worker.monotonic_now();
+        let deadline = worker.upstream().new_deadline(limits.request_body_timeout);
+        let mut reception = Reception { limits, memory: BytesMut::new(), file: None, length: 0 };
+        let mut trailers = None;
+        let result = loop {
+            deadline.set_limit(reception.patience(started_at, worker.monotonic_tick().get()));
+            match next_frame(&mut body, &deadline).await {
+                Err(error) => break Err(error),
+                Ok(None) => break Ok(()),
+                Ok(Some(frame)) => match frame.into_data() {
+                    Err(frame) => trailers = frame.into_trailers().ok(),
+                    Ok(data) => {
+                        if let Err(error) = self.store(&mut reception, context, data).await {
+                            break Err(error);
+                        }
+                    }
+                },
+            }
+            if body.is_end_stream() {
+                break Ok(());
+            }
+        };
+        if let Err(error) = result {
+            self.drain_body(&context.client_request().head, body);
+            return Err(error);
+        }
+        Ok(ReceivedBody::new(reception.memory.freeze(), reception.file, trailers).into())
+    }
+
+    /// Stores a part of the body: in memory up to `limits.buffer_body`, then in a file.
+    async fn store(
+        &self,
+        reception: &mut Reception<'_>,
+        context: &RequestContext,
+        data: Bytes,
+    ) -> Result<(), ClientBodyError> {
+        let Reception { limits, memory, file, length } = reception;
+        *length += data.len() as u64;
+        if *length > limits.max_body_size {
+            return Err(ClientBodyError::TooLarge);
+        }
+        if file.is_none() && memory.len() + data.len() <= limits.buffer_body {
+            // Copied, because small parts would each keep the read buffer that they arrived in.
+            memory.extend_from_slice(&data);
+            return Ok(());
+        }
+        let file = match file {
+            Some(file) => file,
+            None => {
+                let (dir, usage) = (&context.current().settings.state_dir, &self.worker.shared().spool_usage);
+                let created = SpoolFile::create(dir, context.address_key(), usage);
+                file.insert(created.map_err(|source| no_space(&source.into()))?)
+            }
+        };
+        file.append(data, limits.buffer_disk).await.map_err(|error| no_space(&error))
+    }
+}
+
+impl Reception<'_> {
+    /// Returns the time until the next part must arrive: neither a long pause, nor less than the least rate.
+    fn patience(&self, started_at: Timestamp, now: Timestamp) -> Duration {
+        let due = Duration::from_secs_f64(self.length as f64 / self.limits.min_rate.max(1) as f64);
+        let left = (started_at + MIN_RATE_GRACE + due).saturating_duration_since(now);
+        self.limits.request_body_timeout.min(if self.limits.min_rate == 0 { Duration::MAX } else { left })
+    }
+}
+
+/// Waits for the next frame, `None` at the end of the body.
+async fn next_frame(body: &mut ClientBody, deadline: &Deadline) -> Result<Option<Frame<Bytes>>, ClientBodyError> {
+    let frame = poll_fn(|context| match Pin::new(&mut *body).poll_frame(context) {
+        Poll::Pending if deadline.poll_expired(context) => Poll::Ready(Some(Err(BodyError::TimedOut))),
+        polled => polled,
+    });
+    let received = frame.await;
+    deadline.reset();
+    match received {
+        None => Ok(None),
+        Some(Ok(frame)) => Ok(Some(frame)),
+        Some(Err(BodyError::TimedOut)) => Err(ClientBodyError::TooSlow),
+        Some(Err(_)) => Err(ClientBodyError::Aborted),
+    }
+}
+
+/// Logs a failure of the disk. Files without space are not logged, because clients can fill them.
+fn no_space(error: &SpoolError) -> ClientBodyError {
+    if let SpoolError::Io(error) = error {
+        error!(%error, "Request body cannot be stored in state_dir: {error}");
+    }
+    ClientBodyError::NoSpace
+}

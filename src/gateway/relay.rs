@@ -1,0 +1,536 @@
+//! Responses of the origin on their way to the client.
+//!
+//! While the client keeps up, its connection reads from the origin, part by part. A response that waits for its client
+//! is received by a task of its own instead, into memory and then into a file, so that the origin finishes it and its
+//! slots are free.
+
+use super::client_body::BodyError;
+use super::connection_timeouts::{MIN_RATE_GRACE, TICK};
+use super::request_context::RequestContext;
+use super::spool::{SpoolError, SpoolFile, SpoolWrite};
+use super::sweep::Sweep;
+use super::upstream::{Deadline, OriginBody, PoolGuard};
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+use tidegate_http1::client;
+use tidegate_policy::Timestamp;
+use tokio::task::AbortHandle;
+use tracing::error;
+
+/// Maximum bytes read of a response whose client left. A larger one is aborted: the origin notices when it sends more.
+const MAX_DRAINED_BYTES: usize = 256 * 1024;
+/// Maximum bytes in memory of a response that waits for its client.
+const MAX_MEMORY: usize = 64 * 1024;
+
+type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
+
+/// A response of the origin on its way to the client. Its end completes the request.
+pub(super) struct Relay(RefCell<Transfer>);
+
+struct Transfer {
+    /// Part of the body that was already read.
+    prefix: Bytes,
+    incoming: OriginBody,
+    pool_guard: Option<PoolGuard>,
+    deadline: Deadline,
+    /// Present until the response is sent.
+    request_context: Option<Box<RequestContext>>,
+    /// Time at which the client last took a part or waited for one.
+    polled_at: Timestamp,
+    is_waiting_for_origin: bool,
+    /// What was received ahead of the client; `None` while the client's connection reads from the origin.
+    ahead: Option<Box<ReceivedAhead>>,
+}
+
+/// The part of a response that was received and that the client has not taken: memory precedes the file, and the file the
+/// trailers.
+#[derive(Default)]
+struct ReceivedAhead {
+    /// Time since which parts wait for the client without a break; `None` while there are none.
+    waiting_since: Option<Timestamp>,
+    /// Bytes that the client took since then.
+    taken: u64,
+    memory: VecDeque<Bytes>,
+    in_memory: usize,
+    file: Option<SpoolFile>,
+    trailers: Option<Frame<Bytes>>,
+    /// End of the response, once the origin has sent it.
+    end: Option<Result<(), BodyError>>,
+    is_client_gone: bool,
+    /// The task that receives; `None` once the gateway is closed.
+    task: Option<AbortHandle>,
+    /// The client, if it waits for a part.
+    client: Option<Waker>,
+    /// The task, if it waits for the client to take all parts.
+    receiver: Option<Waker>,
+}
+
+impl Relay {
+    /// Returns the relay of a response: `prefix`, already read, then `incoming`.
+    pub(super) fn new(
+        prefix: Bytes,
+        incoming: OriginBody,
+        pool_guard: PoolGuard,
+        deadline: Deadline,
+        context: Box<RequestContext>,
+    ) -> Rc<Self> {
+        let (worker, polled_at) = (context.worker(), context.uptime());
+        let holds_slots = context.holds_slots();
+        let mut transfer = Transfer {
+            prefix,
+            incoming,
+            pool_guard: Some(pool_guard),
+            deadline,
+            request_context: Some(context),
+            polled_at,
+            is_waiting_for_origin: false,
+            ahead: None,
+        };
+        // A response without a body (to HEAD, or a 304) is never polled.
+        if transfer.prefix.is_empty() && transfer.incoming.is_end_stream() {
+            transfer.finish();
+        }
+        let is_registered = holds_slots && transfer.request_context.is_some();
+        let relay = Rc::new(Self(RefCell::new(transfer)));
+        if is_registered {
+            worker.sweep_list().add(&relay);
+        }
+        relay
+    }
+
+    /// Polls for the next frame, on behalf of the client.
+    pub(super) fn poll_frame(&self, context: &mut Context<'_>) -> PolledFrame {
+        self.0.borrow_mut().poll_frame(context)
+    }
+
+    pub(super) fn is_end_stream(&self) -> bool {
+        let transfer = self.0.borrow();
+        match &transfer.ahead {
+            Some(ahead) => transfer.prefix.is_empty() && ahead.is_at_end(),
+            None => transfer.prefix.is_empty() && transfer.incoming.is_end_stream(),
+        }
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        let transfer = self.0.borrow();
+        let ahead = transfer.ahead.as_ref().map_or(0, |ahead| ahead.unread());
+        let (known, rest) = (transfer.prefix.len() as u64 + ahead, transfer.incoming.size_hint());
+        let mut total = SizeHint::new();
+        total.set_lower(rest.lower() + known);
+        rest.upper().into_iter().for_each(|upper| total.set_upper(upper + known));
+        total
+    }
+
+    /// Handles a client that left. The rest of the response is drained, if it holds slots until the origin has sent it.
+    pub(super) fn on_client_left(self: &Rc<Self>) {
+        let mut transfer = self.0.borrow_mut();
+        let Some(context) = transfer.request_context.as_mut() else { return };
+        let worker = context.worker();
+        let is_drained = context.holds_slots_without_client();
+        match is_drained {
+            true => context.disconnect(true),
+            false => transfer.request_context = None,
+        }
+        match &mut transfer.ahead {
+            Some(ahead) if is_drained => ahead.on_client_left(),
+            Some(ahead) => ahead.task.take().into_iter().for_each(|task| task.abort()),
+            None if is_drained => {
+                drop(transfer);
+                worker.run_detached(Rc::clone(self).drain());
+            }
+            None => {}
+        }
+    }
+
+    /// Reads the rest of a response whose client left, within bounds of bytes and of time.
+    async fn drain(self: Rc<Self>) {
+        self.0.borrow().deadline.reset();
+        let mut drained = 0;
+        while drained <= MAX_DRAINED_BYTES {
+            let frame = self.next_from_origin().await;
+            let mut transfer = self.0.borrow_mut();
+            if transfer.incoming.is_end_stream() {
+                return transfer.finish();
+            }
+            let Some(Ok(frame)) = frame else { return };
+            drained += transfer.on_received(&frame);
+        }
+    }
+
+    /// Receives the response ahead of the client, until the origin has sent it.
+    async fn receive(self: Rc<Self>) {
+        let mut is_last = self.0.borrow().incoming.is_end_stream();
+        let end = loop {
+            if is_last {
+                break Ok(());
+            }
+            let frame = match self.next_from_origin().await {
+                None => break Ok(()),
+                Some(Err(error)) => break Err(error),
+                Some(Ok(frame)) => frame,
+            };
+            let is_client_gone = {
+                let mut transfer = self.0.borrow_mut();
+                transfer.on_received(&frame);
+                is_last = transfer.incoming.is_end_stream();
+                transfer.is_client_gone()
+            };
+            if is_client_gone {
+                return self.drain().await;
+            }
+            match frame.into_data() {
+                Ok(data) => self.store(data).await,
+                Err(trailers) => {
+                    if let Some(ahead) = &mut self.0.borrow_mut().ahead {
+                        ahead.trailers = Some(trailers);
+                    }
+                }
+            }
+        };
+        self.0.borrow_mut().end_reception(end);
+    }
+
+    async fn next_from_origin(&self) -> Option<Result<Frame<Bytes>, BodyError>> {
+        poll_fn(|context| self.0.borrow_mut().poll_incoming(context)).await
+    }
+
+    /// Stores a part in memory or in the file. If both are full, waits until the client has taken all other parts.
+    async fn store(&self, data: Bytes) {
+        let write = {
+            let mut transfer = self.0.borrow_mut();
+            let Some(ahead) = &mut transfer.ahead else { return };
+            if ahead.fits_in_memory(data.len()) {
+                return ahead.push(data);
+            }
+            transfer.start_write(data.clone())
+        };
+        let written = match write {
+            Ok(write) => write.await.map_err(SpoolError::from),
+            Err(error) => Err(error),
+        };
+        match written {
+            Ok(length) => {
+                if let Some(ahead) = &mut self.0.borrow_mut().ahead {
+                    ahead.finish_write(length);
+                }
+            }
+            Err(error) => {
+                if let SpoolError::Io(error) = &error {
+                    error!(%error, "Response cannot be stored in state_dir: {error}");
+                }
+                poll_fn(|context| self.0.borrow_mut().poll_all_taken(context)).await;
+                if let Some(ahead) = &mut self.0.borrow_mut().ahead {
+                    ahead.push(data);
+                }
+            }
+        }
+    }
+}
+
+impl Sweep for Relay {
+    /// Lets a task receive a response whose client has not taken the next part for a tick. Closes the connection of a
+    /// client that then reads fewer than `min_rate` bytes per second.
+    fn sweep(self: Rc<Self>, now: Timestamp, min_rate: u64) -> bool {
+        let mut transfer = self.0.borrow_mut();
+        let is_stalled = transfer.is_stalled(now);
+        let Transfer { request_context: Some(context), ahead, .. } = &mut *transfer else { return false };
+        if let Some(ahead) = ahead {
+            if ahead.is_slower_than(min_rate, now) {
+                context.close_connection();
+            }
+        } else if is_stalled {
+            let task = context.worker().run_detached(Rc::clone(&self).receive());
+            *ahead = Some(Box::new(ReceivedAhead { task, ..ReceivedAhead::default() }));
+        }
+        true
+    }
+}
+
+impl Transfer {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> PolledFrame {
+        if let Some(request_context) = &self.request_context {
+            self.polled_at = request_context.uptime();
+        }
+        if !self.prefix.is_empty() {
+            let data = std::mem::take(&mut self.prefix);
+            self.on_taken(data.len());
+            if self.ahead.is_none() && self.incoming.is_end_stream() {
+                self.finish();
+            }
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        if self.ahead.is_some() {
+            return self.poll_ahead(context);
+        }
+        let polled = self.poll_incoming(context);
+        self.is_waiting_for_origin = polled.is_pending();
+        let frame = ready!(polled);
+        match &frame {
+            None => self.finish(),
+            Some(Err(_)) => {}
+            Some(Ok(frame)) => {
+                let length = self.on_received(frame);
+                self.on_taken(length);
+                if self.incoming.is_end_stream() {
+                    self.finish();
+                }
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    /// Polls for the next part that was received ahead.
+    fn poll_ahead(&mut self, context: &mut Context<'_>) -> PolledFrame {
+        let Some(ahead) = &mut self.ahead else { return Poll::Ready(None) };
+        let polled = ready!(ahead.poll(context));
+        match &polled {
+            Some(Ok(frame)) => {
+                let length = frame.data_ref().map_or(0, Bytes::len);
+                ahead.taken += length as u64;
+                let is_end = ahead.is_at_end();
+                self.on_taken(length);
+                if is_end {
+                    self.finish();
+                }
+            }
+            Some(Err(_)) => {}
+            None => self.finish(),
+        }
+        Poll::Ready(polled)
+    }
+
+    /// Polls the origin for the next frame.
+    fn poll_incoming(&mut self, context: &mut Context<'_>) -> PolledFrame {
+        let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(context) else {
+            return match self.deadline.poll_expired(context) {
+                true => {
+                    self.on_abort();
+                    Poll::Ready(Some(Err(BodyError::TimedOut)))
+                }
+                false => Poll::Pending,
+            };
+        };
+        self.deadline.reset();
+        if let Some(Err(error)) = &next
+            && !matches!(error, client::Error::Body(_) | client::Error::BodyLength)
+        {
+            self.on_abort();
+        }
+        Poll::Ready(next.map(|frame| frame.map_err(BodyError::from)))
+    }
+
+    /// Waits until the client has taken all parts, or left.
+    fn poll_all_taken(&mut self, context: &Context<'_>) -> Poll<()> {
+        match &mut self.ahead {
+            Some(ahead) if !ahead.is_empty() && !ahead.is_client_gone => {
+                ahead.receiver = Some(context.waker().clone());
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        }
+    }
+
+    fn is_client_gone(&self) -> bool {
+        self.ahead.as_ref().is_none_or(|ahead| ahead.is_client_gone)
+    }
+
+    /// Returns true if the client has not taken the next part for a tick, and the origin is not the cause.
+    fn is_stalled(&self, now: Timestamp) -> bool {
+        !self.is_waiting_for_origin && now.saturating_duration_since(self.polled_at) >= TICK
+    }
+
+    /// Starts to write a part into the file, which is created for the first one.
+    fn start_write(&mut self, data: Bytes) -> Result<SpoolWrite, SpoolError> {
+        let (Some(ahead), Some(context)) = (&mut self.ahead, &self.request_context) else {
+            return Err(SpoolError::Full);
+        };
+        let settings = &context.current().settings;
+        if ahead.file.is_none() {
+            let worker = context.worker();
+            let usage = &worker.shared().spool_usage;
+            ahead.file = Some(SpoolFile::create(&settings.state_dir, context.address_key(), usage)?);
+        }
+        let file = ahead.file.as_mut().ok_or(SpoolError::Full)?;
+        file.start_write(data, settings.limits.buffer_disk)
+    }
+
+    /// Handles the end of the response ahead of the client: the connection to the origin and the slots are free.
+    fn end_reception(&mut self, end: Result<(), BodyError>) {
+        if end.is_ok() {
+            self.put_back_connection();
+        }
+        if let Some(request_context) = &mut self.request_context {
+            request_context.end_upstream();
+        }
+        if let Some(ahead) = &mut self.ahead {
+            ahead.end = Some(end);
+            ahead.wake_client();
+        }
+        if self.is_client_gone() {
+            self.finish();
+        }
+    }
+
+    /// Handles a part that the origin sent. Returns its length.
+    fn on_received(&mut self, frame: &Frame<Bytes>) -> usize {
+        let Some(data) = frame.data_ref() else { return 0 };
+        if let Some(request_context) = &mut self.request_context {
+            request_context.scan_body(data);
+        }
+        data.len()
+    }
+
+    /// Handles a part that the client took.
+    fn on_taken(&mut self, length: usize) {
+        if let Some(request_context) = &mut self.request_context {
+            request_context.add_body_bytes(length as u64);
+        }
+    }
+
+    /// Handles a body that was aborted or timed out.
+    fn on_abort(&mut self) {
+        self.request_context.iter_mut().for_each(|request_context| request_context.upstream_body_aborted());
+    }
+
+    /// Handles the end of the response. The request is recorded now, so that it is counted before the client sees the
+    /// end.
+    fn finish(&mut self) {
+        self.put_back_connection();
+        if let Some(request_context) = self.request_context.take() {
+            request_context.finish();
+        }
+    }
+
+    /// Returns the connection to the pool, unless the request is still being sent on it.
+    fn put_back_connection(&mut self) {
+        let Some(request_context) = &self.request_context else { return };
+        if let Some((pool_guard, connection)) = self.pool_guard.take().zip(self.incoming.take_connection()) {
+            pool_guard.put_back(connection, request_context.uptime());
+        }
+    }
+}
+
+impl ReceivedAhead {
+    fn unread(&self) -> u64 {
+        self.in_memory as u64 + self.file.as_ref().map_or(0, SpoolFile::unread)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.unread() == 0
+    }
+
+    /// Returns true once the client has taken the whole response.
+    fn is_at_end(&self) -> bool {
+        self.is_empty() && self.trailers.is_none() && matches!(self.end, Some(Ok(())))
+    }
+
+    /// Returns true if a part may follow those in memory: the file, which they precede, has none.
+    fn fits_in_memory(&self, length: usize) -> bool {
+        self.unread() == self.in_memory as u64 && self.in_memory + length <= MAX_MEMORY
+    }
+
+    fn push(&mut self, data: Bytes) {
+        self.in_memory += data.len();
+        self.memory.push_back(data);
+        self.wake_client();
+    }
+
+    fn finish_write(&mut self, length: u64) {
+        if let Some(file) = &mut self.file {
+            file.finish_write(length);
+        }
+        self.wake_client();
+    }
+
+    /// Polls for the next part.
+    fn poll(&mut self, context: &mut Context<'_>) -> PolledFrame {
+        if let Some(data) = self.memory.pop_front() {
+            self.in_memory -= data.len();
+            self.wake_receiver_if_empty();
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        if let Some(file) = self.file.as_mut().filter(|file| file.unread() > 0) {
+            let part = ready!(file.poll_read(context)).map_err(BodyError::File);
+            self.wake_receiver_if_empty();
+            return Poll::Ready(Some(part.map(Frame::data)));
+        }
+        match (&mut self.end, self.trailers.take()) {
+            (_, Some(trailers)) => Poll::Ready(Some(Ok(trailers))),
+            (Some(Ok(())), None) => Poll::Ready(None),
+            (end @ Some(Err(_)), None) => {
+                Poll::Ready(end.replace(Ok(())).map(|end| Err(end.err().unwrap_or(BodyError::TimedOut))))
+            }
+            (None, None) => {
+                self.client = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Drops what the client did not take.
+    fn on_client_left(&mut self) {
+        self.is_client_gone = true;
+        self.memory.clear();
+        self.in_memory = 0;
+        // A file that is being written is dropped with the relay.
+        self.receiver.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Returns true if the client takes fewer than `min_rate` bytes per second while parts wait for it. Pauses of the
+    /// origin do not count.
+    fn is_slower_than(&mut self, min_rate: u64, now: Timestamp) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let since = *self.waiting_since.get_or_insert(now);
+        let elapsed = now.saturating_duration_since(since).saturating_sub(MIN_RATE_GRACE);
+        (self.taken as f64) < elapsed.as_secs_f64() * min_rate as f64
+    }
+
+    fn wake_client(&mut self) {
+        self.client.take().into_iter().for_each(Waker::wake);
+    }
+
+    fn wake_receiver_if_empty(&mut self) {
+        if self.is_empty() {
+            (self.waiting_since, self.taken) = (None, 0);
+            self.receiver.take().into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_seconds(1000 + second)
+    }
+
+    fn take(ahead: &mut ReceivedAhead) {
+        assert!(ahead.poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    }
+
+    #[test]
+    fn rate_of_a_client_is_measured_while_parts_wait_for_it() {
+        let mut ahead = ReceivedAhead::default();
+        assert!(!ahead.is_slower_than(100, at(0)), "the origin is waited for");
+        ahead.push(Bytes::from_static(&[0; 50]));
+        assert!(!ahead.is_slower_than(100, at(60)), "parts have waited from now on");
+        assert!(!ahead.is_slower_than(100, at(70)));
+        assert!(ahead.is_slower_than(100, at(71)));
+        take(&mut ahead);
+        assert!(!ahead.is_slower_than(100, at(72)), "the client has taken everything");
+        ahead.push(Bytes::from_static(&[0; 50]));
+        assert!(!ahead.is_slower_than(100, at(200)), "a pause of the origin is not one of the client");
+        ahead.push(Bytes::from_static(&[0; 50]));
+        take(&mut ahead);
+        assert!(ahead.is_slower_than(100, at(211)), "50 bytes in a second after the grace period");
+    }
+}
