@@ -86,3 +86,36 @@ impl StateDir for LockedDir {
         self.dir.join(name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locked_directory_has_one_owner_and_keeps_what_is_written() {
+        let temporary = tempfile::tempdir().expect("temporary directory");
+        let mut dir = LockedDir::lock(temporary.path()).expect("the directory is free");
+        let read = |dir: &LockedDir, name: &str| dir.read(name).expect("readable");
+        assert_eq!(read(&dir, "a"), None);
+        assert!(dir.write_at("a", 0, b"x").is_err() && dir.sync("a").is_err(), "the file does not exist");
+
+        dir.replace("a", b"0123").expect("writable");
+        dir.replace("b", b"4567").expect("writable");
+        dir.write_at("a", 1, b"ab").expect("writable");
+        dir.write_at("b", 3, b"c").expect("writable");
+        dir.write_at("a", 0, b"d").expect("writable");
+        dir.sync("a").expect("synced");
+        assert_eq!((read(&dir, "a"), read(&dir, "b")), (Some(b"dab3".to_vec()), Some(b"456c".to_vec())));
+
+        dir.replace("a", b"new").expect("writable");
+        dir.write_at("a", 2, b"t").expect("writable");
+        assert_eq!((read(&dir, "a"), read(&dir, "b")), (Some(b"net".to_vec()), Some(b"456c".to_vec())));
+
+        assert_eq!(dir.path("a"), temporary.path().join("a"));
+        std::fs::create_dir(dir.path("directory")).expect("writable");
+        assert!(dir.read("directory").is_err(), "not a missing file");
+        assert!(matches!(LockedDir::lock(temporary.path()), Err(DirError::Locked)));
+        drop(dir);
+        assert!(LockedDir::lock(temporary.path()).is_ok());
+    }
+}

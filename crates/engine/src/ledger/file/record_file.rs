@@ -187,3 +187,132 @@ fn checksum(number: u64, record: &[u8]) -> u32 {
 fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::dir::LockedDir;
+    use super::*;
+    use tempfile::TempDir;
+
+    const NAME: &str = "records";
+    const KIND: &[u8; 8] = b"testkind";
+
+    /// A record file in a directory of its own.
+    struct Fixture {
+        dir: LockedDir,
+        file: RecordFile,
+        _temporary: TempDir,
+    }
+
+    impl Fixture {
+        fn new(record: &[u8]) -> Self {
+            let temporary = tempfile::tempdir().expect("temporary directory");
+            let mut dir = LockedDir::lock(temporary.path()).expect("the directory is free");
+            let file = RecordFile::create(NAME, KIND, &mut dir, 0, record).expect("writable");
+            Self { dir, file, _temporary: temporary }
+        }
+
+        fn commit(&mut self, record: &[u8]) {
+            self.file.commit(&mut self.dir, record).expect("writable");
+        }
+
+        fn bytes(&self) -> Vec<u8> {
+            self.dir.read(NAME).expect("readable").expect("created")
+        }
+
+        /// Returns the offset of the newest slot.
+        fn newest_slot(&self) -> usize {
+            HEADER + self.file.newest_slot * self.file.slot_bytes
+        }
+    }
+
+    fn read(bytes: &[u8]) -> Result<(u64, Vec<u8>), RecordFileError> {
+        RecordFile::read(NAME, KIND, bytes).map(|(file, record)| (file.number, record))
+    }
+
+    /// Returns the bytes with a valid header for `slot_bytes`.
+    fn with_slot_bytes(mut bytes: Vec<u8>, slot_bytes: u32) -> Vec<u8> {
+        bytes[20..24].copy_from_slice(&slot_bytes.to_le_bytes());
+        let checksum = crc32fast::hash(&bytes[..24]);
+        bytes[24..28].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn last_record_is_read_whichever_slot_it_is_in() {
+        let mut fixture = Fixture::new(b"first");
+        let first = fixture.file.number;
+        assert_eq!(read(&fixture.bytes()), Ok((first, b"first".to_vec())));
+        for number in 1..6_u64 {
+            let record = format!("record {number}").into_bytes();
+            match number % 2 {
+                0 => fixture.commit(&record),
+                _ => fixture.file.write(&mut fixture.dir, &record).expect("writable"),
+            }
+            assert_eq!(read(&fixture.bytes()), Ok((first + number, record)));
+            assert_eq!(fixture.file.safe_next_number(), first + number + 2);
+        }
+    }
+
+    #[test]
+    fn damage_to_any_byte_of_the_newest_record_uncovers_the_one_before() {
+        let mut fixture = Fixture::new(b"before");
+        let before = fixture.file.number;
+        fixture.commit(b"newest");
+        let (bytes, slot) = (fixture.bytes(), fixture.newest_slot());
+        for offset in slot..slot + SLOT_HEADER + b"newest".len() {
+            let mut damaged = bytes.clone();
+            damaged[offset] ^= 1;
+            assert_eq!(read(&damaged), Ok((before, b"before".to_vec())), "byte {}", offset - slot);
+        }
+    }
+
+    #[test]
+    fn damaged_header_and_truncated_file_are_errors() {
+        let bytes = Fixture::new(b"record").bytes();
+        for offset in 0..28 {
+            let mut damaged = bytes.clone();
+            damaged[offset] ^= 2;
+            let expected = match offset {
+                0..16 => RecordFileError::UnknownFormat,
+                16 => RecordFileError::UnsupportedVersion(VERSION ^ 2),
+                17..20 => RecordFileError::UnsupportedVersion(VERSION ^ (2 << (8 * (offset - 16)))),
+                _ => RecordFileError::Damaged("header checksum mismatch"),
+            };
+            assert_eq!(read(&damaged), Err(expected), "byte {offset}");
+        }
+        for slot_bytes in [MIN_SLOT_BYTES as u32 - 1, MAX_SLOT_BYTES as u32 + 1] {
+            let damaged = with_slot_bytes(bytes.clone(), slot_bytes);
+            assert_eq!(read(&damaged), Err(RecordFileError::Damaged("header checksum mismatch")), "{slot_bytes}");
+        }
+        assert_eq!(read(&bytes[..bytes.len() - 1]), Err(RecordFileError::Damaged("truncated file")));
+        let longer = with_slot_bytes(bytes.clone(), MIN_SLOT_BYTES as u32 + 1);
+        assert_eq!(read(&longer), Err(RecordFileError::Damaged("truncated file")));
+        assert_eq!(read(&bytes[..18]), Err(RecordFileError::Damaged("truncated header")));
+        assert_eq!(read(&bytes[..22]), Err(RecordFileError::Damaged("truncated header")));
+        assert_eq!(read(&[]), Err(RecordFileError::Damaged("empty file")));
+    }
+
+    #[test]
+    fn slots_are_enlarged_when_a_record_exceeds_them() {
+        let mut fixture = Fixture::new(&[1; MIN_SLOT_BYTES / 2 - SLOT_HEADER]);
+        assert_eq!(fixture.bytes().len(), HEADER + 2 * MIN_SLOT_BYTES, "twice the first record fits");
+        let largest = [2; MIN_SLOT_BYTES - SLOT_HEADER];
+        fixture.commit(&largest);
+        assert_eq!(fixture.bytes().len(), HEADER + 2 * MIN_SLOT_BYTES);
+        assert_eq!(read(&fixture.bytes()).map(|(_, record)| record), Ok(largest.to_vec()));
+        let larger = [3; MIN_SLOT_BYTES - SLOT_HEADER + 1];
+        fixture.commit(&larger);
+        assert_eq!(fixture.bytes().len(), HEADER + 2 * 4 * MIN_SLOT_BYTES, "twice the record fits");
+        assert_eq!(read(&fixture.bytes()).map(|(_, record)| record), Ok(larger.to_vec()));
+    }
+
+    #[test]
+    fn record_above_the_maximum_is_an_error_and_changes_nothing() {
+        let mut fixture = Fixture::new(b"kept");
+        let (number, too_large) = (fixture.file.number, vec![0; MAX_SLOT_BYTES - SLOT_HEADER + 1]);
+        let error = fixture.file.commit(&mut fixture.dir, &too_large).expect_err("it exceeds the maximum");
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(read(&fixture.bytes()), Ok((number, b"kept".to_vec())));
+    }
+}
