@@ -5,6 +5,7 @@ pub mod check;
 pub mod classify;
 mod config_file;
 pub mod demo;
+mod descriptors;
 mod error;
 pub mod explain;
 pub mod init;

@@ -1,6 +1,6 @@
 //! `tidegate serve`: runs the gateway until a signal stops it.
 
-use super::{CommandError, ServeArgs, environment, failed, print_errors};
+use super::{CommandError, ServeArgs, descriptors, environment, failed, print_errors};
 use crate::service::{BUILD, Service, ServiceError, SettingsSource};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal};
@@ -11,7 +11,7 @@ use tidegate_config::{self as config, ConfigErrors, SettingPath, Settings};
 use tidegate_engine::clock::Clock;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
 /// Runs the gateway. Returns when it has drained after SIGTERM or Ctrl-C.
@@ -30,6 +30,9 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         Err(errors) => return print_errors(&errors),
     };
     log_to_stderr(settings.log.level);
+    if let Some(warning) = descriptors::raise_limit(&settings) {
+        warn!("{warning}");
+    }
     let quiet_stdout = settings.log.access == AccessLog::Stdout;
 
     let source: SettingsSource = {

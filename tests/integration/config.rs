@@ -12,7 +12,7 @@ fn settings(file: &Path) -> config::Settings {
 }
 
 #[test]
-fn contract_config_equals_shipped_config_except_person_bucket() {
+fn contract_config_equals_shipped_config_except_limits_of_clients() {
     let Some(shared) = crate::support::shared_data() else { return };
     let contract = settings(&shared.join("contract/tidegate.yaml"));
     assert_eq!(contract.warnings, [""; 0]);
@@ -20,6 +20,7 @@ fn contract_config_equals_shipped_config_except_person_bucket() {
     let rules = Arc::make_mut(&mut shipped.rules);
     let person_class = rules.classes.iter_mut().find(|class| class.name == "person").expect("a class");
     assert!(person_class.bucket.take().is_some_and(|bucket| bucket.costed_only));
+    assert!(rules.quotas[0].client_limit.take().is_some());
     assert_eq!(format!("{contract:#?}"), format!("{shipped:#?}"));
 }
 

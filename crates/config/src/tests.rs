@@ -807,6 +807,22 @@ fn each_invalid_value_is_reported() {
             "3:34: routes[0].cost.q: cost 11 exceeds the quota limit 10, so no request would be admitted; lower the cost or raise the limit",
         ),
         (
+            format!("{}\nroutes: [{{ match: /a, cost: {{ q: 3 }} }}]", quota("per_client: 20%")),
+            "3:34: routes[0].cost.q: cost 3 exceeds per_client of the quota, 2, so no request would be admitted; lower the cost or raise per_client",
+        ),
+        (
+            quota("per_client: 0%"),
+            "2:62: quotas.q.per_client: found 0 of 10 units; write a share such as 2%, or an amount up to the limit",
+        ),
+        (
+            quota("per_client: 11"),
+            "2:62: quotas.q.per_client: found 11 of 10 units; write a share such as 2%, or an amount up to the limit",
+        ),
+        (
+            "quotas: { q: { limit: 10, per_client: 2, window: { sliding: 1h } } }".into(),
+            "2:39: quotas.q.per_client: a sliding window has no end at which a share is renewed; use a calendar, fixed or first_use window, or a bucket",
+        ),
+        (
             format!("{}\nclasses: [{{ name: q, bucket: {{ rate: 1/s }} }}]", quota("")),
             "2:11: quotas.q: the bucket of class \"q\" has the same name in RateLimit fields; rename one of them",
         ),
@@ -1230,7 +1246,7 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "listne: 127.0.0.1:1".into(),
-            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, hosts, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, headers, robots, crawl_policy, log, limits",
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, hosts, paths, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, headers, robots, crawl_policy, log, limits",
         ),
     ];
     let mut failures = Vec::new();
@@ -1295,6 +1311,17 @@ fn error_is_one_line_for_any_key() {
 fn address_header_without_trusted_proxy_gives_a_warning() {
     let warnings = settings(&with_origin("clients: { address_from: forwarded }")).warnings;
     assert_eq!(warnings, ["clients.address_from: no trusted proxy, so the header is never used"]);
+}
+
+#[test]
+fn trusting_every_address_gives_a_warning() {
+    for (range, warns) in [("0.0.0.0/0", true), ("::/0", true), ("10.0.0.0/8", false), ("0.0.0.0/1", false)] {
+        let clients = format!("clients: {{ address_from: forwarded, trusted_proxies: [127.0.0.1, '{range}'] }}");
+        let warnings = settings(&with_origin(&clients)).warnings;
+        let expected = "clients.trusted_proxies[1]: contains every address, so every client can choose its own: list \
+                        the addresses of the proxies";
+        assert_eq!(warnings, if warns { vec![expected] } else { vec![] }, "{range}");
+    }
 }
 
 #[test]

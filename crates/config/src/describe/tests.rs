@@ -22,7 +22,7 @@ fn summary_describes_scope_limits() {
         ),
         (
             "concurrency: 4, backoff: {}, rampup: {}",
-            "default: concurrency 1 to 40 by overloads, initially 4, backs off 1s to 5m on overload; queue of 256 for up to 2s",
+            "default: concurrency 1 to 40 by overloads, initially 4, up to 10 per client, backs off 1s to 5m on overload; queue of 256 for up to 2s",
         ),
     ] {
         assert_eq!(describe(keys), expected);
