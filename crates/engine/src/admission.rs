@@ -167,14 +167,14 @@ impl Admission {
         decided_at: Timestamp,
     ) -> Permit {
         let counter = self.counter(quota);
-        let window = counter.lock_at(decided_at).window_id_at(decided_at);
         let reservation = Reservation {
             counter: Arc::clone(counter),
             quota,
             client: self.rules[quota].client_limit.map(|_| client),
             expected: Units::ZERO,
             learned: None,
-            window,
+            window: counter.lock_at(decided_at).window_id_at(decided_at),
+            unexpected_at: Some(decided_at),
             charged: Units::ZERO,
             retry_sequence: None,
         };
@@ -318,6 +318,7 @@ impl Admission {
                         expected: snapshot.cost,
                         learned: expectation.learned(),
                         window: state.window_id(),
+                        unexpected_at: None,
                         charged: Units::ZERO,
                         retry_sequence: None,
                     };

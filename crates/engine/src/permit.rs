@@ -28,8 +28,10 @@ pub(super) struct Reservation {
     pub(super) expected: Units,
     /// Estimate to update at settlement; `None` for a fixed cost.
     pub(super) learned: Option<LearnedCost>,
-    /// Id of the window that is charged.
+    /// Id of the window that is charged. An unexpected cost is charged to the window of its decision.
     pub(super) window: u64,
+    /// Time of the decision, if the cost was not expected and nothing is reserved.
+    pub(super) unexpected_at: Option<Timestamp>,
     /// Units charged for earlier attempts of the same request.
     pub(super) charged: Units,
     /// Sequence number of the charge for the last retry; `None` without a retry.
@@ -129,12 +131,18 @@ impl Permit {
         self.reservations
             .drain(..)
             .map(|reservation| {
-                let Reservation { quota, client, expected, window, retry_sequence, .. } = reservation;
+                let Reservation { quota, client, expected, retry_sequence, unexpected_at, .. } = reservation;
                 let known_cost = known_cost(&reservation);
                 let actual = known_cost.unwrap_or(if is_sent { expected } else { Units::ZERO });
                 let learned = reservation.learned.as_ref().filter(|_| known_cost.is_some());
-                let Settlement { sequence, overrun, .. } =
-                    reservation.counter.settle(window, class, client, expected, actual, learned);
+                let counter = &reservation.counter;
+                let (window, Settlement { sequence, overrun, .. }) = match unexpected_at {
+                    Some(decided_at) => counter.settle_unexpected(decided_at, class, client, actual),
+                    None => {
+                        let window = reservation.window;
+                        (window, counter.settle(window, class, client, expected, actual, learned))
+                    }
+                };
                 let settled = actual.saturating_add(reservation.charged);
                 Charged { quota, expected, settled, overrun, window, sequence, retry_sequence }
             })

@@ -112,6 +112,23 @@ impl QuotaCounter {
         settlement
     }
 
+    /// Charges an unexpected cost of a request that was decided at `decided_at`. Returns the id of the window charged.
+    pub(super) fn settle_unexpected(
+        &self,
+        decided_at: Timestamp,
+        class: StableClassId,
+        client: Option<ClientKey>,
+        actual: Units,
+    ) -> (u64, Settlement) {
+        let mut state = self.lock_at(decided_at);
+        let (id, settlement) = state.settle_unexpected(decided_at, class, actual);
+        if let Some(client) = client {
+            self.client_usage.lock().settle(id, client, Units::ZERO, actual);
+        }
+        self.wake_refresher_if(settlement.needs_refill);
+        (id, settlement)
+    }
+
     /// Releases a reservation of which nothing was spent.
     pub(super) fn release(&self, id: u64, client: Option<ClientKey>, expected: Units) {
         let mut state = self.state.lock();

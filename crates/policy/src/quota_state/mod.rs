@@ -147,7 +147,7 @@ impl QuotaState {
             }
             self.raise_taken_to(taken);
             if !taken.is_zero() {
-                self.open_on_first_use();
+                self.open_on_first_use(self.latest_time);
                 self.has_pending_correction = self.is_leased;
             }
         }
@@ -262,9 +262,9 @@ impl QuotaState {
         }
     }
 
-    fn open_on_first_use(&mut self) {
+    fn open_on_first_use(&mut self, time: Timestamp) {
         if !self.current.is_open {
-            self.current.span = self.window.span(self.latest_time);
+            self.current.span = self.window.span(time);
             self.current.is_open = true;
             self.sum_overlapping();
         }

@@ -26,7 +26,7 @@ impl QuotaState {
     /// Reserves `cost`. The first charge opens a first-use window.
     pub fn reserve(&mut self, cost: Units) {
         if !cost.is_zero() {
-            self.open_on_first_use();
+            self.open_on_first_use(self.latest_time);
         }
         self.current.reserved = self.current.reserved.saturating_add(cost);
     }
@@ -62,7 +62,7 @@ impl QuotaState {
         }
         let (limit, enforce, leased) = (self.limit, self.enforce, self.is_leased);
         if self.current.id == id && !actual.is_zero() {
-            self.open_on_first_use();
+            self.open_on_first_use(self.latest_time);
         }
         let Some(window) = self.window_mut(id) else {
             return Settlement { sequence, overrun: Units::ZERO, needs_refill: false };
@@ -85,6 +85,21 @@ impl QuotaState {
         self.mark_changed(id);
         let needs_refill = self.request_refill_if_low() || is_short;
         Settlement { sequence, overrun, needs_refill }
+    }
+
+    /// Charges the window of `decided_at` for a cost that was not expected at that time. A first-use window that is not
+    /// open begins then. Returns the id of the window.
+    pub fn settle_unexpected(
+        &mut self,
+        decided_at: Timestamp,
+        class: StableClassId,
+        actual: Units,
+    ) -> (u64, Settlement) {
+        let id = self.window_id_at(decided_at);
+        if id == self.current.id && !actual.is_zero() {
+            self.open_on_first_use(decided_at);
+        }
+        (id, self.settle(id, class, Units::ZERO, actual))
     }
 
     /// Releases a reservation of which nothing was spent.

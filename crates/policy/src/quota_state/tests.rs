@@ -25,6 +25,23 @@ fn late_settlement_charges_the_window_of_its_reservation() {
 }
 
 #[test]
+fn unexpected_cost_opens_a_first_use_window_at_its_decision() {
+    const LENGTH: Duration = Duration::from_secs(3);
+    let quota = Quota { window: Window::FirstUse { length: LENGTH }, ..fixtures::quota("api", 10) };
+    let mut state = QuotaState::new(&quota, &[CLASS], Units::from_whole(1), false, NOON);
+    let decided_at = NOON + Duration::from_secs(1);
+    state.advance_to(NOON + Duration::from_secs(2));
+    let (first, _) = state.settle_unexpected(decided_at, CLASS, Units::from_whole(4));
+    assert_eq!(
+        (first, state.resets_at(), state.used()),
+        (state.window_id(), decided_at + LENGTH, Units::from_whole(4))
+    );
+    assert!(state.advance_to(decided_at + LENGTH));
+    let (late, _) = state.settle_unexpected(decided_at, CLASS, Units::from_whole(2));
+    assert_eq!((late, state.used()), (first, Units::ZERO), "the window of the decision is charged, although it ended");
+}
+
+#[test]
 fn refill_is_requested_once_per_lease() {
     let mut state = state(1000, true);
     let lease = Lease { held: Units::from_whole(10), ..Lease::default() };
