@@ -8,6 +8,9 @@ use std::task::{Context, Poll};
 use tidegate_http1::{client, server};
 use tokio::sync::mpsc;
 
+/// Bytes of an HTTP/2 request body that a client may send before they are read.
+pub(super) const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
+
 /// A request body as its connection reads it.
 #[derive(Debug)]
 pub(super) enum ClientBody {
@@ -33,6 +36,14 @@ pub(super) enum BodyError {
 }
 
 impl ClientBody {
+    /// Returns the bytes that may be received and not read, besides the read buffer of an HTTP/1.1 connection.
+    pub(super) fn max_unread(&self) -> usize {
+        match self {
+            Self::Http1(_) => 0,
+            Self::Http2(_) => HTTP2_STREAM_WINDOW as usize,
+        }
+    }
+
     /// Drains a body that is not forwarded. An HTTP/1.1 connection drains it by itself.
     pub(super) fn drain(self, drain: &mpsc::Sender<Incoming>) {
         if let Self::Http2(incoming) = self {

@@ -1,6 +1,7 @@
 //! A client connection: protocol detection, serving, and forced closing.
 
-use super::client_body::ClientBody;
+use super::client_body::{ClientBody, HTTP2_STREAM_WINDOW};
+use super::connection_memory::{HTTP2_CONNECTION, MemoryCharge};
 use super::connection_timeouts::{ConnectionCommand, ConnectionState};
 use super::handler::RequestHandler;
 use super::response_body::ResponseBody;
@@ -28,8 +29,7 @@ use tokio::net::TcpStream;
 /// Connection preface of an HTTP/2 client with prior knowledge (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A stream can fill a quarter of the connection window, so that one slow reader does not block the others.
-const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
+/// Four times the window of a stream, so that one slow reader does not block the others.
 const HTTP2_CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 /// Maximum bytes of a response that wait in the stream of a client that does not read.
 const HTTP2_SEND_BUFFER: usize = 64 * 1024;
@@ -70,7 +70,8 @@ async fn serve_http1(
     let finish = Cell::new(false);
     let limits = http1::HeadLimits { size: limits.max_head_size, fields: limits.max_headers };
     let on_malformed = |error| handler.reject_unparsed(error);
-    let options = server::ServeOptions { limits, finish: &finish, date: || worker.date(), on_malformed };
+    let read_buffer = Rc::clone(connection_state.memory().read_buffer());
+    let options = server::ServeOptions { limits, finish: &finish, read_buffer, date: || worker.date(), on_malformed };
     let connection = server::serve(stream, prefix, options, |Request { head, body }| {
         Rc::clone(&handler).handle(Request { head, body: ClientBody::Http1(body) })
     });
@@ -90,6 +91,7 @@ async fn serve_http2(
     stream: RewindStream,
     handler: Rc<RequestHandler>,
 ) {
+    let _charge = MemoryCharge::new(connection_state.memory(), HTTP2_CONNECTION);
     let service = service_fn(move |request: http::Request<_>| {
         let response = Rc::clone(&handler).handle(from_http2(request));
         async move { Ok::<_, Infallible>(to_http2(response.await)) }

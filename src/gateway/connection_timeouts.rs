@@ -1,6 +1,7 @@
 //! Timeouts of client connections. Each connection records its state and the start of it; a sweep every quarter of a
 //! second closes those that exceed a timeout. A timer per request would cost more than parsing the request.
 
+use super::connection_memory::{ConnectionMemory, largest};
 use http::Version;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
@@ -39,6 +40,7 @@ pub(super) struct ConnectionState {
     is_http2: Cell<bool>,
     max_requests: u32,
     aborted: Cell<u32>,
+    memory: Rc<ConnectionMemory>,
     command: Cell<ConnectionCommand>,
     waker: RefCell<Option<Waker>>,
 }
@@ -79,9 +81,14 @@ impl ConnectionState {
             is_http2: Cell::new(false),
             max_requests,
             aborted: Cell::new(0),
+            memory: Rc::default(),
             command: Cell::new(ConnectionCommand::Continue),
             waker: RefCell::new(None),
         })
+    }
+
+    pub(super) fn memory(&self) -> &Rc<ConnectionMemory> {
+        &self.memory
     }
 
     /// Records bytes received from the client.
@@ -220,13 +227,25 @@ impl ConnectionRegistry {
         self.0.borrow_mut().push(Rc::downgrade(connection));
     }
 
-    /// Commands connections that exceed a timeout to end, and drops closed ones.
-    pub(super) fn sweep(&self, limits: &Limits, response_timeout: Duration) {
+    /// Commands connections that exceed a timeout to end, and drops closed ones. Returns the bytes of memory that the
+    /// others occupy.
+    pub(super) fn sweep(&self, limits: &Limits, response_timeout: Duration) -> u64 {
+        let mut memory = 0;
         self.0.borrow_mut().retain(|connection| {
             let Some(connection) = connection.upgrade() else { return false };
             connection.command(connection.check_timeouts(limits, response_timeout));
+            memory += connection.memory.total();
             true
         });
+        memory
+    }
+
+    /// Closes the connections that occupy most memory, together at least `excess` bytes. Returns their number.
+    pub(super) fn close_largest(&self, excess: u64) -> u64 {
+        let open = self.0.borrow();
+        let open = open.iter().filter_map(Weak::upgrade).filter(|open| open.command.get() != ConnectionCommand::Close);
+        let closed = largest(open.map(|connection| (connection.memory.total(), connection)).collect(), excess);
+        closed.map(|connection| connection.command(ConnectionCommand::Close)).count() as u64
     }
 
     /// Sends a command to all connections.

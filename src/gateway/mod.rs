@@ -12,6 +12,7 @@ mod config_names;
 mod config_snapshot;
 mod connection;
 mod connection_limits;
+mod connection_memory;
 mod connection_timeouts;
 mod cost;
 mod crawl_delay;

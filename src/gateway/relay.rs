@@ -5,6 +5,7 @@
 //! slots are free.
 
 use super::client_body::BodyError;
+use super::connection_memory::MemoryCharge;
 use super::connection_timeouts::{MIN_RATE_GRACE, TICK};
 use super::request_context::RequestContext;
 use super::spool::{SpoolError, SpoolFile, SpoolWrite};
@@ -44,14 +45,19 @@ struct Transfer {
     /// Time at which the client last took a part or waited for one.
     polled_at: Timestamp,
     is_waiting_for_origin: bool,
+    /// Length of the part that the client took last.
+    last_taken: usize,
     /// What was received ahead of the client; `None` while the client's connection reads from the origin.
     ahead: Option<Box<ReceivedAhead>>,
 }
 
 /// The part of a response that was received and that the client has not taken: memory precedes the file, and the file the
 /// trailers.
-#[derive(Default)]
 struct ReceivedAhead {
+    /// Memory of the parts that are stored, being written, or taken last.
+    charge: MemoryCharge,
+    being_written: usize,
+    last_taken: usize,
     /// Time since which parts wait for the client without a break; `None` while there are none.
     waiting_since: Option<Timestamp>,
     /// Bytes that the client took since then.
@@ -81,7 +87,6 @@ impl Relay {
         context: Box<RequestContext>,
     ) -> Rc<Self> {
         let (worker, polled_at) = (context.worker(), context.uptime());
-        let holds_slots = context.holds_slots();
         let mut transfer = Transfer {
             prefix,
             incoming,
@@ -90,15 +95,16 @@ impl Relay {
             request_context: Some(context),
             polled_at,
             is_waiting_for_origin: false,
+            last_taken: 0,
             ahead: None,
         };
         // A response without a body (to HEAD, or a 304) is never polled.
         if transfer.prefix.is_empty() && transfer.incoming.is_end_stream() {
             transfer.finish();
         }
-        let is_registered = holds_slots && transfer.request_context.is_some();
+        let is_complete = transfer.request_context.is_none();
         let relay = Rc::new(Self(RefCell::new(transfer)));
-        if is_registered {
+        if !is_complete {
             worker.sweep_list().add(&relay);
         }
         relay
@@ -206,7 +212,7 @@ impl Relay {
             let mut transfer = self.0.borrow_mut();
             let Some(ahead) = &mut transfer.ahead else { return };
             if ahead.fits_in_memory(data.len()) {
-                return ahead.push(data);
+                return ahead.push(&data);
             }
             transfer.start_write(data.clone())
         };
@@ -226,7 +232,7 @@ impl Relay {
                 }
                 poll_fn(|context| self.0.borrow_mut().poll_all_taken(context)).await;
                 if let Some(ahead) = &mut self.0.borrow_mut().ahead {
-                    ahead.push(data);
+                    ahead.push(&data);
                 }
             }
         }
@@ -239,14 +245,14 @@ impl Sweep for Relay {
     fn sweep(self: Rc<Self>, now: Timestamp, min_rate: u64) -> bool {
         let mut transfer = self.0.borrow_mut();
         let is_stalled = transfer.is_stalled(now);
-        let Transfer { request_context: Some(context), ahead, .. } = &mut *transfer else { return false };
+        let Transfer { request_context: Some(context), ahead, last_taken, .. } = &mut *transfer else { return false };
         if let Some(ahead) = ahead {
             if ahead.is_slower_than(min_rate, now) {
                 context.close_connection();
             }
         } else if is_stalled {
             let task = context.worker().run_detached(Rc::clone(&self).receive());
-            *ahead = Some(Box::new(ReceivedAhead { task, ..ReceivedAhead::default() }));
+            *ahead = Some(Box::new(ReceivedAhead::new(context.charge_memory(*last_taken), *last_taken, task)));
         }
         true
     }
@@ -292,7 +298,7 @@ impl Transfer {
         match &polled {
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, Bytes::len);
-                ahead.taken += length as u64;
+                ahead.on_taken(length);
                 let is_end = ahead.is_at_end();
                 self.on_taken(length);
                 if is_end {
@@ -356,8 +362,7 @@ impl Transfer {
             let usage = &worker.shared().spool_usage;
             ahead.file = Some(SpoolFile::create(&settings.state_dir, context.address_key(), usage)?);
         }
-        let file = ahead.file.as_mut().ok_or(SpoolError::Full)?;
-        file.start_write(data, settings.limits.buffer_disk)
+        ahead.start_write(data, settings.limits.buffer_disk)
     }
 
     /// Handles the end of the response ahead of the client: the connection to the origin and the slots are free.
@@ -388,6 +393,7 @@ impl Transfer {
 
     /// Handles a part that the client took.
     fn on_taken(&mut self, length: usize) {
+        self.last_taken = length;
         if let Some(request_context) = &mut self.request_context {
             request_context.add_body_bytes(length as u64);
         }
@@ -417,6 +423,25 @@ impl Transfer {
 }
 
 impl ReceivedAhead {
+    fn new(charge: MemoryCharge, last_taken: usize, task: Option<AbortHandle>) -> Self {
+        Self {
+            charge,
+            being_written: 0,
+            last_taken,
+            waiting_since: None,
+            taken: 0,
+            memory: VecDeque::new(),
+            in_memory: 0,
+            file: None,
+            trailers: None,
+            end: None,
+            is_client_gone: false,
+            task,
+            client: None,
+            receiver: None,
+        }
+    }
+
     fn unread(&self) -> u64 {
         self.in_memory as u64 + self.file.as_ref().map_or(0, SpoolFile::unread)
     }
@@ -435,13 +460,36 @@ impl ReceivedAhead {
         self.unread() == self.in_memory as u64 && self.in_memory + length <= MAX_MEMORY
     }
 
-    fn push(&mut self, data: Bytes) {
+    /// Stores a part in memory. Copied, because a part keeps the read buffer that it arrived in.
+    fn push(&mut self, data: &[u8]) {
         self.in_memory += data.len();
-        self.memory.push_back(data);
+        self.memory.push_back(Bytes::copy_from_slice(data));
+        self.update_charge();
         self.wake_client();
     }
 
+    /// Handles a part that the client took.
+    fn on_taken(&mut self, length: usize) {
+        self.taken += length as u64;
+        self.last_taken = length;
+        self.update_charge();
+    }
+
+    fn update_charge(&mut self) {
+        self.charge.set(self.in_memory + self.being_written + self.last_taken);
+    }
+
+    fn start_write(&mut self, data: Bytes, limit: u64) -> Result<SpoolWrite, SpoolError> {
+        let length = data.len();
+        let write = self.file.as_mut().ok_or(SpoolError::Full)?.start_write(data, limit)?;
+        self.being_written = length;
+        self.update_charge();
+        Ok(write)
+    }
+
     fn finish_write(&mut self, length: u64) {
+        self.being_written = 0;
+        self.update_charge();
         if let Some(file) = &mut self.file {
             file.finish_write(length);
         }
@@ -478,6 +526,7 @@ impl ReceivedAhead {
         self.is_client_gone = true;
         self.memory.clear();
         self.in_memory = 0;
+        self.update_charge();
         // A file that is being written is dropped with the relay.
         self.receiver.take().into_iter().for_each(Waker::wake);
     }
@@ -507,6 +556,7 @@ impl ReceivedAhead {
 
 #[cfg(test)]
 mod tests {
+    use super::super::connection_memory::ConnectionMemory;
     use super::*;
 
     fn at(second: u64) -> Timestamp {
@@ -519,17 +569,18 @@ mod tests {
 
     #[test]
     fn rate_of_a_client_is_measured_while_parts_wait_for_it() {
-        let mut ahead = ReceivedAhead::default();
+        let memory = Rc::<ConnectionMemory>::default();
+        let mut ahead = ReceivedAhead::new(MemoryCharge::new(&memory, 0), 0, None);
         assert!(!ahead.is_slower_than(100, at(0)), "the origin is waited for");
-        ahead.push(Bytes::from_static(&[0; 50]));
+        ahead.push(&[0; 50]);
         assert!(!ahead.is_slower_than(100, at(60)), "parts have waited from now on");
         assert!(!ahead.is_slower_than(100, at(70)));
         assert!(ahead.is_slower_than(100, at(71)));
         take(&mut ahead);
         assert!(!ahead.is_slower_than(100, at(72)), "the client has taken everything");
-        ahead.push(Bytes::from_static(&[0; 50]));
+        ahead.push(&[0; 50]);
         assert!(!ahead.is_slower_than(100, at(200)), "a pause of the origin is not one of the client");
-        ahead.push(Bytes::from_static(&[0; 50]));
+        ahead.push(&[0; 50]);
         take(&mut ahead);
         assert!(ahead.is_slower_than(100, at(211)), "50 bytes in a second after the grace period");
     }

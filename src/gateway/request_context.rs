@@ -4,6 +4,7 @@
 mod feedback;
 mod record;
 
+use super::connection_memory::{MemoryCharge, REQUEST};
 use super::connection_timeouts::{ConnectionCommand, ConnectionState};
 use super::quota_sync::BodyScan;
 use super::target::ClientRequest;
@@ -84,6 +85,8 @@ pub(super) struct RequestContext {
     /// Slot of the fetch whose response is streamed to the client.
     fetch_slot: Option<FetchSlot>,
     is_complete: bool,
+    /// Memory of the request, until it has ended.
+    _memory: MemoryCharge,
 }
 
 impl RequestContext {
@@ -97,6 +100,8 @@ impl RequestContext {
         id: u64,
     ) -> Box<Self> {
         let forward_state = ForwardState::new(current.settings.origin.aborts_on_disconnect);
+        let memory = REQUEST + client_request.head.fields.memory();
+        let memory = MemoryCharge::new(connection_state.memory(), memory);
         let ready_at = evaluated.evaluation.decision.decided_at;
         let refusal_reason = evaluated.evaluation.decision.verdict.refusal().map(|refusal| refusal.reason);
         // Boxed, because it is moved often.
@@ -122,6 +127,7 @@ impl RequestContext {
             body_scans: Vec::new(),
             fetch_slot: None,
             is_complete: false,
+            _memory: memory,
         })
     }
 
@@ -326,6 +332,11 @@ impl RequestContext {
         self.begin_response(status);
         self.add_body_bytes(bytes);
         self.finish();
+    }
+
+    /// Charges the connection for `bytes` of memory.
+    pub(super) fn charge_memory(&self, bytes: usize) -> MemoryCharge {
+        MemoryCharge::new(self.connection_state.memory(), bytes)
     }
 
     /// Returns true if the request holds slots of the origin.

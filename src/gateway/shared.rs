@@ -2,6 +2,7 @@
 
 use super::config_snapshot::ConfigSnapshot;
 use super::connection_limits::ConnectionCounts;
+use super::connection_memory::MemoryTotal;
 use super::crawl_delay::CrawlDelayAdviser;
 use super::spool::SpoolUsage;
 use arc_swap::ArcSwap;
@@ -35,6 +36,8 @@ pub struct Dependencies {
     pub lists: AddressLists,
     /// Notified when the ledger has responded; `None` if it is too slow for requests to wait for it.
     pub ledger_responses: Option<Arc<Notify>>,
+    /// Memory for client connections without `limits.memory`, in bytes; `None` is no limit.
+    pub default_memory: Option<u64>,
     /// Unpredictable seed of ids and jitter.
     pub seed: u64,
 }
@@ -54,6 +57,9 @@ pub(super) struct Shared {
     pub(super) body_counts: ConnectionCounts,
     /// Bytes of bodies in files.
     pub(super) spool_usage: Arc<SpoolUsage>,
+    /// Memory for client connections without `limits.memory`, in bytes; `None` is no limit.
+    pub(super) default_memory: Option<u64>,
+    pub(super) connection_memory: MemoryTotal,
     /// Open client connections of all workers.
     pub(super) open_connections: AtomicUsize,
     /// Open client connections by address, if limited.
@@ -81,8 +87,17 @@ pub(super) struct Via {
 
 impl Shared {
     pub(super) fn new(dependencies: Dependencies, settings: Settings, worker_count: usize) -> Self {
-        let Dependencies { clock, engine, user_agents, operators, signatures, lists, ledger_responses, seed } =
-            dependencies;
+        let Dependencies {
+            clock,
+            engine,
+            user_agents,
+            operators,
+            signatures,
+            lists,
+            ledger_responses,
+            default_memory,
+            seed,
+        } = dependencies;
         let snapshot = ConfigSnapshot::new(settings, lists, &engine, clock.now());
         let compliance = CrawlCompliance::new(operators.names().count());
         Self {
@@ -95,6 +110,8 @@ impl Shared {
             origin_changed: Notify::new(),
             body_counts: ConnectionCounts::default(),
             spool_usage: Arc::default(),
+            default_memory,
+            connection_memory: MemoryTotal::default(),
             open_connections: AtomicUsize::new(0),
             connection_counts: ConnectionCounts::default(),
             worker_count,

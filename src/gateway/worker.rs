@@ -17,6 +17,7 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_access_log::rfc3339;
+use tidegate_config::settings::Limits;
 use tidegate_crawlers::user_agents::ClaimCache;
 use tidegate_http1::DateCache;
 use tidegate_policy::bot_detection::BrowserTraits;
@@ -35,6 +36,9 @@ pub(super) struct Worker {
     uptime: Rc<Cell<Timestamp>>,
     dates: DateCache,
     connections: ConnectionRegistry,
+    /// Bytes that the connections occupied at the last tick.
+    connection_memory: Cell<u64>,
+    is_short_of_memory: Cell<bool>,
     upstream: Upstream,
     sweep_list: SweepList,
     claims: RefCell<ClaimCache>,
@@ -81,6 +85,8 @@ impl Worker {
             uptime,
             dates: DateCache::new(),
             connections: ConnectionRegistry::default(),
+            connection_memory: Cell::new(0),
+            is_short_of_memory: Cell::new(false),
             upstream: Upstream::new(deadlines),
             sweep_list: SweepList::default(),
             claims: RefCell::new(ClaimCache::new(foldhash::fast::RandomState::default())),
@@ -131,11 +137,27 @@ impl Worker {
         self.monotonic_now();
         tokio::task::yield_now().await;
         let current = self.current();
-        self.connections.sweep(&current.settings.limits, current.settings.origin.response_timeout);
+        let memory = self.connections.sweep(&current.settings.limits, current.settings.origin.response_timeout);
+        self.limit_memory(memory, &current.settings.limits);
         self.sweep_list.sweep(self.uptime.get(), current.settings.limits.min_rate);
         self.upstream.sweep(&current.settings.origin, self.uptime.get());
         while self.detached.borrow_mut().as_mut().and_then(JoinSet::try_join_next).is_some() {}
         self.telemetry().flush();
+    }
+
+    /// Closes connections, if those of all workers occupy more memory than `limits` allow. Logs the first time of each
+    /// shortage.
+    fn limit_memory(&self, memory: u64, limits: &Limits) {
+        let limit = limits.memory.or(self.shared.default_memory).unwrap_or(u64::MAX);
+        let excess = self.shared.connection_memory.update(self.connection_memory.replace(memory), memory, limit);
+        let closed = if excess > 0 { self.connections.close_largest(excess) } else { 0 };
+        if !self.is_short_of_memory.replace(excess > 0) && excess > 0 {
+            warn!(
+                "Client connections occupy more than limits.memory, {limit} bytes: closing those that occupy most, {closed} \
+                 at first"
+            );
+        }
+        self.telemetry.connection_memory(memory, closed);
     }
 
     pub(super) fn shared(&self) -> &Shared {

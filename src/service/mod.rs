@@ -3,6 +3,7 @@
 //! [`Service`] wires all parts together. No other module depends on all of them.
 
 mod api;
+mod available_memory;
 mod control;
 pub mod crawlers;
 mod ledger;
@@ -13,10 +14,11 @@ mod tests;
 use crate::admin::{AccessControl, GatewayApi, SettingsView};
 use crate::gateway::{Dependencies, Gateway, Handle, StartError};
 use crate::telemetry::{AccessLog, LogTarget, Telemetry};
+use available_memory::available_memory;
 use parking_lot::Mutex;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -43,6 +45,9 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time that a start waits for the first leases, and a manual correction for its write to the ledger.
 const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Part of the available memory that client connections may occupy without `limits.memory`, as a divisor.
+const MEMORY_PART: u64 = 4;
 
 /// Version and revision of this build.
 pub const BUILD: (&str, &str) = (
@@ -179,6 +184,7 @@ impl Service {
                 .as_ref()
                 .filter(|_| settings.ledger == Ledger::File)
                 .map(LeaseRefresher::lease_updates),
+            default_memory: available_memory(Path::new("/")).map(|bytes| bytes / MEMORY_PART),
             seed,
         };
         let startup_settings = settings.clone();

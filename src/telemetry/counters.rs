@@ -26,6 +26,9 @@ pub struct WorkerCounters {
     pub(super) unclassified: [u64; StatusClass::NAMES.len()],
     pub(super) connections_open: u64,
     pub(super) connections_refused: u64,
+    pub(super) connections_shed: u64,
+    /// Bytes that the open connections occupy.
+    pub(super) connection_memory: u64,
     slot_index: SlotIndex,
 }
 
@@ -142,6 +145,12 @@ impl WorkerCounters {
         self.connections_refused += 1;
     }
 
+    /// Records the `bytes` that the open connections occupy, and counts connections `closed` to free memory.
+    pub fn connection_memory(&mut self, bytes: u64, closed: u64) {
+        self.connection_memory = bytes;
+        self.connections_shed += closed;
+    }
+
     /// Takes all counters and resets them. Slot indexes and the numbers of open connections and requests in flight
     /// remain.
     pub(super) fn take_all(&mut self) -> Self {
@@ -153,6 +162,7 @@ impl WorkerCounters {
             operators: self.operators.zeroed(),
             unexpected_costs: self.unexpected_costs.zeroed(),
             connections_open: self.connections_open,
+            connection_memory: self.connection_memory,
             slot_index: std::mem::take(&mut self.slot_index),
             ..Self::default()
         };
@@ -183,6 +193,7 @@ impl WorkerCounters {
         add(&mut self.signals, &other.signals);
         add(&mut self.unclassified, &other.unclassified);
         self.connections_refused += other.connections_refused;
+        self.connections_shed += other.connections_shed;
     }
 }
 

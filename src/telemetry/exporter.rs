@@ -128,6 +128,8 @@ impl Exporter {
         }
         self.gauge(CONNECTIONS, &[], counters.connections_open as f64);
         self.count(CONNECTIONS_REFUSED, &[], counters.connections_refused);
+        self.gauge(CONNECTION_MEMORY, &[], counters.connection_memory as f64);
+        self.count(CONNECTIONS_SHED, &[], counters.connections_shed);
     }
 }
 

@@ -167,6 +167,12 @@ metrics! {
     CONNECTIONS: Gauge "tidegate_client_connections" [];
     /// Total number of client connections closed because a connection limit was reached.
     CONNECTIONS_REFUSED: Counter "tidegate_client_connections_refused_total" [];
+    /// Memory that the open client connections occupy: their buffers, requests and responses in progress. `limits.memory`
+    /// is its limit.
+    CONNECTION_MEMORY: Gauge "tidegate_client_connection_memory_bytes" [];
+    /// Total number of client connections closed because `limits.memory` was reached. Those that occupy most memory are
+    /// closed first.
+    CONNECTIONS_SHED: Counter "tidegate_client_connections_shed_total" [];
     /// Total number of access log lines dropped because the writer could not keep up.
     ACCESS_LOG_DROPPED: Counter "tidegate_access_log_dropped_lines_total" [];
     /// 1 if the last configuration reload succeeded, 0 otherwise.

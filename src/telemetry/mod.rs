@@ -10,6 +10,7 @@ mod decision_ring;
 mod exporter;
 mod exposition;
 mod histogram;
+mod log_file;
 mod log_writer;
 pub mod metrics;
 mod status_class;
@@ -175,6 +176,7 @@ impl Telemetry {
         let mut current = totals.clone();
         for taken in open {
             current.connections_open += taken.connections_open;
+            current.connection_memory += taken.connection_memory;
             taken.scopes.iter().for_each(|(name, scope)| current.scopes.get_or_insert(name).inflight += scope.inflight);
         }
         current

@@ -69,6 +69,11 @@ impl WorkerTelemetry {
         self.0.lock().counters.connection_refused();
     }
 
+    /// Records the `bytes` that the open connections occupy, and counts connections `closed` to free memory.
+    pub fn connection_memory(&self, bytes: u64, closed: u64) {
+        self.0.lock().counters.connection_memory(bytes, closed);
+    }
+
     /// Counts a request of `scopes` that is sent to the origin.
     pub fn upstream_started(&self, scopes: &[ScopeId], names: &dyn NameResolver) {
         self.0.lock().counters.each_scope(names, scopes, |scope| scope.inflight += 1);

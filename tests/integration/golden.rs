@@ -235,6 +235,8 @@ fn normalized(text: &str) -> String {
         // The counter of a bucket depends on the hash of another.
         (r#""bucket_seq":\d+"#, r#""bucket_seq":SEQUENCE"#),
         (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
+        // Measured four times a second.
+        (r"(?m)^(tidegate_client_connection_memory_bytes) \d+$", "$1 BYTES"),
         (r#""revision":"[^"]*""#, r#""revision":"REVISION""#),
         (r#"revision="[^"]*""#, r#"revision="REVISION""#),
     ]

@@ -25,6 +25,7 @@ mod frameworks;
 mod fuzz_corpus;
 mod golden;
 mod grafana;
+mod hostile_connections;
 mod hosts;
 mod html_report;
 mod init;

@@ -200,6 +200,8 @@ pub struct Limits {
     pub max_connections: usize,
     /// Maximum number of client connections per address or IPv6 prefix; `None` is no limit.
     pub max_connections_per_address: Option<NonZeroUsize>,
+    /// Maximum memory of client connections, in bytes; `None` depends on the machine.
+    pub memory: Option<u64>,
     /// Time until the first byte on a new connection.
     pub first_byte_timeout: Duration,
     /// Time to receive a request head.

@@ -130,6 +130,7 @@ fn serve_with(stream: Segments, service: impl AsyncFn(Request<RequestBody<Segmen
     let options = ServeOptions {
         limits: LIMITS,
         finish: &Cell::new(false),
+        read_buffer: Rc::default(),
         date: || *b"Thu, 01 Jan 1970 00:00:00 GMT",
         on_malformed: |_| Response { status: StatusCode::BAD_REQUEST, fields: Fields::new(), body: Full::default() },
     };

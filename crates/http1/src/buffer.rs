@@ -1,10 +1,11 @@
 //! Read and write buffers, one of each per connection, reused for all messages.
 
 use bytes::{Buf, Bytes, BytesMut};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
@@ -35,8 +36,8 @@ pub(super) struct ReadBuffer {
 }
 
 impl ReadBuffer {
-    pub(super) fn new(first: BytesMut) -> Self {
-        Self { buffer: first, read_capacity: SMALL_CAPACITY, is_grown: false }
+    pub(super) fn new(first: BytesMut, state: Rc<ReadBufferState>) -> Self {
+        Self { buffer: first, read_capacity: SMALL_CAPACITY, is_grown: false, state }
     }
 
     /// Reads once; 0 is the end of the stream. `expected` is the number of bytes certain to follow, if known.
@@ -67,9 +68,12 @@ impl ReadBuffer {
     /// Ends a message: releases a buffer that grew for it.
     pub(super) fn shrink(&mut self) {
         self.read_capacity = SMALL_CAPACITY;
-        if self.is_grown && self.buffer.is_empty() {
-            self.is_grown = false;
-            let buffer = std::mem::take(&mut self.buffer);
+        if self.state.allocated.get() <= SMALL_CAPACITY || !self.buffer.is_empty() {
+            return;
+        }
+        self.state.allocated.set(0);
+        let buffer = std::mem::take(&mut self.buffer);
+        if std::mem::take(&mut self.is_grown) {
             SPARE.with_borrow_mut(|spare| {
                 if spare.len() < MAX_SPARE {
                     spare.push(buffer);
@@ -84,7 +88,9 @@ impl ReadBuffer {
 
     fn reserve(&mut self, read_capacity: usize) {
         if read_capacity < LARGE_CAPACITY {
-            return self.buffer.reserve(read_capacity);
+            self.buffer.reserve(read_capacity);
+            self.state.allocated.set(self.buffer.capacity());
+            return;
         }
         self.is_grown = true;
         let spare = SPARE.with_borrow_mut(Vec::pop).filter(|spare| spare.is_empty());
@@ -95,6 +101,7 @@ impl ReadBuffer {
             }
             _ => self.buffer.reserve(2 * LARGE_CAPACITY),
         }
+        self.state.allocated.set(self.buffer.capacity());
     }
 }
 

@@ -20,6 +20,7 @@ use std::future::Future;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -86,7 +87,7 @@ impl Stream for TcpStream {
 impl<IO: Stream> Connection<IO> {
     /// Returns a connection over the connected stream `io`.
     pub fn new(io: IO, limits: HeadLimits) -> Self {
-        let incoming = ReadBuffer::new(BytesMut::new());
+        let incoming = ReadBuffer::new(BytesMut::new(), Rc::default());
         Self(Box::new(ConnectionInner { io, incoming, outgoing: WriteBuffer::default(), limits, requests_sent: 0 }))
     }
 

@@ -104,6 +104,11 @@ impl Fields {
         Self { head, added: Vec::new(), lines }
     }
 
+    /// Returns the bytes of memory that the fields occupy.
+    pub fn memory(&self) -> usize {
+        self.head.len() + self.added.capacity() + self.lines.capacity() * size_of::<FieldLine>()
+    }
+
     /// Returns the number of fields.
     pub fn len(&self) -> usize {
         self.lines.len()

@@ -21,6 +21,7 @@ pub mod server;
 mod test_io;
 
 pub use body::SendBody;
+pub use buffer::ReadBufferState;
 pub use date::DateCache;
 pub use fields::list;
 pub use fields::{Field, Fields, Value};

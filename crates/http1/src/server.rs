@@ -14,7 +14,7 @@ pub use conn::Lingering;
 pub use request::RequestBody;
 
 use super::body::SendBody;
-use super::buffer::WriteBuffer;
+use super::buffer::{ReadBufferState, WriteBuffer};
 use super::framing::{BodyLength, Malformed};
 use super::head::{HeadLimits, HeadReader};
 use super::message::{Request, Response};
@@ -23,6 +23,7 @@ use conn::{SharedConn, SkipResult};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -34,6 +35,8 @@ pub struct ServeOptions<'a, D, R> {
     /// If set, closes the connection after the current response, or at once if there is none. The connection must be
     /// polled after a change.
     pub finish: &'a Cell<bool>,
+    /// Updated whenever the read buffer changes.
+    pub read_buffer: Rc<ReadBufferState>,
     /// Returns the current time, for responses without a Date field.
     pub date: D,
     /// Responds to a malformed request. This response is the last one, because the start of the next request is
@@ -73,7 +76,7 @@ where
     D: Fn() -> [u8; 29],
     R: Fn(Malformed) -> Response<B>,
 {
-    let mut conn = SharedConn::new(io, first);
+    let mut conn = SharedConn::new(io, first, Rc::clone(&options.read_buffer));
     let mut out = WriteBuffer::default();
     let mut reader = HeadReader::new(options.limits);
     loop {

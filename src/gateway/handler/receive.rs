@@ -3,6 +3,7 @@
 use super::request_handler::RequestHandler;
 use crate::gateway::client_body::{BodyError, ClientBody};
 use crate::gateway::connection_limits::ConnectionCounts;
+use crate::gateway::connection_memory::MemoryCharge;
 use crate::gateway::connection_timeouts::MIN_RATE_GRACE;
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::spool::{SpoolError, SpoolFile};
@@ -26,6 +27,7 @@ const MAX_BODIES_PER_ADDRESS: NonZeroUsize = NonZeroUsize::new(64).expect("not z
 struct Reception<'a> {
     limits: &'a Limits,
     memory: BytesMut,
+    charge: MemoryCharge,
     file: Option<SpoolFile>,
     length: u64,
 }
@@ -68,7 +70,8 @@ impl RequestHandler {
         };
         let started_at = worker.monotonic_now();
         let deadline = worker.upstream().new_deadline(limits.request_body_timeout);
-        let mut reception = Reception { limits, memory: BytesMut::new(), file: None, length: 0 };
+        let charge = context.charge_memory(0);
+        let mut reception = Reception { limits, memory: BytesMut::new(), charge, file: None, length: 0 };
         let mut trailers = None;
         let result = loop {
             deadline.set_limit(reception.patience(started_at, worker.monotonic_tick().get()));
@@ -92,7 +95,7 @@ impl RequestHandler {
             self.drain_body(&context.client_request().head, body);
             return Err(error);
         }
-        Ok(ReceivedBody::new(reception.memory.freeze(), reception.file, trailers).into())
+        Ok(ReceivedBody::new(reception.memory.freeze(), reception.charge, reception.file, trailers).into())
     }
 
     /// Stores a part of the body: in memory up to `limits.buffer_body`, then in a file.
@@ -102,7 +105,7 @@ impl RequestHandler {
         context: &RequestContext,
         data: Bytes,
     ) -> Result<(), ClientBodyError> {
-        let Reception { limits, memory, file, length } = reception;
+        let Reception { limits, memory, charge, file, length } = reception;
         *length += data.len() as u64;
         if *length > limits.max_body_size {
             return Err(ClientBodyError::TooLarge);
@@ -110,6 +113,7 @@ impl RequestHandler {
         if file.is_none() && memory.len() + data.len() <= limits.buffer_body {
             // Copied, because small parts would each keep the read buffer that they arrived in.
             memory.extend_from_slice(&data);
+            charge.set(memory.capacity());
             return Ok(());
         }
         let file = match file {

@@ -2,6 +2,7 @@
 
 use super::error::ClientBodyError;
 use crate::gateway::client_body::{BodyError, ClientBody};
+use crate::gateway::connection_memory::MemoryCharge;
 use crate::gateway::connection_timeouts::ConnectionState;
 use crate::gateway::spool::SpoolFile;
 use bytes::Bytes;
@@ -23,6 +24,7 @@ pub(in crate::gateway) enum RequestBody {
 /// A request body that was received: its beginning in memory, the rest in a file.
 pub(in crate::gateway) struct ReceivedBody {
     memory: Bytes,
+    _charge: MemoryCharge,
     file: Option<SpoolFile>,
     trailers: Option<HeaderMap>,
     /// Progress of a body in a file; one in memory is written at once.
@@ -32,6 +34,8 @@ pub(in crate::gateway) struct ReceivedBody {
 pub(in crate::gateway) struct Streaming {
     /// Removed only on drop.
     incoming: Option<ClientBody>,
+    /// Memory of what was received and not read.
+    _charge: MemoryCharge,
     remaining_bytes: u64,
     connection_state: Rc<ConnectionState>,
     upload: Rc<Upload>,
@@ -53,9 +57,15 @@ enum UploadState {
 }
 
 impl ReceivedBody {
-    pub(in crate::gateway) fn new(memory: Bytes, file: Option<SpoolFile>, trailers: Option<HeaderMap>) -> Self {
+    /// Returns the body that begins with `memory`, which is charged to its connection, and goes on in `file`.
+    pub(in crate::gateway) fn new(
+        memory: Bytes,
+        charge: MemoryCharge,
+        file: Option<SpoolFile>,
+        trailers: Option<HeaderMap>,
+    ) -> Self {
         let upload = file.as_ref().map(|_| Rc::default());
-        Self { memory, file, trailers, upload }
+        Self { memory, _charge: charge, file, trailers, upload }
     }
 
     fn remaining(&self) -> u64 {
@@ -102,9 +112,11 @@ impl RequestBody {
         if incoming.is_end_stream() {
             return Self::Empty;
         }
+        let charge = MemoryCharge::new(connection_state.memory(), incoming.max_unread());
         let (upload, drain) = (Rc::default(), drain());
         Self::Streaming(Box::new(Streaming {
             incoming: Some(incoming),
+            _charge: charge,
             remaining_bytes: limit,
             connection_state,
             upload,

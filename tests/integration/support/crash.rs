@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::origin::Origin;
-use super::program::Program;
+use super::running_gateway::RunningGateway;
 use super::wait::{wait_for, wait_until};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -19,15 +19,9 @@ const CLIENTS: u64 = 4;
 /// A page that costs one unit, and an origin that counts its requests by time of arrival.
 struct CrashFixture {
     origin: Origin,
-    dir: TempDir,
+    _dir: TempDir,
     state_dir: PathBuf,
     served: Arc<AtomicU64>,
-}
-
-struct RunningGateway {
-    program: Program,
-    address: SocketAddr,
-    admin: SocketAddr,
 }
 
 impl CrashFixture {
@@ -43,32 +37,15 @@ impl CrashFixture {
 
     fn with_origin(origin: Origin, served: Arc<AtomicU64>) -> Self {
         let dir = tempfile::tempdir().expect("temporary directory");
-        Self { origin, state_dir: dir.path().join("state"), dir, served }
+        Self { origin, state_dir: dir.path().join("state"), _dir: dir, served }
     }
 
     fn start(&self, limit: u64, window: &str) -> RunningGateway {
-        let file = self.dir.path().join("gate.yaml");
-        let yaml = format!(
-            "listen: 127.0.0.1:0\nadmin: {{ listen: \"127.0.0.1:0\" }}\nstate_dir: {}\nworkers: 2\n\
-             origin: {{ url: \"http://{}\" }}\nlog: {{ level: warn }}\n\
-             quotas: {{ api: {{ limit: {limit}, window: {window} }} }}\n\
+        let rules = format!(
+            "log: {{ level: warn }}\nquotas: {{ api: {{ limit: {limit}, window: {window} }} }}\n\
              routes: [ {{ match: /page, cost: {{ api: 1 }} }} ]\n",
-            self.state_dir.display(),
-            self.origin.address(),
         );
-        std::fs::write(&file, yaml).expect("file is writable");
-        let mut program = Program::start(&["serve", "--config", &file.display().to_string()]);
-        let ready = program.read_line();
-        let mut addresses = ready.split("http://").skip(1).map(|rest| {
-            let address = rest.split([' ', ',']).next().unwrap_or_default();
-            address.parse::<SocketAddr>().unwrap_or_else(|_| panic!("no address in {ready:?}"))
-        });
-        let (address, _, admin) = (addresses.next(), addresses.next(), addresses.next());
-        RunningGateway {
-            program,
-            address: address.expect("gateway listens"),
-            admin: admin.expect("admin listener is ready"),
-        }
+        RunningGateway::start(&self.state_dir, self.origin.address(), &rules)
     }
 
     fn served_units(&self) -> u64 {
@@ -76,35 +53,15 @@ impl CrashFixture {
     }
 }
 
-impl RunningGateway {
-    fn admin_request(&self, method: &str, path: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(self.admin).expect("admin listener is running");
-        let (host, length) = (self.admin, body.len());
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
-        );
-        stream.write_all(request.as_bytes()).expect("gateway reads");
-        let mut response = String::new();
-        stream.read_to_string(&mut response).expect("gateway responds");
-        response.split_once("\r\n\r\n").expect("HTTP response").1.to_owned()
-    }
+/// Returns the settled and reserved units.
+fn counted_units(gateway: &RunningGateway) -> u64 {
+    let state: Value = serde_json::from_str(&gateway.admin_request("GET", "/api/v1/state", "")).expect("JSON");
+    let quota = &state["quotas"][0];
+    quota["used"].as_u64().expect("whole units") + quota["reserved"].as_u64().expect("whole units")
+}
 
-    /// Returns the settled and reserved units.
-    fn counted_units(&self) -> u64 {
-        let state: Value = serde_json::from_str(&self.admin_request("GET", "/api/v1/state", "")).expect("JSON");
-        let quota = &state["quotas"][0];
-        quota["used"].as_u64().expect("whole units") + quota["reserved"].as_u64().expect("whole units")
-    }
-
-    fn lost_units(&self) -> f64 {
-        let text = self.admin_request("GET", "/metrics", "");
-        let sample = text.lines().find_map(|line| line.strip_prefix("tidegate_quota_lost_total{quota=\"api\"} "));
-        sample.and_then(|value| value.parse().ok()).expect("metric is exported")
-    }
-
-    fn load(&self, is_done: impl Fn(u64) -> bool + Sync) -> StatusCounts {
-        load(self.address, is_done)
-    }
+fn lost_units(gateway: &RunningGateway) -> f64 {
+    gateway.metric("tidegate_quota_lost_total{quota=\"api\"}")
 }
 
 /// Sends requests from several clients until `is_done` returns true for the number of responses, or the gateway has
@@ -180,11 +137,11 @@ fn run_kill_rounds(fixture: &CrashFixture, rounds: u64, after_start: impl Fn()) 
     for round in 0..rounds {
         let gateway = fixture.start(limit, "{ fixed: 7d }");
         after_start();
-        let (served, counted) = (fixture.served_units(), gateway.counted_units());
+        let (served, counted) = (fixture.served_units(), counted_units(&gateway));
         assert!(counted >= served, "round {round}: {counted} units counted, {served} served");
         let wasted = (counted - served).saturating_sub(excess);
         assert!(wasted <= bound, "round {round}: {wasted} units wasted, limit {bound}");
-        assert!(gateway.lost_units() <= (bound + CLIENTS) as f64, "round {round}");
+        assert!(lost_units(&gateway) <= (bound + CLIENTS) as f64, "round {round}");
         excess = counted - served;
         largest = largest.max(wasted);
         total += wasted;
@@ -209,10 +166,11 @@ fn run_kill_rounds(fixture: &CrashFixture, rounds: u64, after_start: impl Fn()) 
     }
     // The remainder can be used to the last unit.
     let gateway = fixture.start(limit, "{ fixed: 7d }");
-    let left = limit - gateway.counted_units();
+    let left = limit - counted_units(&gateway);
     assert!(left > 0, "units are left after all rounds");
     let before = fixture.served_units();
-    let statuses = gateway.load(|_| fixture.served_units() - before >= left || fixture.served_units() >= limit);
+    let statuses =
+        load(gateway.address, |_| fixture.served_units() - before >= left || fixture.served_units() >= limit);
     assert_eq!(status_when_exhausted(&gateway), 429);
     assert_eq!(fixture.served_units() - before, left, "all remaining units can be used");
     assert!(fixture.served_units() <= limit, "{} units served, limit {limit}", fixture.served_units());
@@ -247,11 +205,11 @@ pub fn suspend_across_window_end() {
     let gateway = fixture.start(LIMIT, "{ fixed: 2s }");
     for _ in 0..2 {
         let before = unix_seconds() / 2;
-        gateway.load(|count| count >= 20);
+        load(gateway.address, |count| count >= 20);
         gateway.program.signal("STOP");
         wait_until("the next window", || unix_seconds() / 2 > before);
         gateway.program.signal("CONT");
-        gateway.load(|count| count >= 2 * LIMIT);
+        load(gateway.address, |count| count >= 2 * LIMIT);
     }
     let windows = windows.lock().clone();
     for (window, served) in &windows {
@@ -269,22 +227,22 @@ fn unix_seconds() -> u64 {
 pub fn clean_restart() {
     let fixture = CrashFixture::new();
     let gateway = fixture.start(1000, "{ fixed: 7d }");
-    gateway.load(|count| count >= 50);
-    let counted = gateway.counted_units();
+    load(gateway.address, |count| count >= 50);
+    let counted = counted_units(&gateway);
     assert_eq!(counted, fixture.served_units());
     gateway.program.signal("TERM");
     assert_eq!(gateway.program.wait_for_exit().code, 0);
 
     let gateway = fixture.start(1000, "{ fixed: 7d }");
-    assert_eq!((gateway.counted_units(), gateway.lost_units()), (counted, 0.0), "a clean stop loses no units");
+    assert_eq!((counted_units(&gateway), lost_units(&gateway)), (counted, 0.0), "a clean stop loses no units");
     for used in [700, 10, 0, 500] {
         let response = gateway.admin_request("PUT", "/api/v1/quotas/api/used", &format!("{{\"used\": {used}}}"));
         assert!(response.contains(&format!("\"to\":{used}")), "{response}");
-        assert_eq!(gateway.counted_units(), used);
+        assert_eq!(counted_units(&gateway), used);
     }
     gateway.program.kill();
     let gateway = fixture.start(1000, "{ fixed: 7d }");
-    let counted = gateway.counted_units();
+    let counted = counted_units(&gateway);
     assert!((500..=500 + 2 * 15).contains(&counted), "{counted}");
     let mut client = Client::connect(gateway.address);
     assert_eq!(client.get("/page", "").status, 200);

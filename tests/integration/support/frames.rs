@@ -9,6 +9,7 @@ pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
 pub const PING: u8 = 6;
 pub const GOAWAY: u8 = 7;
+pub const WINDOW_UPDATE: u8 = 8;
 
 const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
@@ -29,9 +30,15 @@ pub struct Frame {
 impl Http2Client {
     /// Connects and sends the client preface.
     pub fn connect(address: SocketAddr) -> Self {
-        let mut frames = Self(Client::connect(address));
-        frames.0.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        let mut frames = Self::over(Client::connect(address));
         frames.send(SETTINGS, 0, 0, &[]);
+        frames
+    }
+
+    /// Sends the client preface on a connection. The settings must follow.
+    pub fn over(client: Client) -> Self {
+        let mut frames = Self(client);
+        frames.0.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         frames
     }
 

@@ -30,6 +30,7 @@ pub mod program;
 pub mod redis;
 pub mod report;
 pub mod robots;
+pub mod running_gateway;
 pub mod signer;
 pub mod stores;
 pub mod wait;

@@ -216,6 +216,10 @@ pub(crate) struct Limits {
     /// Maximum number of client connections per address or IPv6 prefix (clients.ipv6_prefix); further ones are closed.
     /// 0 is no limit; it is needed behind a proxy, because all clients arrive from its address. Default 0.
     pub max_connections_per_address: Option<u32>,
+    /// Memory for client connections, with their requests and responses in progress; at least 16MiB. Above it, the
+    /// connections that occupy most are closed. Checked four times a second. Default a quarter of the memory that the
+    /// machine, or the control group of the process, has.
+    pub memory: Option<Size>,
     /// Time until the first byte on a new connection, more than 0. Default 10s.
     pub first_byte_timeout: Option<Span>,
     /// Time to receive a request head, more than 0. Default 10s.

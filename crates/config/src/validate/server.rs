@@ -182,6 +182,7 @@ pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limi
     Limits {
         max_connections: count(report.nonzero_count(&path.max_connections(), raw.max_connections, 10_000)),
         max_connections_per_address: NonZeroUsize::new(count(per_address)),
+        memory: raw.memory.as_ref().map(|size| memory(size.0, report)),
         first_byte_timeout: limit_span(&path.first_byte_timeout(), &raw.first_byte_timeout, 10, report),
         head_timeout: limit_span(&path.header_timeout(), &raw.header_timeout, 10, report),
         keep_alive_timeout: limit_span(&path.keep_alive_timeout(), &raw.keep_alive_timeout, 60, report),
@@ -215,6 +216,13 @@ pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limi
 
 fn limit_span(path: &SettingPath, value: &Option<Span>, default_seconds: u64, report: &mut Diagnostics) -> Duration {
     report.nonzero_duration(path, value.as_ref().map(|span| span.0), Duration::from_secs(default_seconds))
+}
+
+fn memory(bytes: u64, report: &mut Diagnostics) -> u64 {
+    if bytes < 16 * KIB * KIB {
+        report.error(&SettingPath::ROOT.limits().memory(), "needs at least 16MiB", "write a size such as 256MiB");
+    }
+    bytes
 }
 
 /// Returns the maximum size of a request head, 8 KiB to 1 MiB: hyper needs a buffer of at least 8 KiB, and a megabyte
@@ -253,7 +261,9 @@ pub(super) fn log(raw: &raw_server::Log, state_dir: &Path, report: &mut Diagnost
         None => AccessLog::File { path: state_dir.join(DEFAULT_ACCESS_LOG) },
         Some(raw_server::Access::Off) => AccessLog::Off,
         Some(raw_server::Access::Stdout) => AccessLog::Stdout,
-        Some(raw_server::Access::File(raw_server::AccessFile { path, format: raw_server::Format::Json })) => {
+        Some(raw_server::Access::File(
+            file @ raw_server::AccessFile { path, format: raw_server::Format::Json, .. },
+        )) => {
             let path = path.clone().unwrap_or_default();
             if path.is_empty() {
                 let key = SettingPath::ROOT.log().access().path();

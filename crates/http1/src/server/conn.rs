@@ -1,7 +1,7 @@
 //! Connection state shared by the serving loop and the body of the current request.
 
 use super::super::body::BodyReader;
-use super::super::buffer::ReadBuffer;
+use super::super::buffer::{ReadBuffer, ReadBufferState};
 use super::super::chunked::BodyChunk;
 use super::super::framing::{BodyLength, FramingInfo, Malformed};
 use super::super::head::HeadReader;
@@ -66,11 +66,11 @@ impl<IO> Clone for SharedConn<IO> {
 }
 
 impl<IO> SharedConn<IO> {
-    pub(super) fn new(io: IO, first: BytesMut) -> Self {
+    pub(super) fn new(io: IO, first: BytesMut, read_buffer: Rc<ReadBufferState>) -> Self {
         let body = BodyReader::new(BodyLength::Exact(0));
         Self(Rc::new(RefCell::new(ConnState {
             io,
-            incoming: ReadBuffer::new(first),
+            incoming: ReadBuffer::new(first, read_buffer),
             body,
             continue_response: b"",
             skipped: 0,
@@ -117,6 +117,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
             if finish.get() && incoming.buffer.is_empty() {
                 return Poll::Ready(None);
             }
+            incoming.expect_head();
             match ready!(incoming.poll_read(io, context, 0)) {
                 Ok(0) | Err(_) => return Poll::Ready(None),
                 Ok(_) => {}

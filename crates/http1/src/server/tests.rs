@@ -41,8 +41,13 @@ where
     F: Future<Output = TestResponse>,
 {
     let (dates, finish) = (DateCache::new(), Cell::new(finish));
-    let options =
-        ServeOptions { limits: LIMITS, finish: &finish, date: || dates.text(784_111_777), on_malformed: refuse };
+    let options = ServeOptions {
+        limits: LIMITS,
+        finish: &finish,
+        read_buffer: Rc::default(),
+        date: || dates.text(784_111_777),
+        on_malformed: refuse,
+    };
     match now_or_never(serve(io, BytesMut::new(), options, service)) {
         None => ServeOutcome::Pending,
         Some(None) => ServeOutcome::Closed,
@@ -166,7 +171,13 @@ fn target_beyond_the_uri_limit_gets_414() {
     let io = MockStream::reads_from([format!("GET /{} HTTP/1.1\r\n\r\n", "b".repeat(66_000))]);
     let (dates, finish) = (DateCache::new(), Cell::new(false));
     let limits = HeadLimits { size: 1 << 20, fields: 20 };
-    let options = ServeOptions { limits, finish: &finish, date: || dates.text(0), on_malformed: refuse };
+    let options = ServeOptions {
+        limits,
+        finish: &finish,
+        read_buffer: Rc::default(),
+        date: || dates.text(0),
+        on_malformed: refuse,
+    };
     let _ = now_or_never(serve(io.clone(), BytesMut::new(), options, |_| async { ok_response(Empty::new()) }));
     assert!(io.written().starts_with("HTTP/1.1 414 URI Too Long\r\n"));
 }
@@ -346,7 +357,13 @@ fn finishing_connection_serves_buffered_requests() {
     assert_eq!(serve_with(io.clone(), true, |_| async { ok_response(Empty::new()) }), ServeOutcome::Closed);
     assert_eq!(io.written(), "", "no output yet");
     let (dates, finish) = (DateCache::new(), Cell::new(true));
-    let options = ServeOptions { limits: LIMITS, finish: &finish, date: || dates.text(0), on_malformed: refuse };
+    let options = ServeOptions {
+        limits: LIMITS,
+        finish: &finish,
+        read_buffer: Rc::default(),
+        date: || dates.text(0),
+        on_malformed: refuse,
+    };
     let first = BytesMut::from(get("").as_bytes());
     let io = MockStream::default();
     let _ = now_or_never(serve(io.clone(), first, options, |_| async { ok_response(Empty::new()) }));
