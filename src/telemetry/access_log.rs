@@ -1,24 +1,25 @@
 //! Access log of the process. Workers fill buffers and one thread writes them, so that no request waits for the disk.
 
+use super::log_file::LogFile;
 use super::log_writer::{FLUSH_THRESHOLD_BYTES, Lines, LogShared, LogWriter, OpenSink, QUEUE_LENGTH, WriterCommand};
 use parking_lot::Mutex;
-use std::fs::{DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread::Thread;
 use std::time::Duration;
+use tidegate_config::settings::LogRotation;
 
 /// Destination of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogTarget {
     /// Standard output.
     Stdout,
-    /// A file, appended to. The file and its directories are created if missing, readable by owner and group.
-    File(PathBuf),
+    /// A file, appended to, and its rotation. The file and its directories are created if missing, readable by owner and
+    /// group.
+    File(PathBuf, Option<LogRotation>),
 }
 
 /// Handle of the access log and its writer thread.
@@ -41,7 +42,7 @@ impl AccessLog {
     pub fn start(target: LogTarget) -> io::Result<Self> {
         match target {
             LogTarget::Stdout => Self::start_with(|| Ok(Box::new(io::stdout()))),
-            LogTarget::File(path) => Self::start_with(move || open(&path)),
+            LogTarget::File(path, rotation) => Self::start_with(move || Ok(Box::new(LogFile::open(&path, rotation)?))),
         }
     }
 
@@ -118,13 +119,6 @@ impl LogBuffer {
             self.shared.return_buffer(lines.bytes);
         }
     }
-}
-
-fn open(path: &Path) -> io::Result<Box<dyn io::Write + Send>> {
-    if let Some(directory) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o750).create(directory)?;
-    }
-    Ok(Box::new(OpenOptions::new().append(true).create(true).mode(0o640).open(path)?))
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ fn decision_is_found_on_any_worker() {
 fn close_flushes_all_workers() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("access.log");
-    let log = AccessLog::start(LogTarget::File(path.clone())).expect("the log starts");
+    let log = AccessLog::start(LogTarget::File(path.clone(), None)).expect("the log starts");
     let telemetry = Telemetry::new(Some(log), ("1.0.0", "abc"), NOW);
     let workers = [telemetry.worker(), telemetry.worker()];
     workers.iter().for_each(|worker| worker.record(&sample_record()));

@@ -4,6 +4,11 @@ use super::number_text::{self, HEX};
 use std::time::Duration;
 use tidegate_policy::Units;
 
+/// Maximum length of a text in bytes. Clients choose most of them.
+const MAX_TEXT: usize = 2048;
+/// Mark at the end of a text that was cut.
+const CUT: &str = "…";
+
 /// Appends `text` as a JSON string.
 pub(super) fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
@@ -30,20 +35,31 @@ pub(super) fn name_or_null(out: &mut Vec<u8>, text: Option<&str>) {
     }
 }
 
-/// Appends the content of a JSON string, without quotes.
+/// Appends the content of a JSON string, without quotes. Text beyond [`MAX_TEXT`] bytes is cut, and ends in [`CUT`].
 ///
 /// Text that needs no escaping is copied at once. Bytes that are not UTF-8 are read as Latin-1, one `\u00XX` each, so
-/// that they remain distinguishable. The line is valid JSON whatever a client sends.
+/// that they remain distinguishable. The line is valid JSON whatever a client sends, and changes nothing in a terminal.
 pub(super) fn content(out: &mut Vec<u8>, text: &[u8]) {
+    let is_cut = text.len() > MAX_TEXT;
+    let text = if is_cut { &text[..last_boundary(text)] } else { text };
     match is_plain(text) {
         true => out.extend_from_slice(text),
         false => {
             for chunk in text.utf8_chunks() {
-                escaped(out, chunk.valid().as_bytes());
-                chunk.invalid().iter().for_each(|&byte| unicode(out, byte));
+                escaped(out, chunk.valid());
+                chunk.invalid().iter().for_each(|&byte| unicode(out, byte.into()));
             }
         }
     }
+    if is_cut {
+        out.extend_from_slice(CUT.as_bytes());
+    }
+}
+
+/// Returns the position of the last character that begins at [`MAX_TEXT`] or before it.
+fn last_boundary(text: &[u8]) -> usize {
+    let is_boundary = |position: &usize| text[*position] & 0b1100_0000 != 0b1000_0000;
+    (MAX_TEXT - 3..=MAX_TEXT).rev().find(is_boundary).unwrap_or(MAX_TEXT)
 }
 
 /// Appends a JSON string, or `null`.
@@ -96,39 +112,36 @@ fn are_plain<const N: usize>(bytes: &[u8; N]) -> bool {
     bytes.iter().fold(true, |plain, &byte| plain & (32..127).contains(&byte) & (byte != b'"') & (byte != b'\\'))
 }
 
-fn escaped(out: &mut Vec<u8>, text: &[u8]) {
+fn escaped(out: &mut Vec<u8>, text: &str) {
     let mut rest = text;
-    while let Some(position) = rest.iter().position(|&byte| NEEDS_ESCAPE[usize::from(byte)]) {
-        out.extend_from_slice(&rest[..position]);
-        match rest[position] {
-            byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            byte => unicode(out, byte),
+    while let Some((position, character)) = rest.char_indices().find(|(_, character)| needs_escape(*character)) {
+        out.extend_from_slice(&rest.as_bytes()[..position]);
+        match character {
+            '"' => out.extend_from_slice(b"\\\""),
+            '\\' => out.extend_from_slice(b"\\\\"),
+            '\n' => out.extend_from_slice(b"\\n"),
+            '\t' => out.extend_from_slice(b"\\t"),
+            other => unicode(out, other),
         }
-        rest = &rest[position + 1..];
+        rest = &rest[position + character.len_utf8()..];
     }
-    out.extend_from_slice(rest);
+    out.extend_from_slice(rest.as_bytes());
 }
 
-fn unicode(out: &mut Vec<u8>, byte: u8) {
-    out.extend_from_slice(b"\\u00");
-    out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+/// Appends the escape of a character below U+10000.
+fn unicode(out: &mut Vec<u8>, character: char) {
+    let code = character as usize;
+    out.extend_from_slice(b"\\u");
+    out.extend([12, 8, 4, 0].map(|shift| HEX[(code >> shift) & 15]));
 }
 
-/// Control characters, the quote and the backslash. DEL is harmless in JSON but not in a terminal.
-const NEEDS_ESCAPE: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 32 {
-        table[byte] = true;
-        byte += 1;
-    }
-    table[127] = true;
-    table[b'"' as usize] = true;
-    table[b'\\' as usize] = true;
-    table
-};
+/// Returns true for the quote, the backslash, and what changes how a terminal shows the rest: control characters, and
+/// marks of direction and of lines.
+fn needs_escape(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '"' | '\\' | '\u{61c}' | '\u{200e}' | '\u{200f}')
+        || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
 
 #[cfg(test)]
 mod tests {
@@ -145,6 +158,30 @@ mod tests {
     fn non_utf8_bytes_are_decoded_as_latin_1() {
         assert_eq!(round_trip(b"caf\xe9"), "caf\u{e9}");
         assert_eq!(round_trip("café".as_bytes()), "café");
+    }
+
+    #[test]
+    fn text_cannot_change_a_terminal() {
+        let marks = "\u{9b}31m \u{85}\u{202e}txt.exe\u{2066}\u{200f}\u{61c}\u{2028}\u{7f}";
+        let mut out = Vec::new();
+        content(&mut out, marks.as_bytes());
+        assert!(is_plain(&out.iter().copied().filter(|byte| *byte != b'\\').collect::<Vec<_>>()), "{out:?}");
+        assert_eq!(round_trip(marks.as_bytes()), marks);
+        let harmless = "Grüße, 日本 🦀 שלום";
+        out.clear();
+        content(&mut out, harmless.as_bytes());
+        assert_eq!(out, harmless.as_bytes());
+    }
+
+    #[test]
+    fn long_text_is_cut_at_a_character_and_marked() {
+        assert_eq!(round_trip(&[b'a'; 2048]), "a".repeat(2048));
+        assert_eq!(round_trip(&[b'a'; 2049]), "a".repeat(2048) + "…");
+        for (character, length) in [("é", 2), ("日", 3), ("🦀", 4)] {
+            let text = format!("a{}", character.repeat(1100));
+            assert_eq!(round_trip(text.as_bytes()), format!("a{}…", character.repeat(2047 / length)), "{character}");
+        }
+        assert_eq!(round_trip(&[0xbf; 5000]).chars().count(), 2049, "not UTF-8");
     }
 
     #[test]

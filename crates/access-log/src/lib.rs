@@ -10,6 +10,7 @@ mod line;
 mod number_text;
 pub mod read;
 mod record;
+mod redaction;
 #[doc(hidden)]
 pub mod sample;
 mod timestamp;
@@ -20,4 +21,5 @@ pub use number_text::hexadecimal;
 pub use record::{
     CLIENT_CLOSED_REQUEST, NameResolver, QuotaCharge, Record, RecordedOutcome, UnexpectedCost, UpstreamCall,
 };
+pub use redaction::{redacted, redacted_url};
 pub use timestamp::{rfc3339, rfc3339_exact};

@@ -68,8 +68,11 @@ fn client(out: &mut Vec<u8>, record: &Record<'_>) {
 fn request(out: &mut Vec<u8>, record: &Record<'_>) {
     match *record.method {
         http::Method::GET => out.extend_from_slice(b"\",\"method\":\"GET\",\"host\":\""),
-        // A method is a token, so no byte needs escaping.
-        ref other => write_fmt_infallible(out, format_args!("\",\"method\":\"{other}\",\"host\":\"")),
+        ref other => {
+            out.extend_from_slice(b"\",\"method\":\"");
+            json::content(out, other.as_str().as_bytes());
+            out.extend_from_slice(b"\",\"host\":\"");
+        }
     }
     json::content(out, record.host);
     out.extend_from_slice(b"\",\"path\":\"");

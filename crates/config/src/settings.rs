@@ -283,6 +283,17 @@ pub struct Log {
     pub access: AccessLog,
     /// Minimum level of log lines.
     pub level: LogLevel,
+    /// Names of query parameters whose values are not logged.
+    pub redact: Vec<String>,
+}
+
+/// Rotation of the access log by size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRotation {
+    /// Maximum size of the file, in bytes.
+    pub max_size: u64,
+    /// Number of earlier files kept.
+    pub keep: u32,
 }
 
 /// Destination of the access log.
@@ -296,6 +307,8 @@ pub enum AccessLog {
     File {
         /// Path of the file.
         path: PathBuf,
+        /// Rotation by size; `None` if another program rotates it.
+        rotation: Option<LogRotation>,
     },
 }
 

@@ -135,7 +135,7 @@ fn example_config_has_the_expected_settings() {
     assert_eq!(settings.origin.idle_timeout, Duration::from_secs(4));
     assert_eq!(settings.headers.legacy, [LegacyFamily::Atlassian]);
     assert_eq!(settings.headers.retry_after_spread.millionths(), 200_000);
-    assert_eq!(settings.log.access, AccessLog::File { path: "./state/access.log".into() });
+    assert_eq!(settings.log.access, AccessLog::File { path: "./state/access.log".into(), rotation: None });
     let rules = &settings.rules;
     let classes: Vec<&str> = rules.classes.iter().map(|class| class.name.as_str()).collect();
     assert_eq!(classes, ["search", "impostor", "bot", "person", "other"]);
@@ -446,7 +446,7 @@ fn origin_url_is_the_only_required_setting() {
     assert_eq!(settings.rules.classes.len(), 1);
     assert_eq!(settings.rules.routes[0].name, "/**");
     assert_eq!(settings.admin.map(|admin| admin.listen.to_string()).as_deref(), Some("127.0.0.1:9090"));
-    assert_eq!(settings.log.access, AccessLog::File { path: "./state/access.log".into() });
+    assert_eq!(settings.log.access, AccessLog::File { path: "./state/access.log".into(), rotation: None });
     assert_eq!(settings.log.level, LogLevel::Info);
     assert_eq!(settings.rules.trust.ipv6_prefix, 64);
 }
@@ -457,7 +457,7 @@ fn off_disables_admin_listener_and_access_log() {
     assert!(off.admin.is_none());
     assert_eq!(off.log.access, AccessLog::Off);
     let elsewhere = settings(&with_origin("state_dir: /srv/state"));
-    assert_eq!(elsewhere.log.access, AccessLog::File { path: "/srv/state/access.log".into() });
+    assert_eq!(elsewhere.log.access, AccessLog::File { path: "/srv/state/access.log".into(), rotation: None });
     let environment = [("TIDEGATE__ADMIN", "off"), ("TIDEGATE__LOG__ACCESS", "off")];
     assert!(
         load_with(&with_origin("admin: { listen: 127.0.0.1:1 }"), &environment, &[])
@@ -998,6 +998,18 @@ fn each_invalid_value_is_reported() {
         (
             "limits: { header_timeout: 0s }".into(),
             "2:27: limits.header_timeout: found a zero duration; write a duration such as 10s",
+        ),
+        (
+            "log: { access: { path: ./access.log, max_size: 1KiB } }".into(),
+            "2:48: log.access.max_size: needs at least 1MiB; write a size such as 100MiB",
+        ),
+        (
+            "log: { access: { path: ./access.log, keep: 2 } }".into(),
+            "2:44: log.access.keep: keep requires max_size; add one such as max_size: 100MiB, or leave it out",
+        ),
+        (
+            "limits: { memory: 1MiB }".into(),
+            "2:19: limits.memory: needs at least 16MiB; write a size such as 256MiB",
         ),
         (
             "limits: { max_header_size: 1KiB }".into(),

@@ -28,7 +28,7 @@ pub mod network_table;
 pub mod own_hosts;
 pub mod pacing;
 pub mod path;
-mod query;
+pub mod query;
 pub mod quota;
 pub mod quota_state;
 pub mod quota_sync;

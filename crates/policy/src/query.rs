@@ -13,6 +13,12 @@ pub(super) fn has(query: &str, name: &str, value: Option<&str>, ignore_case: boo
     query.split('&').any(is_found) || (query.contains(';') && query.split(['&', ';']).any(is_found))
 }
 
+/// Returns true if the name of `pair`, such as `page=2`, is `name` in any letter case and encoding, or a member of it.
+pub fn is_named(pair: &str, name: &str) -> bool {
+    let found = pair.split_once('=').map_or(pair, |(found, _)| found);
+    decodes_to(found, name, true) || is_member_of(found, name, true)
+}
+
 /// Returns true if the parameter `text` is a member of the list or map `name`: `page[]`, `page[2]`, `[page]`.
 fn is_member_of(text: &str, name: &str, ignore_case: bool) -> bool {
     let is_bracket = |byte: &u8| matches!(byte, b'[' | b']');

@@ -3,7 +3,7 @@
 use super::{EvaluatedRequest, RequestContext, RequestStage};
 use crate::gateway::target;
 use smallvec::SmallVec;
-use tidegate_access_log::{QuotaCharge, Record, RecordedOutcome, UnexpectedCost, UpstreamCall};
+use tidegate_access_log::{QuotaCharge, Record, RecordedOutcome, UnexpectedCost, UpstreamCall, redacted, redacted_url};
 use tidegate_engine::{Charged, Evaluation, QuotaUsage};
 use tidegate_http1::Name;
 use tidegate_policy::Units;
@@ -41,6 +41,9 @@ impl RequestContext {
                 settle_sequence: charged.sequence,
             })
             .collect();
+        let redact = &self.current.settings.log.redact;
+        let query = head.target.query().map(|query| redacted(query, redact));
+        let referer = head.fields.get(Name::Referer).map(|referer| redacted_url(referer, redact));
         let settled = self.worker.now();
         self.worker.telemetry().record(&Record {
             admitted_at: decision.decided_at,
@@ -51,12 +54,12 @@ impl RequestContext {
             method: &head.method,
             host: target::host(head),
             path: self.client_request.sent_target().path(),
-            query: head.target.query(),
+            query: query.as_deref(),
             version: head.version,
             status: self.status.as_u16(),
             bytes: self.bytes,
             user_agent: head.fields.get(Name::UserAgent).unwrap_or_default(),
-            referer: head.fields.get(Name::Referer),
+            referer: referer.as_deref(),
             headers_seen: observation.map_or(HeadersSeen::USER_AGENT, |observation| observation.headers()),
             kind: classified.kind,
             class: classified.class,

@@ -11,7 +11,7 @@ mod scopes;
 mod tests;
 
 use super::Settings;
-use super::settings::AccessLog;
+use super::settings::{AccessLog, LogRotation};
 use std::fmt::Write as _;
 use tidegate_policy::ClassId;
 use tidegate_policy::bot_detection::BotDetection;
@@ -45,7 +45,10 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     line(match &settings.log.access {
         AccessLog::Off => "access log: off".into(),
         AccessLog::Stdout => "access log: standard output".into(),
-        AccessLog::File { path } => format!("access log: {}", path.display()),
+        AccessLog::File { path, rotation: None } => format!("access log: {}", path.display()),
+        AccessLog::File { path, rotation: Some(LogRotation { max_size, keep }) } => {
+            format!("access log: {}, rotated at {max_size} bytes, {keep} earlier files", path.display())
+        }
     });
 
     line(ledger::ledger(&settings.ledger, &settings.state_dir));

@@ -132,6 +132,9 @@ pub(crate) struct Log {
     /// Log level on standard error: error, warn, info, debug or trace. Manual corrections (target audit) are logged at
     /// every level; only RUST_LOG can silence them. Default info.
     pub level: Level,
+    /// Names of query parameters whose values the access log shows as [redacted], in any letter case: one, or a list.
+    /// This includes the query of the Referer. Replays cannot match routes by these values. Default none.
+    pub redact: OneOrMany<String>,
 }
 
 /// Handling of paths that origins read in different ways.
@@ -159,6 +162,11 @@ pub(crate) struct AccessFile {
     pub path: Option<String>,
     /// Format of the lines: json, which can be replayed. Default json.
     pub format: Format,
+    /// Size above which the file is renamed to FILE.1, FILE.1 to FILE.2 and so on, and a new one begun; at least 1MiB.
+    /// Default none: another program such as logrotate does it.
+    pub max_size: Option<Size>,
+    /// Number of earlier files that max_size keeps, at least 1. Default 4.
+    pub keep: Option<u32>,
 }
 
 impl From<AccessFile> for Access {

@@ -4,7 +4,7 @@ use super::diagnostics::Diagnostics;
 use crate::raw::{self, server as raw_server};
 use crate::scalars::{Size, Span};
 use crate::setting_path::SettingPath;
-use crate::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, Origin};
+use crate::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, LogRotation, Origin};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -258,7 +258,7 @@ pub(super) fn headers(raw: &raw_server::Headers) -> Headers {
 
 pub(super) fn log(raw: &raw_server::Log, state_dir: &Path, report: &mut Diagnostics) -> Log {
     let access = match &raw.access {
-        None => AccessLog::File { path: state_dir.join(DEFAULT_ACCESS_LOG) },
+        None => AccessLog::File { path: state_dir.join(DEFAULT_ACCESS_LOG), rotation: None },
         Some(raw_server::Access::Off) => AccessLog::Off,
         Some(raw_server::Access::Stdout) => AccessLog::Stdout,
         Some(raw_server::Access::File(
@@ -269,7 +269,7 @@ pub(super) fn log(raw: &raw_server::Log, state_dir: &Path, report: &mut Diagnost
                 let key = SettingPath::ROOT.log().access().path();
                 report.error(&key, "missing", "name a file such as ./state/access.log");
             }
-            AccessLog::File { path: path.into() }
+            AccessLog::File { path: path.into(), rotation: rotation(file, report) }
         }
     };
     let level = match raw.level {
@@ -279,5 +279,20 @@ pub(super) fn log(raw: &raw_server::Log, state_dir: &Path, report: &mut Diagnost
         raw_server::Level::Debug => LogLevel::Debug,
         raw_server::Level::Trace => LogLevel::Trace,
     };
-    Log { access, level }
+    Log { access, level, redact: raw.redact.0.clone() }
+}
+
+fn rotation(raw: &raw_server::AccessFile, report: &mut Diagnostics) -> Option<LogRotation> {
+    let path = SettingPath::ROOT.log().access();
+    let keep = report.nonzero_count(&path.keep(), raw.keep, 4);
+    let Some(Size(max_size)) = raw.max_size else {
+        if raw.keep.is_some() {
+            report.error(&path.keep(), "keep requires max_size", "add one such as max_size: 100MiB, or leave it out");
+        }
+        return None;
+    };
+    if max_size < KIB * KIB {
+        report.error(&path.max_size(), "needs at least 1MiB", "write a size such as 100MiB");
+    }
+    Some(LogRotation { max_size, keep })
 }
