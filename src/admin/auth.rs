@@ -5,7 +5,7 @@ use super::problem::Problem;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::{IpAddr, SocketAddr};
@@ -17,25 +17,40 @@ use tidegate_policy::secret::Secret;
 pub struct AccessControl {
     /// Bearer token. `None` is allowed only on loopback.
     pub token: Option<Secret>,
+    /// Bearer token for requests that change nothing.
+    pub read_token: Option<Secret>,
     /// Address of the admin listener.
     pub listen: SocketAddr,
 }
 
 /// Passes the request on if it is authorized; returns a problem document otherwise.
 pub(super) async fn authorize(State(access): State<Arc<AccessControl>>, request: Request, next: Next) -> Response {
-    match access.check(request.headers()) {
+    match access.check(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
 }
 
 impl AccessControl {
-    fn check(&self, headers: &HeaderMap) -> Result<(), Problem> {
+    fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
         match &self.token {
-            Some(token) => check_token(headers, token)?,
+            Some(token) => self.check_token(method, headers, token)?,
             None => self.check_host(headers)?,
         }
         check_not_browser(headers)
+    }
+
+    fn check_token(&self, method: &Method, headers: &HeaderMap, token: &Secret) -> Result<(), Problem> {
+        let sent = sent_token(headers);
+        if token.matches(sent) {
+            return Ok(());
+        }
+        match self.read_token.as_ref().is_some_and(|token| token.matches(sent)) {
+            true if method.is_safe() => Ok(()),
+            true => Err(Problem::new(StatusCode::FORBIDDEN, "admin.read_token permits no changes; send admin.token.")),
+            false => Err(Problem::new(StatusCode::UNAUTHORIZED, "Send the admin token: Authorization: Bearer ...")
+                .with_header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+        }
     }
 
     /// Rejects a request whose `Host` is not a loopback address. A web page whose name resolves to this machine (DNS
@@ -58,16 +73,11 @@ impl AccessControl {
     }
 }
 
-fn check_token(headers: &HeaderMap, token: &Secret) -> Result<(), Problem> {
+fn sent_token(headers: &HeaderMap) -> &[u8] {
     let sent = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-    let sent = match sent.split_at_checked(SCHEME.len()) {
+    match sent.split_at_checked(SCHEME.len()) {
         Some((scheme, sent)) if scheme.eq_ignore_ascii_case(SCHEME) => sent,
         _ => b"",
-    };
-    match token.matches(sent) {
-        true => Ok(()),
-        false => Err(Problem::new(StatusCode::UNAUTHORIZED, "Send the admin token: Authorization: Bearer ...")
-            .with_header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
     }
 }
 

@@ -100,7 +100,11 @@ pub const ENDPOINTS: &[Endpoint] = &[
 /// Statuses of problem documents that all endpoints send, each with its cause.
 pub const COMMON_ERRORS: &[(u16, &str)] = &[
     (401, "`admin.token` is set and `Authorization: Bearer TOKEN` is missing or wrong; not `/healthz` and `/readyz`."),
-    (403, "A browser sends the request from another site's page; not `/healthz` and `/readyz`."),
+    (
+        403,
+        "A browser sends the request from another site's page, or `admin.read_token` is sent with a request that changes \
+         something; not `/healthz` and `/readyz`.",
+    ),
     (404, "The path is unknown."),
     (405, "The path does not support the method; `Allow` lists the methods."),
     (413, "The request body exceeds 64 KiB."),

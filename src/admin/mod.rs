@@ -1,7 +1,8 @@
 //! Admin listener: health, metrics, state, corrections and reload, on an address of its own, apart from client traffic.
 //!
 //! This module depends on the gateway only through [`GatewayApi`], and the gateway does not depend on it. With
-//! `admin.token`, every request except `/healthz` and `/readyz` needs `Authorization: Bearer TOKEN` (401 otherwise).
+//! `admin.token`, every request except `/healthz` and `/readyz` needs `Authorization: Bearer TOKEN` (401 otherwise);
+//! `admin.read_token` permits requests that change nothing (403 otherwise).
 //! Errors are problem documents (RFC 9457) whose `detail` has one line per error.
 
 pub(crate) mod amount;
@@ -15,6 +16,7 @@ pub mod fields;
 mod health;
 mod problem;
 mod quotas;
+mod server;
 pub(crate) mod state;
 
 #[cfg(test)]
@@ -23,6 +25,7 @@ mod tests;
 pub use api::{GatewayApi, ListenAddresses, ScopeView, SettingsView};
 pub use auth::AccessControl;
 pub use client::{AdminClient, AdminClientError, AdminResponse};
+pub use server::serve;
 
 use axum::extract::{FromRef, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
@@ -32,11 +35,8 @@ use axum::routing::{get, post, put};
 use axum::{Router, middleware};
 use corrections::Corrections;
 use problem::Problem;
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::timeout::TimeoutLayer;
@@ -60,16 +60,6 @@ impl FromRef<AdminState> for Arc<Corrections> {
     fn from_ref(state: &AdminState) -> Self {
         Arc::clone(&state.corrections)
     }
-}
-
-/// Serves `router` on `listener` until `shutdown` completes; requests in flight are finished.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).with_graceful_shutdown(shutdown).await
 }
 
 /// Returns the routes of the admin listener.

@@ -1,4 +1,5 @@
 use super::corrections::{Actor, Correction};
+use super::server::{ConnectionLimits, serve_within};
 use super::*;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
@@ -12,6 +13,7 @@ use tidegate_policy::tier::Share;
 use tidegate_policy::{Reason, Timestamp, Units};
 use tidegate_replay::explain::Explanation;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tower::ServiceExt;
 
 #[tokio::test]
@@ -206,6 +208,24 @@ async fn token_is_required_except_for_health_checks() {
 }
 
 #[tokio::test]
+async fn read_token_permits_no_changes() {
+    let gateway = FakeGateway { token: Some("secret".into()), ..FakeGateway::new() };
+    let read = "authorization: Bearer readers";
+    for path in ["/metrics", "/api/v1/state"] {
+        assert_eq!(gateway.request_with_headers(&format!("GET {path}\n{read}")).await.status, 200, "{path}");
+    }
+    for request in ["POST /api/v1/reload", "PUT /api/v1/quotas/places_api/used", "POST /api/v1/quotas/places_api/reset"]
+    {
+        assert_eq!(
+            gateway.request_with_headers(&format!("{request}\n{read}")).await.problem_status(),
+            403,
+            "{request}"
+        );
+    }
+    assert_eq!(gateway.request_with_headers("GET /metrics\nauthorization: Bearer reader").await.problem_status(), 401);
+}
+
+#[tokio::test]
 async fn non_loopback_host_is_rejected_without_a_token() {
     let gateway = FakeGateway::new();
     for loopback in ["127.0.0.1:9090", "localhost:9090", "[::1]:9090", "127.9.9.9"] {
@@ -259,7 +279,7 @@ async fn server_runs_until_the_shutdown_signal() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let listen = listener.local_addr().expect("an address");
     let (shutdown_sender, shutdown) = tokio::sync::oneshot::channel::<()>();
-    let router = router(Arc::new(FakeGateway::new()), AccessControl { token: None, listen });
+    let router = router(Arc::new(FakeGateway::new()), AccessControl { token: None, read_token: None, listen });
     let server = tokio::spawn(serve(listener, router, async { drop(shutdown.await) }));
     let mut client = tokio::net::TcpStream::connect(listen).await.expect("a connection");
     let body = r#"{"used": 1}"#;
@@ -270,7 +290,32 @@ async fn server_runs_until_the_shutdown_signal() {
     client.read_to_string(&mut response).await.expect("answered");
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
     drop(shutdown_sender);
-    server.await.expect("no panic").expect("no error");
+    server.await.expect("no panic");
+}
+
+#[tokio::test]
+async fn silent_clients_do_not_keep_others_out() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let listen = listener.local_addr().expect("an address");
+    let router = router(Arc::new(FakeGateway::new()), AccessControl { token: None, read_token: None, listen });
+    let soon = Duration::from_millis(20);
+    let limits = ConnectionLimits { count: 3, header_timeout: soon, lifetime: soon, finish_timeout: soon };
+    let server = tokio::spawn(serve_within(limits, listener, router, std::future::pending()));
+    let connect = || async { tokio::net::TcpStream::connect(listen).await.expect("a connection") };
+    let silent = connect().await;
+    let mut slow = connect().await;
+    slow.write_all(b"GET /metrics HTTP/1.1\r\nHost").await.expect("sent");
+    let mut idle = connect().await;
+    let request = format!("GET /healthz HTTP/1.1\r\nHost: {listen}\r\n\r\n");
+    idle.write_all(request.as_bytes()).await.expect("sent");
+    idle.readable().await.expect("answered");
+    let mut client = connect().await;
+    client.write_all(request.as_bytes()).await.expect("sent");
+    let mut response = String::new();
+    client.read_to_string(&mut response).await.expect("answered");
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    drop((silent, slow, idle));
+    server.abort();
 }
 
 struct FakeGateway {
@@ -324,6 +369,7 @@ impl FakeGateway {
         };
         let access = AccessControl {
             token: self.token.clone().map(Secret::new),
+            read_token: Some(Secret::new("readers".into())),
             listen: "127.0.0.1:9090".parse().expect("an address"),
         };
         let response = router(Arc::new(gateway), access).oneshot(request.body(body).expect("a request")).await;

@@ -158,7 +158,10 @@ impl Service {
                 Ok((listener.local_addr()?, listener))
             });
             let listener = listener.map_err(|source| ServiceError::Admin { address: admin.listen, source });
-            listener.map(|(listen, listener)| (listener, AccessControl { token: admin.token.clone(), listen }))
+            listener.map(|(listen, listener)| {
+                let (token, read_token) = (admin.token.clone(), admin.read_token.clone());
+                (listener, AccessControl { token, read_token, listen })
+            })
         });
         let admin = admin.transpose()?;
 

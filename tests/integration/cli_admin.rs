@@ -138,14 +138,14 @@ fn admin_commands_require_the_token() {
     let fixture = AdminFixture::start_with_admin(", token: '${GATE_TOKEN}'");
     let admin = fixture.admin.to_string();
     let token_file = fixture.dir.path().join("token");
-    std::fs::write(&token_file, "sesame\n").expect("file is writable");
+    std::fs::write(&token_file, "open-sesame-open-sesame\n").expect("file is writable");
     let token_file = token_file.display().to_string();
     let file = fixture.file.as_str();
 
     let right = [
-        (vec!["status", "--config", file], vec![("GATE_TOKEN", "sesame")]),
+        (vec!["status", "--config", file], vec![("GATE_TOKEN", "open-sesame-open-sesame")]),
         (vec!["status", "--admin", &admin, "--token-file", &token_file], vec![]),
-        (vec!["status", "--admin", &admin], vec![("TIDEGATE_ADMIN_TOKEN", "sesame")]),
+        (vec!["status", "--admin", &admin], vec![("TIDEGATE_ADMIN_TOKEN", "open-sesame-open-sesame")]),
     ];
     for (arguments, environment) in right {
         let outcome = run_with_env(&arguments, b"", &environment);
@@ -170,7 +170,7 @@ fn admin_commands_require_the_token() {
         assert_eq!((outcome.code, outcome.output.as_str()), (2, ""), "{arguments:?}: {}", outcome.errors);
         assert!(outcome.errors.contains(error), "{arguments:?}: {}", outcome.errors);
     }
-    let environment = [("GATE_TOKEN", "sesame")];
+    let environment = [("GATE_TOKEN", "open-sesame-open-sesame")];
     let set = run_with_env(&["quota", "set", "api", "1", "--config", file], b"", &environment);
     assert_eq!(set.output, "api: 1 used, 0 before\n", "{}", set.errors);
     let mut gateway = fixture.gateway;
@@ -361,7 +361,8 @@ impl AdminFixture {
             )
         };
         write(&file, &yaml(0));
-        let mut gateway = Program::start_with_env(&["serve", "--config", &file], &[("GATE_TOKEN", "sesame")]);
+        let mut gateway =
+            Program::start_with_env(&["serve", "--config", &file], &[("GATE_TOKEN", "open-sesame-open-sesame")]);
         let ready = gateway.read_line();
         let addresses: Vec<_> = ready.split("http://").skip(1).map(|rest| rest.split([' ', ',']).next()).collect();
         let address = |index: usize| addresses[index].and_then(|text| text.parse().ok()).expect("an address");

@@ -96,6 +96,8 @@ pub struct Admin {
     pub listen: SocketAddr,
     /// Bearer token that requests must send.
     pub token: Option<Secret>,
+    /// Bearer token for requests that change nothing.
+    pub read_token: Option<Secret>,
 }
 
 /// A Redis or Valkey server shared by several instances.
@@ -337,7 +339,9 @@ impl Settings {
     /// Returns the keys that differ from those of a gateway started with `running`, and that it applies only after a
     /// restart.
     pub fn keys_needing_restart(&self, running: &Settings) -> Vec<&'static str> {
-        let admin = |settings: &Settings| settings.admin.as_ref().map(|admin| (admin.listen, admin.token.clone()));
+        let admin = |settings: &Settings| {
+            settings.admin.as_ref().map(|admin| (admin.listen, admin.token.clone(), admin.read_token.clone()))
+        };
         let max_clients = |settings: &Settings| settings.limits.max_tracked_clients;
         [
             ("listen", running.listen != self.listen),

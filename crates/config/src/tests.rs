@@ -503,13 +503,15 @@ fn error_in_a_list_of_a_variable_names_the_variable() {
 #[test]
 fn variables_can_hold_numbers_booleans_and_text() {
     let text = "origin: { url: 'http://${HOST:-localhost}:${PORT}', max_connections: '${MOST}' }\nrobots:\n  merge_crawl_delay: ${MERGE}\nclasses: [{ name: a, crawl_delay: 3s }]\n\
-                admin: { token: '${TOKEN:-}a$${b}' }";
+                admin: { token: '${TOKEN:-}a$${b}-of-16-letters' }";
     let settings = load_with(text, &[("PORT", "81"), ("MOST", "7"), ("MERGE", "false"), ("HOST", "")], &[])
         .expect("valid settings");
     assert_eq!((settings.origin.authority.as_str(), settings.origin.max_connections), ("localhost:81", 7));
     assert_eq!(settings.warnings.len(), 1);
     let admin = settings.admin.expect("the key is set");
-    assert!(admin.token.as_ref().is_some_and(|token| token.matches(b"a${b}") && !token.matches(b"a${b}c")));
+    assert!(
+        admin.token.as_ref().is_some_and(|token| token.matches(b"a${b}-of-16-letters") && !token.matches(b"a${b}c"))
+    );
     assert_eq!(format!("{:?}", admin.token), "Some(Secret)");
 }
 
@@ -919,6 +921,22 @@ fn each_invalid_value_is_reported() {
             "2:18: admin.listen: 0.0.0.0:9090 is not a loopback address and requires a token; set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1",
         ),
         ("admin: { token: 12345 }".into(), "2:17: admin.token: found a number, needs text; put it in quotes"),
+        (
+            "admin: { token: fifteen-letters }".into(),
+            "2:17: admin.token: needs at least 16 characters; write letters, digits and symbols, such as the output of `openssl rand -hex 32`",
+        ),
+        (
+            "admin: { token: sixteen letters. }".into(),
+            "2:17: admin.token: contains spaces or other characters than ASCII; write letters, digits and symbols, such as the output of `openssl rand -hex 32`",
+        ),
+        (
+            "admin: { read_token: sixteen-letters. }".into(),
+            "2:22: admin.read_token: read_token requires token; add token: ${TIDEGATE_ADMIN_TOKEN}",
+        ),
+        (
+            "admin: { token: sixteen-letters., read_token: sixteen-letters. }".into(),
+            "2:47: admin.read_token: is the same as token; write another one",
+        ),
         (
             "admin: { listen: '127.0.0.1:8080' }".into(),
             "2:18: admin.listen: 127.0.0.1:8080 is an address for clients; write another port, such as admin: { listen: 127.0.0.1:9091 }, or admin: off",

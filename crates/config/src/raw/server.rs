@@ -1,7 +1,7 @@
 //! Raw sections `admin`, `origin`, `headers`, `robots`, `log` and `limits`.
 
 use crate::scalars::{Percent, Size, Socket, Span};
-use crate::serde_forms::{SecretText, string_or_map};
+use crate::serde_forms::{OneOrMany, SecretText, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
@@ -14,8 +14,11 @@ pub(crate) struct Admin {
     pub listen: Option<Socket>,
     /// Bearer token that requests must send; required beyond loopback. Without a token the listener accepts only
     /// requests whose Host is localhost, a loopback address or the listen address; it refuses requests that a browser
-    /// page of another site sends. Default none.
+    /// page of another site sends. At least 16 characters. Default none.
     pub token: Option<SecretText>,
+    /// Bearer token for requests that change nothing, such as those of Prometheus and `tidegate status`. At least 16
+    /// characters; requires token. Default none.
+    pub read_token: Option<SecretText>,
 }
 
 /// Listener for the administrator, or off.

@@ -3,6 +3,7 @@
 use super::diagnostics::Diagnostics;
 use crate::raw::{self, server as raw_server};
 use crate::scalars::{Size, Span};
+use crate::serde_forms::SecretText;
 use crate::setting_path::SettingPath;
 use crate::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, LogRotation, Origin};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -57,15 +58,31 @@ pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Diagnos
         let message = format!("{address} is not a loopback address and requires a token");
         report.error(&path.listen(), message, "set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1");
     }
-    let token = keys.token.as_ref().map(|token| token.0.clone());
-    if token.as_ref().is_some_and(|token| token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic())) {
-        report.error(
-            &path.token(),
-            "is empty or contains spaces",
-            "write letters, digits and symbols, such as the output of `openssl rand -hex 32`",
-        );
+    let token = keys.token.as_ref().map(|token| admin_token(&path.token(), token, report));
+    let read_token = keys.read_token.as_ref().map(|token| admin_token(&path.read_token(), token, report));
+    match (&token, &read_token) {
+        (None, Some(_)) => {
+            report.error(&path.read_token(), "read_token requires token", "add token: ${TIDEGATE_ADMIN_TOKEN}");
+        }
+        (Some(token), Some(read_token)) if token == read_token => {
+            report.error(&path.read_token(), "is the same as token", "write another one");
+        }
+        _ => {}
     }
-    Some(Admin { listen: address, token: token.map(Secret::new) })
+    Some(Admin { listen: address, token: token.map(Secret::new), read_token: read_token.map(Secret::new) })
+}
+
+/// Checks a token that could otherwise not be sent, or be guessed.
+fn admin_token(path: &SettingPath, token: &SecretText, report: &mut Diagnostics) -> String {
+    const MIN_LENGTH: usize = 16;
+    const HINT: &str = "write letters, digits and symbols, such as the output of `openssl rand -hex 32`";
+    let token = &token.0;
+    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        report.error(path, "contains spaces or other characters than ASCII", HINT);
+    } else if token.len() < MIN_LENGTH {
+        report.error(path, format!("needs at least {MIN_LENGTH} characters"), HINT);
+    }
+    token.clone()
 }
 
 pub(super) fn state_dir(raw: &raw::File) -> PathBuf {
