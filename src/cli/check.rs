@@ -4,12 +4,14 @@
 mod tests;
 
 use crate::service::crawlers;
+use std::io::ErrorKind;
 use std::path::Path;
 use tidegate_config::settings::{CrawlerOperator, RangeFile};
 use tidegate_config::{self as config, Settings, describe};
 use tidegate_crawlers::address_list_files::AddressListFiles;
 use tidegate_crawlers::robots;
 use tidegate_crawlers::verify::{self, OperatorTable};
+use tidegate_engine::files;
 use tidegate_policy::identity::AddressSource;
 
 /// Reads `file` and returns its summary. `Err` contains all errors, one per line.
@@ -17,6 +19,7 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     let mut settings = config::read(file, environment, &[], operators).map_err(|errors| errors.to_string())?;
     let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
     settings.warnings.extend(loopback_listener_warning(&settings));
+    settings.warnings.extend(state_dir_warning(&settings));
     settings.warnings.extend(robots_override_warning(&settings));
     settings.warnings.extend(range_file_warnings(&settings));
     let builtin = OperatorTable::builtin();
@@ -35,6 +38,13 @@ fn loopback_listener_warning(settings: &Settings) -> Option<String> {
          \"::1/128\"] }"
             .into()
     })
+}
+
+/// Returns a warning if the gateway would refuse `state_dir`, because others may write to it. This is not an error: another
+/// user may run the gateway.
+fn state_dir_warning(settings: &Settings) -> Option<String> {
+    let error = files::check_dir(&settings.state_dir).err().filter(|error| error.kind() != ErrorKind::NotFound)?;
+    Some(format!("state_dir: {} is refused at the start: {error}", settings.state_dir.display()))
 }
 
 /// Returns a warning if `robots.override_file` is unreadable. This is not an error: the file may exist at the start.

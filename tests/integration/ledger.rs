@@ -535,8 +535,9 @@ impl Drop for SmallDisk {
 #[test]
 fn full_disk_fails_startup_with_hint() {
     let Some(small) = SmallDisk::mount("64k") else { return report_skip("cannot mount a file system") };
-    let error = open_error(small.0.path());
-    let path = small.0.path().join("ledger");
+    let state_dir = small.0.path().join("state");
+    let error = open_error(&state_dir);
+    let path = state_dir.join("ledger");
     assert!(error.starts_with(&format!("cannot write {}", path.display())) && error.contains("free space"), "{error}");
     assert!(!path.exists(), "no partial file is left");
 }

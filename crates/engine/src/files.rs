@@ -116,9 +116,26 @@ pub fn read_if_exists(path: &Path, max_bytes: usize) -> Result<Option<Vec<u8>>> 
     }
 }
 
-/// Creates a directory that only the current user may access, unless it exists.
+/// Creates a directory that only the current user may access, unless it exists. Fails if others may write to it.
 pub fn create_dir(dir: &Path) -> Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    check_dir(dir)
+}
+
+/// Returns an error if the directory is unusable, or if other users may replace files in it: its owner, unless it is root,
+/// and its group or all users, if they may write.
+pub fn check_dir(dir: &Path) -> Result<()> {
+    const WRITABLE_BY_OTHERS: u32 = 0o022;
+    let metadata = metadata(dir)?;
+    let (mode, owner, user) = (metadata.mode() & 0o7777, metadata.uid(), rustix::process::geteuid().as_raw());
+    let refuse = |reason: String| Err(Error::new(ErrorKind::PermissionDenied, reason));
+    if mode & WRITABLE_BY_OTHERS != 0 {
+        return refuse(format!("other users may write to it (mode {mode:o}): run chmod go-w {}", dir.display()));
+    }
+    if owner != user && owner != 0 {
+        return refuse(format!("it belongs to user {owner}, and the gateway runs as user {user}"));
+    }
+    Ok(())
 }
 
 /// Replaces a file durably, readable by the current user only. After a power cut, either the old or the new content is
@@ -137,7 +154,13 @@ pub fn replace(path: &Path, content: &[u8]) -> Result<()> {
 }
 
 fn write_synced(path: &Path, content: &[u8]) -> Result<()> {
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
+    // A draft that a crash has left. Created anew, so that no link is followed.
+    if let Err(error) = fs::remove_file(path)
+        && error.kind() != ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
     file.write_all(content)?;
     file.sync_all()
 }
@@ -167,6 +190,7 @@ fn is_blank(content: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn text(read: Option<Result<Vec<u8>>>) -> Option<String> {
         read.map(|content| String::from_utf8(content.expect("a readable file")).expect("text"))
@@ -222,6 +246,37 @@ mod tests {
             let expected = is_changed.then_some(content);
             assert_eq!(text(watch.read_if_changed()).as_deref(), expected, "{content:?}");
         }
+    }
+
+    #[test]
+    fn directory_that_others_may_write_to_is_refused() {
+        let parent = tempfile::tempdir().expect("temporary directory");
+        let dir = parent.path().join("state");
+        for (mode, is_accepted) in [(0o700, true), (0o755, true), (0o770, false), (0o702, false), (0o1777, false)] {
+            DirBuilder::new().mode(0o700).create(&dir).expect("create directory");
+            fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).expect("set mode");
+            let result = create_dir(&dir);
+            assert_eq!(result.is_ok(), is_accepted, "{mode:o}");
+            if let Err(error) = result {
+                let text = error.to_string();
+                assert!(text.contains(&format!("mode {mode:o}")) && text.contains("chmod go-w"), "{text}");
+            }
+            fs::remove_dir(&dir).expect("remove directory");
+        }
+        assert_eq!(check_dir(&dir).expect_err("it is gone").kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (path, foreign) = (dir.path().join("demand.json"), dir.path().join("foreign"));
+        fs::write(&foreign, "foreign").expect("write file");
+        for link in ["demand.json", "demand.json.new"] {
+            symlink(&foreign, dir.path().join(link)).expect("create link");
+        }
+        replace(&path, b"own").expect("replace file");
+        assert_eq!(read_if_exists(&path, 2048).expect("read file"), Some(b"own".to_vec()));
+        assert_eq!(fs::read_to_string(&foreign).expect("read file"), "foreign");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Tests of the summary.
 
 use super::*;
+use std::os::unix::fs::PermissionsExt;
 
 const OPERATORS: [&str; 3] = ["googlebot", "bingbot", "applebot"];
 
@@ -101,6 +102,24 @@ fn invalid_range_file_gives_a_warning() {
     assert!(shown().contains(&prefix) && shown().contains("`nobody`") && shown().contains(consequence), "{}", shown());
     std::fs::write(&ranges, "192.0.2.0/24\n").expect("the file is written");
     assert!(!shown().contains("cannot be used"), "{}", shown());
+}
+
+#[test]
+fn state_directory_that_others_may_write_to_gives_a_warning() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let [yaml, state] = ["gate.yaml", "state"].map(|name| dir.path().join(name));
+    std::fs::write(&yaml, format!("origin: {{ url: http://o }}\nstate_dir: {}", state.display())).expect("written");
+    let shown = || check(&yaml, &[], &OPERATORS).unwrap_or_else(|errors| panic!("{errors}"));
+    assert!(!shown().contains("is refused at the start"), "it is created at the start");
+    std::fs::create_dir(&state).expect("created");
+    std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o770)).expect("mode is set");
+    let expected = format!(
+        "  state_dir: {0} is refused at the start: other users may write to it (mode 770): run chmod go-w {0}\n",
+        state.display()
+    );
+    assert!(shown().contains(&expected), "{}", shown());
+    std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o750)).expect("mode is set");
+    assert!(!shown().contains("is refused at the start"), "{}", shown());
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn percent_decode(text: &str) -> Option<String> {
         if first == b'%' {
             let (digits, after) = after.split_at_checked(2)?;
             let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.contains('+'))?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            bytes.push(u8::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?);
             rest = after;
         } else {
             bytes.push(first);

@@ -6,6 +6,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// Flag that lets the opening of a symbolic link fail.
+const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+
 /// A directory of files that are written in place.
 pub(in crate::ledger) trait StateDir: Send + 'static {
     /// Returns the content of a file, or `None` if it does not exist.
@@ -40,7 +43,13 @@ impl LockedDir {
     /// Creates the directory if it is missing, accessible by the current user only, and locks it.
     pub(in crate::ledger) fn lock(dir: &Path) -> Result<Self, DirError> {
         files::create_dir(dir).map_err(DirError::Other)?;
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(dir.join("lock"));
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .custom_flags(NO_LINK)
+            .open(dir.join("lock"));
         let lock = lock.map_err(DirError::Other)?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { dir: dir.to_owned(), open: Vec::new(), _lock: lock }),
@@ -53,7 +62,7 @@ impl LockedDir {
         if let Some(index) = self.open.iter().position(|(open, _)| open == name) {
             return Ok(&self.open[index].1);
         }
-        let file = OpenOptions::new().read(true).write(true).open(self.dir.join(name))?;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(NO_LINK).open(self.dir.join(name))?;
         self.open.push((name.to_owned(), file));
         Ok(&self.open[self.open.len() - 1].1)
     }
@@ -62,7 +71,8 @@ impl LockedDir {
 impl StateDir for LockedDir {
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
-        match File::open(self.dir.join(name)).and_then(|mut file| file.read_to_end(&mut bytes)) {
+        let file = OpenOptions::new().read(true).custom_flags(NO_LINK).open(self.dir.join(name));
+        match file.and_then(|mut file| file.read_to_end(&mut bytes)) {
             Ok(_) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -110,6 +120,9 @@ mod tests {
         dir.replace("a", b"new").expect("writable");
         dir.write_at("a", 2, b"t").expect("writable");
         assert_eq!((read(&dir, "a"), read(&dir, "b")), (Some(b"net".to_vec()), Some(b"456c".to_vec())));
+
+        std::os::unix::fs::symlink(dir.path("a"), dir.path("link")).expect("writable");
+        assert!(dir.read("link").is_err() && dir.write_at("link", 0, b"x").is_err(), "links are not followed");
 
         assert_eq!(dir.path("a"), temporary.path().join("a"));
         std::fs::create_dir(dir.path("directory")).expect("writable");
