@@ -204,6 +204,10 @@ impl ConnectionState {
         match self.phase.get() {
             Phase::AwaitingFirstByte if exceeds(since, limits.first_byte_timeout) => ConnectionCommand::Close,
             Phase::ReadingHead if exceeds(since, limits.head_timeout) => ConnectionCommand::Close,
+            // A part of the next head arrived before the last response was sent.
+            Phase::Idle if self.memory.read_buffer().has_partial_head() && exceeds(since, limits.head_timeout) => {
+                ConnectionCommand::Close
+            }
             // An idle HTTP/2 client that does not respond to GOAWAY is disconnected.
             Phase::Idle if exceeds(since, limits.keep_alive_timeout * 2) => ConnectionCommand::Close,
             Phase::Idle if exceeds(since, limits.keep_alive_timeout) => ConnectionCommand::Drain,

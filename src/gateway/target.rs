@@ -99,6 +99,10 @@ impl Target {
         if matches!(head.method, Method::CONNECT | Method::TRACE) {
             return Err(RequestError::Method);
         }
+        // Those of HTTP/1.1 are counted while they are parsed.
+        if fields.len() > settings.limits.max_headers {
+            return Err(RequestError::Malformed(http1::Malformed::HeadTooLarge));
+        }
         if let Some(length) = fields.get(Name::ContentLength) {
             if fields.contains(Name::TransferEncoding) {
                 return Err(RequestError::Framing);

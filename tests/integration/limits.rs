@@ -42,6 +42,36 @@ fn head_timeout_covers_the_whole_head() {
 }
 
 #[test]
+fn head_that_began_behind_a_request_has_the_head_timeout() {
+    let origin = Origin::plain();
+    let gateway = TestGateway::with_rules(origin.address(), DEFAULT_TIMEOUTS);
+    let (mut idle_client, mut slow_client) = (gateway.connect(), gateway.connect());
+    idle_client.get("/", "");
+    slow_client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HT");
+    assert_eq!(slow_client.read_response().status, 200);
+    gateway.advance_and_sweep(seconds(11));
+    assert!(slow_client.is_closed());
+    assert_eq!(idle_client.get("/", "").status, 200, "between requests, the longer idle timeout applies");
+}
+
+#[test]
+fn http2_requests_have_a_maximum_number_of_fields() {
+    let origin = Origin::plain();
+    let gateway = TestGateway::with_rules(origin.address(), "limits: { max_headers: 10 }");
+    let mut client = Http2Client::connect(gateway.address());
+    // RFC 7541 appendix A: GET, http and / are in the static table. The other fields are literals.
+    let mut fields = [&[0x82, 0x86, 0x84, 0x41, 11][..], b"example.com"].concat();
+    fields.extend_from_slice(&b"\0\x01a\x01b".repeat(11));
+    client.send(HEADERS, 5, 1, &fields);
+    client.wait_for_frame(|frame| frame.kind == HEADERS && frame.stream == 1);
+    assert_eq!(gateway.metric("tidegate_responses_total{class=\"\",code=\"4xx\"}"), 1.0);
+    assert!(origin.received_requests().is_empty());
+    client.get(3);
+    client.wait_for_frame(|frame| frame.kind == DATA && frame.stream == 3);
+    assert_eq!(origin.received_requests().len(), 1);
+}
+
+#[test]
 fn each_request_head_has_its_own_timeout() {
     let origin = Origin::plain();
     let gateway = TestGateway::with_rules(origin.address(), DEFAULT_TIMEOUTS);

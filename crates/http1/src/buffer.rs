@@ -33,6 +33,26 @@ pub(super) struct ReadBuffer {
     /// Capacity of the next read; grows while reads fill it.
     read_capacity: usize,
     is_grown: bool,
+    state: Rc<ReadBufferState>,
+}
+
+/// State of a connection's read buffer, for its limits and timeouts.
+#[derive(Debug, Default)]
+pub struct ReadBufferState {
+    allocated: Cell<usize>,
+    has_partial_head: Cell<bool>,
+}
+
+impl ReadBufferState {
+    /// Returns the bytes that were allocated besides the first buffer.
+    pub fn allocated(&self) -> usize {
+        self.allocated.get()
+    }
+
+    /// Returns true if the connection waits for the rest of a head.
+    pub fn has_partial_head(&self) -> bool {
+        self.has_partial_head.get()
+    }
 }
 
 impl ReadBuffer {
@@ -63,6 +83,11 @@ impl ReadBuffer {
             self.read_capacity = (self.read_capacity * 2).min(LARGE_CAPACITY);
         }
         Poll::Ready(Ok(read))
+    }
+
+    /// Records that the next read is for a head, of which the buffer may have a part.
+    pub(super) fn expect_head(&self) {
+        self.state.has_partial_head.set(!self.buffer.is_empty());
     }
 
     /// Ends a message: releases a buffer that grew for it.

@@ -18,7 +18,7 @@ pub struct Route {
     pub path: Pattern,
     /// Matching hosts; empty matches all. `*.example.com` matches every host below it.
     pub hosts: Vec<String>,
-    /// Matching methods; empty matches all.
+    /// Matching methods, in any letter case; empty matches all.
     pub methods: Vec<http::Method>,
     /// Required query parameters, by name, or by name and value.
     pub query: Vec<(String, Option<String>)>,
@@ -245,7 +245,7 @@ impl Route {
     /// Returns true if the route matches the request, its path read as `path`.
     pub fn matches(&self, request: &RequestFacts<'_>, path: &str) -> bool {
         self.path.matches(path)
-            && (self.methods.is_empty() || self.methods.contains(request.method))
+            && (self.methods.is_empty() || self.methods.iter().any(|method| is_same_method(method, request.method)))
             && (self.hosts.is_empty() || self.hosts.iter().any(|host| host_matches(host, request.host)))
             && self.has_query(request.query.unwrap_or_default())
     }
@@ -269,6 +269,11 @@ impl Route {
     pub fn is_free(&self) -> bool {
         self.costs.is_empty()
     }
+}
+
+/// Returns true if some origin reads both as the same method: in any letter case.
+fn is_same_method(one: &http::Method, other: &http::Method) -> bool {
+    one == other || one.as_str().eq_ignore_ascii_case(other.as_str())
 }
 
 /// Returns the path without a trailing slash; keeps `/`.
@@ -429,6 +434,7 @@ mod tests {
             (http::Method::GET, "a.example", "/item/1", Some("page=2&sort=up"), true),
             (http::Method::HEAD, "x.b.example", "/item/1", Some("sort=up&page"), true),
             (http::Method::POST, "a.example", "/item/1", Some("page=2&sort=up"), false),
+            (http::Method::from_bytes(b"get").expect("a token"), "a.example", "/item/1", Some("page=2&sort=up"), true),
             (http::Method::GET, "c.example", "/item/1", Some("page=2&sort=up"), false),
             (http::Method::GET, "a.example", "/item", Some("page=2&sort=up"), false),
             (http::Method::GET, "a.example", "/item/1", Some("page=2&sort=down"), false),

@@ -20,7 +20,7 @@ pub(crate) struct Route {
     pub trailing_slash: Option<Comparison>,
     /// Host name in lower case, without port: one, or a list; `*.example.com` is every host below it. Default any.
     pub host: OneOrMany<String>,
-    /// Method in capitals: one, or a list; GET includes HEAD. Default any.
+    /// Method in capitals: one, or a list; GET includes HEAD. Requests match in any letter case. Default any.
     pub method: OneOrMany<Verb>,
     /// Required query parameters: one, or a list of `name` or `name=value`; all must be present. Parameters of a
     /// request are percent-decoded before the comparison. `page[]` and `page[1]` are `page`, a semicolon separates
