@@ -153,7 +153,7 @@ fn admin_commands_require_the_token() {
     }
     let refused = format!("{admin}: the admin token is missing or wrong; ");
     let cases = [
-        (vec!["status", "--config", file], vec![("GATE_TOKEN", "open")], refused.as_str()),
+        (vec!["status", "--config", file], vec![("GATE_TOKEN", "open-sesame-open-sesam")], refused.as_str()),
         (vec!["quota", "reset", "api", "--admin", &admin], vec![("TIDEGATE_ADMIN_TOKEN", "open")], &refused),
         (vec!["quota", "show", "--admin", &admin], vec![], &refused),
         (vec!["status", "--config", file], vec![], "environment variable GATE_TOKEN is not set; set GATE_TOKEN"),
