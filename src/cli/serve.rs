@@ -2,6 +2,7 @@
 
 use super::{CommandError, ServeArgs, descriptors, environment, failed, print_errors};
 use crate::service::{BUILD, Service, ServiceError, SettingsSource};
+use crate::telemetry::count_panics;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -30,6 +31,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         Err(errors) => return print_errors(&errors),
     };
     log_to_stderr(settings.log.level);
+    count_panics();
     if let Some(warning) = descriptors::raise_limit(&settings) {
         warn!("{warning}");
     }

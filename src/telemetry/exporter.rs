@@ -4,6 +4,7 @@ use super::NetworkListsView;
 use super::counters::WorkerCounters;
 use super::exposition::Exposition;
 use super::metrics::*;
+use super::panics::panic_count;
 use super::status_class::StatusClass;
 use metrics::{Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
@@ -126,6 +127,7 @@ impl Exporter {
                 self.count(VERIFICATIONS, &[operator, "signature", result], count);
             }
         }
+        self.count(PANICS, &[], panic_count());
         self.gauge(CONNECTIONS, &[], counters.connections_open as f64);
         self.count(CONNECTIONS_REFUSED, &[], counters.connections_refused);
         self.gauge(CONNECTION_MEMORY, &[], counters.connection_memory as f64);

@@ -163,6 +163,8 @@ metrics! {
     /// Number of addresses waiting for reverse DNS verification, at most 1,024. Further addresses stay unverified until
     /// there is room.
     DNS_QUEUE_LENGTH: Gauge "tidegate_dns_queue_length" [];
+    /// Total number of panics, each a defect of the gateway. A panic ends one connection, HTTP/2 stream or task.
+    PANICS: Counter "tidegate_panics_total" [];
     /// Number of open client connections.
     CONNECTIONS: Gauge "tidegate_client_connections" [];
     /// Total number of client connections closed because a connection limit was reached.

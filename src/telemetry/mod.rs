@@ -13,6 +13,7 @@ mod histogram;
 mod log_file;
 mod log_writer;
 pub mod metrics;
+mod panics;
 mod status_class;
 mod worker;
 
@@ -23,6 +24,7 @@ pub use access_log::{AccessLog, LogBuffer, LogTarget};
 pub use counters::WorkerCounters;
 pub use histogram::Histogram;
 pub use log_writer::OpenSink;
+pub use panics::count_panics;
 pub use worker::{DECISION_RING_LEN, WorkerTelemetry};
 
 use exporter::Exporter;
