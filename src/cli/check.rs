@@ -12,7 +12,9 @@ use tidegate_crawlers::address_list_files::AddressListFiles;
 use tidegate_crawlers::robots;
 use tidegate_crawlers::verify::{self, OperatorTable};
 use tidegate_engine::files;
+use tidegate_policy::class::Class;
 use tidegate_policy::identity::AddressSource;
+use tidegate_policy::{ClassId, QuotaId, Rules};
 
 /// Reads `file` and returns its summary. `Err` contains all errors, one per line.
 pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, String> {
@@ -20,6 +22,7 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
     settings.warnings.extend(loopback_listener_warning(&settings));
     settings.warnings.extend(state_dir_warning(&settings));
+    settings.warnings.extend(unbounded_client_warnings(&settings.rules));
     settings.warnings.extend(robots_override_warning(&settings));
     settings.warnings.extend(range_file_warnings(&settings));
     let builtin = OperatorTable::builtin();
@@ -38,6 +41,31 @@ fn loopback_listener_warning(settings: &Settings) -> Option<String> {
          \"::1/128\"] }"
             .into()
     })
+}
+
+/// Returns a warning for each quota of which one client may spend everything: it has no `per_client`, and a class has
+/// neither a bucket nor tiers.
+fn unbounded_client_warnings(rules: &Rules) -> Vec<String> {
+    let costs = |id: QuotaId| rules.routes.iter().any(|route| route.costs.iter().any(|(quota, _)| *quota == id));
+    let warning = |id: QuotaId| {
+        let quota = &rules[id];
+        let is_unbounded = |class: &ClassId| {
+            let Class { blocked, bucket, .. } = &rules[*class];
+            !blocked && bucket.is_none() && quota.tiers_for(*class).is_none()
+        };
+        let classes = (0..rules.classes.len()).map(ClassId::from_index).filter(is_unbounded);
+        let names: Vec<&str> = classes.map(|class| rules[class].name.as_str()).collect();
+        let is_spendable = quota.enforce && quota.client_limit.is_none() && costs(id) && !names.is_empty();
+        is_spendable.then(|| {
+            format!(
+                "quotas.{name}.per_client: not set, so one client of {classes} may spend the whole window; write per_client: 5%, \
+                 or a bucket for the class",
+                name = quota.name,
+                classes = names.join(" or "),
+            )
+        })
+    };
+    (0..rules.quotas.len()).map(QuotaId::from_index).filter_map(warning).collect()
 }
 
 /// Returns a warning if the gateway would refuse `state_dir`, because others may write to it. This is not an error: another

@@ -2,7 +2,8 @@
 
 use crate::gateway::upstream::rate_limit::{most_restrictive, parse_reset, parse_units};
 use http::{HeaderName, StatusCode};
-use tidegate_http1::{Fields, Name};
+use tidegate_http1::{Fields, Name, RequestHead};
+use tidegate_policy::query::form_decoded;
 use tidegate_policy::quota::{ExhaustedRule, SyncFrom};
 use tidegate_policy::quota_sync::OriginReport;
 use tidegate_policy::{QuotaId, Timestamp};
@@ -29,8 +30,15 @@ pub(super) struct BodyScan {
     buffer: Vec<u8>,
 }
 
-/// Reads the usage reported in the head of a response.
-pub(super) fn read<'a>(sync: &'a SyncFrom, status: StatusCode, fields: &Fields, now: Timestamp) -> SyncHeaders<'a> {
+/// Reads the usage reported in the head of a response to `request`. A text of exhaustion that the request contains is no
+/// evidence, because the response may quote the request.
+pub(super) fn read<'a>(
+    sync: &'a SyncFrom,
+    request: &RequestHead,
+    status: StatusCode,
+    fields: &Fields,
+    now: Timestamp,
+) -> SyncHeaders<'a> {
     let (remaining, limits_reset) = match (&sync.remaining_header, header_value(fields, &sync.remaining_header)) {
         (Some(name), Some(_)) if Name::from_bytes(name.as_str().as_bytes()) == Name::RateLimit => {
             most_restrictive(fields, now).map_or((None, None), |left| (Some(left.units), left.resets_at))
@@ -46,7 +54,11 @@ pub(super) fn read<'a>(sync: &'a SyncFrom, status: StatusCode, fields: &Fields, 
         .or(unparsed_name(&sync.reset_header, reset.is_some()));
     let mut report = OriginReport { remaining, resets_at, exhausted: false };
     let mut body_text = None;
-    if let Some(exhausted) = sync.exhausted.as_ref().filter(|exhausted| exhausted.statuses.contains(&status.as_u16())) {
+    let is_evidence = |exhausted: &&ExhaustedRule| {
+        exhausted.statuses.contains(&status.as_u16())
+            && !exhausted.contains.as_ref().is_some_and(|text| is_in_request(text, request))
+    };
+    if let Some(exhausted) = sync.exhausted.as_ref().filter(is_evidence) {
         match exhausted {
             ExhaustedRule { contains: Some(text), .. } if !any_header_contains(text, fields) => {
                 body_text = Some(text.clone());
@@ -87,6 +99,14 @@ fn any_header_contains(text: &str, fields: &Fields) -> bool {
     fields.iter().any(|field| contains(field.value, text.as_bytes()))
 }
 
+/// Returns true if the target of the request, raw or decoded, or one of its fields contains `text`.
+fn is_in_request(text: &str, request: &RequestHead) -> bool {
+    let target = request.target.to_string();
+    let decoded: Vec<u8> = form_decoded(&target).collect();
+    [target.as_bytes(), &decoded].iter().any(|target| contains(target, text.as_bytes()))
+        || any_header_contains(text, &request.fields)
+}
+
 fn contains(bytes: &[u8], text: &[u8]) -> bool {
     bytes.windows(text.len().max(1)).any(|window| window == text)
 }
@@ -94,6 +114,7 @@ fn contains(bytes: &[u8], text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::Uri;
     use std::time::Duration;
     use tidegate_policy::Units;
 
@@ -106,7 +127,17 @@ mod tests {
 
     fn sync_headers<'a>(sync: &'a SyncFrom, status: u16, fields: &[(&'static str, &'static str)]) -> SyncHeaders<'a> {
         let status = StatusCode::from_u16(status).expect("valid status");
-        read(sync, status, &fields.iter().copied().collect(), NOW)
+        read(sync, &request("/", ""), status, &fields.iter().copied().collect(), NOW)
+    }
+
+    fn request(target: &'static str, cookie: &'static str) -> RequestHead {
+        let fields = [("cookie", cookie)].into_iter().collect();
+        RequestHead {
+            method: http::Method::GET,
+            target: Uri::from_static(target),
+            version: http::Version::HTTP_11,
+            fields,
+        }
     }
 
     #[test]
@@ -163,6 +194,23 @@ mod tests {
         );
         let pending = sync_headers(&with_text, 403, &[]);
         assert_eq!((pending.report.exhausted, pending.body_text.as_deref()), (false, Some("dailyLimit")));
+    }
+
+    #[test]
+    fn text_that_the_request_contains_is_no_evidence() {
+        let rule = ExhaustedRule { statuses: vec![403], contains: Some("daily limit".into()) };
+        let sync = sync("x-left", Some(rule));
+        let response: Fields = [("x-error", "no page for daily limit")].into_iter().collect();
+        let is_exhausted = |target, cookie| {
+            let reported = read(&sync, &request(target, cookie), StatusCode::FORBIDDEN, &response, NOW);
+            assert_eq!(reported.body_text, None);
+            reported.report.exhausted
+        };
+        assert!(is_exhausted("/page?q=daily", "limit"));
+        for target in ["/daily%20limit", "/?q=daily+limit", "/?q=%64%61ily%20limit"] {
+            assert!(!is_exhausted(target, ""), "{target}");
+        }
+        assert!(!is_exhausted("/", "seen=daily limit"));
     }
 
     #[test]

@@ -45,7 +45,7 @@ fn is_same(one: u8, other: u8, ignore_case: bool) -> bool {
 }
 
 /// Form-decodes a query name or value. A percent sign without two digits is kept.
-pub(super) fn form_decoded(text: &str) -> impl Iterator<Item = u8> {
+pub fn form_decoded(text: &str) -> impl Iterator<Item = u8> {
     let mut rest = text.as_bytes();
     std::iter::from_fn(move || {
         let (&first, tail) = rest.split_first()?;

@@ -105,6 +105,35 @@ fn invalid_range_file_gives_a_warning() {
 }
 
 #[test]
+fn quota_that_one_client_may_spend_gives_a_warning() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let yaml = dir.path().join("gate.yaml");
+    let warnings = |quota: &str, class: &str, cost: &str| {
+        let rules = format!(
+            "origin: {{ url: http://o }}\nquotas: {{ api: {{ limit: 100, window: {{ fixed: 24h }}{quota} }} }}\n\
+             classes: [{{ name: bots, when: {{ kind: declared_bot }}, block: true }}, {{ name: people{class} }}]\n\
+             routes: [{{ match: /page{cost} }}]"
+        );
+        std::fs::write(&yaml, rules).expect("the file is written");
+        let shown = check(&yaml, &[], &OPERATORS).unwrap_or_else(|errors| panic!("{errors}"));
+        shown.lines().filter(|line| line.contains("may spend the whole window")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    const COST: &str = ", cost: { api: 1 }";
+    let expected = "  quotas.api.per_client: not set, so one client of people may spend the whole window; write per_client: 5%, \
+                    or a bucket for the class";
+    assert_eq!(warnings("", "", COST), [expected]);
+    for (quota, class, cost) in [
+        (", per_client: 5%", "", COST),
+        (", tiers: { people: [{ above: 50%, shed: 100% }] }", "", COST),
+        (", enforce: false", "", COST),
+        ("", ", bucket: { rate: 1/s, burst: 60 }", COST),
+        ("", "", ""),
+    ] {
+        assert!(warnings(quota, class, cost).is_empty(), "{quota} {class} {cost}");
+    }
+}
+
+#[test]
 fn state_directory_that_others_may_write_to_gives_a_warning() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let [yaml, state] = ["gate.yaml", "state"].map(|name| dir.path().join(name));

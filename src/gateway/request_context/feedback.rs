@@ -91,7 +91,7 @@ impl RequestContext {
         for &Charged { quota, window, .. } in &self.receipt {
             let Some(sync) = &current.settings.rules[quota].sync_from else { continue };
             let now = *now.get_or_insert_with(|| self.worker.now());
-            let reported = quota_sync::read(sync, status, fields, now);
+            let reported = quota_sync::read(sync, &self.client_request.head, status, fields, now);
             self.worker.report_origin_count(&current, quota, window, reported.report, now);
             if let Some(header) = reported.unreadable_header {
                 self.worker.warn_unreadable_header(&current, quota, window, header);

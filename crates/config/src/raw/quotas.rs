@@ -101,7 +101,8 @@ pub(crate) struct Exhausted {
     pub statuses: Vec<u16>,
     /// Text in a header value or in the first 16 KiB of the body, 1 to 200 bytes. Only the first 16 KiB of uncompressed
     /// bodies are searched as they pass; also the body of a 429 that a scope's backoff replaces, for at most
-    /// origin.response_timeout. Default any.
+    /// origin.response_timeout. A text in the head of the request does not count, because the response may quote it.
+    /// Default any.
     pub contains: Option<String>,
 }
 
