@@ -32,6 +32,13 @@ fn chunked_body_invariants_hold() {
 }
 
 #[test]
+fn framing_invariants_hold() {
+    for corpus in ["framing", "request_head"] {
+        check_corpus("http1", corpus, http1::framing);
+    }
+}
+
+#[test]
 fn response_head_invariants_hold() {
     check_corpus("http1", "response_head", http1::response_head);
 }

@@ -2,9 +2,12 @@
 //! the length of the segments in which the others arrive.
 
 use bytes::{Bytes, BytesMut};
-use http::{Method, StatusCode, Version};
+use http::{Method, StatusCode, Uri, Version};
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Frame};
+use hyper::body::{Body, Frame, Incoming};
+use hyper::rt;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -40,6 +43,23 @@ pub(crate) fn chunked(bytes: &[u8]) {
     assert_eq!(request.body, data, "two decoders disagree");
     assert_eq!(next, received_requests(rest, usize::MAX), "two decoders disagree on the end");
     check_forwarded(request, Chunks(data.chunks(segment).map(Bytes::copy_from_slice).collect()));
+}
+
+/// Another server, hyper, reads no other request than the gateway from the same bytes, as far as both accept them: the same
+/// method, target and body, so the same beginning of the next request.
+pub(crate) fn framing(bytes: &[u8]) {
+    let (segment, input) = split_segment(bytes);
+    let requests = received_requests(input, segment);
+    for (request, (method, target, body)) in requests.iter().zip(requests_read_by_hyper(input, segment)) {
+        let Some(body) = body.filter(|_| request.is_complete) else { return };
+        assert_eq!(request.head.method, method, "two servers disagree on the method");
+        assert_eq!(request.head.target.path(), target.path(), "two servers disagree on the path");
+        assert_eq!(request.head.target.query(), target.query(), "two servers disagree on the query");
+        assert_eq!(request.body, body, "two servers disagree on the body");
+        if method == Method::CONNECT {
+            return;
+        }
+    }
 }
 
 /// The response does not depend on the segments. Sent to a client, it is read as the same response.
@@ -149,6 +169,31 @@ fn received_response(input: &[u8], segment: usize) -> Option<ReceivedResponse> {
     })
 }
 
+/// Method, target and body; `None` for an incomplete body.
+type HyperRequest = (Method, Uri, Option<Vec<u8>>);
+
+fn requests_read_by_hyper(input: &[u8], segment: usize) -> Vec<HyperRequest> {
+    let received = Rc::<RefCell<Vec<HyperRequest>>>::default();
+    let service = service_fn(|request: http::Request<Incoming>| {
+        let received = Rc::clone(&received);
+        async move {
+            let (head, body) = request.into_parts();
+            let (body, is_complete) = read_body(body).await;
+            received.borrow_mut().push((head.method, head.uri, is_complete.then_some(body)));
+            Ok::<_, Infallible>(http::Response::new(Full::<Bytes>::default()))
+        }
+    });
+    let connection = http1::Builder::new().serve_connection(Segments::new(input, segment), service);
+    let mut connection = pin!(connection);
+    // Each poll makes progress, because the input never waits; a server may still yield.
+    for _ in 0..=input.len() {
+        if connection.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            break;
+        }
+    }
+    received.take()
+}
+
 /// Returns the data of a body, and true if it is complete.
 async fn read_body<B: Body<Data = Bytes> + Unpin>(mut body: B) -> (Vec<u8>, bool) {
     let mut data = Vec::new();
@@ -210,6 +255,32 @@ impl AsyncWrite for Segments {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.output.borrow_mut().extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl rt::Read for Segments {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        mut buffer: rt::ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let length = self.length.min(self.input.len()).min(buffer.remaining());
+        buffer.put_slice(&self.input.split_to(length));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl rt::Write for Segments {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        AsyncWrite::poll_write(self, context, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

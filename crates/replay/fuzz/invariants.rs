@@ -65,8 +65,8 @@ fn combined(line: &LogLine<'_>, original: &[u8]) -> Option<String> {
     let LoggedClient::Address(client) = line.client else { return None };
     let request = line.request.as_ref()?;
     let host = line.host.as_deref().unwrap_or_default();
-    let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() && !b"[,".contains(&byte));
-    // Without a host, a user name like an address would be taken for the client.
+    let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() && !b"[,{".contains(&byte));
+    // Without a host, a user name like an address would be taken for the client; a host with a brace could begin JSON.
     if !is_word(host) || (line.host.is_some() && host.is_empty()) {
         return None;
     }

@@ -1,0 +1,9 @@
+//! Requests as the gateway and another server frame them.
+
+#![no_main]
+
+#[path = "../invariants.rs"]
+#[allow(dead_code, reason = "each target uses one invariant")]
+mod invariants;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::framing(bytes));
