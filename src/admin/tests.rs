@@ -298,7 +298,7 @@ async fn silent_clients_do_not_keep_others_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let listen = listener.local_addr().expect("an address");
     let router = router(Arc::new(FakeGateway::new()), AccessControl { token: None, read_token: None, listen });
-    let soon = Duration::from_millis(20);
+    let soon = Duration::from_millis(250);
     let limits = ConnectionLimits { count: 3, header_timeout: soon, lifetime: soon, finish_timeout: soon };
     let server = tokio::spawn(serve_within(limits, listener, router, std::future::pending()));
     let connect = || async { tokio::net::TcpStream::connect(listen).await.expect("a connection") };
