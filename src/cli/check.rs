@@ -58,7 +58,7 @@ fn unbounded_client_warnings(rules: &Rules) -> Vec<String> {
         let is_spendable = quota.enforce && quota.client_limit.is_none() && costs(id) && !names.is_empty();
         is_spendable.then(|| {
             format!(
-                "quotas.{name}.per_client: not set, so one client of {classes} may spend the whole window; write per_client: 5%, \
+                "quotas.{name}.per_client: not set, so one client of the class {classes} may spend the whole window; write per_client: 5%, \
                  or a bucket for the class",
                 name = quota.name,
                 classes = names.join(" or "),

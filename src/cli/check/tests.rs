@@ -119,7 +119,7 @@ fn quota_that_one_client_may_spend_gives_a_warning() {
         shown.lines().filter(|line| line.contains("may spend the whole window")).map(str::to_owned).collect::<Vec<_>>()
     };
     const COST: &str = ", cost: { api: 1 }";
-    let expected = "  quotas.api.per_client: not set, so one client of people may spend the whole window; write per_client: 5%, \
+    let expected = "  quotas.api.per_client: not set, so one client of the class people may spend the whole window; write per_client: 5%, \
                     or a bucket for the class";
     assert_eq!(warnings("", "", COST), [expected]);
     for (quota, class, cost) in [
