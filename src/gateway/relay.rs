@@ -54,9 +54,9 @@ struct Transfer {
 /// The part of a response that was received and that the client has not taken: memory precedes the file, and the file the
 /// trailers.
 struct ReceivedAhead {
-    /// Memory of the parts that are stored, being written, or taken last.
+    /// Memory of the parts that are stored, about to be stored, or taken last.
     charge: MemoryCharge,
-    being_written: usize,
+    unstored: usize,
     last_taken: usize,
     /// Time since which parts wait for the client without a break; `None` while there are none.
     waiting_since: Option<Timestamp>,
@@ -356,13 +356,14 @@ impl Transfer {
         let (Some(ahead), Some(context)) = (&mut self.ahead, &self.request_context) else {
             return Err(SpoolError::Full);
         };
+        ahead.charge_unstored(data.len());
         let settings = &context.current().settings;
         if ahead.file.is_none() {
             let worker = context.worker();
             let usage = &worker.shared().spool_usage;
             ahead.file = Some(SpoolFile::create(&settings.state_dir, context.address_key(), usage)?);
         }
-        ahead.start_write(data, settings.limits.buffer_disk)
+        ahead.file.as_mut().ok_or(SpoolError::Full)?.start_write(data, settings.limits.buffer_disk)
     }
 
     /// Handles the end of the response ahead of the client: the connection to the origin and the slots are free.
@@ -426,7 +427,7 @@ impl ReceivedAhead {
     fn new(charge: MemoryCharge, last_taken: usize, task: Option<AbortHandle>) -> Self {
         Self {
             charge,
-            being_written: 0,
+            unstored: 0,
             last_taken,
             waiting_since: None,
             taken: 0,
@@ -462,6 +463,7 @@ impl ReceivedAhead {
 
     /// Stores a part in memory. Copied, because a part keeps the read buffer that it arrived in.
     fn push(&mut self, data: &[u8]) {
+        self.unstored = 0;
         self.in_memory += data.len();
         self.memory.push_back(Bytes::copy_from_slice(data));
         self.update_charge();
@@ -476,19 +478,17 @@ impl ReceivedAhead {
     }
 
     fn update_charge(&mut self) {
-        self.charge.set(self.in_memory + self.being_written + self.last_taken);
+        self.charge.set(self.in_memory + self.unstored + self.last_taken);
     }
 
-    fn start_write(&mut self, data: Bytes, limit: u64) -> Result<SpoolWrite, SpoolError> {
-        let length = data.len();
-        let write = self.file.as_mut().ok_or(SpoolError::Full)?.start_write(data, limit)?;
-        self.being_written = length;
+    /// Charges a part of `length` bytes that is being written, or that waits for space.
+    fn charge_unstored(&mut self, length: usize) {
+        self.unstored = length;
         self.update_charge();
-        Ok(write)
     }
 
     fn finish_write(&mut self, length: u64) {
-        self.being_written = 0;
+        self.unstored = 0;
         self.update_charge();
         if let Some(file) = &mut self.file {
             file.finish_write(length);
