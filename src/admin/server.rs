@@ -72,7 +72,7 @@ pub(super) async fn serve_within(
         }
     }
     drop(stop);
-    connections.join_all().await;
+    while connections.join_next().await.is_some() {}
 }
 
 async fn serve_connection(
