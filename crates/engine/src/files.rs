@@ -154,7 +154,7 @@ pub fn replace(path: &Path, content: &[u8]) -> Result<()> {
 }
 
 fn write_synced(path: &Path, content: &[u8]) -> Result<()> {
-    // A draft that a crash has left. Created anew, so that no link is followed.
+    // A crash may have left a draft. The file must not exist, so that no link is followed.
     if let Err(error) = fs::remove_file(path)
         && error.kind() != ErrorKind::NotFound
     {

@@ -281,8 +281,8 @@ fn without_trailing_slash(path: &str) -> &str {
     path.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(path)
 }
 
-/// Normalizes a host for rules: lower case, without port and last dot. Whatever follows the last colon counts as the port, even if it
-/// is no number, because no other part of a host contains a colon outside brackets.
+/// Normalizes a host for rules: lower case, without port and last dot. Whatever follows the last colon counts as the
+/// port, even if it is no number, because no other part of a host contains a colon outside brackets.
 pub fn normalize_host(host: &str) -> Cow<'_, str> {
     // A colon within brackets is part of an IPv6 address.
     let host = host.rsplit_once(':').filter(|(_, port)| !port.contains(']')).map_or(host, |(host, _)| host);

@@ -22,7 +22,7 @@ pub(crate) struct Quota {
     /// cost get 429, reason client_share, until the window ends. Sliding windows have no such share. Default no limit.
     ///
     /// The client is that of the bucket of its class: an address or IPv6 prefix, or the `key` of the class. A refused
-    /// request changes no tier and no plan. Usage by client is kept in memory: a restart begins anew, and each instance
+    /// request changes no tier and no plan. Usage by client is kept in memory: a restart resets it, and each instance
     /// counts its own. Up to limits.max_tracked_clients clients are counted per quota; all others together have one
     /// share. The RateLimit policy is named QUOTA/client.
     pub per_client: Option<Mark>,

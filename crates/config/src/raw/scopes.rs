@@ -76,7 +76,8 @@ pub(crate) struct Scope {
     #[serde(deserialize_with = "present_or_default")]
     pub adaptive_concurrency: Option<AdaptiveConcurrency>,
     /// Circuit breaker: pauses the scope after overload responses, timeouts and broken connections, or only the client or
-    /// route that they concern (min_clients). `backoff:` without a value is the same as `backoff: {}`. If statuses contains 429, as by default, a 429 of the origin is never
+    /// route that they concern (min_clients). `backoff:` without a value is the same as `backoff: {}`. If statuses
+    /// contains 429, as by default, a 429 of the origin is never
     /// forwarded: the client receives a Retry-After with the backoff. Default none.
     ///
     /// Each consecutive overload multiplies the backoff by factor. After it, one probe request is sent; every response
