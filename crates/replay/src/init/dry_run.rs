@@ -11,6 +11,8 @@ use crate::{Assumptions, Policy, ReplayRequest, Simulator};
 use std::path::Path;
 use std::sync::Arc;
 use tidegate_config as config;
+use tidegate_policy::Units;
+use tidegate_policy::client_usage::ClientUsage;
 
 /// Demand of a day of the site.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub(super) struct DailyDemand {
     pub(super) busiest: u64,
     /// Units charged to people on their busiest day, without clients whose behavior identifies them as bots.
     pub(super) people: u64,
+    /// Units charged to one client on its busiest day, for the client with the most outside [`BOT_CLASSES`].
+    pub(super) busiest_client: u64,
     /// Description of the figure for the busiest day.
     pub(super) description: String,
 }
@@ -26,7 +30,7 @@ pub(super) struct DailyDemand {
 impl DailyDemand {
     /// Returns a placeholder for the first draft, before the dry run.
     pub(super) fn placeholder() -> Self {
-        Self { busiest: 1, people: 0, description: String::new() }
+        Self { busiest: 1, people: 0, busiest_client: 0, description: String::new() }
     }
 
     /// Measures what the configuration `yaml` charges on the logs.
@@ -38,15 +42,16 @@ impl DailyDemand {
         let (operators, agents) = (Arc::clone(operators), Arc::clone(agents));
         let policy =
             Policy { name: "proposed".into(), settings, operators, user_agents: agents, lists: Arc::default() };
-        let quotas = replay_quotas(policy, MergedLog::new(logs.open()?, REORDER_WINDOW))?;
+        let (quotas, busiest_client) = replay_quotas(policy, MergedLog::new(logs.open()?, REORDER_WINDOW))?;
         Ok(quotas
             .iter()
             .find(|quota| quota.name == QUOTA)
-            .map_or_else(Self::placeholder, |quota| Self::from_quota(quota, days)))
+            .map_or_else(Self::placeholder, |quota| Self::from_quota(quota, busiest_client, days)))
     }
 
     /// Returns the demand of the busiest day; for a log shorter than a day, extrapolated to a day.
-    fn from_quota(quota: &QuotaReport, days: &LogTimeRange) -> Self {
+    fn from_quota(quota: &QuotaReport, busiest_client: Units, days: &LogTimeRange) -> Self {
+        let busiest_client = busiest_client.ceil();
         let used = |window: &WindowReport| window.used.ceil();
         let used_by_people = |window: &WindowReport| window.by_class.get(PEOPLE).map_or(0, |units| units.ceil());
         if days.is_less_than_a_day() {
@@ -57,7 +62,9 @@ impl DailyDemand {
                 days.hours(),
                 group_digits(days.per_day(all(used)))
             );
-            return Self { busiest: days.per_day(all(used)), people: days.per_day(all(used_by_people)), description };
+            let [busiest, people, busiest_client] =
+                [all(used), all(used_by_people), busiest_client].map(|units| days.per_day(units));
+            return Self { busiest, people, busiest_client, description };
         }
         let max_of = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).max().unwrap_or(0);
         let busiest = max_of(used);
@@ -69,12 +76,17 @@ impl DailyDemand {
         {
             description += &format!(", {} on a median day", group_digits(median_day));
         }
-        Self { busiest, people: max_of(used_by_people), description }
+        Self { busiest, people: max_of(used_by_people), busiest_client, description }
     }
 }
 
-fn replay_quotas(policy: Policy, mut lines: MergedLog) -> Result<Vec<QuotaReport>, LogReadError> {
+/// Replays the lines. Returns the reports of the quotas, and the units that the client with the most outside
+/// [`BOT_CLASSES`] used in a window.
+fn replay_quotas(policy: Policy, mut lines: MergedLog) -> Result<(Vec<QuotaReport>, Units), LogReadError> {
     let assumptions = Assumptions::default();
+    let rules = Arc::clone(&policy.settings.rules);
+    let mut clients = ClientUsage::new(policy.settings.limits.max_tracked_clients);
+    let mut busiest_client = Units::ZERO;
     let mut pending_policy = Some(policy);
     let mut simulator: Option<Simulator> = None;
     while let Some(next) = lines.next_line()? {
@@ -84,10 +96,19 @@ fn replay_quotas(policy: Policy, mut lines: MergedLog) -> Result<Vec<QuotaReport
             simulator = Some(Simulator::new(policy, &assumptions, next.at));
         }
         if let Some(simulator) = &mut simulator {
-            simulator.process(next, &line, &request, &mut |_, _| {});
+            simulator.process(next, &line, &request, &mut |_, decision| {
+                if BOT_CLASSES.contains(&rules[decision.classification.class].name.as_str()) {
+                    return;
+                }
+                let client = rules.key(&decision.classification, request.client, |_| None);
+                for (usage, (_, cost)) in decision.quota_usage.iter().zip(&decision.costs) {
+                    clients.reserve(usage.window, client, *cost);
+                    busiest_client = busiest_client.max(clients.used(usage.window, client));
+                }
+            });
         }
     }
-    Ok(simulator.map_or_else(Vec::new, |simulator| simulator.finish().quotas))
+    Ok((simulator.map_or_else(Vec::new, |simulator| simulator.finish().quotas), busiest_client))
 }
 
 /// Returns the median; `None` for fewer than [`MIN_DAYS_FOR_MEDIAN`] days.
@@ -101,5 +122,8 @@ pub(super) const QUOTA: &str = "pages";
 
 /// Name of the class of people of the generated configuration.
 pub(super) const PEOPLE: &str = "person";
+
+/// Classes of the generated configuration whose demand need not be met.
+const BOT_CLASSES: [&str; 3] = ["bot", "impostor", "library"];
 
 const MIN_DAYS_FOR_MEDIAN: usize = 3;

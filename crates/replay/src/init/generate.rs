@@ -34,6 +34,8 @@ struct QuotaFigures {
     limit: u64,
     /// Usage, in percent of the limit, above which search engines are shed by 50, 75 and 100 %.
     thresholds: [u64; 3],
+    /// Usage of one client, in percent of the limit, above which it is refused.
+    per_client: u64,
 }
 
 impl QuotaFigures {
@@ -42,7 +44,10 @@ impl QuotaFigures {
         // The demand of people remains for them, and at least the last tenth.
         let last =
             100_u64.saturating_sub((demand.people * 100).div_ceil(limit)).clamp(MIN_BOT_PERCENT, MAX_BOT_PERCENT);
-        Self { limit, thresholds: [last * 6 / 10, last * 8 / 10, last] }
+        // At least the cost of a page.
+        let units = (demand.busiest_client * CLIENT_HEADROOM).max(1);
+        let per_client = (units * 100).div_ceil(limit).clamp(MIN_CLIENT_PERCENT, 100);
+        Self { limit, thresholds: [last * 6 / 10, last * 8 / 10, last], per_client }
     }
 }
 
@@ -215,7 +220,7 @@ impl LogAnalysis<'_> {
     }
 
     fn write_quota(&self, out: &mut String, demand: &DailyDemand, has_libraries: bool) {
-        let QuotaFigures { limit, thresholds: [first, second, third] } = QuotaFigures::from_demand(demand);
+        let QuotaFigures { limit, thresholds: [first, second, third], per_client } = QuotaFigures::from_demand(demand);
         let zone = self.time_range.zone();
         writeln!(out, "\nquotas:\n  {QUOTA}:                         # one unit is one page").unwrap_or(());
         write_comment(
@@ -228,6 +233,15 @@ impl LogAnalysis<'_> {
         out.push_str("    enforce: false               # CHANGE: remove this line once the file is correct; until then refusals are only counted\n");
         write_comment(out, 4, &format!("CHANGE: the zone and time of your quota's renewal; {}.", zone.remark));
         writeln!(out, "    window: {{ calendar: day, zone: {}, at: \"00:00\" }}", zone.name).unwrap_or(());
+        write_comment(
+            out,
+            4,
+            &format!(
+                "No client uses more of a day than this. The person or crawler with the most used {} pages.",
+                group_digits(demand.busiest_client)
+            ),
+        );
+        writeln!(out, "    per_client: {per_client}%").unwrap_or(());
         out.push_str(
             "    # pacing: learned            # spreads the units for bots over the day; tiers apply if usage is ahead of it\n",
         );
@@ -358,6 +372,12 @@ const MAX_CRAWL_DELAY_S: u64 = 30;
 
 /// Operators that document that their crawlers ignore `Crawl-delay`.
 const IGNORE_CRAWL_DELAY: [&str; 1] = ["googlebot"];
+
+/// Factor of what the client with the most has used that a client may use: another day may be busier.
+const CLIENT_HEADROOM: u64 = 2;
+
+/// Minimum of what one client may use, in percent of the limit.
+const MIN_CLIENT_PERCENT: u64 = 2;
 
 /// Minimum usage at which search engines are fully shed, in percent of the limit, whatever the demand of people.
 const MIN_BOT_PERCENT: u64 = 30;

@@ -108,6 +108,25 @@ fn asset_routes_precede_pages_in_every_spelling() {
 }
 
 #[test]
+fn proposed_share_of_one_client_is_twice_the_most_that_one_used() {
+    let log = |agent: fn(u64) -> u64| -> String {
+        let lines = (0..1000)
+            .map(|number| log_line(&format!("192.0.2.{}", agent(number)), number * 86, "+0900", "/item/1", BROWSER));
+        lines.collect()
+    };
+    for (clients, share) in
+        [(log(|number| number % 200), "2%"), (log(|number| number % 20), "10%"), (log(|_| 7), "100%")]
+    {
+        let yaml = generated(&clients);
+        assert!(yaml.contains(&format!("\n    per_client: {share}\n")), "{share}\n{yaml}");
+        let enforced = yaml.replace("    enforce: false", "    # enforce: false");
+        let (report, _) = replay_config(&enforced, &clients);
+        let refused = report.classes.iter().map(|class| class.refused.get("client_share").copied().unwrap_or(0));
+        assert_eq!(refused.sum::<u64>(), 0, "{enforced}");
+    }
+}
+
+#[test]
 fn proposed_config_refuses_nothing_in_shadow_mode() {
     let log = day_log(|number| format!("/item/{number}"));
     let log = log.replace(BROWSER, GOOGLEBOT);
