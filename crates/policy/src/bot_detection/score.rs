@@ -16,6 +16,8 @@ pub enum Signal {
     ManyCostlyPages,
     /// Pages at constant intervals.
     ConstantInterval,
+    /// New pages faster than anyone reads, by a client that does not both load assets and follow links.
+    FastPages,
     /// Requests of robots.txt.
     ReadsRobots,
     /// Requests of the honeypot.
@@ -47,11 +49,12 @@ pub struct BotScore {
 
 impl Signal {
     /// All signals, in declaration order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::NoAssets,
         Self::NoLinks,
         Self::ManyCostlyPages,
         Self::ConstantInterval,
+        Self::FastPages,
         Self::ReadsRobots,
         Self::Honeypot,
         Self::Probing,
@@ -70,6 +73,7 @@ impl Signal {
             Self::NoLinks => "no_links",
             Self::ManyCostlyPages => "many_costly_pages",
             Self::ConstantInterval => "constant_interval",
+            Self::FastPages => "fast_pages",
             Self::ReadsRobots => "reads_robots",
             Self::Honeypot => "honeypot",
             Self::Probing => "probing",
@@ -91,7 +95,7 @@ impl Signal {
             Self::NoLinks => 44,
             Self::ConstantInterval | Self::NoFetchMetadata => 35,
             Self::ManyCostlyPages | Self::NoLanguage => 30,
-            Self::ReadsRobots | Self::ClientHintsMismatch => 25,
+            Self::FastPages | Self::ReadsRobots | Self::ClientHintsMismatch => 25,
             Self::Http10 => 20,
             Self::MissingAccept => 15,
         }
@@ -138,6 +142,9 @@ pub fn score(
     // A client that loads assets and follows links reads like a human, even if many pages are costly.
     if !(profile.loads_assets() && profile.follows_links()) {
         points.add(Signal::ManyCostlyPages, (costly - 15.0) / 15.0);
+        if views > MIN_FAST_PAGES {
+            points.add(Signal::FastPages, (2.0 - mean_interval) / 1.5);
+        }
     }
     if views > MIN_INTERVALS && mean_interval >= 1.0 {
         points.add(Signal::ConstantInterval, (0.5 - interval_variance.sqrt() / mean_interval) / 0.4);
@@ -201,6 +208,9 @@ impl ScoreBuilder {
 
 /// Minimum number of intervals for [`Signal::ConstantInterval`].
 const MIN_INTERVALS: u8 = 8;
+
+/// Minimum number of pages for [`Signal::FastPages`]; a person may open fewer at once in tabs.
+const MIN_FAST_PAGES: u8 = 40;
 
 /// Maximum points of signals that one proxy can cause; with many costly pages it stays below the threshold.
 const MAX_HEADER_POINTS: f32 = 65.0;

@@ -266,6 +266,34 @@ fn script_with_browser_headers_is_detected_by_pace() {
 }
 
 #[test]
+fn client_that_is_faster_than_readers_is_detected_without_a_baseline() {
+    let points = |pages_per_second: u64, pages: u64, headers| {
+        let mut client = SimulatedClient::new(CHROME, headers);
+        for _ in 0..pages {
+            client.now += Duration::from_millis(1000 / pages_per_second);
+            client.page += 1;
+            client.request(ResourceKind::Page(client.page), Referer::Absent, ResponseOutcome::Served);
+        }
+        client.score_on(ExpectedBehavior::default())
+    };
+    assert!(points(20, 60, HeadersSeen::INSPECTED) >= THRESHOLD);
+    assert!(points(20, 40, HeadersSeen::INSPECTED) < THRESHOLD, "tabs opened at once");
+    assert!(points(20, 2000, ALL_HEADERS) < THRESHOLD, "speed and costs alone");
+}
+
+#[test]
+fn human_who_opens_many_tabs_at_once_is_not_suspected() {
+    let mut client = SimulatedClient::human(CHROME, ALL_HEADERS);
+    for _ in 0..80 {
+        client.now += Duration::from_millis(200);
+        client.page += 1;
+        client.request(ResourceKind::Page(client.page), Referer::Internal, ResponseOutcome::Served);
+    }
+    (0..160).for_each(|_| client.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served));
+    assert_eq!(client.score(), 0, "{:?}", client.signal_names());
+}
+
+#[test]
 fn path_scanner_is_detected() {
     let mut client = SimulatedClient::new(BrowserTraits::default(), ALL_HEADERS);
     for _ in 0..20 {
