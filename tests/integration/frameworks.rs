@@ -1,6 +1,8 @@
 //! Real frameworks and servers as origins that report what each request has spent: whatever the spelling of a request,
 //! the gateway has charged at least as much. `./test` installs them.
 
+use crate::fuzz_corpus::policy::charge;
+use crate::fuzz_corpus::policy::origin_models::{MODELS, OriginModel};
 use crate::support::crawlers::InstalledClients;
 use crate::support::gateway::TestGateway;
 use crate::support::nginx::Nginx;
@@ -8,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
+use tidegate_policy::path::PathPolicy;
 use tidegate_policy::rng::Rng;
 
 /// Costs as the origins spend them. The cost header has no effect on the charge: no quota names it.
@@ -111,8 +114,10 @@ fn respell(rng: &mut Rng) -> Spelling {
 }
 
 /// Sends `count` spellings to `origin` through a gateway with the path policy `paths`, and asserts for each that the
-/// charge covers what the origin has spent. Returns the costs that changed spellings have spent.
-fn assert_charges_cover_costs(origin: SocketAddr, paths: &str, count: usize) -> BTreeSet<u64> {
+/// charge covers what the origin has spent, and that `model` spends as much. Returns the costs that changed spellings
+/// have spent.
+fn assert_charges_cover_costs(origin: SocketAddr, paths: &str, model: &OriginModel, count: usize) -> BTreeSet<u64> {
+    let policy = path_policy(paths);
     let gateway = TestGateway::with_rules(origin, &format!("paths: {paths}\n{RULES}"));
     let mut rng = Rng::from_seed(16, paths);
     let sent: Vec<(Spelling, u64)> = (0..count)
@@ -136,6 +141,8 @@ fn assert_charges_cover_costs(origin: SocketAddr, paths: &str, count: usize) -> 
     for (number, (Spelling { method, target, is_changed }, spent)) in sent.iter().enumerate() {
         let charged = charges.get(&format!("probe/{number}")).copied().unwrap_or(0.0);
         assert!(charged >= *spent as f64, "{paths}: {method} {target}: charged {charged}, spent {spent}");
+        let modeled = charge(target, policy).map_or(0, |(_, sent)| (model.spend)(&sent));
+        assert!(modeled >= *spent, "{paths}: {method} {target}: {} spends {spent}, its model {modeled}", model.name);
         if *is_changed {
             costs.insert(*spent);
         }
@@ -144,39 +151,71 @@ fn assert_charges_cover_costs(origin: SocketAddr, paths: &str, count: usize) -> 
 }
 
 /// Checks all path policies. Changed spellings must have reached every costed page, else the check proves little.
-fn check_origin(origin: SocketAddr) {
-    assert_eq!(assert_charges_cover_costs(origin, "strict", 2000), BTreeSet::from([0, 1, 2, 3, 4, 5]));
-    for paths in ["lenient", "raw"] {
-        assert_eq!(assert_charges_cover_costs(origin, paths, 1000), BTreeSet::from([0, 1, 2, 3, 4, 5]));
+fn check_origin(origin: SocketAddr, model: &str) {
+    let model = MODELS.iter().find(|candidate| candidate.name == model).expect("a model of the origin");
+    for (paths, count) in [("strict", 2000), ("lenient", 1000), ("raw", 1000)] {
+        let costs = assert_charges_cover_costs(origin, paths, model, count);
+        assert_eq!(costs, BTreeSet::from([0, 1, 2, 3, 4, 5]), "{paths}");
+    }
+}
+
+fn path_policy(name: &str) -> PathPolicy {
+    match name {
+        "strict" => PathPolicy::Strict,
+        "lenient" => PathPolicy::Lenient,
+        _ => PathPolicy::Raw,
+    }
+}
+
+#[test]
+fn charges_cover_what_models_spend_on_many_spellings() {
+    for paths in ["strict", "lenient", "raw"] {
+        let mut rng = Rng::from_seed(17, paths);
+        let mut spent_costs = BTreeMap::new();
+        for _ in 0..100_000 {
+            let Spelling { target, .. } = respell(&mut rng);
+            let Some((charged, sent)) = charge(&target, path_policy(paths)) else { continue };
+            for model in &MODELS {
+                let spent = (model.spend)(&sent);
+                let name = model.name;
+                assert!(charged >= spent, "{paths}: {name} spends {spent} on {sent}, charged {charged} for {target}");
+                spent_costs.entry(name).or_insert_with(BTreeSet::new).insert(spent);
+            }
+        }
+        let all = BTreeSet::from([0, 1, 2, 3, 4, 5]);
+        assert!(
+            spent_costs.len() == MODELS.len() && spent_costs.values().all(|costs| *costs == all),
+            "{spent_costs:?}"
+        );
     }
 }
 
 #[test]
 fn charges_cover_what_express_spends() {
-    check_origin(OriginProcess::start("node", "node.mjs", "express").address);
+    check_origin(OriginProcess::start("node", "node.mjs", "express").address, "express");
 }
 
 #[test]
 fn charges_cover_what_express_4_spends() {
-    check_origin(OriginProcess::start("node", "node.mjs", "express4").address);
+    check_origin(OriginProcess::start("node", "node.mjs", "express4").address, "express");
 }
 
 #[test]
 fn charges_cover_what_the_url_standard_reads() {
-    check_origin(OriginProcess::start("node", "node.mjs", "url").address);
+    check_origin(OriginProcess::start("node", "node.mjs", "url").address, "url");
 }
 
 #[test]
 fn charges_cover_what_flask_spends() {
-    check_origin(OriginProcess::start("python", "python.py", "flask").address);
+    check_origin(OriginProcess::start("python", "python.py", "flask").address, "flask");
 }
 
 #[test]
 fn charges_cover_what_django_spends() {
-    check_origin(OriginProcess::start("python", "python.py", "django").address);
+    check_origin(OriginProcess::start("python", "python.py", "django").address, "django");
 }
 
 #[test]
 fn charges_cover_what_nginx_spends() {
-    check_origin(Nginx::start(NGINX).address);
+    check_origin(Nginx::start(NGINX).address, "nginx");
 }

@@ -10,7 +10,7 @@ mod engine;
 #[path = "../../crates/http1/fuzz/invariants.rs"]
 mod http1;
 #[path = "../../crates/policy/fuzz/invariants.rs"]
-mod policy;
+pub(crate) mod policy;
 #[path = "../../crates/replay/fuzz/invariants.rs"]
 mod replay;
 
@@ -46,6 +46,11 @@ fn response_head_invariants_hold() {
 #[test]
 fn path_invariants_hold() {
     check_corpus("policy", "paths", policy::paths);
+}
+
+#[test]
+fn charges_cover_what_models_of_origins_spend() {
+    check_corpus("policy", "charges", policy::charges);
 }
 
 #[test]

@@ -1,16 +1,23 @@
 //! Invariants of the parsers of request targets and fields that rules use. Each takes arbitrary bytes and panics if it
 //! is violated.
 
-use http::HeaderName;
+#[path = "origin_models.rs"]
+pub(crate) mod origin_models;
+
+use http::{HeaderName, Method, Uri};
+use origin_models::{MODELS, OriginModel};
 use std::collections::BTreeSet;
 use std::iter::once;
 use std::net::IpAddr;
-use tidegate_policy::RequestFacts;
+use std::sync::LazyLock;
+use tidegate_policy::cost::Cost;
+use tidegate_policy::fixtures;
 use tidegate_policy::identity::{AddressSource, ProxyTrust, cookie};
 use tidegate_policy::network::IpPrefix;
 use tidegate_policy::path::{PathPolicy, PathReadings, normalize};
-use tidegate_policy::route::{MatchOptions, Pattern};
+use tidegate_policy::route::{MatchOptions, Pattern, Route};
 use tidegate_policy::throttle::partition::{PartitionInput, PartitionKey};
+use tidegate_policy::{QuotaId, RequestFacts, Rules, Units};
 
 /// A pattern made of a path matches that path. A pattern that ignores spelling also matches its other spellings. The
 /// path that the origin is sent has nothing left to resolve.
@@ -35,6 +42,62 @@ pub(crate) fn paths(bytes: &[u8]) {
     for other in [bare, &format!("/{bare}/"), &path.to_ascii_uppercase(), &path.to_ascii_lowercase()] {
         let other = normalize(other).expect("path has no NUL");
         assert!(lenient.matches(&other), "another spelling is missed: {other}");
+    }
+}
+
+/// The charge of a request target covers what each model of an origin spends on the target that it is sent.
+pub(crate) fn charges(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    for policy in [PathPolicy::Strict, PathPolicy::Lenient, PathPolicy::Raw] {
+        let Some((charged, sent)) = charge(text, policy) else { continue };
+        for OriginModel { name, spend } in MODELS {
+            let spent = spend(&sent);
+            assert!(charged >= spent, "{name} spends {spent} on {sent}, charged {charged} for {text} ({policy:?})");
+        }
+    }
+}
+
+/// Returns the charge of a request target, and the target that the origin is sent; `None` if it is rejected.
+pub(crate) fn charge(target: &str, policy: PathPolicy) -> Option<(u64, String)> {
+    static RULES: LazyLock<Rules> = LazyLock::new(|| Rules {
+        quotas: vec![fixtures::quota("api", 1_000_000)],
+        routes: vec![
+            costed("/search", None, 4),
+            costed("/search.*", None, 4),
+            costed("/café", None, 5),
+            costed("/café.*", None, 5),
+            costed("/item/*", None, 1),
+            costed("/use/**", None, 2),
+            costed("/use.*", None, 2),
+            costed("/list", Some("page"), 3),
+            costed("/list.*", Some("page"), 3),
+            fixtures::route(&[]),
+        ],
+        ..fixtures::rules()
+    });
+    let uri = Uri::try_from(target).ok().filter(|uri| uri.authority().is_none() && uri.path().starts_with('/'))?;
+    let readings = PathReadings::new(uri.path(), policy).ok()?;
+    let facts = RequestFacts {
+        method: &Method::GET,
+        host: "example.com",
+        path: readings.normalized(uri.path()),
+        other_paths: readings.others(),
+        query: uri.query(),
+        user_agent: b"",
+    };
+    let costs = &RULES[RULES.route(&facts)].costs;
+    let charged = costs.iter().map(|(_, cost)| if let Cost::Fixed(units) = cost { units.ceil() } else { 0 }).sum();
+    let path = readings.for_origin().unwrap_or(uri.path());
+    Some((charged, uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"))))
+}
+
+fn costed(path: &str, parameter: Option<&str>, cost: u64) -> Route {
+    let any_spelling = MatchOptions { ignore_case: true, ignore_trailing_slash: true };
+    Route {
+        path: Pattern::parse(path).expect("a valid pattern").with_match_options(any_spelling),
+        query: parameter.into_iter().map(|name| (name.to_owned(), None)).collect(),
+        costs: vec![(QuotaId::from_index(0), Cost::Fixed(Units::from_whole(cost)))],
+        ..fixtures::route(&[])
     }
 }
 
