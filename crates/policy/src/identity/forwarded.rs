@@ -4,9 +4,14 @@ use super::parse_address;
 use crate::quoted;
 use std::net::IpAddr;
 
-/// Returns the elements of one field line.
-pub(super) fn elements(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    quoted::split(line, b',')
+/// Returns the elements of one field line, the last first. A comma separates if an even number of quotes follows, so
+/// that a quote which a client leaves open does not take in what a proxy adds.
+pub(super) fn elements_reversed(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut is_quoted = false;
+    line.rsplit(move |&byte| {
+        is_quoted ^= byte == b'"';
+        byte == b',' && !is_quoted
+    })
 }
 
 /// Returns the address of the element's `for` parameter; `None` if it occurs not exactly once or is no address.
