@@ -2,9 +2,10 @@
 
 use crate::gateway::upstream::rate_limit::{most_restrictive, parse_reset, parse_units};
 use http::{HeaderName, StatusCode};
+use serde_json::Value;
 use tidegate_http1::{Fields, Name, RequestHead};
 use tidegate_policy::query::form_decoded;
-use tidegate_policy::quota::{ExhaustedRule, SyncFrom};
+use tidegate_policy::quota::{ExhaustedRule, ExhaustedText, SyncFrom, TextPlace};
 use tidegate_policy::quota_sync::OriginReport;
 use tidegate_policy::{QuotaId, Timestamp};
 
@@ -14,10 +15,12 @@ const MAX_SCAN_BYTES: usize = 16 * 1024;
 /// Quota usage reported in the head of a response.
 pub(super) struct SyncHeaders<'a> {
     pub(super) report: OriginReport,
+    /// False if the response may quote the text of exhaustion, because its place is not named.
+    pub(super) is_certain: bool,
     /// Configured header that cannot be parsed.
     pub(super) unreadable_header: Option<&'a HeaderName>,
     /// Text in the body that marks the quota as exhausted.
-    pub(super) body_text: Option<String>,
+    pub(super) body_text: Option<&'a ExhaustedText>,
 }
 
 /// A scan of the response body for the exhaustion text.
@@ -26,15 +29,23 @@ pub(super) struct BodyScan {
     /// Window that the request was charged to.
     pub(super) window: u64,
     pub(super) report: OriginReport,
-    needle: String,
+    wanted: ExhaustedText,
     buffer: Vec<u8>,
 }
 
-/// Reads the usage reported in the head of a response to `request`. A text of exhaustion that the request contains is no
-/// evidence, because the response may quote the request.
+/// Evidence of exhaustion in the head of a response.
+enum Evidence<'a> {
+    None,
+    Found,
+    /// The body shows it.
+    InBody(&'a ExhaustedText),
+}
+
+/// Reads the usage reported in the head of a response to `request`, which had a body if `has_body`.
 pub(super) fn read<'a>(
     sync: &'a SyncFrom,
     request: &RequestHead,
+    has_body: bool,
     status: StatusCode,
     fields: &Fields,
     now: Timestamp,
@@ -53,36 +64,75 @@ pub(super) fn read<'a>(
     let unreadable_header = unparsed_name(&sync.remaining_header, remaining.is_some())
         .or(unparsed_name(&sync.reset_header, reset.is_some()));
     let mut report = OriginReport { remaining, resets_at, exhausted: false };
-    let mut body_text = None;
-    let is_evidence = |exhausted: &&ExhaustedRule| {
-        exhausted.statuses.contains(&status.as_u16())
-            && !exhausted.contains.as_ref().is_some_and(|text| is_in_request(text, request))
+    let rule = sync.exhausted.as_ref().filter(|rule| rule.statuses.contains(&status.as_u16()));
+    let evidence = rule.map_or(Evidence::None, |rule| exhaustion_evidence(rule, request, has_body, fields));
+    let body_text = match evidence {
+        Evidence::InBody(text) => Some(text),
+        Evidence::None | Evidence::Found => None,
     };
-    if let Some(exhausted) = sync.exhausted.as_ref().filter(is_evidence) {
-        match exhausted {
-            ExhaustedRule { contains: Some(text), .. } if !any_header_contains(text, fields) => {
-                body_text = Some(text.clone());
-            }
-            _ => report.exhausted = true,
-        }
+    if !matches!(evidence, Evidence::None) {
+        report.exhausted = body_text.is_none();
         // A request to retry later contains the time.
         let retry_after = || fields.get(Name::RetryAfter).and_then(|value| parse_reset(value, now));
         report.resets_at = report.resets_at.or_else(retry_after);
     }
-    SyncHeaders { report, unreadable_header, body_text }
+    let text = rule.and_then(|rule| rule.text.as_ref());
+    let is_certain = text.is_none_or(|text| text.place != TextPlace::Anywhere);
+    SyncHeaders { report, is_certain, unreadable_header, body_text }
+}
+
+/// Returns the evidence of exhaustion in a response with a status of `rule`. A text that the request contains is none,
+/// because the response may quote the request. Bodies of requests are not searched.
+fn exhaustion_evidence<'a>(
+    rule: &'a ExhaustedRule,
+    request: &RequestHead,
+    has_body: bool,
+    fields: &Fields,
+) -> Evidence<'a> {
+    let Some(wanted) = &rule.text else { return Evidence::Found };
+    let is_found = match &wanted.place {
+        _ if is_in_request(&wanted.text, request) => return Evidence::None,
+        TextPlace::Anywhere if has_body => return Evidence::None,
+        TextPlace::Json(_) => return Evidence::InBody(wanted),
+        TextPlace::Header(name) => {
+            fields.get_all_by_text(name.as_str()).any(|value| contains(value, wanted.text.as_bytes()))
+        }
+        TextPlace::Anywhere if any_header_contains(&wanted.text, fields) => true,
+        TextPlace::Anywhere => return Evidence::InBody(wanted),
+    };
+    if is_found { Evidence::Found } else { Evidence::None }
 }
 
 impl BodyScan {
-    pub(super) fn new(quota: QuotaId, window: u64, report: OriginReport, needle: String) -> Self {
-        Self { quota, window, report, needle, buffer: Vec::new() }
+    pub(super) fn new(quota: QuotaId, window: u64, report: OriginReport, wanted: ExhaustedText) -> Self {
+        Self { quota, window, report, wanted, buffer: Vec::new() }
     }
 
     /// Scans a chunk of the body. Returns true once the text is found.
     pub(super) fn scan(&mut self, data: &[u8]) -> bool {
-        let from = self.buffer.len().saturating_sub(self.needle.len());
+        let from = self.buffer.len().saturating_sub(self.wanted.text.len());
         let capacity = MAX_SCAN_BYTES.saturating_sub(self.buffer.len());
         self.buffer.extend_from_slice(&data[..data.len().min(capacity)]);
-        contains(&self.buffer[from..], self.needle.as_bytes())
+        match &self.wanted.place {
+            TextPlace::Json(pointer) => self.value_at(pointer).is_some_and(|value| value == self.wanted.text),
+            TextPlace::Anywhere | TextPlace::Header(_) => contains(&self.buffer[from..], self.wanted.text.as_bytes()),
+        }
+    }
+
+    /// Returns the text or number at `pointer`, if all of the body has been received.
+    fn value_at(&self, pointer: &str) -> Option<String> {
+        // Only a document that may be complete is parsed.
+        self.buffer.trim_ascii_end().last().filter(|byte| matches!(byte, b'}' | b']'))?;
+        match serde_json::from_slice::<Value>(&self.buffer).ok()?.pointer(pointer)? {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        }
+    }
+
+    /// Returns false if the response may quote the text, because its place is not named.
+    pub(super) fn is_certain(&self) -> bool {
+        self.wanted.place != TextPlace::Anywhere
     }
 
     /// Returns true if the scan limit is reached.
@@ -127,7 +177,7 @@ mod tests {
 
     fn sync_headers<'a>(sync: &'a SyncFrom, status: u16, fields: &[(&'static str, &'static str)]) -> SyncHeaders<'a> {
         let status = StatusCode::from_u16(status).expect("valid status");
-        read(sync, &request("/", ""), status, &fields.iter().copied().collect(), NOW)
+        read(sync, &request("/", ""), false, status, &fields.iter().copied().collect(), NOW)
     }
 
     fn request(target: &'static str, cookie: &'static str) -> RequestHead {
@@ -182,7 +232,8 @@ mod tests {
     #[test]
     fn exhaustion_needs_a_status_and_matching_text() {
         let exhausted = |needle: Option<&str>| {
-            sync("x-left", Some(ExhaustedRule { statuses: vec![403, 429], contains: needle.map(str::to_owned) }))
+            let text = needle.map(|text| wanted(text, TextPlace::Anywhere));
+            sync("x-left", Some(ExhaustedRule { statuses: vec![403, 429], text }))
         };
         let (any, with_text) = (exhausted(None), exhausted(Some("dailyLimit")));
         let by_status = sync_headers(&any, 429, &[("retry-after", "60")]);
@@ -193,20 +244,25 @@ mod tests {
             sync_headers(&exhausted(Some("dailyLimit")), 403, &[("x-error", "a dailyLimitExceeded")]).report.exhausted
         );
         let pending = sync_headers(&with_text, 403, &[]);
-        assert_eq!((pending.report.exhausted, pending.body_text.as_deref()), (false, Some("dailyLimit")));
+        assert_eq!(
+            (pending.report.exhausted, pending.body_text),
+            (false, Some(&wanted("dailyLimit", TextPlace::Anywhere)))
+        );
     }
 
     #[test]
     fn text_that_the_request_contains_is_no_evidence() {
-        let rule = ExhaustedRule { statuses: vec![403], contains: Some("daily limit".into()) };
-        let sync = sync("x-left", Some(rule));
+        let text = Some(wanted("daily limit", TextPlace::Anywhere));
+        let sync = sync("x-left", Some(ExhaustedRule { statuses: vec![403], text }));
         let response: Fields = [("x-error", "no page for daily limit")].into_iter().collect();
-        let is_exhausted = |target, cookie| {
-            let reported = read(&sync, &request(target, cookie), StatusCode::FORBIDDEN, &response, NOW);
+        let is_exhausted_by = |request, has_body| {
+            let reported = read(&sync, &request, has_body, StatusCode::FORBIDDEN, &response, NOW);
             assert_eq!(reported.body_text, None);
             reported.report.exhausted
         };
+        let is_exhausted = |target, cookie| is_exhausted_by(request(target, cookie), false);
         assert!(is_exhausted("/page?q=daily", "limit"));
+        assert!(!is_exhausted_by(request("/page?q=daily", "limit"), true), "the response may quote the body");
         for target in ["/daily%20limit", "/?q=daily+limit", "/?q=%64%61ily%20limit"] {
             assert!(!is_exhausted(target, ""), "{target}");
         }
@@ -214,8 +270,51 @@ mod tests {
     }
 
     #[test]
+    fn text_counts_at_the_named_place_only() {
+        let sync_with = |place| {
+            let text = Some(wanted("daily", place));
+            sync("x-left", Some(ExhaustedRule { statuses: vec![403], text }))
+        };
+        let in_header = sync_with(TextPlace::Header(HeaderName::from_static("x-error")));
+        let is_exhausted = |name, has_body| {
+            let response: Fields = [(name, "daily limit")].into_iter().collect();
+            let reported = read(&in_header, &request("/", ""), has_body, StatusCode::FORBIDDEN, &response, NOW);
+            assert_eq!(reported.body_text, None);
+            reported.report.exhausted
+        };
+        assert!(is_exhausted("X-Error", false) && is_exhausted("X-Error", true) && !is_exhausted("X-Page", false));
+
+        let in_json = sync_with(TextPlace::Json("/error/0/reason".into()));
+        let response: Fields = [("x-error", "daily")].into_iter().collect();
+        let reported = read(&in_json, &request("/", ""), true, StatusCode::FORBIDDEN, &response, NOW);
+        assert!(!reported.report.exhausted);
+        let place = reported.body_text.expect("the body is searched");
+        let is_found = |chunks: &[&[u8]]| {
+            let mut scan = new_scan(place.clone());
+            chunks.iter().any(|chunk| scan.scan(chunk))
+        };
+        assert!(is_found(&[
+            br#"{"error": [{"rea"#,
+            br#"son": "daily"}], "more": []}"#,
+            b"
+"
+        ]));
+        assert!(!is_found(&[br#"{"error": [{"reason": "daily page"}], "quote": "daily"}"#]));
+        assert!(!is_found(&[br#"{"error": [{"reason": "daily"}]"#]), "the body ends early");
+        assert!(!is_found(&[br#"{"reason": "daily"}"#]) && !is_found(&[b"daily"]));
+    }
+
+    fn wanted(text: &str, place: TextPlace) -> ExhaustedText {
+        ExhaustedText { text: text.into(), place }
+    }
+
+    fn new_scan(wanted: ExhaustedText) -> BodyScan {
+        BodyScan::new(QuotaId(0), 0, OriginReport::default(), wanted)
+    }
+
+    #[test]
     fn body_scan_spans_chunks_up_to_a_bound() {
-        let new_scan = || BodyScan::new(QuotaId(0), 0, OriginReport::default(), "dailyLimit".into());
+        let new_scan = || new_scan(wanted("dailyLimit", TextPlace::Anywhere));
         let finds_text = |chunks: &[&[u8]]| {
             let mut scan = new_scan();
             chunks.iter().any(|chunk| scan.scan(chunk))

@@ -18,6 +18,11 @@ quotas:
 routes: [{ match: /free }, { match: /**, cost: { api: 1 } }]
 ";
 
+/// Returns [`SYNCED`] with the place of the text of exhaustion.
+fn synced_at(place: &str) -> String {
+    SYNCED.replace("contains: dailyLimitExceeded", &format!("contains: dailyLimitExceeded, {place}"))
+}
+
 /// Returns an origin that responds to each request with the next of these fields, statuses and bodies.
 fn origin_with_responses(responses: &'static [(&'static str, &'static str, &'static str)]) -> Origin {
     let next = Mutex::new(responses.iter());
@@ -72,7 +77,7 @@ fn origin_exhaustion_closes_quota_until_reset() {
         ("429 Too Many Requests", "", "slow down"),
         ("403 Forbidden", "X-RateLimit-Reset: 600\r\n", "{\"reason\": \"dailyLimitExceeded\"}"),
     ]);
-    let gateway = mid_window_gateway(&origin, SYNCED);
+    let gateway = mid_window_gateway(&origin, &synced_at("json: /reason"));
     let mut client = gateway.connect();
     assert_eq!(client.get("/a", "").status, 429, "an unrelated 429 of the origin is forwarded");
     assert_eq!(remaining_units(&gateway), 99.0);
@@ -99,10 +104,13 @@ fn replaced_429_body_is_scanned_for_exhaustion() {
         );
         match request.target.as_str() {
             "/silent" => assert!(connection.expect_eof()),
-            _ => assert!(connection.send("b\r\nitExceeded\"\r\n0\r\n\r\n")),
+            _ => assert!(connection.send("c\r\nitExceeded\"}\r\n0\r\n\r\n")),
         }
     });
-    let gateway = mid_window_gateway(&origin, &format!("{SYNCED}{backoff}\nlimits: {{ first_byte_timeout: 1s }}"));
+    let gateway = mid_window_gateway(
+        &origin,
+        &format!("{}{backoff}\nlimits: {{ first_byte_timeout: 1s }}", synced_at("json: /reason")),
+    );
     let mut client = gateway.connect();
     client.send("GET /silent HTTP/1.1\r\nHost: a\r\n\r\n");
     gateway.wait_for_metric("tidegate_origin_backoff_seconds{scope=\"default\"}", 5.0);
@@ -122,6 +130,31 @@ fn replaced_429_body_is_scanned_for_exhaustion() {
 }
 
 #[test]
+fn text_at_any_place_counts_once_clients_of_two_networks_were_sent_it() {
+    for fields in ["", "X-Reason: dailyLimitExceeded\r\n"] {
+        let origin = Origin::with_script(move |request, connection| {
+            let quote = if fields.is_empty() { "dailyLimitExceeded" } else { "" };
+            match request.target.as_str() {
+                "/quote" => connection.reply("403 Forbidden", fields, quote.as_bytes()),
+                _ => connection.reply("200 OK", "", b"page"),
+            }
+        });
+        let gateway = mid_window_gateway(&origin, SYNCED);
+        let get = |path: &str, address: &str| {
+            let response = gateway.connect().get(path, &format!("X-Forwarded-For: {address}\r\n"));
+            response.status
+        };
+        for number in 0..20 {
+            assert_eq!(get("/quote", &format!("192.0.2.{number}")), 403);
+        }
+        assert_eq!(get("/page", "198.51.100.1"), 200, "one network");
+        gateway.advance_and_sweep(Duration::from_secs(3600));
+        assert_eq!((get("/quote", "203.0.113.1"), get("/page", "192.0.2.1")), (403, 200), "another window");
+        assert_eq!((get("/quote", "198.51.100.1"), get("/page", "192.0.2.1")), (403, 429), "two networks");
+    }
+}
+
+#[test]
 fn manual_correction_reopens_exhausted_quota() {
     for ledger in ["memory", "file"] {
         let origin = origin_with_responses(&[(
@@ -129,7 +162,7 @@ fn manual_correction_reopens_exhausted_quota() {
             "Retry-After: 600\r\nX-Reason: dailyLimitExceeded\r\n",
             "",
         )]);
-        let gateway = mid_window_gateway(&origin, &format!("ledger: {ledger}\n{SYNCED}"));
+        let gateway = mid_window_gateway(&origin, &format!("ledger: {ledger}\n{}", synced_at("header: X-Reason")));
         let mut client = gateway.connect();
         client.get("/a", "");
         assert_eq!(client.get("/b", "").status, 429);
@@ -143,7 +176,7 @@ fn manual_correction_reopens_exhausted_quota() {
 #[test]
 fn exhaustion_without_reset_lasts_until_window_end() {
     let origin = origin_with_responses(&[("429 Too Many Requests", "X-Reason: dailyLimitExceeded\r\n", "")]);
-    let gateway = mid_window_gateway(&origin, SYNCED);
+    let gateway = mid_window_gateway(&origin, &synced_at("header: X-Reason"));
     let mut client = gateway.connect();
     client.get("/a", "");
     assert_eq!((client.get("/b", "").status, remaining_units(&gateway)), (429, 0.0));

@@ -108,7 +108,7 @@ keys! {
     autothrottle backoff block bot_detection bucket buffer_body buffer_disk burst capacity case classes clients concurrency connect_timeout contact
     contains cookie cost counts crawl_delay crawl_policy crawler_guard delay delay_per_slot dns drain_timeout enforce
     exhausted factor file fill first_byte_timeout first_use fixed half_life header header_timeout honeypot host hosts
-    http2_max_concurrent_streams idle_timeout interval ipv6_prefix jitter keep keep_alive_timeout key kind ledger limit limits
+    http2_max_concurrent_streams idle_timeout interval ipv6_prefix jitter json keep keep_alive_timeout key kind ledger limit limits
     listen log max max_clients max_concurrency max_connections max_delay max_header_size max_headers max_length
     max_lifetime max_partitions max_refused_for max_requests_per_connection max_tracked_clients max_size max_wait memory min min_clients min_delay min_rate
     mode name nameservers operator operators origin override_file pacing partition_by path per_client prefix product_tokens query

@@ -7,6 +7,7 @@ use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::crawl_delay::{CrawlDelay, CrawlDelays};
 use tidegate_policy::identity::{CredentialSource, KeySource};
+use tidegate_policy::quota::TextPlace;
 use tidegate_policy::throttle::Jitter;
 use tidegate_policy::throttle::controller::Controller;
 use tidegate_policy::throttle::gradient::Gradient;
@@ -93,6 +94,32 @@ fn bucket_key_source_is_parsed_in_every_form() {
     ] {
         let settings = settings(&with_origin(&format!("classes: [{{ name: a, bucket: {{ {keys} }} }}]")));
         assert_eq!(settings.rules.classes[0].key, expected, "{keys}");
+    }
+}
+
+#[test]
+fn text_of_exhaustion_counts_at_one_place() {
+    let with_keys = |keys: &str| {
+        with_origin(&format!(
+            "quotas: {{ api: {{ limit: 1, window: {{ fixed: 60s }}, sync_from: {{ exhausted: {{ statuses: [403], {keys} }} }} }} }}"
+        ))
+    };
+    let place = |keys| {
+        let settings = settings(&with_keys(keys));
+        let exhausted = settings.rules.quotas[0].sync_from.as_ref().and_then(|sync| sync.exhausted.as_ref());
+        exhausted.and_then(|exhausted| exhausted.text.as_ref()).map(|text| text.place.clone()).expect("a text")
+    };
+    assert_eq!(place("contains: daily"), TextPlace::Anywhere);
+    assert_eq!(place("contains: daily, json: /error"), TextPlace::Json("/error".into()));
+    let header = http::HeaderName::from_static("x-error");
+    assert_eq!(place("contains: daily, header: X-Error"), TextPlace::Header(header));
+    for (keys, expected) in [
+        ("json: /error", "exhausted: header and json need contains; add contains"),
+        ("contains: a, json: error", "exhausted.json: found \"error\"; write a JSON Pointer, such as /error/reason"),
+        ("contains: a, json: /a, header: X-A", "exhausted.json: given beside header; write one of header and json"),
+    ] {
+        let errors = config_errors(&with_keys(keys));
+        assert!(errors.len() == 1 && errors[0].contains(expected), "{errors:?}");
     }
 }
 

@@ -240,6 +240,12 @@ impl Admission {
         self.counter(quota).sync_with_origin(window, report, now)
     }
 
+    /// Records that a client in `network` was sent uncertain evidence that the origin's quota of a window is exhausted.
+    /// Returns true if one in another network was, too.
+    pub fn confirms_exhaustion(&self, quota: QuotaId, window: u64, network: u64) -> bool {
+        self.counter(quota).confirms_exhaustion(window, network)
+    }
+
     /// Evicts clients that have been idle for ten minutes with a full bucket, which changes no decision. Evicts
     /// refused pages that crawlers no longer request.
     pub fn evict_idle(&self, now: Timestamp) {

@@ -18,6 +18,8 @@ pub(super) struct QuotaCounter {
     state: Mutex<QuotaState>,
     /// Usage by client, for a quota with a limit per client. Locked while the state is.
     client_usage: Mutex<ClientUsage>,
+    /// Window and network of the first client that was sent uncertain evidence of exhaustion.
+    exhaustion_witness: Mutex<Option<(u64, u64)>>,
 }
 
 impl QuotaCounter {
@@ -33,7 +35,14 @@ impl QuotaCounter {
         let client_usage = Mutex::new(ClientUsage::new(max_clients));
         let is_leased = matches!(lease_mode, LeaseMode::Leased(_));
         let state = QuotaState::new(quota, class_ids, max_cost, is_leased, now);
-        Self { name: quota.name.clone(), lock_order, lease_mode, state: Mutex::new(state), client_usage }
+        Self {
+            name: quota.name.clone(),
+            lock_order,
+            lease_mode,
+            state: Mutex::new(state),
+            client_usage,
+            exhaustion_witness: Mutex::default(),
+        }
     }
 
     /// Applies a changed configuration.
@@ -141,6 +150,15 @@ impl QuotaCounter {
     /// Applies the usage of the window `id` that the origin reported. Returns an event to log, if there is one.
     pub(super) fn sync_with_origin(&self, id: u64, report: OriginReport, now: Timestamp) -> Option<OriginQuotaEvent> {
         self.lock_at(now).sync_with_origin(id, report, now)
+    }
+
+    /// Records that a client in `network` was sent uncertain evidence that the origin's quota of the window `id` is
+    /// exhausted. Returns true if one in another network was, too.
+    pub(super) fn confirms_exhaustion(&self, id: u64, network: u64) -> bool {
+        let mut witness = self.exhaustion_witness.lock();
+        let first = witness.filter(|(window, _)| *window == id).unwrap_or((id, network));
+        *witness = Some(first);
+        first.1 != network
     }
 
     /// Sets the settled units manually. Returns the previous and the new value.

@@ -47,8 +47,28 @@ pub struct SyncFrom {
 pub struct ExhaustedRule {
     /// Matching status codes.
     pub statuses: Vec<u16>,
-    /// Text in a header value or near the beginning of the body, if required.
-    pub contains: Option<String>,
+    /// Text of such a response, if required.
+    pub text: Option<ExhaustedText>,
+}
+
+/// Text of a response that reports a quota as exhausted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExhaustedText {
+    /// The text.
+    pub text: String,
+    /// Where in the response it counts.
+    pub place: TextPlace,
+}
+
+/// Part of a response in which a text counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TextPlace {
+    /// A header value, or near the beginning of the body.
+    Anywhere,
+    /// A value of this header.
+    Header(http::HeaderName),
+    /// The whole value at this JSON Pointer (RFC 6901) in the body.
+    Json(String),
 }
 
 /// Tiers of one class in one quota.

@@ -3,11 +3,13 @@
 use super::{RequestContext, RequestStage};
 use crate::gateway::cost;
 use crate::gateway::quota_sync::{self, BodyScan};
+use crate::gateway::target::ClientRequest;
 use crate::gateway::upstream::{ForwardError, OriginBody, rate_limit};
 use http::StatusCode;
 use std::rc::Rc;
 use tidegate_engine::{Charged, Evaluation, ThrottleRejection};
 use tidegate_http1::{Fields, Response};
+use tidegate_policy::QuotaId;
 use tidegate_policy::quota_sync::OriginReport;
 use tidegate_policy::throttle;
 use tidegate_policy::throttle::autothrottle::Adjustment;
@@ -91,7 +93,9 @@ impl RequestContext {
         for &Charged { quota, window, .. } in &self.receipt {
             let Some(sync) = &current.settings.rules[quota].sync_from else { continue };
             let now = *now.get_or_insert_with(|| self.worker.now());
-            let reported = quota_sync::read(sync, &self.client_request.head, status, fields, now);
+            let ClientRequest { head, has_body, .. } = &self.client_request;
+            let mut reported = quota_sync::read(sync, head, *has_body, status, fields, now);
+            reported.report.exhausted &= reported.is_certain || self.confirms_exhaustion(quota, window);
             self.worker.report_origin_count(&current, quota, window, reported.report, now);
             if let Some(header) = reported.unreadable_header {
                 self.worker.warn_unreadable_header(&current, quota, window, header);
@@ -115,7 +119,7 @@ impl RequestContext {
         let (worker, current) = (&self.worker, &self.current);
         self.body_scans.retain_mut(|scan| {
             let is_found = scan.scan(data);
-            if is_found {
+            if is_found && (scan.is_certain() || self.confirms_exhaustion(scan.quota, scan.window)) {
                 let count = OriginReport { exhausted: true, ..scan.report };
                 worker.report_origin_count(current, scan.quota, scan.window, count, worker.now());
             }
@@ -125,6 +129,12 @@ impl RequestContext {
 }
 
 /// Logs a delay adjustment of a scope whose autothrottle has `log_adjustments: true`.
+        self.body_scans = scans;
+    }
+
+    /// Returns true if a client in another network was also sent a text of exhaustion whose place is not named.
+    fn confirms_exhaustion(&self, quota: QuotaId, window: u64) -> bool {
+        self.current.admission.confirms_exhaustion(quota, window, self.address_key().network())
 fn log_delay_adjustment(scope: &str, adjustment: &Adjustment) {
     let Adjustment { outcome: throttle::OriginOutcome { status, latency, .. }, old_delay: old, new_delay: new, reason } =
         adjustment;

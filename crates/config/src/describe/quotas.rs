@@ -3,7 +3,7 @@
 use super::format::{duration, shadow};
 use tidegate_policy::class::Class;
 use tidegate_policy::pacing::{Pacing, PacingMode, PacingRole};
-use tidegate_policy::quota::{ClassTiers, ExhaustedRule, Quota, SyncFrom};
+use tidegate_policy::quota::{ClassTiers, ExhaustedRule, ExhaustedText, Quota, SyncFrom, TextPlace};
 use tidegate_policy::window::Window;
 
 pub(super) fn window(window: &Window) -> String {
@@ -44,10 +44,14 @@ pub(super) fn origin_headers(quota: &Quota) -> Vec<String> {
         let renewal = reset_header.as_ref().map_or_else(String::new, |header| format!(", renewal from {header}"));
         lines.push(format!("remaining units from {header}{renewal}"));
     }
-    if let Some(ExhaustedRule { statuses, contains }) = exhausted {
+    if let Some(ExhaustedRule { statuses, text }) = exhausted {
         let statuses: Vec<String> = statuses.iter().map(ToString::to_string).collect();
-        let contains = contains.as_ref().map_or_else(String::new, |text| format!(" with {text:?}"));
-        lines.push(format!("exhausted on status {}{contains}", statuses.join(" or ")));
+        let text = text.as_ref().map_or_else(String::new, |ExhaustedText { text, place }| match place {
+            TextPlace::Anywhere => format!(" with {text:?}"),
+            TextPlace::Header(name) => format!(" with {text:?} in {name}"),
+            TextPlace::Json(pointer) => format!(" with {text:?} at {pointer}"),
+        });
+        lines.push(format!("exhausted on status {}{text}", statuses.join(" or ")));
     }
     lines
 }

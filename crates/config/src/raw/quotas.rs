@@ -87,7 +87,7 @@ pub(crate) struct SyncFrom {
     /// Response header with the renewal time: seconds from now, seconds or milliseconds since 1970, or a date. Default
     /// none.
     pub reset_header: Option<Field>,
-    /// Responses that report an exhausted quota: { statuses, contains }. Such a response closes the quota until the
+    /// Responses that report an exhausted quota: { statuses, contains, header, json }. Such a response closes the quota until the
     /// time of reset_header, else its Retry-After, else the end of the window; log and status report it, and `tidegate
     /// quota set` or `quota reset` opens it. Default none.
     pub exhausted: Option<Exhausted>,
@@ -101,9 +101,15 @@ pub(crate) struct Exhausted {
     pub statuses: Vec<u16>,
     /// Text in a header value or in the first 16 KiB of the body, 1 to 200 bytes. Only the first 16 KiB of uncompressed
     /// bodies are searched as they pass; also the body of a 429 that a scope's backoff replaces, for at most
-    /// origin.response_timeout. A text in the head of the request does not count, because the response may quote it.
-    /// Default any.
+    /// origin.response_timeout. A text in the head of the request does not count. Without header or json, a response may
+    /// quote the text; so it counts once clients of two networks (IPv4 /24, IPv6 /48) were sent it, and never in the
+    /// response to a request with a body. Default any.
     pub contains: Option<String>,
+    /// Response header whose value contains the text of contains, such as X-Error. Default any part of the response.
+    pub header: Option<Field>,
+    /// JSON Pointer (RFC 6901) of the value in the body that equals the text of contains, such as /error/reason. Default
+    /// any part of the response.
+    pub json: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]

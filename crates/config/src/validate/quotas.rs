@@ -11,7 +11,7 @@ use crate::setting_path::SettingPath;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_policy::class::Class;
-use tidegate_policy::quota::{ClassTiers, ExhaustedRule, Quota, SyncFrom};
+use tidegate_policy::quota::{ClassTiers, ExhaustedRule, ExhaustedText, Quota, SyncFrom, TextPlace};
 use tidegate_policy::tier::{Share, Tier, TierSet};
 use tidegate_policy::window::Window;
 use tidegate_policy::{QuotaId, Units};
@@ -150,9 +150,30 @@ fn sync_from(raw: &raw::SyncFrom, path: &SettingPath, report: &mut Diagnostics) 
                 "write a text that only such a response contains",
             );
         }
-        ExhaustedRule { statuses: exhausted.statuses.clone(), contains: exhausted.contains.clone() }
+        ExhaustedRule { statuses: exhausted.statuses.clone(), text: exhausted_text(exhausted, &path, report) }
     });
     SyncFrom { remaining_header: field(&raw.remaining_header), reset_header: field(&raw.reset_header), exhausted }
+}
+
+fn exhausted_text(raw: &raw::Exhausted, path: &SettingPath, report: &mut Diagnostics) -> Option<ExhaustedText> {
+    if raw.contains.is_none() && (raw.header.is_some() || raw.json.is_some()) {
+        report.error(path, "header and json need contains", "add contains with the text of such a response");
+    }
+    let place = match (&raw.header, &raw.json) {
+        (Some(_), Some(_)) => {
+            report.error(&path.json(), "given beside header", "write one of header and json");
+            TextPlace::Anywhere
+        }
+        (Some(name), None) => TextPlace::Header(name.0.clone()),
+        (None, Some(pointer)) => {
+            if !pointer.starts_with('/') {
+                report.error(&path.json(), format!("found {pointer:?}"), "write a JSON Pointer, such as /error/reason");
+            }
+            TextPlace::Json(pointer.clone())
+        }
+        (None, None) => TextPlace::Anywhere,
+    };
+    Some(ExhaustedText { text: raw.contains.clone()?, place })
 }
 
 fn window(raw: Option<&raw::Window>, path: &SettingPath, report: &mut Diagnostics) -> Window {
