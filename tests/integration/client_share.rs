@@ -65,6 +65,10 @@ fn actual_costs_count_in_the_share() {
     }
     assert_eq!(get(&gateway, "192.0.2.1", "/item/1").json()["reason"], "client_share", "12 units were reported");
     assert_eq!(get(&gateway, "192.0.2.2", "/item/1").status, 200);
+    for number in 0..3 {
+        assert_eq!(get(&gateway, "192.0.2.3", &format!("/free/{number}")).status, 200, "without a reservation");
+    }
+    assert_eq!(get(&gateway, "192.0.2.3", "/item/1").json()["reason"], "client_share");
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl QuotaCounter {
         let mut state = self.lock_at(decided_at);
         let (id, settlement) = state.settle_unexpected(decided_at, class, actual);
         if let Some(client) = client {
-            self.client_usage.lock().settle(id, client, Units::ZERO, actual);
+            self.client_usage.lock().reserve(id, client, actual);
         }
         self.wake_refresher_if(settlement.needs_refill);
         (id, settlement)

@@ -32,8 +32,11 @@ impl ClientUsage {
         }
     }
 
-    /// Adds units reserved for a client in the current window.
+    /// Adds units reserved for a client, or charged without a reservation. Changes nothing if a later window has begun.
     pub fn reserve(&mut self, window: u64, client: ClientKey, units: Units) {
+        if window < self.window {
+            return;
+        }
         if self.window != window {
             *self = Self { window, ..Self::new(self.max_clients) };
         }
@@ -76,12 +79,14 @@ mod tests {
         assert_eq!(usage.used(2, client(1)), Units::ZERO, "another window");
         usage.settle(1, client(1), units(3), units(1));
         assert_eq!(usage.used(1, client(1)), units(3));
-        usage.settle(1, client(3), Units::ZERO, units(4));
-        assert_eq!(usage.used(1, client(2)), units(7));
+        usage.reserve(1, client(3), units(4));
+        assert_eq!([2, 3].map(|number| usage.used(1, client(number))), [units(7), units(4)]);
 
         usage.reserve(2, client(2), units(1));
         assert_eq!([1, 2].map(|number| usage.used(2, client(number))), [Units::ZERO, units(1)]);
         usage.settle(1, client(2), units(7), Units::ZERO);
+        assert_eq!(usage.used(2, client(2)), units(1), "the window has ended");
+        usage.reserve(1, client(2), units(7));
         assert_eq!(usage.used(2, client(2)), units(1), "the window has ended");
     }
 
