@@ -26,6 +26,8 @@ pub(super) struct ConfigSnapshot {
     pub(super) reported_quotas: Vec<QuotaId>,
     /// Routes with an unexpected cost, by [`RouteId`].
     unexpected_costs: Vec<AtomicBool>,
+    /// Routes with an unreadable cost, by [`RouteId`].
+    unreadable_costs: Vec<AtomicBool>,
     /// Networks of the address lists, as last read.
     lists: ArcSwap<AddressLists>,
 }
@@ -33,6 +35,7 @@ pub(super) struct ConfigSnapshot {
 impl ConfigSnapshot {
     pub(super) fn new(settings: Settings, lists: AddressLists, engine: &Arc<Engine>, now: Timestamp) -> Self {
         let rules = Arc::clone(&settings.rules);
+        let no_routes = || rules.routes.iter().map(|_| AtomicBool::new(false)).collect();
         let has_cost_header = |id: &QuotaId| rules[*id].cost_header.is_some();
         Self {
             admission: engine.admission(Arc::clone(&rules), now),
@@ -41,7 +44,8 @@ impl ConfigSnapshot {
             untrusted_proxy: UntrustedProxy::default(),
             origin_addresses: ArcSwap::from_pointee(settings.origin.address().into_iter().collect()),
             reported_quotas: (0..rules.quotas.len()).map(QuotaId::from_index).filter(has_cost_header).collect(),
-            unexpected_costs: rules.routes.iter().map(|_| AtomicBool::new(false)).collect(),
+            unexpected_costs: no_routes(),
+            unreadable_costs: no_routes(),
             lists: ArcSwap::from_pointee(lists),
             settings,
         }
@@ -50,6 +54,11 @@ impl ConfigSnapshot {
     /// Returns true for the first unexpected cost on `route`.
     pub(super) fn is_first_unexpected_cost(&self, route: RouteId) -> bool {
         !self.unexpected_costs[route.index()].swap(true, Ordering::Relaxed)
+    }
+
+    /// Returns true for the first unreadable cost on `route`.
+    pub(super) fn is_first_unreadable_cost(&self, route: RouteId) -> bool {
+        !self.unreadable_costs[route.index()].swap(true, Ordering::Relaxed)
     }
 
     /// Returns the address lists that contain `address`. Skips the lookup if there are no lists.

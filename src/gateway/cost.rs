@@ -6,7 +6,7 @@ use tidegate_policy::quota::Quota;
 use tidegate_policy::quoted;
 
 /// Returns the actual cost: the value of `cost_header`; else zero if the origin served from its cache; else `expected`.
-/// A cost header that is not a number is ignored.
+/// An unreadable cost header is ignored.
 pub(super) fn actual_cost(quota: &Quota, expected: Units, fields: &Fields) -> Units {
     if let Some(cost) = reported_cost(quota, fields) {
         return cost;
@@ -17,10 +17,21 @@ pub(super) fn actual_cost(quota: &Quota, expected: Units, fields: &Fields) -> Un
     expected
 }
 
-/// Returns the value of `cost_header`; `None` without the header, or if it is not a number.
+/// Returns the value of `cost_header`, or the sum of its values; `None` without the header, or if one of them is not a
+/// number.
 pub(super) fn reported_cost(quota: &Quota, fields: &Fields) -> Option<Units> {
-    let value = fields.get_all_by_text(quota.cost_header.as_ref()?.as_str()).next()?;
-    std::str::from_utf8(value).ok()?.parse().ok()
+    let mut values = values(quota, fields).peekable();
+    values.peek()?;
+    values.map(|value| std::str::from_utf8(value).ok()?.parse::<Units>().ok()).sum()
+}
+
+/// Returns true if there is a cost header that [`reported_cost`] ignores.
+pub(super) fn is_unreadable(quota: &Quota, fields: &Fields) -> bool {
+    values(quota, fields).next().is_some() && reported_cost(quota, fields).is_none()
+}
+
+fn values<'a>(quota: &'a Quota, fields: &'a Fields) -> impl Iterator<Item = &'a [u8]> {
+    quota.cost_header.iter().flat_map(|name| fields.get_all_by_text(name.as_str()))
 }
 
 /// Returns true for a cache hit: a `Cache-Status` member with the parameter `hit` (RFC 9211), or an `Age` (RFC 9111
@@ -56,7 +67,15 @@ mod tests {
         assert_eq!(cost_text(&[("x-api-cost", "0.25")]), "0.25");
         assert_eq!(cost_text(&[("x-api-cost", "0")]), "0");
         assert_eq!(cost_text(&[("x-api-cost", "12"), ("age", "9")]), "12");
-        assert_eq!(cost_text(&[("x-api-cost", "-1")]), "3", "an invalid value is ignored");
+        assert_eq!(cost_text(&[("x-api-cost", "1"), ("x-api-cost", "30")]), "31", "two upstream calls");
+        for invalid in ["-1", "", "1,000", "5 units", "1e3", "99999999999999999"] {
+            assert_eq!(cost_text(&[("x-api-cost", invalid)]), "3", "{invalid}");
+            assert_eq!(cost_text(&[("x-api-cost", "1"), ("x-api-cost", invalid)]), "3", "{invalid}");
+            let quota =
+                Quota { cost_header: Some(HeaderName::from_static("x-api-cost")), ..fixtures::quota("api", 10) };
+            let is_unreadable = |name: &'static str| is_unreadable(&quota, &[(name, invalid)].into_iter().collect());
+            assert!(is_unreadable("x-api-cost") && !is_unreadable("x-other-cost"), "{invalid}");
+        }
     }
 
     #[test]

@@ -73,6 +73,10 @@ impl RequestContext {
         let current = Rc::clone(&self.current);
         let rules = &current.settings.rules;
         for &id in &current.reported_quotas {
+            if cost::is_unreadable(&rules[id], fields) && current.is_first_unreadable_cost(self.evaluation().route) {
+                let (route, quota) = (&self.route().name, &rules[id].name);
+                warn!(%route, %quota, "cost header of {quota} is no number for route {route}: charging the expected cost");
+            }
             let is_expected = self.receipt.iter().any(|charged| charged.quota == id);
             let cost = if is_expected { None } else { cost::reported_cost(&rules[id], fields) };
             let Some(cost) = cost.filter(|cost| !cost.is_zero()) else { continue };
@@ -101,7 +105,7 @@ impl RequestContext {
                 self.worker.warn_unreadable_header(&current, quota, window, header);
             }
             if let Some(text) = reported.body_text {
-                self.body_scans.push(BodyScan::new(quota, window, reported.report, text));
+                self.body_scans.push(BodyScan::new(quota, window, reported.report, text.clone()));
             }
         }
     }
@@ -116,25 +120,25 @@ impl RequestContext {
         if !self.is_scanning_body() {
             return;
         }
-        let (worker, current) = (&self.worker, &self.current);
-        self.body_scans.retain_mut(|scan| {
+        let mut scans = std::mem::take(&mut self.body_scans);
+        scans.retain_mut(|scan| {
             let is_found = scan.scan(data);
             if is_found && (scan.is_certain() || self.confirms_exhaustion(scan.quota, scan.window)) {
                 let count = OriginReport { exhausted: true, ..scan.report };
-                worker.report_origin_count(current, scan.quota, scan.window, count, worker.now());
+                self.worker.report_origin_count(&self.current, scan.quota, scan.window, count, self.worker.now());
             }
             !is_found && !scan.is_done()
         });
-    }
-}
-
-/// Logs a delay adjustment of a scope whose autothrottle has `log_adjustments: true`.
         self.body_scans = scans;
     }
 
     /// Returns true if a client in another network was also sent a text of exhaustion whose place is not named.
     fn confirms_exhaustion(&self, quota: QuotaId, window: u64) -> bool {
         self.current.admission.confirms_exhaustion(quota, window, self.address_key().network())
+    }
+}
+
+/// Logs a delay adjustment of a scope whose autothrottle has `log_adjustments: true`.
 fn log_delay_adjustment(scope: &str, adjustment: &Adjustment) {
     let Adjustment { outcome: throttle::OriginOutcome { status, latency, .. }, old_delay: old, new_delay: new, reason } =
         adjustment;
