@@ -175,9 +175,10 @@ fn host_flood_does_not_evict_crawled_hosts() {
     };
     status_of("shop.example", BING);
     for number in 0..200 {
-        // The rate of fetches of unknown hosts permits one each 6 s.
+        // The rate of fetches of unknown hosts permits one each 6 s, and fewer to one network.
         gateway.clock.advance(Duration::from_secs(6));
-        (0..3).for_each(|_| _ = status_of(&format!("made-up-{number}.example"), ""));
+        let address = format!("X-Forwarded-For: 10.0.{number}.1\r\n");
+        (0..3).for_each(|_| _ = status_of(&format!("made-up-{number}.example"), &address));
     }
     assert_eq!(server.fetch_count(), 201, "one fetch per host");
     assert_eq!(status_of("shop.example", ""), 200);

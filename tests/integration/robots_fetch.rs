@@ -212,6 +212,11 @@ fn responses_for_one_client_are_not_stored() {
     }
 }
 
+/// Returns the field of a client in a network of its own.
+fn network(number: usize) -> String {
+    format!("X-Forwarded-For: 10.{}.{}.1\r\n", number / 256, number % 256)
+}
+
 #[test]
 fn made_up_hosts_cause_a_bounded_number_of_fetches() {
     let origin = origin_with_robots("Cache-Control: max-age=1\r\n");
@@ -227,7 +232,7 @@ fn made_up_hosts_cause_a_bounded_number_of_fetches() {
             1 => format!("visited.example:{number}"),
             _ => format!("[2001:db8::{number}]"),
         };
-        let response = client.send(robots_request(&host, "")).read_response();
+        let response = client.send(robots_request(&host, &network(number))).read_response();
         match response.status {
             200 => served += 1,
             status => {
@@ -245,10 +250,37 @@ fn made_up_hosts_cause_a_bounded_number_of_fetches() {
     assert_eq!(status_of(&gateway, "new.example", GOOGLE), 200);
     assert_eq!(fetches(), 3 + BURST, "hosts that verified crawlers request are fetched");
     gateway.clock.advance(Duration::from_secs(4));
-    let statuses: Vec<u16> = (0..3).map(|number| status_of(&gateway, &format!("later-{number}.example"), "")).collect();
+    let statuses: Vec<u16> =
+        (0..3).map(|number| status_of(&gateway, &format!("later-{number}.example"), &network(number))).collect();
     assert_eq!(statuses, [200, 503, 503], "one more each 6 s");
     let impostor = "X-Forwarded-For: 192.0.2.1\r\nUser-Agent: Googlebot/2.1\r\n";
     assert_eq!(status_of(&gateway, "later.example", impostor), 503, "a claim is no proof");
+}
+
+#[test]
+fn made_up_hosts_of_one_network_leave_fetches_to_others() {
+    let origin = origin_with_robots("Cache-Control: max-age=60\r\n");
+    let gateway = TestGateway::with_rules(origin.address(), "");
+    let mut client = gateway.connect();
+    for number in 0..300 {
+        let (host, fields) =
+            (format!("made-up-{number}.example"), format!("X-Forwarded-For: 192.0.2.{}\r\n", number % 256));
+        client.send(robots_request(&host, &fields)).read_response();
+    }
+    assert_eq!(origin.received_requests().len(), 4);
+    assert_eq!(status_of(&gateway, "site.example", &network(1)), 200);
+}
+
+#[test]
+fn robots_txt_that_cannot_be_stored_is_served_to_everybody() {
+    for fields in ["Set-Cookie: a=1\r\n", "Vary: User-Agent\r\n", "Cache-Control: no-store\r\n"] {
+        let origin = origin_with_robots(fields);
+        let gateway = TestGateway::with_rules(origin.address(), "");
+        for number in 0..40 {
+            assert_eq!(status_of(&gateway, "site.example", &network(number)), 200, "{fields}{number}");
+        }
+        assert_eq!(origin.received_requests().len(), 40);
+    }
 }
 
 #[test]
@@ -257,7 +289,11 @@ fn made_up_hosts_cost_nothing_with_own_hosts() {
     let hosts = "hosts: [example.com, \"*.shop.example\"]\n";
     let gateway = TestGateway::with_rules(origin.address(), hosts);
     let mut client = gateway.connect();
-    let mut status_of = |host: &str| client.send(robots_request(host, "")).read_response().status;
+    let mut sent = 0;
+    let mut status_of = |host: &str| {
+        sent += 1;
+        client.send(robots_request(host, &network(sent))).read_response().status
+    };
     for number in 0..300 {
         assert_eq!(status_of(&format!("made-up-{number}.example")), 421);
         assert_eq!(status_of(&format!("example.com.made-up-{number}.example")), 421);

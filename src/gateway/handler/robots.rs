@@ -52,7 +52,8 @@ impl RequestHandler {
         let site = Site::from_head(head, settings.rules.trust.trusts(self.peer));
         let is_named = site.is_named_by(settings.hosts.as_ref());
         let patience = settings.origin.response_timeout;
-        let fetch = match self.select_source(site, is_named, requester(&context), patience).await {
+        let network = context.address_key().network();
+        let fetch = match self.select_source(site, is_named, requester(&context), network, patience).await {
             RobotsSource::Copy(copy) => return self.respond_cached(context, &conditions, &copy),
             RobotsSource::Unavailable(wait) => return self.respond_unavailable(context, wait),
             RobotsSource::Fetch(fetch) => *fetch,
@@ -76,12 +77,14 @@ impl RequestHandler {
     }
 
     /// Returns the copy of `site`, or the fetch if this request has to make it. If another request fetches it, or all
-    /// slots are taken, waits at most `patience`. `is_named` means that the settings name the host.
+    /// slots are taken, waits at most `patience`. `is_named` means that the settings name the host; `network` is that of the
+    /// client.
     async fn select_source(
         &self,
         site: Site,
         is_named: bool,
         requester: Requester,
+        network: u64,
         patience: Duration,
     ) -> RobotsSource {
         let (worker, key) = (&self.worker, site.key());
@@ -90,8 +93,8 @@ impl RequestHandler {
         loop {
             let now = worker.monotonic_now();
             let lookup = cache.lookup(&key, requester, now);
-            let is_known = is_named || requester == Requester::VerifiedCrawler || cache.is_crawled(&key);
-            let host = if is_known { FetchedHost::Known } else { FetchedHost::Unknown };
+            let is_known = is_named || requester == Requester::VerifiedCrawler || cache.is_known(&key, now);
+            let host = if is_known { FetchedHost::Known } else { FetchedHost::Unknown { network } };
             match lookup {
                 CacheLookup::Fresh(copy) => return RobotsSource::Copy(copy),
                 CacheLookup::Revalidate(copy) => {

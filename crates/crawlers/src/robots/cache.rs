@@ -38,6 +38,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub struct RobotsCache {
     sites: Mutex<HashMap<String, CachedSite>>,
+    /// Sites whose robots.txt cannot be stored, with the time of the last request: at most [`MAX_SITES`].
+    unstorable: Mutex<HashMap<String, Timestamp>>,
     r#override: ArcSwapOption<RenderedSource>,
     directives: ArcSwap<RobotsDirectives>,
     /// Locks by site for requests to the origin on a cache miss.
@@ -132,8 +134,13 @@ impl RobotsCache {
         if is_due { CacheLookup::Revalidate(robots) } else { CacheLookup::Fresh(robots) }
     }
 
-    /// Returns true if there is a copy of `site` that a verified crawler has requested.
-    pub fn is_crawled(&self, site: &str) -> bool {
+    /// Returns true for a site that no client has invented, as far as known: a verified crawler has requested it, or the
+    /// origin's response for it cannot be stored, so that each request for it needs a fetch.
+    pub fn is_known(&self, site: &str, now: Timestamp) -> bool {
+        if let Some(last_requested) = self.unstorable.lock().get_mut(site) {
+            *last_requested = now;
+            return true;
+        }
         self.sites.lock().get(site).is_some_and(|cached| cached.is_crawled)
     }
 
@@ -148,15 +155,25 @@ impl RobotsCache {
     ) -> CachedRobots {
         let source = Arc::new(RenderedSource::new(original));
         match ttl {
-            None => self.remove(site),
-            Some(fresh_for) => self.store(site, Arc::clone(&source), fresh_for, requester, now),
+            None => self.remove(site, now),
+            Some(fresh_for) => {
+                self.unstorable.lock().remove(site);
+                self.store(site, Arc::clone(&source), fresh_for, requester, now);
+            }
         }
         self.cached_robots(&source, Duration::ZERO, ttl.unwrap_or_default())
     }
 
-    /// Removes the copy of `site` after another response of the origin.
-    pub fn remove(&self, site: &str) {
+    /// Removes the copy of `site` after a response of the origin that cannot be stored.
+    pub fn remove(&self, site: &str, now: Timestamp) {
         self.sites.lock().remove(site);
+        let mut unstorable = self.unstorable.lock();
+        if unstorable.len() >= MAX_SITES && !unstorable.contains_key(site) {
+            let oldest = unstorable.iter().min_by_key(|(_, last_requested)| **last_requested);
+            let oldest = oldest.map(|(site, _)| site.clone()).unwrap_or_default();
+            unstorable.remove(&oldest);
+        }
+        unstorable.insert(site.to_owned(), now);
     }
 
     /// Returns the number of served texts that exceed the size limit with directives.
