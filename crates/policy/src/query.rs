@@ -6,8 +6,7 @@ use super::path::encoded_byte;
 pub(super) fn has(query: &str, name: &str, value: Option<&str>, ignore_case: bool) -> bool {
     let is_found = |pair: &str| {
         let (found_name, found_value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decodes_to(found_name, name, ignore_case) || is_member_of(found_name, name, ignore_case))
-            && value.is_none_or(|value| decodes_to(found_value, value, false))
+        names(found_name, name, ignore_case) && value.is_none_or(|value| decodes_to(found_value, value))
     };
     // Some origins also separate parameters by semicolons.
     query.split('&').any(is_found) || (query.contains(';') && query.split(['&', ';']).any(is_found))
@@ -15,33 +14,28 @@ pub(super) fn has(query: &str, name: &str, value: Option<&str>, ignore_case: boo
 
 /// Returns true if the name of `pair`, such as `page=2`, is `name` in any letter case and encoding, or a member of it.
 pub fn is_named(pair: &str, name: &str) -> bool {
-    let found = pair.split_once('=').map_or(pair, |(found, _)| found);
-    decodes_to(found, name, true) || is_member_of(found, name, true)
+    names(pair.split_once('=').map_or(pair, |(found, _)| found), name, true)
 }
 
-/// Returns true if the parameter `text` is a member of the list or map `name`: `page[]`, `page[2]`, `[page]`.
-fn is_member_of(text: &str, name: &str, ignore_case: bool) -> bool {
-    let is_bracket = |byte: &u8| matches!(byte, b'[' | b']');
-    if !text.contains(['[', ']', '%']) {
-        return false;
-    }
-    let mut found = form_decoded(text).skip_while(is_bracket);
-    name.bytes().all(|byte| found.next().is_some_and(|found| is_same(found, byte, ignore_case)))
-        && found.next().as_ref().is_none_or(is_bracket)
-}
-
-/// Returns true if `text`, raw or form-decoded, equals `expected`: `%70age` is `page`, `+` is a space.
-fn decodes_to(text: &str, expected: &str, ignore_case: bool) -> bool {
-    let is_decoded = || {
-        let mut found = form_decoded(text);
-        expected.bytes().all(|byte| found.next().is_some_and(|found| is_same(found, byte, ignore_case)))
-            && found.next().is_none()
+/// Returns true if some origin reads `text` as the name `name`, or as a member of the list or map of that name: `page[]`,
+/// `page[2]`, `[page]`. PHP skips spaces at the start, ends a name at NUL, and reads a dot, space or bracket as `_`.
+fn names(text: &str, name: &str, ignore_case: bool) -> bool {
+    let is_same = |found: u8, expected: u8| {
+        found == expected
+            || (ignore_case && found.eq_ignore_ascii_case(&expected))
+            || (expected == b'_' && matches!(found, b'.' | b' ' | b'['))
     };
-    text == expected || ((ignore_case || text.contains(['%', '+'])) && is_decoded())
+    if text.len() < name.len() || text == name {
+        return text == name;
+    }
+    let mut found = form_decoded(text).skip_while(|byte| matches!(byte, b' ' | b'[' | b']'));
+    name.bytes().all(|expected| found.next().is_some_and(|found| is_same(found, expected)))
+        && found.next().is_none_or(|byte| matches!(byte, b'[' | b']' | 0))
 }
 
-fn is_same(one: u8, other: u8, ignore_case: bool) -> bool {
-    one == other || (ignore_case && one.eq_ignore_ascii_case(&other))
+/// Returns true if `text`, raw or form-decoded, equals `expected`: `+` is a space.
+fn decodes_to(text: &str, expected: &str) -> bool {
+    text == expected || (text.contains(['%', '+']) && form_decoded(text).eq(expected.bytes()))
 }
 
 /// Form-decodes a query name or value. A percent sign without two digits is kept.
@@ -79,6 +73,18 @@ mod tests {
         assert!(!has("pages[]=2", "page", None) && !has("p[page]=2", "page", None) && has("q=a;b", "q", Some("a;b")));
         assert!(!has("page%3D2", "page", None), "an encoded `=` does not separate");
     }
+
+    #[test]
+    fn names_are_compared_as_php_reads_them() {
+        for query in ["%20page=2", "+page=2", "page%00x=2", "+%5Bpage=2", "page%00"] {
+            assert!(has(query, "page", None), "{query}");
+        }
+        for query in ["page_no=2", "page.no=2", "page+no=2", "page%20no=2", "page%2eno=2", "page[no=2"] {
+            assert!(has(query, "page_no", None), "{query}");
+        }
+        assert!(!has("page_no=2", "page.no", None) && !has("page+=2", "page", None) && !has("apage=2", "page", None));
+    }
+
     #[test]
     fn letter_case_of_names_is_ignored_on_request() {
         for (query, is_match) in
