@@ -186,6 +186,28 @@ fn kill_loses_journal_mark_power_cut_loses_lease() {
 }
 
 #[test]
+fn damaged_byte_never_gives_units_back() {
+    let mut instance = TestInstance::start(SimulatedDir::default(), "this");
+    for _ in 0..25 {
+        instance.request_lease(40, 10).expect("a lease");
+        instance.spend(10);
+    }
+    let spent = instance.taken;
+    assert_eq!(spent, 250, "over several leases");
+    for name in ["ledger", "journal"] {
+        let written = instance.sim.0.lock().files[name].cached.clone();
+        for (at, byte) in written.into_iter().enumerate().filter(|(_, byte)| *byte != 0) {
+            let damaged = instance.sim.after_crash(CrashKind::Killed);
+            damaged.0.lock().files.get_mut(name).expect("written").cached[at] = byte ^ 4;
+            let Ok(ledger) = open(&damaged, "this") else { continue };
+            let mut next = TestInstance { sim: damaged, ledger, taken: 0, held: 0 };
+            let counted = next.request_lease(0, 0).expect("a lease").held_by_others.floor();
+            assert!(counted >= spent, "{name}, byte {at}: {counted} of {spent}");
+        }
+    }
+}
+
+#[test]
 fn small_leases_need_no_sync() {
     let mut instance = TestInstance::start(SimulatedDir::default(), "this");
     instance.request_lease(100, 10).expect("a lease");

@@ -137,8 +137,14 @@ impl<F: StateDir> Inner<F> {
         let (ledger, before) = read.map_err(|error| OpenError::from_record_error(error, &path))?.unzip();
         let (last_incarnation, mut table) = before
             .map_or_else(Default::default, |ledger_record| (ledger_record.incarnation, ledger_record.into_table()));
-        let number = ledger.as_ref().map_or(0, |file| file.number);
-        let (journal, marks) = read_journal(&dir, last_incarnation, boot, number);
+        let (number, safe_number) = ledger.as_ref().map_or((0, 0), |file| (file.number, file.safe_next_number()));
+        let (journal, last_journal) = read_journal(&dir, last_incarnation, boot);
+        if ledger.is_some() && last_journal.as_ref().is_some_and(|journal| journal.number > safe_number) {
+            return Err(OpenError::Damaged { path, reason: "its last record is missing" });
+        }
+        let is_complete = ledger.as_ref().is_some_and(|file| !file.may_lack_newest);
+        let last_journal = last_journal.filter(|journal| is_complete && journal.number >= number);
+        let marks = last_journal.map(JournalRecord::into_marks).unwrap_or_default();
         let mut lost = BTreeMap::new();
         table.retire_holder(LOCAL_HOLDER, now, |quota, window, durable| {
             let mark = marks.get(&(quota.to_owned(), window));
@@ -363,18 +369,18 @@ fn settle_marks(table: &mut LeaseTable, marks: &JournalMarks, requests: &[LeaseR
     }
 }
 
-/// Returns the journal of the last incarnation, and its marks if they are provably its last ones. That requires the
-/// same boot, and marks for the last record of the ledger.
-fn read_journal(dir: &impl StateDir, incarnation: u64, boot: &str, number: u64) -> (Option<RecordFile>, JournalMarks) {
+/// Returns the journal, and its record if that is provably the last one of `incarnation`: none is damaged, and the system
+/// has not stopped since.
+fn read_journal(dir: &impl StateDir, incarnation: u64, boot: &str) -> (Option<RecordFile>, Option<JournalRecord>) {
     let (name, kind) = JOURNAL;
     let bytes = dir.read(name).ok().flatten();
     let Some((file, record)) = bytes.and_then(|bytes| RecordFile::read(name, kind, &bytes).ok()) else {
-        return (None, JournalMarks::new());
+        return (None, None);
     };
-    let marks = serde_json::from_slice::<JournalRecord>(&record).ok().filter(|marks| {
-        !boot.is_empty() && marks.boot == boot && marks.incarnation == incarnation && marks.number >= number
+    let record = serde_json::from_slice::<JournalRecord>(&record).ok().filter(|record| {
+        !file.may_lack_newest && !boot.is_empty() && record.boot == boot && record.incarnation == incarnation
     });
-    (Some(file), marks.map(JournalRecord::into_marks).unwrap_or_default())
+    (Some(file), record)
 }
 
 /// Reads the bytes of the `ledger` file.

@@ -35,6 +35,8 @@ pub(in crate::ledger) struct RecordFile {
     pub(in crate::ledger) number: u64,
     /// True if the content of the other slot is unknown.
     tainted: bool,
+    /// True if the other slot was damaged when the file was read: the newest record may be lost.
+    pub(in crate::ledger) may_lack_newest: bool,
 }
 
 /// Reason why a record file cannot be read.
@@ -75,13 +77,17 @@ impl RecordFile {
         if bytes.len() < HEADER + 2 * slot_len {
             return Err(RecordFileError::Damaged("truncated file"));
         }
+        let slot = |index: usize| &bytes[HEADER + index * slot_len..][..slot_len];
         let records = (0..2).filter_map(|index| {
-            let (number, record) = decode_slot(&bytes[HEADER + index * slot_len..][..slot_len])?;
+            let (number, record) = decode_slot(slot(index))?;
             Some((number, index, record))
         });
         let (number, newest_slot, record) =
             records.max_by_key(|(number, ..)| *number).ok_or(RecordFileError::Damaged("no intact record"))?;
-        Ok((Self { name, kind, slot_bytes: slot_len, newest_slot, number, tainted: false }, record.to_vec()))
+        let other = slot(1 - newest_slot);
+        let may_lack_newest = decode_slot(other).is_none() && other.iter().any(|byte| *byte != 0);
+        let file = Self { name, kind, slot_bytes: slot_len, newest_slot, number, tainted: false, may_lack_newest };
+        Ok((file, record.to_vec()))
     }
 
     /// Creates the file with one record, numbered after `number`.
@@ -92,7 +98,15 @@ impl RecordFile {
         number: u64,
         record: &[u8],
     ) -> io::Result<Self> {
-        let mut file = Self { name, kind, slot_bytes: MIN_SLOT_BYTES, newest_slot: 0, number, tainted: true };
+        let mut file = Self {
+            name,
+            kind,
+            slot_bytes: MIN_SLOT_BYTES,
+            newest_slot: 0,
+            number,
+            tainted: true,
+            may_lack_newest: false,
+        };
         file.recreate(dir, record)?;
         Ok(file)
     }
