@@ -127,6 +127,17 @@ impl Target {
         if !settings.hosts.as_ref().is_none_or(is_own) {
             return Err(RequestError::Misdirected);
         }
+        let facts = RequestFacts {
+            method: &head.method,
+            host: &host,
+            path: path.normalized(head.target.path()),
+            other_paths: path.others(),
+            query: head.target.query(),
+            user_agent: b"",
+        };
+        if settings.rules.has_ambiguous_costs(&facts) {
+            return Err(RequestError::Path(PathError::AmbiguousCosts));
+        }
         Ok(Self { path, resolved, sent: None, host })
     }
 }

@@ -19,6 +19,28 @@ fn gateway(origin: &Origin, paths: &str) -> TestGateway {
     TestGateway::with_rules(origin.address(), &format!("paths: {paths}\n{ROUTES}"))
 }
 
+#[test]
+fn path_with_readings_in_different_quotas_is_rejected() {
+    const TWO_QUOTAS: &str = "
+quotas: { scarce: { limit: 10, window: { fixed: 24h } }, cheap: { limit: 100, window: { fixed: 24h } } }
+routes:
+  - { match: \"/search/**\", cost: { scarce: 4 } }
+  - { match: /cheap, cost: { cheap: 5 } }
+";
+    let origin = Origin::plain();
+    for paths in ["strict", "lenient", "raw"] {
+        let gateway = TestGateway::with_rules(origin.address(), &format!("paths: {paths}\n{TWO_QUOTAS}"));
+        for target in ["/search/..;/cheap", "/search/x/..;/..;/cheap"] {
+            let response = gateway.connect().get(target, "");
+            assert_eq!(response.status, 400, "{target}");
+            assert!(response.json()["detail"].as_str().unwrap_or_default().contains("different quotas"));
+        }
+        for target in ["/search/a;b=1", "/cheap;b=1", "/free;/x"] {
+            assert_eq!(status(&gateway, target), 200, "{target}");
+        }
+    }
+}
+
 fn status(gateway: &TestGateway, target: &str) -> u16 {
     gateway.connect().get(target, "").status
 }

@@ -32,6 +32,8 @@ pub enum PathError {
     Backslash,
     /// Control character in percent-encoding.
     EncodedControl,
+    /// Several readings with costs in different quotas, so that no charge covers what the origin may spend.
+    AmbiguousCosts,
 }
 
 impl fmt::Display for PathError {
@@ -41,6 +43,7 @@ impl fmt::Display for PathError {
             Self::EncodedSlash => "the path contains an encoded slash (%2F)",
             Self::Backslash => "the path contains a backslash",
             Self::EncodedControl => "the path contains an encoded control character",
+            Self::AmbiguousCosts => "the path can be read as pages with costs in different quotas",
         })
     }
 }

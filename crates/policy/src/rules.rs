@@ -2,6 +2,7 @@
 
 use super::bot_detection::{BotDetection, BotScore};
 use super::class::{self, Class, Classification, UserAgentRules};
+use super::cost::Cost;
 use super::exempt;
 use super::facts::{Facts, RequestFacts};
 use super::identity::{ClientKey, CredentialSource, KeySource, ProxyTrust};
@@ -117,14 +118,35 @@ impl Rules {
     /// Returns the request's route: the first match. If the path has several readings, the one whose route uses most,
     /// because the origin may read the path in that way.
     pub fn route(&self, request: &RequestFacts<'_>) -> RouteId {
-        let of_path = |path: &str| {
-            let index = self.routes.iter().position(|route| route.matches(request, path));
-            RouteId::from_index(index.unwrap_or(self.routes.len().saturating_sub(1)))
-        };
-        let others = request.other_paths.iter().map(|path| of_path(path));
-        others.fold(of_path(request.path), |heaviest, other| {
+        let others = request.other_paths.iter().map(|path| self.route_of_path(request, path));
+        others.fold(self.route_of_path(request, request.path), |heaviest, other| {
             if self[other].weight() > self[heaviest].weight() { other } else { heaviest }
         })
+    }
+
+    /// Returns true if the path has several readings, and the costs of [`Self::route`] do not cover those of each reading:
+    /// they are in another quota.
+    pub fn has_ambiguous_costs(&self, request: &RequestFacts<'_>) -> bool {
+        if request.other_paths.is_empty() {
+            return false;
+        }
+        let charged = &self[self.route(request)].costs;
+        let is_covered = |(quota, cost): &(QuotaId, Cost)| {
+            charged.iter().any(|(other, charged)| {
+                other == quota
+                    && match (charged, cost) {
+                        (Cost::Fixed(charged), Cost::Fixed(cost)) => charged >= cost,
+                        (Cost::Learned, _) | (_, Cost::Learned) => true,
+                    }
+            })
+        };
+        let paths = request.other_paths.iter().map(String::as_str).chain([request.path]);
+        paths.map(|path| &self[self.route_of_path(request, path)]).any(|route| !route.costs.iter().all(is_covered))
+    }
+
+    fn route_of_path(&self, request: &RequestFacts<'_>, path: &str) -> RouteId {
+        let index = self.routes.iter().position(|route| route.matches(request, path));
+        RouteId::from_index(index.unwrap_or(self.routes.len().saturating_sub(1)))
     }
 }
 
@@ -254,6 +276,32 @@ mod tests {
         let rules = Rules { quotas, ..fixtures::rules() };
         let ids = ["first", "second", "third"].map(|name| rules.quota_id(name));
         assert_eq!(ids, [Some(QuotaId(0)), Some(QuotaId(1)), None]);
+    }
+
+    #[test]
+    fn readings_with_costs_in_different_quotas_are_ambiguous() {
+        let route =
+            |path, costs: &[_]| Route { path: Pattern::parse(path).expect("valid pattern"), ..fixtures::route(costs) };
+        let routes = vec![
+            route("/scarce/**", &[(0, 4)]),
+            route("/cheap", &[(1, 5)]),
+            route("/both", &[(0, 4), (1, 9)]),
+            route("/more/**", &[(0, 5)]),
+            route("/**", &[]),
+        ];
+        let rules = Rules { routes, ..fixtures::rules() };
+        let is_ambiguous = |readings: &[&str]| {
+            let [path, others @ ..] = readings else { return false };
+            let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+            rules.has_ambiguous_costs(&RequestFacts { other_paths: &others, ..fixtures::request_facts(path) })
+        };
+        assert!(is_ambiguous(&["/scarce/..;/cheap", "/cheap"]) && is_ambiguous(&["/cheap", "/scarce/a"]));
+        assert!(is_ambiguous(&["/free", "/cheap", "/scarce/a"]));
+        for readings in
+            [&["/cheap"][..], &["/cheap", "/free"], &["/both", "/cheap", "/scarce/a"], &["/more/a", "/scarce/a"]]
+        {
+            assert!(!is_ambiguous(readings), "{readings:?}");
+        }
     }
 
     #[test]

@@ -166,6 +166,9 @@ impl ProblemTemplate {
             RequestError::Path(PathError::EncodedControl) => {
                 plain!(400, "Bad Request", "The path contains an encoded control character.")
             }
+            RequestError::Path(PathError::AmbiguousCosts) => {
+                plain!(400, "Bad Request", "The path can be read as pages with costs in different quotas.")
+            }
             RequestError::Target => plain!(400, "Bad Request", "The request target is neither a path nor a URL."),
             RequestError::Framing => {
                 plain!(400, "Bad Request", "Content-Length and Transfer-Encoding exclude each other.")
