@@ -23,6 +23,7 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     settings.warnings.extend(loopback_listener_warning(&settings));
     settings.warnings.extend(state_dir_warning(&settings));
     settings.warnings.extend(unbounded_client_warnings(&settings.rules));
+    settings.warnings.extend(unbounded_connections_warning(&settings.rules));
     settings.warnings.extend(robots_override_warning(&settings));
     settings.warnings.extend(range_file_warnings(&settings));
     let builtin = OperatorTable::builtin();
@@ -66,6 +67,16 @@ fn unbounded_client_warnings(rules: &Rules) -> Vec<String> {
         })
     };
     (0..rules.quotas.len()).map(QuotaId::from_index).filter_map(warning).collect()
+}
+
+/// Returns a warning if no scope limits any route, so that the requests of one client may occupy all connections to the
+/// origin.
+fn unbounded_connections_warning(rules: &Rules) -> Option<String> {
+    let is_limited = rules.routes.iter().flat_map(|route| &route.scopes).any(|scope| rules[*scope].throttle.is_some());
+    (!is_limited).then(|| {
+        "scopes: not set, so one client may occupy all connections to the origin; write scopes: { default: { concurrency: 64 } }"
+            .into()
+    })
 }
 
 /// Returns a warning if the gateway would refuse `state_dir`, because others may write to it. This is not an error: another

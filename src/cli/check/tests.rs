@@ -134,6 +134,19 @@ fn quota_that_one_client_may_spend_gives_a_warning() {
 }
 
 #[test]
+fn origin_without_limited_scopes_gives_a_warning() {
+    let warning = |rules: &str| {
+        let text = format!("origin: {{ url: http://o }}\n{rules}");
+        let settings = config::load(Path::new("gate.yaml"), &text, &[], &[], &OPERATORS);
+        unbounded_connections_warning(&settings.unwrap_or_else(|errors| panic!("{errors}")).rules)
+    };
+    let expected = "scopes: not set, so one client may occupy all connections to the origin";
+    assert!(warning("").is_some_and(|warning| warning.starts_with(expected)));
+    assert!(warning("scopes: { slow: { concurrency: 4 } }\nroutes: [{ match: /a }]").is_some(), "no route is in it");
+    assert_eq!(warning("scopes: { default: { concurrency: 4 } }"), None);
+}
+
+#[test]
 fn state_directory_that_others_may_write_to_gives_a_warning() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let [yaml, state] = ["gate.yaml", "state"].map(|name| dir.path().join(name));

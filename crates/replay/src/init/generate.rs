@@ -352,6 +352,7 @@ listen: 127.0.0.1:8080
 admin: { listen: 127.0.0.1:9090 }
 origin:
   url: http://127.0.0.1:3000     # CHANGE: the address of the site itself
+scopes: { default: { concurrency: 64 } }   # requests that the site processes at once; a quarter for one client
 # CHANGE if the proxy in front is on another machine: its addresses.
 clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, "::1/128"] }
 log:
