@@ -17,17 +17,25 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 /// Part of all files that those of one client may be, as a divisor.
 const CLIENT_PART: u64 = 4;
+/// Maximum number of files of one client. Each needs a descriptor.
+const MAX_CLIENT_FILES: usize = 256;
 /// Length of the parts in which a file is read.
 const READ_LENGTH: u64 = 64 * 1024;
 
-/// Bytes in files, of all clients and of each one.
+/// Bytes in files, of all clients and of each one, and the number of its files.
 #[derive(Default)]
 pub(super) struct SpoolUsage(Mutex<Usage>);
 
 #[derive(Default)]
 struct Usage {
     total: u64,
-    by_client: HashMap<ClientKey, u64>,
+    by_client: HashMap<ClientKey, ClientFiles>,
+}
+
+#[derive(Default)]
+struct ClientFiles {
+    bytes: u64,
+    count: usize,
 }
 
 /// A body in a file. It can be read while it is written.
@@ -47,8 +55,8 @@ pub(super) struct SpoolWrite(JoinHandle<io::Result<u64>>);
 /// Error of a body that cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SpoolError {
-    /// The files would exceed `limits.buffer_disk`, or those of the client a quarter of it.
-    #[error("limits.buffer_disk is reached")]
+    /// The files would exceed `limits.buffer_disk`, or those of the client a quarter of it or [`MAX_CLIENT_FILES`].
+    #[error("limits.buffer_disk is reached, or the number of files of a client")]
     Full,
     /// The file failed.
     #[error(transparent)]
@@ -59,21 +67,33 @@ impl SpoolUsage {
     /// Reserves `bytes`, if all files then have at most `limit` bytes, and those of the client a quarter of it.
     fn reserve(&self, client: ClientKey, bytes: u64, limit: u64) -> bool {
         let mut usage = self.0.lock();
-        let of_client = usage.by_client.get(&client).copied().unwrap_or(0);
-        let fits = usage.total.saturating_add(bytes) <= limit && of_client.saturating_add(bytes) <= limit / CLIENT_PART;
+        let Usage { total, by_client } = &mut *usage;
+        let of_client = by_client.entry(client).or_default();
+        let fits = total.saturating_add(bytes) <= limit && of_client.bytes.saturating_add(bytes) <= limit / CLIENT_PART;
         if fits {
-            usage.total += bytes;
-            usage.by_client.insert(client, of_client + bytes);
+            *total += bytes;
+            of_client.bytes += bytes;
         }
         fits
     }
 
+    /// Counts a file, unless the client has as many as it may have.
+    fn add_file(&self, client: ClientKey) -> bool {
+        let mut usage = self.0.lock();
+        let of_client = usage.by_client.entry(client).or_default();
+        let fits = of_client.count < MAX_CLIENT_FILES;
+        of_client.count += usize::from(fits);
+        fits
+    }
+
+    /// Releases a file with its bytes.
     fn release(&self, client: ClientKey, bytes: u64) {
         let mut usage = self.0.lock();
         usage.total -= bytes;
         if let Some(of_client) = usage.by_client.get_mut(&client) {
-            *of_client -= bytes;
-            if *of_client == 0 {
+            of_client.bytes -= bytes;
+            of_client.count -= 1;
+            if of_client.count == 0 {
                 usage.by_client.remove(&client);
             }
         }
@@ -82,9 +102,20 @@ impl SpoolUsage {
 
 impl SpoolFile {
     /// Creates an empty file in `dir` for a body of `client`.
-    pub(super) fn create(dir: &Path, client: ClientKey, usage: &Arc<SpoolUsage>) -> io::Result<Self> {
-        let file = Arc::new(tempfile::tempfile_in(dir)?);
-        Ok(Self { file, client, usage: Arc::clone(usage), reserved: 0, written: 0, read: 0, reading: None })
+    pub(super) fn create(dir: &Path, client: ClientKey, usage: &Arc<SpoolUsage>) -> Result<Self, SpoolError> {
+        if !usage.add_file(client) {
+            return Err(SpoolError::Full);
+        }
+        match tempfile::tempfile_in(dir) {
+            Ok(file) => {
+                let (file, usage) = (Arc::new(file), Arc::clone(usage));
+                Ok(Self { file, client, usage, reserved: 0, written: 0, read: 0, reading: None })
+            }
+            Err(error) => {
+                usage.release(client, 0);
+                Err(error.into())
+            }
+        }
     }
 
     /// Starts to append `data`, within `limit` bytes of all files. One write at a time; await it, then call
@@ -199,5 +230,18 @@ mod tests {
         assert!(matches!(second.append(part(1), 45).await, Err(SpoolError::Full)), "all files add up");
         drop(first);
         again.append(part(20), 100).await.expect("the space of the first file is free");
+    }
+
+    #[test]
+    fn number_of_files_of_one_client_is_bounded() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let usage = Arc::<SpoolUsage>::default();
+        let create = |client| SpoolFile::create(dir.path(), client, &usage);
+        let files: Vec<SpoolFile> = (0..MAX_CLIENT_FILES).map(|_| create(FIRST).expect("a file")).collect();
+        assert!(matches!(create(FIRST), Err(SpoolError::Full)) && create(SECOND).is_ok());
+        drop(files);
+        assert!(create(FIRST).is_ok());
+        assert!(matches!(SpoolFile::create(&dir.path().join("gone"), FIRST, &usage), Err(SpoolError::Io(_))));
+        assert_eq!(usage.0.lock().by_client.len(), 0);
     }
 }

@@ -121,7 +121,7 @@ impl RequestHandler {
             None => {
                 let (dir, usage) = (&context.current().settings.state_dir, &self.worker.shared().spool_usage);
                 let created = SpoolFile::create(dir, context.address_key(), usage);
-                file.insert(created.map_err(|source| no_space(&source.into()))?)
+                file.insert(created.map_err(|error| no_space(&error))?)
             }
         };
         file.append(data, limits.buffer_disk).await.map_err(|error| no_space(&error))

@@ -27,6 +27,8 @@ pub(super) struct RouteContext<'a> {
 
 pub(super) fn routes(raw: &[raw::Route], context: &RouteContext<'_>, report: &mut Diagnostics) -> Vec<Route> {
     report.check_len(&SettingPath::ROOT.routes(), "routes", raw.len(), MAX_ROUTES, "merge routes with * and **");
+    // Each is compared with all before it.
+    let raw = &raw[..raw.len().min(MAX_ROUTES)];
     let mut routes: Vec<Route> = Vec::with_capacity(raw.len() + 1);
     for (index, raw_route) in raw.iter().enumerate() {
         let path = SettingPath::of_route(index);
