@@ -56,6 +56,7 @@ mod robots_rewrite;
 mod scopes;
 mod signatures;
 mod slow_readers;
+mod slowhttptest;
 mod throttle;
 mod tune;
 mod tutorial;
