@@ -93,7 +93,7 @@ impl HtmlReportFixture {
         let proposed = run(&["init", &path_text(&self.path("access.log"))], b"").output;
         let lines = proposed.lines().map(|line| match line.trim_start().split_once(": ") {
             Some(("limit", _)) => format!("    limit: {limit}\n"),
-            Some(("enforce", _)) => String::new(),
+            Some(("enforce" | "per_client", _)) => String::new(),
             _ => format!("{line}\n"),
         });
         fs::write(self.path(name), lines.collect::<String>()).expect("file is writable");

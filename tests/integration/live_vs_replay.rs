@@ -163,8 +163,10 @@ fn replay_separates_overrun_from_used_units() {
     let request_count = requests.len() as u64;
     // More than the load can use. One client uses the remainder, so that its last page costs more than is left.
     let limit = 4 * request_count;
-    let gateway =
-        TestGateway::with_rules(origin_with_varied_costs().address(), &format!("ledger: file\n{}", rules(limit)));
+    let gateway = TestGateway::with_rules(
+        origin_with_varied_costs().address(),
+        &format!("ledger: file\nbot_detection: {{ enabled: false }}\n{}", rules(limit)),
+    );
     load::send_all(gateway.address(), &requests, || gateway.clock.advance(BURST_INTERVAL));
     wait_until("all requests to be settled", || gateway.counters().1 == 0.0);
     let mut client = gateway.connect();

@@ -574,7 +574,9 @@ fn shadow_class_announces_neither_bucket_nor_tiers() {
 #[test]
 fn shipped_config_bounds_usage_of_one_address() {
     let gateway = TestGateway::with_rules(Origin::plain().address(), &shipped_rules());
-    let fields = format!("User-Agent: {FIREFOX}\r\nX-Forwarded-For: 192.0.2.9\r\n");
+    let program = format!("User-Agent: {FIREFOX}\r\nX-Forwarded-For: 192.0.2.9\r\n");
+    let browser = format!("{program}Accept: text/html\r\nAccept-Encoding: gzip\r\nAccept-Language: en\r\n");
+    let fields = browser.clone();
     let mut admitted = Vec::new();
     for second in 0..60 {
         let mut client = gateway.connect();
@@ -592,6 +594,13 @@ fn shipped_config_bounds_usage_of_one_address() {
     let neighbor = gateway.connect().get("/item/1", &fields.replace("192.0.2.9", "198.51.100.7"));
     assert_eq!(neighbor.status, 200);
     assert!(neighbor.field("ratelimit").contains("\"person\";r=59;"), "{}", neighbor.field("ratelimit"));
+
+    // Without the headers of a browser, its speed shows that it is none.
+    let fields = program.replace("192.0.2.9", "203.0.113.7");
+    let mut client = gateway.connect();
+    let admitted = (0..70).filter(|page| client.get(&format!("/item/fast-{page}"), &fields).status == 200).count();
+    assert!(admitted < 60, "{admitted}");
+    assert!(gateway.read_log().iter().any(|line| line["kind"] == "suspected_bot"));
 }
 
 #[test]
