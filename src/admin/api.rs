@@ -1,6 +1,7 @@
 //! Interface through which the admin listener reads and controls the gateway.
 
 use std::net::SocketAddr;
+use tidegate_config::admin_address::AdminAddress;
 use tidegate_engine::{ClientView, QuotaView, ScopeState, UnknownQuota};
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::{Timestamp, Units};
@@ -61,7 +62,7 @@ pub struct ListenAddresses {
     /// Addresses on which clients are served.
     pub listen: Vec<SocketAddr>,
     /// Address of the admin listener, if enabled.
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<AdminAddress>,
     /// Host and port of the origin.
     pub origin: String,
     /// Addresses of the origin; empty until its name is resolved.

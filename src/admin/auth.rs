@@ -8,8 +8,9 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
+use tidegate_config::admin_address::AdminAddress;
 use tidegate_policy::secret::Secret;
 
 /// Access rules of the admin listener.
@@ -20,7 +21,7 @@ pub struct AccessControl {
     /// Bearer token for requests that change nothing.
     pub read_token: Option<Secret>,
     /// Address of the admin listener.
-    pub listen: SocketAddr,
+    pub listen: AdminAddress,
 }
 
 /// Passes the request on if it is authorized; returns a problem document otherwise.
@@ -54,14 +55,15 @@ impl AccessControl {
     }
 
     /// Rejects a request whose `Host` is not a loopback address. A web page whose name resolves to this machine (DNS
-    /// rebinding) still sends its own name.
+    /// rebinding) still sends its own name. No browser connects to a Unix socket.
     fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let AdminAddress::Tcp(listen) = self.listen else { return Ok(()) };
         let host = headers.get(HOST).and_then(authority);
         let is_local = host.is_some_and(|authority| {
             let name = authority.host().trim_start_matches('[').trim_end_matches(']');
             let address: Option<IpAddr> = name.parse().ok();
             name.eq_ignore_ascii_case("localhost")
-                || address.is_some_and(|address| address.is_loopback() || address == self.listen.ip())
+                || address.is_some_and(|address| address.is_loopback() || address == listen.ip())
         });
         match is_local {
             true => Ok(()),

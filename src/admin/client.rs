@@ -7,7 +7,8 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 
 /// An admin listener and the credentials for it.
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ pub enum AdminClientError {
 }
 
 impl AdminClient {
-    /// Creates a client for the admin listener at `address`, a host and a port.
+    /// Creates a client for the admin listener at `address`: a host and a port, or `unix:/path`.
     pub fn new(address: impl Into<String>) -> Self {
         Self { address: address.into(), authorization: None }
     }
@@ -81,9 +82,32 @@ impl AdminClient {
         }
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: &str) -> Result<AdminResponse, AdminClientError> {
+    async fn exchange(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        body: &str,
+    ) -> Result<AdminResponse, AdminClientError> {
         let unreachable = |source| AdminClientError::Unreachable { address: self.address.clone(), source };
-        let stream = TcpStream::connect(&self.address).await.map_err(unreachable)?;
+        match self.address.strip_prefix(UNIX_PREFIX) {
+            Some(path) => {
+                let stream = UnixStream::connect(path).await.map_err(unreachable)?;
+                self.send(stream, method, path_and_query, body).await
+            }
+            None => {
+                let stream = TcpStream::connect(&self.address).await.map_err(unreachable)?;
+                self.send(stream, method, path_and_query, body).await
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        method: Method,
+        path: &str,
+        body: &str,
+    ) -> Result<AdminResponse, AdminClientError> {
         let (mut connection, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.invalid_response(error))?;
@@ -99,7 +123,8 @@ impl AdminClient {
     }
 
     fn build_request(&self, method: Method, path: &str, body: &str) -> Result<Request<Full<Bytes>>, http::Error> {
-        let mut request = Request::builder().method(method).uri(path).header(HOST, &self.address);
+        let host = if self.address.starts_with(UNIX_PREFIX) { "localhost" } else { &self.address };
+        let mut request = Request::builder().method(method).uri(path).header(HOST, host);
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
@@ -114,6 +139,9 @@ impl AdminClient {
         AdminClientError::InvalidResponse { address: self.address.clone(), reason }
     }
 }
+
+/// Start of the address of a Unix socket.
+const UNIX_PREFIX: &str = "unix:";
 
 /// Maximum duration of a request. The admin listener responds from memory; only a reload takes longer than a moment.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -4,7 +4,6 @@ use super::state::CorrectionDocument;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fmt;
-use std::net::SocketAddr;
 use tidegate_access_log::rfc3339;
 use tidegate_policy::{Timestamp, Units};
 use tracing::info;
@@ -26,10 +25,10 @@ pub(super) struct Correction {
     pub(super) actor: Actor,
 }
 
-/// Origin of a correction: the peer address, and a name that is not verified.
+/// Origin of a correction: the peer address or user, and a name that is not verified.
 #[derive(Debug)]
 pub(super) struct Actor {
-    pub(super) peer: Option<SocketAddr>,
+    pub(super) peer: Option<String>,
     pub(super) claimed_name: Option<String>,
 }
 
@@ -42,7 +41,7 @@ impl Corrections {
     /// Logs the correction and stores it.
     pub(super) fn record(&self, correction: Correction) {
         let Correction { quota, from, to, actor, .. } = &correction;
-        let (peer, claimed_name) = (actor.peer.map(|peer| peer.to_string()), actor.claimed_name.as_deref());
+        let (peer, claimed_name) = (actor.peer.as_deref(), actor.claimed_name.as_deref());
         info!(
             target: "audit",
             quota, %from, %to, peer, by = claimed_name, token = self.is_token_required,
@@ -63,7 +62,7 @@ impl Corrections {
             quota: correction.quota.clone(),
             from: correction.from.into(),
             to: correction.to.into(),
-            peer: correction.actor.peer.map(|peer| peer.to_string()),
+            peer: correction.actor.peer.clone(),
             token: self.is_token_required,
             by: correction.actor.claimed_name.clone(),
         };
@@ -77,7 +76,7 @@ impl fmt::Display for Actor {
             Some(name) => write!(out, "{name} (unverified), ")?,
             None => out.write_str("unknown, ")?,
         }
-        match self.peer {
+        match &self.peer {
             Some(peer) => write!(out, "from {peer}"),
             None => out.write_str("from an unknown address"),
         }

@@ -138,7 +138,7 @@ pub const STATE_FIELDS: &[DocumentField] = &[
     field("corrections[].quota", "string", "Name of the quota."),
     field("corrections[].from", "number", "Usage before the correction, in units."),
     field("corrections[].to", "number", "Usage after the correction, in units."),
-    field("corrections[].peer", "string or null", "Address of the request's peer."),
+    field("corrections[].peer", "string or null", "Address of the request's peer; for a Unix socket, its user."),
     field("corrections[].token", "boolean", "True if the admin token was sent."),
     field("corrections[].by", "string or null", "Name that the request gave; it is not verified."),
 ];

@@ -14,6 +14,7 @@ mod decision;
 pub mod endpoints;
 pub mod fields;
 mod health;
+mod listener;
 mod problem;
 mod quotas;
 mod server;
@@ -25,6 +26,7 @@ mod tests;
 pub use api::{GatewayApi, ListenAddresses, ScopeView, SettingsView};
 pub use auth::AccessControl;
 pub use client::{AdminClient, AdminClientError, AdminResponse};
+pub use listener::{BoundListener, Listener};
 pub use server::serve;
 
 use axum::extract::{FromRef, State};

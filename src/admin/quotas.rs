@@ -3,20 +3,20 @@
 use super::DynGateway;
 use super::amount::Amount;
 use super::corrections::{Actor, Correction, Corrections};
+use super::listener::Peer;
 use super::problem::Problem;
 use super::state::quota;
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{ConnectInfo, Extension, Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use tidegate_engine::QuotaView;
 use tidegate_policy::Units;
 
-type Peer = Option<Extension<ConnectInfo<SocketAddr>>>;
+type Sender = Option<Extension<Peer>>;
 
 /// Body of `PUT /api/v1/quotas/{name}/used`: `used` is a number or a string such as "12.25", `by` an optional name of 1
 /// to 64 characters.
@@ -58,7 +58,7 @@ pub(super) async fn set_used(
     State(gateway): State<DynGateway>,
     State(corrections): State<Arc<Corrections>>,
     Path(name): Path<String>,
-    peer: Peer,
+    peer: Sender,
     body: Bytes,
 ) -> Result<Json<Value>, Problem> {
     let sent: SetUsedBody = serde_json::from_slice(&body)
@@ -71,7 +71,7 @@ pub(super) async fn reset(
     State(gateway): State<DynGateway>,
     State(corrections): State<Arc<Corrections>>,
     Path(name): Path<String>,
-    peer: Peer,
+    peer: Sender,
     body: Bytes,
 ) -> Result<Json<Value>, Problem> {
     let sent: ResetBody = match body.is_empty() {
@@ -87,14 +87,14 @@ fn correct(
     corrections: &Corrections,
     name: &str,
     used: &Value,
-    peer: Peer,
+    peer: Sender,
     by: Option<String>,
 ) -> Result<Json<Value>, Problem> {
     let used = check(name, used, by.as_deref(), &gateway.quotas())?;
     // The quota can disappear in between only by a reload.
     let not_found = |_| Problem::new(StatusCode::NOT_FOUND, format!("quota: {name} was removed by a reload"));
     let (from, to) = gateway.set_used(name, used).map_err(not_found)?;
-    let actor = Actor { peer: peer.map(|Extension(ConnectInfo(peer))| peer), claimed_name: by };
+    let actor = Actor { peer: peer.map(|Extension(Peer(peer))| peer), claimed_name: by };
     corrections.record(Correction { time: gateway.now(), quota: name.to_owned(), from, to, actor });
     Ok(Json(json!({ "name": name, "from": Amount::from(from), "to": Amount::from(to) })))
 }

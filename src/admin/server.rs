@@ -1,15 +1,15 @@
 //! Server of the admin listener, within bounds: idle and slow clients do not keep others out.
 
+use super::listener::{Accepted, Listener, Peer};
 use axum::Router;
-use axum::extract::{ConnectInfo, Extension};
+use axum::extract::Extension;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::warn;
@@ -42,14 +42,14 @@ impl Default for ConnectionLimits {
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Serves `router` on `listener` until `shutdown` completes; requests in flight are finished.
-pub async fn serve(listener: TcpListener, router: Router, shutdown: impl Future<Output = ()>) {
+pub async fn serve(listener: Listener, router: Router, shutdown: impl Future<Output = ()>) {
     serve_within(ConnectionLimits::default(), listener, router, shutdown).await;
 }
 
 /// Like [`serve`], within other limits.
 pub(super) async fn serve_within(
     limits: ConnectionLimits,
-    listener: TcpListener,
+    listener: Listener,
     router: Router,
     shutdown: impl Future<Output = ()>,
 ) {
@@ -61,7 +61,10 @@ pub(super) async fn serve_within(
             () = &mut shutdown => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if connections.len() < limits.count => match accepted {
-                Ok((stream, peer)) => {
+                Ok(Accepted::Tcp(stream, peer)) => {
+                    connections.spawn(serve_connection(limits, stream, peer, router.clone(), stopped.clone()));
+                }
+                Ok(Accepted::Unix(stream, peer)) => {
                     connections.spawn(serve_connection(limits, stream, peer, router.clone(), stopped.clone()));
                 }
                 Err(error) => {
@@ -77,12 +80,12 @@ pub(super) async fn serve_within(
 
 async fn serve_connection(
     limits: ConnectionLimits,
-    stream: TcpStream,
-    peer: SocketAddr,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: Peer,
     router: Router,
     mut stopped: watch::Receiver<()>,
 ) {
-    let service = TowerToHyperService::new(router.layer(Extension(ConnectInfo(peer))));
+    let service = TowerToHyperService::new(router.layer(Extension(peer)));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)

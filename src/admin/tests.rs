@@ -5,6 +5,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tidegate_config::admin_address::AdminAddress;
 use tidegate_engine::{ClassPlan, ClassView, ClientView, PlanView, QuotaView, ScopeState, UnknownQuota};
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::pacing::PacingMode;
@@ -279,8 +280,11 @@ async fn server_runs_until_the_shutdown_signal() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let listen = listener.local_addr().expect("an address");
     let (shutdown_sender, shutdown) = tokio::sync::oneshot::channel::<()>();
-    let router = router(Arc::new(FakeGateway::new()), AccessControl { token: None, read_token: None, listen });
-    let server = tokio::spawn(serve(listener, router, async { drop(shutdown.await) }));
+    let router = router(
+        Arc::new(FakeGateway::new()),
+        AccessControl { token: None, read_token: None, listen: AdminAddress::Tcp(listen) },
+    );
+    let server = tokio::spawn(serve(listener.into(), router, async { drop(shutdown.await) }));
     let mut client = tokio::net::TcpStream::connect(listen).await.expect("a connection");
     let body = r#"{"used": 1}"#;
     let head = format!("PUT /api/v1/quotas/places_api/used HTTP/1.1\r\nHost: {listen}\r\nConnection: close\r\n");
@@ -294,13 +298,33 @@ async fn server_runs_until_the_shutdown_signal() {
 }
 
 #[tokio::test]
+async fn unix_socket_needs_no_token_and_corrections_name_the_user() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let listen = AdminAddress::Unix(dir.path().join("admin.sock"));
+    let listener = BoundListener::bind(&listen).expect("bound").into_listener().expect("a runtime");
+    let access = AccessControl { token: None, read_token: None, listen: listen.clone() };
+    let server = tokio::spawn(serve(listener, router(Arc::new(FakeGateway::new()), access), std::future::pending()));
+    let client = AdminClient::new(listen.to_string());
+    let corrected = client.request(http::Method::PUT, "/api/v1/quotas/places_api/used", r#"{"used": 1}"#).await;
+    assert_eq!(corrected.expect("answered").status, 200);
+    let state = client.get("/api/v1/state").await.expect("answered");
+    let state: Value = serde_json::from_str(&state.body).expect("JSON");
+    let user = rustix::process::geteuid().as_raw();
+    assert_eq!(state["corrections"][0]["peer"], format!("user {user}"), "{state}");
+    server.abort();
+}
+
+#[tokio::test]
 async fn silent_clients_do_not_keep_others_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let listen = listener.local_addr().expect("an address");
-    let router = router(Arc::new(FakeGateway::new()), AccessControl { token: None, read_token: None, listen });
+    let router = router(
+        Arc::new(FakeGateway::new()),
+        AccessControl { token: None, read_token: None, listen: AdminAddress::Tcp(listen) },
+    );
     let soon = Duration::from_millis(250);
     let limits = ConnectionLimits { count: 3, header_timeout: soon, lifetime: soon, finish_timeout: soon };
-    let server = tokio::spawn(serve_within(limits, listener, router, std::future::pending()));
+    let server = tokio::spawn(serve_within(limits, listener.into(), router, std::future::pending()));
     let connect = || async { tokio::net::TcpStream::connect(listen).await.expect("a connection") };
     let silent = connect().await;
     let mut slow = connect().await;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use tidegate_config as config;
+use tidegate_config::admin_address::AdminAddress;
 use tidegate_policy::secret::Secret;
 
 /// Options that select the admin listener and its token.
@@ -15,7 +16,7 @@ use tidegate_policy::secret::Secret;
 pub struct AdminArgs {
     #[command(flatten)]
     pub(super) file: ConfigArg,
-    /// Address of the admin listener, such as 127.0.0.1:9090.
+    /// Address of the admin listener, such as 127.0.0.1:9090 or unix:/run/tidegate/admin.sock.
     ///
     /// Without this option, address and token are `admin.listen` and `admin.token` of --config FILE, of
     /// ./tidegate.yaml, or else of config/tidegate.yaml; without a file, the address is 127.0.0.1:9090. Only the
@@ -76,7 +77,7 @@ impl AdminArgs {
             let hint = "remove the line for the default 127.0.0.1:9090 and restart the gateway";
             format!("{}: admin: found off; {hint}, {alternative}", file.display())
         })?;
-        if admin.listen.port() == 0 {
+        if admin.listen.tcp().is_some_and(|address| address.port() == 0) {
             let message = "admin.listen: port 0 selects a free port at the start";
             return Err(format!("{}: {message}; set the actual address with --admin ADDR", file.display()));
         }
@@ -144,8 +145,11 @@ fn hint(error: &AdminClientError) -> &'static str {
     }
 }
 
-/// Parses `HOST:PORT`, with or without `http://`.
+/// Parses `HOST:PORT`, with or without `http://`, or `unix:/path`.
 fn parse_address(argument: &str) -> Result<String, String> {
+    if let Ok(address @ AdminAddress::Unix(_)) = argument.parse() {
+        return Ok(address.to_string());
+    }
     let invalid = |problem: &str| Err(format!("--admin: {problem} in {argument:?}; write it like 127.0.0.1:9090"));
     let text = argument.strip_prefix("http://").unwrap_or(argument);
     let text = text.strip_suffix('/').unwrap_or(text);
@@ -161,12 +165,14 @@ fn parse_address(argument: &str) -> Result<String, String> {
 }
 
 /// Returns the address to connect to: loopback if the listener is bound to all addresses.
-fn connect_address(listen: SocketAddr) -> SocketAddr {
+fn connect_address(listen: AdminAddress) -> AdminAddress {
+    let AdminAddress::Tcp(listen) = listen else { return listen };
     let loopback: IpAddr = match listen {
         SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
         SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
-    SocketAddr::new(if listen.ip().is_unspecified() { loopback } else { listen.ip() }, listen.port())
+    let ip = if listen.ip().is_unspecified() { loopback } else { listen.ip() };
+    AdminAddress::Tcp(SocketAddr::new(ip, listen.port()))
 }
 
 fn read_token_file(file: &Path) -> Result<String, String> {

@@ -10,6 +10,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tidegate_config as config;
+use tidegate_config::admin_address::AdminAddress;
 use tidegate_replay::terminal::ColorMode;
 
 /// Arguments of `tidegate demo`.
@@ -63,7 +64,7 @@ fn run_demo(options: Options) -> anyhow::Result<bool> {
         let service = Service::start(source, clock, random_seed())?;
         Ok(RunningGateway {
             listen: service.listen()[0],
-            admin: service.admin().expect("the demo configuration has an admin listener"),
+            admin: service.admin().and_then(AdminAddress::tcp).expect("the demo configuration has an admin listener"),
             shut_down: Box::new(move || service.shut_down()),
         })
     }))

@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
+use tidegate_config::admin_address::AdminAddress;
 use tidegate_config::settings::{AccessLog, Ledger, LogLevel};
 use tidegate_config::{self as config, ConfigErrors, SettingPath, Settings};
 use tidegate_engine::clock::Clock;
@@ -77,7 +78,11 @@ fn read(file: Option<&Path>, args: &ServeArgs, operators: &[&str]) -> Result<Set
 
 fn ready_line(service: &Service, settings: &Settings) -> String {
     let listen: Vec<String> = service.listen().iter().map(|address| format!("http://{address}")).collect();
-    let admin = service.admin().map(|address| format!(", admin on http://{address}")).unwrap_or_default();
+    let admin = service.admin().map(|address| match address {
+        AdminAddress::Tcp(address) => format!(", admin on http://{address}"),
+        AdminAddress::Unix(_) => format!(", admin on {address}"),
+    });
+    let admin = admin.unwrap_or_default();
     let state = match &settings.ledger {
         Ledger::Memory => String::new(),
         Ledger::File | Ledger::Redis(_) => format!(", state in {}", settings.state_dir.display()),

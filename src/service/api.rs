@@ -36,7 +36,7 @@ impl GatewayApi for ServiceState {
         let BoundAddresses { listen, admin } = &self.addresses;
         ListenAddresses {
             listen: listen.clone(),
-            admin: *admin,
+            admin: admin.clone(),
             origin: self.handle.with_settings(|settings| settings.origin.authority.clone()),
             origin_addresses: self.handle.origin_addresses(),
         }

@@ -3,8 +3,7 @@
 //! All of them end when the service shuts down.
 
 use super::{ExternalAccess, ServiceState, crawlers};
-use crate::admin::{self, AccessControl, GatewayApi};
-use std::net::TcpListener;
+use crate::admin::{self, AccessControl, BoundListener, GatewayApi};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tidegate_crawlers::verify::RangeRefresher;
@@ -17,7 +16,7 @@ const DEMAND_SAVE_INTERVAL: Duration = Duration::from_secs(60);
 /// Runs the control thread until `shutdown`. Sends to `origin_resolved` after the first DNS lookup of the origin.
 pub(super) fn run(
     state: &Arc<ServiceState>,
-    admin: Option<(TcpListener, AccessControl)>,
+    admin: Option<(BoundListener, AccessControl)>,
     range_refresher: RangeRefresher,
     origin_resolved: mpsc::Sender<()>,
     shutdown: oneshot::Receiver<()>,
@@ -49,8 +48,8 @@ pub(super) fn run(
 }
 
 /// Serves the admin API until the runtime is dropped.
-fn spawn_admin_listener(state: &Arc<ServiceState>, listener: TcpListener, access: AccessControl) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
+fn spawn_admin_listener(state: &Arc<ServiceState>, listener: BoundListener, access: AccessControl) {
+    let listener = match listener.into_listener() {
         Ok(listener) => listener,
         Err(error) => {
             warn!(%error, "Cannot start the admin listener: {error}");

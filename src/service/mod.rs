@@ -11,17 +11,18 @@ mod reload;
 #[cfg(test)]
 mod tests;
 
-use crate::admin::{AccessControl, GatewayApi, SettingsView};
+use crate::admin::{AccessControl, BoundListener, GatewayApi, SettingsView};
 use crate::gateway::{Dependencies, Gateway, Handle, StartError};
 use crate::telemetry::{AccessLog, LogTarget, Telemetry};
 use available_memory::available_memory;
 use parking_lot::Mutex;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tidegate_config::admin_address::AdminAddress;
 use tidegate_config::settings::{AccessLog as Destination, Ledger};
 use tidegate_config::{ConfigErrors, Settings};
 use tidegate_crawlers::address_list_files::{AddressListErrors, AddressListFiles};
@@ -81,7 +82,7 @@ impl Default for ExternalAccess {
 pub struct Service {
     gateway: Gateway,
     state: Arc<ServiceState>,
-    admin: Option<SocketAddr>,
+    admin: Option<AdminAddress>,
     control: JoinHandle<()>,
     shutdown_sender: oneshot::Sender<()>,
 }
@@ -102,7 +103,7 @@ pub enum ServiceError {
     )]
     Admin {
         /// Address of the listener.
-        address: SocketAddr,
+        address: AdminAddress,
         /// Error of the system.
         source: io::Error,
     },
@@ -153,11 +154,8 @@ impl Service {
         let telemetry = Telemetry::new(log, BUILD, started_at);
         telemetry.config_loaded(&settings.rules, &names, started_at);
         let admin = settings.admin.as_ref().map(|admin| {
-            let listener = TcpListener::bind(admin.listen).and_then(|listener| {
-                listener.set_nonblocking(true)?;
-                Ok((listener.local_addr()?, listener))
-            });
-            let listener = listener.map_err(|source| ServiceError::Admin { address: admin.listen, source });
+            let listener = BoundListener::bind(&admin.listen).and_then(|listener| Ok((listener.address()?, listener)));
+            let listener = listener.map_err(|source| ServiceError::Admin { address: admin.listen.clone(), source });
             listener.map(|(listen, listener)| {
                 let (token, read_token) = (admin.token.clone(), admin.read_token.clone());
                 (listener, AccessControl { token, read_token, listen })
@@ -192,8 +190,8 @@ impl Service {
         };
         let startup_settings = settings.clone();
         let gateway = Gateway::start(settings, dependencies, |_| telemetry.worker())?;
-        let admin_address = admin.as_ref().map(|(_, access)| access.listen);
-        let addresses = BoundAddresses { listen: gateway.listen().to_vec(), admin: admin_address };
+        let admin_address = admin.as_ref().map(|(_, access)| access.listen.clone());
+        let addresses = BoundAddresses { listen: gateway.listen().to_vec(), admin: admin_address.clone() };
         let settings = Mutex::new(SettingsView { loaded_at: started_at, last_reload_error: None });
         let state = Arc::new(ServiceState {
             handle: gateway.handle(),
@@ -232,8 +230,8 @@ impl Service {
     }
 
     /// Returns the address of the admin listener, if enabled.
-    pub fn admin(&self) -> Option<SocketAddr> {
-        self.admin
+    pub fn admin(&self) -> Option<&AdminAddress> {
+        self.admin.as_ref()
     }
 
     /// Reloads the settings. Returns a summary, or all errors.
@@ -295,7 +293,7 @@ struct ServiceState {
 /// Bound addresses.
 struct BoundAddresses {
     listen: Vec<SocketAddr>,
-    admin: Option<SocketAddr>,
+    admin: Option<AdminAddress>,
 }
 
 fn access_log(destination: &Destination) -> Result<Option<AccessLog>, ServiceError> {

@@ -7,6 +7,7 @@ use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use tempfile::TempDir;
 use tidegate_config as config;
+use tidegate_config::admin_address::AdminAddress;
 use tidegate_engine::LearnedDemand;
 use tidegate_engine::ledger::FileStore;
 use tidegate_policy::Units;
@@ -18,7 +19,7 @@ const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
 
 #[test]
 fn each_start_error_names_what_cannot_be_used_and_a_remedy() {
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let taken = taken.local_addr().expect("a bound socket");
     let dir = tempfile::tempdir().expect("temporary directory");
     let path = |name: &str| dir.path().join(name).display().to_string();
@@ -54,7 +55,7 @@ fn a_locked_state_directory_is_not_shared() {
 
 #[test]
 fn a_failed_start_returns_its_leases_and_unlocks_the_directory() {
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let taken = taken.local_addr().expect("a bound socket");
     let dir = tempfile::tempdir().expect("temporary directory");
     let rules = format!("ledger: file\n{QUOTA}");
@@ -190,7 +191,7 @@ fn a_file_that_the_next_start_would_refuse_is_not_loaded() {
 fn malformed_control_requests_do_not_stop_the_admin_listener() {
     let fixture = ServiceFixture::start(QUOTA);
     fixture.clock.advance(Duration::from_secs(60));
-    let admin = fixture.service().admin().expect("an admin listener");
+    let admin = fixture.service().admin().and_then(AdminAddress::tcp).expect("an admin listener");
     let long_header = format!("GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: {}\r\n\r\n", "a".repeat(1 << 20));
     for sent in [
         &b""[..],

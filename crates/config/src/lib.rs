@@ -6,6 +6,7 @@
 //!
 //! Text and environment are parameters. Only [`read`], [`read_admin`] and [`read_text`] open a file.
 
+pub mod admin_address;
 pub mod calendar;
 pub mod describe;
 mod deserializer;

@@ -1,5 +1,6 @@
 //! Scalar values: durations, sizes, shares, amounts, addresses.
 
+use crate::admin_address::AdminAddress;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use std::borrow::Cow;
@@ -131,6 +132,11 @@ word! {
 word! {
     /// An address with port such as `127.0.0.1:8080` or `[::1]:8080`.
     Socket(SocketAddr), "an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"", "[0-9a-fA-F.:\\[\\]]+:[0-9]+", digits: false, |text| text.parse().ok()
+}
+
+word! {
+    /// The address of the admin listener, such as `127.0.0.1:9090` or `unix:/run/tidegate/admin.sock`.
+    AdminSocket(AdminAddress), "an address and port, or the path of a Unix socket; write it like 127.0.0.1:9090 or unix:/run/tidegate/admin.sock", "[0-9a-fA-F.:\\[\\]]+:[0-9]+|unix:/.+", digits: false, |text| text.parse().ok()
 }
 
 word! {

@@ -1,6 +1,7 @@
 //! The validated configuration, [`Settings`]. Only [`super::load`] and its siblings create it.
 
 use super::SourceMap;
+use crate::admin_address::AdminAddress;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -92,8 +93,8 @@ pub struct RangeFile {
 /// Admin listener.
 #[derive(Clone, Debug)]
 pub struct Admin {
-    /// Address; beyond loopback only with a token.
-    pub listen: SocketAddr,
+    /// Address; beyond this machine only with a token.
+    pub listen: AdminAddress,
     /// Bearer token that requests must send.
     pub token: Option<Secret>,
     /// Bearer token for requests that change nothing.
@@ -340,7 +341,7 @@ impl Settings {
     /// restart.
     pub fn keys_needing_restart(&self, running: &Settings) -> Vec<&'static str> {
         let admin = |settings: &Settings| {
-            settings.admin.as_ref().map(|admin| (admin.listen, admin.token.clone(), admin.read_token.clone()))
+            settings.admin.as_ref().map(|admin| (admin.listen.clone(), admin.token.clone(), admin.read_token.clone()))
         };
         let max_clients = |settings: &Settings| settings.limits.max_tracked_clients;
         [

@@ -15,12 +15,22 @@ fn an_address_is_a_host_and_a_port() {
         ("http://localhost:9090/", "localhost:9090"),
         ("[::1]:9090", "[::1]:9090"),
         ("gate.internal:80", "gate.internal:80"),
+        ("unix:/run/tidegate/admin.sock", "unix:/run/tidegate/admin.sock"),
     ] {
         assert_eq!(parse_address(text).as_deref(), Ok(expected), "{text}");
     }
-    for text in
-        ["", "9090", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:99999", "https://a:1", "a:1/b", "u@a:1"]
-    {
+    for text in [
+        "",
+        "9090",
+        "127.0.0.1",
+        "127.0.0.1:",
+        "127.0.0.1:0",
+        "127.0.0.1:99999",
+        "https://a:1",
+        "a:1/b",
+        "u@a:1",
+        "unix:a",
+    ] {
         let error = parse_address(text).expect_err(text);
         assert!(error.starts_with("--admin: ") && error.contains("; write it like"), "{error}");
     }
@@ -28,9 +38,12 @@ fn an_address_is_a_host_and_a_port() {
 
 #[test]
 fn wildcard_listener_is_reached_on_loopback() {
-    for (listen, expected) in
-        [("0.0.0.0:9090", "127.0.0.1:9090"), ("[::]:9090", "[::1]:9090"), ("10.0.0.1:9090", "10.0.0.1:9090")]
-    {
+    for (listen, expected) in [
+        ("0.0.0.0:9090", "127.0.0.1:9090"),
+        ("[::]:9090", "[::1]:9090"),
+        ("10.0.0.1:9090", "10.0.0.1:9090"),
+        ("unix:/a", "unix:/a"),
+    ] {
         assert_eq!(connect_address(listen.parse().expect("an address")).to_string(), expected);
     }
 }

@@ -279,6 +279,11 @@ const SCALAR_TYPES: &[ScalarType] = &[
     pattern_type!("share or number", "", "[0-9.]+%?"),
     pattern_type!("network", "`10.0.0.0/8`, `\"2001:db8::/32\"`, or one address", "[0-9a-fA-F.:]+(/[0-9]+)?"),
     pattern_type!("address and port", "`127.0.0.1:8080` or `\"[::1]:8080\"`", "[0-9a-fA-F.:\\[\\]]+:[0-9]+"),
+    pattern_type!(
+        "address and port, or Unix socket",
+        "`127.0.0.1:9090`, `unix:/run/tidegate/admin.sock`",
+        "[0-9a-fA-F.:\\[\\]]+:[0-9]+|unix:/.+"
+    ),
     pattern_type!("time of day", "`\"06:30\"`", "[0-2][0-9]:[0-5][0-9]"),
     pattern_type!("header name", "`X-API-Cost`", "[-!#$%&'*+.^_`|~0-9A-Za-z]+"),
     pattern_type!("method", "`GET`, in capitals", "[A-Z-]+"),

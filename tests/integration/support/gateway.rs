@@ -16,6 +16,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tidegate::service::{ExternalAccess, Service, SettingsSource};
 use tidegate_config as config;
+use tidegate_config::admin_address::AdminAddress;
 use tidegate_engine::clock::Clock;
 use tidegate_policy::Timestamp;
 
@@ -94,7 +95,7 @@ impl TestGateway {
 
     /// Returns the address of the admin listener.
     pub fn admin_address(&self) -> SocketAddr {
-        self.service().admin().expect("tests have an admin listener")
+        self.service().admin().and_then(AdminAddress::tcp).expect("tests have an admin listener")
     }
 
     /// Opens a new connection to the gateway.

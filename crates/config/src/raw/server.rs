@@ -1,6 +1,6 @@
 //! Raw sections `admin`, `origin`, `headers`, `robots`, `log` and `limits`.
 
-use crate::scalars::{Percent, Size, Socket, Span};
+use crate::scalars::{AdminSocket, Percent, Size, Span};
 use crate::serde_forms::{OneOrMany, SecretText, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -10,8 +10,9 @@ use std::borrow::Cow;
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Admin {
-    /// Address and port. If it is 0.0.0.0 or `[::]`, the commands connect to loopback. Default 127.0.0.1:9090.
-    pub listen: Option<Socket>,
+    /// Address and port, or `unix:/path` of a Unix socket. If it is 0.0.0.0 or `[::]`, the commands connect to loopback. A
+    /// Unix socket admits the user and the group of the gateway. Default 127.0.0.1:9090.
+    pub listen: Option<AdminSocket>,
     /// Bearer token that requests must send; required beyond loopback. Without a token the listener accepts only
     /// requests whose Host is localhost, a loopback address or the listen address; it refuses requests that a browser
     /// page of another site sends. At least 16 characters. Default none.

@@ -1,6 +1,7 @@
 //! Validates the listeners, `origin`, `headers`, `log` and `limits`.
 
 use super::diagnostics::Diagnostics;
+use crate::admin_address::AdminAddress;
 use crate::raw::{self, server as raw_server};
 use crate::scalars::{Size, Span};
 use crate::serde_forms::SecretText;
@@ -46,15 +47,15 @@ pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Diagnos
         None => &raw_server::Admin::default(),
     };
     let path = SettingPath::ROOT.admin();
-    let address = keys.listen.as_ref().map_or(DEFAULT_ADMIN_LISTEN, |socket| socket.0);
-    if address.port() != 0 && listen.contains(&address) {
+    let address = keys.listen.as_ref().map_or(AdminAddress::Tcp(DEFAULT_ADMIN_LISTEN), |socket| socket.0.clone());
+    if address.tcp().is_some_and(|address| address.port() != 0 && listen.contains(&address)) {
         report.error(
             &path.listen(),
             format!("{address} is an address for clients"),
             "write another port, such as admin: { listen: 127.0.0.1:9091 }, or admin: off",
         );
     }
-    if !address.ip().is_loopback() && keys.token.is_none() {
+    if !address.is_local() && keys.token.is_none() {
         let message = format!("{address} is not a loopback address and requires a token");
         report.error(&path.listen(), message, "set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1");
     }
