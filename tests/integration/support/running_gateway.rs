@@ -55,8 +55,13 @@ impl RunningGateway {
 
     /// Returns one exported sample.
     pub fn metric(&self, name: &str) -> f64 {
+        *self.samples(&format!("{name} ")).first().unwrap_or_else(|| panic!("{name} is not exported"))
+    }
+
+    /// Returns the exported samples whose lines start with `prefix`.
+    pub fn samples(&self, prefix: &str) -> Vec<f64> {
         let text = self.admin_request("GET", "/metrics", "");
-        let sample = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        sample.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name} is not exported"))
+        let lines = text.lines().filter(|line| line.starts_with(prefix));
+        lines.map(|line| line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")).collect()
     }
 }
