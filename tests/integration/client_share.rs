@@ -51,6 +51,18 @@ fn addresses_of_one_ipv6_network_have_one_share() {
 }
 
 #[test]
+fn rotating_addresses_of_one_network_leave_units_to_others() {
+    let origin = Origin::plain();
+    for rotated in [|number: u32| format!("192.0.2.{number}"), |number: u32| format!("2001:db8:7:{number:x}::1")] {
+        let gateway = TestGateway::with_rules(origin.address(), RULES);
+        let admitted = (0..200).filter(|number| get(&gateway, &rotated(*number), "/item/1").status == 200);
+        assert_eq!(admitted.count(), 80, "the shares of eight clients");
+        assert_eq!(get(&gateway, &rotated(201), "/item/1").json()["reason"], "client_share");
+        assert_eq!(get(&gateway, "198.51.100.1", "/item/1").status, 200);
+    }
+}
+
+#[test]
 fn actual_costs_count_in_the_share() {
     let origin = Origin::with_script(|request, connection| {
         let cost = if request.target.starts_with("/free") { 4 } else { 0 };

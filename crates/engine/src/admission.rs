@@ -369,7 +369,7 @@ impl Admission {
             taken: state.taken(),
             limit: state.leased_limit(),
             leased: state.leased(),
-            client_used: quota.client_limit.map(|_| self.counter(id).client_used(state, client)),
+            client_used: quota.client_limit.map(|limit| self.counter(id).client_used(state, client, limit)),
             resets_at: state.resets_at(),
             shedding: state.class(class_id).shedding,
             plan: quota.pacing.as_ref().map(|pacing| state.plan_for(pacing, &self.class_ids, class_id)),

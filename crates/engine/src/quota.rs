@@ -77,9 +77,9 @@ impl QuotaCounter {
         self.state.lock()
     }
 
-    /// Returns the units that a client has used in the current window.
-    pub(super) fn client_used(&self, state: &QuotaState, client: ClientKey) -> Units {
-        self.client_usage.lock().used(state.window_id(), client)
+    /// Returns the units of `limit` that a client has used in the current window.
+    pub(super) fn client_used(&self, state: &QuotaState, client: ClientKey, limit: Units) -> Units {
+        self.client_usage.lock().used(state.window_id(), client, limit)
     }
 
     /// Counts units reserved in the current window for a client.

@@ -21,7 +21,8 @@ pub(crate) struct Quota {
     /// Units of a window that one client may use: a share of the limit such as 2%, or an amount. Further requests with a
     /// cost get 429, reason client_share, until the window ends. Sliding windows have no such share. Default no limit.
     ///
-    /// The client is that of the bucket of its class: an address or IPv6 prefix, or the `key` of the class. A refused
+    /// The client is that of the bucket of its class: an address or IPv6 prefix, or the `key` of the class. All addresses
+    /// of one network (IPv4 /24, IPv6 /48) together may use eight times as much. A refused
     /// request changes no tier and no plan. Usage by client is kept in memory: a restart resets it, and each instance
     /// counts its own. Up to limits.max_tracked_clients clients are counted per quota; all others together have one
     /// share. The RateLimit policy is named QUOTA/client.

@@ -23,6 +23,8 @@ pub(super) struct DailyDemand {
     pub(super) people: u64,
     /// Units charged to one client on its busiest day, for the client with the most outside [`BOT_CLASSES`].
     pub(super) busiest_client: u64,
+    /// The same for all clients of one network.
+    pub(super) busiest_network: u64,
     /// Description of the figure for the busiest day.
     pub(super) description: String,
 }
@@ -30,7 +32,7 @@ pub(super) struct DailyDemand {
 impl DailyDemand {
     /// Returns a placeholder for the first draft, before the dry run.
     pub(super) fn placeholder() -> Self {
-        Self { busiest: 1, people: 0, busiest_client: 0, description: String::new() }
+        Self { busiest: 1, people: 0, busiest_client: 0, busiest_network: 0, description: String::new() }
     }
 
     /// Measures what the configuration `yaml` charges on the logs.
@@ -42,16 +44,16 @@ impl DailyDemand {
         let (operators, agents) = (Arc::clone(operators), Arc::clone(agents));
         let policy =
             Policy { name: "proposed".into(), settings, operators, user_agents: agents, lists: Arc::default() };
-        let (quotas, busiest_client) = replay_quotas(policy, MergedLog::new(logs.open()?, REORDER_WINDOW))?;
+        let (quotas, of_clients) = replay_quotas(policy, MergedLog::new(logs.open()?, REORDER_WINDOW))?;
         Ok(quotas
             .iter()
             .find(|quota| quota.name == QUOTA)
-            .map_or_else(Self::placeholder, |quota| Self::from_quota(quota, busiest_client, days)))
+            .map_or_else(Self::placeholder, |quota| Self::from_quota(quota, of_clients, days)))
     }
 
     /// Returns the demand of the busiest day; for a log shorter than a day, extrapolated to a day.
-    fn from_quota(quota: &QuotaReport, busiest_client: Units, days: &LogTimeRange) -> Self {
-        let busiest_client = busiest_client.ceil();
+    fn from_quota(quota: &QuotaReport, of_clients: BusiestClients, days: &LogTimeRange) -> Self {
+        let (busiest_client, busiest_network) = (of_clients.client.ceil(), of_clients.network.ceil());
         let used = |window: &WindowReport| window.used.ceil();
         let used_by_people = |window: &WindowReport| window.by_class.get(PEOPLE).map_or(0, |units| units.ceil());
         if days.is_less_than_a_day() {
@@ -62,9 +64,9 @@ impl DailyDemand {
                 days.hours(),
                 group_digits(days.per_day(all(used)))
             );
-            let [busiest, people, busiest_client] =
-                [all(used), all(used_by_people), busiest_client].map(|units| days.per_day(units));
-            return Self { busiest, people, busiest_client, description };
+            let [busiest, people, busiest_client, busiest_network] =
+                [all(used), all(used_by_people), busiest_client, busiest_network].map(|units| days.per_day(units));
+            return Self { busiest, people, busiest_client, busiest_network, description };
         }
         let max_of = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).max().unwrap_or(0);
         let busiest = max_of(used);
@@ -76,17 +78,23 @@ impl DailyDemand {
         {
             description += &format!(", {} on a median day", group_digits(median_day));
         }
-        Self { busiest, people: max_of(used_by_people), busiest_client, description }
+        Self { busiest, people: max_of(used_by_people), busiest_client, busiest_network, description }
     }
 }
 
-/// Replays the lines. Returns the reports of the quotas, and the units that the client with the most outside
-/// [`BOT_CLASSES`] used in a window.
-fn replay_quotas(policy: Policy, mut lines: MergedLog) -> Result<(Vec<QuotaReport>, Units), LogReadError> {
+/// Units of a window that the client, and the network of clients, used that used the most, outside [`BOT_CLASSES`].
+#[derive(Clone, Copy, Default)]
+struct BusiestClients {
+    client: Units,
+    network: Units,
+}
+
+/// Replays the lines. Returns the reports of the quotas, and what the busiest clients used.
+fn replay_quotas(policy: Policy, mut lines: MergedLog) -> Result<(Vec<QuotaReport>, BusiestClients), LogReadError> {
     let assumptions = Assumptions::default();
     let rules = Arc::clone(&policy.settings.rules);
     let mut clients = ClientUsage::new(policy.settings.limits.max_tracked_clients);
-    let mut busiest_client = Units::ZERO;
+    let mut busiest = BusiestClients::default();
     let mut pending_policy = Some(policy);
     let mut simulator: Option<Simulator> = None;
     while let Some(next) = lines.next_line()? {
@@ -103,12 +111,13 @@ fn replay_quotas(policy: Policy, mut lines: MergedLog) -> Result<(Vec<QuotaRepor
                 let client = rules.key(&decision.classification, request.client, |_| None);
                 for (usage, (_, cost)) in decision.quota_usage.iter().zip(&decision.costs) {
                     clients.reserve(usage.window, client, *cost);
-                    busiest_client = busiest_client.max(clients.used(usage.window, client));
+                    busiest.client = busiest.client.max(clients.used(usage.window, client, Units::MAX));
+                    busiest.network = busiest.network.max(clients.used_by_network(usage.window, client));
                 }
             });
         }
     }
-    Ok((simulator.map_or_else(Vec::new, |simulator| simulator.finish().quotas), busiest_client))
+    Ok((simulator.map_or_else(Vec::new, |simulator| simulator.finish().quotas), busiest))
 }
 
 /// Returns the median; `None` for fewer than [`MIN_DAYS_FOR_MEDIAN`] days.

@@ -14,6 +14,7 @@ use std::mem::take;
 use std::sync::Arc;
 use tidegate_crawlers::user_agents::UserAgentMatcher;
 use tidegate_crawlers::verify::OperatorTable;
+use tidegate_policy::client_usage::CLIENTS_OF_NETWORK;
 
 /// Generates the configuration file.
 pub fn generate_config(
@@ -44,8 +45,9 @@ impl QuotaFigures {
         // The demand of people remains for them, and at least the last tenth.
         let last =
             100_u64.saturating_sub((demand.people * 100).div_ceil(limit)).clamp(MIN_BOT_PERCENT, MAX_BOT_PERCENT);
+        let busiest = demand.busiest_client.max(demand.busiest_network.div_ceil(CLIENTS_OF_NETWORK));
         // At least the cost of a page.
-        let units = (demand.busiest_client * CLIENT_HEADROOM).max(1);
+        let units = (busiest * CLIENT_HEADROOM).max(1);
         let per_client = (units * 100).div_ceil(limit).clamp(MIN_CLIENT_PERCENT, 100);
         Self { limit, thresholds: [last * 6 / 10, last * 8 / 10, last], per_client }
     }
@@ -237,8 +239,10 @@ impl LogAnalysis<'_> {
             out,
             4,
             &format!(
-                "No client uses more of a day than this. The person or crawler with the most used {} pages.",
-                group_digits(demand.busiest_client)
+                "No client uses more of a day than this, and no network more than {CLIENTS_OF_NETWORK} times as much. The \
+                 person or crawler with the most used {} pages, the network with the most {}.",
+                group_digits(demand.busiest_client),
+                group_digits(demand.busiest_network)
             ),
         );
         writeln!(out, "    per_client: {per_client}%").unwrap_or(());
