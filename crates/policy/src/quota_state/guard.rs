@@ -17,7 +17,7 @@ impl QuotaState {
         is_overdue: bool,
     ) -> GuardState {
         let last_admitted = *self.last_admitted(class, operator);
-        let length = self.window.nominal_length().saturating_mul(self.window.lookback() + 1);
+        let length = self.window.nominal_length();
         let latest = self.latest_time;
         let recent = &mut self.class_mut(class).guard_window;
         if latest.saturating_duration_since(recent.0) >= length {

@@ -4,6 +4,8 @@ use crate::lease::Lease;
 use crate::quota_sync::{OriginQuotaEvent, OriginReport};
 use proptest::prelude::*;
 
+mod guard;
+
 const NOON: Timestamp = Timestamp::from_seconds(43_200);
 const DAY: Duration = Duration::from_secs(86_400);
 const CLASS: StableClassId = 1;
