@@ -96,7 +96,6 @@ impl QuotaState {
             let expected_demand = self.expected_demand(&current);
             requests.push(LeaseRequest {
                 wanted,
-                held,
                 expected_demand,
                 ..self.lease_request(quota, &current, held, urgent)
             });

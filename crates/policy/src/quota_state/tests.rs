@@ -5,6 +5,7 @@ use crate::quota_sync::{OriginQuotaEvent, OriginReport};
 use proptest::prelude::*;
 
 mod guard;
+mod leasing;
 
 const NOON: Timestamp = Timestamp::from_seconds(43_200);
 const DAY: Duration = Duration::from_secs(86_400);
