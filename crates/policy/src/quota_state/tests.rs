@@ -4,8 +4,10 @@ use crate::lease::Lease;
 use crate::quota_sync::{OriginQuotaEvent, OriginReport};
 use proptest::prelude::*;
 
+mod counts;
 mod guard;
 mod leasing;
+mod windows;
 
 const NOON: Timestamp = Timestamp::from_seconds(43_200);
 const DAY: Duration = Duration::from_secs(86_400);

@@ -73,15 +73,8 @@ impl WindowUsage {
 
     /// Returns this window, counted as fully used.
     pub(super) fn into_spent(self, limit: Units) -> Self {
-        let held_by_others = limit.saturating_sub(self.taken());
-        Self {
-            is_spent: true,
-            held: Units::ZERO,
-            held_by_others,
-            taken_by_others: held_by_others,
-            refill_below: Units::MAX,
-            ..self
-        }
+        let taken_by_others = limit.saturating_sub(self.taken());
+        Self { is_spent: true, held: Units::ZERO, taken_by_others, refill_below: Units::MAX, ..self }
     }
 
     /// Returns the units settled and reserved by this instance.
