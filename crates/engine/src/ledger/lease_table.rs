@@ -271,3 +271,6 @@ fn with_current_span(key: &WindowKey, now: Timestamp) -> WindowKey {
 fn is_ordinal(id: u64, span: Option<Span>) -> bool {
     span.is_none_or(|span| span.start.0 != id)
 }
+
+#[cfg(test)]
+mod tests;
