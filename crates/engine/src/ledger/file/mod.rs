@@ -189,11 +189,8 @@ impl<F: StateDir> Inner<F> {
         self.make_durable(requests, now)?;
         let mut leases = Vec::with_capacity(requests.len());
         for request in requests {
-            // Only the status is used. Units that the table would lease beyond the durable ones are dropped with the
-            // copy.
             let durable = self.table.holding(LOCAL_HOLDER, &request.quota, request.window.id);
-            let unchanged = LeaseRequest { held: durable.held, wanted: durable.held, ..request.clone() };
-            let status = self.table.status(LOCAL_HOLDER, &unchanged, now);
+            let status = self.table.status(LOCAL_HOLDER, request, now);
             let needed = request.taken.saturating_add(request.urgent).min(request.wanted);
             let granted = if request.wanted < request.held { request.wanted } else { request.held.max(needed) };
             let max_taken = granted.min(durable.held).max(request.taken);
