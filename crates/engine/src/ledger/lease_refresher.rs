@@ -219,3 +219,258 @@ fn is_satisfied((request, lease): (&LeaseRequest, &Lease)) -> bool {
         .min(request.limit.saturating_sub(lease.held_by_others));
     lease.held >= needed
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Admission;
+    use std::pin::pin;
+    use tidegate_policy::fixtures;
+    use tidegate_policy::identity::ClientKey;
+    use tidegate_policy::throttle::Scope;
+    use tidegate_policy::{ClassId, RouteId, Rules, Units};
+
+    const NOON: Timestamp = Timestamp::from_seconds(43_200);
+    /// Upper bound of a wait for the thread; tests end at its event.
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    /// A ledger that grants what the test says, and records its calls.
+    #[derive(Clone)]
+    struct FakeStore(Arc<Mutex<FakeLedger>>);
+
+    struct FakeLedger {
+        calls: Vec<(&'static str, usize)>,
+        grant: fn(&LeaseRequest) -> Lease,
+        error: Option<fn() -> StoreError>,
+        problem: Option<String>,
+    }
+
+    impl FakeStore {
+        fn new() -> Self {
+            let grant = |request: &LeaseRequest| Lease { held: request.wanted, ..Lease::default() };
+            Self(Arc::new(Mutex::new(FakeLedger { calls: Vec::new(), grant, error: None, problem: None })))
+        }
+
+        fn call(&self, name: &'static str, count: usize) -> Result<(), StoreError> {
+            let mut ledger = self.0.lock();
+            ledger.calls.push((name, count));
+            ledger.error.map_or(Ok(()), |error| Err(error()))
+        }
+
+        /// Takes the names of the calls, each with its number of requests.
+        fn take_calls(&self) -> Vec<(&'static str, usize)> {
+            std::mem::take(&mut self.0.lock().calls)
+        }
+
+        fn fail(&self, error: fn() -> StoreError) {
+            self.0.lock().error = Some(error);
+        }
+
+        fn recover(&self) {
+            self.0.lock().error = None;
+        }
+    }
+
+    impl Store for FakeStore {
+        async fn lease(&mut self, requests: &[LeaseRequest], _: Timestamp) -> Result<Vec<Lease>, StoreError> {
+            self.call("lease", requests.len())?;
+            let grant = self.0.lock().grant;
+            Ok(requests.iter().map(grant).collect())
+        }
+
+        fn last_error(&self) -> Option<String> {
+            self.0.lock().problem.clone()
+        }
+
+        async fn close(&mut self, requests: &[LeaseRequest], _: Timestamp) -> Result<(), StoreError> {
+            self.call("close", requests.len())
+        }
+
+        async fn correct(&mut self, _: &LeaseRequest, used: Units, _: Timestamp) -> Result<(), StoreError> {
+            self.call("correct", used.floor() as usize)
+        }
+    }
+
+    fn unreachable() -> StoreError {
+        StoreError::Unreachable("ledger: gone".into())
+    }
+
+    fn refused() -> StoreError {
+        StoreError::Refused("not here".into())
+    }
+
+    /// An engine with quotas of 1000 units, and its ledger.
+    struct Fixture {
+        store: FakeStore,
+        engine: Arc<Engine>,
+        admission: Admission,
+        wake_handle: WakeHandle,
+    }
+
+    impl Fixture {
+        fn new(quotas: &[&str]) -> Self {
+            let wake_handle = WakeHandle::default();
+            let engine = Engine::new(wake_handle.lease_mode(), 10);
+            let rules = Rules {
+                classes: vec![fixtures::class("all")],
+                quotas: quotas.iter().map(|name| fixtures::quota(name, 1000)).collect(),
+                routes: vec![fixtures::route(if quotas.is_empty() { &[] } else { &[(0, 1)] })],
+                scopes: vec![Scope::unthrottled("default")],
+                ..fixtures::rules()
+            };
+            let admission = engine.admission(Arc::new(rules), NOON);
+            Self { store: FakeStore::new(), engine, admission, wake_handle }
+        }
+
+        fn refresh(&self) -> Result<bool, StoreError> {
+            block_on(refresh_once(&mut self.store.clone(), &self.engine, NOON))
+        }
+
+        fn correct(&self, used: u64) {
+            self.admission.set_used("api", Units::from_whole(used), NOON).expect("the quota exists");
+        }
+
+        fn admits(&self) -> bool {
+            self.admission.admit(ClientKey::from_u64(1), ClassId(0), RouteId(0), "/", NOON).permit.is_some()
+        }
+
+        fn start(&self) -> LeaseRefresher {
+            let (store, engine) = (self.store.clone(), Arc::clone(&self.engine));
+            LeaseRefresher::start(store, engine, self.wake_handle.clone(), || NOON).expect("a thread")
+        }
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(future)
+    }
+
+    fn lease_request(taken: u64, urgent: u64, wanted: u64) -> LeaseRequest {
+        let mut requests = Vec::new();
+        let fixture = Fixture::new(&["api"]);
+        requests.append(&mut fixture.engine.lease_requests(NOON));
+        let [taken, urgent, wanted] = [taken, urgent, wanted].map(Units::from_whole);
+        LeaseRequest { taken, urgent, wanted, ..requests.remove(0) }
+    }
+
+    #[test]
+    fn lease_satisfies_if_it_covers_the_urgent_need_or_all_that_is_available() {
+        let satisfies = |request: &LeaseRequest, held: u64, others: u64| {
+            let [held, held_by_others] = [held, others].map(Units::from_whole);
+            is_satisfied((request, &Lease { held, held_by_others, ..Lease::default() }))
+        };
+        let request = lease_request(5, 10, 50);
+        assert_eq!([14, 15].map(|held| satisfies(&request, held, 0)), [false, true]);
+        assert_eq!([985, 986].map(|others| satisfies(&request, 14, others)), [false, true]);
+        assert!(satisfies(&lease_request(5, 10, 12), 12, 0), "no more is wanted");
+    }
+
+    #[test]
+    fn all_quotas_are_leased_in_one_call() {
+        let fixture = Fixture::new(&["api", "export"]);
+        assert!(fixture.refresh().expect("the ledger responds"));
+        assert_eq!(fixture.store.take_calls(), [("lease", 2)]);
+        assert!(fixture.admits());
+        fixture.store.0.lock().grant = |request| {
+            if request.quota == "api" { Lease::default() } else { Lease { held: request.wanted, ..Lease::default() } }
+        };
+        assert!(!fixture.refresh().expect("the ledger responds"), "one lease is short");
+        let unlimited = Fixture::new(&[]);
+        assert!(unlimited.refresh().expect("nothing is needed"));
+        assert_eq!(unlimited.store.take_calls(), []);
+    }
+
+    #[test]
+    fn correction_precedes_the_leases_until_the_ledger_answers_it() {
+        let fixture = Fixture::new(&["api"]);
+        fixture.correct(20);
+        fixture.store.fail(unreachable);
+        for _ in 0..2 {
+            assert!(fixture.refresh().is_err());
+            assert_eq!(fixture.store.take_calls(), [("correct", 20)]);
+        }
+        fixture.store.recover();
+        fixture.refresh().expect("the ledger responds");
+        assert_eq!(fixture.store.take_calls(), [("correct", 20), ("lease", 1)]);
+        fixture.correct(30);
+        fixture.store.fail(refused);
+        assert!(fixture.refresh().is_err());
+        fixture.store.recover();
+        fixture.store.take_calls();
+        fixture.refresh().expect("the ledger responds");
+        assert_eq!(fixture.store.take_calls(), [("lease", 1)], "a refused correction is not repeated");
+    }
+
+    #[test]
+    fn fallback_units_are_for_an_unreachable_ledger_only() {
+        for (error, is_admitted) in [(unreachable as fn() -> StoreError, true), (refused, false)] {
+            let fixture = Fixture::new(&["api"]);
+            fixture.store.0.lock().grant = |_| Lease { fallback: Units::from_whole(5), ..Lease::default() };
+            fixture.refresh().expect("the ledger responds");
+            assert!(!fixture.admits());
+            fixture.store.fail(error);
+            assert!(fixture.refresh().is_err());
+            assert_eq!(fixture.admits(), is_admitted);
+        }
+    }
+
+    #[test]
+    fn refresher_reports_whether_the_ledger_works() {
+        let fixture = Fixture::new(&["api"]);
+        fixture.store.fail(unreachable);
+        let refresher = fixture.start();
+        assert!(refresher.flush(TIMEOUT) && !refresher.is_ready());
+        assert_eq!(refresher.last_error().as_deref(), Some("Ledger unavailable: cannot reach ledger: gone"));
+        fixture.store.recover();
+        assert!(refresher.flush(TIMEOUT) && refresher.is_ready());
+        assert_eq!(refresher.last_error(), None);
+        fixture.store.0.lock().problem = Some("the disk is slow".into());
+        assert!(refresher.flush(TIMEOUT));
+        assert_eq!(refresher.last_error().as_deref(), Some("the disk is slow"));
+        fixture.store.fail(unreachable);
+        assert!(refresher.flush(TIMEOUT) && refresher.is_ready(), "it was ready before");
+    }
+
+    #[test]
+    fn flush_refreshes_after_its_call_and_notifies() {
+        let fixture = Fixture::new(&["api"]);
+        let refresher = fixture.start();
+        let call_count = |_| {
+            fixture.store.take_calls();
+            let lease_updates = refresher.lease_updates();
+            let mut notified = pin!(lease_updates.notified());
+            notified.as_mut().enable();
+            assert!(refresher.flush(TIMEOUT));
+            block_on(notified);
+            fixture.store.take_calls().len()
+        };
+        let fewest = (0..20).map(call_count).min();
+        assert_eq!(fewest, Some(1), "one refresh, unless another had begun");
+    }
+
+    #[test]
+    fn engine_wakes_the_refresher() {
+        let wake_handle = WakeHandle::default();
+        let LeaseMode::Leased(wake) = wake_handle.lease_mode() else { panic!("units are leased") };
+        wake();
+        block_on(wake_handle.0.notified());
+    }
+
+    #[test]
+    fn closed_refresher_has_returned_its_units_and_makes_no_further_calls() {
+        let fixture = Fixture::new(&["api"]);
+        let refresher = fixture.start();
+        assert!(refresher.flush(TIMEOUT));
+        fixture.correct(7);
+        refresher.close();
+        let calls = fixture.store.take_calls();
+        assert_eq!(calls.iter().filter(|(name, _)| *name == "close").count(), 1, "{calls:?}");
+        assert_eq!(calls.last(), Some(&("close", 1)));
+        assert!(calls.contains(&("correct", 7)));
+        assert!(refresher.flush(TIMEOUT), "nothing to wait for");
+        drop(refresher);
+        assert_eq!(fixture.store.take_calls(), []);
+        drop(fixture.start());
+        assert_eq!(fixture.store.take_calls().last(), Some(&("close", 1)), "a dropped refresher is closed");
+    }
+}
