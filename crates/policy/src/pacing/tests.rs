@@ -2,7 +2,7 @@ use super::bucket::{PacingBucket, PacingRate, PacingRefused};
 use super::demand::{DemandForecast, DemandModel};
 use super::pacer::{Pacer, QuotaTotals};
 use super::plan::{ClassDemand, PlanInput};
-use super::week::{HOURS_PER_WEEK, WeekTime};
+use super::week::{HOURS_PER_WEEK, HourProfile, WeekTime};
 use super::*;
 use crate::fixtures;
 use crate::time::Timestamp;
@@ -475,6 +475,151 @@ fn plan_is_due_at_its_age_the_end_of_the_hour_a_set_back_clock_and_on_request() 
 }
 
 #[test]
+fn plan_of_a_short_window_is_renewed_often() {
+    let mut site = PacedSite::new(PacingMode::Even);
+    let (mut totals, now) = totals_at_noon(0, None);
+    for (length_s, age_ms) in [(1000, 1000), (10, 100), (86_400, 10_000)] {
+        totals.span = Span { start: now, end: now + Duration::from_secs(length_s) };
+        site.pacer.plan(&site.pacing, |index| index, &totals, now);
+        let is_due = [age_ms - 1, age_ms].map(|age_ms| site.pacer.is_due(now + Duration::from_millis(age_ms)));
+        assert_eq!(is_due, [false, true], "{length_s} s");
+    }
+}
+
+#[test]
+fn next_request_is_admitted_in_an_assumed_turn() {
+    let (rate, now) = (rate_with_share(200_000), Timestamp(0));
+    let admits = |bucket: PacingBucket| bucket.try_take(&rate, Units::from_whole(1), 0, now);
+    let mut bucket = PacingBucket::full(&rate, now);
+    let mut admitted = 0;
+    for _ in 0..10 {
+        assert!(admits(bucket.assuming_turn()).1.is_ok());
+        let (next, result) = admits(bucket);
+        (bucket, admitted) = (next, admitted + usize::from(result.is_ok()));
+    }
+    assert_eq!(admitted, 2);
+}
+
+#[test]
+fn forecast_scales_with_the_share_of_requests() {
+    let forecast = DemandForecast { units: 80.0, variance: 20.0 };
+    assert_eq!(forecast.scale(Share::from_millionths(250_000)), DemandForecast { units: 20.0, variance: 5.0 });
+    assert_eq!((forecast.scale(Share::ALL), forecast.scale(Share::NONE)), (forecast, DemandForecast::default()));
+}
+
+/// Returns a model with 10 units in each hour of the week for which `is_busy`, and 1 in the others.
+fn daily_demand(is_busy: impl Fn(usize) -> bool) -> DemandModel {
+    let profile = |hour: usize| HourProfile { units: if is_busy(hour % 24) { 10.0 } else { 1.0 }, weeks: 2.0 };
+    DemandModel::from_hours(std::array::from_fn(profile))
+}
+
+#[test]
+fn weight_of_a_class_counts_for_the_demand_that_lies_ahead() {
+    let mut pacing = PacedSite::new(PacingMode::Learned).pacing;
+    let paced = |weight| PacingRole::Paced(NonZeroU32::new(weight).expect("not zero"));
+    let mut units_per_hour = |weights: [u32; 2], demands: [DemandModel; 2]| {
+        let mut pacer = Pacer::default();
+        pacing.roles = weights.map(paced).to_vec();
+        for (number, demand) in demands.into_iter().enumerate() {
+            pacer.class(number).demand = demand;
+        }
+        let (totals, now) = totals_at_noon(980, None);
+        pacer.plan(&pacing, |index| index, &QuotaTotals { limit: Units::from_whole(1000), ..totals }, now);
+        [0, 1].map(|number| pacer.classes()[number].allowance.expect("planned").rate.refill_per_hour.as_f64())
+    };
+    let even = || daily_demand(|_| true);
+    let [one, other] = units_per_hour([3, 1], [even(), even()]);
+    assert!((one / other - 3.0).abs() < 0.01, "{one} and {other}");
+    let [morning, evening] = units_per_hour([1, 1], [daily_demand(|hour| hour < 12), daily_demand(|hour| hour >= 12)]);
+    assert!(evening > 5.0 * morning, "{morning} and {evening}");
+}
+
+#[test]
+fn instance_without_demand_plans_with_a_small_part() {
+    let mut site = PacedSite::new(PacingMode::Even);
+    let (totals, now) = totals_at_noon(0, Some(999));
+    site.pacer.plan(&site.pacing, |index| index, &totals, now);
+    let rate = site.pacer.classes()[SEARCH].allowance.expect("the class has a plan").rate;
+    assert_eq!(rate.burst, Units::from_whole(5), "a thousandth of 5000 units");
+}
+
+#[test]
+fn rate_is_the_allocation_over_the_time_left_at_actual_costs() {
+    let rate = |minutes_left: u64, actual: u64| {
+        let mut site = PacedSite::new(PacingMode::Even);
+        let (totals, noon) = totals_at_noon(40_000, None);
+        let now = totals.span.end - Duration::from_secs(60 * minutes_left);
+        site.pacer.class(SEARCH).demand.record_cost(Units::from_whole(1_000_000), Units::from_whole(actual));
+        assert!(now >= noon);
+        site.pacer.plan(&site.pacing, |index| index, &totals, now);
+        site.pacer.classes()[SEARCH].allowance.expect("the class has a plan").rate.refill_per_hour.as_f64().round()
+    };
+    assert_eq!([720, 60, 30].map(|minutes| rate(minutes, 1_000_000)), [5000.0, 60_000.0, 120_000.0]);
+    assert!((rate(720, 500_000) - 10_000.0).abs() < 1.0, "requests cost half of what is expected");
+}
+
+#[test]
+fn class_without_demand_or_units_is_not_told_to_wait() {
+    let mut site = PacedSite::new(PacingMode::Even);
+    let (totals, now) = totals_at_noon(100_000, None);
+    site.pacer.plan(&site.pacing, |index| index, &totals, now);
+    let rate = site.pacer.classes()[SEARCH].allowance.expect("the class has a plan").rate;
+    assert_eq!((rate.share, rate.long_run_share), (Share::ALL, Share::ALL));
+    assert_eq!(admit_shares(&plan_input(0, 0.0, &[(1.0, 0.0), (1.0, 5.0)])), [1.0, 0.0]);
+}
+
+#[test]
+fn planned_usage_is_by_time_in_even_mode_and_unlimited_without_demand() {
+    let planned = |mode, demand: fn() -> DemandModel| {
+        let mut site = PacedSite::new(mode);
+        for class in [HUMANS, SEARCH] {
+            site.pacer.class(class).demand = demand();
+        }
+        let (totals, now) = totals_at_noon(0, None);
+        site.pacer.plan(&site.pacing, |index| index, &totals, now);
+        site.pacer.planned().floor()
+    };
+    let morning = || daily_demand(|hour| hour < 12);
+    let none = || DemandModel::from_hours([HourProfile { units: 0.0, weeks: 2.0 }; HOURS_PER_WEEK]);
+    assert_eq!(planned(PacingMode::Even, morning), 50_000);
+    assert!((85_000..95_000).contains(&planned(PacingMode::Learned, morning)), "most of the demand is over");
+    assert_eq!(planned(PacingMode::Learned, none), 100_000);
+}
+
+#[test]
+fn demand_is_recorded_in_its_hour_after_gaps_and_a_clock_set_back() {
+    let mut site = PacedSite::new(PacingMode::Learned);
+    let recorded = |site: &PacedSite, hour: u64| {
+        let profile = site.pacer.classes()[HUMANS].demand.week().hours()[(72 + hour as usize) % HOURS_PER_WEEK];
+        (profile.weeks > 0.0).then_some(profile.units.round())
+    };
+    for hour in 0..12 {
+        site.run_hour(hour * 3600, 40, 0);
+    }
+    site.plan(15 * 3600);
+    assert_eq!(
+        [10, 11, 12, 14, 15].map(|hour| recorded(&site, hour)),
+        [Some(40.0), Some(40.0), Some(0.0), Some(0.0), None]
+    );
+    let mut site = PacedSite::new(PacingMode::Learned);
+    site.run_hour(10 * 3600, 40, 0);
+    site.run_hour(8 * 3600, 40, 0);
+    site.plan(9 * 3600);
+    assert_eq!([8, 9, 10].map(|hour| recorded(&site, hour)), [Some(40.0), None, None]);
+}
+
+#[test]
+fn half_an_observed_hour_is_recorded() {
+    let is_recorded = |from: f64| {
+        let mut demand = DemandModel::default();
+        demand.start_hour_at(WeekTime(from * 3600.0));
+        demand.finish_hour(0);
+        demand.week().hours()[0].weeks > 0.0
+    };
+    assert_eq!([0.0, 0.5, 0.51].map(is_recorded), [true, true, false]);
+}
+
+#[test]
 fn usage_is_ahead_beyond_plan_and_burst() {
     let mut site = PacedSite::new(PacingMode::Even);
     site.plan(DAY / 2);
@@ -500,6 +645,42 @@ proptest! {
         for (before, after) in before.allocations.iter().zip(&input.plan().allocations) {
             prop_assert!(after.share >= before.share && after.units >= before.units - 1e-6);
         }
+    }
+
+    /// No unit stays unused while a class lacks some, whatever the weights.
+    #[test]
+    fn budget_is_divided_completely(
+        left in 0u64..10_000, unpaced in 0.0..8000.0f64, is_share_based: bool,
+        paced in prop::collection::vec((1.0..1000.0f64, 0.0..20_000.0f64, 0u8..3, prop::option::of(0u32..=1_000_000)), 1..6),
+    ) {
+        let mut input = plan_input(left, unpaced, &paced.iter().map(|class| (class.0, class.1)).collect::<Vec<_>>());
+        (input.is_share_based, input.unpaced_demand.variance) = (is_share_based, 0.0);
+        for (class, (.., priority, share)) in input.paced_classes.iter_mut().zip(&paced) {
+            (class.priority, class.initial_share) = (*priority, share.map(Share::from_millionths));
+        }
+        let plan = input.plan();
+        let used: f64 = plan.allocations.iter().zip(&paced).map(|(part, class)| part.share.ratio() * class.1).sum();
+        let demand: f64 = paced.iter().map(|class| class.1).sum();
+        // Shares are rounded to millionths. Admit shares of a window may leave a hundredth of the limit unused.
+        let unused = if is_share_based { 100.0 } else { 0.0 };
+        prop_assert!(used >= demand.min(left as f64 - unpaced - unused) - 0.1, "{used} of {left}, {demand} wanted");
+    }
+
+    /// A bucket has the same balance at any time, however often it was asked before.
+    #[test]
+    fn bucket_refill_does_not_depend_on_polling(
+        milli_per_hour in 1u64..100_000_000, polls in prop::collection::vec(0u64..10_000_000_000, 1..50),
+    ) {
+        let rate = PacingRate { refill_per_hour: Units::from_milli(milli_per_hour), ..rate_with_share(1_000_000) };
+        let mut polled = PacingBucket::full(&rate, Timestamp(0));
+        polled.take(Units::from_whole(1000));
+        let (once, mut now) = (polled, Timestamp(0));
+        for interval in polls {
+            now += Duration::from_nanos(interval);
+            polled = polled.refilled(&rate, now);
+        }
+        let expected = once.refilled(&rate, now).balance().milli();
+        prop_assert!(polled.balance().milli().abs_diff(expected) <= 1, "{polled:?}, not {expected}");
     }
 
     #[test]
