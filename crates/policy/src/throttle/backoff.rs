@@ -473,4 +473,21 @@ mod tests {
             assert_eq!(limit(scenario.run_request(second, outcome_with_status(200, None))), Some(expected));
         }
     }
+
+    #[test]
+    fn overload_and_reported_exhaustion_pause_requests() {
+        let outcomes = [(429, None), (503, Some(1)), (200, Some(1)), (200, None), (404, Some(1)), (500, None)];
+        let pauses =
+            outcomes.map(|(status, retry_after_s)| backoff().pauses_after(&outcome_with_status(status, retry_after_s)));
+        assert_eq!(pauses, [true, true, true, false, false, false]);
+        assert!(backoff().pauses_after(&CONNECTION_ERROR));
+    }
+
+    #[test]
+    fn request_is_of_the_current_epoch_until_a_backoff_starts() {
+        let (state, before) = BackoffState::default().on_sent();
+        let after = |status| backoff().on_outcome(state, before, &outcome_with_status(status, None), 0.0, decayed(0));
+        assert!(state.is_current(before) && after(200).is_current(before));
+        assert!(!after(429).is_current(before) && after(429).is_current(after(429).epoch()));
+    }
 }

@@ -240,6 +240,41 @@ mod tests {
     }
 
     #[test]
+    fn overload_of_two_networks_counts_against_each_on_its_own() {
+        let mut scope = Scope::default();
+        for (client, network) in [(1, 7), (2, 7), (4, 8), (5, 8)] {
+            assert_eq!(scope.overload(client, network, LOGIN, 0), Some(Client(key(client))));
+        }
+        assert_eq!(scope.overload(3, 7, LOGIN, 0), Some(Network(7)));
+        assert_eq!(scope.overload(6, 8, LOGIN, 0), Some(Network(8)));
+    }
+
+    /// Lets three clients of three networks draw overload. Returns what the third counts against.
+    fn overload_of_three(scope: &mut Scope, first: u64, route: RouteId, second: u64) -> Option<BackoffSubject> {
+        let subjects = [0, 1, 2].map(|more| scope.overload(first + more, first + more, route, second));
+        assert_eq!(subjects[..2], [first, first + 1].map(|client| Some(Client(key(client)))));
+        subjects[2]
+    }
+
+    #[test]
+    fn overload_that_has_paused_the_scope_says_nothing_of_another_route() {
+        let mut scope = Scope::default();
+        assert_eq!(overload_of_three(&mut scope, 1, LOGIN, 0), None);
+        scope.evidence.record_success(LOGIN, at(20));
+        assert_eq!(overload_of_three(&mut scope, 4, SEARCH, 10), Some(Route(SEARCH)));
+    }
+
+    #[test]
+    fn scope_pauses_again_only_for_overload_of_another_route() {
+        for (second_route, expected) in [(LOGIN, Some(Route(LOGIN))), (SEARCH, None)] {
+            let mut scope = Scope::default();
+            scope.evidence.record_success(SEARCH, at(0));
+            assert_eq!(overload_of_three(&mut scope, 1, LOGIN, 1), None, "the success was before");
+            assert_eq!(overload_of_three(&mut scope, 4, second_route, 10), expected, "{second_route:?}");
+        }
+    }
+
+    #[test]
     fn one_client_with_many_addresses_is_one_client() {
         let mut scope = Scope::default();
         for network in 1..20 {

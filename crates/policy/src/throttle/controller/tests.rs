@@ -1,4 +1,5 @@
 use super::*;
+use crate::throttle::rampup::RampVariable;
 use crate::throttle::simulation::{
     Phase, SecondStats, ServiceTime, SimulatedOrigin, Simulation, Summary, permissive_config,
 };
@@ -81,4 +82,76 @@ fn controller_keeps_its_state_only_for_its_kind() {
     );
     assert_eq!(permissive_config().update_controller(state, now), ControllerState::Fixed);
     assert_eq!(config.update_controller(ControllerState::Fixed, now), ControllerState::Autothrottle(Duration::ZERO));
+}
+
+const NOW: Timestamp = Timestamp::from_seconds(1000);
+
+fn outcome(status: u16, latency_s: u64) -> OriginOutcome {
+    let latency = Duration::from_secs(latency_s);
+    OriginOutcome { status: Some(status), latency, latency_counts: true, retry_after: None, is_unreachable: false }
+}
+
+fn rampup(variable: RampVariable) -> Rampup {
+    Rampup { target: 1..=2, window: Duration::from_secs(60), variable }
+}
+
+#[test]
+fn controller_replaces_the_limit_that_it_adapts() {
+    let limits = |state: ControllerState, concurrency: u32| {
+        let mut config = ThrottleConfig { concurrency: NonZeroU32::new(concurrency), ..permissive_config() };
+        config.spacing.delay = Duration::from_secs(1);
+        let effective = config.effective_limits(&state);
+        (effective.limit, effective.delay.as_secs())
+    };
+    let gradient = ControllerState::Gradient(GradientLimit::new(&Gradient { min: 6, max: 6 }, NOW));
+    let ramp = |variable| ControllerState::Rampup(RampState::new(&rampup(variable), NOW));
+    let delay = Duration::from_secs(3);
+    assert_eq!(limits(ControllerState::Fixed, 9), (Some(9), 1));
+    assert_eq!(limits(ControllerState::Autothrottle(delay), 9), (Some(9), 3));
+    assert_eq!([0, 4, 9].map(|max| limits(gradient, max)), [(Some(6), 1), (Some(4), 1), (Some(6), 1)]);
+    assert_eq!(limits(ramp(RampVariable::Concurrency { start: 5, max: 8 }), 9), (Some(5), 1));
+    assert_eq!(limits(ramp(RampVariable::Delay { start: delay, min: delay, max: delay }), 9), (Some(9), 3));
+}
+
+#[test]
+fn requests_and_outcomes_reach_the_controller() {
+    let gradient = Controller::Gradient(Gradient { min: 1, max: 64 });
+    for controller in [autothrottle(1.0), gradient] {
+        let config = ThrottleConfig { controller: Some(controller), ..permissive_config() };
+        let before = config.update_controller(ControllerState::Fixed, NOW);
+        let (mut sent, mut answered) = (before, before);
+        config.on_sent(&mut sent, 4, NOW);
+        assert_eq!(sent == before, matches!(before, ControllerState::Autothrottle(_)), "autothrottle has no window");
+        config.on_outcome(&mut answered, &outcome(200, 2), NOW, 4, NOW);
+        assert_ne!(answered, before);
+    }
+}
+
+#[test]
+fn only_measured_successes_and_overload_are_load_samples() {
+    let config = permissive_config();
+    let not_measured = OriginOutcome { latency_counts: false, ..outcome(200, 1) };
+    let samples = [outcome(200, 1), not_measured, outcome(404, 1), outcome(500, 1), outcome(503, 1)];
+    let success = Some(LoadSample::Success(Duration::from_secs(1)));
+    let expected = [success, None, None, None, Some(LoadSample::Overloaded)];
+    assert_eq!(samples.map(|sample| config.load_sample(&sample)), expected);
+}
+
+#[test]
+fn changed_bounds_apply_to_the_current_value() {
+    let limit_with = |state, controller| {
+        let config = ThrottleConfig { controller: Some(controller), ..permissive_config() };
+        let state = config.update_controller(state, NOW);
+        (state, config.effective_limits(&state).limit)
+    };
+    let gradient = |min, max| Controller::Gradient(Gradient { min, max });
+    let (state, limit) = limit_with(ControllerState::Fixed, gradient(1, 64));
+    assert_eq!(limit, Some(8));
+    assert_eq!(
+        [(1, 5), (10, 64), (1, 64)].map(|(min, max)| limit_with(state, gradient(min, max)).1),
+        [5, 10, 8].map(Some)
+    );
+    let ramp = |max| Controller::Rampup(rampup(RampVariable::Concurrency { start: 20, max }));
+    let (state, _) = limit_with(ControllerState::Fixed, ramp(24));
+    assert_eq!([24, 15].map(|max| limit_with(state, ramp(max)).1), [20, 15].map(Some));
 }

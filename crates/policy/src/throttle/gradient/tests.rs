@@ -140,6 +140,70 @@ fn slower_origin_becomes_the_new_baseline() {
     assert!(scenario.current_limit() >= before, "{} of {before}", scenario.current_limit());
 }
 
+#[test]
+fn latency_at_the_minimum_limit_is_soon_the_baseline() {
+    let mut scenario = GradientScenario::with_bounds(8, 64).without_drain();
+    scenario.run_window(100);
+    let limits: Vec<u32> = (0..5).map(|_| scenario.run_window(300).current_limit()).collect();
+    assert_eq!(limits[..3], [8; 3], "first taken for a queue");
+    assert!(limits[4] > 8, "{limits:?}");
+}
+
+#[test]
+fn drain_that_uncovers_a_lower_latency_makes_it_the_baseline() {
+    let after_drain = |latency: f64| {
+        let mut limit = GradientScenario::with_bounds(1, 64).limit;
+        (limit.limit, limit.windows_to_drain) = (12.0, 1000);
+        limit.continue_drain(&GRADIENT, Drain { limit_before: 20.0, latency: 0.05 }, 0.1, latency);
+        (limit.baseline.map(|baseline| (baseline * 1000.0).round()), limit.windows_to_drain)
+    };
+    assert_eq!(after_drain(0.07), (Some(70.0), FIRST_DRAIN_WINDOWS), "much lower: more of it may be queueing time");
+    assert_eq!(after_drain(0.09), (Some(90.0), DRAIN_INTERVAL_WINDOWS));
+    assert_eq!(after_drain(0.12), (Some(110.0), 1000), "within the tolerance: halfway");
+    assert_eq!(after_drain(0.2), (None, 1000), "unchanged");
+}
+
+#[test]
+fn window_begins_with_its_first_request() {
+    let mut scenario = GradientScenario::with_bounds(1, 64);
+    scenario.now += Duration::from_secs(3600);
+    let sent = scenario.now;
+    (0..WINDOW_SAMPLES).for_each(|_| scenario.limit.on_sent(8, sent));
+    let mut has_baseline_after = |elapsed: Duration| {
+        for _ in 0..WINDOW_SAMPLES {
+            scenario.limit.on_outcome(&GRADIENT, LoadSample::Success(ms(10)), sent, 8, sent + elapsed);
+        }
+        scenario.limit.baseline.is_some()
+    };
+    assert!(!has_baseline_after(MIN_WINDOW - ms(1)) && has_baseline_after(MIN_WINDOW));
+}
+
+#[test]
+fn few_responses_suffice_after_a_long_window() {
+    let has_baseline = |count: u32, elapsed: Duration| {
+        let mut limit = GradientScenario::with_bounds(1, 64).limit;
+        let sent = Timestamp::from_seconds(2000);
+        (0..count).for_each(|_| limit.on_sent(8, sent));
+        for _ in 0..count {
+            limit.on_outcome(&GRADIENT, LoadSample::Success(ms(10)), sent, 8, sent + elapsed);
+        }
+        limit.baseline.is_some()
+    };
+    let (few, many) = (MIN_WINDOW_SAMPLES, WINDOW_SAMPLES);
+    assert_eq!([few - 1, few, many].map(|count| has_baseline(count, MAX_WINDOW)), [false, true, true]);
+    assert_eq!([few, many - 1, many].map(|count| has_baseline(count, MAX_WINDOW - ms(1))), [false, false, true]);
+}
+
+#[test]
+fn limit_of_which_half_is_used_is_adapted() {
+    let limit_after = |in_flight| {
+        let mut scenario = GradientScenario::with_bounds(1, 64).without_drain();
+        scenario.run_window(100);
+        scenario.window(in_flight, &[(WINDOW_SAMPLES, Some(LoadSample::Success(ms(100))))]).current_limit()
+    };
+    assert_eq!([3, 4].map(limit_after), [8, 10]);
+}
+
 fn origin(servers: u32, pages: ServiceTime) -> SimulatedOrigin {
     SimulatedOrigin { servers, service_time: pages, rate_limit: None, queue_timeout: Duration::from_secs(30) }
 }

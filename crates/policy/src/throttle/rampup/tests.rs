@@ -93,6 +93,45 @@ fn idle_hour_is_not_a_step() {
     assert_eq!(scenario.window(0, 1, 0), RampValue::Delay(ms(200)));
 }
 
+#[test]
+fn idle_window_is_no_step_and_half_a_limit_is_used() {
+    let mut scenario = RampScenario::with_rampup(concurrency_rampup(1..=1));
+    scenario.now += MINUTE;
+    scenario.state.on_overload(&scenario.rampup, scenario.now);
+    assert_eq!(scenario.state.current(), RampValue::Concurrency(20), "no request was sent");
+    assert_eq!(scenario.window(100, 10, 0), RampValue::Concurrency(20), "on target");
+    assert_eq!(scenario.window(100, 9, 0), RampValue::Concurrency(20));
+    let mut scenario = RampScenario::with_rampup(concurrency_rampup(1..=1));
+    assert_eq!(scenario.window(100, 10, 0), RampValue::Concurrency(22), "half of 20 slots");
+}
+
+#[test]
+fn overload_within_the_target_is_tolerated() {
+    let mut scenario = RampScenario::with_rampup(delay_rampup(1..=2));
+    let tolerated = [1, 2, 3].map(|_| {
+        scenario.state.on_overload(&scenario.rampup, scenario.now);
+        scenario.state.within_target(&scenario.rampup)
+    });
+    assert_eq!(tolerated, [true, true, false]);
+    scenario.state.on_overload(&scenario.rampup, scenario.now + MINUTE);
+    assert!(scenario.state.within_target(&scenario.rampup), "a new window");
+}
+
+#[test]
+fn changed_settings_keep_the_value_within_their_bounds() {
+    let mut scenario = RampScenario::with_rampup(delay_rampup(1..=2));
+    let bounds = |min, max| RampVariable::Delay { start: ms(1), min: ms(min), max: ms(max) };
+    for (variable, value) in [
+        (bounds(100, 300), RampValue::Delay(ms(200))),
+        (bounds(100, 150), RampValue::Delay(ms(150))),
+        (bounds(170, 300), RampValue::Delay(ms(170))),
+        (RampVariable::Concurrency { start: 7, max: 9 }, RampValue::Concurrency(7)),
+    ] {
+        scenario.state.update_config(&Rampup { variable, ..delay_rampup(1..=2) }, scenario.now);
+        assert_eq!(scenario.state.current(), value);
+    }
+}
+
 /// Simulates a ramp-up before an origin that returns 429 beyond `rate` requests per second; returns the statistics of
 /// each second.
 fn simulate(rampup: Rampup, rate: u32, seed: u64, hours: u64) -> Vec<SecondStats> {
