@@ -171,3 +171,67 @@ async fn command(stream: &mut BufReader<TcpStream>, words: &[&str]) -> std::io::
     stream.get_mut().write_all(&out).await?;
     read_reply(stream).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    const START: Timestamp = Timestamp::from_seconds(1000);
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
+    }
+
+    fn connection(port: u16, timeouts: Timeouts) -> RedisConnection {
+        let server = RedisEndpoint { host: "127.0.0.1".into(), port, user: None, password: None, database: 0 };
+        RedisConnection::new(server, "return 1", timeouts)
+    }
+
+    #[test]
+    fn pauses_between_attempts_double_up_to_a_second() {
+        let mut connection = connection(1, Timeouts::default());
+        let mut is_attempted = |now| {
+            let error = block_on(connection.run(&[], now)).expect_err("no server has this port").to_string();
+            assert!(error.contains("refused"), "{error}");
+            !error.contains("retry pending after")
+        };
+        let mut now = START;
+        assert!(is_attempted(now));
+        for pause_ms in [50, 100, 200, 400, 800, 1000, 1000] {
+            assert!(!is_attempted(now + Duration::from_millis(pause_ms - 1)), "{pause_ms}");
+            now += Duration::from_millis(pause_ms);
+            assert!(is_attempted(now), "{pause_ms}");
+        }
+        assert!(is_attempted(START - Duration::from_secs(600)), "a clock set back delays nothing");
+    }
+
+    #[test]
+    fn disconnected_server_is_connected_again() {
+        block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+            let port = listener.local_addr().expect("an address").port();
+            let second = Duration::from_secs(60);
+            let mut connection = connection(port, Timeouts { connect: second, reply: second });
+            // A server that answers one handshake and one call for each connection.
+            let server = tokio::spawn(async move {
+                let mut open = Vec::new();
+                for _ in 0..2 {
+                    let mut stream = BufReader::new(listener.accept().await.expect("a connection").0);
+                    for answer in ["+hash\r\n", ":7\r\n"] {
+                        read_reply(&mut stream).await.expect("a command");
+                        stream.write_all(answer.as_bytes()).await.expect("the client reads");
+                    }
+                    open.push(stream);
+                }
+                open
+            });
+            for _ in 0..2 {
+                let replies = connection.run(&[vec!["key".into()]], START).await.expect("a reply");
+                assert_eq!(replies, [Reply::Number(7)]);
+                connection.disconnect();
+            }
+            assert_eq!(server.await.expect("no panic").len(), 2);
+        });
+    }
+}

@@ -39,3 +39,18 @@ impl fmt::Debug for RedisEndpoint {
         fmt::Display::fmt(self, out)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoint_is_shown_by_its_address_alone() {
+        let secret = || Some("hunter2".to_owned());
+        let endpoint = RedisEndpoint { host: "a".into(), port: 1, user: secret(), password: secret(), database: 3 };
+        assert_eq!(format!("{endpoint} {endpoint:?}"), "redis at a:1 redis at a:1");
+        let redirected = endpoint.with_address("::1", 2);
+        assert_eq!(redirected.to_string(), "redis at [::1]:2");
+        assert_eq!((redirected.user, redirected.password, redirected.database), (secret(), secret(), 3));
+    }
+}

@@ -44,6 +44,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_errors_that_end_by_themselves_count_as_unreachable() {
+        let server = RedisEndpoint { host: "a".into(), port: 1, user: None, password: None, database: 0 };
+        let converted = |message: &str| match from_server(&server, message) {
+            StoreError::Unreachable(text) => (true, text),
+            error => (false, error.to_string()),
+        };
+        let temporary = ["LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS"];
+        for (word, is_temporary) in temporary.map(|word| (word, true)).into_iter().chain([("ERR", false), ("", false)])
+        {
+            let expected = (is_temporary, format!("redis at a:1: {word} some[31mthing"));
+            assert_eq!(converted(&format!("{word} some\x1b[31m\r\nthing\0")), expected);
+        }
+        let hints = [
+            ("NOAUTH Authentication required.", "check user and password"),
+            ("WRONGPASS invalid", "check user and password"),
+            ("ERR Protocol error: unauthenticated bulk length", "check user and password"),
+            ("NOPERM no rights", "ACL (NOPERM no rights)"),
+            ("OOM command not allowed", "out of memory"),
+            ("READONLY You can't write", "set ledger.redis.url to the primary"),
+        ];
+        for (message, hint) in hints {
+            let (is_temporary, text) = converted(message);
+            assert!(!is_temporary && text.contains(hint), "{text}");
+        }
+    }
+
+    #[test]
     fn moved_error_contains_the_node_address() {
         assert_eq!(parse_redirect("MOVED 3999 127.0.0.1:6381"), Some(("127.0.0.1", 6381)));
         assert_eq!(parse_redirect("MOVED 3999 [::1]:6381"), Some(("::1", 6381)));

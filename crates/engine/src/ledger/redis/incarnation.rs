@@ -67,10 +67,14 @@ mod tests {
 
     #[test]
     fn invalid_identity_file_starts_a_new_instance() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        std::fs::write(dir.path().join(FILE), b"\xff\xfe ../../etc \x00").expect("the directory is writable");
-        let next = |fresh| Incarnation::next(dir.path(), fresh).expect("the directory is writable");
-        assert_eq!(next(7), Incarnation::ephemeral(7));
-        assert_eq!(next(8).holder, "0000000000000007.0000000000000008");
+        let contents: [&[u8]; 5] =
+            [b"\xff\xfe ../../etc \x00", b"", b"000000000000001", b"000000000000000A", b"000000000000000g"];
+        for content in contents {
+            let dir = tempfile::tempdir().expect("a temporary directory");
+            std::fs::write(dir.path().join(FILE), content).expect("the directory is writable");
+            let next = |fresh| Incarnation::next(dir.path(), fresh).expect("the directory is writable");
+            assert_eq!(next(7), Incarnation::ephemeral(7), "{content:?}");
+            assert_eq!(next(8).holder, "0000000000000007.0000000000000008");
+        }
     }
 }

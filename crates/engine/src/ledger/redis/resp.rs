@@ -158,6 +158,13 @@ mod tests {
         }
     }
 
+    #[test]
+    fn nesting_is_limited() {
+        let nested = |depth: usize| parse_reply(format!("{}:1\r\n", "*1\r\n".repeat(depth)).as_bytes());
+        assert!(nested(MAX_DEPTH).is_ok());
+        assert!(nested(MAX_DEPTH + 1).is_err() && nested(10_000).is_err());
+    }
+
     proptest! {
         #[test]
         fn arbitrary_bytes_never_panic(bytes in "[-+:$*0-9a\r\n]{0,40}") {

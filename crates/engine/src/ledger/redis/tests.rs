@@ -697,9 +697,13 @@ fn first_use_windows_are_shared_by_all_instances() {
     lease(0, request(1, Some(next), 1, 500));
     fixture.advance(100_000);
     lease(0, request(2, None, 0, 0));
-    let mut late = fixture.store(Incarnation::ephemeral(3), false);
-    let lease = fixture.runtime.block_on(late.lease(&[request(0, None, 0, 0)], fixture.now())).expect("a lease")[0];
-    assert_eq!((lease.held_by_others.milli(), lease.span), (9_000, None), "the new instance uses the third window");
+    for (instance, ordinal, held_by_others) in [(3, 0, 9_000), (4, 1, 9_500)] {
+        let mut late = fixture.store(Incarnation::ephemeral(instance), false);
+        let request = request(ordinal, None, 0, 0);
+        let lease = fixture.runtime.block_on(late.lease(&[request], fixture.now())).expect("a lease")[0];
+        let others = (lease.held_by_others.milli(), lease.span);
+        assert_eq!(others, (held_by_others, None), "a new instance uses the third window");
+    }
 }
 
 #[test]
@@ -756,4 +760,176 @@ fn limits_up_to_the_largest_are_exact() {
     fleet.advance(60_000);
     let all: u64 = fleet.instances.iter().map(|instance| instance.max_usage(0)).sum();
     assert!(all <= limit && all >= limit - 4, "{all} of {limit}");
+}
+
+const BROKEN: &str = "broken";
+
+/// Returns a request for a quota that the server cannot lease, because its key holds another type.
+fn broken_request(fixture: &RedisFixture, like: &LeaseRequest) -> LeaseRequest {
+    fixture.control(&["SET", &fixture.key().replace(QUOTA, BROKEN), "not a ledger"]);
+    LeaseRequest { quota: BROKEN.into(), ..like.clone() }
+}
+
+#[test]
+fn error_of_one_quota_leaves_the_others_leased() {
+    let redis = real::RedisServer::start(&[]);
+    let fixture = RedisFixture::new(redis.port, 1);
+    let mut fleet = GatewayFleet::new(&fixture, 1, false, 0);
+    fleet.advance(5000);
+    let instance = &mut fleet.instances[0];
+    assert_eq!(instance.store.last_error(), None);
+    let usage = instance.usage_by_window[&0];
+    let healthy = instance.lease_request(0, usage, 700);
+    let [taken, held, wanted] = [30, 50, 40].map(Units::from_milli);
+    let broken = LeaseRequest { taken, held, wanted, ..broken_request(&fixture, &healthy) };
+    let lost_before =
+        WindowState { lease: Lease { lost: Units::from_milli(5), ..Lease::default() }, ..WindowState::default() };
+    instance.store.windows.insert((BROKEN.into(), broken.window.id), lost_before);
+    let mut lease = |requests: &[LeaseRequest]| fixture.runtime.block_on(instance.store.lease(requests, fixture.now()));
+
+    let leases = lease(&[broken.clone(), healthy.clone()]).expect("one quota is leased");
+    assert_eq!((leases[0].held, leases[0].lost), (wanted, Units::ZERO), "neither more units nor a second loss");
+    assert_eq!(leases[1].held.milli(), 700);
+    assert!(lease(&[broken.clone(), LeaseRequest { held: leases[1].held, ..healthy }]).is_err(), "no lease grew");
+    assert!(lease(std::slice::from_ref(&broken)).is_err());
+    let store = &mut instance.store;
+    assert!(fixture.runtime.block_on(store.correct(&broken, Units::ZERO, fixture.now())).is_err());
+}
+
+#[test]
+fn error_of_a_quota_is_the_one_of_the_last_round() {
+    let redis = real::RedisServer::start(&[]);
+    let fixture = RedisFixture::new(redis.port, 1);
+    let mut fleet = GatewayFleet::new(&fixture, 1, false, 0);
+    fleet.advance(5000);
+    let instance = &mut fleet.instances[0];
+    let healthy = instance.lease_request(0, instance.usage_by_window[&0], 700);
+    let requests = [broken_request(&fixture, &healthy), healthy];
+    fixture.runtime.block_on(instance.store.lease(&requests, fixture.now())).expect("one quota is leased");
+    let error = instance.store.last_error().expect("one quota is not leased");
+    assert!(error.starts_with("Ledger error: redis at 127.0.0.1:"), "{error}");
+    fixture.runtime.block_on(instance.store.lease(&requests[1..], fixture.now())).expect("a lease");
+    assert_eq!(instance.store.last_error(), None);
+}
+
+#[test]
+fn lost_state_is_reported_with_the_missing_instance_until_it_returns() {
+    let redis = real::RedisServer::start(&[]);
+    let fixture = RedisFixture::new(redis.port, 1);
+    let mut fleet = GatewayFleet::new(&fixture, 2, false, 0);
+    let message = |fleet: &GatewayFleet| fleet.instances[0].store.last_error().unwrap_or_default();
+    fleet.advance(1000);
+    assert!(
+        message(&fleet).contains("has no state of api: leases start in about three seconds"),
+        "{}",
+        message(&fleet)
+    );
+    fleet.advance(4000);
+    assert_eq!(message(&fleet), "");
+    fleet.advance(100_000);
+    fleet.instances[1].reachable = false;
+    fixture.wipe();
+    fixture.new_run();
+    fleet.advance(5000);
+    let missing = format!("instance {} has not reported", fleet.instances[1].store.incarnation.holder);
+    assert!(message(&fleet).contains(&missing), "{} of {missing}", message(&fleet));
+    fleet.instances[1].reachable = true;
+    fleet.advance(2000);
+    assert_eq!(message(&fleet), "");
+}
+
+#[test]
+fn fallback_leases_neither_lose_units_twice_nor_drop_other_windows() {
+    let redis = real::RedisServer::start(&[]);
+    let fixture = RedisFixture::new(redis.port, 1);
+    let mut fleet = GatewayFleet::new(&fixture, 1, true, 0);
+    fleet.advance(6000);
+    let instance = &mut fleet.instances[0];
+    let usage = instance.usage_by_window[&0];
+    let known = instance.lease_request(0, usage, usage.held + 100);
+    instance.store.windows.get_mut(&(QUOTA.into(), known.window.id)).expect("leased").lease.lost = Units::from_milli(5);
+    let unknown = instance.lease_request(1, GatewayModel { taken: 10, held: 30 }, 20);
+    instance.store.primary.port = 1;
+    let leases =
+        fixture.runtime.block_on(instance.store.lease(&[known, unknown], fixture.now())).expect("fallback units");
+    assert_eq!((leases[0].held.milli(), leases[0].lost), (usage.held + 100, Units::ZERO));
+    assert_eq!(leases[1].held.milli(), 20);
+}
+
+#[test]
+fn idle_windows_are_forgotten() {
+    let redis = real::RedisServer::start(&[]);
+    let fixture = RedisFixture::new(redis.port, 1);
+    let mut fleet = GatewayFleet::new(&fixture, 1, false, 0);
+    fleet.advance(5000);
+    let instance = &mut fleet.instances[0];
+    let idle = instance.lease_request(0, instance.usage_by_window[&0], 500);
+    let used = instance.lease_request(1, GatewayModel::default(), 0);
+    let is_known =
+        |store: &RedisStore, window: &LeaseRequest| store.windows.contains_key(&(QUOTA.into(), window.window.id));
+    for _ in 0..2 * MAX_IDLE_ROUNDS {
+        assert!(is_known(&instance.store, &idle));
+        fixture.runtime.block_on(instance.store.lease(std::slice::from_ref(&used), fixture.now())).expect("a lease");
+        if !is_known(&instance.store, &idle) {
+            break;
+        }
+    }
+    assert!(!is_known(&instance.store, &idle) && is_known(&instance.store, &used));
+}
+
+#[test]
+fn clock_skew_is_an_error_only_if_it_prevents_a_lease() {
+    let redis = real::RedisServer::start(&[]);
+    let fixture = RedisFixture::new(redis.port, 1);
+    let mut fleet = GatewayFleet::new(&fixture, 1, false, 0);
+    fleet.advance(5000);
+    let instance = &mut fleet.instances[0];
+    let usage = instance.usage_by_window[&0];
+    let [more, no_more, all] =
+        [usage.held + 1, usage.held, 2 * LIMIT].map(|wanted| instance.lease_request(0, usage, wanted));
+    let skewed = |seconds: u64| fixture.now() + Duration::from_secs(seconds);
+    let mut is_error = |request: &LeaseRequest, now| {
+        fixture.runtime.block_on(instance.store.lease(std::slice::from_ref(request), now)).is_err()
+    };
+    assert!(!is_error(&all, skewed(300)), "the window is open, although the limit ends the lease");
+    fixture.advance(LENGTH * 1000);
+    assert_eq!([0, 1, 2].map(|seconds| is_error(&more, skewed(seconds))), [false, false, true], "the window has ended");
+    assert!(!is_error(&no_more, skewed(300)));
+}
+
+#[test]
+fn database_of_the_endpoint_is_used() {
+    let redis = real::RedisServer::start(&[]);
+    let fixture = RedisFixture::new(redis.port, 1);
+    let request = SimulatedGateway::new(&fixture, 1, false, 0).lease_request(0, GatewayModel::default(), 100);
+    for (database, exists) in [(3, 0), (0, 1)] {
+        let server = RedisEndpoint { database, ..endpoint(redis.port) };
+        let mut store =
+            RedisStore::new(server, &fixture.prefix, false, Incarnation::ephemeral(1)).with_timeouts(TEST_TIMEOUTS);
+        let _ = fixture.runtime.block_on(store.lease(std::slice::from_ref(&request), fixture.now()));
+        assert_eq!(fixture.control(&["EXISTS", &fixture.key()]), Reply::Number(exists), "database {database}");
+    }
+}
+
+#[test]
+fn timeouts_are_those_of_the_store() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = silent.local_addr().expect("an address").port();
+    let short = Timeouts { connect: Duration::from_millis(1), reply: Duration::from_millis(1) };
+    let mut store = RedisStore::new(endpoint(port), "t", false, Incarnation::ephemeral(1)).with_timeouts(short);
+    let key = WindowKey { id: 0, span: None, lookback: 0 };
+    let request = LeaseRequest {
+        quota: QUOTA.into(),
+        limit: Units::ZERO,
+        window: key,
+        taken: Units::ZERO,
+        held: Units::ZERO,
+        wanted: Units::ZERO,
+        urgent: Units::ZERO,
+        expected_demand: Units::ZERO,
+    };
+    let error =
+        runtime.block_on(store.lease(&[request], Timestamp::default())).expect_err("nobody answers").to_string();
+    assert!(error.contains("timed out after 1ms"), "{error}");
 }
