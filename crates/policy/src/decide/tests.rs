@@ -99,17 +99,13 @@ impl DecisionFixture {
     }
 
     fn refusal_reason(&mut self) -> Option<Reason> {
-        match self.decide_once() {
-            Verdict::Refuse(refusal) => Some(refusal.reason),
-            Verdict::Admit { .. } => None,
-        }
+        self.decide_once().refusal().map(|refusal| refusal.reason)
     }
 
     fn shadow_reason(&mut self) -> Option<Reason> {
-        match self.decide_once() {
-            Verdict::Admit { shadow, .. } => shadow,
-            Verdict::Refuse(refusal) => panic!("refused: {refusal:?}"),
-        }
+        let verdict = self.decide_once();
+        assert_eq!(verdict.refusal(), None);
+        verdict.shadow()
     }
 }
 
@@ -192,6 +188,13 @@ fn cheap_request_passes_with_one_unit_remaining() {
     assert_eq!(fixture.refusal_reason(), None);
     fixture.cost = 12;
     assert_eq!(fixture.refusal_reason(), Some(Reason::Quota));
+}
+
+#[test]
+fn only_a_request_that_lacks_a_lease_waits_for_one() {
+    let waits =
+        |taken, leased| DecisionFixture { taken, leased, ..DecisionFixture::new() }.decide_once().waits_for_lease();
+    assert_eq!([waits(499, 500), waits(500, 500), waits(1000, 1000)], [false, true, false]);
 }
 
 #[test]

@@ -59,6 +59,34 @@ fn unpaced_demand_is_earmarked_rest_divided_by_weight() {
 }
 
 #[test]
+fn units_that_a_class_cannot_use_are_divided_by_weight_again() {
+    let mut input = plan_input(340, 0.0, &[(1.0, 1000.0), (1.0, 1000.0), (1.0, 50.0), (4.0, 100.0)]);
+    (input.is_share_based, input.unpaced_demand.variance) = (false, 0.0);
+    let units: Vec<f64> = input.plan().allocations.iter().map(|part| part.units.round()).collect();
+    assert_eq!(units, [95.0, 95.0, 50.0, 100.0], "the last two need less than their part");
+}
+
+#[test]
+fn class_keeps_no_lower_share_than_leaves_the_others_what_they_can_use() {
+    let mut input = plan_input(300, 0.0, &[(1.0, 1000.0), (1.0, 10.0)]);
+    (input.is_share_based, input.unpaced_demand.variance) = (false, 0.0);
+    input.paced_classes[0].initial_share = Some(Share::NONE);
+    assert_eq!(admit_shares(&input), [0.29, 1.0]);
+}
+
+#[test]
+fn kept_share_deviates_from_the_weight_by_at_most_the_burst() {
+    let shares_with = |initial: Share| {
+        let mut input = plan_input(4000, 0.0, &[(1.0, 5000.0), (1.0, 5000.0)]);
+        (input.is_share_based, input.unpaced_demand.variance) = (false, 0.0);
+        input.paced_classes[0].initial_share = Some(initial);
+        admit_shares(&input)
+    };
+    assert_eq!(shares_with(Share::NONE), [0.3, 0.5], "2000 units each, less and more 500");
+    assert_eq!(shares_with(Share::ALL), [0.5, 0.3]);
+}
+
+#[test]
 fn share_is_kept_within_the_unused_tolerance() {
     let planned = |mut input: PlanInput, hundredths: u32| {
         input.paced_classes[0].initial_share = Some(Share::from_millionths(10_000 * hundredths));
@@ -651,7 +679,7 @@ proptest! {
     #[test]
     fn budget_is_divided_completely(
         left in 0u64..10_000, unpaced in 0.0..8000.0f64, is_share_based: bool,
-        paced in prop::collection::vec((1.0..1000.0f64, 0.0..20_000.0f64, 0u8..3, prop::option::of(0u32..=1_000_000)), 1..6),
+        paced in prop::collection::vec((1.0..1000.0f64, prop_oneof![0.0..20_000.0f64, 0.0..300.0f64], 0u8..3, prop::option::of(0u32..=1_000_000)), 1..6),
     ) {
         let mut input = plan_input(left, unpaced, &paced.iter().map(|class| (class.0, class.1)).collect::<Vec<_>>());
         (input.is_share_based, input.unpaced_demand.variance) = (is_share_based, 0.0);
