@@ -114,8 +114,9 @@ fn proposed_share_of_one_client_is_twice_the_most_that_one_used() {
             .map(|number| log_line(&format!("192.0.2.{}", agent(number)), number * 86, "+0900", "/item/1", BROWSER));
         lines.collect()
     };
+    // 1,000 pages of one network are those of eight clients with 125 each.
     for (clients, share) in
-        [(log(|number| number % 200), "2%"), (log(|number| number % 20), "10%"), (log(|_| 7), "100%")]
+        [(log(|number| number % 200), "25%"), (log(|number| number % 4), "50%"), (log(|_| 7), "100%")]
     {
         let yaml = generated(&clients);
         assert!(yaml.contains(&format!("\n    per_client: {share}\n")), "{share}\n{yaml}");
