@@ -107,8 +107,8 @@ enum Command {
     /// directory has many become `*`. Asset patterns are free routes above it if it could match them. Bots are
     /// recognized by user agent and published addresses; DNS is not queried. Times are those of the log's clock. A
     /// replay on the same log gives the limit, which is the usage of the busiest day, and the demand of people;
-    /// undeclared bots count as people. `enforce: false` below the limit means that no request is refused until the
-    /// line is removed. Calls of WordPress to its own /wp-cron.php get a class of their own.
+    /// undeclared bots count as people. `enforce: false` of the quota and of people means that no request is refused until
+    /// both lines are removed. Calls of WordPress to its own /wp-cron.php get a class of their own.
     Init {
         /// Access logs in combined, common or the gateway's own format, plain or gzip; `-` is standard input. The input
         /// is read twice, so a pipe is kept in memory, up to 1 GiB.

@@ -147,8 +147,10 @@ impl LogAnalysis<'_> {
                 group_digits(bots.people.requests)
             ),
         );
-        let person = format!("name: {PEOPLE}, when: {{ kind: human }}, priority: 3, bucket: {{ {BUCKET} }}");
-        writeln!(out, "  - {{ {person} }}   # limits a single address").unwrap_or(());
+        writeln!(out, "  - name: {PEOPLE}\n    when: {{ kind: human }}\n    priority: 3").unwrap_or(());
+        writeln!(out, "    bucket: {{ {BUCKET} }}   # per address; faster than people read").unwrap_or(());
+        writeln!(out, "    enforce: false               # CHANGE: remove this line together with that of the quota")
+            .unwrap_or(());
         !libraries.is_empty()
     }
 
@@ -240,12 +242,18 @@ impl LogAnalysis<'_> {
             4,
             &format!(
                 "No client uses more of a day than this, and no network more than {CLIENTS_OF_NETWORK} times as much. The \
-                 person or crawler with the most used {} pages, the network with the most {}.",
+                 person or crawler with the most {} {} pages, the network with the most {}.",
+                if self.time_range.is_less_than_a_day() { "would use, at the rate of the log," } else { "used" },
                 group_digits(demand.busiest_client),
                 group_digits(demand.busiest_network)
             ),
         );
-        writeln!(out, "    per_client: {per_client}%").unwrap_or(());
+        match per_client {
+            ..100 => writeln!(out, "    per_client: {per_client}%").unwrap_or(()),
+            100.. => {
+                out.push_str("    # per_client: 5%             # a log of more clients or time would show a share\n");
+            }
+        }
         out.push_str(
             "    # pacing: learned            # spreads the units for bots over the day; tiers apply if usage is ahead of it\n",
         );
