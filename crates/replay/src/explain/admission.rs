@@ -75,15 +75,16 @@ fn client_share(input: &ExplainInput<'_>, snapshot: &QuotaSnapshot<'_>, assessme
     let Some(result) = assessment.step_result(Check::ClientShare(snapshot.id)) else {
         return Some(Step::skipped(Stage::Share).with_quota(name));
     };
+    let is_usage_known = input.logged.is_none() || input.replayed.is_some();
     let message = match result {
-        StepResult::Passed if input.logged.is_some() && input.replayed.is_none() => {
-            format!("the client had units of its {} left", decimal(limit))
-        }
-        _ => format!("{} of {} units of the client used", decimal(used), decimal(limit)),
+        _ if is_usage_known => format!("{} of {} units of the client used", decimal(used), decimal(limit)),
+        StepResult::Passed => format!("the client had units of its {} left", decimal(limit)),
+        _ => format!("the client had less than {} of its {} units left", decimal(snapshot.cost), decimal(limit)),
     };
     let rule = input.environment.rule(&SettingPath::of_quota(name).per_client());
     let step = Step::new(Stage::Share, result, message).with_quota(name).with_rule(rule);
-    Some(step.with_number("client_limit", limit.as_f64()).with_number("client_used", used.as_f64()))
+    let step = step.with_number("client_limit", limit.as_f64());
+    Some(if is_usage_known { step.with_number("client_used", used.as_f64()) } else { step })
 }
 
 fn tier(
@@ -186,7 +187,11 @@ mod tests {
         assert_eq!((share.finding, share.message.as_str()), (StepResult::Passed, "0 of 30 units of the client used"));
         let fields = json!({"verdict": "refused", "reason": "client_share", "retry_after_s": 4, "used": {"api": 50}});
         let share = step(&policy.logged(&fields), Stage::Share);
-        assert_eq!((share.finding, share.message.as_str()), (StepResult::Refused, "30 of 30 units of the client used"));
+        assert_eq!(
+            (share.finding, share.message.as_str()),
+            (StepResult::Refused, "the client had less than 1 of its 30 units left")
+        );
+        assert!(share.numbers.iter().all(|(name, _)| *name != "client_used"), "its usage is not logged");
     }
 
     #[test]
