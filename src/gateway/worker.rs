@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tidegate_access_log::rfc3339;
 use tidegate_config::settings::Limits;
 use tidegate_crawlers::user_agents::ClaimCache;
@@ -27,6 +28,9 @@ use tidegate_policy::{Claim, QuotaId, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::{debug, info, warn};
+
+/// Minimum time between two logged failures of the origin.
+const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// State shared by all requests of one thread.
 pub(super) struct Worker {
@@ -46,6 +50,8 @@ pub(super) struct Worker {
     scratch: RefCell<ScratchBuffer>,
     /// Window in which the origin's count of a quota was last unparsable.
     unreadable_windows: RefCell<BTreeMap<QuotaId, u64>>,
+    /// Time of the last logged failure of the origin, and the number of failures since.
+    logged_failure: Cell<(Option<Timestamp>, u64)>,
     drain: mpsc::Sender<Incoming>,
     /// Work on requests that does not wait for their clients: the origin still processes them although their clients
     /// left, or sends faster than their clients read. `None` once the gateway is closed.
@@ -93,6 +99,7 @@ impl Worker {
             telemetry,
             scratch: RefCell::new(ScratchBuffer::new()),
             unreadable_windows: RefCell::default(),
+            logged_failure: Cell::default(),
             drain,
             detached: RefCell::new(Some(JoinSet::new())),
             seed,
@@ -281,8 +288,20 @@ impl Worker {
         }
     }
 
+    /// Logs a failed request to the origin: at most one a minute, with the number of those since the last.
     pub(super) fn log_upstream_failure(&self, error: &ForwardError) {
-        debug!(%error, "Upstream request failed: {error}");
+        let now = self.monotonic_tick().get();
+        let (logged_at, since) = self.logged_failure.get();
+        let is_recent = logged_at.is_some_and(|at| now < at + FAILURE_LOG_INTERVAL);
+        if is_recent || matches!(error, ForwardError::ClientBody(_)) {
+            self.logged_failure.set((logged_at, since + u64::from(is_recent)));
+            return debug!(%error, "Request to the origin failed: {error}");
+        }
+        self.logged_failure.set((Some(now), 0));
+        match since {
+            0 => warn!(%error, "Request to the origin failed: {error}"),
+            _ => warn!(%error, since, "Request to the origin failed: {error}; {since} more since the last report"),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_config::{Settings, describe};
 use tidegate_crawlers::address_list_files::{AddressListFiles, ReloadResult};
 use tidegate_crawlers::verify::OperatorTable;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 /// Interval at which the files of address lists are checked for changes.
 const ADDRESS_LIST_POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -17,7 +17,9 @@ impl ServiceState {
         let names: Vec<&str> = self.operators.names().collect();
         let (settings, new_files) = self.reload_settings(&names).inspect_err(|errors| {
             self.telemetry.reload_failed();
-            warn!("Configuration reload failed, keeping the current settings:\n{errors}");
+            for line in errors.lines() {
+                error!("Configuration reload failed, keeping the current settings: {line}");
+            }
             self.settings.lock().last_reload_error = Some((self.handle.now(), errors.clone()));
         })?;
         let lists = new_files.lists();

@@ -220,7 +220,7 @@ fn backoff_start_is_logged() {
         .expect("ready line has an address");
     let mut client = Client::connect(address.parse().expect("an address"));
     assert_eq!(client.get("/broken", "").status, 503);
-    gateway.wait_for_error("Origin overloaded: scope default backs off for 10s");
+    gateway.wait_for_error("Origin overloaded: scope default backs off for 10.0 s");
 }
 
 #[test]

@@ -45,8 +45,10 @@ impl RequestContext {
         };
         let feedback = slots.record_response(&outcome, self.random(), self.worker.monotonic_now());
         feedback.delay_adjustments.iter().for_each(|(scope, adjustment)| log_delay_adjustment(scope, adjustment));
+        let cause = if is_unreachable { "unreachable" } else { "overloaded" };
         for (scope, wait) in &feedback.entered_backoff {
-            warn!(%scope, backoff_ms = wait.as_millis(), "Origin overloaded: scope {scope} backs off for {wait:?}");
+            let wait_s = wait.as_secs_f64();
+            warn!(%scope, backoff_ms = wait.as_millis(), "Origin {cause}: scope {scope} backs off for {wait_s:.1} s");
         }
         let rejection = feedback.backoff?;
         Some(ThrottleRejection { retry_after: rejection.retry_after.max(retry_after.unwrap_or_default()), ..rejection })
