@@ -12,9 +12,9 @@ use tidegate_crawlers::address_list_files::AddressListFiles;
 use tidegate_crawlers::robots;
 use tidegate_crawlers::verify::{self, OperatorTable};
 use tidegate_engine::files;
-use tidegate_policy::class::Class;
+use tidegate_policy::class::{Class, ClassMatcher};
 use tidegate_policy::identity::AddressSource;
-use tidegate_policy::{ClassId, QuotaId, Rules};
+use tidegate_policy::{ClassId, ClientKind, QuotaId, Rules};
 
 /// Reads `file` and returns its summary. `Err` contains all errors, one per line.
 pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, String> {
@@ -52,7 +52,7 @@ fn unbounded_client_warnings(rules: &Rules) -> Vec<String> {
         let quota = &rules[id];
         let is_unbounded = |class: &ClassId| {
             let Class { blocked, bucket, .. } = &rules[*class];
-            !blocked && bucket.is_none() && quota.tiers_for(*class).is_none()
+            !blocked && bucket.is_none() && quota.tiers_for(*class).is_none() && !is_empty(rules, *class)
         };
         let classes = (0..rules.classes.len()).map(ClassId::from_index).filter(is_unbounded);
         let names: Vec<&str> = classes.map(|class| rules[class].name.as_str()).collect();
@@ -67,6 +67,15 @@ fn unbounded_client_warnings(rules: &Rules) -> Vec<String> {
         })
     };
     (0..rules.quotas.len()).map(QuotaId::from_index).filter_map(warning).collect()
+}
+
+/// Returns true if the classes before `class` certainly match every client.
+fn is_empty(rules: &Rules, class: ClassId) -> bool {
+    let has_only_kinds = |class: &&Class| ClassMatcher { kinds: Vec::new(), ..class.matcher.clone() }.matches_all();
+    let earlier: Vec<&Class> = rules.classes[..class.index()].iter().filter(has_only_kinds).collect();
+    let is_matched =
+        |kind| earlier.iter().any(|class| class.matcher.kinds.is_empty() || class.matcher.kinds.contains(kind));
+    ClientKind::ALL.iter().all(is_matched)
 }
 
 /// Returns a warning if no scope limits any route, so that the requests of one client may occupy all connections to the
