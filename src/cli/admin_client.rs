@@ -150,7 +150,11 @@ fn parse_address(argument: &str) -> Result<String, String> {
     if let Ok(address @ AdminAddress::Unix(_)) = argument.parse() {
         return Ok(address.to_string());
     }
-    let invalid = |problem: &str| Err(format!("--admin: {problem} in {argument:?}; write it like 127.0.0.1:9090"));
+    let invalid = |problem: &str| {
+        Err(format!(
+            "--admin: {problem} in {argument:?}; write it like 127.0.0.1:9090 or unix:/run/tidegate/admin.sock"
+        ))
+    };
     let text = argument.strip_prefix("http://").unwrap_or(argument);
     let text = text.strip_suffix('/').unwrap_or(text);
     if text.contains("://") {

@@ -98,8 +98,8 @@ pub enum ServiceError {
     Gateway(#[from] StartError),
     /// The admin listener cannot be opened.
     #[error(
-        "admin.listen: cannot listen on {address}: {source}; write another port, such as admin: {{ listen: 127.0.0.1:9091 }}, \
-         or admin: off"
+        "admin.listen: cannot listen on {address}: {source}; {}, or admin: off",
+        listen_remedy(.address)
     )]
     Admin {
         /// Address of the listener.
@@ -267,6 +267,13 @@ impl Service {
         if let Some(lease_refresher) = &self.state.lease_refresher {
             lease_refresher.close();
         }
+    }
+}
+
+fn listen_remedy(address: &AdminAddress) -> &'static str {
+    match address {
+        AdminAddress::Tcp(_) => "write another port, such as admin: { listen: 127.0.0.1:9091 }",
+        AdminAddress::Unix(_) => "create its directory, writable for the gateway, or write another path",
     }
 }
 

@@ -27,7 +27,8 @@ pub(crate) struct Quota {
     /// counts its own. Up to limits.max_tracked_clients clients are counted per quota; all others together have one
     /// share. The RateLimit policy is named QUOTA/client.
     pub per_client: Option<Mark>,
-    /// Response header with the actual cost in units. Default none: a request costs the expected cost of its route.
+    /// Response header with the actual cost in units; several values add up. A cost reported on a route without one is
+    /// charged, too. Default none: a request costs the expected cost of its route.
     pub cost_header: Option<Field>,
     /// true: a response from the origin's cache (`Cache-Status: ...; hit`, or `Age` above 0) costs nothing. Default
     /// false.
