@@ -176,7 +176,10 @@ fn other_readings(decoded: String, normalized: &str, policy: PathPolicy) -> Vec<
     let mut others: Vec<String> = spellings.iter().map(|path| resolve(path)).collect();
     if policy == PathPolicy::Raw {
         others.extend(spellings.iter().map(|path| merge_slashes(path)));
-        others.extend(spellings.iter().filter_map(|path| without_authority(path)).map(resolve));
+        others.extend(spellings.iter().map(|path| resolve_before_merging(path)));
+        let without_authority = || spellings.iter().filter_map(|path| without_authority(path));
+        others.extend(without_authority().map(resolve));
+        others.extend(without_authority().map(resolve_before_merging));
     }
     others.sort_unstable();
     others.dedup();
@@ -224,6 +227,22 @@ fn resolve(path: &str) -> String {
         }
     }
     join(segments.iter().copied(), ends_in_slash)
+}
+
+/// Resolves dot segments as the URL Standard does, before it merges repeated slashes: `/item//../1` is `/item/1`.
+fn resolve_before_merging(path: &str) -> String {
+    let mut segments: Vec<&str> = Vec::new();
+    let mut ends_in_slash = false;
+    for segment in path.strip_prefix('/').unwrap_or(path).split('/') {
+        let dots = dot_count(segment);
+        ends_in_slash = segment.is_empty() || dots.is_some();
+        match dots {
+            Some(2) => drop(segments.pop()),
+            Some(_) => {}
+            None => segments.push(segment),
+        }
+    }
+    join(segments.into_iter().filter(|segment| !segment.is_empty()), ends_in_slash)
 }
 
 /// Joins segments to a path. The root has one slash.
@@ -370,6 +389,8 @@ mod tests {
             ("/item/1/../../free", Lenient, vec!["/free"]),
             ("/item/1/../../free", Raw, vec!["/free", "/item/1/../../free"]),
             ("//host/item/1", Raw, vec!["/host/item/1", "/item/1"]),
+            ("/item//../1", Raw, vec!["/1", "/item/../1", "/item/1"]),
+            ("/item//../1", Lenient, vec!["/1"]),
             ("/\\host/item/1", Raw, vec!["/\\host/item/1", "/host/item/1", "/item/1"]),
         ] {
             assert_eq!(readings(path, policy), expected, "{path}");
