@@ -575,8 +575,7 @@ fn shadow_class_announces_neither_bucket_nor_tiers() {
 fn shipped_config_bounds_usage_of_one_address() {
     let gateway = TestGateway::with_rules(Origin::plain().address(), &shipped_rules());
     let program = format!("User-Agent: {FIREFOX}\r\nX-Forwarded-For: 192.0.2.9\r\n");
-    let browser = format!("{program}Accept: text/html\r\nAccept-Encoding: gzip\r\nAccept-Language: en\r\n");
-    let fields = browser.clone();
+    let fields = format!("{program}Accept: text/html\r\nAccept-Encoding: gzip\r\nAccept-Language: en\r\n");
     let mut admitted = Vec::new();
     for second in 0..60 {
         let mut client = gateway.connect();
