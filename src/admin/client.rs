@@ -82,21 +82,16 @@ impl AdminClient {
         }
     }
 
-    async fn exchange(
-        &self,
-        method: Method,
-        path_and_query: &str,
-        body: &str,
-    ) -> Result<AdminResponse, AdminClientError> {
+    async fn exchange(&self, method: Method, path: &str, body: &str) -> Result<AdminResponse, AdminClientError> {
         let unreachable = |source| AdminClientError::Unreachable { address: self.address.clone(), source };
         match self.address.strip_prefix(UNIX_PREFIX) {
-            Some(path) => {
-                let stream = UnixStream::connect(path).await.map_err(unreachable)?;
-                self.send(stream, method, path_and_query, body).await
+            Some(socket) => {
+                let stream = UnixStream::connect(socket).await.map_err(unreachable)?;
+                self.send(stream, method, path, body).await
             }
             None => {
                 let stream = TcpStream::connect(&self.address).await.map_err(unreachable)?;
-                self.send(stream, method, path_and_query, body).await
+                self.send(stream, method, path, body).await
             }
         }
     }

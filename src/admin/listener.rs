@@ -39,7 +39,7 @@ pub(super) struct Peer(pub(super) String);
 pub struct SocketFile(PathBuf);
 
 impl BoundListener {
-    /// Binds a socket. Replaces a Unix socket on which nobody listens any longer. Returns an error if the address is in
+    /// Binds a socket. Replaces the file of a Unix socket without a listener. Returns an error if the address is in
     /// use, or if there is another file.
     pub fn bind(address: &AdminAddress) -> io::Result<Self> {
         match address {
@@ -117,7 +117,9 @@ fn bind_unix(path: &Path) -> io::Result<(unix::UnixListener, SocketFile)> {
         Ok(_) if unix::UnixStream::connect(path).is_ok() => return Err(ErrorKind::AddrInUse.into()),
         _ => {}
     }
-    let draft = path.with_extension("new");
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".new");
+    let draft = PathBuf::from(draft);
     if let Err(error) = fs::remove_file(&draft)
         && error.kind() != ErrorKind::NotFound
     {
@@ -136,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unix_socket_replaces_only_one_that_nobody_listens_on() {
+    fn unix_socket_replaces_only_one_without_a_listener() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("admin.sock");
         let address = AdminAddress::Unix(path.clone());
@@ -152,7 +154,7 @@ mod tests {
 
         drop(unix::UnixListener::bind(&path).expect("a free path"));
         assert!(path.exists(), "left by a gateway that was killed");
-        drop(bind().expect("nobody listens"));
+        drop(bind().expect("no listener"));
         fs::write(&path, "notes").expect("writable");
         assert_eq!(error_kind(), ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(&path).expect("kept"), "notes");

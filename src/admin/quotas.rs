@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tidegate_engine::QuotaView;
 use tidegate_policy::Units;
 
-type Sender = Option<Extension<Peer>>;
+type OptionalPeer = Option<Extension<Peer>>;
 
 /// Body of `PUT /api/v1/quotas/{name}/used`: `used` is a number or a string such as "12.25", `by` an optional name of 1
 /// to 64 characters.
@@ -58,7 +58,7 @@ pub(super) async fn set_used(
     State(gateway): State<DynGateway>,
     State(corrections): State<Arc<Corrections>>,
     Path(name): Path<String>,
-    peer: Sender,
+    peer: OptionalPeer,
     body: Bytes,
 ) -> Result<Json<Value>, Problem> {
     let sent: SetUsedBody = serde_json::from_slice(&body)
@@ -71,7 +71,7 @@ pub(super) async fn reset(
     State(gateway): State<DynGateway>,
     State(corrections): State<Arc<Corrections>>,
     Path(name): Path<String>,
-    peer: Sender,
+    peer: OptionalPeer,
     body: Bytes,
 ) -> Result<Json<Value>, Problem> {
     let sent: ResetBody = match body.is_empty() {
@@ -87,7 +87,7 @@ fn correct(
     corrections: &Corrections,
     name: &str,
     used: &Value,
-    peer: Sender,
+    peer: OptionalPeer,
     by: Option<String>,
 ) -> Result<Json<Value>, Problem> {
     let used = check(name, used, by.as_deref(), &gateway.quotas())?;

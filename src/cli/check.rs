@@ -52,7 +52,7 @@ fn unbounded_client_warnings(rules: &Rules) -> Vec<String> {
         let quota = &rules[id];
         let is_unbounded = |class: &ClassId| {
             let Class { blocked, bucket, .. } = &rules[*class];
-            !blocked && bucket.is_none() && quota.tiers_for(*class).is_none() && !is_empty(rules, *class)
+            !blocked && bucket.is_none() && quota.tiers_for(*class).is_none() && !is_unreachable(rules, *class)
         };
         let classes = (0..rules.classes.len()).map(ClassId::from_index).filter(is_unbounded);
         let names: Vec<&str> = classes.map(|class| rules[class].name.as_str()).collect();
@@ -70,7 +70,7 @@ fn unbounded_client_warnings(rules: &Rules) -> Vec<String> {
 }
 
 /// Returns true if the classes before `class` certainly match every client.
-fn is_empty(rules: &Rules, class: ClassId) -> bool {
+fn is_unreachable(rules: &Rules, class: ClassId) -> bool {
     let has_only_kinds = |class: &&Class| ClassMatcher { kinds: Vec::new(), ..class.matcher.clone() }.matches_all();
     let earlier: Vec<&Class> = rules.classes[..class.index()].iter().filter(has_only_kinds).collect();
     let is_matched =

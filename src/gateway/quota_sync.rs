@@ -77,7 +77,7 @@ pub(super) fn read<'a>(
         report.resets_at = report.resets_at.or_else(retry_after);
     }
     let text = rule.and_then(|rule| rule.text.as_ref());
-    let is_certain = text.is_none_or(|text| text.place != TextPlace::Anywhere);
+    let is_certain = text.is_none_or(ExhaustedText::has_place);
     SyncHeaders { report, is_certain, unreadable_header, body_text }
 }
 
@@ -132,7 +132,7 @@ impl BodyScan {
 
     /// Returns false if the response may quote the text, because its place is not named.
     pub(super) fn is_certain(&self) -> bool {
-        self.wanted.place != TextPlace::Anywhere
+        self.wanted.has_place()
     }
 
     /// Returns true if the scan limit is reached.
@@ -293,12 +293,7 @@ mod tests {
             let mut scan = new_scan(place.clone());
             chunks.iter().any(|chunk| scan.scan(chunk))
         };
-        assert!(is_found(&[
-            br#"{"error": [{"rea"#,
-            br#"son": "daily"}], "more": []}"#,
-            b"
-"
-        ]));
+        assert!(is_found(&[br#"{"error": [{"rea"#, br#"son": "\u0064aily"}], "more": []}"#, b"\n"]));
         assert!(!is_found(&[br#"{"error": [{"reason": "daily page"}], "quote": "daily"}"#]));
         assert!(!is_found(&[br#"{"error": [{"reason": "daily"}]"#]), "the body ends early");
         assert!(!is_found(&[br#"{"reason": "daily"}"#]) && !is_found(&[b"daily"]));

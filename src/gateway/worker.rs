@@ -290,11 +290,13 @@ impl Worker {
 
     /// Logs a failed request to the origin: at most one a minute, with the number of those since the last.
     pub(super) fn log_upstream_failure(&self, error: &ForwardError) {
+        if matches!(error, ForwardError::ClientBody(_)) {
+            return debug!(%error, "Request body failed: {error}");
+        }
         let now = self.monotonic_tick().get();
         let (logged_at, since) = self.logged_failure.get();
-        let is_recent = logged_at.is_some_and(|at| now < at + FAILURE_LOG_INTERVAL);
-        if is_recent || matches!(error, ForwardError::ClientBody(_)) {
-            self.logged_failure.set((logged_at, since + u64::from(is_recent)));
+        if logged_at.is_some_and(|at| now < at + FAILURE_LOG_INTERVAL) {
+            self.logged_failure.set((logged_at, since + 1));
             return debug!(%error, "Request to the origin failed: {error}");
         }
         self.logged_failure.set((Some(now), 0));

@@ -60,6 +60,13 @@ pub struct ExhaustedText {
     pub place: TextPlace,
 }
 
+impl ExhaustedText {
+    /// Returns true if the place of the text is named, so that a response does not quote it elsewhere.
+    pub fn has_place(&self) -> bool {
+        self.place != TextPlace::Anywhere
+    }
+}
+
 /// Part of a response in which a text counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TextPlace {

@@ -79,12 +79,12 @@ impl RequestHandler {
         // A cookie for the gateway would be the same for all clients.
         fields.retain(|field| !field.text.eq_ignore_ascii_case(SET_COOKIE.as_bytes()));
         if !is_storable && !is_overload {
-            cache.remove(&key, worker.monotonic_now());
+            cache.set_unstorable(&key, worker.monotonic_now());
         }
         let text = match read(&mut upstream).await {
             ReadResult::Complete(text) => text,
             ReadResult::Truncated(beginning) => {
-                cache.remove(&key, worker.monotonic_now());
+                cache.set_unstorable(&key, worker.monotonic_now());
                 return (context, FetchOutcome::Oversized { upstream: Box::new(upstream), beginning, slot });
             }
             ReadResult::Failed(error) => return (context, self.fetch_failed(stale, error)),

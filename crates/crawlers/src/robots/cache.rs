@@ -155,7 +155,7 @@ impl RobotsCache {
     ) -> CachedRobots {
         let source = Arc::new(RenderedSource::new(original));
         match ttl {
-            None => self.remove(site, now),
+            None => self.set_unstorable(site, now),
             Some(fresh_for) => {
                 self.unstorable.lock().remove(site);
                 self.store(site, Arc::clone(&source), fresh_for, requester, now);
@@ -164,8 +164,8 @@ impl RobotsCache {
         self.cached_robots(&source, Duration::ZERO, ttl.unwrap_or_default())
     }
 
-    /// Removes the copy of `site` after a response of the origin that cannot be stored.
-    pub fn remove(&self, site: &str, now: Timestamp) {
+    /// Records that the origin's response for `site` cannot be stored. Removes the copy.
+    pub fn set_unstorable(&self, site: &str, now: Timestamp) {
         self.sites.lock().remove(site);
         let mut unstorable = self.unstorable.lock();
         if unstorable.len() >= MAX_SITES && !unstorable.contains_key(site) {

@@ -26,7 +26,8 @@ const UNKNOWN_RATE: Bucket =
 const NETWORK_RATE: Bucket =
     Bucket { capacity: 4, fill: 1, interval: Duration::from_secs(30), smooth: true, costed_only: false };
 
-/// Maximum number of networks that are counted. [`UNKNOWN_RATE`] refills 200 in the time in which an entry becomes idle.
+/// Number of counted networks from which those with all tokens are removed. [`UNKNOWN_RATE`] permits about 30 fetches in
+/// the time in which a network gets all of its tokens back.
 const MAX_NETWORKS: usize = 256;
 
 /// Scope of the gateway's own requests for robots.txt. Times are monotonic.

@@ -930,6 +930,6 @@ fn timeouts_are_those_of_the_store() {
         expected_demand: Units::ZERO,
     };
     let error =
-        runtime.block_on(store.lease(&[request], Timestamp::default())).expect_err("nobody answers").to_string();
+        runtime.block_on(store.lease(&[request], Timestamp::default())).expect_err("no server responds").to_string();
     assert!(error.contains("timed out after 1ms"), "{error}");
 }
