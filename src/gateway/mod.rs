@@ -267,6 +267,7 @@ impl Handle {
             None => {
                 *shared.robots_override.lock() = OverrideFile::default();
                 shared.robots_cache.set_override(None);
+                self.0.credentials.evict_idle(self.now());
             }
             Some(file) => {
                 let text = shared.robots_override.lock().reload_if_changed(file);

@@ -17,6 +17,7 @@ use tidegate_crawlers::verify::OperatorTable;
 use tidegate_crawlers::verify::signature::SignatureVerifier;
 use tidegate_engine::Engine;
 use tidegate_engine::clock::Clock;
+use tidegate_engine::{Credentials, Engine};
 use tidegate_policy::address_lists::AddressLists;
 use tokio::sync::Notify;
 
@@ -67,6 +68,8 @@ pub(super) struct Shared {
     pub(super) worker_count: usize,
     pub(super) via: Via,
     /// Hashes client credentials with a per-process key, so that hashes are unpredictable and differ after a restart.
+    /// Credentials that count as clients of their own.
+    pub(super) credentials: Credentials,
     pub(super) credential_hasher: RandomState,
     /// The robots.txt of each site, the crawl delays in it, and the crawlers' compliance.
     pub(super) robots_cache: RobotsCache,
@@ -99,6 +102,7 @@ impl Shared {
             seed,
         } = dependencies;
         let snapshot = ConfigSnapshot::new(settings, lists, &engine, clock.now());
+        let max_tracked_clients = settings.limits.max_tracked_clients;
         let compliance = CrawlCompliance::new(operators.names().count());
         Self {
             clock,
@@ -118,6 +122,7 @@ impl Shared {
             via: Via::new(seed),
             credential_hasher: RandomState::new(),
             robots_cache: RobotsCache::default(),
+            credentials: Credentials::new(max_tracked_clients),
             crawl_delay_adviser: CrawlDelayAdviser::default(),
             crawl_compliance: compliance,
             robots_override: Mutex::default(),

@@ -51,6 +51,21 @@ fn requests_with_one_key_share_a_bucket() {
     }
 }
 
+#[test]
+fn invented_credentials_of_one_address_share_its_bucket() {
+    let origin = Origin::plain();
+    let rules = "classes: [ { name: all, bucket: { capacity: 1, fill: 1, interval: 1h, key: { header: X-Api-Key } } } ]\n\
+                 limits: { max_credentials_per_address: 2 }";
+    let gateway = TestGateway::with_rules(origin.address(), rules);
+    let status_of = |from: &str, key: &str| gateway.connect().get("/", &format!("{from}X-Api-Key: {key}\r\n")).status;
+    assert_eq!(["a", "b", "c", "d", "e"].map(|key| status_of(ANN, key)), [200, 200, 200, 429, 429]);
+    assert_eq!(status_of(ANN, "a"), 429, "the credential has a bucket of its own");
+    assert_eq!(["e", "f", "g", "h"].map(|key| status_of(BOB, key)), [200, 200, 200, 429], "another address");
+    let shared =
+        gateway.read_log().into_iter().filter(|line| line["client"] == "192.0.2.1" && line["key"] == "192.0.2.1");
+    assert_eq!(shared.count(), 3, "further credentials are logged as the address");
+}
+
 /// Asserts that the state and the log contain the same hash, and never the key.
 fn assert_secret_is_never_exposed(gateway: TestGateway) {
     let state = gateway.admin_get("/api/v1/state").1;

@@ -109,7 +109,7 @@ keys! {
     contains cookie cost counts crawl_delay crawl_policy crawler_guard delay delay_per_slot dns drain_timeout enforce
     exhausted factor file fill first_byte_timeout first_use fixed half_life header header_timeout honeypot host hosts
     http2_max_concurrent_streams idle_timeout interval ipv6_prefix jitter json keep keep_alive_timeout key kind ledger limit limits
-    listen log max max_clients max_concurrency max_connections max_delay max_header_size max_headers max_length
+    listen log max max_clients max_concurrency max_connections max_credentials_per_address max_delay max_header_size max_headers max_length
     max_lifetime max_partitions max_refused_for max_requests_per_connection max_tracked_clients max_size max_wait memory min min_clients min_delay min_rate
     mode name nameservers operator operators origin override_file pacing partition_by path per_client prefix product_tokens query
     queue quota quotas rampup ranges rate read_token redact redis refresh_interval request_body_timeout response_timeout

@@ -233,6 +233,8 @@ pub struct Limits {
     pub http2_max_concurrent_streams: u32,
     /// Maximum number of clients whose buckets are kept in memory.
     pub max_tracked_clients: usize,
+    /// Maximum number of credentials of one address that are bucket keys.
+    pub max_credentials_per_address: NonZeroUsize,
     /// Time for requests in flight to finish at shutdown.
     pub drain_timeout: Duration,
 }

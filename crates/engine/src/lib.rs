@@ -10,6 +10,7 @@ mod bot_detection;
 mod clients;
 pub mod clock;
 mod cost_estimates;
+mod credentials;
 mod demand;
 pub mod demand_store;
 mod dry_run;
@@ -31,6 +32,7 @@ mod tests;
 
 pub use admission::{Admission, Decision};
 pub use bot_detection::ProfileKey;
+pub use credentials::Credentials;
 pub use demand::LearnedDemand;
 pub use dry_run::DryRun;
 pub use evaluate::Evaluation;

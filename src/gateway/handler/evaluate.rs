@@ -28,7 +28,7 @@ impl RequestHandler {
         request: &ClientRequest,
         current: &CurrentConfig,
         now: Timestamp,
-    ) -> EvaluatedRequest {
+    ) -> Box<EvaluatedRequest> {
         let rules = &current.settings.rules;
         let head = &request.head;
         current.untrusted_proxy.observe(&rules.trust, self.peer, &head.fields);
@@ -47,7 +47,12 @@ impl RequestHandler {
         let client = ClientFacts::gather(client_address.client, &mut evidence);
         let LiveEvidence { observation, .. } = evidence;
         let facts = Facts { request: request_facts, client: &client };
-        let credential_hash = |source: &CredentialSource| self.credential_hash(source, &head.fields);
+        let credential_hash = |source: &CredentialSource| {
+            let hash = self.credential_hash(source, &head.fields)?;
+            let address = rules.trust.key(client_address.client);
+            let max = current.settings.limits.max_credentials_per_address;
+            self.worker.shared().credentials.admit(address, hash, max, now).then_some(hash)
+        };
         let evaluation = current.admission.evaluate(&facts, credential_hash, now);
         let is_costly = !rules[evaluation.route].is_free();
         let observation = observation.map(|observation| observation.with_costly(is_costly));
@@ -58,7 +63,7 @@ impl RequestHandler {
             _ => None,
         };
         let signed = client.signature != Signature::Absent;
-        EvaluatedRequest { client_address, signed, crawler, observation, evaluation }
+        Box::new(EvaluatedRequest { client_address, signed, crawler, observation, evaluation })
     }
 
     /// Evaluates again once the ledger has granted a lease, or after [`MAX_LEASE_WAIT`].
@@ -66,7 +71,7 @@ impl RequestHandler {
         &self,
         request: &ClientRequest,
         ledger_responses: &Notify,
-    ) -> (Rc<CurrentConfig>, EvaluatedRequest) {
+    ) -> (Rc<CurrentConfig>, Box<EvaluatedRequest>) {
         let worker = &self.worker;
         let mut timeout = pin!(sleep(MAX_LEASE_WAIT));
         loop {

@@ -265,6 +265,10 @@ pub(crate) struct Limits {
     /// Maximum number of clients whose buckets are kept in memory, at least 1. When they are reached, new clients
     /// share one bucket per class. A change takes effect at the next start. Default 1000000.
     pub max_tracked_clients: Option<u32>,
-    /// Time for requests in flight to finish at shutdown, more than 0. Default 10s.
+    /// Maximum number of values of a header or cookie (bucket key) that one address may send within an hour, each as a
+    /// client of its own; at least 1. Further values count as the client of the address. Default 256.
+    pub max_credentials_per_address: Option<u32>,
+    /// Time for requests in flight to finish at shutdown, more than 0. Idle connections stay open for a tenth of it, because
+    /// a request may be on its way. Default 10s.
     pub drain_timeout: Option<Span>,
 }

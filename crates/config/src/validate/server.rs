@@ -228,6 +228,11 @@ pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limi
             raw.max_tracked_clients,
             1_000_000,
         )),
+        max_credentials_per_address: nonzero_size(report.nonzero_count(
+            &path.max_credentials_per_address(),
+            raw.max_credentials_per_address,
+            256,
+        )),
         drain_timeout: limit_span(&path.drain_timeout(), &raw.drain_timeout, 10, report),
     }
 }
@@ -252,6 +257,11 @@ fn head_size(value: &Option<Size>, report: &mut Diagnostics) -> usize {
         report.error(&path, "needs 8KiB to 1MiB", "write a size such as 32KiB");
     }
     usize::try_from(size).unwrap_or(usize::MAX)
+}
+
+/// Converts a number that was checked; zero, an error already reported, becomes 1.
+fn nonzero_size(number: u32) -> NonZeroUsize {
+    NonZeroUsize::new(count(number)).unwrap_or(NonZeroUsize::MIN)
 }
 
 fn count(count: u32) -> usize {
