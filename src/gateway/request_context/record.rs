@@ -14,7 +14,7 @@ impl RequestContext {
     pub(super) fn record(&self) {
         let rules = &self.current.settings.rules;
         let head = &self.client_request.head;
-        let EvaluatedRequest { client_address, signed, observation, evaluation, .. } = &self.evaluated;
+        let EvaluatedRequest { client_address, signed, observation, evaluation, .. } = &*self.evaluated;
         let Evaluation { classification: classified, key, decision, .. } = evaluation;
         let names = self.worker.names(&self.current);
         let charges: SmallVec<[QuotaCharge<'_>; 2]> = decision
