@@ -22,7 +22,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tidegate_config::settings::Limits;
-use tidegate_http1::{self as http1, Fields, Request, RequestHead, Response, server};
+use tidegate_http1::server::{self, Finish};
+use tidegate_http1::{self as http1, Fields, Request, RequestHead, Response};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -50,7 +51,11 @@ pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAdd
     let mut stream = TrackedStream::new(stream, Rc::clone(&connection_state));
     let mut prefix = BytesMut::with_capacity(INITIAL_READ_CAPACITY);
     let is_http2 =
-        run_until_commanded(&connection_state, detect_http2(&mut stream, &mut prefix), |_| CloseMode::Immediate).await;
+        run_until_commanded(&connection_state, detect_http2(&mut stream, &mut prefix), |_, command| match command {
+            ConnectionCommand::Drain => CloseMode::Immediate,
+            _ => CloseMode::Graceful,
+        });
+    let is_http2 = is_http2.await;
     let handler = RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), peer);
     match is_http2 {
         Some(Ok(true)) => serve_http2(&limits, &connection_state, RewindStream { prefix, io: stream }, handler).await,
@@ -67,7 +72,10 @@ async fn serve_http1(
     prefix: BytesMut,
     handler: Rc<RequestHandler>,
 ) {
-    let finish = Cell::new(false);
+    let finish = Cell::new(match connection_state.command_sent() {
+        ConnectionCommand::Continue => Finish::Never,
+        _ => Finish::AfterResponse,
+    });
     let limits = http1::HeadLimits { size: limits.max_head_size, fields: limits.max_headers };
     let on_malformed = |error| handler.reject_unparsed(error);
     let read_buffer = Rc::clone(connection_state.memory().read_buffer());
@@ -75,12 +83,12 @@ async fn serve_http1(
     let connection = server::serve(stream, prefix, options, |Request { head, body }| {
         Rc::clone(&handler).handle(Request { head, body: ClientBody::Http1(body) })
     });
-    let ended = run_until_commanded(connection_state, connection, |_| {
-        finish.set(true);
+    let ended = run_until_commanded(connection_state, connection, |_, command| {
+        finish.set(if command == ConnectionCommand::Drain { Finish::Now } else { Finish::AfterResponse });
         CloseMode::Graceful
     });
     if let Some(Some(lingering)) = ended.await {
-        let closed = run_until_commanded(connection_state, lingering.until_closed(), |_| CloseMode::Graceful);
+        let closed = run_until_commanded(connection_state, lingering.until_closed(), |_, _| CloseMode::Graceful);
         let _ = tokio::time::timeout(LINGER_TIMEOUT, closed).await;
     }
 }
@@ -105,7 +113,7 @@ async fn serve_http2(
         .max_concurrent_streams(limits.http2_max_concurrent_streams)
         .max_header_list_size(u32::try_from(limits.max_head_size).unwrap_or(u32::MAX))
         .serve_connection(TokioIo::new(stream), service);
-    run_until_commanded(connection_state, connection, |connection| {
+    run_until_commanded(connection_state, connection, |connection, _| {
         connection.graceful_shutdown();
         CloseMode::Graceful
     })
@@ -141,33 +149,32 @@ async fn detect_http2(stream: &mut TrackedStream, prefix: &mut BytesMut) -> io::
     }
 }
 
-/// Polls `work` until it completes or is commanded to stop; `finish` starts its graceful end. Returns `None` if it was
-/// aborted.
+/// Polls `work` until it completes or is commanded to stop; `obey` starts its graceful end, and is called again for a
+/// stronger command. Returns `None` if it was aborted.
 async fn run_until_commanded<F: Future>(
     connection_state: &ConnectionState,
     work: F,
-    mut finish: impl FnMut(Pin<&mut F>) -> CloseMode,
+    mut obey: impl FnMut(Pin<&mut F>, ConnectionCommand) -> CloseMode,
 ) -> Option<F::Output> {
     let mut work = pin!(work);
-    let mut finishing = false;
+    let mut obeyed = ConnectionCommand::Continue;
     std::future::poll_fn(|context| {
-        match connection_state.poll_command(context) {
-            ConnectionCommand::Continue => {}
-            ConnectionCommand::Drain if finishing => {}
-            ConnectionCommand::Drain => {
-                finishing = true;
-                if let CloseMode::Immediate = finish(work.as_mut()) {
-                    return Poll::Ready(None);
-                }
+        let command = connection_state.poll_command(context);
+        if command == ConnectionCommand::Close {
+            return Poll::Ready(None);
+        }
+        if command > obeyed {
+            obeyed = command;
+            if let CloseMode::Immediate = obey(work.as_mut(), command) {
+                return Poll::Ready(None);
             }
-            ConnectionCommand::Close => return Poll::Ready(None),
         }
         work.as_mut().poll(context).map(Some)
     })
     .await
 }
 
-/// Mode in which work ends after a drain command.
+/// Mode in which work ends after a command.
 enum CloseMode {
     Immediate,
     Graceful,

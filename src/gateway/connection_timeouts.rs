@@ -60,6 +60,8 @@ enum Phase {
 pub(super) enum ConnectionCommand {
     /// Continue.
     Continue,
+    /// Announce the end of the connection with the next response; wait for its request.
+    CloseAfterResponse,
     /// Complete the requests in flight, then close.
     Drain,
     /// Close immediately.
@@ -161,6 +163,11 @@ impl ConnectionState {
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
         }
+        self.command.get()
+    }
+
+    /// Returns the strongest command that was sent.
+    pub(super) fn command_sent(&self) -> ConnectionCommand {
         self.command.get()
     }
 

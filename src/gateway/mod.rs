@@ -55,12 +55,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use std::sync::mpsc::RecvTimeoutError;
 use tokio::sync::watch;
 use tracing::{info, warn};
 use worker::Stage;
 
 /// Interval of background maintenance.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
+/// Part of the drain timeout for requests that clients sent on idle connections before they could know of the shutdown.
+const LAST_REQUESTS_PART: u32 = 10;
 /// Intervals of the eviction of idle clients and of the DNS lookup of the origin, in maintenance ticks.
 const EVICTION_TICKS: u64 = 10;
 const RESOLVE_TICKS: u64 = 30;
@@ -136,10 +139,11 @@ impl Gateway {
         self.handle.clone()
     }
 
-    /// Shuts down: stops accepting, drains requests for `drain_timeout`, then aborts the rest.
+    /// Shuts down: stops accepting, serves the last requests of open connections, drains requests until `drain_timeout`,
+    /// then aborts the rest.
     pub fn shut_down(self) {
         let drain_timeout = self.handle.0.generation().settings.limits.drain_timeout;
-        self.stage.send_replace(Stage::Draining);
+        self.stage.send_replace(Stage::LastRequests);
         let (finished, finished_receiver) = std::sync::mpsc::channel::<()>();
         let joiner = std::thread::spawn(move || {
             for worker in self.workers {
@@ -149,9 +153,14 @@ impl Gateway {
             }
             drop(finished);
         });
-        if let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = finished_receiver.recv_timeout(drain_timeout) {
-            warn!("Drain timed out after {drain_timeout:?}: aborting requests in flight");
-            self.stage.send_replace(Stage::Closed);
+        let is_open_after = |time| finished_receiver.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+        let last_requests = drain_timeout / LAST_REQUESTS_PART;
+        if is_open_after(last_requests) {
+            self.stage.send_replace(Stage::Draining);
+            if is_open_after(drain_timeout - last_requests) {
+                warn!("Drain timed out after {drain_timeout:?}: aborting requests in flight");
+                self.stage.send_replace(Stage::Closed);
+            }
         }
         let _ = joiner.join();
     }

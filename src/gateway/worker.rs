@@ -70,7 +70,9 @@ pub(super) struct CurrentConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Serving,
-    /// Accepts no connections; open ones complete their requests.
+    /// Accepts no connections; each open one may send one more request, because it may be on its way.
+    LastRequests,
+    /// Open connections complete their requests.
     Draining,
     /// Open connections are aborted.
     Closed,
@@ -119,11 +121,12 @@ impl Worker {
             }
             match *stage.borrow_and_update() {
                 Stage::Serving => {}
+                Stage::LastRequests => self.connections.command_all(ConnectionCommand::CloseAfterResponse),
                 Stage::Draining => self.connections.command_all(ConnectionCommand::Drain),
                 Stage::Closed => break,
             }
             self.tick().await;
-            if *stage.borrow() == Stage::Draining && self.connections.open_count() == 0 {
+            if *stage.borrow() != Stage::Serving && self.connections.open_count() == 0 {
                 break;
             }
         }

@@ -471,7 +471,7 @@ fn shutdown_completes_requests_in_flight_and_stops_accepting() {
     busy_client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
     arrival.wait();
     let shutdown = std::thread::spawn(move || gateway.read_log());
-    assert!(idle_client.is_closed() && silent_client.is_closed(), "idle connections are closed immediately");
+    assert!(idle_client.is_closed() && silent_client.is_closed(), "idle connections are closed early");
     // Workers close their sockets at slightly different times.
     wait_until("all listeners to be closed", || TcpStream::connect(address).is_err());
     release.notify();
@@ -479,6 +479,20 @@ fn shutdown_completes_requests_in_flight_and_stops_accepting() {
     assert_eq!((response.status, response.text().as_str(), response.field("connection")), (200, "hello", "close"));
     assert!(busy_client.is_closed());
     assert_eq!(shutdown.join().expect("gateway stops").len(), 2, "both requests are logged");
+}
+
+#[test]
+fn shutdown_serves_a_request_that_is_on_its_way() {
+    let origin = Origin::plain();
+    let gateway = TestGateway::with_rules(origin.address(), "limits: { drain_timeout: 10h }");
+    let (mut idle_client, address) = (gateway.connect(), gateway.address());
+    assert_eq!(idle_client.get("/", "").field("connection"), "");
+    let shutdown = std::thread::spawn(move || gateway.read_log());
+    wait_until("all listeners to be closed", || TcpStream::connect(address).is_err());
+    let response = idle_client.get("/", "");
+    assert_eq!((response.status, response.field("connection")), (200, "close"));
+    assert!(idle_client.is_closed());
+    assert_eq!(shutdown.join().expect("gateway stops without waiting for the timeout").len(), 2);
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn received_requests(input: &[u8], segment: usize) -> Vec<ReceivedRequest> {
 fn serve_with(stream: Segments, service: impl AsyncFn(Request<RequestBody<Segments>>) -> Response<Full<Bytes>>) {
     let options = ServeOptions {
         limits: LIMITS,
-        finish: &Cell::new(false),
+        finish: &Cell::default(),
         read_buffer: Rc::default(),
         date: || *b"Thu, 01 Jan 1970 00:00:00 GMT",
         on_malformed: |_| Response { status: StatusCode::BAD_REQUEST, fields: Fields::new(), body: Full::default() },

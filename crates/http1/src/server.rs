@@ -32,9 +32,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub struct ServeOptions<'a, D, R> {
     /// Limits of request heads.
     pub limits: HeadLimits,
-    /// If set, closes the connection after the current response, or at once if there is none. The connection must be
-    /// polled after a change.
-    pub finish: &'a Cell<bool>,
+    /// When the connection ends. It must be polled after a change.
+    pub finish: &'a Cell<Finish>,
     /// Updated whenever the read buffer changes.
     pub read_buffer: Rc<ReadBufferState>,
     /// Returns the current time, for responses without a Date field.
@@ -42,6 +41,18 @@ pub struct ServeOptions<'a, D, R> {
     /// Responds to a malformed request. This response is the last one, because the start of the next request is
     /// unknown.
     pub on_malformed: R,
+}
+
+/// End of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Finish {
+    /// The client decides.
+    #[default]
+    Never,
+    /// After the next response, which announces it. The connection waits for its request.
+    AfterResponse,
+    /// After the current response, or at once if there is none.
+    Now,
 }
 
 /// Properties of a request that determine its response.

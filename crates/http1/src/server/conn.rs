@@ -6,6 +6,7 @@ use super::super::chunked::BodyChunk;
 use super::super::framing::{BodyLength, FramingInfo, Malformed};
 use super::super::head::HeadReader;
 use super::super::message::RequestHead;
+use super::Finish;
 use bytes::BytesMut;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -106,7 +107,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
     pub(super) fn poll_head(
         &self,
         reader: &mut HeadReader,
-        finish: &Cell<bool>,
+        finish: &Cell<Finish>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<(RequestHead, FramingInfo), Malformed>>> {
         let ConnState { io, incoming, .. } = &mut *self.0.borrow_mut();
@@ -114,7 +115,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
             if let Some(head) = reader.request(&mut incoming.buffer).transpose() {
                 return Poll::Ready(Some(head));
             }
-            if finish.get() && incoming.buffer.is_empty() {
+            if finish.get() == Finish::Now && incoming.buffer.is_empty() {
                 return Poll::Ready(None);
             }
             incoming.expect_head();

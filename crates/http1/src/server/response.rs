@@ -9,7 +9,7 @@ use super::super::head;
 use super::super::message::Response;
 use super::super::name::Name;
 use super::conn::{MAX_SKIPPED, SharedConn};
-use super::{ResponseContext, ServeOptions};
+use super::{Finish, ResponseContext, ServeOptions};
 use http::{Method, StatusCode};
 use hyper::body::Body;
 use std::future::poll_fn;
@@ -39,7 +39,7 @@ where
     let Response { status, fields, body } = response;
     let framed = frame_response(response_context, status, &fields, &body);
     let keep_alive = response_context.keeps_alive
-        && !options.finish.get()
+        && options.finish.get() == Finish::Never
         && !matches!(framed.coding, BodyCoding::UntilClose)
         && !conn.expects_continue()
         && conn.with_body(|body| body.expected() <= MAX_SKIPPED)

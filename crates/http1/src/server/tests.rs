@@ -40,7 +40,7 @@ where
     S: FnMut(Request<RequestBody<MockStream>>) -> F,
     F: Future<Output = TestResponse>,
 {
-    let (dates, finish) = (DateCache::new(), Cell::new(finish));
+    let (dates, finish) = (DateCache::new(), Cell::new(if finish { Finish::Now } else { Finish::Never }));
     let options = ServeOptions {
         limits: LIMITS,
         finish: &finish,
@@ -169,7 +169,7 @@ fn malformed_request_is_rejected_and_ends_the_connection() {
 #[test]
 fn target_beyond_the_uri_limit_gets_414() {
     let io = MockStream::reads_from([format!("GET /{} HTTP/1.1\r\n\r\n", "b".repeat(66_000))]);
-    let (dates, finish) = (DateCache::new(), Cell::new(false));
+    let (dates, finish) = (DateCache::new(), Cell::new(Finish::Never));
     let limits = HeadLimits { size: 1 << 20, fields: 20 };
     let options = ServeOptions {
         limits,
@@ -356,7 +356,7 @@ fn finishing_connection_serves_buffered_requests() {
     let io = MockStream::reads_from([get("")]);
     assert_eq!(serve_with(io.clone(), true, |_| async { ok_response(Empty::new()) }), ServeOutcome::Closed);
     assert_eq!(io.written(), "", "no output yet");
-    let (dates, finish) = (DateCache::new(), Cell::new(true));
+    let (dates, finish) = (DateCache::new(), Cell::new(Finish::Now));
     let options = ServeOptions {
         limits: LIMITS,
         finish: &finish,
@@ -367,6 +367,25 @@ fn finishing_connection_serves_buffered_requests() {
     let first = BytesMut::from(get("").as_bytes());
     let io = MockStream::default();
     let _ = now_or_never(serve(io.clone(), first, options, |_| async { ok_response(Empty::new()) }));
+    assert!(io.written().contains("connection: close\r\n"));
+}
+
+#[test]
+fn connection_that_ends_after_a_response_waits_for_its_request() {
+    let ends_after_response = |io: MockStream| {
+        let (dates, finish) = (DateCache::new(), Cell::new(Finish::AfterResponse));
+        let options = ServeOptions {
+            limits: LIMITS,
+            finish: &finish,
+            read_buffer: Rc::default(),
+            date: || dates.text(0),
+            on_malformed: refuse,
+        };
+        now_or_never(serve(io, BytesMut::new(), options, |_| async { ok_response(Empty::new()) })).is_some()
+    };
+    assert!(!ends_after_response(MockStream::default()), "idle");
+    let io = MockStream::reads_from([get("")]);
+    assert!(ends_after_response(io.clone()));
     assert!(io.written().contains("connection: close\r\n"));
 }
 
