@@ -166,7 +166,17 @@ pub const QUOTA_FIELDS: &[DocumentField] = &[
     field("pacing", "object or null", "Pacing plan. It is null without pacing."),
     field("pacing.mode", "string", "Mode: `even` or `learned`."),
     field("pacing.planned", "number", "Units that the plan would have used by now."),
-    field("pacing.earmarked", "number", "Units for unpaced classes until the end of the window."),
+    field(
+        "pacing.earmarked",
+        "number",
+        "Units for unpaced classes until the end of the window, at most those that remain.",
+    ),
+    field(
+        "pacing.unpaced_demand_ratio",
+        "number or null",
+        "Forecast demand of unpaced classes until the end of the window, as a multiple of the units that remain. It is null \
+         if none remain.",
+    ),
     field("classes", "list of object", "Usage by class."),
     field("classes[].class", "string", "Name of the class."),
     field("classes[].charged", "number", "Units charged to the class since the start."),
@@ -181,7 +191,8 @@ pub const QUOTA_FIELDS: &[DocumentField] = &[
     field(
         "classes[].plan.admit_share",
         "number or null",
-        "Share of the class's requests that the plan admits, 0 to 1. It is null for an unpaced class.",
+        "Share of the class's demand that the plan admitted in the last 5 to 10 minutes, 0 to 1; planned if there was none. It \
+         is null for an unpaced class.",
     ),
     field(
         "classes[].plan.tokens",

@@ -100,6 +100,7 @@ pub(crate) struct ClassDocument {
     pub(crate) charged: Amount,
     pub(crate) shed: f64,
     pub(crate) tier: u8,
+    pub(crate) unpaced_demand_ratio: Option<f64>,
     pub(crate) guard_units: Amount,
     pub(crate) plan: Option<ClassPlanDocument>,
 }

@@ -49,7 +49,10 @@ async fn state_shows_quotas_classes_scopes_and_top_clients() {
         state["quotas"][0]["classes"][0],
         json!({"class": "bot", "charged": 12, "shed": 0.5, "tier": 1, "guard_units": 1, "plan": {"admit_share": 0.25, "tokens": 3, "refill_per_hour": 2, "forecast_24h": [1.5, 2.0]}})
     );
-    assert_eq!(state["quotas"][0]["pacing"], json!({"mode": "learned", "planned": 40, "earmarked": 9}));
+    assert_eq!(
+        state["quotas"][0]["pacing"],
+        json!({"mode": "learned", "planned": 40, "earmarked": 9, "unpaced_demand_ratio": 1.5})
+    );
     let limited = json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "bucket_remaining": 0, "limited_by": "bucket", "limited_for_s": 8});
     assert_eq!(state["top_clients"][0], limited);
     assert_eq!(state["classes"], json!(["bot"]));
@@ -506,6 +509,7 @@ impl GatewayApi for FakeGateway {
     fn classes(&self) -> Vec<String> {
         vec!["bot".into()]
     }
+                unpaced_demand_ratio: Some(1.5),
     fn scopes(&self) -> Vec<ScopeView> {
         let throttled = |name: &str, partitions| ScopeState {
             name: name.into(),

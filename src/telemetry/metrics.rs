@@ -118,9 +118,10 @@ metrics! {
     TIER_SHED: Gauge "tidegate_tier_shed_ratio" ["quota", "class"];
     /// Units that the pacing plan would have used by now. Present for quotas with pacing.
     PACING_PLANNED: Gauge "tidegate_pacing_planned_units" ["quota"];
-    /// Units earmarked for unpaced classes until the end of the window. Present for quotas with pacing.
+    /// Units earmarked for unpaced classes until the end of the window, at most those that remain. Present for quotas with pacing.
     PACING_EARMARKED: Gauge "tidegate_pacing_earmarked_units" ["quota"];
-    /// Ratio of the class's requests that the pacing plan admits, 0 to 1. Present for quotas with pacing.
+    /// Ratio of the class's demand that the pacing plan admitted in the last 5 to 10 minutes, 0 to 1; planned if there was
+    /// none. Present for quotas with pacing.
     PACING_ADMIT_RATIO: Gauge "tidegate_pacing_admit_ratio" ["quota", "class"];
     /// Total number of units admitted by the crawler guard although a tier or the pacing plan refused the request. The
     /// admin API has them as `guard_units` of the class.

@@ -126,7 +126,8 @@ fn pacing_refusal_explains_plan_and_class_remedies() {
     assert_eq!((&numbers["mode"], &numbers["burst"], &numbers["planned"]), (&"even".into(), &5.0.into(), &50.0.into()));
     assert_eq!(
         (&numbers["tokens"], &numbers["admit_share"], &numbers["earmarked"]),
-        (&0.0.into(), &1.0.into(), &0.0.into())
+        (&0.0.into(), &0.833_333.into(), &0.0.into()),
+        "five of six requests were admitted"
     );
     assert_eq!(explanation.remedy_numbers("class")["classes"], serde_json::json!(["person", "other"]));
     // The plan changes in the meantime: it includes the five admitted requests.

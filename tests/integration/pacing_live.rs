@@ -41,13 +41,17 @@ fn plan_is_shown_in_state_status_and_metrics() {
     let quota = &state["quotas"][0];
     assert_eq!(
         quota["pacing"],
-        json!({ "mode": "even", "planned": 50, "earmarked": 0 }),
+        json!({ "mode": "even", "planned": 50, "earmarked": 0, "unpaced_demand_ratio": 0.0 }),
         "half of the day has passed at noon"
     );
     assert_eq!(class_plan(&state, "bot")["tokens"], 0);
     assert_eq!(class_plan(&state, "person")["admit_share"], Value::Null, "class person is not paced");
     assert_eq!(gateway.metric("tidegate_pacing_planned_units{quota=\"api\"}"), 50.0);
-    assert_eq!(gateway.metric("tidegate_pacing_admit_ratio{quota=\"api\",class=\"bot\"}"), 1.0);
+    assert_eq!(
+        gateway.metric("tidegate_pacing_admit_ratio{quota=\"api\",class=\"bot\"}"),
+        0.714_286,
+        "five of seven requests were admitted"
+    );
     let outcome = run(&["status", "--admin", &gateway.admin_address().to_string()], b"");
     assert_eq!(outcome.code, 0, "{}", outcome.errors);
     assert!(outcome.output.contains("paced (even): 50 units planned by now"), "{}", outcome.output);

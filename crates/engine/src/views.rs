@@ -45,16 +45,20 @@ pub struct QuotaView {
 pub struct PlanView {
     /// Forecast that the plan uses.
     pub forecast: PacingMode,
-    /// Planned usage by now, if the plan had been followed from the start of the window.
+    /// Planned usage by now, if the plan had been followed from the start of the window; whole units of a large limit.
     pub planned: Units,
-    /// Units earmarked for unpaced classes.
+    /// Units earmarked for unpaced classes, at most those that remain; whole units of a large limit.
     pub earmarked: Units,
+    /// Forecast demand of unpaced classes until the end of the window, with its margin, as a multiple of the units that
+    /// remain; `None` if none remain.
+    pub unpaced_demand_ratio: Option<f64>,
 }
 
 /// Pacing plan of one class.
 #[derive(Clone, Debug)]
 pub struct ClassPlan {
-    /// Admit share of the class; `None` for an unpaced class.
+    /// Share of the class's demand that was admitted in the last 5 to 10 minutes, or that the plan admits if there was
+    /// none; `None` for an unpaced class.
     pub admit_share: Option<Share>,
     /// Tokens in the pacing bucket, in units; `None` for an unpaced class.
     pub tokens: Option<Units>,
@@ -222,8 +226,22 @@ impl Admission {
 
 fn plan(state: &QuotaState, quota: &Quota) -> Option<PlanView> {
     let (pacing, pacer) = quota.pacing.as_ref().zip(state.pacer())?;
-    Some(PlanView { forecast: pacing.forecast, planned: pacer.planned(), earmarked: pacer.earmarked() })
+    let remaining = state.limit().saturating_sub(state.taken());
+    let unpaced_demand_ratio = (!remaining.is_zero()).then(|| pacer.earmarked().as_f64() / remaining.as_f64());
+    let round = |estimate: Units| match state.limit() >= MIN_LIMIT_OF_WHOLE_UNITS {
+        true => Units::from_whole((estimate.milli() + 500) / 1000),
+        false => estimate,
+    };
+    Some(PlanView {
+        forecast: pacing.forecast,
+        planned: round(pacer.planned()),
+        earmarked: round(pacer.earmarked().min(remaining)),
+        unpaced_demand_ratio,
+    })
 }
+
+/// Limit from which on the fractions of planned units mean nothing.
+const MIN_LIMIT_OF_WHOLE_UNITS: Units = Units::from_whole(100);
 
 fn class_plan(state: &QuotaState, quota: &Quota, class: ClassId, class_id: StableClassId) -> Option<ClassPlan> {
     let (pacing, pacer) = quota.pacing.as_ref().zip(state.pacer())?;
@@ -231,7 +249,8 @@ fn class_plan(state: &QuotaState, quota: &Quota, class: ClassId, class_id: Stabl
     let (admit_share, allotment) = match pacing.role(class) {
         PacingRole::Unpaced => (None, None),
         PacingRole::Paced(_) => {
-            (Some(paced.map_or(Share::ALL, |class| class.share())), paced.and_then(|class| class.allowance))
+            let admit_share = paced.map_or(Share::ALL, |class| class.admitted_share(state.latest_time()));
+            (Some(admit_share), paced.and_then(|class| class.allowance))
         }
         PacingRole::Excluded => return None,
     };

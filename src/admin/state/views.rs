@@ -79,6 +79,7 @@ pub(in crate::admin) fn quota(view: &QuotaView, now: Timestamp) -> QuotaDocument
             earmarked: plan.earmarked.into(),
         }),
         classes: view.by_class.iter().map(class).collect(),
+            unpaced_demand_ratio: plan.unpaced_demand_ratio.map(|ratio| (ratio * 1000.0).round() / 1000.0),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Renders one quota: its window, its usage, and the usage of each class.
 
 use super::view::View;
-use crate::admin::state::{ClassDocument, ClassPlanDocument, QuotaDocument};
-use tidegate_replay::terminal::{Align, bar, columns, format_duration, group_digits, sparkline};
+use crate::admin::state::{ClassDocument, ClassPlanDocument, PacingDocument, QuotaDocument};
+use tidegate_replay::terminal::{Align, bar, columns, format_duration, group_digits, sparkline, wrap};
 
 /// Renders the quota's name and window, a bar with its usage, and a line for each class. `now` is the time of the
 /// state.
@@ -27,9 +27,13 @@ pub(super) fn block(quota: &QuotaDocument, now: Option<&str>, view: &View) -> St
         text.push_str(&format!("  {}\n", view.color.red(&format!("{amount} {name}"))));
     }
     if let Some(pacing) = &quota.pacing {
-        let line =
-            format!("{} units planned by now, {} earmarked for unpaced classes", pacing.planned, pacing.earmarked);
-        text.push_str(&format!("  paced ({}): {line}\n", pacing.mode));
+        let PacingDocument { mode, planned, earmarked, unpaced_demand_ratio } = pacing;
+        let demand_text = match unpaced_demand_ratio {
+            Some(ratio) if *ratio > 1.05 => format!("all, of which they need {ratio:.1} times as much"),
+            _ => earmarked.to_string(),
+        };
+        let line = format!("{planned} units planned by now; earmarked for unpaced classes: {demand_text}");
+        text.push_str(&format!("  {}\n", wrap(&format!("paced ({mode}): {line}"), 2, 4, view.width)));
     }
     text.push_str(&classes(quota, view));
     text
@@ -53,7 +57,7 @@ fn classes(quota: &QuotaDocument, view: &View) -> String {
     let nothing_left = quota.enforce && (quota.remaining.is_zero() || quota.closed_until.is_some());
     let mut header = vec!["class", "charged since start", "shed now"];
     if quota.pacing.is_some() {
-        header.extend(["admit share", "forecast, next 24 hours"]);
+        header.extend(["admitted", "forecast, next 24 hours"]);
     }
     let header = header.into_iter().map(|name| view.color.dim(name)).collect();
     let row = |class: &ClassDocument| {
@@ -79,7 +83,7 @@ fn shed_text(class: &ClassDocument, nothing_left: bool, view: &View) -> String {
     view.color.red(&format!("{share}, tier {}", class.tier)) + &guard_text
 }
 
-/// Renders the current admit share and the forecast demand of a class.
+/// Renders the share that is admitted and the forecast demand of a class.
 fn plan_cells(plan: &ClassPlanDocument) -> [String; 2] {
     let share = plan.admit_share.map_or_else(|| "unpaced".into(), |share| percent(share).replace(".0%", "%"));
     let units: f64 = plan.forecast_24h.iter().sum();

@@ -9,6 +9,7 @@ pub mod bucket;
 pub mod demand;
 pub mod pacer;
 pub mod plan;
+mod recent_admission;
 pub mod week;
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::bucket::{PacingAllowance, PacingBucket, PacingRate};
 use super::demand::{DemandForecast, DemandModel};
 use super::plan::{ClassAllocation, ClassDemand, PlanInput};
+use super::recent_admission::RecentAdmission;
 use super::week::{HOURS_PER_WEEK, WeekTime};
 use super::{Pacing, PacingMode, PacingRole};
 use crate::tier::Share;
@@ -31,6 +32,8 @@ pub struct Pacer {
 pub struct PacedClass {
     /// Demand of the class.
     pub demand: DemandModel,
+    /// What was admitted recently.
+    pub recent: RecentAdmission,
     /// Current allowance, once planned.
     pub allowance: Option<PacingAllowance>,
     /// Admit share planned at the start of the window, or when its hourly profile first became known in it.
@@ -258,6 +261,13 @@ impl PacedClass {
     /// Returns the admit share; all requests while there is no plan.
     pub fn share(&self) -> Share {
         self.allowance.map_or(Share::ALL, |allowance| allowance.rate.share)
+    }
+
+    /// Returns the share of the class's recent demand that was admitted; without recent demand, the share that the plan
+    /// admits in the long run.
+    pub fn admitted_share(&self, now: Timestamp) -> Share {
+        let planned = || self.allowance.map_or(Share::ALL, |allowance| allowance.rate.long_run_share);
+        self.recent.share(now).unwrap_or_else(planned)
     }
 
     fn expected_demand(&self, forecast: PacingMode, week: WeekTime, span: Duration) -> DemandForecast {

@@ -255,6 +255,8 @@ impl QuotaState {
             Verdict::Admit { .. } | Verdict::Refuse(Refusal { reason: Reason::Pacing | Reason::Quota, .. })
         ) {
             paced.demand.record_request(snapshot.cost);
+            let is_admitted = matches!(verdict, Verdict::Admit { shadow, .. } if *shadow != Some(Reason::Pacing));
+            paced.recent.record(snapshot.cost, is_admitted, self.latest_time);
         }
         paced.allowance = planned.allowance;
         if let (Verdict::Admit { .. }, Some(allotment)) = (verdict, &mut paced.allowance) {
