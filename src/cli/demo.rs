@@ -7,6 +7,7 @@ use crate::demo::{self, Options, RunningGateway, Screen};
 use crate::service::{Service, SettingsSource};
 use clap::Args;
 use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tidegate_config as config;
@@ -25,9 +26,15 @@ pub struct DemoArgs {
     /// Exits after the summary instead of keeping the gateway running.
     #[arg(long)]
     no_wait: bool,
+    /// Listen address of the gateway (default: 127.0.0.1:8080, or a free port).
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// Address of the admin listener (default: 127.0.0.1:9090, or a free port).
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<SocketAddr>,
     /// Writes an access log of simulated days to FILE instead, as a site without a gateway has it; `-` is standard
     /// output.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "no_wait"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "no_wait", "listen", "admin"])]
     log: Option<PathBuf>,
     /// Number of days in the log.
     #[arg(long, requires = "log", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=366))]
@@ -39,13 +46,24 @@ pub fn run(args: &DemoArgs) -> ExitCode {
     if let Some(file) = &args.log {
         return write_log(file, args).map_or_else(|error| error.report(), |()| ExitCode::SUCCESS);
     }
-    let options =
-        Options { seconds: args.seconds, seed: args.seed, keeps_running: !args.no_wait, ..Options::default() };
+    let options = Options {
+        seconds: args.seconds,
+        seed: args.seed,
+        keeps_running: !args.no_wait,
+        listen: [args.listen, args.admin],
+        ..Options::default()
+    };
     match run_demo(options) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => failed(&format!("{error:#}")),
     }
+}
+
+/// Returns true if the reader closed the pipe, such as `head`.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn write_log(file: &Path, args: &DemoArgs) -> Result<(), CommandError> {

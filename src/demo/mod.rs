@@ -10,12 +10,14 @@ mod load_generator;
 pub mod log;
 mod origin;
 mod people;
+mod picture;
 mod scoreboard;
 mod scrape;
 mod screen;
 pub mod site;
 mod summary;
 pub mod traffic;
+mod unprotected;
 
 pub use screen::Screen;
 
@@ -29,6 +31,7 @@ use std::time::Duration;
 use tidegate_engine::clock::Clock;
 use tokio::sync::mpsc;
 use traffic::{DAY_START, DemoRequest};
+use unprotected::UnprotectedDay;
 
 /// Options of the demo.
 #[derive(Clone, Copy, Debug)]
@@ -41,11 +44,13 @@ pub struct Options {
     pub scale: f64,
     /// True if the gateway keeps running after the summary, until Ctrl-C.
     pub keeps_running: bool,
+    /// Client and admin address of the gateway; `None` for a free port of the loopback interface.
+    pub listen: [Option<SocketAddr>; 2],
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seconds: 60, seed: 1, scale: 0.25, keeps_running: true }
+        Self { seconds: 60, seed: 1, scale: 0.25, keeps_running: true, listen: [None; 2] }
     }
 }
 
@@ -68,20 +73,23 @@ pub async fn run(
 ) -> Result<bool> {
     let origin = MeteredOrigin::start().context("cannot start the demo origin")?;
     let clock = Clock::frozen_at(DAY_START);
-    let yaml = config::yaml(free_port(8080), free_port(9090), origin.address);
+    let [listen, admin] = options.listen;
+    let (listen, admin) = (listen.unwrap_or_else(|| free_port(8080)), admin.unwrap_or_else(|| free_port(9090)));
+    let yaml = config::yaml(listen, admin, origin.address);
     let gateway = start(&yaml, clock.clone()).context("cannot start the gateway")?;
 
     let day = Arc::new(day::generate(options.seed, options.scale));
-    screen.print(&summary::intro(options.seconds, day.len(), screen.color_mode()))?;
-    let Some(scoreboard) = run_day(day, options.seconds, &gateway, &clock, screen).await? else {
+    screen.print(&summary::intro(options.seconds, day.len(), screen))?;
+    let Some(scoreboard) = run_day(Arc::clone(&day), options.seconds, &gateway, &clock, screen).await? else {
         (gateway.shut_down)();
         return Ok(true);
     };
 
     let origin_units = origin.units();
     let detected = scrape(gateway.admin).await?.sum("tidegate_requests_total", "class=\"impostor\"") as u64;
-    let summary = summary::summary(&scoreboard, origin_units, detected, screen.color_mode());
-    screen.print(&format!("\n{summary}\n"))?;
+    let without = UnprotectedDay::new(&day, config::LIMIT);
+    let summary = summary::summary(&scoreboard, origin_units, detected, screen);
+    screen.print(&format!("\n{summary}\n{}\n", picture::day(&scoreboard, &without, screen)))?;
     let failed_checks = summary::failed_checks(&scoreboard, origin_units);
     for check in &failed_checks {
         screen.print(&format!("Check failed: {check}.\n"))?;

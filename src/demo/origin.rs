@@ -21,8 +21,9 @@ pub(super) struct MeteredOrigin {
     counters: Arc<Mutex<OriginCounters>>,
 }
 
+/// Units of an origin whose cached pages cost nothing.
 #[derive(Debug, Default)]
-struct OriginCounters {
+pub(super) struct OriginCounters {
     /// Units used so far.
     units: u64,
     /// Pages that cost nothing when requested again.
@@ -49,17 +50,22 @@ impl MeteredOrigin {
 
     /// Returns the units used so far.
     pub(super) fn units(&self) -> u64 {
-        self.counters.lock().units
+        self.counters.lock().units()
     }
 }
 
 impl OriginCounters {
     /// Records a request and returns its cost, in units.
-    fn record(&mut self, target: &str) -> u64 {
+    pub(super) fn record(&mut self, target: &str) -> u64 {
         let cost = site::cost(target);
         let spent = if cost > 0 && self.cached_pages.insert(target.to_owned()) { cost } else { 0 };
         self.units += spent;
         spent
+    }
+
+    /// Returns the units used so far.
+    pub(super) fn units(&self) -> u64 {
+        self.units
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::config::QUOTA;
 use super::scrape::Scrape;
-use super::traffic::{self, DemoRequest};
+use super::traffic::{self, DemoRequest, UnitsByHour};
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
 use http::{Response, StatusCode};
@@ -17,6 +17,8 @@ pub(super) struct Scoreboard {
     pub(super) now: Duration,
     /// Used and reserved units of the quota, as counted by the gateway.
     pub(super) used: u64,
+    /// The same by the end of each hour.
+    pub(super) used_by_hour: UnitsByHour,
     /// Totals by group, in the order of [`ClientGroup::ALL`].
     pub(super) rows: [Row; ClientGroup::ALL.len()],
     /// Totals by actor.
@@ -67,7 +69,7 @@ impl ClientGroup {
         (Self::Impostors, "impostors"),
     ];
 
-    fn from_request(request: &DemoRequest) -> Self {
+    pub(super) fn from_request(request: &DemoRequest) -> Self {
         match request.label {
             ClientKind::Human => Self::People,
             _ if matches!(request.actor, "googlebot" | "bingbot" | "applebot") => Self::SearchEngines,
@@ -126,6 +128,10 @@ impl Scoreboard {
     pub(super) fn read(&mut self, scrape: &Scrape) {
         let quota = format!("quota=\"{QUOTA}\"");
         self.used = (scrape.sum("tidegate_quota_used", &quota) + scrape.sum("tidegate_quota_reserved", &quota)) as u64;
+        // The window ends with the day.
+        if self.now < traffic::DAY {
+            self.used_by_hour[traffic::hour(self.now)] = self.used;
+        }
     }
 }
 

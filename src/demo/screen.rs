@@ -17,10 +17,18 @@ pub struct Screen {
     drawn_lines: usize,
 }
 
+/// Width of texts in a pipe or a file, in columns.
+const PIPE_WIDTH: usize = 120;
+
 impl Screen {
     /// Creates the output for a terminal of `width` columns, or for a pipe or a file.
     pub fn new(out: Box<dyn Write + Send>, width: Option<usize>, color: ColorMode) -> Self {
         Self { out, width, color, drawn_lines: 0 }
+    }
+
+    /// Returns the width of texts, in columns.
+    pub(super) fn text_width(&self) -> usize {
+        self.width.unwrap_or(PIPE_WIDTH)
     }
 
     /// Returns the color mode.

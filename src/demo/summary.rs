@@ -2,18 +2,20 @@
 
 use super::config::{LIMIT, RULES_EXCERPT};
 use super::scoreboard::{ClientGroup, Scoreboard};
-use super::screen::time_of_day;
+use super::screen::{Screen, time_of_day};
 use super::traffic::DemoRequest;
 use bytes::Bytes;
 use http::Response;
 use std::fmt::Write;
 use std::net::SocketAddr;
-use tidegate_replay::terminal::{ColorMode, format_duration, group_digits};
+use tidegate_replay::terminal::{format_duration, group_digits, truncate, wrap};
 
 /// Renders the introduction: the configuration and the size of the day.
-pub(super) fn intro(seconds: u64, requests: usize, color: ColorMode) -> String {
+pub(super) fn intro(seconds: u64, requests: usize, screen: &Screen) -> String {
+    let color = screen.color_mode();
     let day = format!("A day in {}: {} requests", format_duration(seconds), group_digits(requests as u64));
-    let rules: String = RULES_EXCERPT.lines().map(|line| format!("  {line}\n")).collect();
+    let rule = |line: &str| truncate(&format!("  {line}"), screen.text_width()) + "\n";
+    let rules: String = RULES_EXCERPT.lines().map(rule).collect();
     format!("{}\n{rules}\n{}\n", color.bold("Configuration"), color.bold(&day))
 }
 
@@ -33,15 +35,22 @@ pub(super) fn failed_checks(scoreboard: &Scoreboard, origin_units: u64) -> Vec<S
 }
 
 /// Renders the summary of the day. `detected` is the number of requests of impostors that the gateway detected.
-pub(super) fn summary(scoreboard: &Scoreboard, origin_units: u64, detected: u64, color: ColorMode) -> String {
+pub(super) fn summary(scoreboard: &Scoreboard, origin_units: u64, detected: u64, screen: &Screen) -> String {
+    let (color, width) = (screen.color_mode(), screen.text_width());
     let (people, impostors) = (scoreboard.row(ClientGroup::People), scoreboard.row(ClientGroup::Impostors));
     let [sent, refused, claims] = [people.requests, people.refused, impostors.requests].map(group_digits);
     let [detected, limit, used, counted] = [detected, LIMIT, origin_units, scoreboard.used].map(group_digits);
+    let results: String = [
+        format!("People sent {sent} requests; {refused} were refused."),
+        format!("The origin counted {used} of {limit} units; the gateway counted {counted}."),
+        format!("{claims} requests falsely claimed to be Googlebot or Bingbot; {detected} were detected."),
+    ]
+    .iter()
+    .map(|result| format!("  {}\n", wrap(result, 2, 4, width)))
+    .collect();
+    let name_width = width.saturating_sub(32).clamp(20, 32);
     let mut out = format!(
-        "{}\n  People sent {sent} requests; {refused} were refused.\n  \
-         The origin counted {used} of {limit} units; the gateway counted {counted}.\n  \
-         {claims} requests falsely claimed to be Googlebot or Bingbot; {detected} were detected.\n\n\
-         {}\n  {:<32}{:>9}{:>10}   reasons\n",
+        "{}\n{results}\n{}\n  {:<name_width$}{:>9}{:>10}   reasons\n",
         color.bold("The day is over."),
         color.bold("Refusals by client"),
         "",
@@ -51,7 +60,8 @@ pub(super) fn summary(scoreboard: &Scoreboard, origin_units: u64, detected: u64,
     for (actor, row) in scoreboard.actors.iter().filter(|(_, row)| row.refused > 0) {
         let reasons: Vec<&str> = row.reasons.iter().map(String::as_str).collect();
         let [requests, refused] = [row.requests, row.refused].map(group_digits);
-        let _ = writeln!(out, "  {actor:<32}{requests:>9}{refused:>10}   {}", reasons.join(", "));
+        let line = format!("  {actor:<name_width$}{requests:>9}{refused:>10}   {}", reasons.join(", "));
+        out += &(truncate(&line, width) + "\n");
     }
     if let Some((request, response)) = &scoreboard.example {
         let _ = writeln!(out, "\n{}", color.bold("Example of a refusal"));
@@ -77,16 +87,22 @@ fn example(request: &DemoRequest, response: &Response<Bytes>) -> String {
 const HEADERS_SHOWN: [&str; 5] =
     ["retry-after", "ratelimit-policy", "ratelimit", "content-type", "x-tidegate-decision"];
 
-/// Renders commands to try while the gateway keeps running.
+/// Renders commands to try while the gateway keeps running, in lines of at most 60 columns.
 pub(super) fn next_steps(listen: SocketAddr, admin: SocketAddr) -> String {
-    let curl = format!("curl -si http://{listen}/item/100042");
+    let try_page = |comment: &str, agent: &str, address: &str| {
+        let address = match address {
+            "" => String::new(),
+            address => format!("    -H 'X-Forwarded-For: {address}' \\\n"),
+        };
+        format!("  # {comment}\n  curl -si http://{listen}/item/100042 \\\n{address}    -A '{agent}'\n")
+    };
     format!(
-        "The gateway keeps running at http://{listen}, with admin at http://{admin}. A new day has a full quota.\n\
-         \x20 {curl} -A 'Mozilla/5.0 (X11; Linux x86_64; rv:144.0) Gecko/20100101 Firefox/144.0'   # a person\n\
-         \x20 {curl} -A 'Mozilla/5.0 (compatible; Googlebot/2.1)' -H 'X-Forwarded-For: 203.0.113.9'   # an impostor: not an address of Google\n\
-         \x20 {curl} -A 'GPTBot/1.3' -H 'X-Forwarded-For: 20.171.206.5'   # verified: refused if the page costs units\n\
-         \x20 curl -s http://{admin}/api/v1/state ; curl -s http://{admin}/metrics\n\
-         Press Ctrl-C to stop.\n"
+        "The gateway keeps running, with a full quota for a new day:\n  http://{listen}, admin http://{admin}\n{}{}{}  # \
+         the state, for people and for programs\n  tidegate status --admin {admin}\n  curl -s http://{admin}/metrics\n\
+         Press Ctrl-C to stop.\n",
+        try_page("a person", "Mozilla/5.0 (X11) Gecko/20100101 Firefox/144.0", ""),
+        try_page("an impostor: not an address of Google", "Mozilla/5.0 (compatible; Googlebot/2.1)", "203.0.113.9"),
+        try_page("verified, and refused if the page costs units", "GPTBot/1.3", "20.171.206.5"),
     )
 }
 
@@ -97,6 +113,7 @@ mod tests {
     use http::Method;
     use std::time::Duration;
     use tidegate_policy::ClientKind;
+    use tidegate_replay::terminal::ColorMode;
 
     fn clean_run() -> Scoreboard {
         let mut scoreboard = Scoreboard { used: 1800, ..Scoreboard::default() };
@@ -128,7 +145,12 @@ mod tests {
         let response = Response::builder().status(429).header("date", "not shown").header("retry-after", "34500");
         let response = response.body(Bytes::from_static(b"{\n  \"status\": 429\n}\n")).expect("a valid response");
         let run = Scoreboard { example: Some((request, response)), ..clean_run() };
-        insta::assert_snapshot!(summary(&run, 1800, 10, ColorMode::Plain));
+        let screen = |width| Screen::new(Box::new(std::io::sink()), Some(width), ColorMode::Plain);
+        insta::assert_snapshot!(summary(&run, 1800, 10, &screen(80)));
+        let (listen, admin) = (([127, 0, 0, 1], 40_123).into(), ([127, 0, 0, 1], 40_124).into());
+        for text in [summary(&run, 1800, 10, &screen(60)), intro(60, 12_000, &screen(60)), next_steps(listen, admin)] {
+            assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+        }
     }
 
     #[test]

@@ -38,6 +38,9 @@ pub struct DemoRequest {
 /// Relative weight of each hour of the day.
 pub(super) type HourWeights = [u32; 24];
 
+/// Units that were used by the end of each hour.
+pub(super) type UnitsByHour = [u64; 24];
+
 /// Weights of people in one country: lowest at four, a peak at noon, highest in the evening.
 pub(super) const HUMAN_HOURS: HourWeights =
     [28, 16, 10, 7, 7, 10, 20, 36, 44, 50, 54, 58, 70, 60, 54, 52, 56, 62, 70, 80, 92, 96, 84, 54];
@@ -56,4 +59,16 @@ pub(super) fn random_time(rng: &mut Rng, hours: &HourWeights) -> Duration {
         hour += 1;
     }
     Duration::from_secs(hour as u64 * 3600) + Duration::from_millis(rng.gen_below(3_600_000))
+}
+
+/// Returns the hour of a time of the day.
+pub(super) fn hour(at: Duration) -> usize {
+    usize::try_from(at.as_secs() / 3600).unwrap_or(23).min(23)
+}
+
+/// Fills hours without a record with the usage of the hour before.
+pub(super) fn carry_forward(used: &mut UnitsByHour) {
+    for hour in 1..used.len() {
+        used[hour] = used[hour].max(used[hour - 1]);
+    }
 }
