@@ -21,10 +21,10 @@ pub struct AdminArgs {
     /// Without this option, address and token are `admin.listen` and `admin.token` of --config FILE, of
     /// ./tidegate.yaml, or else of config/tidegate.yaml; without a file, the address is 127.0.0.1:9090. Only the
     /// section `admin` of the file must be valid. `${...}` and TIDEGATE__ADMIN__LISTEN are applied as in `serve`.
-    #[arg(long, value_name = "ADDR", conflicts_with = "config")]
+    #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
     /// File with the admin token for --admin (default: the variable TIDEGATE_ADMIN_TOKEN).
-    #[arg(long, value_name = "FILE", requires = "admin", conflicts_with = "config")]
+    #[arg(long, value_name = "FILE", requires = "admin")]
     token_file: Option<PathBuf>,
 }
 
@@ -48,6 +48,9 @@ impl AdminArgs {
 
     fn target(&self, environment: &[(String, String)]) -> Result<AdminTarget, CommandError> {
         match &self.admin {
+            Some(_) if self.file.config.is_some() => {
+                Err(CommandError::Usage("command line: found --admin and --config; name one of them".into()))
+            }
             Some(text) => {
                 let address = parse_address(text).map_err(CommandError::Usage)?;
                 let token = self.token(environment).map_err(CommandError::Usage)?;

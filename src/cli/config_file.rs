@@ -11,7 +11,7 @@ const DEFAULT_PATHS: [&str; 2] = ["tidegate.yaml", "config/tidegate.yaml"];
 #[derive(Clone, Debug, Default, Args)]
 pub struct ConfigArg {
     /// Configuration file (default: ./tidegate.yaml, or else config/tidegate.yaml).
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     pub(super) config: Option<PathBuf>,
 }
 
@@ -22,14 +22,9 @@ pub(super) struct ConfigNotFoundError;
 impl ConfigArg {
     /// Returns the path of the file. A named file is not checked for existence.
     pub(super) fn path(&self) -> Result<PathBuf, ConfigNotFoundError> {
-        path_or_default(self.config.as_ref())
+        let default_path = || DEFAULT_PATHS.iter().map(PathBuf::from).find(|path| path.exists());
+        self.config.clone().or_else(default_path).ok_or(ConfigNotFoundError)
     }
-}
-
-/// Returns `configured`, or else the first default path that exists.
-pub(super) fn path_or_default(configured: Option<&PathBuf>) -> Result<PathBuf, ConfigNotFoundError> {
-    let default_path = || DEFAULT_PATHS.iter().map(PathBuf::from).find(|path| path.exists());
-    configured.cloned().or_else(default_path).ok_or(ConfigNotFoundError)
 }
 
 impl fmt::Display for ConfigNotFoundError {

@@ -19,6 +19,7 @@ pub mod schema;
 pub mod serve;
 pub mod status;
 pub mod tune;
+mod usage;
 pub mod user;
 
 pub use config_file::ConfigArg;
@@ -26,7 +27,6 @@ pub use error::CommandError;
 
 use crate::service::crawlers;
 use clap::{Args, Parser, Subcommand};
-use config_file::path_or_default;
 use error::{failed, print_errors};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ use tidegate_crawlers::verify::OperatorTable;
 
 /// An adaptive rate-limiting reverse proxy for origins with a metered quota
 #[derive(Debug, Parser)]
-#[command(name = "tidegate", version, args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
+#[command(name = "tidegate", version, after_help = EXIT_CODES)]
 struct Cli {
     #[command(flatten)]
     serve: ServeArgs,
@@ -52,15 +52,22 @@ enum Command {
     /// and the variables TIDEGATE__* are read once; a reload uses the environment of the start. Relative paths in the
     /// file (`state_dir`, `log.access.path`, `address_lists`, `ranges`, `robots.override_file`) start at the working
     /// directory, not at the directory of the file.
-    Serve(ServeArgs),
+    Serve {
+        /// Configuration file, as --config.
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        args: ServeArgs,
+    },
     /// Validates a configuration file and prints a summary or all errors
     ///
     /// Reports all errors at once (exit code 2). Warns about a missing `override_file`, an unreadable range file, and
     /// routes and scopes without effect. The line `crawlers:` of the summary lists the servers that the gateway
     /// contacts.
     Check {
-        /// Configuration file (default: ./tidegate.yaml, or else config/tidegate.yaml).
+        /// Configuration file, as --config.
         file: Option<PathBuf>,
+        #[command(flatten)]
+        config: ConfigArg,
     },
     /// Replays access logs through the policy and reports the decisions
     ///
@@ -85,7 +92,7 @@ enum Command {
     /// Prints one line for each line of input: KIND, tab, name of the bot or `-`.
     Classify {
         /// Configuration file whose `user_agent_rules` apply before the built-in list (default: the built-in list only).
-        #[arg(long)]
+        #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
         /// Prints one JSON object per line.
         #[arg(long)]
@@ -137,7 +144,7 @@ enum Command {
 
 /// Exit codes of all commands and the format of their errors.
 const EXIT_CODES: &str = "\
-Without a file, each command reads ./tidegate.yaml, or else config/tidegate.yaml; only `classify` then uses the \
+--config FILE may stand before or after the command. Without a file, each command reads ./tidegate.yaml, or else config/tidegate.yaml; only `classify` then uses the \
 built-in list. Results are printed on standard output, everything else on standard error.\n\n\
 Exit codes: 0 done; 1 the operation failed, printed as `tidegate: REASON`, or `tune` did not meet its goal; 2 the \
 request or a named file is invalid, printed with one line per error as `WHERE: what is wrong; hint`.";
@@ -157,31 +164,73 @@ pub struct ServeArgs {
 
 /// Parses the command line and runs the command.
 pub fn run() -> ExitCode {
-    let cli = Cli::parse();
-    match cli.command {
-        None => serve::run(&cli.serve),
-        Some(Command::Serve(args)) => serve::run(&args),
-        Some(Command::Check { file }) => check_file(file.as_ref()),
-        Some(Command::Demo(args)) => demo::run(&args),
-        Some(Command::Classify { config, json }) => classify_lines(config.as_deref(), json),
-        Some(Command::Replay(args)) => replay::run(&args),
-        Some(Command::Tune(args)) => tune::run(&args),
-        Some(Command::Explain(args)) => explain::run(&args),
-        Some(Command::Init { logs }) => init::run(&logs),
-        Some(Command::Quota(command)) => quota::run(&command),
-        Some(Command::Status { json, admin }) => status::run(&admin, json),
-        Some(Command::Schema) => print(&schema::schema()),
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage::report(&error),
+    };
+    match cli.run() {
+        Ok(code) => code,
+        Err(error) => error.report(),
     }
 }
 
-fn check_file(path: Option<&PathBuf>) -> ExitCode {
-    let file = match path_or_default(path) {
-        Ok(file) => file,
-        Err(error) => return print_errors(&error),
-    };
+impl Cli {
+    fn run(self) -> Result<ExitCode, CommandError> {
+        let Self { serve, command } = self;
+        let Some(command) = command else { return Ok(serve::run(&serve)) };
+        serve.check_unused(&command)?;
+        Ok(match command {
+            Command::Serve { file, args } => {
+                serve::run(&ServeArgs { file: config_or_positional(args.file, file)?, ..args })
+            }
+            Command::Check { file, config } => check_file(&config_or_positional(config, file)?.path()?),
+            Command::Demo(args) => demo::run(&args),
+            Command::Classify { config, json } => classify_lines(config.as_deref(), json),
+            Command::Replay(args) => replay::run(&args),
+            Command::Tune(args) => tune::run(&args),
+            Command::Explain(args) => explain::run(&args),
+            Command::Init { logs } => init::run(&logs),
+            Command::Quota(command) => quota::run(&command),
+            Command::Status { json, admin } => status::run(&admin, json),
+            Command::Schema => print(&schema::schema()),
+        })
+    }
+}
+
+/// Returns `--config`, or else `file` from the position in its place. Returns an error if both are named.
+fn config_or_positional(config: ConfigArg, file: Option<PathBuf>) -> Result<ConfigArg, CommandError> {
+    match (config.config, file) {
+        (Some(config), Some(file)) => {
+            let (config, file) = (config.display(), file.display());
+            let message = format!("command line: two configuration files, {config} and {file}; name one");
+            Err(CommandError::Usage(message))
+        }
+        (config, file) => Ok(ConfigArg { config: config.or(file) }),
+    }
+}
+
+impl ServeArgs {
+    /// Returns an error if an option has no effect on `command`.
+    fn check_unused(&self, command: &Command) -> Result<(), CommandError> {
+        let reads_no_file = matches!(command, Command::Demo(_) | Command::Init { .. } | Command::Schema);
+        let unused = [
+            ("--listen", self.listen.is_some(), "write it after serve"),
+            ("--origin", self.origin.is_some(), "write it after serve"),
+            ("--config", self.file.config.is_some() && reads_no_file, "the command reads no configuration file"),
+        ];
+        match unused.into_iter().find(|(_, is_unused, _)| *is_unused) {
+            Some((option, _, hint)) => {
+                Err(CommandError::Usage(format!("command line: {option} has no effect here; {hint}")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn check_file(file: &Path) -> ExitCode {
     let operators = OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
-    match check::check(&file, &environment(), &names) {
+    match check::check(file, &environment(), &names) {
         Ok(summary) => print(&summary),
         Err(errors) => print_errors(&errors),
     }

@@ -163,7 +163,7 @@ fn admin_commands_require_the_token() {
             "--token-file /no/such: cannot be read",
         ),
         (vec!["status", "--token-file", &token_file], vec![], "--admin <ADDR>"),
-        (vec!["status", "--admin", &admin, "--config", file], vec![], "cannot be used with"),
+        (vec!["status", "--admin", &admin, "--config", file], vec![], "found --admin and --config; name one of them"),
     ];
     for (arguments, environment, error) in cases {
         let outcome = run_with_env(&arguments, b"", &environment);
