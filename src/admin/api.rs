@@ -1,5 +1,6 @@
 //! Interface through which the admin listener reads and controls the gateway.
 
+use crate::gateway::OriginOutage;
 use std::net::SocketAddr;
 use tidegate_config::admin_address::AdminAddress;
 use tidegate_engine::{ClientView, QuotaView, ScopeState, UnknownQuota};
@@ -19,6 +20,8 @@ pub trait GatewayApi: Send + Sync + 'static {
     fn revision(&self) -> &str;
     /// Returns the listen addresses and the address of the origin.
     fn addresses(&self) -> ListenAddresses;
+    /// Returns the outage of the origin; `None` if it responded to the last request.
+    fn origin_outage(&self) -> Option<OriginOutage>;
     /// Returns the load time of the current config, and the error of the last reload if it failed.
     fn settings(&self) -> SettingsView;
     /// Returns the reasons why the gateway is not ready, as sentences; empty if it is ready.

@@ -43,6 +43,16 @@ pub(crate) struct OriginDocument {
     pub(crate) authority: String,
     pub(crate) resolved: bool,
     pub(crate) addresses: Vec<String>,
+    pub(crate) outage: Option<OutageDocument>,
+}
+
+/// Outage of the origin.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct OutageDocument {
+    pub(crate) since: String,
+    pub(crate) failed_requests: u64,
+    pub(crate) last_error: String,
 }
 
 /// State of the configuration.
@@ -90,6 +100,7 @@ pub(crate) struct PacingDocument {
     pub(crate) mode: String,
     pub(crate) planned: Amount,
     pub(crate) earmarked: Amount,
+    pub(crate) unpaced_demand_ratio: Option<f64>,
 }
 
 /// Usage of a quota by one class.
@@ -100,7 +111,6 @@ pub(crate) struct ClassDocument {
     pub(crate) charged: Amount,
     pub(crate) shed: f64,
     pub(crate) tier: u8,
-    pub(crate) unpaced_demand_ratio: Option<f64>,
     pub(crate) guard_units: Amount,
     pub(crate) plan: Option<ClassPlanDocument>,
 }

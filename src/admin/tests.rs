@@ -1,6 +1,7 @@
 use super::corrections::{Actor, Correction};
 use super::server::{ConnectionLimits, serve_within};
 use super::*;
+use crate::gateway::OriginOutage;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use parking_lot::Mutex;
@@ -78,7 +79,10 @@ async fn state_shows_addresses_and_failed_reload() {
         ("revision", json!("abc")),
         ("listen", json!(["127.0.0.1:8080"])),
         ("admin", json!("127.0.0.1:9090")),
-        ("origin", json!({"authority": "site:3000", "resolved": false, "addresses": []})),
+        (
+            "origin",
+            json!({"authority": "site:3000", "resolved": false, "addresses": [], "outage": {"since": "1970-01-01T00:01:40Z", "failed_requests": 3, "last_error": "connection refused"}}),
+        ),
         ("connections", json!(4)),
         ("log_lines_dropped", json!(7)),
         ("corrections", json!([])),
@@ -445,6 +449,9 @@ impl GatewayApi for FakeGateway {
             origin_addresses: Vec::new(),
         }
     }
+    fn origin_outage(&self) -> Option<OriginOutage> {
+        Some(OriginOutage { since: self.started_at(), failed_requests: 3, last_error: "connection refused".into() })
+    }
     fn settings(&self) -> SettingsView {
         SettingsView { loaded_at: self.started_at(), last_reload_error: Some((self.now(), "routes: wrong".into())) }
     }
@@ -502,6 +509,7 @@ impl GatewayApi for FakeGateway {
                 forecast: PacingMode::Learned,
                 planned: Units::from_whole(40),
                 earmarked: Units::from_whole(9),
+                unpaced_demand_ratio: Some(1.5),
             }),
             by_class: vec![bot],
         }]
@@ -509,7 +517,6 @@ impl GatewayApi for FakeGateway {
     fn classes(&self) -> Vec<String> {
         vec!["bot".into()]
     }
-                unpaced_demand_ratio: Some(1.5),
     fn scopes(&self) -> Vec<ScopeView> {
         let throttled = |name: &str, partitions| ScopeState {
             name: name.into(),

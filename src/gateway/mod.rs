@@ -21,6 +21,7 @@ mod handler;
 mod headers;
 mod html;
 mod listener;
+mod origin_health;
 mod problem;
 mod quota_sync;
 mod relay;
@@ -47,23 +48,24 @@ use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::hash::mix;
 use tidegate_policy::{Timestamp, Units};
 
+pub use origin_health::OriginOutage;
 pub use shared::Dependencies;
 use shared::Shared;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::RecvTimeoutError;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use std::sync::mpsc::RecvTimeoutError;
 use tokio::sync::watch;
 use tracing::{info, warn};
 use worker::Stage;
 
-/// Interval of background maintenance.
-const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
 /// Part of the drain timeout for requests that clients sent on idle connections before they could know of the shutdown.
 const LAST_REQUESTS_PART: u32 = 10;
+/// Interval of background maintenance.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
 /// Intervals of the eviction of idle clients and of the DNS lookup of the origin, in maintenance ticks.
 const EVICTION_TICKS: u64 = 10;
 const RESOLVE_TICKS: u64 = 30;
@@ -219,6 +221,11 @@ impl Handle {
         self.0.generation().origin_addresses.load().to_vec()
     }
 
+    /// Returns the outage of the origin; `None` if it responded to the last request.
+    pub fn origin_outage(&self) -> Option<OriginOutage> {
+        self.0.origin_health.outage()
+    }
+
     /// Returns the number of open client connections.
     pub fn connections(&self) -> usize {
         self.0.open_connections.load(Ordering::Relaxed)
@@ -260,6 +267,7 @@ impl Handle {
             self.refresh_robots();
             if count % EVICTION_TICKS == 0 {
                 self.0.generation().admission.evict_idle(self.now());
+                self.0.credentials.evict_idle(self.now());
             }
         }
     }
@@ -276,7 +284,6 @@ impl Handle {
             None => {
                 *shared.robots_override.lock() = OverrideFile::default();
                 shared.robots_cache.set_override(None);
-                self.0.credentials.evict_idle(self.now());
             }
             Some(file) => {
                 let text = shared.robots_override.lock().reload_if_changed(file);

@@ -4,6 +4,7 @@ use super::config_snapshot::ConfigSnapshot;
 use super::connection_limits::ConnectionCounts;
 use super::connection_memory::MemoryTotal;
 use super::crawl_delay::CrawlDelayAdviser;
+use super::origin_health::OriginHealth;
 use super::spool::SpoolUsage;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -15,7 +16,6 @@ use tidegate_crawlers::robots::{CrawlCompliance, OverrideFile, RobotsCache};
 use tidegate_crawlers::user_agents::UserAgentMatcher;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_crawlers::verify::signature::SignatureVerifier;
-use tidegate_engine::Engine;
 use tidegate_engine::clock::Clock;
 use tidegate_engine::{Credentials, Engine};
 use tidegate_policy::address_lists::AddressLists;
@@ -54,6 +54,7 @@ pub(super) struct Shared {
     pub(super) ledger_responses: Option<Arc<Notify>>,
     /// Notified when an origin needs a DNS lookup at once.
     pub(super) origin_changed: Notify,
+    pub(super) origin_health: OriginHealth,
     /// Request bodies in reception, by address.
     pub(super) body_counts: ConnectionCounts,
     /// Bytes of bodies in files.
@@ -67,9 +68,9 @@ pub(super) struct Shared {
     pub(super) connection_counts: ConnectionCounts,
     pub(super) worker_count: usize,
     pub(super) via: Via,
-    /// Hashes client credentials with a per-process key, so that hashes are unpredictable and differ after a restart.
     /// Credentials that count as clients of their own.
     pub(super) credentials: Credentials,
+    /// Hashes client credentials with a per-process key, so that hashes are unpredictable and differ after a restart.
     pub(super) credential_hasher: RandomState,
     /// The robots.txt of each site, the crawl delays in it, and the crawlers' compliance.
     pub(super) robots_cache: RobotsCache,
@@ -101,8 +102,8 @@ impl Shared {
             default_memory,
             seed,
         } = dependencies;
-        let snapshot = ConfigSnapshot::new(settings, lists, &engine, clock.now());
         let max_tracked_clients = settings.limits.max_tracked_clients;
+        let snapshot = ConfigSnapshot::new(settings, lists, &engine, clock.now());
         let compliance = CrawlCompliance::new(operators.names().count());
         Self {
             clock,
@@ -112,6 +113,7 @@ impl Shared {
             signatures,
             ledger_responses,
             origin_changed: Notify::new(),
+            origin_health: OriginHealth::default(),
             body_counts: ConnectionCounts::default(),
             spool_usage: Arc::default(),
             default_memory,
@@ -120,9 +122,9 @@ impl Shared {
             connection_counts: ConnectionCounts::default(),
             worker_count,
             via: Via::new(seed),
+            credentials: Credentials::new(max_tracked_clients),
             credential_hasher: RandomState::new(),
             robots_cache: RobotsCache::default(),
-            credentials: Credentials::new(max_tracked_clients),
             crawl_delay_adviser: CrawlDelayAdviser::default(),
             crawl_compliance: compliance,
             robots_override: Mutex::default(),

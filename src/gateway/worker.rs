@@ -291,10 +291,13 @@ impl Worker {
         }
     }
 
-    /// Logs a failed request to the origin: at most one a minute, with the number of those since the last.
-    pub(super) fn log_upstream_failure(&self, error: &ForwardError) {
+    /// Records a failed request to the origin. Logs at most one a minute, with the number of those since the last.
+    pub(super) fn record_upstream_failure(&self, error: &ForwardError) {
         if matches!(error, ForwardError::ClientBody(_)) {
             return debug!(%error, "Request body failed: {error}");
+        }
+        if !error.is_capacity() {
+            self.shared().origin_health.record_failure(error.to_string(), self.now());
         }
         let now = self.monotonic_tick().get();
         let (logged_at, since) = self.logged_failure.get();

@@ -2,6 +2,7 @@
 
 use super::{BUILD, BoundAddresses, LEDGER_TIMEOUT, ServiceState, crawlers};
 use crate::admin::{GatewayApi, ListenAddresses, ScopeView, SettingsView};
+use crate::gateway::OriginOutage;
 use crate::telemetry::{AddressListView, NetworkListsView};
 use tidegate_engine::ledger::LeaseRefresher;
 use tidegate_engine::{ClientView, QuotaView, UnknownQuota};
@@ -40,6 +41,10 @@ impl GatewayApi for ServiceState {
             origin: self.handle.with_settings(|settings| settings.origin.authority.clone()),
             origin_addresses: self.handle.origin_addresses(),
         }
+    }
+
+    fn origin_outage(&self) -> Option<OriginOutage> {
+        self.handle.origin_outage()
     }
 
     fn settings(&self) -> SettingsView {

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[test]
@@ -358,6 +360,29 @@ fn gateway_without_config_file_prints_one_line() {
     gateway.signal("TERM");
     let outcome = gateway.wait_for_exit();
     assert_eq!((outcome.code, outcome.output.as_str()), (0, ""), "more than one line of output: {}", outcome.errors);
+}
+
+#[test]
+fn status_begins_with_the_outage_of_the_origin() {
+    let is_failing = Arc::new(AtomicBool::new(true));
+    let origin = Origin::with_script({
+        let is_failing = Arc::clone(&is_failing);
+        move |_, connection| match is_failing.load(Ordering::SeqCst) {
+            true => connection.close(),
+            false => connection.reply("200 OK", "", b""),
+        }
+    });
+    let gateway = TestGateway::with_rules(origin.address(), "");
+    let status = || run(&["status", "--admin", &gateway.admin_address().to_string()], b"").output;
+    let mut client = gateway.connect();
+    assert_eq!([(); 2].map(|()| client.get("/", "").status), [502; 2]);
+    let shown = status();
+    let below_headline = shown.lines().skip(1).find(|line| !line.is_empty()).expect("several lines");
+    assert!(below_headline.starts_with("  Origin: no response of 127.0.0.1:"), "{shown}");
+    assert_eq!(gateway.state()["origin"]["outage"]["failed_requests"], 2);
+    is_failing.store(false, Ordering::SeqCst);
+    assert_eq!(client.get("/", "").status, 200);
+    assert!(!status().contains("no response"), "{}", status());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! State documents from the views of the gateway.
 
 use super::{
-    ClassDocument, ClassPlanDocument, ClientDocument, CrawlerDocument, OriginDocument, PacingDocument,
+    ClassDocument, ClassPlanDocument, ClientDocument, CrawlerDocument, OriginDocument, OutageDocument, PacingDocument,
     PartitionDocument, QuotaDocument, ReloadFailureDocument, ScopeDocument, SettingsDocument, StateDocument,
     ThrottleDocument,
 };
@@ -9,6 +9,7 @@ use crate::admin::amount::Amount;
 use crate::admin::api::SettingsView;
 use crate::admin::corrections::Corrections;
 use crate::admin::{DynGateway, ScopeView};
+use crate::gateway::OriginOutage;
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
@@ -40,6 +41,7 @@ pub(in crate::admin) async fn show(
             resolved: !listen_addresses.origin_addresses.is_empty(),
             addresses: addresses(&listen_addresses.origin_addresses),
             authority: listen_addresses.origin,
+            outage: gateway.origin_outage().map(outage),
         },
         settings: settings(gateway.settings()),
         not_ready_reasons: gateway.not_ready_reasons(),
@@ -77,9 +79,9 @@ pub(in crate::admin) fn quota(view: &QuotaView, now: Timestamp) -> QuotaDocument
             mode: plan.forecast.name().into(),
             planned: plan.planned.into(),
             earmarked: plan.earmarked.into(),
+            unpaced_demand_ratio: plan.unpaced_demand_ratio.map(|ratio| (ratio * 1000.0).round() / 1000.0),
         }),
         classes: view.by_class.iter().map(class).collect(),
-            unpaced_demand_ratio: plan.unpaced_demand_ratio.map(|ratio| (ratio * 1000.0).round() / 1000.0),
     }
 }
 
@@ -114,6 +116,11 @@ fn crawler(operator: &str, view: &ComplianceView) -> CrawlerDocument {
         violations: view.violations,
         violation_ratio: ratio(view.violations as f64, view.interval_count),
     }
+}
+
+fn outage(outage: OriginOutage) -> OutageDocument {
+    let OriginOutage { since, failed_requests, last_error } = outage;
+    OutageDocument { since: rfc3339(since), failed_requests, last_error }
 }
 
 fn settings(view: SettingsView) -> SettingsDocument {

@@ -1,9 +1,10 @@
-//! Renders the state as text: problems first, then addresses, quotas, scopes, clients, corrections and warnings.
+//! Renders the state as text: problems and warnings first, then addresses, quotas, scopes, clients and corrections.
 
 use super::quota;
 use super::view::View;
 use crate::admin::state::{
-    ClientDocument, CorrectionDocument, PartitionDocument, ScopeDocument, StateDocument, ThrottleDocument,
+    ClientDocument, CorrectionDocument, OutageDocument, PartitionDocument, ScopeDocument, StateDocument,
+    ThrottleDocument,
 };
 use std::net::SocketAddr;
 use tidegate_replay::terminal::Align::{self, Left, Right};
@@ -11,12 +12,12 @@ use tidegate_replay::terminal::{columns, display_width, format_duration, group_d
 
 /// Renders the state as text.
 pub(super) fn render(state: &StateDocument, view: &View) -> String {
-    let mut parts = vec![headline(state, view), warnings(state, view), addresses(state, view)];
+    let mut parts =
+        vec![headline(state, view), warnings(state, view), notes(&state.notes, view), addresses(state, view)];
     parts.extend(state.quotas.iter().map(|quota| quota::block(quota, Some(&state.time), view)));
     parts.push(scopes(&state.scopes, view));
     parts.push(clients(&state.top_clients, view));
     parts.push(corrections(state, view));
-    parts.push(notes(&state.notes, view));
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
 }
@@ -40,6 +41,11 @@ fn warnings(state: &StateDocument, view: &View) -> String {
     };
     for missing in &state.not_ready_reasons {
         add("Not ready:", missing);
+    }
+    if let Some(OutageDocument { since, failed_requests, last_error }) = &state.origin.outage {
+        let (count, since) = (group_digits(*failed_requests), view.local_exactly(since, Some(&state.time)));
+        let origin = &state.origin.authority;
+        add("Origin:", &format!("no response of {origin} since {since}, {count} requests failed: {last_error}"));
     }
     if let Some(error) = &state.ledger_error {
         add("Ledger:", error);

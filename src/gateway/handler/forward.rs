@@ -25,7 +25,6 @@ impl RequestHandler {
         mut context: Box<RequestContext>,
         slots: Option<SlotGuard>,
     ) -> Response<ResponseBody> {
-        let current = Rc::clone(context.current());
         self.prepare_upstream_request(&mut context);
         context.resolve_target();
         let (result, backoff) = self.send_upstream(None, body, &mut context, slots).await;
@@ -33,6 +32,7 @@ impl RequestHandler {
             Ok(upstream) => upstream,
             Err(error) => return self.respond_to_origin_failure(context, &error, backoff),
         };
+        let current = Rc::clone(context.current());
         let rules = &current.settings.rules;
         let quota = |id: tidegate_policy::QuotaId| &rules[id];
         let Response { status, fields, .. } = &upstream.response;
@@ -73,6 +73,9 @@ impl RequestHandler {
         let (permit, client_head) = context.permit_and_head();
         let head = own_head.unwrap_or(client_head);
         let result = worker.upstream().send(permit, head, body, &target, &state).await;
+        if result.is_ok() {
+            worker.shared().origin_health.record_response();
+        }
         context.record_upstream_response(worker.now(), result.as_ref().map(|upstream| upstream.response.status).ok());
         let backoff = context.report_to_scopes(result.as_ref().map(|upstream| &upstream.response));
         (result, backoff)
@@ -100,7 +103,7 @@ impl RequestHandler {
         backoff: Option<ThrottleRejection>,
     ) -> Response<ResponseBody> {
         context.settle_unknown();
-        self.worker.log_upstream_failure(error);
+        self.worker.record_upstream_failure(error);
         let retry_after = backoff.map_or(Duration::ZERO, |rejection| rejection.retry_after);
         let problem = Problem::origin_failed(error, retry_after);
         if error.is_capacity() {

@@ -106,7 +106,7 @@ impl RequestHandler {
     /// Returns the stale copy if there is one, otherwise the error.
     fn fetch_failed(&self, stale: Option<CachedRobots>, error: ForwardError) -> FetchOutcome {
         let Some(stale) = stale else { return FetchOutcome::Failed(error) };
-        self.worker.log_upstream_failure(&error);
+        self.worker.record_upstream_failure(&error);
         FetchOutcome::Copy(stale)
     }
 }

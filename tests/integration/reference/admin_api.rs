@@ -91,7 +91,10 @@ fn fields_of_responses_are_the_documented_ones() {
     let listed: Value = serde_json::from_str(&gateway.admin_get("/api/v1/quotas").1).expect("JSON");
     quotas.extend(listed.as_array().expect("a list").iter().cloned());
     state["quotas"] = json!([{}]);
-    assert_documented("state", STATE_FIELDS, &[state], |_| false);
+    let failing_gateway =
+        TestGateway::with_rules(Origin::with_script(|_, connection| connection.close()).address(), "");
+    assert_eq!(failing_gateway.connect().get("/", "").status, 502);
+    assert_documented("state", STATE_FIELDS, &[state, failing_gateway.state()], |_| false);
     assert_documented("quota", QUOTA_FIELDS, &quotas, |_| false);
     let (_, correction) = gateway.admin_request("POST", "/api/v1/quotas/api/reset", "{\"by\": \"ann\"}");
     assert_documented("correction", CORRECTION_FIELDS, &[serde_json::from_str(&correction).expect("JSON")], |_| false);
