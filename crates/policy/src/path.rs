@@ -75,11 +75,12 @@ impl PathReadings {
         }
         let normalized = resolve(&decoded);
         let for_origin = if policy == PathPolicy::Raw { None } else { for_origin(path) };
-        let mut others = other_readings(decoded, policy);
-        // What the origin is sent can have readings of its own.
-        if let Some(sent) = &for_origin {
-            others.extend(other_readings(decode(sent)?, policy));
+        // The client's path, if the origin is sent another.
+        let mut others = Vec::new();
+        if for_origin.is_some() {
+            others.extend(spellings(decoded).iter().map(|path| resolve(path)));
         }
+        others.extend(readings_by_origins(decode(for_origin.as_deref().unwrap_or(path))?));
         others.sort_unstable();
         others.dedup();
         others.retain(|path| *path != normalized);
@@ -173,22 +174,26 @@ fn check_strict(path: &str, decoded: &str) -> Result<(), PathError> {
     })
 }
 
-/// Returns the readings of a decoded path, possibly with duplicates.
-fn other_readings(decoded: String, policy: PathPolicy) -> Vec<String> {
+/// Returns the readings of a decoded path that the origin is sent, possibly with duplicates. Its dots behind an encoded
+/// slash are not resolved yet.
+fn readings_by_origins(decoded: String) -> Vec<String> {
+    let spellings = spellings(decoded);
+    let resolved = |path: &str| [resolve(path), resolve_before_merging(path)];
+    let mut readings: Vec<String> = spellings.iter().map(|path| merge_slashes(path)).collect();
+    readings.extend(spellings.iter().flat_map(|path| resolved(path)));
+    readings.extend(spellings.iter().filter_map(|path| without_authority(path)).flat_map(resolved));
+    readings
+}
+
+/// Returns a decoded path with its encoded slashes and backslashes as they are and as slashes, and with and without
+/// parameters.
+fn spellings(decoded: String) -> Vec<String> {
     let mut spellings = vec![decoded];
     for slash in ["%2F", "%5C", "\\"] {
         add_spellings(&mut spellings, slash, |path| path.replace(slash, "/"));
     }
     add_spellings(&mut spellings, ";", without_parameters);
-    let mut others: Vec<String> = spellings.iter().map(|path| resolve(path)).collect();
-    if policy == PathPolicy::Raw {
-        others.extend(spellings.iter().map(|path| merge_slashes(path)));
-        others.extend(spellings.iter().map(|path| resolve_before_merging(path)));
-        let without_authority = || spellings.iter().filter_map(|path| without_authority(path));
-        others.extend(without_authority().map(resolve));
-        others.extend(without_authority().map(resolve_before_merging));
-    }
-    others
+    spellings
 }
 
 /// Adds another spelling of each path that contains `text`.
@@ -383,13 +388,14 @@ mod tests {
         use PathPolicy::{Lenient, Raw, Strict};
         for (path, policy, expected) in [
             ("/item/1;v=2", Strict, vec!["/item/1;v=2", "/item/1"]),
-            ("/x/..;/item/1", Strict, vec!["/x/..;/item/1", "/item/1"]),
+            ("/x/..;/item/1", Strict, vec!["/x/..;/item/1", "/item/1", "/x/../item/1"]),
             ("/item/1", Strict, vec!["/item/1"]),
             ("/a/../b", Strict, vec!["/b"]),
             ("/item%2F1", Lenient, vec!["/item%2F1", "/item/1"]),
-            ("/free%2f..%2fitem", Lenient, vec!["/free%2F..%2Fitem", "/item"]),
+            ("/free%2f..%2fitem", Lenient, vec!["/free%2F..%2Fitem", "/free/../item", "/item"]),
+            ("/use%2f..//x", Lenient, vec!["/use%2F../x", "/use/../x", "/x"]),
             ("/item\\1", Lenient, vec!["/item\\1", "/item%5C1", "/item/1"]),
-            ("/%5Citem/1/%5C/..", Lenient, vec!["/%5Citem/1/", "/item/", "/item/1/"]),
+            ("/%5Citem/1/%5C/..", Lenient, vec!["/%5Citem/1/", "/1/", "/item/", "/item/1/"]),
             ("/item/1/../../free", Lenient, vec!["/free"]),
             ("/item/1/../../free", Raw, vec!["/free", "/item/1/../../free"]),
             ("//host/item/1", Raw, vec!["/host/item/1", "/item/1"]),
