@@ -38,6 +38,8 @@ struct Gate {
 struct Counts {
     /// Number of responses that may be sent.
     admitted: usize,
+    /// Number of requests so far.
+    held: usize,
     in_flight: usize,
     max_in_flight: usize,
 }
@@ -64,7 +66,7 @@ impl HoldingOrigin {
     }
 
     fn wait_for_fetches(&self, count: usize) {
-        wait_until("the origin to receive a fetch", || self.origin.received_requests().len() >= count);
+        wait_until("the origin to hold a fetch", || self.gate.counts.lock().held >= count);
         assert_eq!(self.origin.received_requests().len(), count);
     }
 }
@@ -72,6 +74,7 @@ impl HoldingOrigin {
 impl Gate {
     fn pass(&self) {
         let mut counts = self.counts.lock();
+        counts.held += 1;
         counts.in_flight += 1;
         counts.max_in_flight = counts.max_in_flight.max(counts.in_flight);
         while counts.admitted == 0 {
