@@ -3,15 +3,13 @@
 use super::config::LIMIT;
 use super::scoreboard::{ClientGroup, Scoreboard};
 use super::screen::{Screen, time_of_day};
-use super::traffic::{UnitsByHour, carry_forward};
 use super::unprotected::UnprotectedDay;
 use tidegate_replay::terminal::{group_digits, sparkline, wrap};
 
 /// Renders two rows of bars, one for each hour, with one scale.
 pub(super) fn day(scoreboard: &Scoreboard, without: &UnprotectedDay, screen: &Screen) -> String {
-    let mut used = scoreboard.used_by_hour;
-    carry_forward(&mut used);
-    let by_hour: Vec<f64> = [used, without.used].iter().flat_map(units_of_hours).collect();
+    let by_hour = scoreboard.units_by_hour.iter().chain(&without.units_by_hour);
+    let by_hour: Vec<f64> = by_hour.map(|units| *units as f64).collect();
     let bars: Vec<char> = sparkline(&by_hour).chars().collect();
     let [with_bars, without_bars] = [&bars[..24], &bars[24..]].map(|bars| bars.iter().collect::<String>());
     let refused = group_digits(scoreboard.row(ClientGroup::People).refused);
@@ -36,10 +34,6 @@ pub(super) fn day(scoreboard: &Scoreboard, without: &UnprotectedDay, screen: &Sc
     )
 }
 
-fn units_of_hours(used: &UnitsByHour) -> impl Iterator<Item = f64> {
-    (0..used.len()).map(|hour| (used[hour] - hour.checked_sub(1).map_or(0, |before| used[before])) as f64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,12 +42,12 @@ mod tests {
 
     #[test]
     fn bars_of_both_days_have_one_scale_and_fit_60_columns() {
-        let used_by_hour = std::array::from_fn(|hour| 80 * hour as u64);
-        let scoreboard = Scoreboard { used_by_hour, ..Scoreboard::default() };
-        let mut used = [2000; 24];
-        used[..4].copy_from_slice(&[400, 800, 1200, 1900]);
-        let without =
-            UnprotectedDay { closed_at: Some(Duration::from_secs(4 * 3600 + 600)), people_refused: 1234, used };
+        let units_by_hour = std::array::from_fn(|hour| 10 * hour as u64);
+        let scoreboard = Scoreboard { units_by_hour, ..Scoreboard::default() };
+        let mut units_by_hour = [0; 24];
+        units_by_hour[..5].copy_from_slice(&[400, 400, 400, 700, 100]);
+        let closed_at = Some(Duration::from_secs(4 * 3600 + 600));
+        let without = UnprotectedDay { closed_at, people_refused: 1234, units_by_hour };
         let screen = Screen::new(Box::new(std::io::sink()), Some(60), ColorMode::Plain);
         let text = day(&scoreboard, &without, &screen);
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");

@@ -17,8 +17,8 @@ pub(super) struct Scoreboard {
     pub(super) now: Duration,
     /// Used and reserved units of the quota, as counted by the gateway.
     pub(super) used: u64,
-    /// The same by the end of each hour.
-    pub(super) used_by_hour: UnitsByHour,
+    /// Units that the origin reported for the requests of each hour.
+    pub(super) units_by_hour: UnitsByHour,
     /// Totals by group, in the order of [`ClientGroup::ALL`].
     pub(super) rows: [Row; ClientGroup::ALL.len()],
     /// Totals by actor.
@@ -113,6 +113,8 @@ impl Scoreboard {
         };
         let refusal = refusal_reason(&response);
         self.failed += u64::from(refusal.is_none() && !response.status().is_success());
+        let cost = response.headers().get("x-api-cost").and_then(|units| units.to_str().ok()?.parse().ok());
+        self.units_by_hour[traffic::hour(request.at)] += cost.unwrap_or(0);
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|seconds| seconds.to_str().ok()?.parse().ok());
         let group = ClientGroup::from_request(request);
         for row in [&mut self.rows[group as usize], self.actors.entry(request.actor).or_default()] {
@@ -128,10 +130,6 @@ impl Scoreboard {
     pub(super) fn read(&mut self, scrape: &Scrape) {
         let quota = format!("quota=\"{QUOTA}\"");
         self.used = (scrape.sum("tidegate_quota_used", &quota) + scrape.sum("tidegate_quota_reserved", &quota)) as u64;
-        // The window ends with the day.
-        if self.now < traffic::DAY {
-            self.used_by_hour[traffic::hour(self.now)] = self.used;
-        }
     }
 }
 

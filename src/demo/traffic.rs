@@ -38,7 +38,7 @@ pub struct DemoRequest {
 /// Relative weight of each hour of the day.
 pub(super) type HourWeights = [u32; 24];
 
-/// Units that were used by the end of each hour.
+/// Units that were used in each hour.
 pub(super) type UnitsByHour = [u64; 24];
 
 /// Weights of people in one country: lowest at four, a peak at noon, highest in the evening.
@@ -64,11 +64,4 @@ pub(super) fn random_time(rng: &mut Rng, hours: &HourWeights) -> Duration {
 /// Returns the hour of a time of the day.
 pub(super) fn hour(at: Duration) -> usize {
     usize::try_from(at.as_secs() / 3600).unwrap_or(23).min(23)
-}
-
-/// Fills hours without a record with the usage of the hour before.
-pub(super) fn carry_forward(used: &mut UnitsByHour) {
-    for hour in 1..used.len() {
-        used[hour] = used[hour].max(used[hour - 1]);
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::origin::OriginCounters;
 use super::scoreboard::ClientGroup;
-use super::traffic::{DemoRequest, UnitsByHour, carry_forward, hour};
+use super::traffic::{DemoRequest, UnitsByHour, hour};
 use std::time::Duration;
 
 /// Outcome of the day without a gateway.
@@ -12,24 +12,22 @@ pub(super) struct UnprotectedDay {
     pub(super) closed_at: Option<Duration>,
     /// Number of people's requests for pages with a cost after that.
     pub(super) people_refused: u64,
-    pub(super) used: UnitsByHour,
+    pub(super) units_by_hour: UnitsByHour,
 }
 
 impl UnprotectedDay {
     /// Serves `day` in order until `limit` units are used.
     pub(super) fn new(day: &[DemoRequest], limit: u64) -> Self {
         let mut origin = OriginCounters::default();
-        let mut outcome = Self { closed_at: None, people_refused: 0, used: [0; 24] };
+        let mut outcome = Self { closed_at: None, people_refused: 0, units_by_hour: [0; 24] };
         for request in day {
             if outcome.closed_at.is_none() {
-                origin.record(&request.path);
+                outcome.units_by_hour[hour(request.at)] += origin.record(&request.path);
                 outcome.closed_at = (origin.units() >= limit).then_some(request.at);
             } else if request.cost > 0 && ClientGroup::from_request(request) == ClientGroup::People {
                 outcome.people_refused += 1;
             }
-            outcome.used[hour(request.at)] = origin.units().min(limit);
         }
-        carry_forward(&mut outcome.used);
         outcome
     }
 }
@@ -44,8 +42,8 @@ mod tests {
         let day = day::generate(1, 0.25);
         let outcome = UnprotectedDay::new(&day, 2000);
         let closed_at = outcome.closed_at.expect("crawlers use up 2,000 units");
-        assert_eq!((outcome.used[23], outcome.used[hour(closed_at)]), (2000, 2000));
-        assert!(outcome.used.is_sorted());
+        let (before, after) = outcome.units_by_hour.split_at(hour(closed_at) + 1);
+        assert!((2000..2010).contains(&before.iter().sum::<u64>()) && after.iter().all(|units| *units == 0));
         let costly_requests_of_people = day
             .iter()
             .filter(|request| request.at > closed_at && request.cost > 0 && request.actor == "people")
