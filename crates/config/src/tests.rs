@@ -657,6 +657,9 @@ fn invalid_yaml_is_one_error_with_location() {
         "{errors:?}"
     );
     assert!(errors[0].starts_with(|c: char| c.is_ascii_digit()), "{errors:?}");
+    for (text, error) in [("origin:\n\turl: a\n", "2:1"), ("routes:\n  - match: a\n  \tcost: 1\n", "3:3")] {
+        assert_eq!(config_errors(text), [format!("{error}: invalid YAML: a tab in the indentation; use spaces")]);
+    }
     assert_eq!(config_errors("just words"), ["1:1: no top-level keys; start with a key such as `origin:`"]);
 }
 

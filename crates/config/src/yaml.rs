@@ -32,6 +32,12 @@ pub(super) fn read(text: &str) -> (Node, Vec<ConfigError>) {
         }
         Err(error) => {
             let location = error.location().map_or(SourceLocation::START, |location| to_location(&location));
+            if let Some(tab) = tab_in_indentation(text, &location) {
+                return (
+                    Node::empty_map(),
+                    vec![error_at(&tab, "invalid YAML: a tab in the indentation", "use spaces")],
+                );
+            }
             let cause = error.without_snippet().to_string();
             let cause = cause.lines().next().unwrap_or_default();
             let cause = cause.split_once(" at line ").map_or(cause, |(cause, _)| cause);
@@ -43,6 +49,18 @@ pub(super) fn read(text: &str) -> (Node, Vec<ConfigError>) {
             (Node::empty_map(), vec![error_at(&location, &message, hint)])
         }
     }
+}
+
+/// Returns the location of the first tab before the text of the line of an error, or of the next line, in which some errors
+/// are noticed late.
+fn tab_in_indentation(text: &str, error: &SourceLocation) -> Option<SourceLocation> {
+    let SourceLocation::Position { line, .. } = *error else { return None };
+    (line..=line + 1).find_map(|line| {
+        let text = text.lines().nth(usize::try_from(line.saturating_sub(1)).ok()?)?;
+        let indentation = &text[..text.len() - text.trim_start().len()];
+        let column = u64::try_from(indentation.find('\t')?).ok()? + 1;
+        Some(SourceLocation::Position { line, column })
+    })
 }
 
 fn line_at<'a>(text: &'a str, location: &SourceLocation) -> &'a str {
