@@ -3,7 +3,7 @@
 //!
 //! A client is an address together with a user agent. So neighbors behind one address share a profile only if they use
 //! exactly the same browser. An entry takes 72 bytes, plus one byte of the map. The tables are slightly less than half
-//! full at worst: at most 167 bytes per client, and 76 per network. The number of networks is limited to a quarter of
+//! full at worst: at most 186 bytes per client, and 76 per network. The number of networks is limited to a quarter of
 //! that of clients.
 
 use super::Admission;
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn profile_entries_have_the_expected_size() {
-        assert_eq!((size_of::<(u64, ClientProfile)>(), size_of::<(u64, NetworkProfile)>()), (72, 32));
+        assert_eq!((size_of::<(u64, ClientProfile)>(), size_of::<(u64, NetworkProfile)>()), (80, 32));
     }
 
     #[test]

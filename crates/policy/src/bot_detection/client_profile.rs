@@ -1,4 +1,4 @@
-//! Profile of a client's requests: decayed counts, in 64 bytes.
+//! Profile of a client's requests: decayed counts, in 72 bytes.
 
 use super::{
     BaselineSample, ClientHints, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome, decay_since,
@@ -15,6 +15,8 @@ pub struct ClientProfile {
     last_page_cs: u32,
     /// Hashes of the last pages, latest first.
     recent_pages: [u16; 3],
+    /// Hash of the path that a form was last submitted to.
+    last_post: u16,
     /// Number of pages whose assets may still be loading, and the second of the first of them, modulo 256.
     pending_pages: u8,
     pending_since: u8,
@@ -28,6 +30,8 @@ pub struct ClientProfile {
     pub(super) not_found_pages: f32,
     /// Pages that cost quota units, without immediate repetitions.
     pub(super) costly_pages: f32,
+    /// Forms submitted to the path of the one before, without a referer.
+    pub(super) repeated_posts: f32,
     /// Assets of pages.
     pub(super) assets: f32,
     /// Requests of robots.txt.
@@ -78,6 +82,7 @@ impl ClientProfile {
             }
             ResourceKind::Page(_) if features.is_background_fetch() && self.loads_assets() => {}
             ResourceKind::Page(page) => return self.record_page(page, features, outcome),
+            ResourceKind::Form(path) => self.record_post(path, features),
             ResourceKind::Honeypot | ResourceKind::Other => {}
         }
         None
@@ -93,6 +98,11 @@ impl ClientProfile {
     /// Returns true if the client does something rare for programs: it loads assets or follows links.
     pub fn shows_human_traits(&self) -> bool {
         self.loads_assets() || self.follows_links()
+    }
+
+    /// Returns true if the client loads assets or follows links about as often as it submits forms.
+    pub(super) fn reads_between_posts(&self) -> bool {
+        self.assets.max(self.linked_pages) * RARE_RATIO > self.pages + self.repeated_posts
     }
 
     /// Returns the second of the last request.
@@ -119,6 +129,7 @@ impl ClientProfile {
             &mut self.linked_pages,
             &mut self.not_found_pages,
             &mut self.costly_pages,
+            &mut self.repeated_posts,
             &mut self.assets,
             &mut self.robots_reads,
             &mut self.honeypot_hits,
@@ -153,6 +164,18 @@ impl ClientProfile {
         self.not_found_pages += count_if(is_new && outcome == ResponseOutcome::NotFound);
         self.costly_pages += count_if(is_new && features.is_costly);
         sample
+    }
+
+    /// Records a submitted form. A page of this site, or one of another site with a form for this one, sends a referer,
+    /// unless the site forbids it; then the baseline excludes the signal.
+    fn record_post(&mut self, path: u16, features: &RequestFeatures) {
+        let is_repeated = std::mem::replace(&mut self.last_post, path) == path;
+        if is_repeated && features.referer == Referer::Absent {
+            self.record_interval(features.at);
+            self.record_headers(features);
+            self.page_count = self.page_count.saturating_add(1);
+            self.repeated_posts += 1.0;
+        }
     }
 
     /// Counts a served page as pending; it counts in full once its assets could be loaded.

@@ -4,6 +4,7 @@ use super::BrowserTraits;
 use crate::Timestamp;
 use crate::exempt::ROBOTS_TXT_PATH;
 use crate::hash::fnv1a;
+use http::Method;
 
 /// Features of a request of a client that claims a browser or sends no user agent.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +34,9 @@ pub enum ResourceKind {
     Robots,
     /// The honeypot: forbidden by robots.txt and not linked.
     Honeypot,
-    /// Uninformative: a site icon or a submitted form.
+    /// A submitted form or another change, with a hash of its path.
+    Form(u16),
+    /// Uninformative: a site icon, or a preflight request.
     Other,
 }
 
@@ -130,7 +133,7 @@ impl RequestFeatures {
     pub fn is_informative(&self, outcome: ResponseOutcome) -> bool {
         match self.resource_kind {
             ResourceKind::Robots | ResourceKind::Honeypot => true,
-            ResourceKind::Page(_) | ResourceKind::Asset => outcome != ResponseOutcome::Refused,
+            ResourceKind::Page(_) | ResourceKind::Asset | ResourceKind::Form(_) => outcome != ResponseOutcome::Refused,
             ResourceKind::Other => false,
         }
     }
@@ -146,7 +149,7 @@ impl RequestFeatures {
 
 impl ResourceKind {
     /// Returns the kind of the resource at the normalized `path`; `honeypot` is the configured honeypot, if any.
-    pub fn from_request(method: &http::Method, path: &str, query: Option<&str>, honeypot: Option<&str>) -> Self {
+    pub fn from_request(method: &Method, path: &str, query: Option<&str>, honeypot: Option<&str>) -> Self {
         if path == ROBOTS_TXT_PATH {
             return Self::Robots;
         }
@@ -155,9 +158,14 @@ impl ResourceKind {
         {
             return Self::Honeypot;
         }
+        match *method {
+            Method::GET | Method::HEAD => {}
+            Method::OPTIONS => return Self::Other,
+            _ => return Self::Form(short_hash(path, None)),
+        }
         let name = after_last(b'/', path).unwrap_or(path);
         let extension = after_last(b'.', name).unwrap_or_default();
-        if method != http::Method::GET || ICON_PREFIXES.iter().any(|icon| name.starts_with(icon)) {
+        if ICON_PREFIXES.iter().any(|icon| name.starts_with(icon)) {
             return Self::Other;
         }
         match ASSET_EXTENSIONS.iter().any(|asset| extension.eq_ignore_ascii_case(asset)) {

@@ -18,6 +18,8 @@ pub enum Signal {
     ConstantInterval,
     /// New pages faster than anyone reads, by a client that does not both load assets and follow links.
     FastPages,
+    /// Forms submitted again and again to one path, without a page, an asset or a link before.
+    RepeatedPosts,
     /// Requests of robots.txt.
     ReadsRobots,
     /// Requests of the honeypot.
@@ -49,12 +51,13 @@ pub struct BotScore {
 
 impl Signal {
     /// All signals, in declaration order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::NoAssets,
         Self::NoLinks,
         Self::ManyCostlyPages,
         Self::ConstantInterval,
         Self::FastPages,
+        Self::RepeatedPosts,
         Self::ReadsRobots,
         Self::Honeypot,
         Self::Probing,
@@ -74,6 +77,7 @@ impl Signal {
             Self::ManyCostlyPages => "many_costly_pages",
             Self::ConstantInterval => "constant_interval",
             Self::FastPages => "fast_pages",
+            Self::RepeatedPosts => "repeated_posts",
             Self::ReadsRobots => "reads_robots",
             Self::Honeypot => "honeypot",
             Self::Probing => "probing",
@@ -90,6 +94,7 @@ impl Signal {
     pub const fn max_points(self) -> u16 {
         match self {
             Self::Honeypot => 80,
+            Self::RepeatedPosts => 75,
             Self::Probing | Self::Network => 60,
             Self::NoAssets => 48,
             Self::NoLinks => 44,
@@ -145,6 +150,9 @@ pub fn score(
         if views > MIN_FAST_PAGES {
             points.add(Signal::FastPages, (2.0 - mean_interval) / 1.5);
         }
+    }
+    if !profile.reads_between_posts() {
+        points.add(Signal::RepeatedPosts, expected.links * (profile.repeated_posts - 10.0) / 10.0);
     }
     if views > MIN_INTERVALS && mean_interval >= 1.0 {
         points.add(Signal::ConstantInterval, (0.5 - interval_variance.sqrt() / mean_interval) / 0.4);

@@ -80,7 +80,7 @@ impl SimulatedClient {
 
 #[test]
 fn client_profile_has_the_expected_size() {
-    assert_eq!(size_of::<ClientProfile>(), 64);
+    assert_eq!(size_of::<ClientProfile>(), 72);
 }
 
 #[test]
@@ -89,6 +89,55 @@ fn no_single_signal_reaches_the_threshold() {
     for (index, signal) in Signal::ALL.iter().enumerate() {
         assert_eq!(*signal as usize, index, "{}", signal.name());
     }
+}
+
+/// A browser on a connection without TLS, as a combined log shows it.
+const PLAIN_HEADERS: HeadersSeen = HeadersSeen::INSPECTED
+    .with(HeadersSeen::ACCEPT, true)
+    .with(HeadersSeen::ENCODING, true)
+    .with(HeadersSeen::LANGUAGE, true)
+    .with(HeadersSeen::USER_AGENT, true);
+
+#[test]
+fn client_that_guesses_passwords_is_suspected() {
+    let http_10 = PLAIN_HEADERS.with(HeadersSeen::HTTP_10, true);
+    for (headers, interval) in [
+        (PLAIN_HEADERS, Duration::from_millis(240)),
+        (PLAIN_HEADERS, Duration::from_secs(5)),
+        (http_10, Duration::from_millis(240)),
+        (http_10, Duration::from_secs(20)),
+    ] {
+        let mut client = SimulatedClient::new(CHROME, headers);
+        for _ in 0..60 {
+            client.now += interval;
+            client.request(ResourceKind::Form(7), Referer::Absent, ResponseOutcome::Served);
+        }
+        assert!(client.score() >= THRESHOLD, "{interval:?} {} {:?}", client.score(), client.signal_names());
+        assert_eq!(client.signal_names()[0], "repeated_posts");
+    }
+}
+
+#[test]
+fn forms_of_people_are_not_suspected() {
+    let submit = |client: &mut SimulatedClient, referer| {
+        client.now += Duration::from_millis(300);
+        client.request(ResourceKind::Form(7), referer, ResponseOutcome::Served);
+    };
+    let mut app_user = SimulatedClient::human(CHROME, ALL_HEADERS);
+    app_user.open_page(Referer::Absent);
+    (0..20).for_each(|_| app_user.request(ResourceKind::Asset, Referer::Absent, ResponseOutcome::Served));
+    (0..300).for_each(|_| submit(&mut app_user, Referer::Absent));
+    let mut chat_user = SimulatedClient::human(CHROME, ALL_HEADERS);
+    (0..1000).for_each(|_| submit(&mut chat_user, Referer::Internal));
+    let mut widget_user = SimulatedClient::human(CHROME, ALL_HEADERS);
+    (0..1000).for_each(|_| submit(&mut widget_user, Referer::External));
+    for client in [&app_user, &chat_user, &widget_user] {
+        assert!(client.score() < THRESHOLD, "{} {:?}", client.score(), client.signal_names());
+    }
+    let mut api_user = SimulatedClient::human(CHROME, ALL_HEADERS);
+    (0..1000).for_each(|_| submit(&mut api_user, Referer::Absent));
+    let without_pages = ExpectedBehavior { assets: 0.0, links: 0.0 };
+    assert!(api_user.score_on(without_pages) < THRESHOLD, "nobody sends a referer to this site");
 }
 
 #[test]
@@ -408,7 +457,13 @@ fn resource_kind_is_derived_from_the_path() {
     assert_eq!(kind("/apple-touch-icon-120x120.png"), ResourceKind::Other);
     assert_eq!(kind("/robots.txt"), ResourceKind::Robots);
     assert_eq!((kind("/trap"), kind("/trap/1")), (ResourceKind::Honeypot, ResourceKind::Honeypot));
-    assert_eq!(ResourceKind::from_request(&http::Method::POST, "/item/42", None, None), ResourceKind::Other);
+    let kind_of = |method: http::Method, path: &str| ResourceKind::from_request(&method, path, Some("q=1"), None);
+    assert_eq!(kind_of(http::Method::OPTIONS, "/item/42"), ResourceKind::Other);
+    assert_eq!(kind_of(http::Method::HEAD, "/item/42"), kind_of(http::Method::GET, "/item/42"));
+    let ResourceKind::Form(path) = kind_of(http::Method::POST, "/login.css") else {
+        panic!("a form, whatever its path")
+    };
+    assert_eq!(kind_of(http::Method::PUT, "/login.css"), ResourceKind::Form(path));
     assert_ne!(
         ResourceKind::from_request(&http::Method::GET, "/s", Some("q=1"), None),
         ResourceKind::from_request(&http::Method::GET, "/s", Some("q=2"), None)
@@ -489,7 +544,7 @@ proptest! {
             client.now = if clock_jumps_back && wait % 7 == 0 { client.now - Duration::from_secs(wait) } else { client.now + Duration::from_millis(wait) };
             latest = latest.max(client.now);
             client.features.is_costly = costly;
-            let kind = [ResourceKind::Page(page), ResourceKind::Asset, ResourceKind::Robots, ResourceKind::Honeypot, ResourceKind::Other][usize::from(kind)];
+            let kind = [ResourceKind::Page(page), ResourceKind::Asset, ResourceKind::Robots, ResourceKind::Honeypot, ResourceKind::Form(page), ResourceKind::Other][usize::from(kind)];
             let referer = [Referer::Unknown, Referer::Absent, Referer::External, Referer::Internal][usize::from(referer)];
             client.request(kind, referer, outcome);
             let max_points: u16 = Signal::ALL.iter().map(|signal| signal.max_points()).sum();
