@@ -101,8 +101,10 @@ pub struct PolicyReport {
     pub hours: Vec<HourReport>,
     /// Admitted requests of verified bots, with their worst and best hour.
     pub verified_bots: AdmitReport,
-    /// The most expensive bots, in descending order.
+    /// The most expensive bots, by the units that they asked for.
     pub bots: Vec<BotReport>,
+    /// Who asked for the most units.
+    pub spenders: SpendersReport,
     /// Pages that were refused to verified bots most often.
     pub refused_pages: Vec<RefusedPageReport>,
     /// Agreement with the verdicts of the gateway that wrote the log; null for logs of other servers.
@@ -295,6 +297,39 @@ pub struct BotReport {
     #[serde(serialize_with = "serialize::units")]
     pub units: Units,
     /// Units charged, plus the cost of its refused requests.
+    #[serde(serialize_with = "serialize::units")]
+    pub units_asked: Units,
+}
+
+/// Who asked for the most units, in descending order.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SpendersReport {
+    /// Addresses, each with the kind of client; empty for a log with host names.
+    pub clients: Vec<SpenderReport>,
+    /// Networks: IPv4 /24 or IPv6 /48; empty for a log with host names.
+    pub networks: Vec<SpenderReport>,
+    /// Normalized paths.
+    pub paths: Vec<SpenderReport>,
+    /// User agents.
+    pub user_agents: Vec<SpenderReport>,
+}
+
+/// Demand of one client, network, path or user agent.
+#[derive(Clone, Debug, Serialize)]
+pub struct SpenderReport {
+    /// Address, network, path or user agent.
+    pub name: String,
+    /// Kind of a client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<&'static str>,
+    /// Number of requests.
+    pub requests: u64,
+    /// Refused requests.
+    pub refused: u64,
+    /// Units charged, over all quotas.
+    #[serde(serialize_with = "serialize::units")]
+    pub units: Units,
+    /// Units charged, plus the cost of the refused requests.
     #[serde(serialize_with = "serialize::units")]
     pub units_asked: Units,
 }

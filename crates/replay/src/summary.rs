@@ -5,9 +5,9 @@ use super::display_zone::{DisplayZone, seconds};
 use super::format::{amount, percent};
 use super::report::{
     AdmitHourReport, AgreementReport, ClassReport, ComparisonReport, DifferenceReport, LogReport, PolicyReport,
-    QuotaReport, Report, WindowReport,
+    QuotaReport, Report, SpenderReport, SpendersReport, WindowReport,
 };
-use crate::terminal::{Align, ColorMode, columns, format_duration, group_digits, wrap};
+use crate::terminal::{Align, ColorMode, columns, ellipsize, format_duration, group_digits, wrap};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use tidegate_policy::{Timestamp, Units};
@@ -101,6 +101,10 @@ fn policy(policy: &PolicyReport, requests: u64, clock: &TimeFormatter, color: Co
         }
     }
     out += &bots(policy);
+    let SpendersReport { clients, networks, paths, user_agents } = &policy.spenders;
+    for (name, rows) in [("client", clients), ("network", networks), ("path", paths), ("user agent", user_agents)] {
+        out += &spenders(name, rows);
+    }
     policy.agreement.iter().for_each(|agreement| out += &self::agreement(agreement, color));
     if policy.abandoned > 0 {
         out += &note(&format!("{} deferred requests were never retried", group_digits(policy.abandoned)));
@@ -182,6 +186,34 @@ fn bots(policy: &PolicyReport) -> String {
     });
     let alignment = [Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right];
     format!("\n{}", columns(2, &alignment, [heading].into_iter().chain(rows)))
+}
+
+fn spenders(name: &str, rows: &[SpenderReport]) -> String {
+    if rows.iter().all(|row| row.units_asked.is_zero()) {
+        return String::new();
+    }
+    let heading = [name, "requests", "refused", "units", "asked for"].map(str::to_owned).to_vec();
+    let cells = |row: &SpenderReport| {
+        let kind = row.kind.map_or(String::new(), |kind| format!(" ({})", kind.replace('_', " ")));
+        vec![
+            ellipsize(&printable(&row.name), MAX_SPENDER_WIDTH) + &kind,
+            group_digits(row.requests),
+            group_digits(row.refused),
+            amount(row.units),
+            amount(row.units_asked),
+        ]
+    };
+    let alignment = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right];
+    let rows = rows.iter().take(MAX_SPENDERS_SHOWN).map(cells);
+    format!("\n{}", columns(2, &alignment, [heading].into_iter().chain(rows)))
+}
+
+/// Returns text of a client without characters that a terminal interprets.
+fn printable(text: &str) -> String {
+    match text.is_empty() {
+        true => "-".into(),
+        false => text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect(),
+    }
 }
 
 fn agreement(agreement: &AgreementReport, color: ColorMode) -> String {
@@ -272,3 +304,9 @@ const MAX_WINDOWS_SHOWN: usize = 7;
 
 /// The most expensive bots; the JSON report contains more.
 const MAX_BOTS_SHOWN: usize = 10;
+
+/// Rows of each list of spenders; the JSON report contains more.
+const MAX_SPENDERS_SHOWN: usize = 5;
+
+/// Width of their names, in columns.
+const MAX_SPENDER_WIDTH: usize = 38;

@@ -141,6 +141,14 @@ pub fn display_width(text: &str) -> usize {
     columns
 }
 
+/// Shortens a text to `width` characters, with an ellipsis.
+pub fn ellipsize(text: &str, width: usize) -> String {
+    match text.chars().count() > width {
+        true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
 /// Truncates a line to `width` characters.
 pub fn truncate(line: &str, width: usize) -> String {
     line.chars().take(width).collect()

@@ -8,7 +8,7 @@ use crate::admin::state::{
 };
 use std::net::SocketAddr;
 use tidegate_replay::terminal::Align::{self, Left, Right};
-use tidegate_replay::terminal::{columns, display_width, format_duration, group_digits, wrap};
+use tidegate_replay::terminal::{columns, display_width, ellipsize, format_duration, group_digits, wrap};
 
 /// Renders the state as text.
 pub(super) fn render(state: &StateDocument, view: &View) -> String {
@@ -205,16 +205,8 @@ fn table(title: &str, header: &[(&str, Align)], rows: impl Iterator<Item = Vec<S
     let widest = |index: usize| rows.iter().map(|row| display_width(&row[index])).max().unwrap_or_default();
     let others: usize = (1..header.len()).map(|index| GAP + widest(index)).sum();
     let width = view.width.saturating_sub(INDENT + others).max(MIN_COLUMN);
-    rows.iter_mut().skip(1).for_each(|row| row[0] = truncate_cell(&row[0], width));
+    rows.iter_mut().skip(1).for_each(|row| row[0] = ellipsize(&row[0], width));
     format!("{}\n{}", view.color.bold(title), columns(INDENT, &alignment, rows.into_iter()))
-}
-
-/// Truncates a text to `width` columns, with an ellipsis.
-fn truncate_cell(text: &str, width: usize) -> String {
-    match text.chars().count() > width {
-        true => text.chars().take(width - 1).chain(['…']).collect(),
-        false => text.to_owned(),
-    }
 }
 
 /// Columns before a table, and between two columns of it.

@@ -14,16 +14,20 @@ pub(super) fn write(out: &mut Html, bots: &[BotReport]) {
         return;
     }
     let max_units = bots.iter().map(|bot| bot.units_asked).max().unwrap_or(Units::ZERO);
-    let rows = bots.iter().map(|bot| {
+    let row = |bot: &BotReport| {
         vec![
             name_cell(bot, max_units),
             Html::from_text(amount(bot.units)),
             Html::from_text(amount(bot.units_asked)),
             Html::from_text(format!("{} of {}", group_digits(bot.refused), group_digits(bot.requests))),
         ]
-    });
+    };
     out.raw("<p class=\"note\">Units, over all quotas. Solid: charged. Outlined: cost of its refused requests.</p>\n");
-    table::write(out, &HEAD, rows);
+    let (first, others) = bots.split_at(bots.len().min(MAX_OPEN_ROWS));
+    table::write(out, &HEAD, first.iter().map(row));
+    if !others.is_empty() {
+        table::collapsible(out, "Further bots", &HEAD, others.iter().map(row));
+    }
 }
 
 /// Renders the name and kind of a bot, with a bar of its units.
@@ -39,6 +43,9 @@ fn name_cell(bot: &BotReport, max_units: Units) -> Html {
     cell.raw("</span>");
     cell
 }
+
+/// Rows of the table that is not collapsed.
+const MAX_OPEN_ROWS: usize = 10;
 
 const HEAD: [(&str, Align); 4] =
     [("Bot", Align::Left), ("units", Align::Right), ("asked for", Align::Right), ("requests refused", Align::Right)];

@@ -15,6 +15,7 @@ mod quota;
 mod refused_pages;
 mod scale;
 mod served;
+mod spenders;
 mod steps;
 mod table;
 mod time;
@@ -48,6 +49,7 @@ pub fn page(report: &Report) -> String {
         served::write(out, policy, &colors, &steps[policy_index(report, policy)], span);
     });
     section(&mut out, "Most expensive bots", report, |out, policy| bots::write(out, &policy.bots));
+    section(&mut out, "Who asked for most", report, |out, policy| spenders::write(out, &policy.spenders));
     section(&mut out, "Pages refused to verified bots", report, |out, policy| {
         refused_pages::write(out, &policy.refused_pages, span);
     });

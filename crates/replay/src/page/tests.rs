@@ -66,7 +66,12 @@ fn report(days: u32) -> Report {
         quotas: vec![quota],
         hours: hours.collect(),
         verified_bots: AdmitReport { costly: 0, admitted: 0, worst: None, best: None },
-        bots: Vec::new(),
+        bots: (0..12).map(bot).collect(),
+        spenders: SpendersReport {
+            clients: vec![spender("192.0.2.7", Some("human"))],
+            paths: vec![spender("/a<b", None)],
+            ..SpendersReport::default()
+        },
         refused_pages: Vec::new(),
         agreement: None,
         abandoned: 0,
@@ -93,6 +98,38 @@ fn report(days: u32) -> Report {
         policies: vec![policy],
         comparison: None,
     }
+}
+
+fn bot(number: u64) -> BotReport {
+    let units = Units::from_whole(100 - number);
+    BotReport {
+        name: format!("bot{number}"),
+        kind: "declared_bot",
+        requests: 100,
+        refused: 0,
+        units,
+        units_asked: units,
+    }
+}
+
+fn spender(name: &str, kind: Option<&'static str>) -> SpenderReport {
+    let (units, units_asked) = (Units::from_whole(3), Units::from_whole(251));
+    SpenderReport { name: name.into(), kind, requests: 251, refused: 248, units, units_asked }
+}
+
+#[test]
+fn ten_bots_are_shown_and_the_others_folded() {
+    let page = page(&report(1));
+    let (shown, folded) = page.split_once("<summary>Further bots</summary>").expect("twelve bots");
+    assert!(shown.contains(">bot9 ") && !shown.contains(">bot10 ") && folded.contains(">bot11 "), "{page}");
+}
+
+#[test]
+fn spenders_are_shown_by_client_and_folded_by_path() {
+    let page = page(&report(1));
+    let (shown, folded) = page.split_once("<summary>Paths</summary>").expect("a path");
+    assert!(shown.contains("192.0.2.7 <small>human</small>") && shown.contains("248 of 251"), "{page}");
+    assert!(folded.contains("a&lt;b") && !page.contains("<summary>Networks</summary>"), "{page}");
 }
 
 #[test]

@@ -68,7 +68,7 @@ impl Bots {
 
 impl BotCounts {
     fn sort_key(&self) -> (Units, Units, u64) {
-        (self.units, self.requested_units, self.requests)
+        (self.requested_units, self.units, self.requests)
     }
 }
 

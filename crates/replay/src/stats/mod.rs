@@ -6,6 +6,7 @@ mod classes;
 mod hours;
 mod refused_pages;
 mod series;
+mod spenders;
 mod windows;
 
 use super::decision::ReplayedDecision;
@@ -17,6 +18,7 @@ use classes::Classes;
 use hours::Hours;
 use refused_pages::RefusedPages;
 use series::Series;
+use spenders::Spenders;
 use tidegate_access_log::read::NativeFields;
 use tidegate_engine::{Charged, Receipt};
 use tidegate_policy::quota::Quota;
@@ -31,6 +33,7 @@ pub(super) struct ReplayStats {
     used: Vec<Series>,
     planned: Vec<Series>,
     bots: Bots,
+    spenders: Spenders,
     refused_pages: RefusedPages,
     agreement: Agreement,
 }
@@ -45,6 +48,7 @@ impl ReplayStats {
             used: rules.quotas.iter().map(|_| Series::default()).collect(),
             planned: rules.quotas.iter().map(|_| Series::default()).collect(),
             bots: Bots::default(),
+            spenders: Spenders::default(),
             refused_pages: RefusedPages::default(),
             agreement: Agreement::default(),
         }
@@ -62,6 +66,7 @@ impl ReplayStats {
             self.windows[quota].add(usage, refused, decision.at);
             self.used[quota].add(decision.at, usage.used);
         }
+        self.spenders.add(decision, request);
         if decision.classification.kind != ClientKind::Human {
             self.bots.add(decision);
         }
@@ -131,6 +136,7 @@ impl ReplayStats {
             verified_bots: self.hours.admit_report(),
             hours: self.hours.report(rules),
             bots: self.bots.report(names),
+            spenders: self.spenders.report(),
             refused_pages: self.refused_pages.report(names),
             agreement: self.agreement.report(),
             abandoned,
