@@ -3,9 +3,10 @@
 use super::analysis::{LogAnalysis, REORDER_WINDOW};
 use super::error::DryRunError;
 use super::logs::Logs;
+use super::people_bursts::{PeopleBurst, PeopleBursts};
 use super::time_range::LogTimeRange;
 use crate::log::{LogLine, LogReadError, MergedLog};
-use crate::report::{QuotaReport, WindowReport};
+use crate::report::{PolicyReport, QuotaReport, SpendersReport, WindowReport};
 use crate::terminal::group_digits;
 use crate::{Assumptions, Policy, ReplayRequest, Simulator};
 use std::path::Path;
@@ -25,6 +26,10 @@ pub(super) struct DailyDemand {
     pub(super) busiest_client: u64,
     /// The same for all clients of one network.
     pub(super) busiest_network: u64,
+    /// Burst that people need; `None` without people.
+    pub(super) people_burst: Option<PeopleBurst>,
+    /// Who requested most.
+    pub(super) spenders: SpendersReport,
     /// Description of the figure for the busiest day.
     pub(super) description: String,
 }
@@ -32,7 +37,15 @@ pub(super) struct DailyDemand {
 impl DailyDemand {
     /// Returns a placeholder for the first draft, before the dry run.
     pub(super) fn placeholder() -> Self {
-        Self { busiest: 1, people: 0, busiest_client: 0, busiest_network: 0, description: String::new() }
+        Self {
+            busiest: 1,
+            people: 0,
+            busiest_client: 0,
+            busiest_network: 0,
+            people_burst: None,
+            spenders: SpendersReport::default(),
+            description: String::new(),
+        }
     }
 
     /// Measures what the configuration `yaml` charges on the logs.
@@ -44,11 +57,11 @@ impl DailyDemand {
         let (operators, agents) = (Arc::clone(operators), Arc::clone(agents));
         let policy =
             Policy { name: "proposed".into(), settings, operators, user_agents: agents, lists: Arc::default() };
-        let (quotas, of_clients) = replay_quotas(policy, MergedLog::new(logs.open()?, REORDER_WINDOW))?;
-        Ok(quotas
-            .iter()
-            .find(|quota| quota.name == QUOTA)
-            .map_or_else(Self::placeholder, |quota| Self::from_quota(quota, of_clients, days)))
+        let DryRunResult { report, busiest, bursts } = replay(policy, MergedLog::new(logs.open()?, REORDER_WINDOW))?;
+        let Some(report) = report else { return Ok(Self::placeholder()) };
+        let quota = report.quotas.iter().find(|quota| quota.name == QUOTA);
+        let demand = quota.map_or_else(Self::placeholder, |quota| Self::from_quota(quota, busiest, days));
+        Ok(Self { people_burst: bursts.burst(), spenders: report.spenders, ..demand })
     }
 
     /// Returns the demand of the busiest day; for a log shorter than a day, extrapolated to a day.
@@ -66,7 +79,7 @@ impl DailyDemand {
             );
             let [busiest, people, busiest_client, busiest_network] =
                 [all(used), all(used_by_people), busiest_client, busiest_network].map(|units| days.per_day(units));
-            return Self { busiest, people, busiest_client, busiest_network, description };
+            return Self { busiest, people, busiest_client, busiest_network, description, ..Self::placeholder() };
         }
         let max_of = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).max().unwrap_or(0);
         let busiest = max_of(used);
@@ -78,7 +91,8 @@ impl DailyDemand {
         {
             description += &format!(", {} on a median day", group_digits(median_day));
         }
-        Self { busiest, people: max_of(used_by_people), busiest_client, busiest_network, description }
+        let people = max_of(used_by_people);
+        Self { busiest, people, busiest_client, busiest_network, description, ..Self::placeholder() }
     }
 }
 
@@ -89,12 +103,20 @@ struct BusiestClients {
     network: Units,
 }
 
-/// Replays the lines. Returns the reports of the quotas, and what the busiest clients used.
-fn replay_quotas(policy: Policy, mut lines: MergedLog) -> Result<(Vec<QuotaReport>, BusiestClients), LogReadError> {
+/// Result of the replay.
+#[derive(Default)]
+struct DryRunResult {
+    /// `None` if the log contains no request.
+    report: Option<PolicyReport>,
+    busiest: BusiestClients,
+    bursts: PeopleBursts,
+}
+
+fn replay(policy: Policy, mut lines: MergedLog) -> Result<DryRunResult, LogReadError> {
     let assumptions = Assumptions::default();
     let rules = Arc::clone(&policy.settings.rules);
     let mut clients = ClientUsage::new(policy.settings.limits.max_tracked_clients);
-    let mut busiest = BusiestClients::default();
+    let DryRunResult { mut busiest, mut bursts, .. } = DryRunResult::default();
     let mut pending_policy = Some(policy);
     let mut simulator: Option<Simulator> = None;
     while let Some(next) = lines.next_line()? {
@@ -105,10 +127,14 @@ fn replay_quotas(policy: Policy, mut lines: MergedLog) -> Result<(Vec<QuotaRepor
         }
         if let Some(simulator) = &mut simulator {
             simulator.process(next, &line, &request, &mut |_, decision| {
-                if BOT_CLASSES.contains(&rules[decision.classification.class].name.as_str()) {
+                let class = rules[decision.classification.class].name.as_str();
+                if BOT_CLASSES.contains(&class) {
                     return;
                 }
                 let client = rules.key(&decision.classification, request.client, |_| None);
+                if class == PEOPLE && decision.is_costly() {
+                    bursts.add(client, decision.at);
+                }
                 for (usage, (_, cost)) in decision.quota_usage.iter().zip(&decision.costs) {
                     clients.reserve(usage.window, client, *cost);
                     busiest.client = busiest.client.max(clients.used(usage.window, client, Units::MAX));
@@ -117,7 +143,7 @@ fn replay_quotas(policy: Policy, mut lines: MergedLog) -> Result<(Vec<QuotaRepor
             });
         }
     }
-    Ok((simulator.map_or_else(Vec::new, |simulator| simulator.finish().quotas), busiest))
+    Ok(DryRunResult { report: simulator.map(Simulator::finish), busiest, bursts })
 }
 
 /// Returns the median; `None` for fewer than [`MIN_DAYS_FOR_MEDIAN`] days.

@@ -5,9 +5,11 @@ use super::bots::{BotTraffic, OperatorTraffic, SEARCH_ENGINES};
 use super::dry_run::{DailyDemand, PEOPLE, QUOTA};
 use super::error::InitError;
 use super::logs::Logs;
+use super::people_bursts::PeopleBurst;
 use super::request_rate::RequestRate;
 use super::routes::{Route, Routes};
 use super::self_requests::{CRON, WORDPRESS};
+use crate::report::{SpenderReport, SpendersReport};
 use crate::terminal::group_digits;
 use std::fmt::Write as _;
 use std::mem::take;
@@ -58,7 +60,7 @@ impl LogAnalysis<'_> {
         let mut out = String::new();
         self.write_header(&mut out, &logs.names());
         out.push_str(SERVER_SECTION);
-        let has_libraries = self.write_classes(&mut out);
+        let has_libraries = self.write_classes(&mut out, demand);
         self.write_quota(&mut out, demand, has_libraries);
         write_routes(&mut out, routes, self.requests.pages, self.requests.assets);
         out
@@ -111,7 +113,7 @@ impl LogAnalysis<'_> {
     }
 
     /// Writes the classes. Returns true if one of them is for HTTP libraries.
-    fn write_classes(&self, out: &mut String) -> bool {
+    fn write_classes(&self, out: &mut String, demand: &DailyDemand) -> bool {
         let bots = &self.bots;
         out.push_str("\nclasses:                         # first match wins\n");
         self.write_site(out);
@@ -148,7 +150,15 @@ impl LogAnalysis<'_> {
             ),
         );
         writeln!(out, "  - name: {PEOPLE}\n    when: {{ kind: human }}\n    priority: 3").unwrap_or(());
-        writeln!(out, "    bucket: {{ {BUCKET} }}   # per address; faster than people read").unwrap_or(());
+        let (burst, remark) = match demand.people_burst {
+            Some(PeopleBurst { pages, needed, people }) => {
+                let people = group_digits(people);
+                (pages, format!("at most {needed} at once were needed by 999 of 1,000 people, here of {people}"))
+            }
+            None => (DEFAULT_BURST, "faster than people read".into()),
+        };
+        writeln!(out, "    bucket: {{ rate: 1/s, burst: {burst}, counts: costed }}   # per address; {remark}")
+            .unwrap_or(());
         writeln!(out, "    enforce: false               # CHANGE: remove this line together with that of the quota")
             .unwrap_or(());
         !libraries.is_empty()
@@ -233,6 +243,14 @@ impl LogAnalysis<'_> {
             "CHANGE: the units that you have bought per day. The value is the usage of these routes, rounded up:",
         );
         write_comment(out, 4, &format!("{}.", demand.description));
+        let SpendersReport { clients, networks, paths, user_agents } = &demand.spenders;
+        for (name, rows) in
+            [("clients", clients), ("networks", networks), ("paths", paths), ("user agents", user_agents)]
+        {
+            if let Some(most) = most(rows) {
+                write_comment(out, 4, &format!("Most by {name}: {most}."));
+            }
+        }
         writeln!(out, "    limit: {limit}").unwrap_or(());
         out.push_str("    enforce: false               # CHANGE: remove this line once the file is correct; until then refusals are only counted\n");
         write_comment(out, 4, &format!("CHANGE: the zone and time of your quota's renewal; {}.", zone.remark));
@@ -356,8 +374,20 @@ fn round_up(pages: u64) -> u64 {
     pages.max(1).div_ceil(step) * step
 }
 
-/// Token bucket of a person. One request per second is more than a person reads; free requests do not count.
-const BUCKET: &str = "rate: 1/s, burst: 60, counts: costed";
+/// Burst of the bucket of people without any in the log.
+const DEFAULT_BURST: u64 = 60;
+
+/// Returns the first three of a list, each with its number of units.
+fn most(rows: &[SpenderReport]) -> Option<String> {
+    let plain = |name: &str| -> String { name.chars().map(|c| if c.is_control() { '?' } else { c }).collect() };
+    let text = |row: &SpenderReport| {
+        let kind = row.kind.map_or(String::new(), |kind| format!(" ({})", kind.replace('_', " ")));
+        let name = if row.name.is_empty() { "none".into() } else { plain(&row.name) };
+        format!("{name}{kind} {}", group_digits(row.units_asked.ceil()))
+    };
+    let rows: Vec<String> = rows.iter().filter(|row| !row.units_asked.is_zero()).take(3).map(text).collect();
+    (!rows.is_empty()).then(|| rows.join(", "))
+}
 
 const SERVER_SECTION: &str = r#"
 listen: 127.0.0.1:8080

@@ -12,6 +12,7 @@ mod generate;
 mod logs;
 mod path_tree;
 mod pattern;
+mod people_bursts;
 mod request_rate;
 mod routes;
 mod self_requests;
