@@ -138,9 +138,9 @@ mod tests {
 
     #[tokio::test]
     async fn every_request_is_answered_once_on_simulated_time() {
-        let origin = MeteredOrigin::start().expect("a free port");
-        let day = Arc::new(day::generate(1, 0.005));
         let clock = Clock::frozen_at(traffic::DAY_START);
+        let origin = MeteredOrigin::start(clock.clone()).expect("a free port");
+        let day = Arc::new(day::generate(1, 0.005));
         let (sender, mut responses) = mpsc::unbounded_channel();
         send(Arc::clone(&day), origin.address, clock.clone(), Duration::ZERO, sender).await;
         let mut seen = vec![0; day.len()];

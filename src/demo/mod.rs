@@ -71,8 +71,8 @@ pub async fn run(
     screen: &mut Screen,
     start: impl FnOnce(&str, Clock) -> Result<RunningGateway>,
 ) -> Result<bool> {
-    let origin = MeteredOrigin::start().context("cannot start the demo origin")?;
     let clock = Clock::frozen_at(DAY_START);
+    let origin = MeteredOrigin::start(clock.clone()).context("cannot start the demo origin")?;
     let [listen, admin] = options.listen;
     let (listen, admin) = (listen.unwrap_or_else(|| free_port(8080)), admin.unwrap_or_else(|| free_port(9090)));
     let yaml = config::yaml(listen, admin, origin.address);

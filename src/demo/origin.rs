@@ -6,13 +6,16 @@ use super::site;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, DATE};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use tidegate_engine::clock::Clock;
+use tidegate_http1::DateCache;
 
 /// A running origin. It runs until the end of the process.
 pub(super) struct MeteredOrigin {
@@ -34,14 +37,14 @@ pub(super) struct OriginCounters {
 const LATENCY: Duration = Duration::from_millis(8);
 
 impl MeteredOrigin {
-    /// Starts the origin on a free port of the loopback interface, in its own thread.
-    pub(super) fn start() -> io::Result<Self> {
+    /// Starts the origin on a free port of the loopback interface, in its own thread. It dates responses by `clock`.
+    pub(super) fn start(clock: Clock) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let counters = Arc::new(Mutex::new(OriginCounters::default()));
-        let router = Router::new().fallback(respond).with_state(Arc::clone(&counters));
+        let router = Router::new().fallback(respond).with_state((Arc::clone(&counters), clock));
         std::thread::Builder::new().name("demo-origin".into()).spawn(move || {
             runtime.block_on(async { axum::serve(tokio::net::TcpListener::from_std(listener)?, router).await })
         })?;
@@ -69,7 +72,7 @@ impl OriginCounters {
     }
 }
 
-async fn respond(State(counters): State<Arc<Mutex<OriginCounters>>>, request: Request) -> Response {
+async fn respond(State((counters, clock)): State<(Arc<Mutex<OriginCounters>>, Clock)>, request: Request) -> Response {
     let target = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     let spent = counters.lock().record(target);
     if spent > 0 {
@@ -77,10 +80,12 @@ async fn respond(State(counters): State<Arc<Mutex<OriginCounters>>>, request: Re
     }
     let (content_type, body) = site::page(target);
     let mut response = ([(CONTENT_TYPE, content_type)], body).into_response();
+    let date = DateCache::new().text(clock.now().seconds());
+    response.headers_mut().insert(DATE, HeaderValue::from_bytes(&date).expect("a date is ASCII"));
     if site::cost(target) > 0 {
         let headers = response.headers_mut();
         headers.insert("x-api-cost", spent.into());
-        headers.insert(CACHE_CONTROL, http::HeaderValue::from_static("private, max-age=0"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=0"));
     }
     response
 }
