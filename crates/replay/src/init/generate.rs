@@ -153,7 +153,7 @@ impl LogAnalysis<'_> {
         let (burst, remark) = match demand.people_burst {
             Some(PeopleBurst { pages, needed, people }) => {
                 let people = group_digits(people);
-                (pages, format!("at most {needed} at once were needed by 999 of 1,000 people, here of {people}"))
+                (pages, format!("999 of 1,000 people need at most {needed} at once ({people} in the log)"))
             }
             None => (DEFAULT_BURST, "faster than people read".into()),
         };
