@@ -86,7 +86,7 @@ pub struct Handle(Arc<Shared>);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A listen address cannot be bound.
-    #[error("listen: cannot listen on {address}: {source}; write another port, such as listen: 127.0.0.1:8081")]
+    #[error("listen: cannot listen on {address}: {source}; {}", bind_remedy(.address, .source))]
     Listen {
         /// Address of the listener.
         address: SocketAddr,
@@ -97,6 +97,18 @@ pub enum StartError {
     #[error("cannot start a worker: {0}")]
     Thread(io::Error),
 }
+
+fn bind_remedy(address: &SocketAddr, error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied if address.port() < FIRST_UNPRIVILEGED_PORT => {
+            "a port below 1024 needs the capability CAP_NET_BIND_SERVICE: run `sudo setcap cap_net_bind_service=+ep \
+             $(command -v tidegate)`, see deploy/tidegate.service, or write a higher port, such as listen: 127.0.0.1:8081"
+        }
+        _ => "write another port, such as listen: 127.0.0.1:8081",
+    }
+}
+
+const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
 impl Gateway {
     /// Binds all sockets, then starts the workers. `telemetry` creates the counters of each worker.
@@ -330,4 +342,20 @@ impl Handle {
 fn worker_count(settings: &Settings) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     settings.workers.map_or_else(cores, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_of_a_privileged_port_names_the_capability() {
+        let error = |port, kind: io::ErrorKind| {
+            StartError::Listen { address: ([0, 0, 0, 0], port).into(), source: kind.into() }.to_string()
+        };
+        assert!(error(80, io::ErrorKind::PermissionDenied).contains("CAP_NET_BIND_SERVICE"));
+        for other in [error(8080, io::ErrorKind::PermissionDenied), error(80, io::ErrorKind::AddrInUse)] {
+            assert!(other.ends_with("; write another port, such as listen: 127.0.0.1:8081"), "{other}");
+        }
+    }
 }
