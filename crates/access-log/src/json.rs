@@ -135,11 +135,15 @@ fn unicode(out: &mut Vec<u8>, character: char) {
     out.extend([12, 8, 4, 0].map(|shift| HEX[(code >> shift) & 15]));
 }
 
-/// Returns true for the quote, the backslash, and what changes how a terminal shows the rest: control characters, and
-/// marks of direction and of lines.
 fn needs_escape(character: char) -> bool {
+    matches!(character, '"' | '\\') || alters_display(character)
+}
+
+/// Returns true for characters that change how a terminal shows the rest: control characters, and marks of direction and
+/// of lines.
+pub fn alters_display(character: char) -> bool {
     character.is_control()
-        || matches!(character, '"' | '\\' | '\u{61c}' | '\u{200e}' | '\u{200f}')
+        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}')
         || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 

@@ -7,7 +7,7 @@ use super::report::{
     AdmitHourReport, AgreementReport, ClassReport, ComparisonReport, DifferenceReport, LogReport, PolicyReport,
     QuotaReport, Report, SpenderReport, SpendersReport, WindowReport,
 };
-use crate::terminal::{Align, ColorMode, columns, ellipsize, format_duration, group_digits, wrap};
+use crate::terminal::{Align, ColorMode, columns, ellipsize, format_duration, group_digits, printable, wrap};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use tidegate_policy::{Timestamp, Units};
@@ -195,8 +195,9 @@ fn spenders(name: &str, rows: &[SpenderReport]) -> String {
     let heading = [name, "requests", "refused", "units", "asked for"].map(str::to_owned).to_vec();
     let cells = |row: &SpenderReport| {
         let kind = row.kind.map_or(String::new(), |kind| format!(" ({})", kind.replace('_', " ")));
+        let name = if row.name.is_empty() { "-".into() } else { printable(&row.name) };
         vec![
-            ellipsize(&printable(&row.name), MAX_SPENDER_WIDTH) + &kind,
+            ellipsize(&name, MAX_SPENDER_WIDTH) + &kind,
             group_digits(row.requests),
             group_digits(row.refused),
             amount(row.units),
@@ -206,14 +207,6 @@ fn spenders(name: &str, rows: &[SpenderReport]) -> String {
     let alignment = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right];
     let rows = rows.iter().take(MAX_SPENDERS_SHOWN).map(cells);
     format!("\n{}", columns(2, &alignment, [heading].into_iter().chain(rows)))
-}
-
-/// Returns text of a client without characters that a terminal interprets.
-fn printable(text: &str) -> String {
-    match text.is_empty() {
-        true => "-".into(),
-        false => text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect(),
-    }
 }
 
 fn agreement(agreement: &AgreementReport, color: ColorMode) -> String {

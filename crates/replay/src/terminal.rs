@@ -1,6 +1,7 @@
 //! Formatting for the terminal: numbers, durations, bars, columns, and colors if the terminal supports them.
 
 use std::fmt;
+use tidegate_access_log::alters_display;
 
 /// Use of terminal colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +142,11 @@ pub fn display_width(text: &str) -> usize {
     columns
 }
 
+/// Returns text of a client, with U+FFFD in place of characters that change how a terminal shows the rest.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|character| if alters_display(character) { '\u{fffd}' } else { character }).collect()
+}
+
 /// Shortens a text to `width` characters, with an ellipsis.
 pub fn ellipsize(text: &str, width: usize) -> String {
     match text.chars().count() > width {
@@ -199,6 +205,12 @@ impl ColorMode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_of_clients_cannot_change_a_terminal() {
+        assert_eq!(printable("bot\u{1b}[31m\u{202e}txt.exe\u{9b} é"), "bot\u{fffd}[31m\u{fffd}txt.exe\u{fffd} é");
+        assert_eq!([3, 4].map(|width| ellipsize("four", width)), ["fo…", "four"]);
+    }
 
     #[test]
     fn durations_and_numbers_use_readable_units() {

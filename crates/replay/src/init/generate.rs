@@ -5,12 +5,12 @@ use super::bots::{BotTraffic, OperatorTraffic, SEARCH_ENGINES};
 use super::dry_run::{DailyDemand, PEOPLE, QUOTA};
 use super::error::InitError;
 use super::logs::Logs;
-use super::people_bursts::PeopleBurst;
+use super::people_bursts::{PAGES_PER_SECOND, PeopleBurst};
 use super::request_rate::RequestRate;
 use super::routes::{Route, Routes};
 use super::self_requests::{CRON, WORDPRESS};
 use crate::report::{SpenderReport, SpendersReport};
-use crate::terminal::group_digits;
+use crate::terminal::{group_digits, printable};
 use std::fmt::Write as _;
 use std::mem::take;
 use std::sync::Arc;
@@ -74,8 +74,7 @@ impl LogAnalysis<'_> {
     }
 
     fn write_header(&self, out: &mut String, names: &[String]) {
-        let plain = |name: &String| name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-        let names: Vec<String> = names.iter().map(plain).collect();
+        let names: Vec<String> = names.iter().map(|name| printable(name)).collect();
         let requests = &self.requests;
         let [from, to] = self.time_range.span().unwrap_or_default();
         let rest = requests.total - requests.pages - requests.assets - requests.robots;
@@ -157,8 +156,11 @@ impl LogAnalysis<'_> {
             }
             None => (DEFAULT_BURST, "faster than people read".into()),
         };
-        writeln!(out, "    bucket: {{ rate: 1/s, burst: {burst}, counts: costed }}   # per address; {remark}")
-            .unwrap_or(());
+        writeln!(
+            out,
+            "    bucket: {{ rate: {PAGES_PER_SECOND}/s, burst: {burst}, counts: costed }}   # per address; {remark}"
+        )
+        .unwrap_or(());
         writeln!(out, "    enforce: false               # CHANGE: remove this line together with that of the quota")
             .unwrap_or(());
         !libraries.is_empty()
@@ -379,10 +381,9 @@ const DEFAULT_BURST: u64 = 60;
 
 /// Returns the first three of a list, each with its number of units.
 fn most(rows: &[SpenderReport]) -> Option<String> {
-    let plain = |name: &str| -> String { name.chars().map(|c| if c.is_control() { '?' } else { c }).collect() };
     let text = |row: &SpenderReport| {
         let kind = row.kind.map_or(String::new(), |kind| format!(" ({})", kind.replace('_', " ")));
-        let name = if row.name.is_empty() { "none".into() } else { plain(&row.name) };
+        let name = if row.name.is_empty() { "none".into() } else { printable(&row.name) };
         format!("{name}{kind} {}", group_digits(row.units_asked.ceil()))
     };
     let rows: Vec<String> = rows.iter().filter(|row| !row.units_asked.is_zero()).take(3).map(text).collect();

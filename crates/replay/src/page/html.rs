@@ -1,6 +1,7 @@
 //! HTML builder that escapes all text.
 
 use std::fmt::{self, Display, Write};
+use tidegate_access_log::alters_display;
 
 /// A piece of HTML.
 #[derive(Clone, Debug, Default)]
@@ -58,18 +59,13 @@ impl Write for EscapingWriter<'_> {
                 '"' => self.0.push_str("&quot;"),
                 '\'' => self.0.push_str("&#39;"),
                 // Control characters and those that change the text direction become visible.
-                letter if letter.is_control() || DIRECTION_CONTROLS.contains(&letter) => self.0.push('\u{fffd}'),
+                letter if alters_display(letter) => self.0.push('\u{fffd}'),
                 letter => self.0.push(letter),
             }
         }
         Ok(())
     }
 }
-
-const DIRECTION_CONTROLS: [char; 12] = [
-    '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}', '\u{2066}', '\u{2067}',
-    '\u{2068}', '\u{2069}', '\u{061c}',
-];
 
 #[cfg(test)]
 mod tests {
