@@ -144,8 +144,8 @@ enum Command {
 
 /// Exit codes of all commands and the format of their errors.
 const EXIT_CODES: &str = "\
---config FILE may stand before or after the command. Without a file, each command reads ./tidegate.yaml, or else config/tidegate.yaml; only `classify` then uses the \
-built-in list. Results are printed on standard output, everything else on standard error.\n\n\
+--config FILE may stand before or after the command. Without a file, each command reads ./tidegate.yaml, or else \
+config/tidegate.yaml; only `classify` then uses the built-in list. Results are printed on standard output, everything else on standard error.\n\n\
 Exit codes: 0 done; 1 the operation failed, printed as `tidegate: REASON`, or `tune` did not meet its goal; 2 the \
 request or a named file is invalid, printed with one line per error as `WHERE: what is wrong; hint`.";
 

@@ -2,7 +2,7 @@
 //! first.
 //!
 //! A client is an address together with a user agent. So neighbors behind one address share a profile only if they use
-//! exactly the same browser. An entry takes 72 bytes, plus one byte of the map. The tables are slightly less than half
+//! exactly the same browser. An entry takes 80 bytes, plus one byte of the map. The tables are slightly less than half
 //! full at worst: at most 186 bytes per client, and 76 per network. The number of networks is limited to a quarter of
 //! that of clients.
 

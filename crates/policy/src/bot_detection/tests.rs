@@ -137,7 +137,7 @@ fn forms_of_people_are_not_suspected() {
     let mut api_user = SimulatedClient::human(CHROME, ALL_HEADERS);
     (0..1000).for_each(|_| submit(&mut api_user, Referer::Absent));
     let without_pages = ExpectedBehavior { assets: 0.0, links: 0.0 };
-    assert!(api_user.score_on(without_pages) < THRESHOLD, "nobody sends a referer to this site");
+    assert!(api_user.score_on(without_pages) < THRESHOLD, "this site has no baseline of referers");
 }
 
 #[test]
