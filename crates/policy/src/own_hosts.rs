@@ -42,9 +42,10 @@ impl OwnHosts {
     }
 }
 
-/// Returns `host` without its last dot: `example.com.` is the absolute form of `example.com`.
+/// Returns `host` without its last dot: `example.com.` is the absolute form of `example.com`. A host that ends with two
+/// dots is not the absolute form of a name, and stays as it is.
 pub fn without_last_dot(host: &str) -> &str {
-    host.strip_suffix('.').unwrap_or(host)
+    host.strip_suffix('.').filter(|name| !name.ends_with('.')).unwrap_or(host)
 }
 
 impl OwnHost {
@@ -161,6 +162,14 @@ mod tests {
         }
         for host in ["192.0.2.2", "192.0.2.1.evil.com", "2001:db8::1", "[2001:db8::2]", "[::1", "[192.0.2.1]"] {
             assert!(!hosts.contains(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn only_one_last_dot_is_taken_off() {
+        for (host, expected) in [("a.example.", "a.example"), ("a.example", "a.example"), ("a.example..", "a.example..")] {
+            assert_eq!(without_last_dot(host), expected);
+            assert_eq!(without_last_dot(expected), expected);
         }
     }
 
