@@ -230,7 +230,7 @@ fn browser(fields: &str) -> String {
 /// Replaces what differs between runs: random ids and hashes, ports, directories, and the revision.
 fn normalized(text: &str) -> String {
     [
-        (r#""id":"[0-9a-f]{16}""#, r#""id":"ID""#),
+        (r#""(id|latest_decision)":"[0-9a-f]{16}""#, r#""$1":"ID""#),
         ("hash:[0-9a-f]{15}", "hash:HASH"),
         // The counter of a bucket depends on the hash of another.
         (r#""bucket_seq":\d+"#, r#""bucket_seq":SEQUENCE"#),
@@ -267,9 +267,15 @@ fn assert_golden(name: &str, actual: &str) {
         return;
     }
     let expected = std::fs::read_to_string(&file).expect("golden file exists");
-    if let Some(number) = (0..).zip(expected.lines().zip(actual.lines())).find(|(_, (a, b))| a != b).map(|(n, _)| n) {
-        let line = |text: &str| text.lines().nth(number).map(str::to_owned);
-        panic!("{name}:{}\nexpected {:?}\nactual   {:?}", number + 1, line(&expected), line(actual));
+    if let Some((number, (expected, actual))) =
+        (1..).zip(expected.lines().zip(actual.lines())).find(|(_, (a, b))| a != b)
+    {
+        // Lines have thousands of bytes: what surrounds the difference tells enough.
+        let same = expected.bytes().zip(actual.bytes()).take_while(|(a, b)| a == b).count();
+        let near = |line: &str| {
+            String::from_utf8_lossy(&line.as_bytes()[same.saturating_sub(80)..line.len().min(same + 160)]).into_owned()
+        };
+        panic!("{name}:{number}:{}\nexpected …{}…\nactual   …{}…", same + 1, near(expected), near(actual));
     }
     let (lines, actual_lines) = (expected.lines().count(), actual.lines().count());
     assert_eq!(lines, actual_lines, "{name}: number of lines; line {} differs", 1 + lines.min(actual_lines));
