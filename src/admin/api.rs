@@ -1,8 +1,10 @@
 //! Interface through which the admin listener reads and controls the gateway.
 
 use crate::gateway::OriginOutage;
+use crate::telemetry::ClassTraffic;
 use std::net::SocketAddr;
 use tidegate_config::admin_address::AdminAddress;
+use tidegate_engine::spenders::TopSpenders;
 use tidegate_engine::{ClientView, QuotaView, ScopeState, UnknownQuota};
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::{Timestamp, Units};
@@ -49,6 +51,10 @@ pub trait GatewayApi: Send + Sync + 'static {
     fn log_lines_dropped(&self) -> u64;
     /// Returns the `count` clients refused most often.
     fn top_clients(&self, count: usize) -> Vec<ClientView>;
+    /// Returns the requests of each class since the start.
+    fn class_traffic(&self) -> Vec<ClassTraffic>;
+    /// Returns the start of the last hour, and the `count` largest spenders of each kind since then.
+    fn top_spenders(&self, count: usize) -> (Timestamp, TopSpenders);
     /// Sets the usage of a quota; returns the usage before and after.
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota>;
     /// Returns the access log line of a decision, or `None` if it is no longer stored.

@@ -8,6 +8,7 @@ pub(super) use views::{quota, show};
 
 use super::amount::Amount;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The whole state; the data of `tidegate status`.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -28,6 +29,8 @@ pub(crate) struct StateDocument {
     pub(crate) notes: Vec<String>,
     pub(crate) quotas: Vec<QuotaDocument>,
     pub(crate) classes: Vec<String>,
+    pub(crate) traffic: Vec<TrafficDocument>,
+    pub(crate) spenders: SpendersDocument,
     pub(crate) scopes: Vec<ScopeDocument>,
     pub(crate) crawlers: Vec<CrawlerDocument>,
     pub(crate) connections: u64,
@@ -123,6 +126,45 @@ pub(crate) struct ClassPlanDocument {
     pub(crate) tokens: Option<Amount>,
     pub(crate) refill_per_hour: Option<Amount>,
     pub(crate) forecast_24h: Vec<f64>,
+}
+
+/// Requests of one class.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct TrafficDocument {
+    pub(crate) class: String,
+    pub(crate) admitted: u64,
+    pub(crate) refused: u64,
+    pub(crate) refused_by: BTreeMap<String, u64>,
+    pub(crate) shadow_refused: u64,
+    pub(crate) shadow_refused_by: BTreeMap<String, u64>,
+}
+
+/// The largest spenders.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct SpendersDocument {
+    pub(crate) since: String,
+    pub(crate) clients: Vec<SpenderDocument>,
+    pub(crate) networks: Vec<SpenderDocument>,
+    pub(crate) paths: Vec<SpenderDocument>,
+    pub(crate) user_agents: Vec<SpenderDocument>,
+}
+
+/// Demand of one client, network, path or user agent.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct SpenderDocument {
+    pub(crate) name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kind: Option<String>,
+    pub(crate) requests: u64,
+    pub(crate) refused: u64,
+    pub(crate) units: Amount,
+    pub(crate) units_asked: Amount,
+    pub(crate) latest_decision: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) evidence: Vec<String>,
 }
 
 /// One scope of the origin.

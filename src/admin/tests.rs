@@ -2,17 +2,19 @@ use super::corrections::{Actor, Correction};
 use super::server::{ConnectionLimits, serve_within};
 use super::*;
 use crate::gateway::OriginOutage;
+use crate::telemetry::ClassTraffic;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tidegate_config::admin_address::AdminAddress;
-use tidegate_engine::{ClassPlan, ClassView, ClientView, PlanView, QuotaView, ScopeState, UnknownQuota};
+use tidegate_engine::spenders::{Spender, TopSpenders};
+use tidegate_engine::{ClassPlan, ClassView, ClientView, Demand, PlanView, QuotaView, ScopeState, UnknownQuota};
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::pacing::PacingMode;
 use tidegate_policy::secret::Secret;
 use tidegate_policy::tier::Share;
-use tidegate_policy::{Reason, Timestamp, Units};
+use tidegate_policy::{ClientKind, Reason, Timestamp, Units};
 use tidegate_replay::explain::Explanation;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -57,6 +59,13 @@ async fn state_shows_quotas_classes_scopes_and_top_clients() {
     let limited = json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "bucket_remaining": 0, "limited_by": "bucket", "limited_for_s": 8});
     assert_eq!(state["top_clients"][0], limited);
     assert_eq!(state["classes"], json!(["bot"]));
+    let traffic = json!({"class": "bot", "admitted": 7, "refused": 4, "refused_by": {"tier": 3, "bucket": 1}, "shadow_refused": 2, "shadow_refused_by": {"quota": 2}});
+    assert_eq!(state["traffic"], json!([traffic]));
+    assert_eq!(state["spenders"]["since"], "1970-01-01T01:00:00Z");
+    let client = json!({"name": "203.0.113.7", "kind": "human", "requests": 4, "refused": 1, "units": 3, "units_asked": 4, "latest_decision": "000000000000beef", "evidence": ["behavior:fast_pages"]});
+    assert_eq!(state["spenders"]["clients"], json!([client]));
+    let path = json!({"name": "/item/42", "requests": 4, "refused": 1, "units": 3, "units_asked": 4, "latest_decision": "000000000000beef"});
+    assert_eq!(state["spenders"]["paths"], json!([path]));
     let throttled = json!({"name": "default", "inflight": 2, "queue_length": 3, "limit": 4, "delay_s": 0.25, "backoff_s": 7.5, "backoff_level": 2, "backoff_parts": 3, "controller": "gradient"});
     assert_eq!(state["scopes"][0], throttled);
     assert_eq!(
@@ -541,6 +550,29 @@ impl GatewayApi for FakeGateway {
             },
         ]
     }
+    fn class_traffic(&self) -> Vec<ClassTraffic> {
+        vec![ClassTraffic {
+            class: "bot".into(),
+            admitted: 7,
+            refused: vec![(Reason::Tier, 3), (Reason::Bucket, 1)],
+            shadow: vec![(Reason::Quota, 2)],
+        }]
+    }
+    fn top_spenders(&self, _count: usize) -> (Timestamp, TopSpenders) {
+        let demand = Demand {
+            requests: 4,
+            refused: 1,
+            units: Units::from_whole(3),
+            requested_units: Units::from_whole(4),
+            latest_decision: 0xbeef,
+        };
+        let client = Spender { name: "203.0.113.7".into(), kind: Some(ClientKind::Human), demand };
+        let path = Spender { name: "/item/42".into(), kind: None, demand };
+        (
+            Timestamp::from_seconds(3600),
+            TopSpenders { clients: vec![client], paths: vec![path], ..TopSpenders::default() },
+        )
+    }
     fn top_clients(&self, count: usize) -> Vec<ClientView> {
         let key = "203.0.113.7".into();
         vec![
@@ -562,7 +594,7 @@ impl GatewayApi for FakeGateway {
         }
     }
     fn decision(&self, id: u64) -> Option<Vec<u8>> {
-        (id == 0xbeef).then(|| b"{\"verdict\":\"refused\"}\n".to_vec())
+        (id == 0xbeef).then(|| b"{\"verdict\":\"refused\",\"evidence\":[\"behavior:fast_pages\"]}\n".to_vec())
     }
     fn explanation(&self, _: u64) -> Option<Explanation> {
         None

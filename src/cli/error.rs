@@ -1,6 +1,7 @@
 //! Errors of commands: their output on standard error and their exit codes, common to all commands.
 
 use super::config_file::ConfigNotFoundError;
+use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use tidegate_replay::ReplayError;
@@ -23,6 +24,15 @@ impl CommandError {
             Self::Usage(errors) => print_errors(errors),
             Self::Failed(error) => failed(error),
             Self::BrokenPipe => ExitCode::SUCCESS,
+        }
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(message) | Self::Failed(message) => out.write_str(message),
+            Self::BrokenPipe => out.write_str("the reader closed the pipe"),
         }
     }
 }

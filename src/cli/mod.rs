@@ -143,13 +143,7 @@ enum Command {
     /// are shown only if they are not zero. The admit share of an unpaced class is shown as `unpaced`. The delay of a
     /// scope is the current time between two requests; its level is the number of consecutive overloads, less one for
     /// each quiet window. Shows the ten most refused clients (API: twenty) and the five busiest partitions of a scope.
-    Status {
-        /// Prints the document of GET /api/v1/state.
-        #[arg(long)]
-        json: bool,
-        #[command(flatten)]
-        admin: admin_client::AdminArgs,
-    },
+    Status(status::StatusArgs),
     /// Prints the JSON Schema of the configuration file, for editors
     Schema,
 }
@@ -204,7 +198,7 @@ impl Cli {
             Command::Explain(args) => explain::run(&args),
             Command::Init { logs } => init::run(&logs),
             Command::Quota(command) => quota::run(&command),
-            Command::Status { json, admin } => status::run(&admin, json),
+            Command::Status(args) => status::run(&args),
             Command::Schema => print(&schema::schema()),
         })
     }

@@ -3,8 +3,9 @@
 use super::{BUILD, BoundAddresses, LEDGER_TIMEOUT, ServiceState, crawlers};
 use crate::admin::{GatewayApi, ListenAddresses, ScopeView, SettingsView};
 use crate::gateway::OriginOutage;
-use crate::telemetry::{AddressListView, NetworkListsView};
+use crate::telemetry::{AddressListView, ClassTraffic, NetworkListsView};
 use tidegate_engine::ledger::LeaseRefresher;
+use tidegate_engine::spenders::TopSpenders;
 use tidegate_engine::{ClientView, QuotaView, UnknownQuota};
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::throttle::Scope;
@@ -151,6 +152,14 @@ impl GatewayApi for ServiceState {
 
     fn top_clients(&self, count: usize) -> Vec<ClientView> {
         self.handle.top_clients(count)
+    }
+
+    fn class_traffic(&self) -> Vec<ClassTraffic> {
+        self.telemetry.class_traffic()
+    }
+
+    fn top_spenders(&self, count: usize) -> (Timestamp, TopSpenders) {
+        self.telemetry.top_spenders(count, self.handle.now())
     }
 
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {

@@ -2,16 +2,20 @@
 //!
 //! All of them end when the service shuts down.
 
+use super::shadow_summary::ShadowSummary;
 use super::{ExternalAccess, ServiceState, crawlers};
 use crate::admin::{self, AccessControl, BoundListener, GatewayApi};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tidegate_crawlers::verify::RangeRefresher;
 use tokio::sync::oneshot;
-use tracing::warn;
+use tracing::{info, warn};
 
 /// Interval at which new observations are saved.
 const LEARNED_SAVE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Interval between two summaries of shadow mode.
+const SHADOW_SUMMARY_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
 /// Runs the control thread until `shutdown`. Sends to `origin_resolved` after the first DNS lookup of the origin.
 pub(super) fn run(
@@ -69,6 +73,7 @@ impl ServiceState {
             self.handle.run_maintenance(),
             self.poll_address_lists(),
             self.persist_learned_loop(),
+            self.log_shadow_refusals(),
             self.signatures.run_fetches(fetcher, *allowed_addresses, || self.handle.uptime())
         );
     }
@@ -79,6 +84,18 @@ impl ServiceState {
         loop {
             ticks.tick().await;
             self.persist_learned();
+        }
+    }
+
+    /// Logs once a day what rules in shadow mode would have refused, until dropped.
+    async fn log_shadow_refusals(&self) {
+        let mut summary = ShadowSummary::default();
+        let mut days = tokio::time::interval(SHADOW_SUMMARY_INTERVAL);
+        loop {
+            days.tick().await;
+            if let Some(text) = summary.advance(self.telemetry.class_traffic()) {
+                info!("{text}");
+            }
         }
     }
 

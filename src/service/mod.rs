@@ -8,6 +8,7 @@ mod control;
 pub mod crawlers;
 mod ledger;
 mod reload;
+mod shadow_summary;
 #[cfg(test)]
 mod tests;
 

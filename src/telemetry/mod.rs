@@ -14,6 +14,7 @@ mod log_file;
 mod log_writer;
 pub mod metrics;
 mod panics;
+mod recent_spenders;
 mod status_class;
 mod worker;
 
@@ -36,9 +37,10 @@ use metrics::{
 use parking_lot::Mutex;
 use std::time::Duration;
 use tidegate_engine::Admission;
+use tidegate_engine::spenders::TopSpenders;
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::throttle::Scope;
-use tidegate_policy::{Rules, Timestamp};
+use tidegate_policy::{Reason, Rules, Timestamp};
 
 /// Telemetry of one process.
 pub struct Telemetry {
@@ -47,6 +49,19 @@ pub struct Telemetry {
     workers: Mutex<Vec<WorkerTelemetry>>,
     started_at: Timestamp,
     log: Option<AccessLog>,
+}
+
+/// Requests of one class since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClassTraffic {
+    /// Name of the class.
+    pub class: String,
+    /// Admitted requests.
+    pub admitted: u64,
+    /// Refused requests, by reason.
+    pub refused: Vec<(Reason, u64)>,
+    /// Admitted requests that a rule in shadow mode would have refused, by reason.
+    pub shadow: Vec<(Reason, u64)>,
 }
 
 /// State of all address lists and range lists.
@@ -205,6 +220,29 @@ impl Telemetry {
                     .map(|(_, counts)| counts.inflight)
             })
             .sum()
+    }
+
+    /// Returns the requests of each class since the start. Reasons without a request are left out.
+    pub fn class_traffic(&self) -> Vec<ClassTraffic> {
+        let by_reason = |counts: &[u64]| {
+            let pairs = Reason::ALL.iter().copied().zip(counts.iter().copied());
+            pairs.filter(|(_, count)| *count > 0).collect()
+        };
+        let totals = self.totals();
+        let traffic = |(name, class): (&str, &counters::ClassCounters)| ClassTraffic {
+            class: name.to_owned(),
+            admitted: class.admitted,
+            refused: by_reason(&class.refused),
+            shadow: by_reason(&class.shadow),
+        };
+        totals.classes.iter().map(traffic).collect()
+    }
+
+    /// Returns the start of the last hour, and the `count` largest spenders of each kind since then.
+    pub fn top_spenders(&self, count: usize, now: Timestamp) -> (Timestamp, TopSpenders) {
+        let mut total = recent_spenders::totals();
+        self.workers.lock().iter().for_each(|worker| worker.0.lock().spenders.add_to(&mut total, now));
+        (recent_spenders::covered_since(now), total.top(count))
     }
 
     /// Returns the access log line of decision `id`, or `None` if no worker stores it any more.

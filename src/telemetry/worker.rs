@@ -4,6 +4,7 @@
 use super::access_log::LogBuffer;
 use super::counters::WorkerCounters;
 use super::decision_ring::DecisionRing;
+use super::recent_spenders::RecentSpenders;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tidegate_access_log::LineWriter;
@@ -18,6 +19,7 @@ pub struct WorkerTelemetry(pub(super) Arc<Mutex<WorkerState>>);
 pub(super) struct WorkerState {
     pub(super) counters: WorkerCounters,
     pub(super) decisions: DecisionRing,
+    pub(super) spenders: RecentSpenders,
     lines: LineWriter,
     log: Option<LogBuffer>,
     /// Buffer for a line if there is no access log.
@@ -27,14 +29,15 @@ pub(super) struct WorkerState {
 impl WorkerTelemetry {
     pub(super) fn new(log: Option<LogBuffer>, started: Timestamp) -> Self {
         let (counters, decisions) = (WorkerCounters::default(), DecisionRing::new(DECISION_RING_LEN));
-        let lines = LineWriter::starting_at(started);
-        Self(Arc::new(Mutex::new(WorkerState { counters, decisions, lines, log, scratch: Vec::new() })))
+        let (lines, spenders) = (LineWriter::starting_at(started), RecentSpenders::new(started));
+        Self(Arc::new(Mutex::new(WorkerState { counters, decisions, spenders, lines, log, scratch: Vec::new() })))
     }
 
     /// Counts a finished request, stores its decision and writes its line.
     pub fn record(&self, record: &Record<'_>) {
         let state = &mut *self.0.lock();
         state.counters.record(record);
+        state.spenders.record(record);
         let out = match &mut state.log {
             Some(log) => log.bytes(),
             None => &mut state.scratch,

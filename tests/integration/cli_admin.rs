@@ -45,6 +45,56 @@ fn quota_commands_show_set_reset_and_audit() {
 }
 
 #[test]
+fn status_names_who_asks_for_most_and_what_shadow_mode_would_refuse() {
+    let fixture = AdminFixture::start_with_admin("");
+    for _ in 0..3 {
+        fixture.get_page("/page?of=a-list");
+    }
+    for _ in 0..2 {
+        Client::connect(fixture.address).get("/page", "User-Agent: GPTBot/1.0\r\n");
+        Client::connect(fixture.address).get("/free", "User-Agent: GPTBot/1.0\r\n");
+    }
+    let state = fixture.json_output(&["status", "--json"]);
+    let client = |index: usize| {
+        ["kind", "requests", "refused", "units", "units_asked"]
+            .map(|key| state["spenders"]["clients"][index][key].clone())
+    };
+    assert_eq!(client(0), [json!("human"), json!(3), json!(0), json!(3.75), json!(3.75)]);
+    assert_eq!(
+        client(1),
+        [json!("declared_bot"), json!(2), json!(2), json!(0), json!(2.5)],
+        "a free request spends nothing"
+    );
+    assert_eq!(state["spenders"]["clients"][1]["evidence"][0], "user_agent_match:GPTBot");
+    assert_eq!(state["spenders"]["paths"][0]["name"], "/page");
+    assert_eq!(state["spenders"]["networks"][0]["name"], "127.0.0.0/24");
+    let decision = state["spenders"]["clients"][1]["latest_decision"].as_str().expect("an id");
+    let explained = fixture.command_output(&["explain", decision]);
+    assert!(explained.contains("GPTBot/1.0"), "{explained}");
+    let robots = json!({"class": "robot", "admitted": 2, "refused": 2, "refused_by": {"tier": 2}, "shadow_refused": 0, "shadow_refused_by": {}});
+    assert_eq!(state["traffic"][0], robots);
+
+    let top = fixture.command_output(&["status", "--top"]);
+    let rows: Vec<Vec<&str>> = top.lines().map(|line| line.split_whitespace().collect()).collect();
+    for row in [
+        &["127.0.0.1", "human", "3", "0", "3.75", "3.75"][..],
+        &["127.0.0.1", "declared", "bot", "2", "2", "0", "2.5"],
+        &["GPTBot/1.0", "2", "2", "0", "2.5"],
+    ] {
+        assert!(rows.iter().any(|shown| shown == row), "{row:?} is missing in\n{top}");
+    }
+
+    // The quota `free` is not enforced: what it would refuse is counted by class.
+    fixture.command_output(&["quota", "set", "free", "100"]);
+    fixture.get_page("/metered");
+    let state = fixture.json_output(&["status", "--json"]);
+    let person = json!({"class": "person", "admitted": 4, "refused": 0, "refused_by": {}, "shadow_refused": 1, "shadow_refused_by": {"quota": 1}});
+    assert_eq!(state["traffic"][1], person);
+    let status = fixture.command_output(&["status"]);
+    assert!(status.contains("  in shadow  by\n"), "{status}");
+}
+
+#[test]
 fn invalid_quota_commands_change_nothing() {
     let fixture = AdminFixture::start_with_admin("");
     let unknown = "quota: unknown name \"apy\"; known: api, free";
@@ -425,5 +475,5 @@ quotas:
   api: { limit: 10, window: { fixed: 7d }, tiers: { robot: [ { above: 0%, shed: 100% } ] } }
   free: { limit: 100, window: { fixed: 7d }, enforce: false }
 classes: [ { name: robot, when: { kind: declared_bot } }, { name: person } ]
-routes: [ { match: /page, cost: { api: 1.25 } } ]
+routes: [ { match: /page, cost: { api: 1.25 } }, { match: /metered, cost: { free: 1 } } ]
 ";

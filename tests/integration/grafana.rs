@@ -162,7 +162,11 @@ fn matchers(selector: &str) -> impl Iterator<Item = (&str, &str)> {
 
 fn groupings(query: &str) -> BTreeSet<&str> {
     let groups = ["by (", "on ("].into_iter().flat_map(|word| query.split(word).skip(1));
-    groups.filter_map(|rest| rest.split_once(')')).flat_map(|(inner, _)| inner.split(", ")).collect()
+    groups
+        .filter_map(|rest| rest.split_once(')'))
+        .flat_map(|(inner, _)| inner.split(", "))
+        .filter(|label| !label.is_empty())
+        .collect()
 }
 
 fn dashboard() -> Value {

@@ -43,6 +43,7 @@ mod origin_failures;
 mod pacing_live;
 mod pacing_simulation;
 mod paths;
+mod prometheus;
 mod proxy;
 mod quota_sync;
 mod real_clients;

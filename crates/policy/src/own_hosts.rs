@@ -167,7 +167,9 @@ mod tests {
 
     #[test]
     fn only_one_last_dot_is_taken_off() {
-        for (host, expected) in [("a.example.", "a.example"), ("a.example", "a.example"), ("a.example..", "a.example..")] {
+        for (host, expected) in
+            [("a.example.", "a.example"), ("a.example", "a.example"), ("a.example..", "a.example..")]
+        {
             assert_eq!(without_last_dot(host), expected);
             assert_eq!(without_last_dot(expected), expected);
         }

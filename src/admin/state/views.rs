@@ -2,25 +2,28 @@
 
 use super::{
     ClassDocument, ClassPlanDocument, ClientDocument, CrawlerDocument, OriginDocument, OutageDocument, PacingDocument,
-    PartitionDocument, QuotaDocument, ReloadFailureDocument, ScopeDocument, SettingsDocument, StateDocument,
-    ThrottleDocument,
+    PartitionDocument, QuotaDocument, ReloadFailureDocument, ScopeDocument, SettingsDocument, SpenderDocument,
+    SpendersDocument, StateDocument, ThrottleDocument, TrafficDocument,
 };
 use crate::admin::amount::Amount;
 use crate::admin::api::SettingsView;
 use crate::admin::corrections::Corrections;
 use crate::admin::{DynGateway, ScopeView};
 use crate::gateway::OriginOutage;
+use crate::telemetry::ClassTraffic;
 use axum::Json;
 use axum::extract::State;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tidegate_access_log::rfc3339;
+use tidegate_engine::spenders::{Spender, TopSpenders};
 use tidegate_engine::{ClassPlan, ClassView, ClientView, QuotaView, ScopeState};
-use tidegate_policy::Timestamp;
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::tier::Share;
 use tidegate_policy::time::ceil_seconds;
+use tidegate_policy::{Reason, Timestamp};
 
 /// Returns the whole state.
 pub(in crate::admin) async fn show(
@@ -50,6 +53,8 @@ pub(in crate::admin) async fn show(
         notes: gateway.warnings(),
         quotas: gateway.quotas().iter().map(|view| quota(view, now)).collect(),
         classes: gateway.classes(),
+        traffic: gateway.class_traffic().iter().map(traffic).collect(),
+        spenders: spenders(&gateway),
         scopes: gateway.scopes().iter().map(scope).collect(),
         crawlers: gateway.crawlers().iter().map(|(operator, view)| crawler(operator, view)).collect(),
         connections: gateway.connections() as u64,
@@ -103,6 +108,60 @@ fn class_plan(view: &ClassPlan) -> ClassPlanDocument {
         refill_per_hour: view.refill_per_hour.map(Amount::from),
         forecast_24h: view.next_hours.iter().map(|units| (units * 1000.0).round() / 1000.0).collect(),
     }
+}
+
+fn traffic(view: &ClassTraffic) -> TrafficDocument {
+    let sum = |counts: &[(Reason, u64)]| counts.iter().map(|(_, count)| count).sum();
+    let named =
+        |counts: &[(Reason, u64)]| counts.iter().map(|(reason, count)| (reason.name().to_owned(), *count)).collect();
+    TrafficDocument {
+        class: view.class.clone(),
+        admitted: view.admitted,
+        refused: sum(&view.refused),
+        refused_by: named(&view.refused),
+        shadow_refused: sum(&view.shadow),
+        shadow_refused_by: named(&view.shadow),
+    }
+}
+
+fn spenders(gateway: &DynGateway) -> SpendersDocument {
+    let (since, TopSpenders { clients, networks, paths, user_agents }) = gateway.top_spenders(TOP_SPENDERS);
+    let documents = |spenders: &[Spender]| spenders.iter().map(spender).collect();
+    let client = |client: &Spender| SpenderDocument {
+        evidence: evidence(gateway, client.demand.latest_decision).unwrap_or_default(),
+        ..spender(client)
+    };
+    SpendersDocument {
+        since: rfc3339(since),
+        clients: clients.iter().map(client).collect(),
+        networks: documents(&networks),
+        paths: documents(&paths),
+        user_agents: documents(&user_agents),
+    }
+}
+
+fn spender(spender: &Spender) -> SpenderDocument {
+    let Spender { name, kind, demand } = spender;
+    SpenderDocument {
+        name: name.clone(),
+        kind: kind.map(|kind| kind.name().to_owned()),
+        requests: demand.requests,
+        refused: demand.refused,
+        units: demand.units.into(),
+        units_asked: demand.requested_units.into(),
+        latest_decision: format!("{:016x}", demand.latest_decision),
+        evidence: Vec::new(),
+    }
+}
+
+/// Returns the evidence of a decision, unless it is no longer stored.
+fn evidence(gateway: &DynGateway, decision: u64) -> Option<Vec<String>> {
+    #[derive(Deserialize)]
+    struct Line {
+        evidence: Vec<String>,
+    }
+    let line: Line = serde_json::from_slice(&gateway.decision(decision)?).ok()?;
+    Some(line.evidence)
 }
 
 fn crawler(operator: &str, view: &ComplianceView) -> CrawlerDocument {
@@ -169,6 +228,9 @@ fn client(view: &ClientView) -> ClientDocument {
         limited_for_s: view.limited_for.map(ceil_seconds),
     }
 }
+
+/// Spenders of each kind.
+const TOP_SPENDERS: usize = 10;
 
 /// Fits one screen.
 const TOP_CLIENTS: usize = 20;

@@ -4,15 +4,19 @@ use super::view::View;
 use crate::admin::state::{ClassDocument, ClassPlanDocument, PacingDocument, QuotaDocument};
 use tidegate_replay::terminal::{Align, bar, columns, format_duration, group_digits, sparkline, wrap};
 
-/// Renders the quota's name and window, a bar with its usage, and a line for each class. `now` is the time of the
-/// state.
-pub(super) fn block(quota: &QuotaDocument, now: Option<&str>, view: &View) -> String {
+/// Renders the quota's name, window and usage. `now` is the time of the state.
+pub(super) fn usage(quota: &QuotaDocument, now: Option<&str>, view: &View) -> String {
     let zone = if now.is_some() { String::new() } else { format!(" {}", view.zone_name(&quota.window_end)) };
     let end = view.local_exactly(&quota.window_end, now);
     let until = format!("{end}{zone} (in {})", format_duration(quota.window_ends_in_s));
     let shadow = if quota.enforce { "" } else { ", shadow mode" };
-    let mut text = format!("{}  {} units until {until}{shadow}\n", view.color.bold(&quota.name), quota.limit);
-    text.push_str(&usage_bar(quota, view));
+    let name = view.color.bold(&quota.name);
+    format!("{name}  {} units until {until}{shadow}\n{}", quota.limit, usage_bar(quota, view))
+}
+
+/// Renders [`usage`], what is unusual about it, the pacing plan, and a line for each class.
+pub(super) fn block(quota: &QuotaDocument, now: Option<&str>, view: &View) -> String {
+    let mut text = usage(quota, now, view);
     if let Some(timestamp) = &quota.closed_until {
         let until =
             format!("closed until {}: the origin reported the quota as exhausted", view.local_exactly(timestamp, now));

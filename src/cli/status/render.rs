@@ -3,18 +3,29 @@
 use super::quota;
 use super::view::View;
 use crate::admin::state::{
-    ClientDocument, CorrectionDocument, OutageDocument, PartitionDocument, ScopeDocument, StateDocument,
-    ThrottleDocument,
+    ClientDocument, CorrectionDocument, OutageDocument, PartitionDocument, ScopeDocument, SpenderDocument,
+    SpendersDocument, StateDocument, ThrottleDocument, TrafficDocument,
 };
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use tidegate_replay::terminal::Align::{self, Left, Right};
-use tidegate_replay::terminal::{columns, display_width, ellipsize, format_duration, group_digits, wrap};
+use tidegate_replay::terminal::{columns, display_width, ellipsize, format_duration, group_digits, printable, wrap};
+
+/// Renders who asks for the most units, below what needs an action and the quotas.
+pub(super) fn render_top(state: &StateDocument, view: &View) -> String {
+    let mut parts = vec![headline(state, view), warnings(state, view)];
+    parts.extend(state.quotas.iter().map(|quota| quota::usage(quota, Some(&state.time), view)));
+    parts.push(spenders(state, view));
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n")
+}
 
 /// Renders the state as text.
 pub(super) fn render(state: &StateDocument, view: &View) -> String {
     let mut parts =
         vec![headline(state, view), warnings(state, view), notes(&state.notes, view), addresses(state, view)];
     parts.extend(state.quotas.iter().map(|quota| quota::block(quota, Some(&state.time), view)));
+    parts.push(traffic(&state.traffic, view));
     parts.push(scopes(&state.scopes, view));
     parts.push(clients(&state.top_clients, view));
     parts.push(corrections(state, view));
@@ -87,6 +98,68 @@ fn addresses(state: &StateDocument, view: &View) -> String {
 fn row(name: &str, value: &str, remark: &str) -> Vec<String> {
     let value = if remark.is_empty() { value.to_owned() } else { format!("{value}, {remark}") };
     vec![name.to_owned(), value]
+}
+
+/// Renders the requests of each class. What rules in shadow mode would have refused is a column only if there is any.
+fn traffic(traffic: &[TrafficDocument], view: &View) -> String {
+    let has_shadow = traffic.iter().any(|class| class.shadow_refused > 0);
+    let row = |class: &TrafficDocument| {
+        let admitted = group_digits(class.admitted);
+        let mut row = vec![class.class.clone(), admitted, group_digits(class.refused), reasons(&class.refused_by)];
+        if has_shadow {
+            row.extend([group_digits(class.shadow_refused), reasons(&class.shadow_refused_by)]);
+        }
+        row
+    };
+    let rows = traffic.iter().filter(|class| class.admitted + class.refused > 0).map(row);
+    let mut header = vec![("class", Left), ("admitted", Right), ("refused", Right), ("by", Left)];
+    if has_shadow {
+        header.extend([("in shadow", Right), ("by", Left)]);
+    }
+    table("requests since the start", &header, rows, view)
+}
+
+/// Formats the most frequent reason, and the number of others.
+fn reasons(counts: &BTreeMap<String, u64>) -> String {
+    let most_frequent = counts.iter().max_by_key(|(_, count)| **count);
+    match (most_frequent, counts.len()) {
+        (None, _) => "-".into(),
+        (Some((reason, _)), 1) => reason.clone(),
+        (Some((reason, _)), others) => format!("{reason}, {} more", others - 1),
+    }
+}
+
+fn spenders(state: &StateDocument, view: &View) -> String {
+    let SpendersDocument { since, clients, networks, paths, user_agents } = &state.spenders;
+    let since = view.local(since, Some(&state.time));
+    let cells = |spender: &SpenderDocument, name: String| {
+        let SpenderDocument { requests, refused, units, units_asked, .. } = spender;
+        vec![name, group_digits(*requests), group_digits(*refused), units.to_string(), units_asked.to_string()]
+    };
+    let kinds = |name: &str, rows: &[SpenderDocument], max: usize| {
+        let header = [(name, Left), ("requests", Right), ("refused", Right), ("charged", Right), ("asked", Right)];
+        let row = |spender: &SpenderDocument| {
+            let name = printable(&spender.name);
+            let kind = spender.kind.as_ref().map_or_else(String::new, |kind| format!(" {}", kind.replace('_', " ")));
+            cells(spender, if name.is_empty() { "(none)".into() } else { format!("{name}{kind}") })
+        };
+        table(
+            &format!("{name}s that asked for most units since {since}"),
+            &header,
+            rows.iter().take(max).map(row),
+            view,
+        )
+    };
+    let tables = [
+        kinds("client", clients, MAX_CLIENTS),
+        kinds("network", networks, MAX_OTHER_SPENDERS),
+        kinds("path", paths, MAX_OTHER_SPENDERS),
+        kinds("user agent", user_agents, MAX_OTHER_SPENDERS),
+    ];
+    match tables.concat().is_empty() {
+        true => format!("No request has cost units since {since}.\n"),
+        false => tables.into_iter().filter(|table| !table.is_empty()).collect::<Vec<_>>().join("\n"),
+    }
 }
 
 fn scopes(scopes: &[ScopeDocument], view: &View) -> String {
@@ -218,4 +291,5 @@ const MIN_COLUMN: usize = 12;
 
 /// Number of clients and of partitions shown; the API returns more.
 const MAX_CLIENTS: usize = 10;
+const MAX_OTHER_SPENDERS: usize = 5;
 const MAX_PARTITIONS: usize = 5;

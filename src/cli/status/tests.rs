@@ -63,6 +63,24 @@ fn sample_state() -> Value {
                 ],
             },
         ],
+        "traffic": [
+            {"class": "search", "admitted": 1200, "refused": 0, "shadow_refused": 310, "shadow_refused_by": {"tier": 310}},
+            {"class": "bot", "admitted": 4, "refused": 91_200, "refused_by": {"tier": 91_000, "bucket": 200}},
+            {"class": "person", "admitted": 0, "refused": 0},
+        ],
+        "spenders": {
+            "since": "2026-11-21T12:00:00Z",
+            "clients": [
+                {"name": "203.0.113.7", "kind": "suspected_bot", "requests": 5522, "refused": 5100, "units": 422, "units_asked": 5522},
+                {"name": "2001:db8:1234:5678:9abc:def0:1234:5678", "kind": "human", "requests": 3, "units": 0.5, "units_asked": 3},
+            ],
+            "networks": [{"name": "203.0.113.0/24", "requests": 5522, "refused": 5100, "units": 422, "units_asked": 5522}],
+            "paths": [{"name": "/login\u{202e}gpj", "requests": 5522, "refused": 5100, "units": 422, "units_asked": 5522}],
+            "user_agents": [
+                {"name": "", "requests": 5522, "refused": 5100, "units": 422, "units_asked": 5522},
+                {"name": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36", "requests": 3, "units": 0.5, "units_asked": 3},
+            ],
+        },
         "connections": 1234,
         "top_clients": [
             {"key": "203.0.113.7", "class": "bot", "refused": 91_200, "bucket_remaining": 0, "limited_by": "bucket",
@@ -82,14 +100,24 @@ fn sample_state() -> Value {
 
 #[test]
 fn full_state_is_rendered() {
-    let shown = text(&sample_state().to_string(), &view(80)).expect("a valid state");
+    let shown = text(&sample_state().to_string(), Page::State, &view(80)).expect("a valid state");
     insta::assert_snapshot!(shown);
 }
 
 #[test]
+fn spenders_are_rendered() {
+    let shown = text(&sample_state().to_string(), Page::Top, &view(80)).expect("a valid state");
+    insta::assert_snapshot!(shown);
+    let mut idle = sample_state();
+    idle["spenders"] = json!({"since": "2026-11-21T12:00:00Z"});
+    let shown = text(&idle.to_string(), Page::Top, &view(80)).expect("a valid state");
+    assert!(shown.ends_with("\nNo request has cost units since 13:00.\n"), "{shown}");
+}
+
+#[test]
 fn output_fits_the_terminal_width() {
-    for width in [80, 100, 132] {
-        let shown = text(&sample_state().to_string(), &view(width)).expect("a valid state");
+    for (width, page) in [80, 100, 132].into_iter().flat_map(|width| [(width, Page::State), (width, Page::Top)]) {
+        let shown = text(&sample_state().to_string(), page, &view(width)).expect("a valid state");
         assert!(shown.lines().all(|line| line.chars().count() <= width), "{width}\n{shown}");
     }
 }
@@ -99,15 +127,16 @@ fn long_names_are_truncated() {
     let mut state = sample_state();
     state["scopes"][4]["busiest_partitions"][0]["partition"] = json!("a-tenant-".repeat(12));
     state["top_clients"][0]["key"] = json!("x".repeat(90));
-    let shown = text(&state.to_string(), &view(80)).expect("a valid state");
+    let shown = text(&state.to_string(), Page::State, &view(80)).expect("a valid state");
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     assert!(shown.contains("    a-tenant-a-tenant…  "), "{shown}");
 }
 
 #[test]
 fn color_mode_only_adds_escape_codes() {
-    let [plain, mut shown] = [ColorMode::Plain, ColorMode::Color]
-        .map(|color| text(&sample_state().to_string(), &View { color, ..view(80) }).expect("a valid state"));
+    let [plain, mut shown] = [ColorMode::Plain, ColorMode::Color].map(|color| {
+        text(&sample_state().to_string(), Page::State, &View { color, ..view(80) }).expect("a valid state")
+    });
     assert!(shown.contains('\x1b'));
     for code in ["0", "1", "2", "31", "32", "33"] {
         shown = shown.replace(&format!("\x1b[{code}m"), "");
@@ -122,12 +151,12 @@ fn minimal_and_incompatible_states_are_rendered() {
         "listen": ["127.0.0.1:8080"], "origin": {"authority": "127.0.0.1:3000", "addresses": ["127.0.0.1:3000"]},
         "settings": {"loaded_at": "2026-11-21T13:04:55Z", "last_reload_failed": null}, "something": {"new": [1]},
     });
-    let shown = text(&minimal.to_string(), &view(80)).expect("a valid state");
+    let shown = text(&minimal.to_string(), Page::State, &view(80)).expect("a valid state");
     let expected = "tidegate 1.2.3 (abc1234), up 5 s; times in CET\n\n  \
         listening on   127.0.0.1:8080\n  origin         127.0.0.1:3000\n  connections    0\n  config loaded  14:04\n";
     assert_eq!(shown, expected);
-    assert!(text("{}", &view(80)).is_ok());
-    assert!(matches!(text("[1", &view(80)), Err(CommandError::Failed(_))));
+    assert!(text("{}", Page::State, &view(80)).is_ok());
+    assert!(matches!(text("[1", Page::State, &view(80)), Err(CommandError::Failed(_))));
 }
 
 #[test]
@@ -135,7 +164,7 @@ fn window_end_within_a_minute_shows_seconds() {
     let window_line = |timestamp: &str| {
         let mut state = sample_state();
         state["quotas"][0]["window_end"] = json!(timestamp);
-        let shown = text(&state.to_string(), &view(80)).expect("a valid state");
+        let shown = text(&state.to_string(), Page::State, &view(80)).expect("a valid state");
         shown.lines().find(|line| line.starts_with("places_api")).unwrap_or_default().to_owned()
     };
     assert!(window_line("2026-11-21T13:05:30Z").contains("until 14:05:30 (in"));
@@ -145,7 +174,7 @@ fn window_end_within_a_minute_shows_seconds() {
 #[test]
 fn unresolved_origin_is_shown() {
     let state = json!({"origin": {"authority": "site.example", "resolved": false, "addresses": []}});
-    let shown = text(&state.to_string(), &view(80)).expect("a valid state");
+    let shown = text(&state.to_string(), Page::State, &view(80)).expect("a valid state");
     assert!(shown.contains("site.example, not resolved yet"), "{shown}");
 }
 
@@ -156,7 +185,7 @@ fn nearly_exhausted_quota_is_not_shown_as_exhausted() {
         state["quotas"][0]["used"] = json!(used);
         state["quotas"][0]["reserved"] = json!(0);
         state["quotas"][0]["remaining"] = json!(remaining);
-        let shown = text(&state.to_string(), &view(80)).expect("a valid state");
+        let shown = text(&state.to_string(), Page::State, &view(80)).expect("a valid state");
         shown.lines().find(|line| line.contains(" remaining")).unwrap_or_default().to_owned()
     };
     assert!(bar(9999.999, 0.001).contains(" 99.9%  9,999.999 used, 0 reserved, 0.001 remaining"));

@@ -21,8 +21,9 @@ impl View {
     pub fn for_stdout() -> Self {
         let terminal = io::stdout().is_terminal();
         let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let columns = columns.filter(|_| terminal).or(terminal_size().map(|(columns, _)| columns));
         Self {
-            width: columns.filter(|_| terminal).unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH),
+            width: columns.unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH),
             color: ColorMode::for_output(terminal),
             zone: TimeZone::system(),
         }
@@ -57,6 +58,12 @@ impl View {
     fn to_local(&self, timestamp: &str) -> Option<Zoned> {
         Some(timestamp.parse::<Timestamp>().ok()?.to_zoned(self.zone.clone()))
     }
+}
+
+/// Returns the columns and rows of the terminal; `None` if standard output is none.
+pub(super) fn terminal_size() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some((size.ws_col.into(), size.ws_row.into())).filter(|(columns, rows)| *columns > 0 && *rows > 0)
 }
 
 /// Default width, in columns.

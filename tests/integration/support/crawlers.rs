@@ -47,6 +47,18 @@ impl InstalledClients {
         command
     }
 
+    /// Returns a check of dashboards against Grafana's types.
+    pub fn dashboard_check(&self, dashboards: &[PathBuf]) -> Command {
+        let mut command = self.command("node");
+        let script = File::open(self.scripts.join("dashboard.mjs")).expect("script is in the repository");
+        command
+            .args(["--input-type=module", "-"])
+            .arg(self.scripts.join("dashboard.ts"))
+            .args(dashboards)
+            .stdin(script);
+        command
+    }
+
     /// Returns a script of `tests/origins` that serves as an origin with `framework`.
     pub fn origin(&self, program: &str, script: &str, framework: &str) -> Command {
         let mut command = Command::new(self.installed.join("venv/bin").join(program));

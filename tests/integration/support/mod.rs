@@ -27,6 +27,7 @@ pub mod paced_site;
 pub mod pacing_harness;
 pub mod people;
 pub mod program;
+pub mod prometheus;
 pub mod redis;
 pub mod report;
 pub mod robots;

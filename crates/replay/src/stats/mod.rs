@@ -18,8 +18,8 @@ use classes::Classes;
 use hours::Hours;
 use refused_pages::RefusedPages;
 use series::Series;
-use spenders::Spenders;
 use tidegate_access_log::read::NativeFields;
+use tidegate_engine::spenders::Spenders;
 use tidegate_engine::{Charged, Receipt};
 use tidegate_policy::quota::Quota;
 use tidegate_policy::{ClassId, ClientKind, QuotaId, Rules, Timestamp, Units};
@@ -48,7 +48,7 @@ impl ReplayStats {
             used: rules.quotas.iter().map(|_| Series::default()).collect(),
             planned: rules.quotas.iter().map(|_| Series::default()).collect(),
             bots: Bots::default(),
-            spenders: Spenders::default(),
+            spenders: spenders::new(),
             refused_pages: RefusedPages::default(),
             agreement: Agreement::default(),
         }
@@ -66,7 +66,7 @@ impl ReplayStats {
             self.windows[quota].add(usage, refused, decision.at);
             self.used[quota].add(decision.at, usage.used);
         }
-        self.spenders.add(decision, request);
+        spenders::add(&mut self.spenders, decision, request);
         if decision.classification.kind != ClientKind::Human {
             self.bots.add(decision);
         }
@@ -136,7 +136,7 @@ impl ReplayStats {
             verified_bots: self.hours.admit_report(),
             hours: self.hours.report(rules),
             bots: self.bots.report(names),
-            spenders: self.spenders.report(),
+            spenders: spenders::report(&self.spenders),
             refused_pages: self.refused_pages.report(names),
             agreement: self.agreement.report(),
             abandoned,

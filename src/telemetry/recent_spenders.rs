@@ -1,0 +1,106 @@
+//! Spenders of the current and the last hour, of one worker.
+
+use tidegate_access_log::{Record, RecordedOutcome};
+use tidegate_engine::spenders::{Spenders, SpendingRequest};
+use tidegate_policy::{Timestamp, Units};
+
+/// Demand by client, network, path and user agent, since the start of the last hour.
+#[derive(Debug)]
+pub(super) struct RecentSpenders {
+    /// Number of the current hour since 1970.
+    hour: u64,
+    current: Spenders,
+    last: Spenders,
+}
+
+impl RecentSpenders {
+    /// Creates empty tables for the hour of `now`.
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self { hour: hour(now), current: Spenders::new(MAX_ENTRIES), last: Spenders::new(MAX_ENTRIES) }
+    }
+
+    /// Adds a finished request that costs units or was charged.
+    pub(super) fn record(&mut self, record: &Record<'_>) {
+        let cost: Units = record.charges.iter().map(|charge| charge.cost).sum();
+        let unexpected: Units = record.unexpected_costs.iter().map(|cost| cost.charged).sum();
+        let cost = cost.saturating_add(unexpected);
+        if cost.is_zero() {
+            return;
+        }
+        self.advance_to(record.settled_at);
+        let charged: Units = record.charges.iter().map(|charge| charge.charged).sum();
+        self.current.add(&SpendingRequest {
+            client: Some(record.client),
+            kind: record.kind,
+            path: record.path,
+            user_agent: record.user_agent,
+            cost,
+            charged: charged.saturating_add(unexpected),
+            is_refused: matches!(record.outcome, RecordedOutcome::Refused(_)),
+            decision: record.id,
+        });
+    }
+
+    /// Adds the demand of the current and the last hour to `total`.
+    pub(super) fn add_to(&mut self, total: &mut Spenders, now: Timestamp) {
+        self.advance_to(now);
+        total.merge(&self.last);
+        total.merge(&self.current);
+    }
+
+    fn advance_to(&mut self, now: Timestamp) {
+        let passed = hour(now).saturating_sub(self.hour);
+        if passed == 0 {
+            return;
+        }
+        self.hour += passed;
+        let finished = std::mem::replace(&mut self.current, Spenders::new(MAX_ENTRIES));
+        self.last = if passed == 1 { finished } else { Spenders::new(MAX_ENTRIES) };
+    }
+}
+
+/// Returns the start of the hour before that of `now`.
+pub(super) fn covered_since(now: Timestamp) -> Timestamp {
+    Timestamp::from_seconds(hour(now).saturating_sub(1) * SECONDS_PER_HOUR)
+}
+
+/// Creates tables for the demand of all workers.
+pub(super) fn totals() -> Spenders {
+    Spenders::new(MAX_ENTRIES)
+}
+
+fn hour(time: Timestamp) -> u64 {
+    time.seconds() / SECONDS_PER_HOUR
+}
+
+const SECONDS_PER_HOUR: u64 = 3600;
+
+/// Entries of each table. A worker has four tables of two hours, about 1.5 MiB if all names are long.
+const MAX_ENTRIES: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_access_log::sample::sample_record;
+
+    #[test]
+    fn two_hours_are_kept() {
+        let start = sample_record().settled_at;
+        let later = |hours: u64| Timestamp(start.0 + hours * SECONDS_PER_HOUR * 1_000_000_000);
+        let mut spenders = RecentSpenders::new(start);
+        let requests = |spenders: &mut RecentSpenders, now| {
+            let mut total = totals();
+            spenders.add_to(&mut total, now);
+            total.top(9).clients.iter().map(|client| client.demand.requests).sum::<u64>()
+        };
+        spenders.record(&sample_record());
+        spenders.record(&Record { charges: &[], ..sample_record() });
+        spenders.record(&Record { settled_at: later(1), ..sample_record() });
+        assert_eq!(requests(&mut spenders, later(1)), 2, "a free request does not count");
+        spenders.record(&sample_record());
+        assert_eq!(requests(&mut spenders, later(1)), 3, "a clock that goes back changes nothing");
+        assert_eq!(requests(&mut spenders, later(2)), 2);
+        assert_eq!(requests(&mut spenders, later(9)), 0);
+        assert!(covered_since(later(1)) <= start);
+    }
+}
