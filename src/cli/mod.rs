@@ -9,6 +9,7 @@ mod descriptors;
 mod error;
 pub mod explain;
 pub mod init;
+pub mod learn;
 mod load_policy;
 pub mod log_args;
 mod output;
@@ -76,6 +77,17 @@ enum Command {
     /// verified by the built-in ranges. Units are those charged in the end. Times are in the zone of the first quota
     /// with a calendar. The same log and files give the same report, byte by byte.
     Replay(replay::ReplayArgs),
+    /// Learns demand and behavior from access logs, so that the first day is like a later one
+    ///
+    /// Writes what pacing and bot detection would have learned from the logs into `state_dir` (`demand.json`,
+    /// `baseline.json`), where the gateway reads it at its start. The gateway must not run. Requests pass through the
+    /// configuration as in `replay`; refused requests count as demand, as they do in a running gateway. Hours are those
+    /// of the time zone of the quota. The first hour counts if the log contains at least half of it, the last if the log
+    /// ends in its last minute. A log of less than 20 hours gives no forecast by hour. An hour without a request counts as an hour without demand, unless no
+    /// request arrives for more than a day. Of each hour of the week, the last four weeks count. What is learned of
+    /// bots in the log of another server has the weight of at most 20 clients, so that live traffic soon corrects it.
+    /// Run it as the user of the gateway and in its working directory, where a relative `state_dir` starts.
+    Learn(learn::LearnArgs),
     /// Searches for tier settings that meet a goal on recorded traffic
     ///
     /// Varies tiers of classes with tiers, and the pacing and weights of one quota. A class without tiers stays
@@ -181,6 +193,7 @@ impl Cli {
             Command::Demo(args) => demo::run(&args),
             Command::Classify { config, json } => classify_lines(config.as_deref(), json),
             Command::Replay(args) => replay::run(&args),
+            Command::Learn(args) => learn::run(&args),
             Command::Tune(args) => tune::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Init { logs } => init::run(&logs),

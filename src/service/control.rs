@@ -11,8 +11,8 @@ use tidegate_crawlers::verify::RangeRefresher;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-/// Interval at which new demand observations are saved.
-const DEMAND_SAVE_INTERVAL: Duration = Duration::from_secs(60);
+/// Interval at which new observations are saved.
+const LEARNED_SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Interval between two summaries of shadow mode.
 const SHADOW_SUMMARY_INTERVAL: Duration = Duration::from_secs(24 * 3600);
@@ -72,18 +72,18 @@ impl ServiceState {
         tokio::join!(
             self.handle.run_maintenance(),
             self.poll_address_lists(),
-            self.persist_demand_loop(),
+            self.persist_learned_loop(),
             self.log_shadow_refusals(),
             self.signatures.run_fetches(fetcher, *allowed_addresses, || self.handle.uptime())
         );
     }
 
-    /// Saves the learned demand periodically, until dropped.
-    async fn persist_demand_loop(&self) {
-        let mut ticks = tokio::time::interval(DEMAND_SAVE_INTERVAL);
+    /// Saves the learned demand and baseline periodically, until dropped.
+    async fn persist_learned_loop(&self) {
+        let mut ticks = tokio::time::interval(LEARNED_SAVE_INTERVAL);
         loop {
             ticks.tick().await;
-            self.persist_demand();
+            self.persist_learned();
         }
     }
 
@@ -99,10 +99,13 @@ impl ServiceState {
         }
     }
 
-    /// Saves the learned demand if it has changed. A failure is only logged.
-    pub(super) fn persist_demand(&self) {
+    /// Saves the learned demand and baseline if they have changed. A failure is only logged.
+    pub(super) fn persist_learned(&self) {
         if let Err(error) = self.demand_store.save(&self.engine.learned_demand()) {
             warn!(%error, "Cannot save the demand history: {error}; keeping it in memory");
+        }
+        if let Err(error) = self.baseline_store.save(&self.engine.learned_baseline()) {
+            warn!(%error, "Cannot save the baseline of bot detection: {error}; keeping it in memory");
         }
     }
 }

@@ -7,6 +7,7 @@ use tidegate_config::settings::{Ledger, LedgerFailureMode};
 use tidegate_engine::clock::Clock;
 use tidegate_engine::ledger::redis::{Incarnation, RedisEndpoint};
 use tidegate_engine::ledger::{self, LeaseRefresher, OpenError, RedisStore, Store, WakeHandle};
+use tidegate_engine::state_lock::StateLock;
 use tidegate_engine::{Engine, LeaseMode};
 use tracing::warn;
 
@@ -60,4 +61,16 @@ fn with_leases<S: Store>(
         warn!("Ledger granted no leases within {LEDGER_TIMEOUT:?}");
     }
     Ok((engine, Some(lease_refresher)))
+}
+
+/// Locks the state directory for a ledger that does not: `tidegate learn` then changes no file of a running gateway. A
+/// failure is only logged, because neither ledger needs the directory to count.
+pub(super) fn lock_state_dir(settings: &Settings) -> Option<StateLock> {
+    let learns = settings.rules.bot_detection.is_some() || settings.rules.quotas.iter().any(|it| it.pacing.is_some());
+    if settings.ledger == Ledger::File || !learns {
+        return None;
+    }
+    let lock = StateLock::shared(&settings.state_dir);
+    let lock = lock.map_err(|error| OpenError::from_lock_error(error, &settings.state_dir));
+    lock.inspect_err(|error| warn!(%error, "What is learned may be lost at the next start: {error}")).ok()
 }

@@ -32,9 +32,11 @@ use tidegate_crawlers::verify::OperatorTable;
 use tidegate_crawlers::verify::fetch::{AllowedAddresses, Fetcher};
 use tidegate_crawlers::verify::signature::SignatureVerifier;
 use tidegate_engine::Engine;
+use tidegate_engine::baseline_store::BaselineStore;
 use tidegate_engine::clock::Clock;
 use tidegate_engine::demand_store::DemandStore;
 use tidegate_engine::ledger::{LeaseRefresher, OpenError};
+use tidegate_engine::state_lock::StateLock;
 use tidegate_policy::Timestamp;
 use tokio::sync::oneshot;
 use tracing::warn;
@@ -166,11 +168,19 @@ impl Service {
 
         let range_refresher = crawlers::new_range_refresher(&operators, &external.fetcher, &settings, &clock, seed);
         let (engine, lease_refresher) = ledger::engine(&settings, &clock, seed)?;
+        let state_lock = ledger::lock_state_dir(&settings);
         let demand_store = DemandStore::new(&settings.state_dir);
         engine.open_quotas(&settings.rules, started_at);
         match demand_store.read() {
             Ok(learned) => engine.restore_demand(&learned),
             Err(error) => warn!("Demand history unreadable, starting empty: {error}"),
+        }
+        let baseline_store = BaselineStore::new(&settings.state_dir);
+        match baseline_store.read() {
+            Ok(learned) => {
+                learned.iter().for_each(|learned| engine.restore_baseline(learned, &settings.rules, started_at));
+            }
+            Err(error) => warn!("Baseline of bot detection unreadable, starting empty: {error}"),
         }
         let signatures = Arc::new(SignatureVerifier::new(operators.signature_agents()));
         let user_agents = Arc::new(UserAgentMatcher::builtin(operators.product_tokens()));
@@ -206,6 +216,8 @@ impl Service {
             engine,
             lease_refresher,
             demand_store,
+            baseline_store,
+            _state_lock: state_lock,
             addresses,
             startup_settings,
             settings,
@@ -263,7 +275,7 @@ impl Service {
         }
         let _ = self.shutdown_sender.send(());
         let _ = self.control.join();
-        self.state.persist_demand();
+        self.state.persist_learned();
         // Closed last, when no request or correction can use units.
         if let Some(lease_refresher) = &self.state.lease_refresher {
             lease_refresher.close();
@@ -291,6 +303,9 @@ struct ServiceState {
     engine: Arc<Engine>,
     lease_refresher: Option<LeaseRefresher>,
     demand_store: DemandStore,
+    baseline_store: BaselineStore,
+    /// Lock of the state directory, unless the ledger holds one.
+    _state_lock: Option<StateLock>,
     addresses: BoundAddresses,
     /// Settings at the start. Some of them stay in effect until the next start, despite reloads.
     startup_settings: Settings,

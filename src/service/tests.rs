@@ -10,7 +10,9 @@ use tidegate_config as config;
 use tidegate_config::admin_address::AdminAddress;
 use tidegate_engine::LearnedDemand;
 use tidegate_engine::ledger::FileStore;
+use tidegate_engine::state_lock::StateLockError;
 use tidegate_policy::Units;
+use tidegate_policy::bot_detection::{BaselineCounts, LearnedBaseline};
 use tidegate_policy::pacing::week::{HOURS_PER_WEEK, HourProfile};
 
 const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
@@ -224,12 +226,50 @@ fn demand_that_cannot_be_saved_is_kept_until_it_can() {
     let learned = [LearnedDemand { quota: "api".into(), class: "all".into(), week }];
     fixture.state().engine.restore_demand(&learned);
     let state_dir = fixture.dir.join("state");
-    std::fs::write(&state_dir, "in the way").expect("directory is writable");
-    fixture.state().persist_demand();
+    let in_the_way = state_dir.join("demand.json");
+    std::fs::create_dir(&in_the_way).expect("directory is writable");
+    fixture.state().persist_learned();
     assert_eq!(fixture.state().engine.learned_demand(), learned);
-    std::fs::remove_file(&state_dir).expect("file exists");
-    fixture.state().persist_demand();
+    std::fs::remove_dir(&in_the_way).expect("directory exists");
+    fixture.state().persist_learned();
     assert_eq!(DemandStore::new(&state_dir).read().expect("a readable file"), learned);
+}
+
+#[test]
+fn baseline_survives_a_restart_and_damage_starts_it_empty() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let file = dir.path().join("state/baseline.json");
+    let learned = LearnedBaseline {
+        updated_at: NOON,
+        assets: BaselineCounts { present: 19.0, absent: 1.0 },
+        links: BaselineCounts { present: 5.0, absent: 0.0 },
+    };
+    let start = || ServiceFixture::try_start(dir.path(), "").unwrap_or_else(|error| panic!("{error}"));
+    let first = start();
+    assert!(first.state().engine.learned_baseline().is_empty() && !file.exists());
+    let rules = Arc::clone(&first.state().startup_settings.rules);
+    first.state().engine.restore_baseline(&learned, &rules, NOON);
+    drop(first);
+    let second = start();
+    assert_eq!(second.state().engine.learned_baseline(), learned);
+    drop(second);
+
+    std::fs::write(&file, "{\"version\":1,").expect("file is writable");
+    let third = start();
+    assert!(third.state().engine.learned_baseline().is_empty());
+}
+
+#[test]
+fn a_running_gateway_locks_its_state_directory_with_any_ledger() {
+    for ledger in ["file", "memory", "{ redis: { url: redis://127.0.0.1:1 } }"] {
+        let fixture = ServiceFixture::start(&format!("ledger: {ledger}"));
+        let state_dir = fixture.dir.join("state");
+        let lock = StateLock::exclusive(&state_dir);
+        assert!(matches!(lock, Err(StateLockError::Locked)), "{ledger}: {lock:?}");
+        drop(fixture);
+    }
+    let without = ServiceFixture::start("ledger: memory\nbot_detection: { enabled: false }");
+    assert!(!without.dir.join("state").exists(), "nothing is learned");
 }
 
 // --- admin API ----------------------------------------------------------------------------------------------------

@@ -299,6 +299,7 @@ fn all_commands_use_one_error_format() {
             &["replay", "--config", path, &log],
             &["replay", "--config", &yaml, "--compare", path, &log],
             &["tune", goal[0], goal[1], "--config", path, &log],
+            &["learn", "--config", path, &log],
             &["explain", "--config", path, "--ip", "192.0.2.1", "/a"],
             &["explain", "--config", path, "--log", &first_line],
             &["classify", "--config", path],
@@ -312,6 +313,7 @@ fn all_commands_use_one_error_format() {
         for command in [
             &["replay", "--config", &yaml, log][..],
             &["tune", goal[0], goal[1], "--config", &yaml, log],
+            &["learn", "--config", &yaml, log],
             &["init", log],
             &["explain", "--config", &yaml, "--log", log_line],
         ] {
@@ -362,6 +364,7 @@ fn all_commands_share_the_config_search_path() {
         &["check"],
         &["replay", "access.log"],
         &["tune", "--goal", "unused <= 1 %", "access.log"],
+        &["learn", "access.log"],
         &["explain", "--ip", "192.0.2.1", "/a"],
         &["explain", "--log", "access.log:1"],
     ];

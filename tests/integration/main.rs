@@ -29,6 +29,7 @@ mod hostile_connections;
 mod hosts;
 mod html_report;
 mod init;
+mod learn;
 mod ledger;
 mod limits;
 mod live_vs_replay;

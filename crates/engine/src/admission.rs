@@ -382,6 +382,15 @@ impl Admission {
         self.class_ids[class.index()]
     }
 
+    pub(super) fn class_ids(&self) -> &[StableClassId] {
+        &self.class_ids
+    }
+
+    /// Returns the counters of all quotas, in the order of the rules.
+    pub(super) fn counters(&self) -> &[Arc<QuotaCounter>] {
+        &self.counters
+    }
+
     pub(super) fn counter(&self, quota: QuotaId) -> &Arc<QuotaCounter> {
         &self.counters[quota.index()]
     }

@@ -6,19 +6,19 @@
 //! full at worst: at most 186 bytes per client, and 76 per network. The number of networks is limited to a quarter of
 //! that of clients.
 
-use super::Admission;
+use super::{Admission, Engine};
 use foldhash::fast::SeedableRandomState as Hashing;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tidegate_policy::Timestamp;
 use tidegate_policy::bot_detection::{
-    BaselineSample, BotScore, ClientProfile, ExpectedBehavior, NetworkProfile, RequestFeatures, ResponseOutcome,
-    SiteBaseline, score,
+    BaselineSample, BotDetection, BotScore, ClientProfile, ExpectedBehavior, LearnedBaseline, NetworkProfile,
+    RequestFeatures, ResponseOutcome, SiteBaseline, score,
 };
 use tidegate_policy::identity::ClientKey;
+use tidegate_policy::{Rules, Timestamp};
 
 /// Number of shards. More than the cores of any machine, so that two workers rarely contend.
 const SHARDS: usize = 256;
@@ -94,6 +94,21 @@ impl Admission {
     }
 }
 
+impl Engine {
+    /// Returns the learned baseline of the site.
+    pub fn learned_baseline(&self) -> LearnedBaseline {
+        self.profiles.baseline.lock().learned()
+    }
+
+    /// Restores the baseline learned by an earlier process. Without bot detection, `rules` need none.
+    pub fn restore_baseline(&self, learned: &LearnedBaseline, rules: &Rules, now: Timestamp) {
+        let Some(BotDetection { half_life, .. }) = rules.bot_detection else { return };
+        let mut baseline = self.profiles.baseline.lock();
+        *baseline = SiteBaseline::restore(learned, now, half_life);
+        self.profiles.store_expected(baseline.expected());
+    }
+}
+
 impl ProfileStore {
     pub(super) fn new(hasher: Hashing) -> Self {
         Self {
@@ -113,7 +128,10 @@ impl ProfileStore {
     fn record_baseline(&self, sample: BaselineSample, now: Timestamp, half_life: Duration) {
         let mut baseline = self.baseline.lock();
         baseline.record(sample, now, half_life);
-        let ExpectedBehavior { assets, links } = baseline.expected();
+        self.store_expected(baseline.expected());
+    }
+
+    fn store_expected(&self, ExpectedBehavior { assets, links }: ExpectedBehavior) {
         self.expected.store(u64::from(assets.to_bits()) << 32 | u64::from(links.to_bits()), Ordering::Relaxed);
     }
 }

@@ -1,8 +1,9 @@
 //! Learned demand of all quotas, for storage across restarts.
 
-use super::Engine;
+use super::{Admission, Engine};
 use tidegate_policy::pacing::demand::DemandModel;
 use tidegate_policy::pacing::week::{HOURS_PER_WEEK, HourProfile};
+use tidegate_policy::{StableClassId, Timestamp};
 
 /// Learned demand of one class for one quota.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +41,22 @@ impl Engine {
             if let Some(counter) = counters.iter().find(|counter| counter.name() == quota) {
                 let class_id = self.class_id(class);
                 counter.lock().restore_demand(class_id, DemandModel::from_hours(*week));
+            }
+        }
+    }
+}
+
+impl Admission {
+    /// Makes the plans that are due at `now`, as a request for each paced quota would. Records the hours that have
+    /// ended, also those without a request.
+    pub fn plan_paced_quotas(&self, now: Timestamp) {
+        let rules = self.rules();
+        for (quota, counter) in rules.quotas.iter().zip(self.counters()) {
+            if let Some(pacing) = &quota.pacing {
+                let mut state = counter.lock_at(now);
+                // The snapshot of one class; the plan holds all of them.
+                let _ = state.plan_for(pacing, self.class_ids(), StableClassId::default());
+                state.adopt_plan();
             }
         }
     }

@@ -54,6 +54,11 @@ impl DemandStore {
         Self { path: state_dir.join("demand.json"), content: Mutex::default() }
     }
 
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns the stored demand, or an empty list if there is no file.
     pub fn read(&self) -> Result<Vec<LearnedDemand>, DemandStoreError> {
         let unreadable = |reason: String| DemandStoreError { path: self.path.clone(), reason };

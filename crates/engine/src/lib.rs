@@ -1,11 +1,12 @@
 //! State shared between requests: client buckets, quota counters and throttled scopes. Only `clock`, `files`,
-//! `ledger` and `demand_store` do I/O.
+//! `ledger`, `state_lock`, `demand_store` and `baseline_store` do I/O.
 //!
 //! [`Engine`] lives as long as the process. [`Admission`] combines it with one configuration; a reload creates a new
 //! one over the same quota counters, so no count is lost. Locks are held for one decision, in a fixed order (the
 //! client, then quota counters by number), and never across a wait.
 
 mod admission;
+pub mod baseline_store;
 mod bot_detection;
 mod clients;
 pub mod clock;
@@ -25,6 +26,7 @@ mod permit;
 mod quota;
 mod refused_pages;
 pub mod spenders;
+pub mod state_lock;
 mod throttle;
 mod usage;
 mod views;

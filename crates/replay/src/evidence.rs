@@ -17,7 +17,9 @@ pub(super) struct LineEvidence<'a, S> {
     pub(super) rules: &'a Rules,
     pub(super) operators: &'a OperatorTable,
     pub(super) lists: &'a AddressLists,
-    /// Returns the bot score of a client whose score was not logged.
+    /// True if behavior is observed also where its score was logged.
+    pub(super) observes_all: bool,
+    /// Observes the request. Returns the bot score of a client whose score was not logged.
     pub(super) bot_score: S,
 }
 
@@ -50,9 +52,7 @@ impl<S: FnMut() -> Option<BotScore>> ClientEvidence for LineEvidence<'_, S> {
     }
 
     fn bot_score(&mut self) -> Option<BotScore> {
-        match &self.logged {
-            Some(logged) => logged.bot_score,
-            None => (self.bot_score)(),
-        }
+        let observed = if self.logged.is_none() || self.observes_all { (self.bot_score)() } else { None };
+        self.logged.as_ref().map_or(observed, |logged| logged.bot_score)
     }
 }

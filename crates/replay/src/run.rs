@@ -13,7 +13,9 @@ use super::simulator::Simulator;
 use super::verdicts;
 use std::io::{self, Write};
 use std::time::Duration;
+use tidegate_engine::LearnedDemand;
 use tidegate_policy::Timestamp;
+use tidegate_policy::bot_detection::LearnedBaseline;
 
 /// Input of a replay.
 pub struct Replay {
@@ -46,6 +48,18 @@ pub enum ReplayError {
     },
 }
 
+/// What a gateway would have learned from a log.
+pub struct LogLearning {
+    /// The log.
+    pub log: LogReport,
+    /// Start and end of the longest time without a line.
+    pub longest_gap: (Timestamp, Timestamp),
+    /// Demand by quota and class.
+    pub demand: Vec<LearnedDemand>,
+    /// Baseline of the site, for bot detection.
+    pub baseline: LearnedBaseline,
+}
+
 /// Callback for the progress of a replay.
 pub type ProgressCallback<'a> = dyn FnMut(&LineCounts) + 'a;
 
@@ -61,18 +75,7 @@ impl Replay {
         // A pass borrows everything for one lifetime; shorten that of `verdicts` to that of the files.
         let verdicts = verdicts.map(|out| out as &mut dyn Write);
         let mut pass = ReplayPass::new(&self.files, &self.assumptions, (policy, other), verdicts);
-        loop {
-            if self.lines.counts.lines.is_multiple_of(PROGRESS_INTERVAL_LINES) {
-                watch(&self.lines.counts);
-            }
-            let Some(next) = self.lines.next_line()? else { break };
-            let position = next.position;
-            if let Err(error) = pass.process_line(next) {
-                self.lines.count_line_error(error, position);
-            }
-            pass.take_write_result()?;
-        }
-        watch(&self.lines.counts);
+        pass.process_all(&mut self.lines, watch)?;
         pass.verdicts.as_mut().map_or(Ok(()), |out| out.flush())?;
         let ReplayPass { simulators, differences, stats, .. } = pass;
         if stats.requests == 0 {
@@ -84,6 +87,19 @@ impl Replay {
             policies: simulators.into_iter().map(Simulator::finish).collect(),
             comparison: differences.map(Differences::report),
         })
+    }
+
+    /// Returns what a gateway with `policy` would have learned from the lines.
+    pub fn learn(mut self, policy: Policy, watch: &mut ProgressCallback<'_>) -> Result<LogLearning, ReplayError> {
+        let mut pass = ReplayPass::new(&self.files, &self.assumptions, (policy, None), None);
+        pass.learns = true;
+        pass.process_all(&mut self.lines, watch)?;
+        let ReplayPass { simulators, stats, .. } = pass;
+        let Some(simulator) = simulators.into_iter().next() else {
+            return Err(ReplayError::no_requests(&self.lines.counts));
+        };
+        let (demand, baseline) = simulator.learned(stats.last);
+        Ok(LogLearning { log: self.log_report(&stats), longest_gap: stats.longest_gap, demand, baseline })
     }
 
     fn log_report(&self, stats: &LogStats) -> LogReport {
@@ -126,6 +142,8 @@ struct ReplayPass<'a> {
     stats: LogStats,
     verdicts: Option<&'a mut dyn Write>,
     write_result: io::Result<()>,
+    /// True if the hours are observed for what a gateway learns.
+    learns: bool,
 }
 
 impl<'a> ReplayPass<'a> {
@@ -146,7 +164,25 @@ impl<'a> ReplayPass<'a> {
             stats,
             verdicts,
             write_result: Ok(()),
+            learns: false,
         }
+    }
+
+    /// Processes all lines.
+    fn process_all(&mut self, lines: &mut MergedLog, watch: &mut ProgressCallback<'_>) -> Result<(), ReplayError> {
+        loop {
+            if lines.counts.lines.is_multiple_of(PROGRESS_INTERVAL_LINES) {
+                watch(&lines.counts);
+            }
+            let Some(next) = lines.next_line()? else { break };
+            let position = next.position;
+            if let Err(error) = self.process_line(next) {
+                lines.count_line_error(error, position);
+            }
+            self.take_write_result()?;
+        }
+        watch(&lines.counts);
+        Ok(())
     }
 
     fn process_line(&mut self, next: OrderedLine<'_>) -> Result<(), LineError> {
@@ -165,7 +201,10 @@ impl<'a> ReplayPass<'a> {
         if let Some((policy, other)) = self.pending_policies.take() {
             let simulator = |policy| Simulator::new(policy, self.assumptions, next.at);
             self.simulators.extend([Some(policy), other].into_iter().flatten().map(simulator));
-            self.stats.first = next.at;
+            if self.learns {
+                self.simulators.iter_mut().for_each(|simulator| simulator.start_learning(next.at));
+            }
+            (self.stats.first, self.stats.last) = (next.at, next.at);
         }
         self.stats.add(next.at, line.missing);
         let Self { files, simulators, differences, verdicts, write_result, .. } = self;
@@ -202,20 +241,33 @@ struct LogStats {
     first_non_request: Option<LinePosition>,
     first: Timestamp,
     last: Timestamp,
+    /// Start and end of the longest time without a request.
+    longest_gap: (Timestamp, Timestamp),
     /// Number of lines by their set of missing fields ([`MissingFields::bits`]).
     missing_field_counts: [u64; 256],
 }
 
 impl Default for LogStats {
     fn default() -> Self {
-        let (first, last) = Default::default();
-        Self { requests: 0, non_requests: 0, first_non_request: None, first, last, missing_field_counts: [0; 256] }
+        let (first, last, longest_gap) = Default::default();
+        Self {
+            requests: 0,
+            non_requests: 0,
+            first_non_request: None,
+            first,
+            last,
+            longest_gap,
+            missing_field_counts: [0; 256],
+        }
     }
 }
 
 impl LogStats {
     fn add(&mut self, at: Timestamp, missing: MissingFields) {
         self.requests += 1;
+        if at.saturating_duration_since(self.last) > self.longest_gap.1.saturating_duration_since(self.longest_gap.0) {
+            self.longest_gap = (self.last, at);
+        }
         self.last = self.last.max(at);
         self.missing_field_counts[usize::from(missing.bits())] += 1;
     }

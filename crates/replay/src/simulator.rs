@@ -1,6 +1,7 @@
 //! Simulator of one policy on the virtual clock: each line takes the same steps as a live request.
 
 mod decide;
+mod learn;
 mod native_log;
 mod settlement;
 
@@ -43,6 +44,8 @@ pub struct Simulator {
     /// By quota, true if the usage before the log began has been set.
     has_initial_usage: Vec<bool>,
     last_evicted_at: Timestamp,
+    /// Time of the last plans, for a simulation that learns.
+    learned_until: Option<Timestamp>,
 }
 
 impl Simulator {
@@ -64,6 +67,7 @@ impl Simulator {
             stats: ReplayStats::new(&rules),
             has_initial_usage: vec![false; rules.quotas.len()],
             last_evicted_at: now,
+            learned_until: None,
             rules,
             policy,
         }

@@ -15,7 +15,7 @@ use tidegate_policy::{Timestamp, Units};
 /// Renders the report as text and tables.
 pub fn summary(report: &Report, color: ColorMode) -> String {
     let clock = TimeFormatter(DisplayZone::for_report(report));
-    let mut out = log(&report.log, &clock, color);
+    let mut out = log_lines(&report.log, &clock, color);
     out += &assumption_lines(&report.assumptions, color);
     for policy in &report.policies {
         let _ = write!(out, "\n{}", color.bold(&format!("Under {}", policy.name)));
@@ -28,11 +28,11 @@ pub fn summary(report: &Report, color: ColorMode) -> String {
 }
 
 /// Time zone in which times are shown.
-struct TimeFormatter(DisplayZone);
+pub(super) struct TimeFormatter(pub(super) DisplayZone);
 
 impl TimeFormatter {
     /// Formats a time like `2026-09-04 06:00`, with seconds unless they are zero: windows may be shorter than a minute.
-    fn day_and_time(&self, time: Timestamp) -> String {
+    pub(super) fn day_and_time(&self, time: Timestamp) -> String {
         let at = seconds(time);
         self.0.format(at, if at % 60 == 0 { "%Y-%m-%d %H:%M" } else { "%Y-%m-%d %H:%M:%S" })
     }
@@ -43,7 +43,8 @@ impl TimeFormatter {
     }
 }
 
-fn log(log: &LogReport, clock: &TimeFormatter, color: ColorMode) -> String {
+/// Renders what was read, and what the lines lack.
+pub(super) fn log_lines(log: &LogReport, clock: &TimeFormatter, color: ColorMode) -> String {
     let mut out = String::new();
     let (first, last) = (clock.day_and_time(log.first), clock.day_and_time(log.last));
     let _ = writeln!(
@@ -280,7 +281,7 @@ fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &Poli
 }
 
 /// Formats a note.
-fn note(text: &str) -> String {
+pub(super) fn note(text: &str) -> String {
     format!("  {}\n", wrap(text, 2, 4, WIDTH))
 }
 

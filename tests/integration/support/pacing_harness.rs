@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config as config;
 use tidegate_crawlers::verify::OperatorTable;
-use tidegate_engine::{Admission, CrawledPage, Decision, Engine, LeaseMode};
+use tidegate_engine::{Admission, CrawledPage, Decision, Engine, LearnedDemand, LeaseMode};
 use tidegate_policy::address_lists::AddressLists;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::rng::Rng;
@@ -65,6 +65,16 @@ pub struct WeekMetrics {
     pub hour_evenness: Option<f64>,
     /// Like `hour_evenness`, over the hours of one day; median of all days.
     pub daily_hour_evenness: Option<f64>,
+}
+
+/// Metrics of one day.
+pub struct DayMetrics {
+    /// Number of refused human requests.
+    pub human_refusals: u64,
+    /// Unused share of the limit.
+    pub unused: f64,
+    /// Admit ratio of search engines in the worst hour of the day, divided by that in the best hour.
+    pub evenness: f64,
 }
 
 /// Totals of one window.
@@ -146,14 +156,19 @@ impl PacingPolicy {
 impl SyntheticWeek {
     /// Generates a week of normal days, except those in `special_days`.
     pub fn generate(seed: u64, special_days: &[(u64, DayKind)]) -> Vec<TraceRequest> {
+        Self::generate_days(seed, DAYS, special_days)
+    }
+
+    /// Generates `days` days.
+    pub fn generate_days(seed: u64, days: u64, special_days: &[(u64, DayKind)]) -> Vec<TraceRequest> {
         let mut rng = TraceRng(Rng::new(seed));
         let mut requests = Vec::new();
-        for day in 0..DAYS {
+        for day in 0..days {
             let kind = special_days
                 .iter()
                 .find(|(special_day, _)| *special_day == day)
                 .map_or(DayKind::Normal, |(_, kind)| *kind);
-            add_human_requests(&mut requests, day, kind, &mut rng);
+            add_human_requests(&mut requests, (day, WEEK_START + days * DAY), kind, &mut rng);
             let factor = if kind == DayKind::Surge { 4 } else { 1 };
             for (count, shape, label) in [
                 (9000, BURSTS_BY_HOUR, ClientLabel::Search),
@@ -174,7 +189,7 @@ impl SyntheticWeek {
     }
 }
 
-fn add_human_requests(requests: &mut Vec<TraceRequest>, day: u64, kind: DayKind, rng: &mut TraceRng) {
+fn add_human_requests(requests: &mut Vec<TraceRequest>, (day, end): (u64, u64), kind: DayKind, rng: &mut TraceRng) {
     let sessions = match (kind, day % 7) {
         (DayKind::Holiday, _) => 150,
         (_, 1 | 2) => 600,
@@ -183,11 +198,7 @@ fn add_human_requests(requests: &mut Vec<TraceRequest>, day: u64, kind: DayKind,
     let mut add_session = |start: u64, pages: u64, rng: &mut TraceRng| {
         let mut at = start;
         for _ in 0..pages {
-            requests.push(TraceRequest {
-                at: at.min(WEEK_START + DAYS * DAY - 1),
-                label: ClientLabel::Person,
-                page: None,
-            });
+            requests.push(TraceRequest { at: at.min(end - 1), label: ClientLabel::Person, page: None });
             at += 10 + rng.gen_below(60);
         }
     };
@@ -310,6 +321,39 @@ pub fn measure(
     }
 }
 
+/// Simulates all requests under learned pacing with `limit` units a day, by a gateway that starts with `learned`. Measures
+/// the requests from `start` on, which are those of one day.
+pub fn measure_day(
+    requests: &[TraceRequest],
+    start: u64,
+    zone: &str,
+    limit: u64,
+    learned: &[LearnedDemand],
+) -> DayMetrics {
+    let policy = (PacingPolicy::Learned, BotTreatment::Paced);
+    let engine = Engine::new(LeaseMode::Local, 1000);
+    let first = Timestamp::from_seconds(requests[0].at);
+    let admission = engine.admission(rules(policy, &format!("calendar: day, zone: {zone}"), limit), first);
+    engine.restore_demand(learned);
+    let (mut hours, mut window) = (BTreeMap::<u64, HourTotals>::new(), WindowTotals::default());
+    for request in requests {
+        let decision = decide(&admission, request, Timestamp::from_seconds(request.at));
+        let is_admitted = decision.permit.map(|permit| permit.settle(|_, expected| expected)).is_some();
+        if request.at < start {
+            continue;
+        }
+        window.record_request(request.label, BotTreatment::Paced, is_admitted);
+        if request.label == ClientLabel::Search {
+            hours.entry(request.at / HOUR).or_default().record_request(is_admitted);
+        }
+    }
+    DayMetrics {
+        human_refusals: window.human_refusals,
+        unused: 1.0 - window.used as f64 / limit as f64,
+        evenness: evenness(&hours).unwrap_or_default(),
+    }
+}
+
 /// Returns the decision on a request at `now`.
 pub fn decide(admission: &Admission, request: &TraceRequest, now: Timestamp) -> Decision {
     let class = ClassId(request.label as u16);
@@ -349,22 +393,26 @@ impl HourTotals {
 }
 
 /// Returns rules with a quota of `limit` units in each `window`, under `policy`, for the three classes.
-pub fn rules((policy, bots): (PacingPolicy, BotTreatment), window: &str, limit: u64) -> Arc<Rules> {
+pub fn rules(policy: (PacingPolicy, BotTreatment), window: &str, limit: u64) -> Arc<Rules> {
+    let settings = config::load(Path::new("gate.yaml"), &rules_text(policy, window, limit), &[], &[], &["googlebot"]);
+    settings.unwrap_or_else(|errors| panic!("{errors}")).rules
+}
+
+/// Returns the YAML of [`rules`].
+pub fn rules_text((policy, bots): (PacingPolicy, BotTreatment), window: &str, limit: u64) -> String {
     let tiers = "[{ above: 50%, shed: 50% }, { above: 75%, shed: 75% }, { above: 95%, shed: 100% }]";
     let bot_tiers = match bots {
         BotTreatment::Paced => tiers,
         BotTreatment::Refused => "[{ above: 0%, shed: 100% }]",
     };
-    let yaml = format!(
+    format!(
         "origin: {{ url: 'http://127.0.0.1:1' }}\n\
          classes: [{{ name: person, when: {{ kind: human }} }}, {{ name: search, when: {{ operator: googlebot }} }}, {{ name: bot }}]\n\
          quotas:\n  api:\n    limit: {limit}\n    window: {{ {window} }}\n    \
          pacing: {}\n    tiers: {{ search: {tiers}, bot: {bot_tiers} }}\n\
-         routes: [{{ match: '/**', cost: {{ api: 1 }} }}]",
+         routes: [{{ match: '/**', cost: {{ api: 1 }} }}]\n",
         policy.mode()
-    );
-    let settings = config::load(Path::new("gate.yaml"), &yaml, &[], &[], &["googlebot"]);
-    settings.unwrap_or_else(|errors| panic!("{errors}")).rules
+    )
 }
 
 /// Deterministic pseudo-random number generator.

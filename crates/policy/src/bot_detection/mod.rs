@@ -17,7 +17,7 @@ mod score;
 #[cfg(test)]
 mod tests;
 
-pub use baseline::{BaselineSample, ExpectedBehavior, SiteBaseline};
+pub use baseline::{BaselineCounts, BaselineSample, ExpectedBehavior, LearnedBaseline, SiteBaseline};
 pub use browser::{BrowserTraits, ClientHints};
 pub use client_profile::ClientProfile;
 pub use features::{HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome};

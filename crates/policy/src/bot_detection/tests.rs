@@ -429,6 +429,29 @@ fn baseline_is_learned_from_humanlike_clients() {
 }
 
 #[test]
+fn restored_baseline_keeps_a_weight_that_a_few_clients_outvote() {
+    let now = Timestamp::from_seconds(1_800_000_000);
+    let mut busy = SiteBaseline::default();
+    (0..100).for_each(|_| busy.record(BaselineSample::LoadsAssets, now, DAY));
+    (0..3).for_each(|_| busy.record(BaselineSample::SendsReferer, now, DAY));
+    let learned = busy.learned();
+    assert_eq!((learned.assets.samples(), learned.links.samples(), learned.updated_at), (100.0, 3.0, now));
+    assert!(!learned.is_empty() && LearnedBaseline::default().is_empty());
+
+    let after = |days: u32| SiteBaseline::restore(&learned, now + DAY * days, DAY).learned();
+    assert_eq!([0, 1, 2, 9].map(|days| after(days).assets.present), [100.0, 50.0, 25.0, 20.0]);
+    assert_eq!(after(9).links.present, 3.0, "fewer samples keep their weight");
+    assert_eq!(learned.with_least_weight().assets.present, 20.0);
+
+    let mut restored = SiteBaseline::restore(&learned, now + DAY * 9, DAY);
+    assert_eq!(restored.expected(), ExpectedBehavior { assets: 1.0, links: 0.0 });
+    (0..11).for_each(|_| restored.record(BaselineSample::NoAssets, now + DAY * 9, DAY));
+    assert_eq!(restored.expected(), ExpectedBehavior::default(), "the site now serves assets elsewhere");
+    let set_back = SiteBaseline::restore(&learned, now - DAY, DAY).learned();
+    assert_eq!(set_back.assets.present, 100.0, "a clock set back decays nothing");
+}
+
+#[test]
 fn client_contributes_to_the_baseline_once() {
     let mut client = SimulatedClient::new(CHROME, ALL_HEADERS);
     let mut samples = Vec::new();

@@ -80,13 +80,14 @@ impl Pacer {
 
     /// Computes a new plan. `class_of` maps indexes of the settings' classes to those of this pacer.
     pub fn plan(&mut self, pacing: &Pacing, class_of: impl Fn(usize) -> usize, totals: &QuotaTotals, now: Timestamp) {
+        let numbers: Vec<usize> = (0..pacing.roles.len()).map(&class_of).collect();
+        self.start_new_classes(&numbers, totals.week);
         self.advance_hours(totals.week, now);
         let span = totals.span;
         let is_same_window = self.window_start.replace(span.start) == Some(span.start);
         let left = span.end.saturating_duration_since(now);
         let local_share = self.local_share(totals, left);
         let limit = scale_units(totals.limit, local_share);
-        let numbers: Vec<usize> = (0..pacing.roles.len()).map(&class_of).collect();
         let roles: Vec<(usize, PacingRole)> = numbers.into_iter().zip(pacing.roles.iter().copied()).collect();
         let (week, forecast) = (totals.week, pacing.forecast);
 
@@ -199,6 +200,14 @@ impl Pacer {
             self.local_share = Some(local / total);
         }
         self.local_share.unwrap_or(1.0)
+    }
+
+    /// Creates the missing classes. They are observed from now on: what they requested earlier in this hour is unknown.
+    fn start_new_classes(&mut self, numbers: &[usize], week: WeekTime) {
+        let existing = self.classes.len();
+        let count = numbers.iter().max().map_or(0, |last| last + 1);
+        self.classes.resize_with(count.max(existing), PacedClass::default);
+        self.classes[existing..].iter_mut().for_each(|class| class.demand.start_hour_at(week));
     }
 
     /// Records the hours that have ended.

@@ -648,6 +648,21 @@ fn half_an_observed_hour_is_recorded() {
 }
 
 #[test]
+fn first_hour_of_a_class_counts_from_its_first_plan_on() {
+    let first_hour = |start: u64| {
+        let mut site = PacedSite::new(PacingMode::Learned);
+        site.plan(start);
+        site.pacer.class(HUMANS).demand.record_request(Units::from_whole(30));
+        site.plan(DAY + 3600);
+        site.pacer.classes()[HUMANS].demand.week().hours().iter().find(|hour| hour.weeks > 0.0).copied()
+    };
+    let whole = first_hour(DAY).expect("an observed hour");
+    let half = first_hour(DAY + 1800).expect("half of an hour suffices");
+    assert_eq!([whole.units, half.units], [30.0, 60.0], "what was requested before is unknown, not zero");
+    assert_eq!(first_hour(DAY + 2400), None);
+}
+
+#[test]
 fn usage_is_ahead_beyond_plan_and_burst() {
     let mut site = PacedSite::new(PacingMode::Even);
     site.plan(DAY / 2);

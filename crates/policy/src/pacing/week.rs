@@ -11,7 +11,7 @@ const SECONDS_PER_HOUR: f64 = 3600.0;
 /// Number of weeks remembered: each new week changes an hour's mean by at least a quarter.
 const MAX_WEEKS: f64 = 4.0;
 /// Minimum number of known hours of the day to forecast the next day.
-const MIN_KNOWN_HOURS: usize = 20;
+pub const MIN_KNOWN_HOURS: usize = 20;
 
 /// Time of the week, in seconds since Monday 00:00 in the quota's time zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -120,6 +120,11 @@ impl WeeklyProfile {
         self.same_hour_each_day(index % HOURS_PER_DAY).any(|hour| hour.weeks > 0.0)
     }
 
+    /// Returns the number of hours of the day that were observed on any day.
+    pub fn known_hours_of_day(&self) -> usize {
+        (0..HOURS_PER_DAY).filter(|hour| self.is_known(*hour)).count()
+    }
+
     fn same_hour_each_day(&self, hour_of_day: usize) -> impl Iterator<Item = &HourProfile> {
         self.hours.iter().skip(hour_of_day).step_by(HOURS_PER_DAY)
     }
@@ -131,7 +136,7 @@ impl WeeklyProfile {
 
     /// Recomputes the derived values, which are read far more often than the hours change.
     fn recompute(&mut self) {
-        self.has_daily_profile = (0..HOURS_PER_DAY).filter(|hour| self.is_known(*hour)).count() >= MIN_KNOWN_HOURS;
+        self.has_daily_profile = self.known_hours_of_day() >= MIN_KNOWN_HOURS;
         self.typical = self.compute_typical();
     }
 

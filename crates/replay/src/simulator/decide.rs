@@ -43,6 +43,7 @@ impl Simulator {
             rules: &self.rules,
             operators: &self.policy.operators,
             lists: &self.policy.lists,
+            observes_all: self.learned_until.is_some(),
             bot_score: || {
                 observation = Observation::observe(&observed, admission, at);
                 observation.and_then(|observation| observation.score_if_suspected(admission))

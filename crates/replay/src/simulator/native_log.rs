@@ -43,7 +43,7 @@ impl Simulator {
         }
     }
 
-    /// Simulates a restart of the gateway, which keeps usage and learned demand, but neither clients nor tier phases.
+    /// Simulates a restart of the gateway, which keeps usage and what was learned, but neither clients nor tier phases.
     fn restart(&mut self, now: Timestamp) {
         self.settle_all(now);
         let engine = Engine::deterministic(self.policy.settings.limits.max_tracked_clients);
@@ -52,7 +52,9 @@ impl Simulator {
             let _ = admission.set_used(&quota.name, quota.used, now);
         }
         engine.restore_demand(&self.engine.learned_demand());
+        engine.restore_baseline(&self.engine.learned_baseline(), &self.rules, now);
         (self.engine, self.admission) = (engine, admission);
+        self.learned_until = self.learned_until.map(|_| Timestamp::default());
         self.stats.record_restart();
     }
 

@@ -15,6 +15,7 @@ impl Simulator {
             self.admission.evict_idle(now);
             self.last_evicted_at = now;
         }
+        self.learn_until(now);
     }
 
     /// Settles all requests in flight.

@@ -1,7 +1,8 @@
 //! File operations that the file ledger needs, as a trait. Tests replace it with a directory that fails or loses power.
 
 use crate::files;
-use std::fs::{File, OpenOptions, TryLockError};
+use crate::state_lock::{StateLock, StateLockError};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -28,34 +29,13 @@ pub(in crate::ledger) trait StateDir: Send + 'static {
 pub(in crate::ledger) struct LockedDir {
     dir: PathBuf,
     open: Vec<(String, File)>,
-    /// Lock file, open as long as the directory is in use.
-    _lock: File,
-}
-
-/// Reason why a directory cannot be opened.
-#[derive(Debug)]
-pub(in crate::ledger) enum DirError {
-    Locked,
-    Other(io::Error),
+    _lock: StateLock,
 }
 
 impl LockedDir {
     /// Creates the directory if it is missing, accessible by the current user only, and locks it.
-    pub(in crate::ledger) fn lock(dir: &Path) -> Result<Self, DirError> {
-        files::create_dir(dir).map_err(DirError::Other)?;
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .custom_flags(NO_LINK)
-            .open(dir.join("lock"));
-        let lock = lock.map_err(DirError::Other)?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { dir: dir.to_owned(), open: Vec::new(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(DirError::Locked),
-            Err(TryLockError::Error(error)) => Err(DirError::Other(error)),
-        }
+    pub(in crate::ledger) fn lock(dir: &Path) -> Result<Self, StateLockError> {
+        Ok(Self { dir: dir.to_owned(), open: Vec::new(), _lock: StateLock::exclusive(dir)? })
     }
 
     fn file(&mut self, name: &str) -> io::Result<&File> {
@@ -127,7 +107,7 @@ mod tests {
         assert_eq!(dir.path("a"), temporary.path().join("a"));
         std::fs::create_dir(dir.path("directory")).expect("writable");
         assert!(dir.read("directory").is_err(), "not a missing file");
-        assert!(matches!(LockedDir::lock(temporary.path()), Err(DirError::Locked)));
+        assert!(matches!(LockedDir::lock(temporary.path()), Err(StateLockError::Locked)));
         drop(dir);
         assert!(LockedDir::lock(temporary.path()).is_ok());
     }

@@ -16,7 +16,7 @@ pub(super) mod record_file;
 use super::lease_table::{Holder, Holding, LeaseTable};
 use super::store::{Lease, LeaseRequest, Store, StoreError};
 
-use crate::ledger::file::dir::{DirError, LockedDir, StateDir};
+use crate::ledger::file::dir::{LockedDir, StateDir};
 use crate::ledger::file::format::{JournalMark, JournalMarks, JournalRecord, LedgerRecord};
 use crate::ledger::file::open_error::OpenError;
 use crate::ledger::file::record_file::{RecordFile, RecordFileError};
@@ -81,10 +81,7 @@ impl FileStore {
     /// Opens the ledger in `dir` and creates missing files. `boot` identifies the boot of the machine; empty if
     /// unknown. Units held by an earlier incarnation count as taken, as far as they may have been taken.
     pub fn open(dir: &Path, boot: &str, uptime: Uptime, now: Timestamp) -> Result<Self, OpenError> {
-        let locked_dir = LockedDir::lock(dir).map_err(|error| match error {
-            DirError::Locked => OpenError::Locked(dir.to_owned()),
-            DirError::Other(source) => OpenError::Directory { path: dir.to_owned(), source },
-        })?;
+        let locked_dir = LockedDir::lock(dir).map_err(|error| OpenError::from_lock_error(error, dir))?;
         Inner::open(locked_dir, boot, uptime, now).map(Self)
     }
 

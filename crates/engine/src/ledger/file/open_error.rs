@@ -1,6 +1,7 @@
 //! Errors of opening a ledger, with hints. None of them overwrites or loses data.
 
 use crate::ledger::file::record_file::{RecordFileError, VERSION};
+use crate::state_lock::StateLockError;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -56,6 +57,14 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// Returns the error of a state directory that cannot be locked.
+    pub fn from_lock_error(error: StateLockError, dir: &Path) -> Self {
+        match error {
+            StateLockError::Locked => Self::Locked(dir.to_owned()),
+            StateLockError::Other(source) => Self::Directory { path: dir.to_owned(), source },
+        }
+    }
+
     pub(in crate::ledger) fn from_record_error(error: RecordFileError, path: &Path) -> Self {
         let path = path.to_owned();
         match error {
