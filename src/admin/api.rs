@@ -59,6 +59,8 @@ pub trait GatewayApi: Send + Sync + 'static {
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota>;
     /// Returns the access log line of a decision, or `None` if it is no longer stored.
     fn decision(&self, id: u64) -> Option<Vec<u8>>;
+    /// Returns the access log lines of all decisions that are still stored.
+    fn recent_decisions(&self) -> Vec<Vec<u8>>;
     /// Explains a decision by the current rules; returns `None` if it is no longer stored.
     fn explanation(&self, id: u64) -> Option<Explanation>;
     /// Reads the configuration again. Returns a summary, or all errors, one per line. May block.

@@ -2,6 +2,7 @@
 //! web pages are rejected in both cases.
 
 use super::problem::Problem;
+use super::session::{Permission, Sessions};
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
@@ -11,17 +12,25 @@ use axum::response::{IntoResponse, Response};
 use std::net::IpAddr;
 use std::sync::Arc;
 use tidegate_config::admin_address::AdminAddress;
+use tidegate_engine::clock::Clock;
 use tidegate_policy::secret::Secret;
 
 /// Access rules of the admin listener.
-#[derive(Clone)]
-pub struct AccessControl {
+#[derive(Default)]
+pub struct AccessRules {
     /// Bearer token. `None` is allowed only on loopback.
     pub token: Option<Secret>,
     /// Bearer token for requests that change nothing.
     pub read_token: Option<Secret>,
+}
+
+/// Access rules of the admin listener, and the sessions of its page.
+pub struct AccessControl {
+    pub(super) token: Option<Secret>,
+    read_token: Option<Secret>,
     /// Address of the admin listener.
-    pub listen: AdminAddress,
+    listen: AdminAddress,
+    pub(super) sessions: Sessions,
 }
 
 /// Passes the request on if it is authorized; returns a problem document otherwise.
@@ -33,23 +42,54 @@ pub(super) async fn authorize(State(access): State<Arc<AccessControl>>, request:
 }
 
 impl AccessControl {
+    /// Creates the access control of the listener at `listen`, without sessions.
+    pub fn new(rules: AccessRules, listen: AdminAddress, clock: Clock) -> Self {
+        let AccessRules { token, read_token } = rules;
+        Self { token, read_token, listen, sessions: Sessions::new(clock) }
+    }
+
+    /// Returns the address of the admin listener.
+    pub fn address(&self) -> &AdminAddress {
+        &self.listen
+    }
+
     fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
-        match &self.token {
-            Some(token) => self.check_token(method, headers, token)?,
-            None => self.check_host(headers)?,
+        if self.token.is_some() {
+            self.check_permission(method, headers)?;
+        }
+        self.check_origin(headers)
+    }
+
+    /// Rejects requests of foreign web pages.
+    pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        if self.token.is_none() {
+            self.check_host(headers)?;
         }
         check_not_browser(headers)
     }
 
-    fn check_token(&self, method: &Method, headers: &HeaderMap, token: &Secret) -> Result<(), Problem> {
-        let sent = sent_token(headers);
-        if token.matches(sent) {
-            return Ok(());
+    /// Returns what a token permits; `None` if it is wrong.
+    pub(super) fn permission_of(&self, token: &[u8]) -> Option<Permission> {
+        let is = |secret: &Option<Secret>| secret.as_ref().is_some_and(|secret| secret.matches(token));
+        match () {
+            () if is(&self.token) => Some(Permission::Write),
+            () if is(&self.read_token) => Some(Permission::Read),
+            () => None,
         }
-        match self.read_token.as_ref().is_some_and(|token| token.matches(sent)) {
-            true if method.is_safe() => Ok(()),
-            true => Err(Problem::new(StatusCode::FORBIDDEN, "admin.read_token permits no changes; send admin.token.")),
-            false => Err(Problem::new(StatusCode::UNAUTHORIZED, "Send the admin token: Authorization: Bearer ...")
+    }
+
+    fn check_permission(&self, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+        let permission = match headers.contains_key(AUTHORIZATION) {
+            true => self.permission_of(sent_token(headers)),
+            false => self.sessions.permission(headers),
+        };
+        match permission {
+            Some(Permission::Write) => Ok(()),
+            Some(Permission::Read) if method.is_safe() => Ok(()),
+            Some(Permission::Read) => {
+                Err(Problem::new(StatusCode::FORBIDDEN, "admin.read_token permits no changes; send admin.token."))
+            }
+            None => Err(Problem::new(StatusCode::UNAUTHORIZED, "Send the admin token: Authorization: Bearer ...")
                 .with_header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
         }
     }
@@ -57,7 +97,7 @@ impl AccessControl {
     /// Rejects a request whose `Host` is not a loopback address. A web page whose name resolves to this machine (DNS
     /// rebinding) still sends its own name. No browser connects to a Unix socket.
     fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let AdminAddress::Tcp(listen) = self.listen else { return Ok(()) };
+        let AdminAddress::Tcp(listen) = &self.listen else { return Ok(()) };
         let host = headers.get(HOST).and_then(authority);
         let is_local = host.is_some_and(|authority| {
             let name = authority.host().trim_start_matches('[').trim_end_matches(']');

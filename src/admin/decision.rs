@@ -4,11 +4,74 @@ use super::DynGateway;
 use super::problem::Problem;
 use crate::telemetry::DECISION_RING_LEN;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
 use tidegate_replay::explain::Explanation;
+
+/// Filters of `GET /api/v1/decisions`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DecisionFilter {
+    class: Option<String>,
+    reason: Option<String>,
+    /// Beginning of the client's address.
+    client: Option<String>,
+    limit: Option<usize>,
+}
+
+/// Lists the access log lines of recent decisions, latest first.
+pub(super) async fn list(
+    State(gateway): State<DynGateway>,
+    query: Result<Query<DecisionFilter>, QueryRejection>,
+) -> Result<Json<Value>, Problem> {
+    let Query(filter) = query.map_err(|error| {
+        let detail = format!("query: {error}; known: class, reason, client, limit");
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    })?;
+    // Reads up to a megabyte, and must not delay other tasks.
+    let list = tokio::task::spawn_blocking(move || filter.select(&gateway.recent_decisions()));
+    let decisions = list.await.map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The search panicked."))?;
+    Ok(Json(json!({ "decisions": decisions })))
+}
+
+impl DecisionFilter {
+    /// Returns the matching lines by time, latest first.
+    fn select(&self, lines: &[Vec<u8>]) -> Vec<Value> {
+        let limit = self.limit.unwrap_or(DEFAULT_LISTED).min(MAX_LISTED);
+        let mut matches: Vec<(LineHead<'_>, &[u8])> = lines
+            .iter()
+            .filter_map(|line| Some((serde_json::from_slice::<LineHead<'_>>(line).ok()?, &**line)))
+            .filter(|(head, _)| self.matches(head))
+            .collect();
+        matches.sort_unstable_by(|(one, _), (other, _)| other.time.cmp(one.time));
+        matches.into_iter().take(limit).filter_map(|(_, line)| serde_json::from_slice(line).ok()).collect()
+    }
+
+    fn matches(&self, head: &LineHead<'_>) -> bool {
+        let is = |wanted: &Option<String>, found: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| wanted.is_empty() || Some(wanted) == found)
+        };
+        let reason = head.reason.or(head.shadow_reason);
+        is(&self.class, Some(head.class))
+            && is(&self.reason, reason)
+            && self.client.as_deref().is_none_or(|start| head.client.starts_with(start.trim()))
+    }
+}
+
+/// Members of a line that select it.
+#[derive(Deserialize)]
+struct LineHead<'a> {
+    time: &'a str,
+    client: &'a str,
+    class: &'a str,
+    reason: Option<&'a str>,
+    shadow_reason: Option<&'a str>,
+}
 
 /// Returns the access log line of decision `id`, as sent in `X-Tidegate-Decision`.
 pub(super) async fn show(State(gateway): State<DynGateway>, Path(id): Path<String>) -> Result<Response, Problem> {
@@ -39,3 +102,7 @@ fn not_found() -> Problem {
     );
     Problem::new(StatusCode::NOT_FOUND, detail)
 }
+
+/// Number of decisions listed without a `limit`, and at most.
+const DEFAULT_LISTED: usize = 50;
+const MAX_LISTED: usize = 500;

@@ -19,6 +19,34 @@ pub struct Endpoint {
 pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint {
         method: "GET",
+        path: "/",
+        response: "The live page. It holds no data: its script reads the endpoints below, with a session where a token is \
+                   set. The same holds for its files.",
+        errors: &[],
+    },
+    Endpoint { method: "GET", path: "/page.css", response: "Styles of the page.", errors: &[] },
+    Endpoint { method: "GET", path: "/page.js", response: "Script of the page.", errors: &[] },
+    Endpoint { method: "GET", path: "/charts.js", response: "Charts of the page.", errors: &[] },
+    Endpoint { method: "GET", path: "/dom.js", response: "Nodes of the page.", errors: &[] },
+    Endpoint { method: "GET", path: "/icon.svg", response: "Icon of the page.", errors: &[] },
+    Endpoint {
+        method: "GET",
+        path: "/api/v1/session",
+        response: "What a browser with this cookie may do: `{\"token_required\": true, \"may_read\": true, \"may_write\": \
+                   false}`. Without `admin.token`, the page changes nothing.",
+        errors: &[],
+    },
+    Endpoint {
+        method: "POST",
+        path: "/api/v1/session",
+        response: "Opens a session for the page. The body is `{\"token\": \"...\"}`, the token `admin.token` or \
+                   `admin.read_token`. The response sets a cookie (HttpOnly, SameSite=Strict) that stands for the token for \
+                   12 h. The last 64 sessions are kept.",
+        errors: &[(401, "The token is wrong."), (422, "The body is invalid.")],
+    },
+    Endpoint { method: "DELETE", path: "/api/v1/session", response: "Ends the session.", errors: &[] },
+    Endpoint {
+        method: "GET",
         path: "/healthz",
         response: "The process is alive: `{\"status\": \"alive\"}`. Needs no token.",
         errors: &[],
@@ -40,6 +68,21 @@ pub const ENDPOINTS: &[Endpoint] = &[
         method: "GET",
         path: "/api/v1/state",
         response: "The [state](#state) of the gateway; the data of `tidegate status`.",
+        errors: &[],
+    },
+    Endpoint {
+        method: "GET",
+        path: "/api/v1/events",
+        response: "Server-sent events: the event `state` once a second, with the document of `/api/v1/state`. A stream ends \
+                   after 50 events; clients connect again.",
+        errors: &[(503, "Sixteen streams are open.")],
+    },
+    Endpoint {
+        method: "GET",
+        path: "/api/v1/history",
+        response: "`{\"hour\": [...], \"day\": [...]}`: samples of the last hour and the last day, at most 361 each, oldest \
+                   first. A sample has its `time`, the `quotas` with `name`, `used`, `limit` and `planned` (null without \
+                   pacing), and the `classes` with `name`, `admitted`, `refused` and `shadow_refused` since the start.",
         errors: &[],
     },
     Endpoint {
@@ -74,6 +117,14 @@ pub const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         method: "GET",
+        path: "/api/v1/decisions",
+        response: "`{\"decisions\": [...]}`: [access log lines](ACCESS_LOG.md) of recent decisions, latest first. Each worker \
+                   stores its last 1,024. Parameters of the query: `class`, `reason` (also of shadow mode), `client` (the \
+                   beginning of an address), `limit` (50, at most 500).",
+        errors: &[(422, "A parameter is unknown or invalid.")],
+    },
+    Endpoint {
+        method: "GET",
         path: "/api/v1/decisions/{id}",
         response: "The [access log line](ACCESS_LOG.md) of a decision. The id is the value of `X-Tidegate-Decision`. \
                    Each worker stores its last 1,024 decisions.",
@@ -99,7 +150,11 @@ pub const ENDPOINTS: &[Endpoint] = &[
 
 /// Statuses of problem documents that all endpoints send, each with its cause.
 pub const COMMON_ERRORS: &[(u16, &str)] = &[
-    (401, "`admin.token` is set and `Authorization: Bearer TOKEN` is missing or wrong; not `/healthz` and `/readyz`."),
+    (
+        401,
+        "`admin.token` is set, and `Authorization: Bearer TOKEN` or a session is missing or wrong; not `/healthz`, `/readyz`, \
+         `/api/v1/session` and the page.",
+    ),
     (
         403,
         "A browser sends the request from another site's page, or `admin.read_token` is sent with a request that changes \

@@ -2,7 +2,8 @@
 //!
 //! This module depends on the gateway only through [`GatewayApi`], and the gateway does not depend on it. With
 //! `admin.token`, every request except `/healthz` and `/readyz` needs `Authorization: Bearer TOKEN` (401 otherwise);
-//! `admin.read_token` permits requests that change nothing (403 otherwise).
+//! `admin.read_token` permits requests that change nothing (403 otherwise). The live page holds no data and needs no
+//! token; a browser that sends one gets a session.
 //! Errors are problem documents (RFC 9457) whose `detail` has one line per error.
 
 pub(crate) mod amount;
@@ -12,22 +13,26 @@ mod client;
 mod corrections;
 mod decision;
 pub mod endpoints;
+mod events;
 pub mod fields;
 mod health;
+mod history;
 mod listener;
+mod login;
+mod page;
 mod problem;
 mod quotas;
 mod server;
+mod session;
 pub(crate) mod state;
 
 #[cfg(test)]
 mod tests;
 
 pub use api::{GatewayApi, ListenAddresses, ScopeView, SettingsView};
-pub use auth::AccessControl;
+pub use auth::{AccessControl, AccessRules};
 pub use client::{AdminClient, AdminClientError, AdminResponse};
 pub use listener::{BoundListener, Listener};
-pub use server::serve;
 
 use axum::extract::{FromRef, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
@@ -36,6 +41,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Router, middleware};
 use corrections::Corrections;
+use events::StateEvents;
+use history::History;
 use problem::Problem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +57,9 @@ type DynGateway = Arc<dyn GatewayApi>;
 struct AdminState {
     gateway: DynGateway,
     corrections: Arc<Corrections>,
+    events: Arc<StateEvents>,
+    history: Arc<History>,
+    access: Arc<AccessControl>,
 }
 
 impl FromRef<AdminState> for DynGateway {
@@ -64,26 +74,65 @@ impl FromRef<AdminState> for Arc<Corrections> {
     }
 }
 
+impl FromRef<AdminState> for Arc<StateEvents> {
+    fn from_ref(state: &AdminState) -> Self {
+        Arc::clone(&state.events)
+    }
+}
+
+impl FromRef<AdminState> for Arc<History> {
+    fn from_ref(state: &AdminState) -> Self {
+        Arc::clone(&state.history)
+    }
+}
+
+impl FromRef<AdminState> for Arc<AccessControl> {
+    fn from_ref(state: &AdminState) -> Self {
+        Arc::clone(&state.access)
+    }
+}
+
+/// Serves the admin listener until `shutdown` completes, and records the history of its page meanwhile.
+pub async fn run(listener: Listener, gateway: DynGateway, access: AccessControl, shutdown: impl Future<Output = ()>) {
+    let history = Arc::new(History::default());
+    let router = router_with_history(Arc::clone(&gateway), access, Arc::clone(&history));
+    tokio::select! {
+        () = server::serve(listener, router, shutdown) => {}
+        () = history::run(history, gateway) => {}
+    }
+}
+
 /// Returns the routes of the admin listener.
 pub fn router(gateway: DynGateway, access: AccessControl) -> Router {
-    let state = AdminState { gateway, corrections: Arc::new(Corrections::new(access.token.is_some())) };
+    router_with_history(gateway, access, Arc::default())
+}
+
+fn router_with_history(gateway: DynGateway, access: AccessControl, history: Arc<History>) -> Router {
+    let access = Arc::new(access);
+    let corrections = Arc::new(Corrections::new(access.token.is_some()));
+    let state = AdminState { gateway, corrections, events: Arc::default(), history, access: Arc::clone(&access) };
     let guarded = Router::new()
         .route("/metrics", get(metrics))
         .route("/api/v1/state", get(state::show))
+        .route("/api/v1/events", get(events::stream))
+        .route("/api/v1/history", get(history::show))
         .route("/api/v1/quotas", get(quotas::list))
         .route("/api/v1/quotas/{name}", get(quotas::show))
         .route("/api/v1/quotas/{name}/used", put(quotas::set_used))
         .route("/api/v1/quotas/{name}/reset", post(quotas::reset))
+        .route("/api/v1/decisions", get(decision::list))
         .route("/api/v1/decisions/{id}", get(decision::show))
         .route("/api/v1/decisions/{id}/explanation", get(decision::explain))
         .route("/api/v1/reload", post(reload))
         // Below the routes and above their handlers: an unauthorized request does not learn which paths exist, and the
         // health checks beside it stay open to orchestrators without a token.
         .fallback(async || StatusCode::NOT_FOUND)
-        .layer(middleware::from_fn_with_state(Arc::new(access), auth::authorize));
+        .layer(middleware::from_fn_with_state(access, auth::authorize));
     Router::new()
         .route("/healthz", get(health::liveness))
         .route("/readyz", get(health::readiness))
+        .route("/api/v1/session", get(login::show).post(login::open).delete(login::close))
+        .merge(page::routes())
         .merge(guarded)
         .with_state(state)
         .layer(RequestBodyLimitLayer::new(MAX_BODY_BYTES))
@@ -92,7 +141,10 @@ pub fn router(gateway: DynGateway, access: AccessControl) -> Router {
         .layer(middleware::map_response(problem::replace_bare_error))
         .layer(fixed_header(X_CONTENT_TYPE_OPTIONS, "nosniff"))
         .layer(fixed_header(CACHE_CONTROL, "no-store"))
-        .layer(fixed_header(CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"))
+        .layer(SetResponseHeaderLayer::if_not_present(
+            CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
+        ))
 }
 
 /// Returns the metrics in the Prometheus text format. Dashboard and alert rules for them are in `grafana/`.

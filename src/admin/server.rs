@@ -42,7 +42,7 @@ impl Default for ConnectionLimits {
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Serves `router` on `listener` until `shutdown` completes; requests in flight are finished.
-pub async fn serve(listener: Listener, router: Router, shutdown: impl Future<Output = ()>) {
+pub(super) async fn serve(listener: Listener, router: Router, shutdown: impl Future<Output = ()>) {
     serve_within(ConnectionLimits::default(), listener, router, shutdown).await;
 }
 

@@ -4,7 +4,7 @@
 
 mod views;
 
-pub(super) use views::{quota, show};
+pub(super) use views::{document, quota, show};
 
 use super::amount::Amount;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
 use super::corrections::{Actor, Correction};
-use super::server::{ConnectionLimits, serve_within};
+use super::server::{ConnectionLimits, serve, serve_within};
 use super::*;
 use crate::gateway::OriginOutage;
 use crate::telemetry::ClassTraffic;
@@ -8,6 +8,7 @@ use axum::http::Request;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tidegate_config::admin_address::AdminAddress;
+use tidegate_engine::clock::Clock;
 use tidegate_engine::spenders::{Spender, TopSpenders};
 use tidegate_engine::{ClassPlan, ClassView, ClientView, Demand, PlanView, QuotaView, ScopeState, UnknownQuota};
 use tidegate_policy::crawl_delay::ComplianceView;
@@ -292,13 +293,137 @@ async fn responses_disable_caching_and_content_sniffing() {
 }
 
 #[tokio::test]
+async fn recent_decisions_are_filtered_latest_first() {
+    let gateway = FakeGateway::new();
+    let list = async |query: &str| {
+        let response = gateway.request_with_headers(&format!("GET /api/v1/decisions{query}")).await;
+        let decisions = response.json()["decisions"].as_array().expect("a list").clone();
+        decisions.iter().map(|line| line["client"].as_str().expect("a text").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(list("").await, ["203.0.113.77", "198.51.100.1", "203.0.113.7"]);
+    assert_eq!(list("?class=bot").await, ["198.51.100.1", "203.0.113.7"]);
+    assert_eq!(list("?class=bot&reason=quota&client=").await, ["198.51.100.1"]);
+    assert_eq!(list("?client=203.0.113.").await, ["203.0.113.77", "203.0.113.7"]);
+    assert_eq!(list("?limit=1").await, ["203.0.113.77"]);
+    for query in ["?limit=many", "?user=ann"] {
+        let refused = gateway.request_with_headers(&format!("GET /api/v1/decisions{query}")).await;
+        assert_eq!(refused.problem_status(), 422, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn page_is_static_and_its_scripts_come_from_this_listener_only() {
+    let gateway = FakeGateway { token: Some("open sesame".into()), ..FakeGateway::new() };
+    for file in ["/", "/page.css", "/page.js", "/charts.js", "/dom.js", "/icon.svg"] {
+        let response = gateway.request_with_headers(&format!("GET {file}")).await;
+        assert_eq!(response.status, 200, "{file}");
+        let policy = response.header("content-security-policy");
+        assert!(
+            policy.starts_with("default-src 'none'; script-src 'self'; ") && !policy.contains("unsafe"),
+            "{policy}"
+        );
+        assert!(!response.body.contains("203.0.113.7"), "{file} holds data");
+    }
+    let html = gateway.request_with_headers("GET /").await.body;
+    assert!(!html.contains("<style") && !html.contains(" style=") && !html.contains(" on"), "inline style or script");
+}
+
+#[tokio::test]
+async fn session_stands_for_the_token_that_opened_it() {
+    let rules =
+        AccessRules { token: Some(Secret::new("open sesame".into())), read_token: Some(Secret::new("readers".into())) };
+    let access = AccessControl::new(rules, "127.0.0.1:9090".parse().expect("an address"), Clock::system());
+    let router = router(Arc::new(FakeGateway::new()), access);
+    let send = async |text: &str, body: &str| {
+        let mut lines = text.lines();
+        let (method, path) = lines.next().and_then(|line| line.split_once(' ')).expect("a method and a path");
+        let request = Request::builder().method(method).uri(path).header("host", "127.0.0.1:9090");
+        let request = lines
+            .filter_map(|line| line.split_once(": "))
+            .fold(request, |request, (name, value)| request.header(name, value));
+        let response = router.clone().oneshot(request.body(Body::from(body.to_owned())).expect("a request")).await;
+        let response = response.expect("never fails");
+        let cookie = response.headers().get("set-cookie").map(|value| value.to_str().expect("a text").to_owned());
+        (response.status().as_u16(), cookie)
+    };
+    for body in [r#"{"token": "open sesamf"}"#, r#"{"token": ""}"#] {
+        assert_eq!(send("POST /api/v1/session", body).await, (401, None), "{body}");
+    }
+    assert_eq!(send("POST /api/v1/session", "token=open sesame").await, (422, None));
+    let right = r#"{"token": "open sesame"}"#;
+    assert_eq!(send("POST /api/v1/session\norigin: http://evil.example", right).await, (403, None));
+
+    let open = async |token: &str| {
+        let (status, cookie) = send("POST /api/v1/session", &json!({ "token": token }).to_string()).await;
+        let cookie = cookie.expect("a cookie");
+        assert!(status == 200 && cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict; Max-Age=43200"), "{cookie}");
+        cookie.split(';').next().expect("a pair").to_owned()
+    };
+    let (reader, writer) = (open("readers").await, open("open sesame").await);
+    assert_eq!(send(&format!("GET /api/v1/state\ncookie: theme=dark; {reader}"), "").await.0, 200);
+    assert_eq!(send(&format!("POST /api/v1/reload\ncookie: {reader}"), "").await.0, 403);
+    assert_eq!(send(&format!("POST /api/v1/reload\ncookie: {writer}"), "").await.0, 200);
+    let foreign = format!("POST /api/v1/reload\ncookie: {writer}\nsec-fetch-site: same-site");
+    assert_eq!(send(&foreign, "").await.0, 403, "another site of the same domain");
+    let with_wrong_token = format!("GET /api/v1/state\ncookie: {writer}\nauthorization: Bearer wrong");
+    assert_eq!(send(&with_wrong_token, "").await.0, 401);
+    for invalid in ["", "tidegate_session=", "tidegate_session=00", "other=open sesame"] {
+        assert_eq!(send(&format!("GET /api/v1/state\ncookie: {invalid}"), "").await.0, 401, "{invalid}");
+    }
+    assert_eq!(send(&format!("DELETE /api/v1/session\ncookie: {writer}"), "").await.0, 200);
+    assert_eq!(send(&format!("GET /api/v1/state\ncookie: {writer}"), "").await.0, 401, "the session has ended");
+    for _ in 0..64 {
+        open("readers").await;
+    }
+    assert_eq!(send(&format!("GET /api/v1/state\ncookie: {reader}"), "").await.0, 401, "64 newer sessions");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_and_event_streams_end() {
+    let clock = Clock::manual(Timestamp::from_seconds(1_800_000_000));
+    let access = AccessControl::new(
+        AccessRules { token: Some(Secret::new("open sesame".into())), read_token: None },
+        "127.0.0.1:9090".parse().expect("an address"),
+        clock.clone(),
+    );
+    let router = router(Arc::new(FakeGateway::new()), access);
+    let send = async |request: axum::http::request::Builder, body: &'static str| {
+        let request = request.header("host", "127.0.0.1:9090").body(Body::from(body)).expect("a request");
+        router.clone().oneshot(request).await.expect("never fails")
+    };
+    let opened = send(Request::post("/api/v1/session"), r#"{"token": "open sesame"}"#).await;
+    let cookie = opened.headers()["set-cookie"].to_str().expect("a text").split(';').next().expect("a pair").to_owned();
+    let mut streams = Vec::new();
+    for _ in 0..16 {
+        let response = send(Request::get("/api/v1/events").header("cookie", &cookie), "").await;
+        assert_eq!(response.status().as_u16(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        streams.push(response.into_body());
+    }
+    let refused = send(Request::get("/api/v1/events").header("cookie", &cookie), "").await;
+    assert_eq!(refused.status().as_u16(), 503, "streams leave connections for others");
+    let events = to_bytes(streams.pop().expect("a stream"), usize::MAX).await.expect("the stream ends");
+    let events = String::from_utf8(events.to_vec()).expect("text");
+    let states: Vec<&str> = events.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    assert_eq!(states.len(), 50);
+    let state: Value = serde_json::from_str(states[49]).expect("JSON");
+    assert_eq!(state["quotas"][0]["name"], "places_api");
+    let next = send(Request::get("/api/v1/events").header("cookie", &cookie), "").await;
+    assert_eq!(next.status().as_u16(), 200, "a stream that ends makes room");
+
+    clock.advance(Duration::from_secs(12 * 3600));
+    let expired = send(Request::get("/api/v1/state").header("cookie", &cookie), "").await;
+    assert_eq!(expired.status().as_u16(), 401);
+}
+
+#[tokio::test]
 async fn server_runs_until_the_shutdown_signal() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let listen = listener.local_addr().expect("an address");
     let (shutdown_sender, shutdown) = tokio::sync::oneshot::channel::<()>();
     let router = router(
         Arc::new(FakeGateway::new()),
-        AccessControl { token: None, read_token: None, listen: AdminAddress::Tcp(listen) },
+        AccessControl::new(AccessRules::default(), AdminAddress::Tcp(listen), Clock::system()),
     );
     let server = tokio::spawn(serve(listener.into(), router, async { drop(shutdown.await) }));
     let mut client = tokio::net::TcpStream::connect(listen).await.expect("a connection");
@@ -318,7 +443,7 @@ async fn unix_socket_needs_no_token_and_corrections_name_the_user() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let listen = AdminAddress::Unix(dir.path().join("admin.sock"));
     let listener = BoundListener::bind(&listen).expect("bound").into_listener().expect("a runtime");
-    let access = AccessControl { token: None, read_token: None, listen: listen.clone() };
+    let access = AccessControl::new(AccessRules::default(), listen.clone(), Clock::system());
     let server = tokio::spawn(serve(listener, router(Arc::new(FakeGateway::new()), access), std::future::pending()));
     let client = AdminClient::new(listen.to_string());
     let corrected = client.request(http::Method::PUT, "/api/v1/quotas/places_api/used", r#"{"used": 1}"#).await;
@@ -336,7 +461,7 @@ async fn silent_clients_do_not_keep_others_out() {
     let listen = listener.local_addr().expect("an address");
     let router = router(
         Arc::new(FakeGateway::new()),
-        AccessControl { token: None, read_token: None, listen: AdminAddress::Tcp(listen) },
+        AccessControl::new(AccessRules::default(), AdminAddress::Tcp(listen), Clock::system()),
     );
     let soon = Duration::from_millis(250);
     let limits = ConnectionLimits { count: 3, header_timeout: soon, lifetime: soon, finish_timeout: soon };
@@ -407,11 +532,9 @@ impl FakeGateway {
             token: None,
             used: Arc::clone(&self.used),
         };
-        let access = AccessControl {
-            token: self.token.clone().map(Secret::new),
-            read_token: Some(Secret::new("readers".into())),
-            listen: "127.0.0.1:9090".parse().expect("an address"),
-        };
+        let rules =
+            AccessRules { token: self.token.clone().map(Secret::new), read_token: Some(Secret::new("readers".into())) };
+        let access = AccessControl::new(rules, "127.0.0.1:9090".parse().expect("an address"), Clock::system());
         let response = router(Arc::new(gateway), access).oneshot(request.body(body).expect("a request")).await;
         let (head, body) = response.expect("never fails").into_parts();
         let body = to_bytes(body, usize::MAX).await.expect("a body");
@@ -595,6 +718,17 @@ impl GatewayApi for FakeGateway {
     }
     fn decision(&self, id: u64) -> Option<Vec<u8>> {
         (id == 0xbeef).then(|| b"{\"verdict\":\"refused\",\"evidence\":[\"behavior:fast_pages\"]}\n".to_vec())
+    }
+    fn recent_decisions(&self) -> Vec<Vec<u8>> {
+        let line = |second: u8, client: &str, class: &str, reason: &str| {
+            let time = format!("2026-11-21T09:14:{second:02}Z");
+            json!({ "time": time, "client": client, "class": class, "reason": reason }).to_string().into_bytes()
+        };
+        vec![
+            line(1, "203.0.113.7", "bot", "tier"),
+            line(3, "203.0.113.77", "person", "quota"),
+            line(2, "198.51.100.1", "bot", "quota"),
+        ]
     }
     fn explanation(&self, _: u64) -> Option<Explanation> {
         None

@@ -174,6 +174,10 @@ impl GatewayApi for ServiceState {
         self.telemetry.decision(id)
     }
 
+    fn recent_decisions(&self) -> Vec<Vec<u8>> {
+        self.telemetry.recent_decisions()
+    }
+
     fn explanation(&self, id: u64) -> Option<Explanation> {
         let line = self.telemetry.decision(id)?;
         let line = LogLine::read(&line).ok()??;

@@ -60,8 +60,7 @@ fn spawn_admin_listener(state: &Arc<ServiceState>, listener: BoundListener, acce
             return;
         }
     };
-    let router = admin::router(Arc::clone(state) as Arc<dyn GatewayApi>, access);
-    tokio::spawn(admin::serve(listener, router, std::future::pending()));
+    tokio::spawn(admin::run(listener, Arc::clone(state) as Arc<dyn GatewayApi>, access, std::future::pending()));
 }
 
 impl ServiceState {

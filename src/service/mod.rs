@@ -12,7 +12,7 @@ mod shadow_summary;
 #[cfg(test)]
 mod tests;
 
-use crate::admin::{AccessControl, BoundListener, GatewayApi, SettingsView};
+use crate::admin::{AccessControl, AccessRules, BoundListener, GatewayApi, SettingsView};
 use crate::gateway::{Dependencies, Gateway, Handle, StartError};
 use crate::telemetry::{AccessLog, LogTarget, Telemetry};
 use available_memory::available_memory;
@@ -161,7 +161,7 @@ impl Service {
             let listener = listener.map_err(|source| ServiceError::Admin { address: admin.listen.clone(), source });
             listener.map(|(listen, listener)| {
                 let (token, read_token) = (admin.token.clone(), admin.read_token.clone());
-                (listener, AccessControl { token, read_token, listen })
+                (listener, AccessControl::new(AccessRules { token, read_token }, listen, clock.clone()))
             })
         });
         let admin = admin.transpose()?;
@@ -201,7 +201,7 @@ impl Service {
         };
         let startup_settings = settings.clone();
         let gateway = Gateway::start(settings, dependencies, |_| telemetry.worker())?;
-        let admin_address = admin.as_ref().map(|(_, access)| access.listen.clone());
+        let admin_address = admin.as_ref().map(|(_, access)| access.address().clone());
         let addresses = BoundAddresses { listen: gateway.listen().to_vec(), admin: admin_address.clone() };
         let settings = Mutex::new(SettingsView { loaded_at: started_at, last_reload_error: None });
         let state = Arc::new(ServiceState {

@@ -47,10 +47,21 @@ impl DecisionRing {
 
     /// Returns the line of decision `id`, or `None` if it was overwritten.
     pub(super) fn find(&self, id: u64) -> Option<&[u8]> {
-        let is_stored = |entry: &&RingEntry| {
-            entry.id == id && entry.length > 0 && self.written - entry.start <= self.text.len() as u64
-        };
-        self.entries.iter().find(is_stored).map(|entry| &self.text[self.position(entry.start)..][..entry.length])
+        self.stored().find(|entry| entry.id == id).map(|entry| self.line(entry))
+    }
+
+    /// Returns all lines that were not overwritten, in no order.
+    pub(super) fn lines(&self) -> impl Iterator<Item = &[u8]> {
+        self.stored().map(|entry| self.line(entry))
+    }
+
+    fn stored(&self) -> impl Iterator<Item = &RingEntry> {
+        let oldest = self.written.saturating_sub(self.text.len() as u64);
+        self.entries.iter().filter(move |entry| entry.length > 0 && entry.start >= oldest)
+    }
+
+    fn line(&self, entry: &RingEntry) -> &[u8] {
+        &self.text[self.position(entry.start)..][..entry.length]
     }
 
     fn position(&self, written: u64) -> usize {
@@ -89,6 +100,7 @@ mod tests {
                 for index in 0..=last {
                     let (found, line) = (ring.find(index as u64), line(index));
                     prop_assert!(found.is_none_or(|found| *found == *line));
+                    prop_assert_eq!(found.is_some(), ring.lines().any(|stored| *stored == *line));
                     let bytes_since: usize = lengths[index..=last].iter().sum();
                     prop_assert!(
                         found.is_some() || last - index >= 8 || bytes_since + MAX_LINE_BYTES > 8 * TYPICAL_LINE_BYTES

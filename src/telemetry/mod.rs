@@ -250,6 +250,15 @@ impl Telemetry {
         self.workers.lock().iter().find_map(|worker| worker.0.lock().decisions.find(id).map(<[u8]>::to_vec))
     }
 
+    /// Returns the access log lines of all decisions that a worker still stores.
+    pub fn recent_decisions(&self) -> Vec<Vec<u8>> {
+        let mut lines = Vec::new();
+        for worker in self.workers.lock().iter() {
+            lines.extend(worker.0.lock().decisions.lines().map(<[u8]>::to_vec));
+        }
+        lines
+    }
+
     /// Returns the number of access log lines dropped because the disk could not keep up.
     pub fn log_lines_dropped(&self) -> u64 {
         self.log.as_ref().map_or(0, AccessLog::dropped)

@@ -32,6 +32,7 @@ mod init;
 mod learn;
 mod ledger;
 mod limits;
+mod live_page;
 mod live_vs_replay;
 mod load;
 mod log_formats;

@@ -30,9 +30,14 @@ pub(in crate::admin) async fn show(
     State(gateway): State<DynGateway>,
     State(corrections): State<Arc<Corrections>>,
 ) -> Json<Value> {
+    Json(json!(document(&gateway, &corrections)))
+}
+
+/// Returns the whole state, as it is now.
+pub(in crate::admin) fn document(gateway: &DynGateway, corrections: &Corrections) -> StateDocument {
     let (now, started) = (gateway.now(), gateway.started_at());
     let listen_addresses = gateway.addresses();
-    Json(json!(StateDocument {
+    StateDocument {
         time: rfc3339(now),
         started: rfc3339(started),
         uptime_s: now.saturating_duration_since(started).as_secs(),
@@ -54,14 +59,14 @@ pub(in crate::admin) async fn show(
         quotas: gateway.quotas().iter().map(|view| quota(view, now)).collect(),
         classes: gateway.classes(),
         traffic: gateway.class_traffic().iter().map(traffic).collect(),
-        spenders: spenders(&gateway),
+        spenders: spenders(gateway),
         scopes: gateway.scopes().iter().map(scope).collect(),
         crawlers: gateway.crawlers().iter().map(|(operator, view)| crawler(operator, view)).collect(),
         connections: gateway.connections() as u64,
         top_clients: gateway.top_clients(TOP_CLIENTS).iter().map(client).collect(),
         log_lines_dropped: gateway.log_lines_dropped(),
         corrections: corrections.list(),
-    }))
+    }
 }
 
 /// Returns one quota with the usage of each class.

@@ -85,17 +85,27 @@ impl Browser {
 
     /// Opens a local file.
     pub fn open(&mut self, file: &Path, screen: Screen) -> OpenedPage {
+        self.open_url(&format!("file://{}", file.display()), screen)
+    }
+
+    /// Opens a page.
+    pub fn open_url(&mut self, url: &str, screen: Screen) -> OpenedPage {
         let size =
             json!({ "width": screen.width, "height": 800, "deviceScaleFactor": 1, "mobile": screen.width < 600 });
         self.send_command("Emulation.setDeviceMetricsOverride", &size);
         let scheme = json!({ "features": [{ "name": "prefers-color-scheme", "value": screen.scheme }] });
         self.send_command("Emulation.setEmulatedMedia", &scheme);
         self.events.clear();
-        self.send_command("Page.navigate", &json!({ "url": format!("file://{}", file.display()) }));
+        self.send_command("Page.navigate", &json!({ "url": url }));
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
             let event = self.messages.recv_timeout(TIMEOUT).expect("page did not load in time");
             self.events.push(event);
         }
+        self.activity()
+    }
+
+    /// Returns what happened since the page was opened.
+    pub fn activity(&self) -> OpenedPage {
         let events_of = |method: &'static str| self.events.iter().filter(move |event| event["method"] == method);
         let logged_events =
             ["Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Network.loadingFailed"];
@@ -107,9 +117,27 @@ impl Browser {
         }
     }
 
-    /// Evaluates an expression on the page.
+    /// Waits until an expression on the page is true. The page may load another one meanwhile.
+    pub fn wait_until(&mut self, expression: &str) {
+        let check = format!(
+            "new Promise((resolve) => {{ const check = () => (({expression}) ? resolve(true) : setTimeout(check, 20)); \
+             check(); }})"
+        );
+        let params = json!({ "expression": check, "returnByValue": true, "awaitPromise": true });
+        loop {
+            let response = self.try_command("Runtime.evaluate", &params);
+            if response["error"]["message"] == "Inspected target navigated or closed" {
+                continue;
+            }
+            let result = &response["result"];
+            assert!(response["error"].is_null() && result["exceptionDetails"].is_null(), "{expression}: {response}");
+            return;
+        }
+    }
+
+    /// Evaluates an expression on the page; waits for a promise.
     pub fn evaluate(&mut self, expression: &str) -> Value {
-        let params = json!({ "expression": expression, "returnByValue": true });
+        let params = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let response = self.send_command("Runtime.evaluate", &params);
         assert!(response["exceptionDetails"].is_null(), "{expression}: {response}");
         response["result"]["value"].clone()
@@ -128,6 +156,13 @@ impl Browser {
     }
 
     fn send_command(&mut self, method: &str, params: &Value) -> Value {
+        let response = self.try_command(method, params);
+        assert!(response["error"].is_null(), "{method}: {response}");
+        response["result"].clone()
+    }
+
+    /// Sends a command and returns its response, which has a `result` or an `error`.
+    fn try_command(&mut self, method: &str, params: &Value) -> Value {
         self.last_id += 1;
         let mut command = json!({ "id": self.last_id, "method": method, "params": params });
         if let Some(session) = &self.session {
@@ -137,8 +172,7 @@ impl Browser {
         loop {
             let message = self.messages.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no response to {method}"));
             if message["id"] == self.last_id {
-                assert!(message["error"].is_null(), "{method}: {message}");
-                return message["result"].clone();
+                return message;
             }
             self.events.push(message);
         }

@@ -23,6 +23,11 @@ impl InstalledClients {
         Self { installed, scripts: root.join("tests/clients") }
     }
 
+    /// Returns the path of a file of an installed npm package.
+    pub fn package(&self, file: &str) -> PathBuf {
+        self.installed.join("node_modules").join(file)
+    }
+
     /// Returns a Scrapy spider that starts at `/page/0`, with additional `settings`.
     pub fn scrapy(&self, address: SocketAddr, settings: &[&str]) -> Command {
         let mut command = self.command("scrapy");

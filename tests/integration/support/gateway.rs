@@ -220,15 +220,26 @@ impl TestGateway {
         wait_until("the gateway to be ready", || self.admin_get("/readyz").0 == 200);
     }
 
+    /// Returns the token that the rules of the test set for the admin listener.
+    fn admin_token(&self) -> Option<String> {
+        let yaml = self.yaml.lock();
+        let (_, value) = yaml.split_once(" token: ")?;
+        value.split([',', ' ', '\n']).next().map(str::to_owned)
+    }
+
     /// Sends one request to the admin listener.
     pub fn admin_request(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let address = self.admin_address();
         let mut stream = TcpStream::connect(address).expect("admin listener is running");
         stream.set_read_timeout(Some(TIMEOUT)).expect("timeout can be set");
         let length = body.len();
+        let authorization = match self.admin_token() {
+            Some(token) => format!("Authorization: Bearer {token}\r\n"),
+            None => String::new(),
+        };
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
-             Content-Length: {length}\r\n\r\n{body}"
+             {authorization}Content-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).expect("gateway reads");
         let mut response = String::new();
@@ -259,9 +270,10 @@ const TRUST_LOOPBACK_PROXIES: &str = "clients: { address_from: x-forwarded-for, 
 
 fn yaml(origin: SocketAddr, dir: &Path, rules: &str) -> String {
     format!(
-        "listen: 127.0.0.1:0\nadmin: {{ listen: \"127.0.0.1:0\" }}\nstate_dir: {dir}\n{ledger}\n{verify}\n\
+        "listen: 127.0.0.1:0\n{admin}\nstate_dir: {dir}\n{ledger}\n{verify}\n\
          log: {{ access: {{ path: {log} }}, level: warn }}\n\
          {clients}\n{rules}\n{origin}\n",
+        admin = if rules.contains("admin:") { "" } else { "admin: { listen: \"127.0.0.1:0\" }" },
         dir = dir.display(),
         // Counters of a test are not needed by the next test.
         ledger = if rules.contains("ledger:") { "" } else { "ledger: memory" },

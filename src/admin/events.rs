@@ -1,0 +1,99 @@
+//! Server-sent events of the state, for the live page.
+
+use super::problem::Problem;
+use super::state::document;
+use super::{Corrections, DynGateway};
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use hyper::body::Frame;
+use parking_lot::Mutex;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+
+/// The open streams, and the event that they share.
+pub(super) struct StateEvents {
+    streams: Arc<Semaphore>,
+    latest: Mutex<Option<(Instant, Bytes)>>,
+}
+
+/// Body of one stream. It ends after [`MAX_EVENTS`]; the browser then connects again.
+struct EventStream {
+    events: Arc<StateEvents>,
+    gateway: DynGateway,
+    corrections: Arc<Corrections>,
+    ticks: Interval,
+    remaining: u32,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Default for StateEvents {
+    fn default() -> Self {
+        Self { streams: Arc::new(Semaphore::new(MAX_STREAMS)), latest: Mutex::default() }
+    }
+}
+
+impl StateEvents {
+    /// Returns the state as an event, at the tick `now` of a stream. It is rendered once a tick, for all streams.
+    fn latest(&self, gateway: &DynGateway, corrections: &Corrections, now: Instant) -> Bytes {
+        let mut latest = self.latest.lock();
+        if let Some((rendered_at, event)) = &*latest
+            && now.saturating_duration_since(*rendered_at) < EVENT_INTERVAL / 2
+        {
+            return event.clone();
+        }
+        let state = serde_json::to_string(&document(gateway, corrections)).unwrap_or_default();
+        let event = Bytes::from(format!("retry: 1000\nevent: state\ndata: {state}\n\n"));
+        *latest = Some((now, event.clone()));
+        event
+    }
+}
+
+/// Streams the state once a second.
+pub(super) async fn stream(
+    State(gateway): State<DynGateway>,
+    State(corrections): State<Arc<Corrections>>,
+    State(events): State<Arc<StateEvents>>,
+) -> Result<Response, Problem> {
+    let too_many =
+        |_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("{MAX_STREAMS} pages are open; close one."));
+    let permit = Arc::clone(&events.streams).try_acquire_owned().map_err(too_many)?;
+    let mut ticks = interval(EVENT_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let stream = EventStream { events, gateway, corrections, ticks, remaining: MAX_EVENTS, _permit: permit };
+    Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(stream)).into_response())
+}
+
+impl hyper::body::Body for EventStream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.remaining == 0 {
+            return Poll::Ready(None);
+        }
+        let now = ready!(self.ticks.poll_tick(context));
+        self.remaining -= 1;
+        let event = self.events.latest(&self.gateway, &self.corrections, now);
+        Poll::Ready(Some(Ok(Frame::data(event))))
+    }
+}
+
+/// Time between two events.
+const EVENT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Fewer than a connection of the admin listener lasts, so that it ends between two events.
+const MAX_EVENTS: u32 = 50;
+
+/// A quarter of the connections: open pages do not keep scrapes and commands out.
+const MAX_STREAMS: usize = 16;
