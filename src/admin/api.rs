@@ -3,10 +3,13 @@
 use crate::gateway::OriginOutage;
 use crate::telemetry::ClassTraffic;
 use std::net::SocketAddr;
+use std::time::Duration;
 use tidegate_config::admin_address::AdminAddress;
 use tidegate_engine::spenders::TopSpenders;
+use tidegate_engine::switch_store::SwitchEntry;
 use tidegate_engine::{ClientView, QuotaView, ScopeState, UnknownQuota};
 use tidegate_policy::crawl_delay::ComplianceView;
+use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{Timestamp, Units};
 use tidegate_replay::explain::Explanation;
 
@@ -57,6 +60,10 @@ pub trait GatewayApi: Send + Sync + 'static {
     fn top_spenders(&self, count: usize) -> (Timestamp, TopSpenders);
     /// Sets the usage of a quota; returns the usage before and after.
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota>;
+    /// Returns the switches in effect.
+    fn switches(&self) -> Vec<SwitchEntry>;
+    /// Changes a switch; returns the change, or an error of one line.
+    fn change_switch(&self, change: SwitchChange) -> Result<SwitchEntry, String>;
     /// Returns the access log line of a decision, or `None` if it is no longer stored.
     fn decision(&self, id: u64) -> Option<Vec<u8>>;
     /// Returns the access log lines of all decisions that are still stored.
@@ -100,4 +107,23 @@ pub struct ScopeView {
     pub throttle: Option<ScopeState>,
     /// The busiest partitions, each named by its partition key; empty if the scope is not partitioned.
     pub busiest: Vec<ScopeState>,
+}
+
+/// Change of a switch, as an administrator requests it.
+#[derive(Clone, Debug)]
+pub struct SwitchChange {
+    /// Address, network, operator, class or `maintenance`.
+    pub target: String,
+    /// New effect; `None` ends the switch.
+    pub effect: Option<SwitchEffect>,
+    /// Duration of the switch; `None` without an end.
+    pub lasts: Option<Duration>,
+    /// Networks that are served during maintenance.
+    pub except: Vec<String>,
+    /// Reason that the administrator gives.
+    pub why: Option<String>,
+    /// Name that the request gives; it is not verified.
+    pub by: Option<String>,
+    /// Address or user that the request came from.
+    pub peer: Option<String>,
 }

@@ -117,6 +117,33 @@ pub const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         method: "GET",
+        path: "/api/v1/switches",
+        response: "`{\"switches\": [...]}`: the switches in effect, as in the [state](#state); the data of `tidegate status`.",
+        errors: &[],
+    },
+    Endpoint {
+        method: "POST",
+        path: "/api/v1/switches",
+        response: "Sets a switch, which replaces one of the same `target`: `{\"target\": \"192.0.2.0/24\", \"effect\": \
+                   \"block\", \"for_s\": 3600, \"why\": \"TEXT\"}`, with an optional name `by`. `target` is an address, a network, \
+                   an operator, a class (`operator:NAME` or `class:NAME` if a name is both) or `maintenance`; `effect` is \
+                   `block`, `allow` or `maintenance`. Only maintenance may lack `for_s` and `why`, and may have `except`, a \
+                   list of up to 64 networks that are served. The response is the switch as in the [state](#state); a \
+                   single IPv6 address becomes the network of its client.",
+        errors: &[(
+            422,
+            "The body is invalid, the target is unknown, or there are 1,000 switches; `detail` has one line per error.",
+        )],
+    },
+    Endpoint {
+        method: "DELETE",
+        path: "/api/v1/switches/{target}",
+        response: "Ends the switch of a target, percent-encoded. The body is empty or `{\"by\": \"NAME\"}`. The response is the \
+                   switch with `effect: \"off\"`.",
+        errors: &[(422, "No switch of this target is in effect.")],
+    },
+    Endpoint {
+        method: "GET",
         path: "/api/v1/decisions",
         response: "`{\"decisions\": [...]}`: [access log lines](ACCESS_LOG.md) of recent decisions, latest first. Each worker \
                    stores its last 1,024. Parameters of the query: `class`, `reason` (also of shadow mode), `client` (the \

@@ -213,6 +213,19 @@ pub const STATE_FIELDS: &[DocumentField] = &[
     field("corrections[].peer", "string or null", "Address of the request's peer; for a Unix socket, its user."),
     field("corrections[].token", "boolean", "True if the admin token was sent."),
     field("corrections[].by", "string or null", "Name that the request gave; it is not verified."),
+    field("switches", "list of object", "The [switches](#switches) in effect, by target."),
+    field("switches[].target", "string", "Network, `operator:NAME`, `class:NAME` or `maintenance`."),
+    field("switches[].effect", "string", "`block`, `allow` or `maintenance`."),
+    field("switches[].since", "time", "Time of the change."),
+    field(
+        "switches[].until",
+        "time or null",
+        "End of the switch. It is null for maintenance without an announced end.",
+    ),
+    field("switches[].except", "list of string", "Networks that are served during maintenance."),
+    field("switches[].why", "string or null", "Reason that the request gave."),
+    field("switches[].by", "string or null", "Name that the request gave; it is not verified."),
+    field("switches[].peer", "string or null", "Address of the request's peer; for a Unix socket, its user."),
 ];
 
 /// Fields of a quota.

@@ -1,5 +1,6 @@
 //! Listening socket of the admin API: TCP, or a Unix socket for programs of the gateway's user and group.
 
+use axum::extract::Extension;
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -34,6 +35,9 @@ pub(super) enum Accepted {
 /// Description of a client, for the audit log: its address, or its user for a Unix socket.
 #[derive(Clone, Debug)]
 pub(super) struct Peer(pub(super) String);
+
+/// The client of a request; `None` in tests without a listener.
+pub(super) type OptionalPeer = Option<Extension<Peer>>;
 
 /// File of a Unix socket. Removed on drop.
 pub struct SocketFile(PathBuf);

@@ -25,11 +25,12 @@ mod quotas;
 mod server;
 mod session;
 pub(crate) mod state;
+mod switches;
 
 #[cfg(test)]
 mod tests;
 
-pub use api::{GatewayApi, ListenAddresses, ScopeView, SettingsView};
+pub use api::{GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange};
 pub use auth::{AccessControl, AccessRules};
 pub use client::{AdminClient, AdminClientError, AdminResponse};
 pub use listener::{BoundListener, Listener};
@@ -38,7 +39,7 @@ use axum::extract::{FromRef, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{delete, get, post, put};
 use axum::{Router, middleware};
 use corrections::Corrections;
 use events::StateEvents;
@@ -123,6 +124,8 @@ fn router_with_history(gateway: DynGateway, access: AccessControl, history: Arc<
         .route("/api/v1/decisions", get(decision::list))
         .route("/api/v1/decisions/{id}", get(decision::show))
         .route("/api/v1/decisions/{id}/explanation", get(decision::explain))
+        .route("/api/v1/switches", get(switches::list).post(switches::set))
+        .route("/api/v1/switches/{target}", delete(switches::end))
         .route("/api/v1/reload", post(reload))
         // Below the routes and above their handlers: an unauthorized request does not learn which paths exist, and the
         // health checks beside it stay open to orchestrators without a token.

@@ -3,7 +3,7 @@
 use super::DynGateway;
 use super::amount::Amount;
 use super::corrections::{Actor, Correction, Corrections};
-use super::listener::Peer;
+use super::listener::{OptionalPeer, Peer};
 use super::problem::Problem;
 use super::state::quota;
 use axum::Json;
@@ -15,8 +15,6 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tidegate_engine::QuotaView;
 use tidegate_policy::Units;
-
-type OptionalPeer = Option<Extension<Peer>>;
 
 /// Body of `PUT /api/v1/quotas/{name}/used`: `used` is a number or a string such as "12.25", `by` an optional name of 1
 /// to 64 characters.

@@ -4,7 +4,7 @@
 
 mod views;
 
-pub(super) use views::{document, quota, show};
+pub(super) use views::{document, quota, show, switch};
 
 use super::amount::Amount;
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,21 @@ pub(crate) struct StateDocument {
     pub(crate) top_clients: Vec<ClientDocument>,
     pub(crate) log_lines_dropped: u64,
     pub(crate) corrections: Vec<CorrectionDocument>,
+    pub(crate) switches: Vec<SwitchDocument>,
+}
+
+/// A switch of an administrator.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct SwitchDocument {
+    pub(crate) target: String,
+    pub(crate) effect: String,
+    pub(crate) since: String,
+    pub(crate) until: Option<String>,
+    pub(crate) except: Vec<String>,
+    pub(crate) why: Option<String>,
+    pub(crate) by: Option<String>,
+    pub(crate) peer: Option<String>,
 }
 
 /// The origin.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tidegate_config::admin_address::AdminAddress;
 use tidegate_engine::clock::Clock;
 use tidegate_engine::spenders::{Spender, TopSpenders};
+use tidegate_engine::switch_store::SwitchEntry;
 use tidegate_engine::{ClassPlan, ClassView, ClientView, Demand, PlanView, QuotaView, ScopeState, UnknownQuota};
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::pacing::PacingMode;
@@ -417,6 +418,52 @@ async fn sessions_and_event_streams_end() {
 }
 
 #[tokio::test]
+async fn switch_is_set_listed_and_ended() {
+    let gateway = FakeGateway::new();
+    let body = r#"{"target": "192.0.2.0/24", "effect": "block", "for_s": 60, "why": "scrapes", "by": "ann"}"#;
+    let set = gateway.send("POST /api/v1/switches", Body::from(body)).await;
+    assert_eq!((set.status, &set.json()["effect"]), (200, &json!("block")), "{}", set.body);
+    let listed = gateway.request_with_headers("GET /api/v1/switches").await.json();
+    assert_eq!(listed["switches"], json!([set.json()]));
+    assert_eq!(gateway.request_with_headers("GET /api/v1/state").await.json()["switches"], listed["switches"]);
+    let ended = gateway.request_with_headers("DELETE /api/v1/switches/192%2E0%2E2%2E0%2F24").await;
+    assert_eq!((ended.status, &ended.json()["target"]), (200, &json!("192.0.2.0/24")), "{}", ended.body);
+    assert_eq!(ended.json()["effect"], "off");
+}
+
+#[tokio::test]
+async fn invalid_switch_is_rejected_with_all_errors() {
+    let long = "x".repeat(101);
+    let many = vec!["192.0.2.1"; 65];
+    for (body, errors) in [
+        (json!({}), &["body: missing field"][..]),
+        (
+            json!({ "target": "a", "effect": "deny", "for_s": 0 }),
+            &["effect: found \"deny\"", "for_s: found 0", "why: missing"],
+        ),
+        (
+            json!({ "target": "a", "effect": "block", "why": long, "by": "a\nb" }),
+            &["for_s: missing", "why: empty, too long", "by: "],
+        ),
+        (
+            json!({ "target": "a", "effect": "allow", "for_s": 2_592_001, "why": "a", "except": ["::1"] }),
+            &["for_s: found", "except: only"],
+        ),
+        (json!({ "target": "maintenance", "effect": "maintenance", "except": many }), &["except: found 65"]),
+        (json!({ "target": "maintenance", "effect": "maintenance", "except": ["all"] }), &["except: found \"all\""]),
+        (json!({ "target": "nobody", "effect": "maintenance" }), &["target: found"]),
+        (json!({ "target": "a", "effect": "block", "for_s": 1, "why": "a", "until": 1 }), &["body: unknown field"]),
+    ] {
+        let response = FakeGateway::new().send("POST /api/v1/switches", Body::from(body.to_string())).await;
+        let detail = response.json()["detail"].as_str().unwrap_or_default().to_owned();
+        assert_eq!((response.status, detail.lines().count()), (422, errors.len()), "{body}: {detail}");
+        for (line, error) in detail.lines().zip(errors) {
+            assert!(line.starts_with(error), "{body}: {line}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn server_runs_until_the_shutdown_signal() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let listen = listener.local_addr().expect("an address");
@@ -488,6 +535,7 @@ struct FakeGateway {
     config_errors: Option<String>,
     token: Option<String>,
     used: Arc<Mutex<Units>>,
+    switches: Arc<Mutex<Vec<SwitchEntry>>>,
 }
 
 struct TestResponse {
@@ -503,6 +551,7 @@ impl FakeGateway {
             config_errors: None,
             token: None,
             used: Arc::new(Mutex::new(Units::from_milli(12_250))),
+            switches: Arc::default(),
         }
     }
 
@@ -531,6 +580,7 @@ impl FakeGateway {
             config_errors: self.config_errors.clone(),
             token: None,
             used: Arc::clone(&self.used),
+            switches: Arc::clone(&self.switches),
         };
         let rules =
             AccessRules { token: self.token.clone().map(Secret::new), read_token: Some(Secret::new("readers".into())) };
@@ -715,6 +765,20 @@ impl GatewayApi for FakeGateway {
             "places_api" => Ok((std::mem::replace(&mut *self.used.lock(), used), used)),
             _ => Err(UnknownQuota),
         }
+    }
+    fn switches(&self) -> Vec<SwitchEntry> {
+        self.switches.lock().clone()
+    }
+    fn change_switch(&self, change: SwitchChange) -> Result<SwitchEntry, String> {
+        let SwitchChange { target, effect, lasts, except, why, by, peer } = change;
+        if target == "nobody" {
+            return Err("target: found \"nobody\"".into());
+        }
+        let until_s = lasts.map(|lasts| (self.now() + lasts).seconds());
+        let effect = effect.map(|effect| effect.name().to_owned());
+        let entry = SwitchEntry { target, effect, changed_at_us: self.now().0 / 1000, until_s, except, why, by, peer };
+        *self.switches.lock() = vec![entry.clone()];
+        Ok(entry)
     }
     fn decision(&self, id: u64) -> Option<Vec<u8>> {
         (id == 0xbeef).then(|| b"{\"verdict\":\"refused\",\"evidence\":[\"behavior:fast_pages\"]}\n".to_vec())

@@ -19,6 +19,7 @@ pub mod replay;
 pub mod schema;
 pub mod serve;
 pub mod status;
+mod switch;
 pub mod tune;
 mod usage;
 pub mod user;
@@ -134,6 +135,22 @@ enum Command {
         #[arg(required = true, value_name = "LOG")]
         logs: Vec<PathBuf>,
     },
+    /// Refuses a client, network, operator or class for a while
+    ///
+    /// The refusals have status 429 and the reason `blocked`, also where `enforce: false` is set, until the time of the
+    /// switch is over; robots.txt stays readable. It takes effect with the next request, survives restarts, and applies
+    /// to all gateways that share a ledger. Of several switches the most specific one counts: an address before a
+    /// network, an operator, a class. A blocked operator includes clients that only claim to be its crawlers. Changes
+    /// are in the gateway's log (target `audit`) with the user name (before sudo).
+    Block(switch::SwitchArgs),
+    /// Exempts a client, network, operator or class from all refusals but those of the quota, for a while
+    ///
+    /// The client passes blocks, buckets, shares, tiers and pacing. The limit of a quota and the throttle of the origin
+    /// still apply. An operator's crawlers are allowed only with proof. Otherwise as `block`.
+    Allow(switch::SwitchArgs),
+    /// Begins or ends maintenance: clients get 503
+    #[command(subcommand)]
+    Maintenance(switch::MaintenanceCommand),
     /// Shows or corrects the quotas of a running gateway
     #[command(subcommand)]
     Quota(quota::QuotaCommand),
@@ -146,6 +163,18 @@ enum Command {
     Status(status::StatusArgs),
     /// Prints the JSON Schema of the configuration file, for editors
     Schema,
+}
+
+/// Escapes a name as one segment of a path, because a mistyped one may contain any character.
+fn path_segment(name: &str) -> String {
+    let mut segment = String::new();
+    for byte in name.bytes() {
+        match byte {
+            plain if plain.is_ascii_alphanumeric() || matches!(plain, b'_' | b'-') => segment.push(char::from(plain)),
+            other => segment.push_str(&format!("%{other:02X}")),
+        }
+    }
+    segment
 }
 
 /// Exit codes of all commands and the format of their errors.
@@ -197,6 +226,9 @@ impl Cli {
             Command::Tune(args) => tune::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Init { logs } => init::run(&logs),
+            Command::Block(args) => switch::run(&args, "block"),
+            Command::Allow(args) => switch::run(&args, "allow"),
+            Command::Maintenance(command) => switch::run_maintenance(&command),
             Command::Quota(command) => quota::run(&command),
             Command::Status(args) => status::run(&args),
             Command::Schema => print(&schema::schema()),

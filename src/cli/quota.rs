@@ -2,7 +2,7 @@
 
 use super::admin_client::AdminArgs;
 use super::status::{self, View};
-use super::{CommandError, environment, print, user};
+use super::{CommandError, environment, path_segment, print, user};
 use crate::admin::amount::Amount;
 use clap::Subcommand;
 use http::Method;
@@ -120,18 +120,8 @@ fn parse_response<T>(result: serde_json::Result<T>) -> Result<T, CommandError> {
     })
 }
 
-/// Returns the path of a quota. The name is escaped, because a mistyped one may contain any character.
 fn path(name: &str) -> String {
-    let mut path = format!("{PATH}/");
-    for byte in name.bytes() {
-        match byte {
-            plain if plain.is_ascii_alphanumeric() || matches!(plain, b'_' | b'-') => path.push(char::from(plain)),
-            other => {
-                let _ = write!(path, "%{other:02X}");
-            }
-        }
-    }
-    path
+    format!("{PATH}/{}", path_segment(name))
 }
 
 const PATH: &str = "/api/v1/quotas";

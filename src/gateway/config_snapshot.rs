@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_config::Settings;
 use tidegate_engine::{Admission, Engine};
 use tidegate_policy::address_lists::{AddressLists, ListSet};
+use tidegate_policy::switches::Switches;
 use tidegate_policy::{QuotaId, RouteId, Timestamp};
 use tidegate_rate_limit_headers::RateLimitHeaders;
 
@@ -30,10 +31,18 @@ pub(super) struct ConfigSnapshot {
     unreadable_costs: Vec<AtomicBool>,
     /// Networks of the address lists, as last read.
     lists: ArcSwap<AddressLists>,
+    /// Switches of administrators, resolved by the rules.
+    switches: ArcSwap<Switches>,
 }
 
 impl ConfigSnapshot {
-    pub(super) fn new(settings: Settings, lists: AddressLists, engine: &Arc<Engine>, now: Timestamp) -> Self {
+    pub(super) fn new(
+        settings: Settings,
+        lists: AddressLists,
+        switches: Switches,
+        engine: &Arc<Engine>,
+        now: Timestamp,
+    ) -> Self {
         let rules = Arc::clone(&settings.rules);
         let no_routes = || rules.routes.iter().map(|_| AtomicBool::new(false)).collect();
         let has_cost_header = |id: &QuotaId| rules[*id].cost_header.is_some();
@@ -47,6 +56,7 @@ impl ConfigSnapshot {
             unexpected_costs: no_routes(),
             unreadable_costs: no_routes(),
             lists: ArcSwap::from_pointee(lists),
+            switches: ArcSwap::from_pointee(switches),
             settings,
         }
     }
@@ -77,6 +87,16 @@ impl ConfigSnapshot {
     /// Activates newly read networks.
     pub(super) fn replace_lists(&self, lists: AddressLists) {
         self.lists.store(Arc::new(lists));
+    }
+
+    /// Returns the switches of administrators.
+    pub(super) fn switches(&self) -> Arc<Switches> {
+        self.switches.load_full()
+    }
+
+    /// Activates other switches. Workers use them with their next [`CurrentConfig`](super::worker::CurrentConfig).
+    pub(super) fn replace_switches(&self, switches: Switches) {
+        self.switches.store(Arc::new(switches));
     }
 
     /// Takes the resolved addresses from `before` if both have the same origin.

@@ -46,6 +46,7 @@ use tidegate_engine::{Admission, ClientView, QuotaView, UnknownQuota};
 use tidegate_policy::address_lists::AddressLists;
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::hash::mix;
+use tidegate_policy::switches::Switches;
 use tidegate_policy::{Timestamp, Units};
 
 pub use origin_health::OriginOutage;
@@ -181,13 +182,12 @@ impl Gateway {
 }
 
 impl Handle {
-    /// Activates new settings with the networks of their address lists. Counters are kept. Requests in flight complete
+    /// Activates new settings with the networks of their address lists and the switches, resolved by their rules. Counters are kept. Requests in flight complete
     /// under the settings they started with.
-    pub fn replace_settings(&self, settings: Settings, lists: AddressLists) {
+    pub fn replace_settings(&self, settings: Settings, lists: AddressLists, switches: Switches) {
         let before = self.0.generation();
-        self.0.replace_config(
-            ConfigSnapshot::new(settings, lists, &self.0.engine, self.now()).with_addresses_from(&before),
-        );
+        let snapshot = ConfigSnapshot::new(settings, lists, switches, &self.0.engine, self.now());
+        self.0.replace_config(snapshot.with_addresses_from(&before));
         self.0.crawl_delay_adviser.reset();
         self.refresh_robots();
         self.0.origin_changed.notify_one();
@@ -196,6 +196,11 @@ impl Handle {
     /// Activates new networks for the address lists of the current settings.
     pub fn replace_lists(&self, lists: AddressLists) {
         self.0.generation().replace_lists(lists);
+    }
+
+    /// Activates other switches, resolved by the current rules.
+    pub fn replace_switches(&self, switches: Switches) {
+        self.0.replace_switches(switches);
     }
 
     /// Calls `f` with the current settings.

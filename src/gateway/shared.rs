@@ -19,6 +19,7 @@ use tidegate_crawlers::verify::signature::SignatureVerifier;
 use tidegate_engine::clock::Clock;
 use tidegate_engine::{Credentials, Engine};
 use tidegate_policy::address_lists::AddressLists;
+use tidegate_policy::switches::Switches;
 use tokio::sync::Notify;
 
 /// Dependencies of a gateway besides its settings, injected for tests and demos.
@@ -35,6 +36,8 @@ pub struct Dependencies {
     pub signatures: Arc<SignatureVerifier>,
     /// The networks of the settings' address lists.
     pub lists: AddressLists,
+    /// Switches of administrators, resolved by the rules of the settings.
+    pub switches: Switches,
     /// Notified when the ledger has responded; `None` if it is too slow for requests to wait for it.
     pub ledger_responses: Option<Arc<Notify>>,
     /// Memory for client connections without `limits.memory`, in bytes; `None` is no limit.
@@ -98,12 +101,13 @@ impl Shared {
             operators,
             signatures,
             lists,
+            switches,
             ledger_responses,
             default_memory,
             seed,
         } = dependencies;
         let max_tracked_clients = settings.limits.max_tracked_clients;
-        let snapshot = ConfigSnapshot::new(settings, lists, &engine, clock.now());
+        let snapshot = ConfigSnapshot::new(settings, lists, switches, &engine, clock.now());
         let compliance = CrawlCompliance::new(operators.names().count());
         Self {
             clock,
@@ -138,7 +142,7 @@ impl Shared {
         self.config.load_full()
     }
 
-    /// Returns a number that changes with each reload; cheap enough for every request.
+    /// Returns a number that changes with each reload and each switch; cheap enough for every request.
     pub(super) fn config_number(&self) -> u64 {
         self.snapshot_number.load(Ordering::Acquire)
     }
@@ -146,6 +150,12 @@ impl Shared {
     /// Activates a new configuration snapshot.
     pub(super) fn replace_config(&self, snapshot: ConfigSnapshot) {
         self.config.store(Arc::new(snapshot));
+        self.snapshot_number.fetch_add(1, Ordering::Release);
+    }
+
+    /// Activates other switches in the current configuration snapshot.
+    pub(super) fn replace_switches(&self, switches: Switches) {
+        self.config.load().replace_switches(switches);
         self.snapshot_number.fetch_add(1, Ordering::Release);
     }
 }

@@ -24,6 +24,7 @@ use tidegate_http1::DateCache;
 use tidegate_policy::bot_detection::BrowserTraits;
 use tidegate_policy::hash::mix;
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
+use tidegate_policy::switches::Switches;
 use tidegate_policy::{Claim, QuotaId, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -64,6 +65,7 @@ pub(super) struct Worker {
 pub(super) struct CurrentConfig {
     config_number: u64,
     snapshot: Arc<ConfigSnapshot>,
+    pub(super) switches: Arc<Switches>,
 }
 
 /// Stage of the gateway's shutdown.
@@ -87,7 +89,7 @@ impl Worker {
     ) -> Rc<Self> {
         let uptime = Rc::new(Cell::new(shared.clock.monotonic_now()));
         let deadlines = Deadlines::new(Rc::clone(&uptime));
-        let current = CurrentConfig { config_number: shared.config_number(), snapshot: shared.generation() };
+        let current = CurrentConfig::new(shared.config_number(), shared.generation());
         Rc::new(Self {
             current: RefCell::new(Rc::new(current)),
             uptime,
@@ -179,7 +181,7 @@ impl Worker {
         let config_number = self.shared.config_number();
         let mut current = self.current.borrow_mut();
         if current.config_number != config_number {
-            *current = Rc::new(CurrentConfig { config_number, snapshot: self.shared.generation() });
+            *current = Rc::new(CurrentConfig::new(config_number, self.shared.generation()));
         }
         Rc::clone(&current)
     }
@@ -310,6 +312,12 @@ impl Worker {
             0 => warn!(%error, "Request to the origin failed: {error}"),
             _ => warn!(%error, since, "Request to the origin failed: {error}; {since} more since the last report"),
         }
+    }
+}
+
+impl CurrentConfig {
+    fn new(config_number: u64, snapshot: Arc<ConfigSnapshot>) -> Self {
+        Self { config_number, switches: snapshot.switches(), snapshot }
     }
 }
 

@@ -1,13 +1,15 @@
 //! The running gateway as the admin API sees it.
 
 use super::{BUILD, BoundAddresses, LEDGER_TIMEOUT, ServiceState, crawlers};
-use crate::admin::{GatewayApi, ListenAddresses, ScopeView, SettingsView};
+use crate::admin::{GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange};
 use crate::gateway::OriginOutage;
 use crate::telemetry::{AddressListView, ClassTraffic, NetworkListsView};
 use tidegate_engine::ledger::LeaseRefresher;
 use tidegate_engine::spenders::TopSpenders;
+use tidegate_engine::switch_store::SwitchEntry;
 use tidegate_engine::{ClientView, QuotaView, UnknownQuota};
 use tidegate_policy::crawl_delay::ComplianceView;
+use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::{Timestamp, Units};
 use tidegate_replay::explain::{Environment, Explanation, explain, input_from_log};
@@ -93,6 +95,11 @@ impl GatewayApi for ServiceState {
 
     fn metrics(&self) -> String {
         self.telemetry.set_dns_queue_length(self.operators.dns().map_or(0, |dns| dns.pending_count()));
+        let switches = self.switches();
+        for effect in SwitchEffect::ALL.map(SwitchEffect::name) {
+            let count = switches.iter().filter(|switch| switch.effect.as_deref() == Some(effect)).count();
+            self.telemetry.set_switches(effect, count);
+        }
         let operators: Vec<&str> = self.operators.names().collect();
         let (now, uptime) = (self.handle.now(), self.handle.uptime());
         self.handle.crawl_compliance().iter().for_each(|compliance| {
@@ -168,6 +175,14 @@ impl GatewayApi for ServiceState {
             warn!("The correction of {quota} is active, but not in the ledger yet");
         }
         Ok(corrected)
+    }
+
+    fn switches(&self) -> Vec<SwitchEntry> {
+        self.switches.current(self.handle.now())
+    }
+
+    fn change_switch(&self, change: SwitchChange) -> Result<SwitchEntry, String> {
+        self.change_switch(change)
     }
 
     fn decision(&self, id: u64) -> Option<Vec<u8>> {

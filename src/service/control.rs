@@ -73,6 +73,7 @@ impl ServiceState {
             self.poll_address_lists(),
             self.persist_learned_loop(),
             self.log_shadow_refusals(),
+            self.share_switches(),
             self.signatures.run_fetches(fetcher, *allowed_addresses, || self.handle.uptime())
         );
     }

@@ -3,7 +3,7 @@
 use super::{LEDGER_TIMEOUT, ServiceError};
 use std::sync::Arc;
 use tidegate_config::Settings;
-use tidegate_config::settings::{Ledger, LedgerFailureMode};
+use tidegate_config::settings::{Ledger, LedgerFailureMode, Redis};
 use tidegate_engine::clock::Clock;
 use tidegate_engine::ledger::redis::{Incarnation, RedisEndpoint};
 use tidegate_engine::ledger::{self, LeaseRefresher, OpenError, RedisStore, Store, WakeHandle};
@@ -30,16 +30,20 @@ pub(super) fn engine(
         Ledger::Redis(redis) => {
             let incarnation = Incarnation::next(&settings.state_dir, seed)
                 .map_err(|source| OpenError::Directory { path: settings.state_dir.clone(), source })?;
-            let endpoint = RedisEndpoint {
-                host: redis.host.clone(),
-                port: redis.port,
-                user: redis.user.clone(),
-                password: redis.password.as_ref().map(|password| password.expose_secret().to_owned()),
-                database: redis.database,
-            };
             let fallback_enabled = redis.failure_mode == LedgerFailureMode::Fallback;
-            with_leases(RedisStore::new(endpoint, &redis.prefix, fallback_enabled, incarnation), settings, clock)
+            with_leases(RedisStore::new(endpoint(redis), &redis.prefix, fallback_enabled, incarnation), settings, clock)
         }
+    }
+}
+
+/// Returns the server of a shared ledger.
+pub(super) fn endpoint(redis: &Redis) -> RedisEndpoint {
+    RedisEndpoint {
+        host: redis.host.clone(),
+        port: redis.port,
+        user: redis.user.clone(),
+        password: redis.password.as_ref().map(|password| password.expose_secret().to_owned()),
+        database: redis.database,
     }
 }
 

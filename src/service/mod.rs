@@ -9,6 +9,7 @@ pub mod crawlers;
 mod ledger;
 mod reload;
 mod shadow_summary;
+mod switches;
 #[cfg(test)]
 mod tests;
 
@@ -35,8 +36,10 @@ use tidegate_engine::Engine;
 use tidegate_engine::baseline_store::BaselineStore;
 use tidegate_engine::clock::Clock;
 use tidegate_engine::demand_store::DemandStore;
+use tidegate_engine::ledger::redis::SharedSwitches;
 use tidegate_engine::ledger::{LeaseRefresher, OpenError};
 use tidegate_engine::state_lock::StateLock;
+use tidegate_engine::switch_store::SwitchStore;
 use tidegate_policy::Timestamp;
 use tokio::sync::oneshot;
 use tracing::warn;
@@ -182,6 +185,11 @@ impl Service {
             }
             Err(error) => warn!("Baseline of bot detection unreadable, starting empty: {error}"),
         }
+        let switches = SwitchStore::new(&settings.state_dir);
+        if let Err(error) = switches.read() {
+            warn!("Switches unreadable, starting without: {error}");
+        }
+        let shared_switches = switches::shared(&settings);
         let signatures = Arc::new(SignatureVerifier::new(operators.signature_agents()));
         let user_agents = Arc::new(UserAgentMatcher::builtin(operators.product_tokens()));
         let dependencies = Dependencies {
@@ -190,6 +198,7 @@ impl Service {
             user_agents: Arc::clone(&user_agents),
             operators: Arc::clone(&operators),
             lists,
+            switches: switches::resolve(&switches, &operators, &settings.rules, started_at),
             signatures: Arc::clone(&signatures),
             // Redis may be remote, so requests do not wait for it.
             ledger_responses: lease_refresher
@@ -217,6 +226,9 @@ impl Service {
             lease_refresher,
             demand_store,
             baseline_store,
+            switches,
+            switch_lock: Mutex::default(),
+            shared_switches: shared_switches.map(tokio::sync::Mutex::new),
             _state_lock: state_lock,
             addresses,
             startup_settings,
@@ -304,6 +316,11 @@ struct ServiceState {
     lease_refresher: Option<LeaseRefresher>,
     demand_store: DemandStore,
     baseline_store: BaselineStore,
+    switches: SwitchStore,
+    /// Held while the switches are resolved and activated, so that the last activated ones are the latest.
+    switch_lock: Mutex<()>,
+    /// Switches of all gateways, if they share a ledger.
+    shared_switches: Option<tokio::sync::Mutex<SharedSwitches>>,
     /// Lock of the state directory, unless the ledger holds one.
     _state_lock: Option<StateLock>,
     addresses: BoundAddresses,

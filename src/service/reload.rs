@@ -1,6 +1,6 @@
 //! Reload of the settings and of changed address lists.
 
-use super::{LEDGER_TIMEOUT, ServiceState, crawlers};
+use super::{LEDGER_TIMEOUT, ServiceState, crawlers, switches};
 use crate::admin::SettingsView;
 use std::time::Duration;
 use tidegate_config::{Settings, describe};
@@ -39,7 +39,10 @@ impl ServiceState {
         }
         // The lock prevents a concurrent poll from putting lists of the old settings into the new ones.
         let mut files = self.address_list_files.lock();
-        self.handle.replace_settings(settings, lists);
+        let switches = switches::resolve(&self.switches, &self.operators, &settings.rules, now);
+        self.handle.replace_settings(settings, lists, switches);
+        // A switch may have changed meanwhile.
+        self.apply_switches();
         *files = new_files;
         *self.settings.lock() = SettingsView { loaded_at: now, last_reload_error: None };
         match restart_keys.is_empty() {

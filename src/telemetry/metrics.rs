@@ -3,6 +3,7 @@
 use super::status_class::StatusClass;
 use super::{VerificationMethod, VerificationResult};
 use tidegate_policy::bot_detection::Signal;
+use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{ClientKind, Reason};
 
 /// Definition of a metric.
@@ -164,6 +165,8 @@ metrics! {
     /// Number of addresses waiting for reverse DNS verification, at most 1,024. Further addresses stay unverified until
     /// there is room.
     DNS_QUEUE_LENGTH: Gauge "tidegate_dns_queue_length" [];
+    /// Number of switches of administrators in effect, by `block`, `allow` and `maintenance`.
+    SWITCHES: Gauge "tidegate_switches" ["effect"];
     /// Total number of panics, each a defect of the gateway. A panic ends one connection, HTTP/2 stream or task.
     PANICS: Counter "tidegate_panics_total" [];
     /// Number of open client connections.
@@ -206,6 +209,7 @@ pub const LABELS: &[MetricLabel] = &[
     label("reason", "Rule that refused the request; empty if it was admitted.", || {
         std::iter::once("").chain(Reason::ALL.map(Reason::name)).collect()
     }),
+    label("effect", "Effect of a switch.", || SwitchEffect::ALL.map(SwitchEffect::name).to_vec()),
     label("kind", "Kind of the client.", || ClientKind::ALL.map(ClientKind::name).to_vec()),
     label("code", "Status class of the response. 429 and 503 are counted apart from 4xx and 5xx.", || {
         StatusClass::NAMES.to_vec()

@@ -32,7 +32,7 @@ use exporter::Exporter;
 use metrics::{
     ACCESS_LOG_DROPPED, BUILD_INFO, CRAWL_DELAY_ADVERTISED, CRAWL_DELAY_VIOLATIONS, CRAWL_INTERVAL_SECONDS,
     CRAWL_INTERVALS, CRAWLER_REQUESTS, DNS_QUEUE_LENGTH, RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, ROBOTS_REQUESTS,
-    START_TIME, VERIFICATIONS,
+    START_TIME, SWITCHES, VERIFICATIONS,
 };
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -145,6 +145,11 @@ impl Telemetry {
     /// Counts a verification in the background. `operator` is a name of the built-in list.
     pub fn record_verification(&self, operator: &str, method: VerificationMethod, result: VerificationResult) {
         self.exporter.add_one(VERIFICATIONS, &[operator, method.name(), result.name()]);
+    }
+
+    /// Sets the number of switches with this effect.
+    pub fn set_switches(&self, effect: &str, count: usize) {
+        self.exporter.gauge(SWITCHES, &[effect], count as f64);
     }
 
     /// Sets the number of addresses that wait for DNS verification.

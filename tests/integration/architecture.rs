@@ -39,7 +39,8 @@ const MODULES: &[(&str, &[&str])] = &[
 ];
 
 /// Modules of the engine that do I/O. The others are state under locks.
-const ENGINE_IO: &[&str] = &["baseline_store", "clock", "demand_store", "files", "ledger", "state_lock"];
+const ENGINE_IO: &[&str] =
+    &["baseline_store", "clock", "demand_store", "files", "ledger", "state_lock", "switch_store"];
 
 /// Crates that the engine may use outside of [`ENGINE_IO`].
 const ENGINE_CRATES: &[&str] = &["http", "dashmap", "foldhash", "parking_lot", "slab", "smallvec"];

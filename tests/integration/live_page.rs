@@ -138,6 +138,14 @@ fn token_opens_a_session_that_scripts_cannot_read() {
     );
     browser.wait_until("document.querySelector('#control-result').textContent === 'api: 55.5 used, 7 before'");
     browser.wait_until("document.querySelector('#config').innerText.includes('55.5')");
+    browser.evaluate(
+        "(() => { const form = document.querySelector('#set-switch'); form.elements.target.value = '203.0.113.9'; form.elements.why.value = 'scrapes'; form.requestSubmit(); })()",
+    );
+    browser.wait_until("document.querySelector('#switches').innerText.includes('203.0.113.9/32')");
+    browser.wait_until("document.querySelector('#problems').innerText.includes('block 203.0.113.9/32 until ')");
+    save_picture("live-switches.png", &browser.screenshot());
+    browser.evaluate("document.querySelector('[data-end]').click()");
+    browser.wait_until("document.querySelector('#switches').innerText === 'No switch is in effect.'");
     browser.evaluate("document.querySelector('#reload').click()");
     browser.wait_until("document.querySelector('#control-result').textContent.startsWith('Reloaded: ')");
     save_picture("live-control.png", &browser.screenshot());
@@ -199,9 +207,7 @@ fn expected_texts(state: &Value) -> Vec<String> {
         "user_agent_match:GPTBot".into(),
         "gptbot".into(),
     ];
-    for name in ["classes"] {
-        texts.extend(state[name].as_array().expect("a list").iter().map(text));
-    }
+    texts.extend(state["classes"].as_array().expect("a list").iter().map(text));
     for kind in ["clients", "networks", "paths", "user_agents"] {
         let spenders = state["spenders"][kind].as_array().expect("a list").iter();
         texts.extend(spenders.map(|spender| text(&spender["name"])).filter(|name| !name.is_empty()));

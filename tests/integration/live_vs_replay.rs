@@ -280,6 +280,23 @@ fn replay_applies_manual_corrections() {
 }
 
 #[test]
+fn replay_applies_switches() {
+    let gateway = TestGateway::with_rules(Origin::plain().address(), FIVE_PAGES);
+    assert_eq!(statuses(&gateway, 1), [200]);
+    let switch = |target: &str, effect: &str| {
+        let body = format!(r#"{{"target": "{target}", "effect": "{effect}", "for_s": 60, "why": "a test"}}"#);
+        assert_eq!(gateway.admin_request("POST", "/api/v1/switches", &body).0, 200);
+    };
+    switch("127.0.0.1", "block");
+    assert_eq!(statuses(&gateway, 2), [429, 429]);
+    switch("127.0.0.1", "allow");
+    assert_eq!(statuses(&gateway, 5), [200, 200, 200, 200, 429]);
+    switch("maintenance", "maintenance");
+    assert_eq!(statuses(&gateway, 1), [503]);
+    assert_replay_matches(gateway, 9);
+}
+
+#[test]
 fn replay_applies_origin_sync() {
     let origin =
         Origin::with_script(|_, connection| connection.reply("200 OK", "X-RateLimit-Remaining: 1\r\n", b"page"));

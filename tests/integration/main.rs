@@ -60,6 +60,7 @@ mod scopes;
 mod signatures;
 mod slow_readers;
 mod slowhttptest;
+mod switches;
 mod throttle;
 mod tune;
 mod tutorial;

@@ -25,7 +25,7 @@ pub struct LogValue {
 }
 
 /// Name of the only field that some lines do not have.
-pub const OPTIONAL_LOG_FIELDS: [&str; 2] = ["unexpected_cost", "retry_seq"];
+pub const OPTIONAL_LOG_FIELDS: [&str; 3] = ["unexpected_cost", "switch", "retry_seq"];
 
 /// All fields of an access log line, in order.
 pub const LOG_FIELDS: &[LogField] = &[
@@ -98,6 +98,12 @@ pub const LOG_FIELDS: &[LogField] = &[
         "string or null",
         "[Reason](#reason) of the first rule in shadow mode (`enforce: false`) that would have refused an admitted \
          request.",
+    ),
+    field(
+        "switch",
+        "string",
+        "Switch of an administrator that applied to the client: `block`, `allow` or `maintenance`. The field is absent if \
+         none did.",
     ),
     field("retry_after_s", "integer or null", "`Retry-After` sent to the client, in seconds."),
     field(
@@ -181,7 +187,10 @@ pub const REASONS: [LogValue; Reason::ALL.len()] = [
     value(Reason::Tier.name(), "The class exceeds its share of the quota: a tier refuses it."),
     value(Reason::Quota.name(), "The quota is used up."),
     value(Reason::Bucket.name(), "The bucket of the client is empty."),
-    value(Reason::Blocked.name(), "The class has `block: true`."),
+    value(
+        Reason::Blocked.name(),
+        "The class has `block: true`, or an administrator blocks the client (`tidegate block`).",
+    ),
     value(
         Reason::Throttle.name(),
         "No slot of the origin is available in time: the queue was full, or the wait would have been too long.",
@@ -193,6 +202,7 @@ pub const REASONS: [LogValue; Reason::ALL.len()] = [
     value(Reason::Backoff.name(), "A scope of the route was backing off after an overload of the origin."),
     value(Reason::Pacing.name(), "The class is ahead of the pacing plan of the quota."),
     value(Reason::ClientShare.name(), "The client has used its share of the window (`per_client`)."),
+    value(Reason::Maintenance.name(), "The site is in maintenance (`tidegate maintenance on`)."),
 ];
 
 /// Values of `evidence`. The words are those of [`EvidenceWord`](super::EvidenceWord).

@@ -142,6 +142,11 @@ fn verdict(out: &mut Vec<u8>, record: &Record<'_>) {
     reason(out, record.outcome.reason());
     out.extend_from_slice(b",\"shadow_reason\":");
     reason(out, record.outcome.shadow_reason());
+    if let Some(effect) = record.switch {
+        out.extend_from_slice(b",\"switch\":\"");
+        json::name(out, effect.name());
+        out.push(b'"');
+    }
 }
 
 fn numbers(out: &mut Vec<u8>, record: &Record<'_>) {

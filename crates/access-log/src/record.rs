@@ -5,6 +5,7 @@ use std::time::Duration;
 use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::identity::ClientKey;
+use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{BotId, ClassId, ClientKind, ListId, OperatorId, Reason, ScopeId, Timestamp, Units};
 
 /// Status in the log if the client disconnected before the response. Never sent.
@@ -99,6 +100,8 @@ pub struct Record<'a> {
     pub bucket_sequence: Option<u64>,
     /// Outcome of the request: `verdict`, `reason` and `shadow_reason`.
     pub outcome: RecordedOutcome,
+    /// Effect of the switch that applied to the client; the field is absent without one.
+    pub switch: Option<SwitchEffect>,
     /// `Retry-After` sent to the client, in seconds.
     pub retry_after_s: Option<u64>,
     /// Scope that refused the request (`reason` is `throttle` or `backoff`).

@@ -44,6 +44,7 @@ pub fn sample_record() -> Record<'static> {
         unexpected_costs: &[],
         bucket_sequence: None,
         outcome: RecordedOutcome::Admitted { shadow_reason: None },
+        switch: None,
         retry_after_s: None,
         tier: None,
         scope: None,

@@ -108,32 +108,36 @@ impl Admission {
     ///
     /// Charges the expected cost to all quotas of the request, or to none.
     pub fn admit(&self, key: ClientKey, class: ClassId, route: RouteId, path: &str, now: Timestamp) -> Decision {
-        self.admit_guarded(key, class, route, self.rules.is_exempt(&Method::GET, path), None, now)
+        let request = DecisionRequest {
+            class,
+            class_rules: &self.rules[class],
+            route: &self.rules[route],
+            is_exempt: self.rules.is_exempt(&Method::GET, path),
+            switch: None,
+        };
+        self.admit_guarded(key, &request, route, None, now)
     }
 
-    /// Decides on one request, which may be [never refused](Rules::is_exempt). `page` is set for a verified
-    /// crawler, whose class may guard it from permanent refusal.
+    /// Decides on one request. `page` is set for a verified crawler, whose class may guard it from permanent refusal.
     pub fn admit_guarded(
         &self,
         key: ClientKey,
-        class: ClassId,
+        request: &DecisionRequest<'_>,
         route: RouteId,
-        never_refused: bool,
         page: Option<CrawledPage<'_>>,
         now: Timestamp,
     ) -> Decision {
-        let class_rules = &self.rules[class];
-        let request = DecisionRequest { class, class_rules, route: &self.rules[route], is_exempt: never_refused };
-        let charges = self.charges(&request, route);
+        let DecisionRequest { class, class_rules, .. } = *request;
+        let charges = self.charges(request, route);
         if request.bucket().is_none() && charges.is_empty() {
-            return self.decide(&request, key, None, &mut BucketState::default(), charges, now);
+            return self.decide(request, key, None, &mut BucketState::default(), charges, now);
         }
         let pages = &self.engine.refused_pages;
         let page = page.filter(|_| !charges.is_empty());
         let crawler = self.guarded_crawler(class_rules, page.as_ref(), now);
         let decision = self.engine.clients.with(key, self.class_id(class), |client| {
             let mut level = client.bucket_state();
-            let mut decision = self.decide(&request, key, crawler, &mut level, charges, now);
+            let mut decision = self.decide(request, key, crawler, &mut level, charges, now);
             if class_rules.bucket.is_none() {
                 level.refilled_at = level.refilled_at.max(decision.decided_at);
             }

@@ -35,7 +35,13 @@ impl Admission {
         let snapshots = |(index, class_rules)| {
             let never_refused = self.rules.is_exempt(facts.request.method, facts.request.path);
             let class = ClassId::from_index(index);
-            let request = DecisionRequest { class, class_rules, route: &self.rules[route], is_exempt: never_refused };
+            let request = DecisionRequest {
+                class,
+                class_rules,
+                route: &self.rules[route],
+                is_exempt: never_refused,
+                switch: None,
+            };
             let charges = self.charges(&request, route);
             let context = ChargeContext {
                 class_id: self.class_id(class),

@@ -27,6 +27,7 @@ mod quota;
 mod refused_pages;
 pub mod spenders;
 pub mod state_lock;
+pub mod switch_store;
 mod throttle;
 mod usage;
 mod views;

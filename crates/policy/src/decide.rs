@@ -10,6 +10,7 @@ use super::pacing::bucket::PacingRefused;
 use super::quota::Quota;
 use super::refused_quotas::RefusedQuotas;
 use super::route::Route;
+use super::switches::{Switch, SwitchEffect};
 use super::tier::{Share, ShedState};
 use super::time::{ceil_seconds, with_spread};
 use super::units::Units;
@@ -27,6 +28,8 @@ pub struct DecisionRequest<'a> {
     pub route: &'a Route,
     /// True if the request is [never refused](super::Rules::is_exempt).
     pub is_exempt: bool,
+    /// Switch of an administrator that applies to the client.
+    pub switch: Option<Switch>,
 }
 
 impl DecisionRequest<'_> {
@@ -38,7 +41,13 @@ impl DecisionRequest<'_> {
 
     /// Returns the bucket of the class if the request takes a token from it.
     pub fn bucket(&self) -> Option<&Bucket> {
-        self.class_rules.bucket.as_ref().filter(|bucket| !(bucket.costed_only && self.is_free()))
+        let bucket = self.class_rules.bucket.as_ref().filter(|_| !self.is_allowed());
+        bucket.filter(|bucket| !(bucket.costed_only && self.is_free()))
+    }
+
+    /// Returns true if an administrator allows the request: only missing units refuse it.
+    fn is_allowed(&self) -> bool {
+        self.switch.is_some_and(|switch| switch.effect == SwitchEffect::Allow)
     }
 
     /// Returns true if refusals by the tiers of `quota` are enforced.
@@ -133,7 +142,7 @@ pub enum Reason {
     Quota,
     /// The bucket of the client is empty.
     Bucket,
-    /// The class is blocked.
+    /// The class is blocked, or an administrator blocks the client.
     Blocked,
     /// No slot of the origin is available in time.
     Throttle,
@@ -145,11 +154,15 @@ pub enum Reason {
     Pacing,
     /// The client has used its share of the window.
     ClientShare,
+    /// The site is in maintenance.
+    Maintenance,
 }
 
 /// One check of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
+    /// The switch that applies to the client does not refuse the request. Reached only if there is a switch.
+    Switch,
     /// The class is not blocked.
     Block,
     /// The bucket of the client has a token.
@@ -171,7 +184,7 @@ pub enum Pass {
     Rule,
     /// The rule refuses the request, but the crawler guard admits it.
     Guard,
-    /// Not evaluated: the tier of the quota has refused the request.
+    /// Not evaluated: the tier of the quota has refused the request, or a switch allows it.
     Skipped,
 }
 
@@ -203,6 +216,9 @@ impl CheckObserver for Vec<CheckResult> {
 /// `Retry-After` of a blocked client.
 const BLOCKED_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
+/// `Retry-After` during maintenance without an announced end.
+const MAINTENANCE_RETRY_AFTER: Duration = Duration::from_secs(600);
+
 /// `Retry-After` while a lease is used up: a new one takes milliseconds, unless the ledger is unavailable.
 const LEDGER_RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -232,6 +248,20 @@ pub fn decide_observed(
 ) -> Verdict {
     if request.is_exempt {
         return Verdict::Admit { bucket_state, shadow: None };
+    }
+    if let Some(switch) = request.switch {
+        let switch_result = check_switch(switch, now);
+        let result = switch_result.map(|()| Pass::Rule).map_err(|refusal| refusal.reason);
+        observer.checked(CheckResult { check: Check::Switch, enforced: true, result });
+        if let Err(refusal) = switch_result {
+            return Verdict::Refuse(refusal);
+        }
+    }
+    if request.is_allowed() {
+        return match check_quotas(request, snapshots, now, observer) {
+            Ok(shadow) => Verdict::Admit { bucket_state, shadow },
+            Err(refusal) => Verdict::Refuse(refusal),
+        };
     }
     let mut shadow = None;
     let enforced = request.class_rules.enforce;
@@ -265,6 +295,17 @@ pub fn decide_observed(
         Ok(tier_shadow) => Verdict::Admit { bucket_state: after, shadow: shadow.or(tier_shadow) },
         Err(refusal) => Verdict::Refuse(refusal),
     }
+}
+
+/// Refuses the request if an administrator blocks the client, also in shadow mode, or during maintenance.
+fn check_switch(switch: Switch, now: Timestamp) -> Result<(), Refusal> {
+    let (reason, default_wait) = match switch.effect {
+        SwitchEffect::Allow => return Ok(()),
+        SwitchEffect::Block => (Reason::Blocked, BLOCKED_RETRY_AFTER),
+        SwitchEffect::Maintenance => (Reason::Maintenance, MAINTENANCE_RETRY_AFTER),
+    };
+    let wait = switch.until.map_or(default_wait, |until| until.saturating_duration_since(now));
+    Err(Refusal { reason, quotas: RefusedQuotas::NONE, wait })
 }
 
 /// Refuses the request if its class is blocked.
@@ -333,9 +374,14 @@ fn check_quotas(
         let quota = snapshot.quota;
         let tier_enforced = request.enforces_tiers(quota);
         let plan_enforced = request.class_rules.enforce && quota.enforced_pacing().is_some();
-        let tier_result = check_tier(request.class, snapshot, now);
-        let plan_result =
-            if tier_result.is_err() && tier_enforced { Ok(Pass::Skipped) } else { check_pacing(snapshot, now) };
+        let tier_result = match request.is_allowed() {
+            true => Ok(Pass::Skipped),
+            false => check_tier(request.class, snapshot, now),
+        };
+        let plan_result = match request.is_allowed() || (tier_result.is_err() && tier_enforced) {
+            true => Ok(Pass::Skipped),
+            false => check_pacing(snapshot, now),
+        };
         for (check, result, enforced) in [
             (Check::Tier(snapshot.id), tier_result, tier_enforced),
             (Check::Pacing(snapshot.id), plan_result, plan_enforced),
@@ -425,7 +471,7 @@ impl QuotaSnapshot<'_> {
 
 impl Reason {
     /// All reasons, in the order of their labels.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Tier,
         Self::Quota,
         Self::Bucket,
@@ -435,6 +481,7 @@ impl Reason {
         Self::Backoff,
         Self::Pacing,
         Self::ClientShare,
+        Self::Maintenance,
     ];
 
     /// Returns the status of the response to a refused request.
@@ -443,7 +490,7 @@ impl Reason {
             Self::Tier | Self::Quota | Self::Bucket | Self::Blocked | Self::Pacing | Self::ClientShare => {
                 StatusCode::TOO_MANY_REQUESTS
             }
-            Self::Throttle | Self::Ledger | Self::Backoff => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Throttle | Self::Ledger | Self::Backoff | Self::Maintenance => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -459,6 +506,7 @@ impl Reason {
             Self::Backoff => "backoff",
             Self::Pacing => "pacing",
             Self::ClientShare => "client_share",
+            Self::Maintenance => "maintenance",
         }
     }
 }

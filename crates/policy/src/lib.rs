@@ -38,6 +38,7 @@ pub mod rng;
 pub mod route;
 mod rules;
 pub mod secret;
+pub mod switches;
 pub mod throttle;
 pub mod tier;
 pub mod time;

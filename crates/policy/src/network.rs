@@ -45,6 +45,12 @@ impl IpPrefix {
         }
     }
 
+    /// Returns the prefix length, in bits.
+    pub fn length(&self) -> u8 {
+        let bits = self.mask.count_ones() - if self.v6 { 0 } else { 96 };
+        bits as u8
+    }
+
     /// Returns true if the range contains `address`.
     pub fn contains(&self, address: IpAddr) -> bool {
         match address {
@@ -56,8 +62,7 @@ impl IpPrefix {
 
 impl fmt::Display for IpPrefix {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bits = self.mask.count_ones();
-        write!(out, "{}/{}", self.bounds().0, if self.v6 { bits } else { bits.saturating_sub(96) })
+        write!(out, "{}/{}", self.bounds().0, self.length())
     }
 }
 

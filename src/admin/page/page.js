@@ -4,7 +4,7 @@ import { chart, short } from './charts.js';
 import { h, render } from './dom.js';
 
 const find = (id) => document.getElementById(id);
-const REASONS = ['tier', 'pacing', 'quota', 'bucket', 'client_share', 'throttle', 'backoff', 'blocked', 'ledger'];
+const REASONS = ['tier', 'pacing', 'quota', 'bucket', 'client_share', 'throttle', 'backoff', 'blocked', 'ledger', 'maintenance'];
 
 let state = null;
 let history = { hour: [], day: [] };
@@ -70,6 +70,17 @@ const explain = (decision, text = 'explain') => h('button', { type: 'button', cl
 
 // Sections
 
+/** Returns a switch as a sentence, such as `block 192.0.2.0/24 until 2:00 PM: scrapes (ann)`. */
+function switchText({ target, effect, until, except, why, by }) {
+  return [
+    target === effect ? effect : `${effect} ${target}`,
+    until ? ` until ${moment(until)}` : '',
+    except.length > 0 ? `, except ${except.join(', ')}` : '',
+    why ? `: ${why}` : '',
+    by ? ` (${by})` : '',
+  ].join('');
+}
+
 function drawProblems() {
   const { origin, settings } = state;
   const problem = (text) => h('p', {}, text);
@@ -78,6 +89,7 @@ function drawProblems() {
   render(find('problems'),
     state.not_ready_reasons.map((text) => problem(`Not ready: ${text}`)),
     outage ? problem(`The origin ${origin.authority} has not responded since ${moment(outage.since)}, ${number(outage.failed_requests)} requests failed: ${outage.last_error}`) : null,
+    state.switches.map((active) => problem(switchText(active))),
     state.ledger_error ? problem(`Ledger: ${state.ledger_error}`) : null,
     state.untrusted_proxy ? problem(`Proxy: ${state.untrusted_proxy}`) : null,
     failure ? problem(`Reload failed at ${moment(failure.time)}; the previous configuration is still active:\n${failure.errors}`) : null,
@@ -288,6 +300,19 @@ function drawDecisions(decisions) {
   render(find('decisions'), decisions.length > 0 ? table('Latest first', columns, decisions) : h('p', {}, 'No stored decision matches.'));
 }
 
+function drawSwitches() {
+  render(find('switches'), state.switches.length > 0 ? table('In effect', [
+    ['target', (row) => row.target, 'wide'],
+    ['effect', (row) => row.effect],
+    ['since', (row) => moment(row.since)],
+    ['until', (row) => (row.until ? moment(row.until) : 'switched off')],
+    ['why', (row) => row.why ?? ''],
+    ['by (unverified)', (row) => row.by ?? ''],
+    ['from', (row) => row.peer ?? ''],
+    ['end', (row) => h('button', { type: 'button', class: 'link', 'data-end': row.target, 'aria-label': `end: switch of ${row.target}` }, 'end')],
+  ], state.switches) : h('p', {}, 'No switch is in effect.'));
+}
+
 function drawConfig() {
   const { settings, corrections } = state;
   render(find('config'),
@@ -317,6 +342,7 @@ function draw() {
   drawSpenders();
   drawOrigin();
   drawCrawlers();
+  drawSwitches();
   drawConfig();
   const filter = find('filter');
   options(filter.elements.class, state.classes, 'all');
@@ -436,6 +462,13 @@ document.addEventListener('click', (event) => {
   if (id) {
     showExplanation(id);
   }
+  const { end: target } = event.target.closest('[data-end]')?.dataset ?? {};
+  if (target) {
+    act(async () => {
+      await send('DELETE', `/api/v1/switches/${encodeURIComponent(target)}`, {});
+      return `${target}: switched off`;
+    });
+  }
 });
 
 document.addEventListener('change', (event) => {
@@ -470,6 +503,21 @@ find('set-used').addEventListener('submit', (event) => {
   act(async () => {
     const { name, from, to } = await send('PUT', `/api/v1/quotas/${encodeURIComponent(quota.value)}/used`, { used: used.value.trim() });
     return `${name}: ${number(to)} used, ${number(from)} before`;
+  });
+});
+
+find('set-switch').addEventListener('submit', (event) => {
+  event.preventDefault();
+  const { effect, target, minutes, why } = event.target.elements;
+  act(async () => {
+    const isMaintenance = effect.value === 'maintenance';
+    const set = await send('POST', '/api/v1/switches', {
+      target: isMaintenance ? effect.value : target.value.trim(),
+      effect: effect.value,
+      for_s: Math.round(Number(minutes.value) * 60),
+      why: why.value.trim(),
+    });
+    return switchText(set);
   });
 });
 

@@ -3,7 +3,7 @@
 use super::{
     ClassDocument, ClassPlanDocument, ClientDocument, CrawlerDocument, OriginDocument, OutageDocument, PacingDocument,
     PartitionDocument, QuotaDocument, ReloadFailureDocument, ScopeDocument, SettingsDocument, SpenderDocument,
-    SpendersDocument, StateDocument, ThrottleDocument, TrafficDocument,
+    SpendersDocument, StateDocument, SwitchDocument, ThrottleDocument, TrafficDocument,
 };
 use crate::admin::amount::Amount;
 use crate::admin::api::SettingsView;
@@ -19,6 +19,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tidegate_access_log::rfc3339;
 use tidegate_engine::spenders::{Spender, TopSpenders};
+use tidegate_engine::switch_store::SwitchEntry;
 use tidegate_engine::{ClassPlan, ClassView, ClientView, QuotaView, ScopeState};
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::tier::Share;
@@ -66,6 +67,21 @@ pub(in crate::admin) fn document(gateway: &DynGateway, corrections: &Corrections
         top_clients: gateway.top_clients(TOP_CLIENTS).iter().map(client).collect(),
         log_lines_dropped: gateway.log_lines_dropped(),
         corrections: corrections.list(),
+        switches: gateway.switches().iter().map(switch).collect(),
+    }
+}
+
+/// Returns a switch; an ended one has the effect `off`.
+pub(in crate::admin) fn switch(entry: &SwitchEntry) -> SwitchDocument {
+    SwitchDocument {
+        target: entry.target.clone(),
+        effect: entry.effect.clone().unwrap_or_else(|| "off".into()),
+        since: rfc3339(Timestamp(entry.changed_at_us.saturating_mul(1000))),
+        until: entry.until_s.map(|until| rfc3339(Timestamp::from_seconds(until))),
+        except: entry.except.clone(),
+        why: entry.why.clone(),
+        by: entry.by.clone(),
+        peer: entry.peer.clone(),
     }
 }
 

@@ -4,7 +4,7 @@ use super::quota;
 use super::view::View;
 use crate::admin::state::{
     ClientDocument, CorrectionDocument, OutageDocument, PartitionDocument, ScopeDocument, SpenderDocument,
-    SpendersDocument, StateDocument, ThrottleDocument, TrafficDocument,
+    SpendersDocument, StateDocument, SwitchDocument, ThrottleDocument, TrafficDocument,
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -61,6 +61,9 @@ fn warnings(state: &StateDocument, view: &View) -> String {
     if let Some(error) = &state.ledger_error {
         add("Ledger:", error);
     }
+    for switch in &state.switches {
+        add("Switch:", &switch_line(switch, state, view));
+    }
     if let Some(warning) = &state.untrusted_proxy {
         add("Proxy:", warning);
     }
@@ -71,6 +74,25 @@ fn warnings(state: &StateDocument, view: &View) -> String {
     if state.log_lines_dropped > 0 {
         let lines = group_digits(state.log_lines_dropped);
         add("Access log:", &format!("{lines} lines dropped, because the writer could not keep up."));
+    }
+    text
+}
+
+/// Returns a switch as one sentence, such as `block 192.0.2.0/24 until 14:00: scrapes (ann)`.
+fn switch_line(switch: &SwitchDocument, state: &StateDocument, view: &View) -> String {
+    let SwitchDocument { target, effect, until, except, why, by, .. } = switch;
+    let mut text = if target == effect { effect.clone() } else { format!("{effect} {target}") };
+    if let Some(until) = until {
+        text.push_str(&format!(" until {}", view.local(until, Some(&state.time))));
+    }
+    if !except.is_empty() {
+        text.push_str(&format!(", except {}", except.join(", ")));
+    }
+    if let Some(why) = why {
+        text.push_str(&format!(": {}", printable(why)));
+    }
+    if let Some(by) = by {
+        text.push_str(&format!(" ({})", printable(by)));
     }
     text
 }

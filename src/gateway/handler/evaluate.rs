@@ -13,7 +13,7 @@ use std::time::Duration;
 use tidegate_http1::Fields;
 use tidegate_policy::bot_detection::BrowserTraits;
 use tidegate_policy::identity::{ClientAddress, CredentialSource, ProxyTrust};
-use tidegate_policy::{ClientFacts, ClientKind, Facts, Signature, Timestamp};
+use tidegate_policy::{Classification, ClientFacts, ClientKind, Facts, Signature, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -53,7 +53,10 @@ impl RequestHandler {
             let max = current.settings.limits.max_credentials_per_address;
             self.worker.shared().credentials.admit(address, hash, max, now).then_some(hash)
         };
-        let evaluation = current.admission.evaluate(&facts, credential_hash, now);
+        let switch = |classified: &Classification| {
+            current.switches.find(client_address.client, classified, client.claimed_operator(), now)
+        };
+        let evaluation = current.admission.evaluate(&facts, switch, credential_hash, now);
         let is_costly = !rules[evaluation.route].is_free();
         let observation = observation.map(|observation| observation.with_costly(is_costly));
         let classification = &evaluation.classification;

@@ -108,8 +108,15 @@ impl ProblemTemplate {
                 429,
                 "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
                 "Request not satisfied due to detection of abnormal request pattern",
-                "This client class is blocked.",
+                "This client is blocked.",
                 "blocked"
+            ),
+            Reason::Maintenance => refusal!(
+                503,
+                "about:blank",
+                "Service Unavailable",
+                "The site is in maintenance and will be back soon.",
+                "maintenance"
             ),
             Reason::Throttle => Self::NO_CAPACITY,
             Reason::Backoff => Self::BACKING_OFF,

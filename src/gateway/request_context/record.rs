@@ -76,6 +76,7 @@ impl RequestContext {
                 Some(reason) => RecordedOutcome::Refused(reason),
                 None => RecordedOutcome::Admitted { shadow_reason: decision.verdict.shadow() },
             },
+            switch: self.evaluated.evaluation.switch.map(|switch| switch.effect),
             retry_after_s: self.retry_after,
             scope: self.refusing_scope.as_deref(),
             tier: decision.quota_usage.iter().map(|usage| usage.tier).max(),

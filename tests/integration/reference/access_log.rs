@@ -14,6 +14,7 @@ use tidegate_policy::ListId;
 use tidegate_policy::Units;
 use tidegate_policy::bot_detection::{HeadersSeen, Signal};
 use tidegate_policy::class::Evidence;
+use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{BotId, ClientKind, OperatorId, Reason};
 
 #[test]
@@ -53,6 +54,7 @@ fn lines_have_the_documented_fields_in_order() {
         retry_after_s: Some(60),
         tier: Some(2),
         guard_admitted: true,
+        switch: Some(SwitchEffect::Allow),
         scope: Some("default"),
         ..sample_record()
     };

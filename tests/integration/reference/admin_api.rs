@@ -62,11 +62,16 @@ fn every_endpoint_responds() {
     // Sessions and event streams, which last, are tested with the page.
     let lasting = |path: &str| matches!(path, "/api/v1/session" | "/api/v1/events");
     for endpoint in ENDPOINTS.iter().filter(|endpoint| !lasting(endpoint.path)) {
-        let path = endpoint.path.replace("{name}", "api").replace("{id}", &ids[0]);
-        let body = if endpoint.method == "PUT" { "{\"used\": \"1.5\", \"by\": \"ann\"}" } else { "" };
+        let path =
+            endpoint.path.replace("{name}", "api").replace("{id}", &ids[0]).replace("{target}", "192.0.2.0%2F24");
+        let body = match (endpoint.method, endpoint.path) {
+            ("PUT", _) => "{\"used\": \"1.5\", \"by\": \"ann\"}",
+            ("POST", "/api/v1/switches") => SWITCH,
+            _ => "",
+        };
         let (status, response) = gateway.admin_request(endpoint.method, &path, body);
         assert_eq!(status, 200, "{} {path}: {response}", endpoint.method);
-        let other = if endpoint.method == "GET" { "DELETE" } else { "GET" };
+        let other = if endpoint.method == "PUT" { "POST" } else { "PUT" };
         assert_eq!(gateway.admin_request(other, &path, "").0, 405, "{path}");
     }
     let mut problems = Vec::new();
@@ -151,7 +156,7 @@ fn collect(fields: &[DocumentField], path: &str, value: &Value, by_path: &mut BT
     }
 }
 
-/// Returns a gateway with quotas, a pacing plan, partitions, crawlers, refused clients, a correction and a failed
+/// Returns a gateway with quotas, a pacing plan, partitions, crawlers, refused clients, a correction, a switch and a failed
 /// reload, and the ids of some of its decisions.
 pub(super) fn busy_gateway() -> (TestGateway, Vec<String>) {
     let origin = Origin::plain();
@@ -179,10 +184,13 @@ pub(super) fn busy_gateway() -> (TestGateway, Vec<String>) {
     while client.get("/page", "User-Agent: curl/8.0\r\n").status == 200 {}
     ids.push(client.get("/page", "User-Agent: curl/8.0\r\n").field("x-tidegate-decision").to_owned());
     gateway.set_used("api", 50);
+    assert_eq!(gateway.admin_request("POST", "/api/v1/switches", SWITCH).0, 200);
     assert!(gateway.reload(origin.address(), "routes: 7").is_err());
     gateway.write(origin.address(), RULES);
     (gateway, ids)
 }
+
+const SWITCH: &str = r#"{"target": "192.0.2.0/24", "effect": "block", "for_s": 3600, "why": "scrapes", "by": "ann"}"#;
 
 const RULES: &str = "
 headers: { retry_after_spread: 0% }

@@ -10,6 +10,7 @@ use tidegate_config as config;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_engine::{Admission, CrawledPage, Decision, Engine, LearnedDemand, LeaseMode};
 use tidegate_policy::address_lists::AddressLists;
+use tidegate_policy::decide::DecisionRequest;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::rng::Rng;
 use tidegate_policy::{ClassId, OperatorId, RouteId, Rules, Timestamp};
@@ -359,7 +360,10 @@ pub fn decide(admission: &Admission, request: &TraceRequest, now: Timestamp) -> 
     let class = ClassId(request.label as u16);
     let path = request.page.filter(|_| request.label == ClientLabel::Search).map(|page| page.to_string());
     let page = path.as_deref().map(|path| CrawledPage { operator: OperatorId(0), host: "", path, query: None });
-    admission.admit_guarded(ClientKey::from_u64(request.label as u64), class, RouteId(0), false, page, now)
+    let (key, route, rules) = (ClientKey::from_u64(request.label as u64), RouteId(0), admission.rules());
+    let decided =
+        DecisionRequest { class, class_rules: &rules[class], route: &rules[route], is_exempt: false, switch: None };
+    admission.admit_guarded(key, &decided, route, page, now)
 }
 
 fn path_hash(path: &str) -> u64 {

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::time::Duration;
 use tidegate_policy::bot_detection::HeadersSeen;
+use tidegate_policy::switches::{Switch, SwitchEffect};
 use tidegate_policy::{Timestamp, Units};
 
 /// Fields that only the gateway's own log contains.
@@ -31,6 +32,8 @@ pub struct NativeFields<'a> {
     pub unexpected_costs: SmallVec<[UnexpectedCostFields<'a>; 2]>,
     /// Reason of the refusal; `None` if the request was admitted.
     pub reason: Option<&'a str>,
+    /// Effect of the switch that applied to the client.
+    pub switch: Option<SwitchEffect>,
     /// `Retry-After` sent with the response, in seconds.
     pub retry_after_s: Option<u64>,
     /// Tier of the class.
@@ -75,6 +78,11 @@ pub struct UnexpectedCostFields<'a> {
 }
 
 impl NativeFields<'_> {
+    /// Returns the switch that applied to the client. Its end is not logged.
+    pub fn logged_switch(&self) -> Option<Switch> {
+        self.switch.map(|effect| Switch { effect, until: None })
+    }
+
     /// Returns the units charged to `quota`; `None` if the request did not use it.
     pub fn charged(&self, quota: &str) -> Option<Units> {
         self.quotas.iter().find(|account| account.quota == quota).map(|account| account.charged)

@@ -3,6 +3,7 @@
 use super::*;
 use tidegate_policy::OperatorId;
 use tidegate_policy::crawler_guard::CrawlerGuard;
+use tidegate_policy::decide::DecisionRequest;
 
 const GOOGLE: OperatorId = OperatorId(0);
 const BING: OperatorId = OperatorId(1);
@@ -26,7 +27,14 @@ impl GuardedSite {
     fn admits(&self, operator: OperatorId, path: &str, seconds: u64) -> bool {
         let page = CrawledPage { operator, host: "example.com", path, query: None };
         let now = NOON + Duration::from_secs(seconds);
-        let Decision { verdict, permit, .. } = self.0.admit_guarded(CLIENT, BOT, RouteId(0), false, Some(page), now);
+        let request = DecisionRequest {
+            class: BOT,
+            class_rules: &self.0.rules[BOT],
+            route: &self.0.rules[RouteId(0)],
+            is_exempt: false,
+            switch: None,
+        };
+        let Decision { verdict, permit, .. } = self.0.admit_guarded(CLIENT, &request, RouteId(0), Some(page), now);
         assert!(verdict.refusal().is_none_or(|refusal| refusal.reason == Reason::Tier));
         permit.map(|permit| permit.settle(|_, expected| expected)).is_some()
     }

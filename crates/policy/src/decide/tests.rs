@@ -4,6 +4,7 @@ use crate::crawler_guard::CrawlerGuard;
 use crate::fixtures;
 use crate::pacing::bucket::{PacingAllowance, PacingBucket, PacingRate};
 use crate::quota::ClassTiers;
+use crate::switches::{Switch, SwitchEffect};
 use crate::time::ceil_seconds;
 use proptest::prelude::*;
 
@@ -16,6 +17,7 @@ struct DecisionFixture {
     class: Class,
     route: Route,
     is_exempt: bool,
+    switch: Option<Switch>,
     taken: u64,
     leased: u64,
     cost: u64,
@@ -34,6 +36,7 @@ impl DecisionFixture {
             class: fixtures::class("bot"),
             route: fixtures::route(&[(0, 1)]),
             is_exempt: false,
+            switch: None,
             taken: 0,
             leased: 1000,
             cost: 1,
@@ -78,6 +81,7 @@ impl DecisionFixture {
             class_rules: &self.class,
             route: &self.route,
             is_exempt: self.is_exempt,
+            switch: self.switch,
         };
         let mut snapshots = [QuotaSnapshot {
             id: QuotaId(0),
@@ -319,7 +323,7 @@ fn request_takes_no_token_only_if_it_is_free_and_the_bucket_counts_costed_reques
             let interval = Duration::from_secs(1);
             let bucket = Some(Bucket { capacity: 1, fill: 1, interval, smooth: false, costed_only });
             let class = Class { bucket, ..fixtures::class("bot") };
-            let request = DecisionRequest { class: ClassId(0), class_rules: &class, route, is_exempt };
+            let request = DecisionRequest { class: ClassId(0), class_rules: &class, route, is_exempt, switch: None };
             assert_eq!((request.is_free(), request.bucket().is_none()), (is_free, is_free && costed_only));
         }
     }
@@ -396,8 +400,8 @@ fn retry_after_is_at_least_one_second_and_spread_upwards() {
 fn every_reason_has_its_name_and_status() {
     for reason in Reason::ALL {
         assert_eq!(reason.name().replace('_', ""), format!("{reason:?}").to_lowercase());
-        let is_overload = matches!(reason, Reason::Throttle | Reason::Ledger | Reason::Backoff);
-        assert_eq!(reason.status().as_u16(), if is_overload { 503 } else { 429 }, "{reason:?}");
+        let is_of_site = matches!(reason, Reason::Throttle | Reason::Ledger | Reason::Backoff | Reason::Maintenance);
+        assert_eq!(reason.status().as_u16(), if is_of_site { 503 } else { 429 }, "{reason:?}");
     }
 }
 
@@ -441,4 +445,45 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn switch_blocks_also_in_shadow_mode_until_it_ends() {
+    let mut fixture = DecisionFixture::new();
+    fixture.class.enforce = false;
+    let until = NOON + Duration::from_secs(90);
+    for (effect, until, reason, wait) in [
+        (SwitchEffect::Block, Some(until), Reason::Blocked, 90),
+        (SwitchEffect::Block, None, Reason::Blocked, 3600),
+        (SwitchEffect::Maintenance, Some(until), Reason::Maintenance, 90),
+        (SwitchEffect::Maintenance, None, Reason::Maintenance, 600),
+    ] {
+        fixture.switch = Some(Switch { effect, until });
+        let refusal = Refusal { reason, quotas: RefusedQuotas::NONE, wait: Duration::from_secs(wait) };
+        assert_eq!(fixture.decide_once(), Verdict::Refuse(refusal), "{effect:?}");
+        fixture.is_exempt = true;
+        assert_eq!(fixture.refusal_reason(), None, "robots.txt");
+        fixture.is_exempt = false;
+    }
+}
+
+#[test]
+fn allowed_client_passes_every_rule_except_the_limit() {
+    let interval = Duration::from_secs(10);
+    let mut fixture =
+        DecisionFixture { taken: 999, ..DecisionFixture::new().with_tier(0, 100, true).with_spent_plan(0) };
+    fixture.class.blocked = true;
+    fixture.class.bucket = Some(Bucket { capacity: 1, fill: 1, interval, smooth: false, costed_only: false });
+    fixture.bucket_state = BucketState { used_tokens: 1, refilled_at: NOON };
+    fixture.quota.client_limit = Some(Units::from_whole(1));
+    fixture.client_used = Some(Units::from_whole(1));
+    let (bucket_state, shedding) = (fixture.bucket_state, fixture.shedding);
+    assert_eq!(fixture.refusal_reason(), Some(Reason::Blocked));
+    fixture.switch = Some(Switch { effect: SwitchEffect::Allow, until: Some(NOON + interval) });
+    assert_eq!(fixture.decide_once(), Verdict::Admit { bucket_state, shadow: None });
+    assert_eq!(fixture.shedding, shedding, "the tier does not count it");
+    fixture.taken = 1000;
+    assert_eq!(fixture.refusal_reason(), Some(Reason::Quota));
+    (fixture.taken, fixture.leased) = (998, 998);
+    assert_eq!(fixture.refusal_reason(), Some(Reason::Ledger));
 }

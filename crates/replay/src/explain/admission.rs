@@ -8,6 +8,7 @@ use crate::terminal::{decimal, format_duration};
 use tidegate_access_log::rfc3339;
 use tidegate_config::SettingPath;
 use tidegate_policy::decide::{Check, DecisionRequest, QuotaSnapshot};
+use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::tier::{Share, TierSet};
 use tidegate_policy::{Reason, Units};
 
@@ -17,7 +18,8 @@ pub(super) fn steps(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Ve
     if request.is_exempt {
         return vec![Step::new(Stage::Exempt, StepResult::Passed, format!("{} is never refused", input.request.path))];
     }
-    let mut steps = vec![block(input, &request, assessment), bucket(input, &request, assessment)];
+    let mut steps: Vec<Step> = switch(&request, assessment).into_iter().collect();
+    steps.extend([block(input, &request, assessment), bucket(input, &request, assessment)]);
     steps.extend(assessment.quota_snapshots().iter().filter_map(|snapshot| client_share(input, snapshot, assessment)));
     for snapshot in assessment.quota_snapshots() {
         match assessment.step_result(Check::Tier(snapshot.id)) {
@@ -33,6 +35,16 @@ pub(super) fn steps(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Ve
         }
     }
     steps
+}
+
+/// Returns the step of the switch that applied to the client; `None` without one.
+fn switch(request: &DecisionRequest<'_>, assessment: &Assessment<'_>) -> Option<Step> {
+    let message = match request.switch?.effect {
+        SwitchEffect::Block => "an administrator has blocked the client (tidegate block)",
+        SwitchEffect::Allow => "an administrator has allowed the client (tidegate allow): only missing units refuse it",
+        SwitchEffect::Maintenance => "the site is in maintenance (tidegate maintenance)",
+    };
+    Some(Step::new(Stage::Switch, assessment.step_result(Check::Switch)?, message))
 }
 
 fn block(input: &ExplainInput<'_>, request: &DecisionRequest<'_>, assessment: &Assessment<'_>) -> Step {

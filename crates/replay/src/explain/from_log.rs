@@ -30,7 +30,8 @@ pub fn input_from_log<'a>(
         }
         _ => return Err(NoDecisionError),
     };
-    Ok(ExplainInput { logged: Some(logged), ..input })
+    let switch = line.native.as_deref().and_then(NativeFields::logged_switch);
+    Ok(ExplainInput { logged: Some(logged), switch, ..input })
 }
 
 /// Returns what is known of the client. Logged evidence has precedence over the current tables.

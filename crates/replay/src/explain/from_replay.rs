@@ -4,6 +4,7 @@ use super::environment::Environment;
 use super::input::{ExplainInput, ReplayedState, RequestAttributes};
 use super::logged_outcome::LoggedOutcome;
 use crate as replay;
+use tidegate_access_log::read::NativeFields;
 use tidegate_engine::{DryRun, QuotaView};
 use tidegate_policy::Facts;
 
@@ -23,6 +24,7 @@ pub fn input_from_replay<'a>(
         quota_snapshots: dry_run.by_class[class.index()].clone(),
         replayed: Some(ReplayedState { class, by_class: dry_run.by_class }),
         spread: pending.spread,
+        switch: pending.line.native.as_deref().and_then(NativeFields::logged_switch),
         logged: Some(LoggedOutcome::from_line(pending.line)),
         ..input
     }

@@ -15,6 +15,7 @@ use tidegate_policy::decide::{CheckObserver, DecisionRequest, QuotaSnapshot, dec
 use tidegate_policy::pacing::bucket::PacingAllowance;
 use tidegate_policy::pacing::{Pacing, PlanSnapshot};
 use tidegate_policy::route::Route;
+use tidegate_policy::switches::Switch;
 use tidegate_policy::tier::{Share, ShedState};
 use tidegate_policy::{
     ClassId, Classification, ClientFacts, Facts, QuotaId, RequestFacts, RouteId, Timestamp, Units, Verdict,
@@ -37,6 +38,8 @@ pub struct ExplainInput<'a> {
     pub(super) quotas: &'a [QuotaView],
     /// Jitter of `Retry-After`, as a fraction of the wait.
     pub(super) spread: f64,
+    /// Switch that applied to the client, if the request comes from a log.
+    pub(super) switch: Option<Switch>,
     /// Logged outcome of the request, if it comes from a log.
     pub(super) logged: Option<LoggedOutcome>,
 }
@@ -118,6 +121,7 @@ impl<'a> ExplainInput<'a> {
             quota_snapshots: Vec::new(),
             replayed: None,
             quotas: &[],
+            switch: None,
             spread: 0.0,
             logged: None,
         }
@@ -256,6 +260,7 @@ impl<'a> ExplainInput<'a> {
             class_rules: &rules[class],
             route: self.route(),
             is_exempt: rules.is_exempt(&self.request.method, &self.request.path),
+            switch: self.switch,
         }
     }
 

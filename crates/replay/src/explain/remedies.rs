@@ -175,7 +175,12 @@ fn retry_later<'a>(input: &ExplainInput<'a>, assessment: &Assessment<'a>, refusa
             let message = "a retry once the plan has more units for its class, unless other requests use them first";
             retry_if_admitted(&later, retry_at, message)
         }
-        Reason::Blocked | Reason::Throttle | Reason::Backoff => None,
+        Reason::Blocked | Reason::Maintenance if input.switch.is_some() => {
+            let later = ExplainInput { switch: None, ..input.clone() };
+            let class = later.classification().class;
+            always_admits(&later, class).then(|| Remedy::new(ChangeKind::Time, "the end of the administrator's switch"))
+        }
+        Reason::Blocked | Reason::Maintenance | Reason::Throttle | Reason::Backoff => None,
     }
 }
 

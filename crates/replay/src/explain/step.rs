@@ -35,6 +35,8 @@ pub enum Stage {
     Route,
     /// Exemption from all refusals.
     Exempt,
+    /// Switch of an administrator.
+    Switch,
     /// Block of the class.
     Block,
     /// Token bucket of the client.
@@ -129,6 +131,7 @@ impl Stage {
             Self::Class => "class",
             Self::Route => "route",
             Self::Exempt => "exempt",
+            Self::Switch => "switch",
             Self::Block => "block",
             Self::Bucket => "bucket",
             Self::Share => "share",

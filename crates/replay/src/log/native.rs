@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidegate_access_log::read::{NativeFields, NativeLine, Text};
 use tidegate_engine::BucketUsage;
 use tidegate_policy::Timestamp;
+use tidegate_policy::switches::SwitchEffect;
 
 /// Parses a line.
 pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
@@ -40,6 +41,7 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
         quotas,
         unexpected_costs,
         reason: line.reason,
+        switch: line.switch.and_then(SwitchEffect::from_name),
         retry_after_s: line.retry_after_s,
         tier: line.tier,
         scope: line.scope.map(|scope| scope.0),

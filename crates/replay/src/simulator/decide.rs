@@ -65,7 +65,8 @@ impl Simulator {
             // The ledger refusal was the only one, and it changed no state.
             return self.copy_logged_refusal(next, line, &facts);
         }
-        let evaluation = self.admission.evaluate(&facts, |_| secret, at);
+        let evaluation =
+            self.admission.evaluate(&facts, |_| native.and_then(NativeFields::logged_switch), |_| secret, at);
         let bot = match claim {
             Claim::Bot { bot, .. } => bot,
             _ => None,
@@ -99,7 +100,7 @@ impl Simulator {
         (evaluation, observation, bot): (Evaluation, Option<Observation>, Option<BotId>),
     ) -> ReplayedDecision {
         let (at, native) = (next.at, line.native.as_deref());
-        let Evaluation { classification: classified, route, key, decision } = evaluation;
+        let Evaluation { classification: classified, route, key, decision, .. } = evaluation;
         let mut replayed = ReplayedDecision {
             position: next.position,
             at,
@@ -124,7 +125,10 @@ impl Simulator {
         if let Some(refusal) = decision.verdict.refusal() {
             replayed.refusal_reason = Some(refusal.reason);
             replayed.refusing_quotas = refusal.quotas;
-            replayed.retry_after_s = Some(refusal.retry_after(self.retry_after_spread(native)));
+            let by_rules = Some(refusal.retry_after(self.retry_after_spread(native)));
+            // The log does not tell when a switch ends, except by this.
+            let by_switch = native.filter(|native| native.switch.is_some()).map(|native| native.retry_after_s);
+            replayed.retry_after_s = by_switch.unwrap_or(by_rules);
         }
         if let Some(permit) = decision.permit {
             match native.and_then(|it| Some((logged_origin_refusal(it)?, it))) {

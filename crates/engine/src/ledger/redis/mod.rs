@@ -12,6 +12,7 @@ mod incarnation;
 mod resp;
 mod script_reply;
 mod script_request;
+mod switches;
 
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ pub use connection::Timeouts;
 pub use endpoint::RedisEndpoint;
 pub use incarnation::Incarnation;
 pub use resp::{Reply, read_reply};
+pub use switches::SharedSwitches;
 
 use super::store::{Lease, LeaseRequest, Store, StoreError};
 use connection::RedisConnection;
