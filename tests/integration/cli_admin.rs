@@ -91,7 +91,7 @@ fn status_names_who_asks_for_most_and_what_shadow_mode_would_refuse() {
     let person = json!({"class": "person", "admitted": 4, "refused": 0, "refused_by": {}, "shadow_refused": 1, "shadow_refused_by": {"quota": 1}});
     assert_eq!(state["traffic"][1], person);
     let status = fixture.command_output(&["status"]);
-    assert!(status.contains("  in shadow  by\n"), "{status}");
+    assert!(status.contains("  in shadow  mostly by\n"), "{status}");
 }
 
 #[test]

@@ -203,7 +203,7 @@ fn expected_texts(state: &Value) -> Vec<String> {
         format!("{} of {} units used, 0 reserved, {} remain", quota["used"], quota["limit"], quota["remaining"]),
         text(&state["origin"]["authority"]),
         text(&state["listen"][0]),
-        "tier 2".into(),
+        "2 by tier".into(),
         "user_agent_match:GPTBot".into(),
         "gptbot".into(),
     ];

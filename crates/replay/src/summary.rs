@@ -117,16 +117,16 @@ fn policy(policy: &PolicyReport, requests: u64, clock: &TimeFormatter, color: Co
 }
 
 fn classes(classes: &[ClassReport]) -> String {
-    let heading = ["class", "requests", "admitted", "refused", "units", "by"].map(str::to_owned).to_vec();
+    let heading = ["class", "requests", "admitted", "refused", "units", "refused by"].map(str::to_owned).to_vec();
     let row = |class: &ClassReport| {
         let units = class.units.values().copied().sum();
-        let reasons = |counts: &BTreeMap<&'static str, u64>, prefix: &str| {
+        let reasons = |counts: &BTreeMap<&'static str, u64>, suffix: &str| {
             counts
                 .iter()
-                .map(|(reason, count)| format!("{prefix}{reason} {}", group_digits(*count)))
+                .map(|(reason, count)| format!("{} by {reason}{suffix}", group_digits(*count)))
                 .collect::<Vec<_>>()
         };
-        let refused_by = [reasons(&class.refused, ""), reasons(&class.shadow, "shadow ")].concat().join(", ");
+        let refused_by = [reasons(&class.refused, ""), reasons(&class.shadow, " (shadow)")].concat().join(", ");
         let refused = class.requests - class.admitted;
         vec![
             class.name.clone(),

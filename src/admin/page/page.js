@@ -50,7 +50,7 @@ function duration(seconds) {
 }
 
 const byReason = (counts) => Object.entries(counts).sort(([, one], [, other]) => other - one)
-  .map(([reason, count]) => `${reason} ${number(count)}`).join(', ');
+  .map(([reason, count]) => `${number(count)} by ${reason}`).join(', ');
 
 // Tables
 
@@ -206,7 +206,7 @@ function drawClasses() {
     ['asked', (row) => number(row.admitted + row.refused), 'number'],
     ['served', (row) => number(row.admitted), 'number'],
     ['refused', (row) => number(row.refused), 'number'],
-    ['by', (row) => byReason(row.refused_by), 'wide'],
+    ['refused by', (row) => byReason(row.refused_by), 'wide'],
     ['shadow mode would refuse', (row) => (row.shadow_refused > 0 ? `${number(row.shadow_refused)} (${byReason(row.shadow_refused_by)})` : '0')],
     ['units charged', (row) => charged(row.class), 'number'],
     ['shed now', (row) => shedding(row.class)],

@@ -134,9 +134,9 @@ fn traffic(traffic: &[TrafficDocument], view: &View) -> String {
         row
     };
     let rows = traffic.iter().filter(|class| class.admitted + class.refused > 0).map(row);
-    let mut header = vec![("class", Left), ("admitted", Right), ("refused", Right), ("by", Left)];
+    let mut header = vec![("class", Left), ("admitted", Right), ("refused", Right), ("mostly by", Left)];
     if has_shadow {
-        header.extend([("in shadow", Right), ("by", Left)]);
+        header.extend([("in shadow", Right), ("mostly by", Left)]);
     }
     table("requests since the start", &header, rows, view)
 }

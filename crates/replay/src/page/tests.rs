@@ -136,7 +136,7 @@ fn spenders_are_shown_by_client_and_folded_by_path() {
 fn report_page_is_self_contained_and_complete() {
     let page = page(&report(1));
     for text in [
-        "bot</strong>: 240 requests, 144 refused (by tier 144).",
+        "bot</strong>: 240 requests, 144 refused (144 by tier).",
         "api</strong>: 96 of 100 units used in its window; units were left at its end.",
         "<title>Usage of api</title>",
         "bot 60 %",

@@ -56,7 +56,7 @@ fn description(class: &ClassReport) -> String {
     let shadow: u64 = class.shadow.values().sum();
     let shadow_text = match shadow {
         0 => String::new(),
-        shadow => format!("; {} more in shadow mode", group_digits(shadow)),
+        shadow => format!("; {} would have been refused, were shadow mode off", group_digits(shadow)),
     };
     match refused {
         0 => format!("{} requests, none refused{shadow_text}.", group_digits(class.requests)),
@@ -69,10 +69,10 @@ fn description(class: &ClassReport) -> String {
     }
 }
 
-/// Formats reasons like `by tier 1,234, by quota 5`.
+/// Formats reasons like `1,234 by tier, 5 by quota`.
 fn reasons(refused: &BTreeMap<&'static str, u64>) -> String {
     let parts: Vec<String> =
-        refused.iter().map(|(reason, count)| format!("by {reason} {}", group_digits(*count))).collect();
+        refused.iter().map(|(reason, count)| format!("{} by {reason}", group_digits(*count))).collect();
     parts.join(", ")
 }
 
