@@ -5,9 +5,9 @@ use super::table;
 use super::time::TimeAxis;
 use crate::display_zone::DisplayZone;
 use crate::format::{amount, percent};
-use crate::report::{PolicyReport, Report};
+use crate::report::{ClassReport, LogReport, PolicyReport, QuotaReport, Report, WindowReport};
 use crate::terminal::{self, Align, group_digits};
-use tidegate_policy::Units;
+use tidegate_policy::{Timestamp, Units};
 
 /// Writes the heading and the key figures.
 pub(super) fn write(out: &mut Html, report: &Report, span: TimeAxis<'_>, zone: &DisplayZone) {
@@ -23,12 +23,16 @@ pub(super) fn write(out: &mut Html, report: &Report, span: TimeAxis<'_>, zone: &
     for (index, policy) in report.policies.iter().enumerate() {
         out.raw(if index > 0 { " and under " } else { "" }).raw("<strong>").text(&policy.name).raw("</strong>");
     }
-    out.raw(".</p>\n</header>\n<section>\n<h2>At a glance</h2>\n");
+    out.raw(".</p>\n");
+    for policy in &report.policies {
+        out.raw("<p class=\"verdict\">").text(verdict(policy, span)).raw("</p>\n");
+    }
+    out.raw("</header>\n<section>\n<h2>At a glance</h2>\n");
     match &report.policies[..] {
         [first, second] => {
-            write_comparison(out, [first, second].map(|policy| (policy, key_figures(policy, log.requests, span))));
+            write_comparison(out, [first, second].map(|policy| (policy, key_figures(policy, log, span))));
         }
-        policies => policies.iter().for_each(|policy| write_single(out, key_figures(policy, log.requests, span))),
+        policies => policies.iter().for_each(|policy| write_single(out, key_figures(policy, log, span))),
     }
     out.raw("<p class=\"note\">Class admitted: share of its requests with a cost.</p>\n</section>\n");
 }
@@ -51,13 +55,77 @@ fn write_comparison(
     table::write(out, &head, first_figures.into_iter().map(row));
 }
 
-/// Returns the key figures of a policy with their names; `requests` is the number of requests in the log.
-fn key_figures(policy: &PolicyReport, requests: u64, span: TimeAxis<'_>) -> Vec<(String, String)> {
+/// Returns the result of a policy as one sentence: whether its quotas last, and whom it refuses.
+fn verdict(policy: &PolicyReport, span: TimeAxis<'_>) -> String {
+    let mut parts: Vec<String> = policy
+        .quotas
+        .iter()
+        .filter(|quota| !quota.windows.is_empty())
+        .map(|quota| quota_verdict(quota, span))
+        .collect();
+    let refused = |class: &ClassReport| class.refused.values().sum::<u64>();
+    parts.push(match policy.classes.iter().max_by_key(|class| refused(class)) {
+        Some(class) if refused(class) > 0 => format!(
+            "{} of {} requests are refused, most of them in the class {} ({})",
+            group_digits(policy.refused),
+            group_digits(policy.requests),
+            class.name,
+            group_digits(refused(class)),
+        ),
+        _ => "no request is refused".to_owned(),
+    });
+    let shadow: u64 = policy.classes.iter().flat_map(|class| class.shadow.values()).sum();
+    let shadow_text = match shadow {
+        0 => String::new(),
+        shadow => format!("; {} more would be, were shadow mode off", group_digits(shadow)),
+    };
+    format!("Under {}, {}{shadow_text}.", policy.name, parts.join("; "))
+}
+
+fn quota_verdict(quota: &QuotaReport, span: TimeAxis<'_>) -> String {
+    let windows = quota.windows.len();
+    let spent: Vec<Timestamp> = quota.windows.iter().filter_map(|window| window.spent).collect();
+    match (windows, spent.first()) {
+        (1, None) => format!("{} lasts", quota.name),
+        (_, None) => format!("{} lasts in all {windows} windows", quota.name),
+        (1, Some(first)) => format!("{} is used up at {}", quota.name, span.format_time(*first)),
+        (_, Some(first)) => {
+            let time = span.format_time(*first);
+            format!("{} is used up in {} of {windows} windows, first at {time}", quota.name, spent.len())
+        }
+    }
+}
+
+/// Returns the usage of a quota, and its share of the limits of those windows of which the log has all.
+fn usage(quota: &QuotaReport, log: &LogReport) -> String {
+    let used = |windows: &[&WindowReport]| windows.iter().map(|window| window.used).sum::<Units>();
+    let all: Vec<&WindowReport> = quota.windows.iter().collect();
+    let whole: Vec<&WindowReport> = quota.windows.iter().filter(|window| is_whole(window, log)).collect();
+    let limits = quota.limit.as_f64() * whole.len() as f64;
+    let units = format!("{} units", amount(used(&all)));
+    match limits > 0.0 {
+        true if whole.len() == all.len() => format!("{units} ({})", percent(used(&whole).as_f64() / limits)),
+        true => {
+            let share = percent(used(&whole).as_f64() / limits);
+            format!("{units} ({share} of {} whole windows of {})", whole.len(), all.len())
+        }
+        false => format!("{units} (no whole window in the log)"),
+    }
+}
+
+/// Returns true if the log lacks at most a hundredth of the window.
+fn is_whole(window: &WindowReport, log: &LogReport) -> bool {
+    let tolerance = window.end.saturating_duration_since(window.start) / 100;
+    log.first <= window.start + tolerance && window.end <= log.last + tolerance
+}
+
+/// Returns the key figures of a policy with their names.
+fn key_figures(policy: &PolicyReport, log: &LogReport, span: TimeAxis<'_>) -> Vec<(String, String)> {
     let mut figures = vec![
         ("requests admitted".to_owned(), group_digits(policy.admitted)),
         ("requests refused".to_owned(), group_digits(policy.refused)),
     ];
-    if policy.requests != requests {
+    if policy.requests != log.requests {
         let label = "decisions (refused clients retry or pause)";
         figures.push((label.to_owned(), group_digits(policy.requests)));
     }
@@ -71,10 +139,7 @@ fn key_figures(policy: &PolicyReport, requests: u64, span: TimeAxis<'_>) -> Vec<
         figures.push(("verified bots admitted in their worst hour".into(), figure));
     }
     for quota in &policy.quotas {
-        let used: Units = quota.windows.iter().map(|window| window.used).sum();
-        let total_limit = quota.limit.as_f64() * quota.windows.len() as f64;
-        let share = if total_limit > 0.0 { percent(used.as_f64() / total_limit) } else { "-".into() };
-        figures.push((format!("{} used", quota.name), format!("{} units ({share})", amount(used))));
+        figures.push((format!("{} used", quota.name), usage(quota, log)));
     }
     figures
 }

@@ -221,3 +221,38 @@ fn names_in_the_report_are_escaped() {
     assert!(!page.contains("<script"));
     assert!(page.matches("&lt;/title&gt;&lt;script&gt;").count() > 10);
 }
+
+#[test]
+fn verdict_says_whether_quotas_last_and_who_is_refused() {
+    let verdict = |report: &Report| {
+        let page = page(report);
+        let (_, rest) = page.split_once("<p class=\"verdict\">").expect("a verdict");
+        rest.split_once("</p>").expect("an end").0.to_owned()
+    };
+    let mut report = report(3);
+    let refused = "432 of 720 requests are refused, most of them in the class bot (432)";
+    assert_eq!(verdict(&report), format!("Under a.yaml, api lasts in all 3 windows; {refused}."));
+    let policy = &mut report.policies[0];
+    policy.quotas[0].windows[1].spent = Some(Timestamp::from_seconds(36 * 3600));
+    policy.classes[0].shadow = BTreeMap::from([("quota", 5)]);
+    let spent = verdict(&report);
+    assert!(spent.starts_with("Under a.yaml, api is used up in 1 of 3 windows, first at "), "{spent}");
+    assert!(spent.ends_with("(432); 5 more would be, were shadow mode off."), "{spent}");
+    let policy = &mut report.policies[0];
+    (policy.refused, policy.quotas) = (0, Vec::new());
+    (policy.classes[0].refused, policy.classes[0].shadow) = (BTreeMap::new(), BTreeMap::new());
+    assert_eq!(verdict(&report), "Under a.yaml, no request is refused.");
+}
+
+#[test]
+fn shares_leave_out_windows_of_which_the_log_has_a_part() {
+    let mut report = report(3);
+    let time = |hour: u64| Timestamp::from_seconds(hour * 3600);
+    (report.log.first, report.log.last) = (time(0), time(72));
+    assert!(page(&report).contains("288 units (96.0 %)"), "{}", page(&report));
+    report.log.last = time(60);
+    report.policies[0].quotas[0].windows[2].used = Units::from_whole(10);
+    assert!(page(&report).contains("202 units (96.0 % of 2 whole windows of 3)"), "{}", page(&report));
+    (report.log.first, report.log.last) = (time(25), time(47));
+    assert!(page(&report).contains("202 units (no whole window in the log)"), "{}", page(&report));
+}
