@@ -95,6 +95,43 @@ fn status_names_who_asks_for_most_and_what_shadow_mode_would_refuse() {
 }
 
 #[test]
+fn switch_commands_block_and_end_with_audit() {
+    let fixture = AdminFixture::start_with_admin("");
+    let set = fixture.command_output(&["block", "127.0.0.1", "--for", "1h", "--why", "a test"]);
+    assert!(set.starts_with("127.0.0.1/32: block until 2"), "{set}");
+    assert_eq!(fixture.get_page("/page").json()["reason"], "blocked");
+    let status = fixture.command_output(&["status"]);
+    assert!(status.contains("  Switch: block 127.0.0.1/32 until ") && status.contains(": a test (ann)\n"), "{status}");
+    assert_eq!(fixture.command_output(&["block", "127.0.0.1", "--end"]), "127.0.0.1/32: switched off\n");
+    assert_eq!(fixture.get_page("/page").status, 200);
+
+    let except = ["--except", "127.0.0.0/8", "--except", "::1"];
+    let on = fixture.command_output(&[&["maintenance", "on"], &except[..]].concat());
+    assert_eq!(on, "maintenance: on, except 127.0.0.0/8, ::1\n");
+    assert_eq!(fixture.get_page("/page").status, 200);
+    fixture.command_output(&["maintenance", "on"]);
+    assert_eq!(fixture.get_page("/page").json()["reason"], "maintenance");
+    assert_eq!(fixture.command_output(&["maintenance", "off"]), "maintenance: switched off\n");
+
+    for (arguments, error) in [
+        (&["block", "nobody", "--for", "1h", "--why", "a test"][..], "target: found \"nobody\"; give an address"),
+        (&["allow", "127.0.0.1", "--for", "31d", "--why", "a test"], "for_s: found 2678400; give 1 to 2592000"),
+        (&["block", "127.0.0.1", "--end"], "target: no switch of 127.0.0.1/32 is in effect"),
+        (
+            &["block", "127.0.0.1", "--for", "1h"],
+            "command line: the following required arguments were not provided: --why",
+        ),
+        (&["block", "127.0.0.1", "--for", "soon", "--why", "a test"], "command line: invalid value 'soon' for '--for"),
+    ] {
+        let outcome = fixture.run(arguments);
+        assert!(outcome.code == 2 && outcome.errors.starts_with(error), "{arguments:?}: {}", outcome.errors);
+    }
+    let mut gateway = fixture.gateway;
+    gateway.wait_for_error("INFO audit: Switch of 127.0.0.1/32: block until ");
+    gateway.wait_for_error("INFO audit: Switch of 127.0.0.1/32: off, by ann (unverified)");
+}
+
+#[test]
 fn invalid_quota_commands_change_nothing() {
     let fixture = AdminFixture::start_with_admin("");
     let unknown = "quota: unknown name \"apy\"; known: api, free";
