@@ -3,6 +3,7 @@
 use super::number_text::{self, HEX};
 use std::time::Duration;
 use tidegate_policy::Units;
+use tidegate_policy::display::alters_display;
 
 /// Maximum length of a text in bytes. Clients choose most of them.
 const MAX_TEXT: usize = 2048;
@@ -137,14 +138,6 @@ fn unicode(out: &mut Vec<u8>, character: char) {
 
 fn needs_escape(character: char) -> bool {
     matches!(character, '"' | '\\') || alters_display(character)
-}
-
-/// Returns true for characters that change how a terminal shows the rest: control characters, and marks of direction and
-/// of lines.
-pub fn alters_display(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}')
-        || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

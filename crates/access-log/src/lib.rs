@@ -16,7 +16,6 @@ pub mod sample;
 mod timestamp;
 
 pub use evidence::EvidenceWord;
-pub use json::alters_display;
 pub use line::LineWriter;
 pub use number_text::hexadecimal;
 pub use record::{

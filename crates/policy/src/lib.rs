@@ -6,6 +6,7 @@
 //! [`tier`], [`window`], [`quota`]) take values and return values.
 
 pub mod address_lists;
+pub mod admin_session;
 pub mod bot_detection;
 pub mod bucket;
 pub mod class;
@@ -14,6 +15,7 @@ pub mod cost;
 pub mod crawl_delay;
 pub mod crawler_guard;
 pub mod decide;
+pub mod display;
 pub mod dns_pattern;
 pub mod exempt;
 pub mod facts;

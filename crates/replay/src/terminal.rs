@@ -1,7 +1,7 @@
 //! Formatting for the terminal: numbers, durations, bars, columns, and colors if the terminal supports them.
 
 use std::fmt;
-use tidegate_access_log::alters_display;
+use tidegate_policy::display::alters_display;
 
 /// Use of terminal colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

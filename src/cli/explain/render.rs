@@ -2,6 +2,7 @@
 
 use crate::cli::status::View;
 use jiff::tz::TimeZoneDatabase;
+use tidegate_policy::display::alters_display;
 use tidegate_replay::explain::{Explanation, Remedy, RequestSummary, ResponseSummary, Step, StepResult, Verdict};
 use tidegate_replay::terminal::wrap;
 
@@ -138,7 +139,7 @@ impl Renderer<'_> {
     }
 }
 
-/// Makes text of clients safe for the terminal: escapes control characters, and splits words longer than `width`.
+/// Makes text of clients safe for the terminal: escapes characters that change the display, and splits words longer than `width`.
 fn sanitize(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut word = 0;
@@ -154,7 +155,7 @@ fn sanitize(text: &str, width: usize) -> String {
 }
 
 fn escape_control(c: char) -> Vec<char> {
-    if c.is_control() { c.escape_default().collect() } else { vec![c] }
+    if alters_display(c) { c.escape_default().collect() } else { vec![c] }
 }
 
 /// Width of a step's name, in columns.

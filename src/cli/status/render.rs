@@ -81,12 +81,12 @@ fn warnings(state: &StateDocument, view: &View) -> String {
 /// Returns a switch as one sentence, such as `block 192.0.2.0/24 until 14:00: scrapes (ann)`.
 fn switch_line(switch: &SwitchDocument, state: &StateDocument, view: &View) -> String {
     let SwitchDocument { target, effect, until, except, why, by, .. } = switch;
-    let mut text = if target == effect { effect.clone() } else { format!("{effect} {target}") };
+    let mut text = if target == effect { effect.clone() } else { format!("{effect} {}", printable(target)) };
     if let Some(until) = until {
         text.push_str(&format!(" until {}", view.local(until, Some(&state.time))));
     }
     if !except.is_empty() {
-        text.push_str(&format!(", except {}", except.join(", ")));
+        text.push_str(&format!(", except {}", printable(&except.join(", "))));
     }
     if let Some(why) = why {
         text.push_str(&format!(": {}", printable(why)));

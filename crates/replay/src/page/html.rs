@@ -1,7 +1,7 @@
 //! HTML builder that escapes all text.
 
 use std::fmt::{self, Display, Write};
-use tidegate_access_log::alters_display;
+use tidegate_policy::display::alters_display;
 
 /// A piece of HTML.
 #[derive(Clone, Debug, Default)]
