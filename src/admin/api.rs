@@ -36,7 +36,7 @@ pub trait GatewayApi: Send + Sync + 'static {
     /// Returns the warning about a proxy that `trusted_proxies` does not name, if one was seen.
     fn untrusted_proxy(&self) -> Option<String>;
     /// Returns warnings for the administrator, as sentences: keys that wait for a restart, stale address lists and
-    /// range lists, robots.txt served without directives.
+    /// range lists, lost switches, robots.txt served without directives.
     fn warnings(&self) -> Vec<String>;
     /// Returns the metrics in the Prometheus text format.
     fn metrics(&self) -> String;

@@ -8,6 +8,7 @@
 
 pub(crate) mod amount;
 mod api;
+mod audit_text;
 mod auth;
 mod client;
 mod corrections;
@@ -26,6 +27,7 @@ mod server;
 mod session;
 pub(crate) mod state;
 mod switches;
+mod wrong_tokens;
 
 #[cfg(test)]
 mod tests;
@@ -34,8 +36,9 @@ pub use api::{GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange
 pub use auth::{AccessControl, AccessRules};
 pub use client::{AdminClient, AdminClientError, AdminResponse};
 pub use listener::{BoundListener, Listener};
+pub use switches::MAX_SECONDS as MAX_SWITCH_SECONDS;
 
-use axum::extract::{FromRef, State};
+use axum::extract::{Extension, FromRef, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -44,12 +47,14 @@ use axum::{Router, middleware};
 use corrections::Corrections;
 use events::StateEvents;
 use history::History;
+use listener::OptionalPeer;
 use problem::Problem;
 use std::sync::Arc;
 use std::time::Duration;
 use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::timeout::TimeoutLayer;
+use tracing::info;
 
 type DynGateway = Arc<dyn GatewayApi>;
 
@@ -157,7 +162,12 @@ async fn metrics(State(gateway): State<DynGateway>) -> Response {
 
 /// Reads the configuration again: 200 with `reloaded` and `summary`, or 422 with all errors; the current config then
 /// stays.
-async fn reload(State(gateway): State<DynGateway>) -> Result<axum::Json<serde_json::Value>, Problem> {
+async fn reload(
+    State(gateway): State<DynGateway>,
+    peer: OptionalPeer,
+) -> Result<axum::Json<serde_json::Value>, Problem> {
+    let peer = peer.map_or("an unknown address".to_owned(), |Extension(peer)| peer.to_string());
+    info!(target: "audit", peer, "Configuration reload requested from {peer}");
     // A reload reads files, and must not block the control runtime.
     let result = tokio::task::spawn_blocking(move || gateway.reload()).await;
     match result {

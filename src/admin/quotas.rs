@@ -2,8 +2,9 @@
 
 use super::DynGateway;
 use super::amount::Amount;
+use super::audit_text::{self, MAX_NAME};
 use super::corrections::{Actor, Correction, Corrections};
-use super::listener::{OptionalPeer, Peer};
+use super::listener::OptionalPeer;
 use super::problem::Problem;
 use super::state::quota;
 use axum::Json;
@@ -92,7 +93,7 @@ fn correct(
     // The quota can disappear in between only by a reload.
     let not_found = |_| Problem::new(StatusCode::NOT_FOUND, format!("quota: {name} was removed by a reload"));
     let (from, to) = gateway.set_used(name, used).map_err(not_found)?;
-    let actor = Actor { peer: peer.map(|Extension(Peer(peer))| peer), claimed_name: by };
+    let actor = Actor { peer: peer.map(|Extension(peer)| peer.to_string()), claimed_name: by };
     corrections.record(Correction { time: gateway.now(), quota: name.to_owned(), from, to, actor });
     Ok(Json(json!({ "name": name, "from": Amount::from(from), "to": Amount::from(to) })))
 }
@@ -102,7 +103,7 @@ fn check(name: &str, used: &Value, by: Option<&str>, quotas: &[QuotaView]) -> Re
     let quota = find_quota(name, quotas);
     let limit = quota.as_ref().ok().filter(|view| view.enforce).map(|view| view.limit);
     let used = parse_units(used, limit);
-    let by = by.map_or(Ok(()), check_actor_name);
+    let by = audit_text::check("by", by, MAX_NAME);
     let status = if quota.is_err() { StatusCode::NOT_FOUND } else { StatusCode::UNPROCESSABLE_ENTITY };
     match (&quota, &used, &by) {
         (Ok(_), Ok(used), Ok(())) => Ok(*used),
@@ -140,18 +141,6 @@ fn parse_units(sent: &Value, limit: Option<Units>) -> Result<Units, String> {
     }
 }
 
-/// Checks that a name fits into one log line.
-fn check_actor_name(name: &str) -> Result<(), String> {
-    let is_valid = (1..=MAX_ACTOR_NAME).contains(&name.chars().count()) && !name.chars().any(char::is_control);
-    match is_valid {
-        true => Ok(()),
-        false => Err(format!("by: found {name:?}; give a name of 1 to {MAX_ACTOR_NAME} characters, or none")),
-    }
-}
-
 fn malformed_body(expected: &str, error: &serde_json::Error) -> Problem {
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("body: {error}; send {expected}"))
 }
-
-/// Longer than any user name.
-const MAX_ACTOR_NAME: usize = 64;

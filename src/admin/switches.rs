@@ -1,6 +1,7 @@
 //! Switches of the admin API: block, allow and maintenance. Each change is logged (target `audit`).
 
-use super::listener::{OptionalPeer, Peer};
+use super::audit_text::{self, MAX_NAME};
+use super::listener::OptionalPeer;
 use super::problem::Problem;
 use super::state::{SwitchDocument, switch};
 use super::{AccessControl, DynGateway, SwitchChange};
@@ -12,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_engine::switch_store::{MAX_EXCEPTIONS, MAX_TEXT_BYTES};
+use tidegate_engine::switch_store::{MAINTENANCE, MAX_EXCEPTIONS, MAX_TEXT_BYTES};
 use tidegate_policy::network::IpPrefix;
 use tidegate_policy::switches::SwitchEffect;
 use tracing::info;
@@ -72,7 +73,7 @@ pub(super) async fn end(
         false => serde_json::from_slice(&body)
             .map_err(|error| invalid(format!(r#"body: {error}; send an empty body or {{"by": "NAME"}}"#)))?,
     };
-    check_text("by", sent.by.as_deref()).map_err(invalid)?;
+    audit_text::check("by", sent.by.as_deref(), MAX_NAME).map_err(invalid)?;
     let change = SwitchChange {
         target,
         effect: None,
@@ -108,17 +109,20 @@ impl SwitchBody {
         if effect.is_none() {
             errors.push(format!("effect: found {:?}; give block, allow or maintenance", self.effect));
         }
+        if is_maintenance && self.target != MAINTENANCE {
+            errors.push(format!("target: found {:?}; maintenance has the target {MAINTENANCE}", self.target));
+        }
         match self.for_s {
             Some(1..=MAX_SECONDS) => {}
             None if is_maintenance => {}
             Some(seconds) => errors.push(format!("for_s: found {seconds}; give 1 to {MAX_SECONDS} (30 days)")),
             None => errors.push("for_s: missing; give the duration in seconds".to_owned()),
         }
-        errors.extend(check_text("why", self.why.as_deref()).err());
+        errors.extend(audit_text::check("why", self.why.as_deref(), MAX_REASON).err());
         if self.why.is_none() && !is_maintenance {
             errors.push("why: missing; give a reason, which the audit log and the status show".to_owned());
         }
-        errors.extend(check_text("by", self.by.as_deref()).err());
+        errors.extend(audit_text::check("by", self.by.as_deref(), MAX_NAME).err());
         if !self.except.is_empty() && !is_maintenance {
             errors.push("except: only for maintenance".to_owned());
         }
@@ -144,25 +148,16 @@ impl SwitchBody {
     }
 }
 
-/// Checks that a text fits into one log line.
-fn check_text(key: &str, text: Option<&str>) -> Result<(), String> {
-    let is_valid = |text: &str| (1..=MAX_CHARS).contains(&text.chars().count()) && !text.chars().any(char::is_control);
-    match text.is_none_or(is_valid) {
-        true => Ok(()),
-        false => Err(format!("{key}: empty, too long or with control characters; give 1 to {MAX_CHARS} characters")),
-    }
-}
-
 fn peer_name(peer: OptionalPeer) -> Option<String> {
-    peer.map(|Extension(Peer(peer))| peer)
+    peer.map(|Extension(peer)| peer.to_string())
 }
 
 fn invalid(detail: String) -> Problem {
     Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }
 
-/// 30 days: a longer rule belongs into the configuration.
-const MAX_SECONDS: u64 = 30 * 24 * 3600;
+/// Maximum duration of a switch, 30 days: a longer rule belongs into the configuration.
+pub const MAX_SECONDS: u64 = 30 * 24 * 3600;
 
-/// Maximum length of a reason or a name, in characters of up to four bytes.
-const MAX_CHARS: usize = MAX_TEXT_BYTES / 4;
+/// Maximum length of a reason, in characters of up to four bytes.
+const MAX_REASON: usize = MAX_TEXT_BYTES / 4;

@@ -2,6 +2,7 @@
 
 use super::admin_client::AdminArgs;
 use super::{CommandError, environment, path_segment, print, user};
+use crate::admin::MAX_SWITCH_SECONDS;
 use crate::admin::state::SwitchDocument;
 use clap::{Args, Subcommand};
 use http::Method;
@@ -138,7 +139,8 @@ fn summary(response: &str) -> Result<String, CommandError> {
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    duration(text).filter(|lasts| lasts.as_secs() > 0).ok_or_else(|| "give a duration such as 1h or 30m".to_owned())
+    let is_valid = |lasts: &Duration| (1..=MAX_SWITCH_SECONDS).contains(&lasts.as_secs());
+    duration(text).filter(is_valid).ok_or_else(|| "give a duration such as 1h or 30m, at most 30d".to_owned())
 }
 
 const PATH: &str = "/api/v1/switches";

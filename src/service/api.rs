@@ -85,6 +85,7 @@ impl GatewayApi for ServiceState {
         notes.extend(self.lists(&self.address_list_files.lock()).filter_map(|(list, _, error)| {
             Some(format!("address_lists.{list}: {}; keeping the previous version", error?))
         }));
+        notes.extend(self.switch_file_error.clone());
         notes.extend(crawlers::stale_ranges_warning(&self.operators.errors()));
         notes.extend(match self.handle.robots_over_limit() {
             0 => None,

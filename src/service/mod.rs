@@ -186,8 +186,9 @@ impl Service {
             Err(error) => warn!("Baseline of bot detection unreadable, starting empty: {error}"),
         }
         let switches = SwitchStore::new(&settings.state_dir);
-        if let Err(error) = switches.read() {
-            warn!("Switches unreadable, starting without: {error}");
+        let switch_file_error = switches.read().err().map(|error| format!("switches: {error}"));
+        if let Some(error) = &switch_file_error {
+            warn!("Some or all switches are lost: {error}");
         }
         let shared_switches = switches::shared(&settings);
         let signatures = Arc::new(SignatureVerifier::new(operators.signature_agents()));
@@ -227,6 +228,7 @@ impl Service {
             demand_store,
             baseline_store,
             switches,
+            switch_file_error,
             switch_lock: Mutex::default(),
             shared_switches: shared_switches.map(tokio::sync::Mutex::new),
             _state_lock: state_lock,
@@ -317,6 +319,8 @@ struct ServiceState {
     demand_store: DemandStore,
     baseline_store: BaselineStore,
     switches: SwitchStore,
+    /// Error of the stored switches at the start, if any.
+    switch_file_error: Option<String>,
     /// Held while the switches are resolved and activated, so that the last activated ones are the latest.
     switch_lock: Mutex<()>,
     /// Switches of all gateways, if they share a ledger.

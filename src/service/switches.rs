@@ -110,13 +110,13 @@ impl ServiceState {
         if text == MAINTENANCE && (is_maintenance || change.effect.is_none()) {
             return Ok(text.to_owned());
         }
+        // A class that a reload removed, or a network that another gateway blocked, can still be ended.
+        let is_ended = change.effect.is_none();
         if let Some(network) = IpPrefix::parse(text) {
-            return network_target(text, network, rules.trust.ipv6_prefix);
+            return network_target(text, network, rules.trust.ipv6_prefix, is_ended);
         }
         let is_class = |name: &str| class_id(rules, name).is_some();
         let is_operator = |name: &str| self.operators.id(name).is_some();
-        // A class that a reload removed can still be ended.
-        let is_ended = change.effect.is_none();
         let target = match text.split_once(':') {
             Some(("class", name)) if is_class(name) || is_ended => Some(text.to_owned()),
             Some(("operator", name)) if is_operator(name) || is_ended => Some(text.to_owned()),
@@ -143,10 +143,10 @@ impl ServiceState {
 }
 
 /// Returns a network as a target: one IPv6 address becomes the network of its client.
-fn network_target(text: &str, network: IpPrefix, ipv6_prefix: u8) -> Result<String, String> {
+fn network_target(text: &str, network: IpPrefix, ipv6_prefix: u8, is_ended: bool) -> Result<String, String> {
     let (first, _) = network.bounds();
     let shortest = if first.is_ipv4() { SHORTEST_PREFIX.0 } else { SHORTEST_PREFIX.1 };
-    if network.length() < shortest {
+    if network.length() < shortest && !is_ended {
         return Err(format!("target: {text} has too many clients; give a network of at least /{shortest}, or a class"));
     }
     let client = IpPrefix::new(first, ipv6_prefix).filter(|_| first.is_ipv6() && network.length() == 128);

@@ -117,6 +117,9 @@ fn ambiguous_or_unknown_targets_are_rejected() {
         let detail = parse(&response)["detail"].as_str().unwrap_or_default().to_owned();
         assert!(status == 422 && detail.starts_with(error), "{target}: {status} {detail}");
     }
+    // Another gateway may have set it with other bounds.
+    let (_, response) = gateway.admin_request("DELETE", "/api/v1/switches/0.0.0.0%2F0", "");
+    assert!(response.contains("no switch of 0.0.0.0/0 is in effect"), "{response}");
     let (status, response) = gateway.admin_request("DELETE", "/api/v1/switches/gptbotx", "");
     assert_eq!(status, 422, "{response}");
     let set = switch(&gateway, &json!({ "target": "2001:db8::7", "effect": "block", "for_s": 60, "why": "a test" }));
@@ -139,6 +142,13 @@ fn gateways_with_one_ledger_share_switches() {
     redis.cli(&["flushall"]);
     let late = start();
     wait_until("a switch that the server had lost", || status(&late, "/free", "", "192.0.2.7") == 429);
+    // What no gateway wrote is ignored.
+    let key = redis.cli(&["keys", "*:switches"]).trim().to_owned();
+    for (field, value) in [("192.0.2.7/32", "damaged"), ("", "damaged"), ("192.0.2.8/32", "1 2 {")] {
+        redis.cli(&["hset", &key, field, value]);
+    }
+    switch(&late, &json!({ "target": "192.0.2.9", "effect": "block", "for_s": 3600, "why": "scrapes" }));
+    wait_until("a switch beside damaged ones", || status(&gateways[0], "/free", "", "192.0.2.9") == 429);
     // Changes during an outage are shared after it.
     redis.kill();
     end(&gateways[1], "192.0.2.7");

@@ -138,6 +138,15 @@ pub fn check_dir(dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Renames an unreadable file, so that no later write replaces it. Returns its new path: an earlier one is overwritten.
+pub fn set_aside(path: &Path) -> Result<PathBuf> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".unreadable");
+    let aside = PathBuf::from(aside);
+    fs::rename(path, &aside)?;
+    Ok(aside)
+}
+
 /// Replaces a file durably, readable by the current user only. After a power cut, either the old or the new content is
 /// complete.
 pub fn replace(path: &Path, content: &[u8]) -> Result<()> {

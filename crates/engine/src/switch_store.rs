@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tidegate_policy::display::alters_display;
 use tidegate_policy::network::IpPrefix;
 use tidegate_policy::switches::{Maintenance, Switch, SwitchEffect, SwitchTarget, Switches};
 use tidegate_policy::{ClassId, OperatorId, Timestamp};
@@ -47,7 +48,7 @@ pub struct SwitchEntry {
 #[derive(Debug, thiserror::Error)]
 pub enum SwitchError {
     /// There are too many switches.
-    #[error("{MAX_SWITCHES} switches are kept; end some, or list the networks in a file of `address_lists`")]
+    #[error("{MAX_SWITCHES} switches are in effect; end some, or list the networks in a file of `address_lists`")]
     TooMany,
     /// The change is in effect, but cannot be stored.
     #[error("in effect until the next start only: cannot write {}: {source}", path.display())]
@@ -67,10 +68,17 @@ pub struct SwitchFileError {
     reason: String,
 }
 
-#[derive(Serialize, Deserialize)]
-struct SwitchFile {
+#[derive(Serialize)]
+struct SwitchFile<'e> {
     version: u32,
-    switches: Vec<SwitchEntry>,
+    switches: Vec<&'e SwitchEntry>,
+}
+
+/// The file, with entries that may be damaged.
+#[derive(Deserialize)]
+struct StoredSwitches {
+    version: u32,
+    switches: Vec<serde_json::Value>,
 }
 
 impl SwitchStore {
@@ -79,32 +87,55 @@ impl SwitchStore {
         Self { path: state_dir.join("switches.json"), entries: Mutex::default() }
     }
 
-    /// Reads the file. A file that cannot be read stays as it is until the next change.
+    /// Reads the file. A file that cannot be read in whole or in part is set aside, so that the next change does not
+    /// overwrite it; what can be read of it is in effect.
     pub fn read(&self) -> Result<(), SwitchFileError> {
         let unreadable = |reason: String| SwitchFileError { path: self.path.clone(), reason };
         let bytes = files::read_if_exists(&self.path, MAX_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
         let Some(bytes) = bytes else { return Ok(()) };
-        let file: SwitchFile = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+        self.parse(&bytes).map_err(|reason| match files::set_aside(&self.path) {
+            Ok(aside) => unreadable(format!("{reason}; the file is now {}", aside.display())),
+            Err(error) => unreadable(format!("{reason}; it cannot be set aside: {error}")),
+        })
+    }
+
+    /// Takes the entries of a file. Returns an error if some are invalid.
+    fn parse(&self, bytes: &[u8]) -> Result<(), String> {
+        let file: StoredSwitches = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         if file.version != VERSION {
-            return Err(unreadable(format!("unsupported version {} (this build supports {VERSION})", file.version)));
+            return Err(format!("unsupported version {} (this build supports {VERSION})", file.version));
         }
-        let entries = file.switches.into_iter().take(MAX_ENTRIES).map(|entry| (entry.target.clone(), entry));
-        *self.entries.lock() = entries.collect();
-        Ok(())
+        let count = file.switches.len();
+        let entries: BTreeMap<String, SwitchEntry> = file
+            .switches
+            .into_iter()
+            .take(MAX_ENTRIES)
+            .filter_map(|entry| serde_json::from_value(entry).ok().filter(SwitchEntry::is_valid))
+            .map(|entry| (entry.target.clone(), entry))
+            .collect();
+        let invalid = count - entries.len();
+        *self.entries.lock() = entries;
+        match invalid {
+            0 => Ok(()),
+            _ => Err(format!("{invalid} of {count} switches are invalid, the others are in effect")),
+        }
     }
 
     /// Makes a change, which is later than all earlier ones of its target, and stores it.
     pub fn change(&self, mut entry: SwitchEntry, now: Timestamp) -> Result<(), SwitchError> {
         let mut entries = self.entries.lock();
-        entries.retain(|_, entry| !entry.is_forgotten(now));
         let before = entries.get(&entry.target);
         let current = entries.values().filter(|entry| entry.is_current(now)).count();
         let is_new = before.is_none_or(|before| !before.is_current(now));
-        if entry.effect.is_some() && is_new && (current >= MAX_SWITCHES || entries.len() >= MAX_ENTRIES) {
+        if entry.effect.is_some() && is_new && current >= MAX_SWITCHES {
             return Err(SwitchError::TooMany);
         }
         // A clock that went back must not make a change without effect.
-        entry.changed_at_us = before.map_or(0, |before| before.changed_at_us + 1).max(entry.changed_at_us);
+        let earliest = before.map_or(0, |before| before.changed_at_us.saturating_add(1));
+        entry.changed_at_us = entry.changed_at_us.max(earliest);
+        if !make_room(&mut entries, &entry.target, now) {
+            return Err(SwitchError::TooMany);
+        }
         entries.insert(entry.target.clone(), entry);
         self.write(&entries).map_err(|source| SwitchError::NotStored { path: self.path.clone(), source })
     }
@@ -113,12 +144,13 @@ impl SwitchStore {
     /// there were any.
     pub fn merge(&self, others: Vec<SwitchEntry>, now: Timestamp) -> Result<bool, SwitchError> {
         let mut entries = self.entries.lock();
-        entries.retain(|_, entry| !entry.is_forgotten(now));
         let mut is_changed = false;
-        for other in others.into_iter().filter(|other| other.is_valid() && !other.is_forgotten(now)) {
-            let before = entries.get(&other.target);
-            let has_room = before.is_some() || entries.len() < MAX_ENTRIES;
-            if has_room && before.is_none_or(|before| before.changed_at_us < other.changed_at_us) {
+        let latest = (now + MAX_CLOCK_DIFFERENCE).0 / 1000;
+        let is_acceptable =
+            |other: &SwitchEntry| other.is_valid() && !other.is_forgotten(now) && other.changed_at_us <= latest;
+        for other in others.into_iter().filter(is_acceptable) {
+            let is_later = entries.get(&other.target).is_none_or(|before| before.changed_at_us < other.changed_at_us);
+            if is_later && make_room(&mut entries, &other.target, now) {
                 entries.insert(other.target.clone(), other);
                 is_changed = true;
             }
@@ -166,7 +198,7 @@ impl SwitchStore {
     }
 
     fn write(&self, entries: &BTreeMap<String, SwitchEntry>) -> io::Result<()> {
-        let file = SwitchFile { version: VERSION, switches: entries.values().cloned().collect() };
+        let file = SwitchFile { version: VERSION, switches: entries.values().collect() };
         files::replace(&self.path, &serde_json::to_vec(&file)?)
     }
 }
@@ -191,11 +223,38 @@ impl SwitchEntry {
         self.forgotten_at().is_some_and(|at| at <= now)
     }
 
-    /// Returns true if an entry of another gateway is within the bounds of the API.
+    /// Returns true if an entry of the file or of another gateway is one that the API accepts.
     fn is_valid(&self) -> bool {
-        let texts = [Some(&self.target), self.why.as_ref(), self.by.as_ref(), self.peer.as_ref()];
-        self.except.len() <= MAX_EXCEPTIONS && texts.into_iter().flatten().all(|text| text.len() <= MAX_TEXT_BYTES)
+        let fits = |text: &String| text.len() <= MAX_TEXT_BYTES && !text.contains(alters_display);
+        let is_network = |text: &String| IpPrefix::parse(text).is_some_and(|network| network.to_string() == *text);
+        let is_target = match self.target.split_once(':') {
+            _ if self.target == MAINTENANCE => true,
+            Some(("operator" | "class", _)) => fits(&self.target),
+            _ => is_network(&self.target),
+        };
+        let is_maintenance = self.effect.as_deref() == Some(SwitchEffect::Maintenance.name());
+        is_target
+            && (self.effect.is_none() || is_maintenance == (self.target == MAINTENANCE))
+            && self.except.len() <= MAX_EXCEPTIONS
+            && self.except.iter().all(|network| fits(network) && IpPrefix::parse(network).is_some())
+            && [&self.why, &self.by, &self.peer].into_iter().flatten().all(fits)
     }
+}
+
+/// Returns true if there is a place for `target`: its own, a free one, or that of the switch that ended longest ago.
+fn make_room(entries: &mut BTreeMap<String, SwitchEntry>, target: &str, now: Timestamp) -> bool {
+    if entries.contains_key(target) {
+        return true;
+    }
+    if entries.len() >= MAX_ENTRIES {
+        entries.retain(|_, entry| !entry.is_forgotten(now));
+    }
+    if entries.len() >= MAX_ENTRIES {
+        let ended = entries.values().filter(|entry| !entry.is_current(now));
+        let oldest = ended.min_by_key(|entry| entry.forgotten_at()).map(|entry| entry.target.clone());
+        oldest.and_then(|target| entries.remove(&target));
+    }
+    entries.len() < MAX_ENTRIES
 }
 
 /// Target of maintenance.
@@ -215,6 +274,9 @@ const MAX_ENTRIES: usize = 10 * MAX_SWITCHES;
 
 /// All entries with texts of the maximum length.
 const MAX_FILE_BYTES: usize = MAX_ENTRIES * 4096;
+
+/// Difference of the clocks of two gateways, beyond which a change from the future is wrong.
+const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(24 * 3600);
 
 const KEPT_AFTER_END: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -267,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_file_is_reported_and_kept_until_the_next_change() {
+    fn unreadable_file_is_reported_and_set_aside() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("switches.json");
         for content in ["{", r#"{"version": 2, "switches": []}"#] {
@@ -275,10 +337,60 @@ mod tests {
             let store = SwitchStore::new(dir.path());
             let error = store.read().expect_err("unreadable").to_string();
             assert!(error.starts_with(&path.display().to_string()), "{error}");
-            assert_eq!(std::fs::read_to_string(&path).expect("readable"), content);
+            let aside = dir.path().join("switches.json.unreadable");
+            assert!(error.ends_with(&format!("the file is now {}", aside.display())), "{error}");
             store.change(block("192.0.2.0/24", NOW), NOW).expect("stored");
+            assert_eq!(std::fs::read_to_string(&aside).expect("kept"), content);
             store.read().expect("readable");
         }
+    }
+
+    #[test]
+    fn invalid_entries_do_not_take_others_with_them() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let entry = |entry: SwitchEntry| serde_json::to_value(entry).expect("JSON");
+        let valid = block("192.0.2.0/24", NOW);
+        let entries = [
+            serde_json::json!({ "target": 7 }),
+            entry(block("192.0.2.9/24", NOW)),
+            entry(block("class:a\u{202e}b", NOW)),
+            entry(SwitchEntry { effect: Some("maintenance".into()), ..block("192.0.2.1/32", NOW) }),
+            entry(block(MAINTENANCE, NOW)),
+            entry(SwitchEntry { except: vec!["all".into()], ..block("192.0.2.2/32", NOW) }),
+            entry(SwitchEntry { by: Some("\x1b[2J".into()), ..block("192.0.2.3/32", NOW) }),
+            entry(valid.clone()),
+        ];
+        let file = serde_json::json!({ "version": 1, "switches": entries });
+        std::fs::write(dir.path().join("switches.json"), file.to_string()).expect("writable");
+        let store = SwitchStore::new(dir.path());
+        let error = store.read().expect_err("invalid entries").to_string();
+        assert!(error.contains("7 of 8 switches are invalid, the others are in effect"), "{error}");
+        assert_eq!(store.current(NOW), [valid]);
+    }
+
+    #[test]
+    fn change_from_the_far_future_can_be_ended() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = SwitchStore::new(dir.path());
+        let future = SwitchEntry { changed_at_us: u64::MAX, ..block("192.0.2.0/24", NOW) };
+        assert!(!store.merge(vec![future.clone()], NOW).expect("stored"), "of another gateway");
+        store.change(future, NOW).expect("stored");
+        store.change(end("192.0.2.0/24", NOW), NOW).expect("stored");
+        assert_eq!(targets(&store, NOW), [""; 0]);
+    }
+
+    #[test]
+    fn ended_switches_make_room_for_new_ones() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = SwitchStore::new(dir.path());
+        let network = |index: usize| format!("10.{}.{}.0/24", index / 250, index % 250);
+        store
+            .merge((0..MAX_ENTRIES).map(|index| end(&network(index), after(index as u64))).collect(), NOW)
+            .expect("stored");
+        store.change(block("192.0.2.1/32", after(1)), after(1)).expect("stored");
+        let kept = store.changes(after(1));
+        assert_eq!(kept.len(), MAX_ENTRIES);
+        assert!(kept.iter().all(|entry| entry.target != network(0)), "it ended longest ago");
     }
 
     #[test]
@@ -345,7 +457,7 @@ mod tests {
                 NOW,
             )
         };
-        for unknown in ["operator:bot", "class:googlebot", "elsewhere", "operator:"] {
+        for unknown in ["operator:bot", "class:googlebot", "operator:"] {
             store.change(block(unknown, NOW), NOW).expect("stored");
         }
         assert!(resolve().is_empty());

@@ -10,25 +10,40 @@ local key = KEYS[1]
 local now = tonumber(ARGV[1])
 -- Twice what one gateway keeps.
 local max_targets = 20000
+-- A week, in seconds: how long gateways keep a switch that has ended.
+local kept_after_end = 604800
 
-local stored, targets = {}, 0
-local all = redis.call('HGETALL', key)
-for index = 1, #all, 2 do
-  stored[all[index]] = all[index + 1]
-  targets = targets + 1
+-- Values that no gateway wrote count as absent.
+local function parse(value)
+  local changed_at, forgotten_at, json = string.match(value or '', '^(%d+) (%d+) (.*)$')
+  return tonumber(changed_at), tonumber(forgotten_at), json
 end
+
+local targets = redis.call('HLEN', key)
+local stored_version = tonumber(redis.call('HGET', key, '') or '')
 -- A server that lost its data continues with another version than any gateway knows.
-local version = tonumber(stored[''] or now * 1000)
-local is_changed = stored[''] == nil
+local version = stored_version or now * 1000
+local is_changed = stored_version == nil
+
+-- Switches that have ended make room for others.
+if targets + (#ARGV - 2) / 2 > max_targets then
+  local all = redis.call('HGETALL', key)
+  for index = 1, #all, 2 do
+    local _, forgotten_at = parse(all[index + 1])
+    if all[index] ~= '' and (not forgotten_at or (forgotten_at ~= 0 and forgotten_at <= now + kept_after_end)) then
+      redis.call('HDEL', key, all[index])
+      targets = targets - 1
+    end
+  end
+end
 
 for index = 3, #ARGV, 2 do
   local target, value = ARGV[index], ARGV[index + 1]
-  local before = stored[target]
-  local is_later = not before or tonumber(string.match(before, '^%d+')) < tonumber(string.match(value, '^%d+'))
-  if target ~= '' and is_later and (before or targets < max_targets) then
+  local before = parse(redis.call('HGET', key, target) or '')
+  local changed_at = parse(value)
+  if target ~= '' and changed_at and (before or targets < max_targets) and (not before or before < changed_at) then
     redis.call('HSET', key, target, value)
-    stored[target] = value
-    targets = targets + 1
+    targets = before and targets or targets + 1
     is_changed = true
   end
 end
@@ -41,13 +56,15 @@ if version == tonumber(ARGV[2]) then
 end
 
 local reply = { version }
-for target, value in pairs(stored) do
+local all = redis.call('HGETALL', key)
+for index = 1, #all, 2 do
+  local target = all[index]
+  local _, forgotten_at, json = parse(all[index + 1])
   if target ~= '' then
-    local forgotten_at, json = string.match(value, '^%d+ (%d+) (.*)$')
-    if tonumber(forgotten_at) ~= 0 and tonumber(forgotten_at) <= now then
-      redis.call('HDEL', key, target)
-    else
+    if json and (forgotten_at == 0 or forgotten_at > now) then
       reply[#reply + 1] = json
+    else
+      redis.call('HDEL', key, target)
     end
   end
 end
