@@ -146,6 +146,19 @@ fn token_opens_a_session_that_scripts_cannot_read() {
     save_picture("live-switches.png", &browser.screenshot());
     browser.evaluate("document.querySelector('[data-end]').click()");
     browser.wait_until("document.querySelector('#switches').innerText === 'No switch is in effect.'");
+    let submit = |browser: &mut Browser, minutes: &str| {
+        browser.evaluate(&format!(
+            "(() => {{ const form = document.querySelector('#set-switch'); form.elements.effect.value = 'maintenance'; form.elements.minutes.value = '{minutes}'; form.elements.why.value = 'repair'; form.dispatchEvent(new Event('submit', {{ cancelable: true }})); }})()",
+        ));
+    };
+    submit(&mut browser, "abc");
+    browser.wait_until("document.querySelector('#control-result').textContent === 'Give the duration in minutes.'");
+    let on = r#"{"target": "maintenance", "effect": "maintenance", "except": ["192.0.2.0/24"]}"#;
+    let (status, _) = fixture.gateway.admin_request("POST", "/api/v1/switches", on);
+    assert_eq!(status, 200);
+    browser.wait_until("document.querySelector('#problems').innerText.includes('except 192.0.2.0/24')");
+    submit(&mut browser, "30");
+    browser.wait_until("/^maintenance until .*, except 192.0.2.0.24: repair$/.test(document.querySelector('#control-result').textContent)");
     browser.evaluate("document.querySelector('#reload').click()");
     browser.wait_until("document.querySelector('#control-result').textContent.startsWith('Reloaded: ')");
     save_picture("live-control.png", &browser.screenshot());

@@ -28,7 +28,11 @@ export function render(parent, ...described) {
 }
 
 function isSame(node, child) {
-  return typeof child === 'object' ? node.nodeName.toLowerCase() === child.tag : node.nodeType === Node.TEXT_NODE;
+  if (typeof child !== 'object') {
+    return node.nodeType === Node.TEXT_NODE;
+  }
+  // A button does not become that of another row under the pointer.
+  return node.nodeName.toLowerCase() === child.tag && (node.dataset?.end ?? '') === (child.attributes['data-end'] ?? '');
 }
 
 function create(child) {

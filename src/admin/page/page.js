@@ -364,18 +364,21 @@ function connection(text, isLost) {
 function listen() {
   const events = new EventSource('/api/v1/events');
   let lostTimer = null;
-  events.addEventListener('state', (event) => {
+  const show = (latest, text) => {
     clearTimeout(lostTimer);
     lostTimer = null;
-    state = JSON.parse(event.data);
-    connection('Live', false);
+    state = latest;
+    connection(text, false);
     find('live').hidden = false;
     draw();
-  });
+  };
+  events.addEventListener('state', (event) => show(JSON.parse(event.data), 'Live'));
   events.addEventListener('error', () => {
     // A stream ends now and then; the browser connects again within a second.
     lostTimer ??= setTimeout(() => connection('No connection to the gateway; the figures are old', true), 4000);
     if (events.readyState === EventSource.CLOSED) {
+      // Too many pages are open, or the session has ended.
+      api('/api/v1/state').then((latest) => show(latest, 'Live, every 2 seconds'), () => {});
       setTimeout(start, 2000);
     }
   });
@@ -511,10 +514,16 @@ find('set-switch').addEventListener('submit', (event) => {
   const { effect, target, minutes, why } = event.target.elements;
   act(async () => {
     const isMaintenance = effect.value === 'maintenance';
+    const seconds = Math.round(minutes.valueAsNumber * 60);
+    if (!Number.isFinite(seconds)) {
+      throw new Error('Give the duration in minutes.');
+    }
+    const running = state.switches.find((active) => active.effect === 'maintenance');
     const set = await send('POST', '/api/v1/switches', {
       target: isMaintenance ? effect.value : target.value.trim(),
       effect: effect.value,
-      for_s: Math.round(Number(minutes.value) * 60),
+      for_s: seconds,
+      except: isMaintenance ? running?.except ?? [] : [],
       why: why.value.trim(),
     });
     return switchText(set);
