@@ -1,8 +1,11 @@
 //! Authorization of admin requests: by token, or without a token only for programs on this machine. Requests of foreign
 //! web pages are rejected in both cases.
 
+use super::listener::Peer;
 use super::problem::Problem;
+use super::server::Authorized;
 use super::session::{Permission, Sessions};
+use super::wrong_tokens::WrongTokens;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
@@ -31,12 +34,19 @@ pub struct AccessControl {
     /// Address of the admin listener.
     listen: AdminAddress,
     pub(super) sessions: Sessions,
+    wrong_tokens: WrongTokens,
 }
 
-/// Passes the request on if it is authorized; returns a problem document otherwise.
-pub(super) async fn authorize(State(access): State<Arc<AccessControl>>, request: Request, next: Next) -> Response {
-    match access.check(request.method(), request.headers()) {
-        Ok(()) => next.run(request).await,
+/// Passes the request on with its [`Permission`] if it is authorized; returns a problem document otherwise.
+pub(super) async fn authorize(State(access): State<Arc<AccessControl>>, mut request: Request, next: Next) -> Response {
+    match access.check(request.method(), request.headers(), request.extensions().get()) {
+        Ok(permission) => {
+            if let Some(connection) = request.extensions().get::<Authorized>() {
+                connection.set();
+            }
+            request.extensions_mut().insert(permission);
+            next.run(request).await
+        }
         Err(problem) => problem.into_response(),
     }
 }
@@ -45,7 +55,12 @@ impl AccessControl {
     /// Creates the access control of the listener at `listen`, without sessions.
     pub fn new(rules: AccessRules, listen: AdminAddress, clock: Clock) -> Self {
         let AccessRules { token, read_token } = rules;
-        Self { token, read_token, listen, sessions: Sessions::new(clock) }
+        let port = match &listen {
+            AdminAddress::Tcp(address) => Some(address.port()),
+            AdminAddress::Unix(_) => None,
+        };
+        let (sessions, wrong_tokens) = (Sessions::new(port, clock.clone()), WrongTokens::new(clock));
+        Self { token, read_token, listen, sessions, wrong_tokens }
     }
 
     /// Returns the address of the admin listener.
@@ -53,11 +68,18 @@ impl AccessControl {
         &self.listen
     }
 
-    fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
-        if self.token.is_some() {
-            self.check_permission(method, headers)?;
-        }
-        self.check_origin(headers)
+    /// Returns true if the token or the session of a request is still valid.
+    pub(super) fn permits_read(&self, headers: &HeaderMap) -> bool {
+        self.token.is_none() || self.permission(headers).is_some()
+    }
+
+    fn check(&self, method: &Method, headers: &HeaderMap, peer: Option<&Peer>) -> Result<Permission, Problem> {
+        let permission = match self.token {
+            Some(_) => self.check_permission(method, headers, peer)?,
+            None => Permission::Write,
+        };
+        self.check_origin(headers)?;
+        Ok(permission)
     }
 
     /// Rejects requests of foreign web pages.
@@ -68,8 +90,16 @@ impl AccessControl {
         check_not_browser(headers)
     }
 
-    /// Returns what a token permits; `None` if it is wrong.
-    pub(super) fn permission_of(&self, token: &[u8]) -> Option<Permission> {
+    /// Returns what a token permits; `None` if it is wrong, which is logged with its sender `peer`.
+    pub(super) fn permission_of(&self, token: &[u8], peer: Option<&Peer>) -> Option<Permission> {
+        let permission = self.find_permission(token);
+        if permission.is_none() {
+            self.wrong_tokens.record(peer);
+        }
+        permission
+    }
+
+    fn find_permission(&self, token: &[u8]) -> Option<Permission> {
         let is = |secret: &Option<Secret>| secret.as_ref().is_some_and(|secret| secret.matches(token));
         match () {
             () if is(&self.token) => Some(Permission::Write),
@@ -78,19 +108,32 @@ impl AccessControl {
         }
     }
 
-    fn check_permission(&self, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
-        let permission = match headers.contains_key(AUTHORIZATION) {
-            true => self.permission_of(sent_token(headers)),
+    /// Returns what the token of a request permits, or without one its session.
+    fn permission(&self, headers: &HeaderMap) -> Option<Permission> {
+        match headers.contains_key(AUTHORIZATION) {
+            true => self.find_permission(sent_token(headers)),
             false => self.sessions.permission(headers),
-        };
-        match permission {
-            Some(Permission::Write) => Ok(()),
-            Some(Permission::Read) if method.is_safe() => Ok(()),
-            Some(Permission::Read) => {
+        }
+    }
+
+    fn check_permission(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        peer: Option<&Peer>,
+    ) -> Result<Permission, Problem> {
+        match self.permission(headers) {
+            Some(Permission::Read) if !method.is_safe() => {
                 Err(Problem::new(StatusCode::FORBIDDEN, "admin.read_token permits no changes; send admin.token."))
             }
-            None => Err(Problem::new(StatusCode::UNAUTHORIZED, "Send the admin token: Authorization: Bearer ...")
-                .with_header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            Some(permission) => Ok(permission),
+            None => {
+                if headers.contains_key(AUTHORIZATION) {
+                    self.wrong_tokens.record(peer);
+                }
+                Err(Problem::new(StatusCode::UNAUTHORIZED, "Send the admin token: Authorization: Bearer ...")
+                    .with_header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
+            }
         }
     }
 

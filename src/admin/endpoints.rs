@@ -41,7 +41,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
         path: "/api/v1/session",
         response: "Opens a session for the page. The body is `{\"token\": \"...\"}`, the token `admin.token` or \
                    `admin.read_token`. The response sets a cookie (HttpOnly, SameSite=Strict) that stands for the token for \
-                   12 h. The last 64 sessions are kept.",
+                   12 h. The last 32 sessions of each token are kept.",
         errors: &[(401, "The token is wrong."), (422, "The body is invalid.")],
     },
     Endpoint { method: "DELETE", path: "/api/v1/session", response: "Ends the session.", errors: &[] },

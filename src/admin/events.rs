@@ -1,12 +1,14 @@
 //! Server-sent events of the state, for the live page.
 
+use super::auth::AccessControl;
 use super::problem::Problem;
+use super::session::Permission;
 use super::state::document;
 use super::{Corrections, DynGateway};
 use axum::body::{Body, Bytes};
-use axum::extract::State;
-use axum::http::StatusCode;
+use axum::extract::{Extension, State};
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
 use parking_lot::Mutex;
@@ -20,12 +22,18 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 /// The open streams, and the event that they share.
 pub(super) struct StateEvents {
-    streams: Arc<Semaphore>,
+    /// Places for streams of readers.
+    readers: Arc<Semaphore>,
+    /// Places for streams of writers, which readers cannot take.
+    writers: Arc<Semaphore>,
     latest: Mutex<Option<(Instant, Bytes)>>,
 }
 
-/// Body of one stream. It ends after [`MAX_EVENTS`]; the browser then connects again.
+/// Body of one stream. It ends with its session, or after [`MAX_EVENTS`]; the browser then connects again.
 struct EventStream {
+    access: Arc<AccessControl>,
+    /// Headers of the request, with its token or session.
+    headers: HeaderMap,
     events: Arc<StateEvents>,
     gateway: DynGateway,
     corrections: Arc<Corrections>,
@@ -36,7 +44,8 @@ struct EventStream {
 
 impl Default for StateEvents {
     fn default() -> Self {
-        Self { streams: Arc::new(Semaphore::new(MAX_STREAMS)), latest: Mutex::default() }
+        let places = || Arc::new(Semaphore::new(MAX_STREAMS));
+        Self { readers: places(), writers: places(), latest: Mutex::default() }
     }
 }
 
@@ -61,13 +70,21 @@ pub(super) async fn stream(
     State(gateway): State<DynGateway>,
     State(corrections): State<Arc<Corrections>>,
     State(events): State<Arc<StateEvents>>,
+    State(access): State<Arc<AccessControl>>,
+    Extension(permission): Extension<Permission>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let too_many =
         |_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("{MAX_STREAMS} pages are open; close one."));
-    let permit = Arc::clone(&events.streams).try_acquire_owned().map_err(too_many)?;
+    let places = match permission {
+        Permission::Read => &events.readers,
+        Permission::Write => &events.writers,
+    };
+    let permit = Arc::clone(places).try_acquire_owned().map_err(too_many)?;
     let mut ticks = interval(EVENT_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let stream = EventStream { events, gateway, corrections, ticks, remaining: MAX_EVENTS, _permit: permit };
+    let stream =
+        EventStream { access, headers, events, gateway, corrections, ticks, remaining: MAX_EVENTS, _permit: permit };
     Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(stream)).into_response())
 }
 
@@ -83,6 +100,9 @@ impl hyper::body::Body for EventStream {
             return Poll::Ready(None);
         }
         let now = ready!(self.ticks.poll_tick(context));
+        if !self.access.permits_read(&self.headers) {
+            return Poll::Ready(None);
+        }
         self.remaining -= 1;
         let event = self.events.latest(&self.gateway, &self.corrections, now);
         Poll::Ready(Some(Ok(Frame::data(event))))
@@ -95,5 +115,5 @@ const EVENT_INTERVAL: Duration = Duration::from_secs(1);
 /// Fewer than a connection of the admin listener lasts, so that it ends between two events.
 const MAX_EVENTS: u32 = 50;
 
-/// A quarter of the connections: open pages do not keep scrapes and commands out.
-const MAX_STREAMS: usize = 16;
+/// Maximum number of streams of readers, and of writers: both leave connections to scrapes and commands.
+const MAX_STREAMS: usize = 12;

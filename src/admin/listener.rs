@@ -1,6 +1,7 @@
 //! Listening socket of the admin API: TCP, or a Unix socket for programs of the gateway's user and group.
 
 use axum::extract::Extension;
+use std::fmt;
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -32,9 +33,14 @@ pub(super) enum Accepted {
     Unix(UnixStream, Peer),
 }
 
-/// Description of a client, for the audit log: its address, or its user for a Unix socket.
-#[derive(Clone, Debug)]
-pub(super) struct Peer(pub(super) String);
+/// A client, as the audit log shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Peer {
+    /// Address and port of a TCP connection.
+    Address(SocketAddr),
+    /// User of a program that connected to the Unix socket.
+    User(u32),
+}
 
 /// The client of a request; `None` in tests without a listener.
 pub(super) type OptionalPeer = Option<Extension<Peer>>;
@@ -82,11 +88,11 @@ impl Listener {
         match self {
             Self::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
-                Ok(Accepted::Tcp(stream, Peer::from_address(address)))
+                Ok(Accepted::Tcp(stream, Peer::Address(address)))
             }
             Self::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
-                let peer = Peer(format!("user {}", stream.peer_cred()?.uid()));
+                let peer = Peer::User(stream.peer_cred()?.uid());
                 Ok(Accepted::Unix(stream, peer))
             }
         }
@@ -99,9 +105,12 @@ impl From<TcpListener> for Listener {
     }
 }
 
-impl Peer {
-    fn from_address(address: SocketAddr) -> Self {
-        Self(address.to_string())
+impl fmt::Display for Peer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(out, "{address}"),
+            Self::User(user) => write!(out, "user {user}"),
+        }
     }
 }
 

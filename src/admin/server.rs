@@ -1,4 +1,4 @@
-//! Server of the admin listener, within bounds: idle and slow clients do not keep others out.
+//! Server of the admin listener, within bounds: clients without the token do not keep others out.
 
 use super::listener::{Accepted, Listener, Peer};
 use axum::Router;
@@ -6,18 +6,21 @@ use axum::extract::Extension;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::collections::VecDeque;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tracing::warn;
 
 /// Bounds of the connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionLimits {
-    /// Maximum number of connections; further ones wait.
+    /// Maximum number of connections. A further one takes the place of the oldest without authorization, or waits.
     pub(super) count: usize,
     /// Time to receive a request head, including the pause before it.
     pub(super) header_timeout: Duration,
@@ -38,6 +41,49 @@ impl Default for ConnectionLimits {
     }
 }
 
+type Connection = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The open connections.
+#[derive(Default)]
+struct Connections {
+    tasks: JoinSet<()>,
+    /// Oldest first.
+    open: VecDeque<(AbortHandle, Authorized)>,
+}
+
+/// Mark of a connection: set once a request on it was authorized.
+#[derive(Clone, Default)]
+pub(super) struct Authorized(Arc<AtomicBool>);
+
+impl Connections {
+    /// Returns true if one more connection has a place.
+    fn has_room(&mut self, count: usize) -> bool {
+        self.open.retain(|(task, _)| !task.is_finished());
+        self.open.len() < count || self.open.iter().any(|(_, authorized)| !authorized.is_set())
+    }
+
+    /// Serves one more connection; closes the oldest without authorization if there are `count`.
+    fn spawn(&mut self, count: usize, authorized: Authorized, connection: Connection) {
+        if self.open.len() >= count
+            && let Some(oldest) = self.open.iter().position(|(_, authorized)| !authorized.is_set())
+            && let Some((task, _)) = self.open.remove(oldest)
+        {
+            task.abort();
+        }
+        self.open.push_back((self.tasks.spawn(connection), authorized));
+    }
+}
+
+impl Authorized {
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// Pause before accepting again when file descriptors are exhausted.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
@@ -54,18 +100,25 @@ pub(super) async fn serve_within(
     shutdown: impl Future<Output = ()>,
 ) {
     let (stop, stopped) = watch::channel(());
-    let mut connections = JoinSet::new();
+    let mut connections = Connections::default();
     let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => break,
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept(), if connections.len() < limits.count => match accepted {
-                Ok(Accepted::Tcp(stream, peer)) => {
-                    connections.spawn(serve_connection(limits, stream, peer, router.clone(), stopped.clone()));
-                }
-                Ok(Accepted::Unix(stream, peer)) => {
-                    connections.spawn(serve_connection(limits, stream, peer, router.clone(), stopped.clone()));
+            Some(_) = connections.tasks.join_next() => {}
+            accepted = listener.accept(), if connections.has_room(limits.count) => match accepted {
+                Ok(accepted) => {
+                    let authorized = Authorized::default();
+                    let router = router.clone().layer(Extension(authorized.clone()));
+                    let connection: Connection = match accepted {
+                        Accepted::Tcp(stream, peer) => {
+                            Box::pin(serve_connection(limits, stream, peer, router, stopped.clone()))
+                        }
+                        Accepted::Unix(stream, peer) => {
+                            Box::pin(serve_connection(limits, stream, peer, router, stopped.clone()))
+                        }
+                    };
+                    connections.spawn(limits.count, authorized, connection);
                 }
                 Err(error) => {
                     warn!(%error, "Cannot accept admin connections: {error}");
@@ -75,7 +128,7 @@ pub(super) async fn serve_within(
         }
     }
     drop(stop);
-    while connections.join_next().await.is_some() {}
+    while connections.tasks.join_next().await.is_some() {}
 }
 
 async fn serve_connection(

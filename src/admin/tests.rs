@@ -132,7 +132,7 @@ async fn manual_correction_is_exact_to_a_thousandth() {
 #[tokio::test]
 async fn invalid_correction_reports_every_error_and_changes_nothing() {
     let gateway = FakeGateway::new();
-    let name = "by: found \"a\\nb\"; give a name of 1 to 64 characters, or none";
+    let name = "by: empty, too long, or with characters that change the display; give 1 to 64 printable ones";
     let range = "give a number from 0 to 100, such as 12 or 0.25";
     for (sent, errors) in [
         (r#"{"used": 100.001}"#, vec!["used: 100.001 exceeds the limit; give a number from 0 to 100".to_owned()]),
@@ -357,7 +357,10 @@ async fn session_stands_for_the_token_that_opened_it() {
     let open = async |token: &str| {
         let (status, cookie) = send("POST /api/v1/session", &json!({ "token": token }).to_string()).await;
         let cookie = cookie.expect("a cookie");
-        assert!(status == 200 && cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict; Max-Age=43200"), "{cookie}");
+        assert!(
+            status == 200 && cookie.ends_with("; Path=/api/v1; HttpOnly; SameSite=Strict; Max-Age=43200"),
+            "{cookie}"
+        );
         cookie.split(';').next().expect("a pair").to_owned()
     };
     let (reader, writer) = (open("readers").await, open("open sesame").await);
@@ -368,22 +371,26 @@ async fn session_stands_for_the_token_that_opened_it() {
     assert_eq!(send(&foreign, "").await.0, 403, "another site of the same domain");
     let with_wrong_token = format!("GET /api/v1/state\ncookie: {writer}\nauthorization: Bearer wrong");
     assert_eq!(send(&with_wrong_token, "").await.0, 401);
-    for invalid in ["", "tidegate_session=", "tidegate_session=00", "other=open sesame"] {
+    let planted = format!("GET /api/v1/state\ncookie: tidegate_session_9090=00; {writer}");
+    assert_eq!(send(&planted, "").await.0, 200, "another server of the host set a cookie of the same name");
+    for invalid in ["", "tidegate_session_9090=", "tidegate_session_9090=00", "other=open sesame"] {
         assert_eq!(send(&format!("GET /api/v1/state\ncookie: {invalid}"), "").await.0, 401, "{invalid}");
     }
     assert_eq!(send(&format!("DELETE /api/v1/session\ncookie: {writer}"), "").await.0, 200);
     assert_eq!(send(&format!("GET /api/v1/state\ncookie: {writer}"), "").await.0, 401, "the session has ended");
-    for _ in 0..64 {
+    let writer = open("open sesame").await;
+    for _ in 0..32 {
         open("readers").await;
     }
-    assert_eq!(send(&format!("GET /api/v1/state\ncookie: {reader}"), "").await.0, 401, "64 newer sessions");
+    assert_eq!(send(&format!("GET /api/v1/state\ncookie: {reader}"), "").await.0, 401, "32 newer sessions");
+    assert_eq!(send(&format!("GET /api/v1/state\ncookie: {writer}"), "").await.0, 200, "readers end no other session");
 }
 
 #[tokio::test(start_paused = true)]
 async fn sessions_and_event_streams_end() {
     let clock = Clock::manual(Timestamp::from_seconds(1_800_000_000));
     let access = AccessControl::new(
-        AccessRules { token: Some(Secret::new("open sesame".into())), read_token: None },
+        AccessRules { token: Some(Secret::new("open sesame".into())), read_token: Some(Secret::new("readers".into())) },
         "127.0.0.1:9090".parse().expect("an address"),
         clock.clone(),
     );
@@ -395,7 +402,7 @@ async fn sessions_and_event_streams_end() {
     let opened = send(Request::post("/api/v1/session"), r#"{"token": "open sesame"}"#).await;
     let cookie = opened.headers()["set-cookie"].to_str().expect("a text").split(';').next().expect("a pair").to_owned();
     let mut streams = Vec::new();
-    for _ in 0..16 {
+    for _ in 0..12 {
         let response = send(Request::get("/api/v1/events").header("cookie", &cookie), "").await;
         assert_eq!(response.status().as_u16(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -403,6 +410,8 @@ async fn sessions_and_event_streams_end() {
     }
     let refused = send(Request::get("/api/v1/events").header("cookie", &cookie), "").await;
     assert_eq!(refused.status().as_u16(), 503, "streams leave connections for others");
+    let reader = send(Request::get("/api/v1/events").header("authorization", "Bearer readers"), "").await;
+    assert_eq!(reader.status().as_u16(), 200, "writers and readers have places of their own");
     let events = to_bytes(streams.pop().expect("a stream"), usize::MAX).await.expect("the stream ends");
     let events = String::from_utf8(events.to_vec()).expect("text");
     let states: Vec<&str> = events.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
@@ -411,6 +420,14 @@ async fn sessions_and_event_streams_end() {
     assert_eq!(state["quotas"][0]["name"], "places_api");
     let next = send(Request::get("/api/v1/events").header("cookie", &cookie), "").await;
     assert_eq!(next.status().as_u16(), 200, "a stream that ends makes room");
+
+    let opened = send(Request::post("/api/v1/session"), r#"{"token": "open sesame"}"#).await;
+    let ended = opened.headers()["set-cookie"].to_str().expect("a text").split(';').next().expect("a pair").to_owned();
+    drop(streams);
+    let stream = send(Request::get("/api/v1/events").header("cookie", &ended), "").await;
+    assert_eq!(send(Request::delete("/api/v1/session").header("cookie", &ended), "").await.status().as_u16(), 200);
+    let events = to_bytes(stream.into_body(), usize::MAX).await.expect("the stream ends");
+    assert!(events.is_empty(), "a stream ends with its session");
 
     clock.advance(Duration::from_secs(12 * 3600));
     let expired = send(Request::get("/api/v1/state").header("cookie", &cookie), "").await;
@@ -451,7 +468,8 @@ async fn invalid_switch_is_rejected_with_all_errors() {
         ),
         (json!({ "target": "maintenance", "effect": "maintenance", "except": many }), &["except: found 65"]),
         (json!({ "target": "maintenance", "effect": "maintenance", "except": ["all"] }), &["except: found \"all\""]),
-        (json!({ "target": "nobody", "effect": "maintenance" }), &["target: found"]),
+        (json!({ "target": "nobody", "effect": "maintenance" }), &["target: found \"nobody\"; maintenance has"]),
+        (json!({ "target": "a", "effect": "block", "for_s": 1, "why": "a", "by": "\u{202e}a" }), &["by: empty, too"]),
         (json!({ "target": "a", "effect": "block", "for_s": 1, "why": "a", "until": 1 }), &["body: unknown field"]),
     ] {
         let response = FakeGateway::new().send("POST /api/v1/switches", Body::from(body.to_string())).await;
@@ -503,30 +521,51 @@ async fn unix_socket_needs_no_token_and_corrections_name_the_user() {
 }
 
 #[tokio::test]
-async fn silent_clients_do_not_keep_others_out() {
+async fn clients_without_the_token_do_not_keep_others_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let listen = listener.local_addr().expect("an address");
-    let router = router(
-        Arc::new(FakeGateway::new()),
-        AccessControl::new(AccessRules::default(), AdminAddress::Tcp(listen), Clock::system()),
-    );
-    let soon = Duration::from_millis(250);
-    let limits = ConnectionLimits { count: 3, header_timeout: soon, lifetime: soon, finish_timeout: soon };
+    let rules = AccessRules { token: Some(Secret::new("open sesame".into())), read_token: None };
+    let access = AccessControl::new(rules, AdminAddress::Tcp(listen), Clock::system());
+    let router = router(Arc::new(FakeGateway::new()), access);
+    // Nothing ends in this test because of time.
+    let long = Duration::from_secs(3600);
+    let limits = ConnectionLimits { count: 4, header_timeout: long, lifetime: long, finish_timeout: long };
     let server = tokio::spawn(serve_within(limits, listener.into(), router, std::future::pending()));
-    let connect = || async { tokio::net::TcpStream::connect(listen).await.expect("a connection") };
-    let silent = connect().await;
-    let mut slow = connect().await;
-    slow.write_all(b"GET /metrics HTTP/1.1\r\nHost").await.expect("sent");
-    let mut idle = connect().await;
-    let request = format!("GET /healthz HTTP/1.1\r\nHost: {listen}\r\n\r\n");
-    idle.write_all(request.as_bytes()).await.expect("sent");
-    idle.readable().await.expect("answered");
-    let mut client = connect().await;
-    client.write_all(request.as_bytes()).await.expect("sent");
-    let mut response = String::new();
-    client.read_to_string(&mut response).await.expect("answered");
-    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
-    drop((silent, slow, idle));
+    let send = async |request: &str| {
+        let mut client = tokio::net::TcpStream::connect(listen).await.expect("a connection");
+        client.write_all(request.as_bytes()).await.expect("sent");
+        client
+    };
+    let status = async |client: &mut tokio::net::TcpStream| {
+        let mut status = [0; 12];
+        client.read_exact(&mut status).await.expect("answered");
+        String::from_utf8_lossy(&status[9..]).into_owned()
+    };
+    let state = format!("GET /api/v1/state HTTP/1.1\r\nHost: {listen}\r\n");
+    let with_token = format!("{state}Authorization: Bearer open sesame\r\n\r\n");
+    let mut operator = send(&with_token).await;
+    assert_eq!(status(&mut operator).await, "200");
+    for _ in 0..3 {
+        let mut others = [
+            send("").await,
+            send("GET /metrics HTTP/1.1\r\nHost").await,
+            send(&format!("GET /healthz HTTP/1.1\r\nHost: {listen}\r\n\r\n")).await,
+            send(&format!("{state}\r\n")).await,
+        ];
+        assert_eq!(status(&mut others[3]).await, "401");
+        let mut second = send(&with_token).await;
+        assert_eq!(status(&mut second).await, "200", "the oldest connection without the token is closed");
+        // The latest ones of the others are still served.
+        others[3].write_all(format!("{state}\r\n").as_bytes()).await.expect("sent");
+    }
+    operator.write_all(with_token.as_bytes()).await.expect("still open");
+    let mut responses = String::new();
+    while responses.matches("HTTP/1.1 200 OK").count() < 1 {
+        let mut part = [0; 4096];
+        let length = operator.read(&mut part).await.expect("answered");
+        assert!(length > 0, "the connection of an operator stays");
+        responses.push_str(&String::from_utf8_lossy(&part[..length]));
+    }
     server.abort();
 }
 

@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
+use std::str::FromStr;
 use tidegate_config::admin_address::AdminAddress;
 use tidegate_config::settings::{AccessLog, Ledger, LogLevel};
 use tidegate_config::{self as config, ConfigErrors, SettingPath, Settings};
@@ -15,6 +16,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Directive;
 
 /// Runs the gateway. Returns when it has drained after SIGTERM or Ctrl-C.
 pub fn run(args: &ServeArgs) -> ExitCode {
@@ -93,9 +95,9 @@ fn ready_line(service: &Service, settings: &Settings) -> String {
 }
 
 fn log_to_stderr(level: LogLevel) {
-    // Manual corrections are logged at every level.
-    let default_filter = || EnvFilter::new(format!("{},audit=info", level.name()));
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| default_filter());
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.name()));
+    // Changes by administrators are logged at every level.
+    let filter = filter.add_directive(Directive::from_str("audit=info").expect("a directive"));
     let colors = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colors).init();
 }

@@ -1,6 +1,8 @@
 //! Rules for header fields: which are forwarded, removed, or reserved for the gateway (RFC 9110 section 7.6).
 
+use memchr::memmem;
 use tidegate_http1::{Field, Fields, Name, list};
+use tidegate_policy::admin_session::COOKIE_PREFIX;
 use tidegate_policy::identity::AddressSource;
 
 /// Prefix of the gateway's own field names.
@@ -174,6 +176,22 @@ fn retain_trailers(fields: &mut Fields, keep: impl Fn(&[u8]) -> bool) {
     }
 }
 
+/// Removes sessions of the live page: a browser sends its cookies to every port of a host.
+pub(super) fn strip_admin_sessions(fields: &mut Fields) {
+    let has_session = |cookies: &[u8]| memmem::find(cookies, COOKIE_PREFIX.as_bytes()).is_some();
+    if !fields.all(Name::Cookie).any(has_session) {
+        return;
+    }
+    let is_other = |cookie: &&[u8]| !cookie.trim_ascii().starts_with(COOKIE_PREFIX.as_bytes());
+    let cookies = fields.all(Name::Cookie).flat_map(|cookies| cookies.split(|&byte| byte == b';'));
+    let kept: Vec<&[u8]> = cookies.filter(is_other).map(<[u8]>::trim_ascii).collect();
+    let kept = kept.join(&b"; "[..]);
+    fields.remove(Name::Cookie);
+    if !kept.is_empty() {
+        fields.append(Name::Cookie, &kept);
+    }
+}
+
 /// Joins cookie fields: HTTP/2 may split a cookie into several fields, HTTP/1.1 allows only one (RFC 9113 section
 /// 8.2.3).
 pub(super) fn join_cookies(fields: &mut Fields) {
@@ -281,6 +299,22 @@ mod tests {
         let mut headers = fields(&[("trailer", "x-forwarded-for")]);
         strip_untrusted(&mut headers, &AddressSource::XForwardedFor, true);
         assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn sessions_of_the_live_page_do_not_reach_the_origin() {
+        for (sent, forwarded) in [
+            (&["a=1; tidegate_session_9090=00; b=2"][..], &["a=1; b=2"][..]),
+            (&["tidegate_session=00"], &[]),
+            (&["a=1;tidegate_session_1=", "b=\"2; 3\""], &["a=1; b=\"2; 3\""]),
+            (&["a=1;b=tidegate_session"], &["a=1; b=tidegate_session"]),
+            (&["a=1;b=2", "c=3"], &["a=1;b=2", "c=3"]),
+        ] {
+            let cookies = |values: &[&'static str]| values.iter().map(|value| ("cookie", *value)).collect::<Fields>();
+            let mut headers = cookies(sent);
+            strip_admin_sessions(&mut headers);
+            assert_eq!(headers, cookies(forwarded), "{sent:?}");
+        }
     }
 
     #[test]

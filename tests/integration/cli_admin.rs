@@ -115,7 +115,7 @@ fn switch_commands_block_and_end_with_audit() {
 
     for (arguments, error) in [
         (&["block", "nobody", "--for", "1h", "--why", "a test"][..], "target: found \"nobody\"; give an address"),
-        (&["allow", "127.0.0.1", "--for", "31d", "--why", "a test"], "for_s: found 2678400; give 1 to 2592000"),
+        (&["allow", "127.0.0.1", "--for", "31d", "--why", "a test"], "command line: invalid value '31d' for '--for"),
         (&["block", "127.0.0.1", "--end"], "target: no switch of 127.0.0.1/32 is in effect"),
         (
             &["block", "127.0.0.1", "--for", "1h"],
@@ -129,6 +129,41 @@ fn switch_commands_block_and_end_with_audit() {
     let mut gateway = fixture.gateway;
     gateway.wait_for_error("INFO audit: Switch of 127.0.0.1/32: block until ");
     gateway.wait_for_error("INFO audit: Switch of 127.0.0.1/32: off, by ann (unverified)");
+}
+
+#[test]
+fn audit_log_has_log_ins_and_wrong_tokens() {
+    let fixture = AdminFixture::start_with_admin(", token: open-sesame-open-sesame");
+    let send = |method: &str, path: &str, fields: &str, body: &str| {
+        let mut client = Client::connect(fixture.admin);
+        let length = body.len();
+        client.send(format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\n{fields}Content-Length: {length}\r\n\r\n{body}",
+            fixture.admin
+        ));
+        client.read_response()
+    };
+    let log_in = |token: &str| send("POST", "/api/v1/session", "", &format!("{{\"token\": \"{token}\"}}"));
+    for wrong in ["open-sesame-open-sesamf", "open-sesame"] {
+        assert_eq!(log_in(wrong).status, 401);
+        assert_eq!(send("GET", "/api/v1/state", &format!("Authorization: Bearer {wrong}\r\n"), "").status, 401);
+    }
+    let opened = log_in("open-sesame-open-sesame");
+    let cookie = opened.field("set-cookie").split(';').next().unwrap_or_default().to_owned();
+    let cookie = format!("Cookie: {cookie}\r\n");
+    assert_eq!(send("POST", "/api/v1/reload", &cookie, "").status, 200);
+    assert_eq!(send("DELETE", "/api/v1/session", &cookie, "").status, 200);
+    let mut gateway = fixture.gateway;
+    for line in [
+        "WARN audit: Wrong admin token from 127.0.0.1 ",
+        "INFO audit: Log-in to the live page from 127.0.0.1:",
+        "INFO audit: Configuration reload requested from 127.0.0.1:",
+        "INFO audit: Log-out from the live page from 127.0.0.1:",
+    ] {
+        gateway.wait_for_error(line);
+    }
+    let wrong = gateway.error_lines().iter().filter(|line| line.contains("Wrong admin token"));
+    assert_eq!(wrong.count(), 1, "once a minute: {:?}", gateway.error_lines());
 }
 
 #[test]

@@ -123,6 +123,7 @@ impl RequestHandler {
         let fields = &mut head.fields;
         headers::strip_hop_by_hop(fields);
         headers::strip_untrusted(fields, &rules.trust.source, rules.trust.trusts(*peer));
+        headers::strip_admin_sessions(fields);
         let via = &worker.shared().via;
         let via = match head.version {
             Version::HTTP_2 => {

@@ -106,6 +106,11 @@ impl Program {
         }
     }
 
+    /// Returns the error lines read so far.
+    pub fn error_lines(&self) -> &[String] {
+        &self.error_lines
+    }
+
     /// Returns the process id.
     pub fn process_id(&self) -> u32 {
         self.child.id()

@@ -133,8 +133,8 @@ pub(crate) struct Log {
     /// Access log, one line per request: off, stdout, or { path, format }. `off` disables it. It is written in batches.
     /// Default the file access.log in state_dir.
     pub access: Option<Access>,
-    /// Log level on standard error: error, warn, info, debug or trace. Manual corrections (target audit) are logged at
-    /// every level; only RUST_LOG can silence them. Default info.
+    /// Log level on standard error: error, warn, info, debug or trace. What administrators do (target audit) is logged at
+    /// every level. Default info.
     pub level: Level,
     /// Names of query parameters whose values the access log shows as [redacted], in any letter case: one, or a list.
     /// This includes the query of the Referer. Replays cannot match routes by these values. Default none.
