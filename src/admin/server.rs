@@ -41,11 +41,11 @@ impl Default for ConnectionLimits {
     }
 }
 
-type Connection = Pin<Box<dyn Future<Output = ()> + Send>>;
+type ConnectionTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The open connections.
 #[derive(Default)]
-struct Connections {
+struct OpenConnections {
     tasks: JoinSet<()>,
     /// Oldest first.
     open: VecDeque<(AbortHandle, Authorized)>,
@@ -55,7 +55,7 @@ struct Connections {
 #[derive(Clone, Default)]
 pub(super) struct Authorized(Arc<AtomicBool>);
 
-impl Connections {
+impl OpenConnections {
     /// Returns true if one more connection has a place.
     fn has_room(&mut self, count: usize) -> bool {
         self.open.retain(|(task, _)| !task.is_finished());
@@ -63,7 +63,7 @@ impl Connections {
     }
 
     /// Serves one more connection; closes the oldest without authorization if there are `count`.
-    fn spawn(&mut self, count: usize, authorized: Authorized, connection: Connection) {
+    fn spawn(&mut self, count: usize, authorized: Authorized, connection: ConnectionTask) {
         if self.open.len() >= count
             && let Some(oldest) = self.open.iter().position(|(_, authorized)| !authorized.is_set())
             && let Some((task, _)) = self.open.remove(oldest)
@@ -100,7 +100,7 @@ pub(super) async fn serve_within(
     shutdown: impl Future<Output = ()>,
 ) {
     let (stop, stopped) = watch::channel(());
-    let mut connections = Connections::default();
+    let mut connections = OpenConnections::default();
     let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
@@ -110,7 +110,7 @@ pub(super) async fn serve_within(
                 Ok(accepted) => {
                     let authorized = Authorized::default();
                     let router = router.clone().layer(Extension(authorized.clone()));
-                    let connection: Connection = match accepted {
+                    let connection: ConnectionTask = match accepted {
                         Accepted::Tcp(stream, peer) => {
                             Box::pin(serve_connection(limits, stream, peer, router, stopped.clone()))
                         }

@@ -44,6 +44,58 @@ fn report_shows_refusals_and_window_exhaustion() {
 }
 
 #[test]
+fn spikes_name_who_made_them_and_routes_what_they_cost() {
+    let fixture = ReplayFixture::with_rules(
+        "quotas: { api: { limit: 1000, window: { calendar: day } } }\n\
+         classes: [ { name: other } ]\n\
+         routes: [ { match: /login, cost: { api: 2 } }, { match: '/page/*', cost: { api: 1 } } ]\n",
+    );
+    let day = (0..24 * 60).map(|minute| {
+        let usual = log_line(minute, &format!("/page/{minute}"), HUMAN);
+        let attack = log_line(minute, "/login", HUMAN).replace("192.0.2.1", "203.0.113.9").replace("GET", "POST");
+        usual + &if (200..230).contains(&minute) { attack.repeat(5) } else { String::new() }
+    });
+    let log = fixture.write_file("access.log", &day.collect::<String>());
+    let policy = &fixture.report(&[&log])["policies"][0];
+    let spikes = policy["spikes"].as_array().expect("a list");
+    assert_eq!(spikes.len(), 1, "{spikes:?}");
+    let spike = &spikes[0];
+    assert_eq!((&spike["start"], &spike["end"]), (&"2024-06-07T03:15:00Z".into(), &"2024-06-07T04:00:00Z".into()));
+    assert_eq!((&spike["units_asked"], &spike["peak"], &spike["usual"]), (&345.0.into(), &165.0.into(), &15.0.into()));
+    assert_eq!(
+        (&spike["clients"][0]["name"], &spike["clients"][0]["units_asked"]),
+        (&"203.0.113.9".into(), &300.0.into())
+    );
+    assert_eq!((&spike["paths"][0]["name"], &spike["paths"][0]["requests"]), (&"/login".into(), &150.into()));
+    assert_eq!(spike["paths"].as_array().map(Vec::len), Some(1), "only paths with a tenth of the spike");
+    let routes = policy["routes"].as_array().expect("a list");
+    let routes: Vec<_> =
+        routes.iter().map(|route| (&route["name"], &route["units_asked"], &route["refused"])).collect();
+    let refused = policy["refused"].as_u64().expect("a number");
+    assert_eq!(routes.len(), 2);
+    assert_eq!((routes[0].0, routes[0].1), (&"/page/*".into(), &1440.0.into()));
+    assert_eq!((routes[1].0, routes[1].1), (&"/login".into(), &300.0.into()));
+    assert_eq!(routes.iter().filter_map(|route| route.2.as_u64()).sum::<u64>(), refused);
+
+    let summary = fixture.summary(&[&log]);
+    let words = summary.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("spike: 2024-06-07 03:15 to 2024-06-07 04:00: 345 units asked for, up to 11 times the usual 15"),
+        "{summary}"
+    );
+    assert!(
+        words.contains("by 203.0.113.9 (human, 300)") || words.contains("by 203.0.113.9 (suspected bot, 300)"),
+        "{summary}"
+    );
+    assert!(words.contains("route requests refused units asked for /page/* 1,440 "), "{summary}");
+    assert!(summary.lines().all(|line| line.chars().count() <= 80), "{summary}");
+    let short: String = (0..90).map(|minute| log_line(minute, &format!("/page/{minute}"), HUMAN)).collect();
+    let short = fixture.write_file("short.log", &short);
+    assert!(!fixture.summary(&[&short]).contains("spike"), "nothing is usual yet");
+    assert!(fixture.summary(&[&short]).contains("00:00 (part)"), "the window is not whole");
+}
+
+#[test]
 fn all_unit_totals_equal_settled_charges() {
     let fixture = ReplayFixture::with_rules(TEN_A_DAY);
     let log = fixture.write_file("access.log", &mixed_log(3000));

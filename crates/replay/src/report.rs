@@ -103,8 +103,12 @@ pub struct PolicyReport {
     pub verified_bots: AdmitReport,
     /// The most expensive bots, by the units that they asked for.
     pub bots: Vec<BotReport>,
+    /// The most expensive routes, by the units that were asked for.
+    pub routes: Vec<RouteReport>,
     /// Who asked for the most units.
     pub spenders: SpendersReport,
+    /// Times at which far more units were asked for than usual.
+    pub spikes: Vec<SpikeReport>,
     /// Pages that were refused to verified bots most often.
     pub refused_pages: Vec<RefusedPageReport>,
     /// Agreement with the verdicts of the gateway that wrote the log; null for logs of other servers.
@@ -190,6 +194,8 @@ pub struct WindowReport {
     /// End of the window.
     #[serde(serialize_with = "serialize::rfc3339")]
     pub end: Timestamp,
+    /// True if the log has at least 90 % of the window.
+    pub whole: bool,
     /// Units charged, up to the limit. The first window includes earlier usage if the log contains it.
     #[serde(serialize_with = "serialize::units")]
     pub used: Units,
@@ -299,6 +305,47 @@ pub struct BotReport {
     /// Units charged, plus the cost of its refused requests.
     #[serde(serialize_with = "serialize::units")]
     pub units_asked: Units,
+}
+
+/// Results of one route.
+#[derive(Clone, Debug, Serialize)]
+pub struct RouteReport {
+    /// Pattern of the route (`match`).
+    pub name: String,
+    /// Number of requests.
+    pub requests: u64,
+    /// Refused requests.
+    pub refused: u64,
+    /// Units charged, over all quotas.
+    #[serde(serialize_with = "serialize::units")]
+    pub units: Units,
+    /// Units charged, plus the cost of the refused requests.
+    #[serde(serialize_with = "serialize::units")]
+    pub units_asked: Units,
+}
+
+/// A time at which more than three times the usual units were asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct SpikeReport {
+    /// Start of its first quarter of an hour.
+    #[serde(serialize_with = "serialize::rfc3339")]
+    pub start: Timestamp,
+    /// End of its last quarter of an hour.
+    #[serde(serialize_with = "serialize::rfc3339")]
+    pub end: Timestamp,
+    /// Units asked for, over all quotas.
+    #[serde(serialize_with = "serialize::units")]
+    pub units_asked: Units,
+    /// Units asked for in its largest quarter of an hour.
+    #[serde(serialize_with = "serialize::units")]
+    pub peak: Units,
+    /// Median of the quarters of an hour with demand, in units.
+    #[serde(serialize_with = "serialize::units")]
+    pub usual: Units,
+    /// Clients that asked for most of it, at most three.
+    pub clients: Vec<SpenderReport>,
+    /// Paths that were asked for most, at most three.
+    pub paths: Vec<SpenderReport>,
 }
 
 /// Who asked for the most units, in descending order.

@@ -5,8 +5,9 @@ use super::display_zone::{DisplayZone, seconds};
 use super::format::{amount, percent};
 use super::report::{
     AdmitHourReport, AgreementReport, ClassReport, ComparisonReport, DifferenceReport, LogReport, PolicyReport,
-    QuotaReport, Report, SpenderReport, SpendersReport, WindowReport,
+    QuotaReport, Report, RouteReport, SpenderReport, SpendersReport, WindowReport,
 };
+use super::spike_text;
 use crate::terminal::{Align, ColorMode, columns, ellipsize, format_duration, group_digits, printable, wrap};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -90,6 +91,10 @@ fn policy(policy: &PolicyReport, requests: u64, clock: &TimeFormatter, color: Co
     }
     out += &classes(&policy.classes);
     policy.quotas.iter().for_each(|quota| out += &self::quota(quota, clock, color));
+    for spike in &policy.spikes {
+        let text = spike_text::describe(spike, |time| clock.day_and_time(time));
+        out += &note(&format!("spike: {}", printable(&text)));
+    }
     let verified_bots = &policy.verified_bots;
     if verified_bots.costly > 0 {
         let share = percent(verified_bots.admitted as f64 / verified_bots.costly as f64);
@@ -102,6 +107,7 @@ fn policy(policy: &PolicyReport, requests: u64, clock: &TimeFormatter, color: Co
         }
     }
     out += &bots(policy);
+    out += &routes(&policy.routes);
     let SpendersReport { clients, networks, paths, user_agents } = &policy.spenders;
     for (name, rows) in [("client", clients), ("network", networks), ("path", paths), ("user agent", user_agents)] {
         out += &spenders(name, rows);
@@ -148,7 +154,7 @@ fn quota(quota: &QuotaReport, clock: &TimeFormatter, color: ColorMode) -> String
         let share = window.used.as_f64() / quota.limit.as_f64().max(0.001);
         let format_time = |time: Option<Timestamp>| time.map_or("-".to_owned(), |time| clock.exact_time(time));
         vec![
-            clock.day_and_time(window.start),
+            clock.day_and_time(window.start) + if window.whole { "" } else { " (part)" },
             color.by_level(share, &amount(window.used)),
             amount(window.left),
             format_time(window.first_refused),
@@ -186,6 +192,24 @@ fn bots(policy: &PolicyReport) -> String {
         ]
     });
     let alignment = [Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right];
+    format!("\n{}", columns(2, &alignment, [heading].into_iter().chain(rows)))
+}
+
+fn routes(routes: &[RouteReport]) -> String {
+    if routes.len() < 2 {
+        return String::new();
+    }
+    let heading = ["route", "requests", "refused", "units", "asked for"].map(str::to_owned).to_vec();
+    let rows = routes.iter().take(MAX_SPENDERS_SHOWN).map(|route| {
+        vec![
+            ellipsize(&route.name, MAX_SPENDER_WIDTH),
+            group_digits(route.requests),
+            group_digits(route.refused),
+            amount(route.units),
+            amount(route.units_asked),
+        ]
+    });
+    let alignment = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right];
     format!("\n{}", columns(2, &alignment, [heading].into_iter().chain(rows)))
 }
 
@@ -299,7 +323,7 @@ const MAX_WINDOWS_SHOWN: usize = 7;
 /// The most expensive bots; the JSON report contains more.
 const MAX_BOTS_SHOWN: usize = 10;
 
-/// Rows of each list of spenders; the JSON report contains more.
+/// Rows of the lists of routes and of spenders; the JSON report contains more.
 const MAX_SPENDERS_SHOWN: usize = 5;
 
 /// Width of their names, in columns.

@@ -87,8 +87,7 @@ impl DailyDemand {
             0 | 1 => format!("{} on the only day", group_digits(busiest)),
             days => format!("{} on the busiest of {} days", group_digits(busiest), group_digits(days)),
         };
-        if let Some(median_day) = median(quota.windows.iter().filter(|window| days.covers(window)).map(used).collect())
-        {
+        if let Some(median_day) = median(quota.windows.iter().filter(|window| window.whole).map(used).collect()) {
             description += &format!(", {} on a median day", group_digits(median_day));
         }
         let people = max_of(used_by_people);

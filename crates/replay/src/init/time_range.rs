@@ -1,6 +1,5 @@
 //! Time range of a log, and the time zone of its clock.
 
-use crate::report::WindowReport;
 use jiff::tz::Offset;
 use std::collections::BTreeMap;
 use tidegate_policy::Timestamp;
@@ -49,14 +48,6 @@ impl LogTimeRange {
     /// Extrapolates an amount of the covered hours to a day.
     pub(super) fn per_day(&self, amount: u64) -> u64 {
         (amount * 24).div_ceil(self.hours())
-    }
-
-    /// Returns true if a window lies within the range.
-    pub(super) fn covers(&self, window: &WindowReport) -> bool {
-        let (start, end) = (window.start.seconds(), window.end.seconds());
-        self.span.is_some_and(|(first, last)| {
-            first.seconds() <= start + ROTATION_SLACK_S && end <= last.seconds() + ROTATION_SLACK_S
-        })
     }
 
     fn covered_seconds(&self) -> u64 {

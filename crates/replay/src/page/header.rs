@@ -1,12 +1,11 @@
 //! Heading and key figures.
 
 use super::html::Html;
-use super::table;
 use super::time::TimeAxis;
 use crate::display_zone::DisplayZone;
 use crate::format::{amount, percent};
 use crate::report::{ClassReport, LogReport, PolicyReport, QuotaReport, Report, WindowReport};
-use crate::terminal::{self, Align, group_digits};
+use crate::terminal::{self, group_digits};
 use tidegate_policy::{Timestamp, Units};
 
 /// Writes the heading and the key figures.
@@ -28,31 +27,37 @@ pub(super) fn write(out: &mut Html, report: &Report, span: TimeAxis<'_>, zone: &
         out.raw("<p class=\"verdict\">").text(verdict(policy, span)).raw("</p>\n");
     }
     out.raw("</header>\n<section>\n<h2>At a glance</h2>\n");
-    match &report.policies[..] {
-        [first, second] => {
-            write_comparison(out, [first, second].map(|policy| (policy, key_figures(policy, log, span))));
-        }
-        policies => policies.iter().for_each(|policy| write_single(out, key_figures(policy, log, span))),
-    }
+    write_cards(out, &report.policies, log, span);
     out.raw("<p class=\"note\">Class admitted: share of its requests with a cost.</p>\n</section>\n");
 }
 
-fn write_single(out: &mut Html, figures: Vec<(String, String)>) {
-    let rows = figures.into_iter().map(|(name, figure)| vec![Html::from_text(name), Html::from_text(figure)]);
-    table::write(out, &[("", Align::Left), ("", Align::Right)], rows);
-}
-
-fn write_comparison(
-    out: &mut Html,
-    [(first, first_figures), (second, second_figures)]: [(&PolicyReport, Vec<(String, String)>); 2],
-) {
-    let of_second =
-        |name: &str| second_figures.iter().find(|(other, _)| other == name).map_or("-", |(_, figure)| figure);
-    let row = |(name, figure): (String, String)| {
-        vec![Html::from_text(&name), Html::from_text(figure), Html::from_text(of_second(&name))]
-    };
-    let head = [("", Align::Left), (first.name.as_str(), Align::Right), (second.name.as_str(), Align::Right)];
-    table::write(out, &head, first_figures.into_iter().map(row));
+/// Writes a card for each figure, with the figures of all policies.
+fn write_cards(out: &mut Html, policies: &[PolicyReport], log: &LogReport, span: TimeAxis<'_>) {
+    let figures: Vec<Vec<(String, String)>> = policies.iter().map(|policy| key_figures(policy, log, span)).collect();
+    let names = figures.iter().flatten().map(|(name, _)| name);
+    let mut shown: Vec<&str> = Vec::new();
+    out.raw("<dl class=\"cards\">\n");
+    for name in names {
+        if shown.contains(&name.as_str()) {
+            continue;
+        }
+        shown.push(name);
+        out.raw("<div><dt>").text(name).raw("</dt>");
+        for (policy, figures) in policies.iter().zip(&figures) {
+            let figure = figures.iter().find(|(other, _)| other == name).map_or("-", |(_, figure)| figure);
+            let (main, detail) = figure.split_once(" (").unwrap_or((figure, ""));
+            out.raw("<dd><strong>").text(main).raw("</strong>");
+            if !detail.is_empty() {
+                out.raw(" ").text(detail.trim_end_matches(')'));
+            }
+            if policies.len() > 1 {
+                out.raw(" <small>").add(&Html::breakable(&policy.name)).raw("</small>");
+            }
+            out.raw("</dd>");
+        }
+        out.raw("</div>\n");
+    }
+    out.raw("</dl>\n");
 }
 
 /// Returns the result of a policy as one sentence: whether its quotas last, and whom it refuses.
@@ -97,10 +102,10 @@ fn quota_verdict(quota: &QuotaReport, span: TimeAxis<'_>) -> String {
 }
 
 /// Returns the usage of a quota, and its share of the limits of those windows of which the log has all.
-fn usage(quota: &QuotaReport, log: &LogReport) -> String {
+fn usage(quota: &QuotaReport) -> String {
     let used = |windows: &[&WindowReport]| windows.iter().map(|window| window.used).sum::<Units>();
     let all: Vec<&WindowReport> = quota.windows.iter().collect();
-    let whole: Vec<&WindowReport> = quota.windows.iter().filter(|window| is_whole(window, log)).collect();
+    let whole: Vec<&WindowReport> = quota.windows.iter().filter(|window| window.whole).collect();
     let limits = quota.limit.as_f64() * whole.len() as f64;
     let units = format!("{} units", amount(used(&all)));
     match limits > 0.0 {
@@ -111,12 +116,6 @@ fn usage(quota: &QuotaReport, log: &LogReport) -> String {
         }
         false => format!("{units} (no whole window in the log)"),
     }
-}
-
-/// Returns true if the log lacks at most a hundredth of the window.
-fn is_whole(window: &WindowReport, log: &LogReport) -> bool {
-    let tolerance = window.end.saturating_duration_since(window.start) / 100;
-    log.first <= window.start + tolerance && window.end <= log.last + tolerance
 }
 
 /// Returns the key figures of a policy with their names.
@@ -139,7 +138,7 @@ fn key_figures(policy: &PolicyReport, log: &LogReport, span: TimeAxis<'_>) -> Ve
         figures.push(("verified bots admitted in their worst hour".into(), figure));
     }
     for quota in &policy.quotas {
-        figures.push((format!("{} used", quota.name), usage(quota, log)));
+        figures.push((format!("{} used", quota.name), usage(quota)));
     }
     figures
 }

@@ -13,9 +13,11 @@ mod html;
 mod log_section;
 mod quota;
 mod refused_pages;
+mod routes;
 mod scale;
 mod served;
 mod spenders;
+mod spikes;
 mod steps;
 mod table;
 mod time;
@@ -48,6 +50,8 @@ pub fn page(report: &Report) -> String {
     section(&mut out, "Admitted share of requests with a cost", report, |out, policy| {
         served::write(out, policy, &colors, &steps[policy_index(report, policy)], span);
     });
+    section(&mut out, "Spikes of demand", report, |out, policy| spikes::write(out, &policy.spikes, span));
+    section(&mut out, "Most expensive routes", report, |out, policy| routes::write(out, &policy.routes));
     section(&mut out, "Most expensive bots", report, |out, policy| bots::write(out, &policy.bots));
     section(&mut out, "Who asked for most", report, |out, policy| spenders::write(out, &policy.spenders));
     section(&mut out, "Pages refused to verified bots", report, |out, policy| {

@@ -25,6 +25,7 @@ fn report(days: u32) -> Report {
         overrun: Units::ZERO,
         start: time(day * 24),
         end: time(day * 24 + 24),
+        whole: true,
         used: Units::from_whole(96),
         left: Units::from_whole(4),
         first_refused: None,
@@ -67,6 +68,22 @@ fn report(days: u32) -> Report {
         hours: hours.collect(),
         verified_bots: AdmitReport { costly: 0, admitted: 0, worst: None, best: None },
         bots: (0..12).map(bot).collect(),
+        routes: vec![RouteReport {
+            name: "/item/*".into(),
+            requests,
+            refused: requests * 6 / 10,
+            units: Units::from_whole(96),
+            units_asked: Units::from_whole(240),
+        }],
+        spikes: vec![SpikeReport {
+            start: time(3),
+            end: time(4),
+            units_asked: Units::from_whole(3300),
+            peak: Units::from_whole(960),
+            usual: Units::from_whole(120),
+            clients: vec![spender("192.0.2.7", Some("human"))],
+            paths: vec![spender("/a<b", None)],
+        }],
         spenders: SpendersReport {
             clients: vec![spender("192.0.2.7", Some("human"))],
             paths: vec![spender("/a<b", None)],
@@ -122,6 +139,15 @@ fn ten_bots_are_shown_and_the_others_folded() {
     let page = page(&report(1));
     let (shown, folded) = page.split_once("<summary>Further bots</summary>").expect("twelve bots");
     assert!(shown.contains(">bot9 ") && !shown.contains(">bot10 ") && folded.contains(">bot11 "), "{page}");
+}
+
+#[test]
+fn spikes_and_routes_are_explained() {
+    let page = page(&report(1));
+    let spike = "1 Jan 03:00 to 1 Jan 04:00: 3,300 units asked for, up to 8 times the usual 120 of a quarter of an hour; \
+                 by 192.0.2.7 (human, 251); for /a&lt;b (251).";
+    assert!(page.contains(spike), "{page}");
+    assert!(page.contains("item/<wbr>*") && page.contains("<small>100.0 %<") && page.contains("144 of 240"), "{page}");
 }
 
 #[test]
@@ -247,12 +273,14 @@ fn verdict_says_whether_quotas_last_and_who_is_refused() {
 #[test]
 fn shares_leave_out_windows_of_which_the_log_has_a_part() {
     let mut report = report(3);
-    let time = |hour: u64| Timestamp::from_seconds(hour * 3600);
-    (report.log.first, report.log.last) = (time(0), time(72));
-    assert!(page(&report).contains("288 units (96.0 %)"), "{}", page(&report));
-    report.log.last = time(60);
-    report.policies[0].quotas[0].windows[2].used = Units::from_whole(10);
-    assert!(page(&report).contains("202 units (96.0 % of 2 whole windows of 3)"), "{}", page(&report));
-    (report.log.first, report.log.last) = (time(25), time(47));
-    assert!(page(&report).contains("202 units (no whole window in the log)"), "{}", page(&report));
+    let figure = |report: &Report, text: &str| {
+        let page = page(report);
+        assert!(page.contains(text), "{page}");
+    };
+    figure(&report, "<strong>288 units</strong> 96.0 %");
+    let windows = &mut report.policies[0].quotas[0].windows;
+    (windows[2].used, windows[2].whole) = (Units::from_whole(10), false);
+    figure(&report, "<strong>202 units</strong> 96.0 % of 2 whole windows of 3");
+    report.policies[0].quotas[0].windows.iter_mut().for_each(|window| window.whole = false);
+    figure(&report, "<strong>202 units</strong> no whole window in the log");
 }

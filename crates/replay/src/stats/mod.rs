@@ -5,11 +5,14 @@ mod bots;
 mod classes;
 mod hours;
 mod refused_pages;
+mod routes;
 mod series;
 mod spenders;
+mod spikes;
 mod windows;
 
 use super::decision::ReplayedDecision;
+use super::log_span::LogSpan;
 use super::report::{ClassTiersReport, NameLookup, PolicyReport, QuotaReport, TierReport};
 use super::request::ReplayRequest;
 use agreement::Agreement;
@@ -17,7 +20,9 @@ use bots::Bots;
 use classes::Classes;
 use hours::Hours;
 use refused_pages::RefusedPages;
+use routes::RouteStats;
 use series::Series;
+use spikes::Spikes;
 use tidegate_access_log::read::NativeFields;
 use tidegate_engine::spenders::Spenders;
 use tidegate_engine::{Charged, Receipt};
@@ -33,7 +38,11 @@ pub(super) struct ReplayStats {
     used: Vec<Series>,
     planned: Vec<Series>,
     bots: Bots,
+    routes: RouteStats,
     spenders: Spenders,
+    spikes: Spikes,
+    /// Times of the first and the last decision.
+    span: Option<LogSpan>,
     refused_pages: RefusedPages,
     agreement: Agreement,
 }
@@ -48,7 +57,10 @@ impl ReplayStats {
             used: rules.quotas.iter().map(|_| Series::default()).collect(),
             planned: rules.quotas.iter().map(|_| Series::default()).collect(),
             bots: Bots::default(),
+            routes: RouteStats::new(rules.routes.len()),
             spenders: spenders::new(),
+            spikes: Spikes::default(),
+            span: None,
             refused_pages: RefusedPages::default(),
             agreement: Agreement::default(),
         }
@@ -56,6 +68,7 @@ impl ReplayStats {
 
     /// Records a decision.
     pub(super) fn record_decision(&mut self, decision: &ReplayedDecision, request: &ReplayRequest<'_>) {
+        self.span.get_or_insert(LogSpan { first: decision.at, last: decision.at }).extend(decision.at);
         self.classes.add(decision);
         self.hours.add(decision);
         for (index, usage) in decision.quota_usage.iter().enumerate() {
@@ -66,7 +79,9 @@ impl ReplayStats {
             self.windows[quota].add(usage, refused, decision.at);
             self.used[quota].add(decision.at, usage.used);
         }
+        self.routes.add(decision);
         spenders::add(&mut self.spenders, decision, request);
+        self.spikes.add(decision, request);
         if decision.classification.kind != ClientKind::Human {
             self.bots.add(decision);
         }
@@ -126,17 +141,22 @@ impl ReplayStats {
         let (requests, admitted) = self.classes.totals();
         let series = self.used.iter().zip(&self.planned);
         let quotas = rules.quotas.iter().zip(self.windows.iter().zip(series));
+        let span = self.span.unwrap_or_default();
         PolicyReport {
             name: name.to_owned(),
             requests,
             admitted,
             refused: requests - admitted,
             classes: self.classes.report(rules),
-            quotas: quotas.map(|(quota, (windows, series))| quota_report(quota, windows, series, rules)).collect(),
+            quotas: quotas
+                .map(|(quota, (windows, series))| quota_report(quota, windows, series, rules, span))
+                .collect(),
             verified_bots: self.hours.admit_report(),
             hours: self.hours.report(rules),
             bots: self.bots.report(names),
+            routes: self.routes.report(rules),
             spenders: spenders::report(&self.spenders),
+            spikes: self.spikes.report(),
             refused_pages: self.refused_pages.report(names),
             agreement: self.agreement.report(),
             abandoned,
@@ -145,7 +165,13 @@ impl ReplayStats {
     }
 }
 
-fn quota_report(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Series), rules: &Rules) -> QuotaReport {
+fn quota_report(
+    quota: &Quota,
+    windows: &Windows,
+    (used, planned): (&Series, &Series),
+    rules: &Rules,
+    span: LogSpan,
+) -> QuotaReport {
     let tier = |tier: &tidegate_policy::tier::Tier| TierReport { above: tier.threshold, shed: tier.shed_share };
     let tiers_report = |(class, class_tiers): (&tidegate_policy::class::Class, _)| {
         let class_tiers: &Option<tidegate_policy::quota::ClassTiers> = class_tiers;
@@ -159,7 +185,7 @@ fn quota_report(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Se
         zone: quota.window.zone().map(str::to_owned),
         tiers: rules.classes.iter().zip(&quota.class_tiers).filter_map(tiers_report).collect(),
         windows_in_all: windows.count(),
-        windows: windows.report(quota.limit, rules),
+        windows: windows.report(quota.limit, rules, span),
         step_s,
         used,
         planned: planned.report().1,

@@ -1,5 +1,6 @@
 //! Results of each window of a quota.
 
+use crate::log_span::LogSpan;
 use crate::report::WindowReport;
 use std::collections::VecDeque;
 use tidegate_engine::{Charged, QuotaUsage};
@@ -104,7 +105,7 @@ impl Windows {
         self.count
     }
 
-    pub(super) fn report(&self, limit: Units, rules: &Rules) -> Vec<WindowReport> {
+    pub(super) fn report(&self, limit: Units, rules: &Rules, log: LogSpan) -> Vec<WindowReport> {
         let report = |window: &WindowStats| {
             let charged: Units = window.by_class.iter().copied().chain([window.initial_usage]).sum();
             let used = charged.saturating_sub(window.overrun);
@@ -112,6 +113,7 @@ impl Windows {
             WindowReport {
                 start: window.start,
                 end: window.end,
+                whole: log.covers(window.start, window.end),
                 used,
                 left: limit.saturating_sub(used),
                 overrun: window.overrun,

@@ -38,7 +38,7 @@ fn infeasibility_reason(tuner: &Tuner<'_>, term: &Term) -> Option<String> {
         quota.class_tiers[class.index()] = extreme.refused_classes.contains(class).then(refuse_all);
     }
     let report = tuner.log.replay(tuner.policy.with_settings(settings), tuner.assumptions);
-    let figure = term.measure.value(&report, &tuner.log.span())?;
+    let figure = term.measure.value(&report)?;
     let formatted = summary::format_figure(Some(figure), term.measure.is_share);
     (term.shortfall(Some(figure)) > 0.0)
         .then(|| format!("{}, {} is {formatted}", extreme.description(tuner), term.measure))

@@ -4,8 +4,8 @@
 //! depend on earlier responses, so it differs between policies.
 
 use super::error::TuneError;
-use super::log_span::LogSpan;
 use crate::log::{LineError, LinePosition, LogLine, MergedLog, OrderedLine};
+use crate::log_span::LogSpan;
 use crate::report::PolicyReport;
 use crate::{self as replay, Assumptions, Policy, ReplayRequest, Simulator};
 use tidegate_policy::Timestamp;

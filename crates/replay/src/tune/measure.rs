@@ -1,6 +1,5 @@
 //! Measures of a replay that goals refer to.
 
-use super::log_span::LogSpan;
 use crate::report::{ClassReport, HourReport, MIN_REQUESTS_PER_HOUR, PolicyReport, QuotaReport, WindowReport};
 use std::fmt;
 use tidegate_policy::Units;
@@ -33,15 +32,15 @@ pub enum MeasureKind {
 
 impl Measure {
     /// Returns the value, in percent if it is a share; `None` if there was nothing to measure.
-    pub(super) fn value(&self, report: &PolicyReport, log: &LogSpan) -> Option<f64> {
+    pub(super) fn value(&self, report: &PolicyReport) -> Option<f64> {
         let class = || report.classes.iter().find(|class| class.name == self.name);
         let quota = || report.quotas.iter().find(|quota| quota.name == self.name);
         match self.kind {
             MeasureKind::Refused => self.count_or_percent(class()?, |class| class.costly - class.costly_admitted),
             MeasureKind::Admitted => self.count_or_percent(class()?, |class| class.costly_admitted),
             MeasureKind::Evenness => evenness(&report.hours, &self.name),
-            MeasureKind::Unused => self.mean_per_window(quota()?, log, |window| window.left),
-            MeasureKind::Used => self.mean_per_window(quota()?, log, |window| window.used),
+            MeasureKind::Unused => self.mean_per_window(quota()?, |window| window.left),
+            MeasureKind::Used => self.mean_per_window(quota()?, |window| window.used),
         }
     }
 
@@ -52,13 +51,8 @@ impl Measure {
         }
     }
 
-    fn mean_per_window(
-        &self,
-        quota: &QuotaReport,
-        log: &LogSpan,
-        units: impl Fn(&WindowReport) -> Units,
-    ) -> Option<f64> {
-        let windows = complete_windows(quota, log);
+    fn mean_per_window(&self, quota: &QuotaReport, units: impl Fn(&WindowReport) -> Units) -> Option<f64> {
+        let windows = complete_windows(quota);
         if windows.is_empty() {
             return None;
         }
@@ -69,8 +63,8 @@ impl Measure {
 }
 
 /// Returns the windows that the log covers, or all windows if it covers none.
-pub(super) fn complete_windows<'a>(quota: &'a QuotaReport, log: &LogSpan) -> Vec<&'a WindowReport> {
-    let covered: Vec<&WindowReport> = quota.windows.iter().filter(|window| log.covers(window)).collect();
+pub(super) fn complete_windows(quota: &QuotaReport) -> Vec<&WindowReport> {
+    let covered: Vec<&WindowReport> = quota.windows.iter().filter(|window| window.whole).collect();
     if covered.is_empty() { quota.windows.iter().collect() } else { covered }
 }
 

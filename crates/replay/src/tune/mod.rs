@@ -13,7 +13,6 @@ mod error;
 mod feasibility;
 mod goal;
 mod in_memory_log;
-mod log_span;
 mod measure;
 mod pacing;
 mod pareto;

@@ -166,7 +166,7 @@ pub(super) fn report(
     let rules = &policy.settings.rules;
     let found = &evaluated[chosen];
     let (span, quota) = (recording.span(), &present.quotas[space.quota().index()]);
-    let windows = complete_windows(quota, &span);
+    let windows = complete_windows(quota);
     let figures = goal.terms.iter().zip(evaluated[0].figures.iter().zip(&found.figures));
     let terms = figures.map(|(term, (now, found))| TermReport {
         term: term.to_string(),
@@ -190,7 +190,7 @@ pub(super) fn report(
             last: span.last,
             span_s: span.last.saturating_duration_since(span.first).as_secs(),
             windows: windows.len(),
-            windows_are_whole: windows.iter().any(|window| span.covers(window)),
+            windows_are_whole: windows.iter().any(|window| window.whole),
         },
         quota: quota.name.clone(),
         tried: evaluated.len(),

@@ -64,9 +64,7 @@ impl Tuner<'_> {
 
     fn evaluate(&self, objectives: &[Objective], candidate: &Candidate) -> Result<Evaluated, TuneError> {
         let report = self.replay(candidate)?;
-        let span = self.log.span();
-        let figures: Vec<Option<f64>> =
-            objectives.iter().map(|objective| objective.measure.value(&report, &span)).collect();
+        let figures: Vec<Option<f64>> = objectives.iter().map(|objective| objective.measure.value(&report)).collect();
         let rank = Rank::new(self.goal, &figures, self.space.changes(candidate));
         Ok(Evaluated { candidate: candidate.clone(), figures, rank })
     }
