@@ -2,6 +2,7 @@
 
 use crate::support::program::{ExitOutcome, run};
 use flate2::Compression;
+use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -46,6 +47,83 @@ fn proposals_for_real_logs_pass_check() {
         check_output(&first.output);
         assert_limit_sufficient_and_assets_free(&first.output, log);
     }
+}
+
+#[test]
+fn proposal_counts_like_the_replay_of_it() {
+    assert_counts_like_replay(&synthetic_log());
+    let malformed = (0..7).map(|second| {
+        format!("198.51.100.7 - - [07/Jun/2024:00:00:0{second} +0000] \"\\x16\\x03\" 400 0 \"-\" \"-\"\n")
+    });
+    assert_counts_like_replay(&(malformed.collect::<String>() + &synthetic_log()));
+    let Some(shared) = crate::support::shared_data() else { return };
+    for name in ["semicomplete-2015", "wordpress-2022"] {
+        let log = std::fs::File::open(shared.join(format!("data/logs/{name}.combined.log.gz"))).expect("readable");
+        assert_counts_like_replay(&std::io::read_to_string(GzDecoder::new(log)).expect("text"));
+    }
+}
+
+/// Compares the counts in the comments of a proposal with the report of its replay.
+fn assert_counts_like_replay(log: &str) {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = |name: &str| dir.path().join(name).to_str().expect("a path as text").to_owned();
+    std::fs::write(path("access.log"), log).expect("file is writable");
+    let ExitOutcome { output: yaml, .. } = run(&["init", &path("access.log")], b"");
+    std::fs::write(path("proposed.yaml"), &yaml).expect("file is writable");
+    let replayed =
+        run(&["replay", "--config", &path("proposed.yaml"), "--json", &path("report.json"), &path("access.log")], b"");
+    assert_eq!((replayed.code, replayed.errors.as_str()), (0, ""));
+    let report: Value = serde_json::from_str(&read(&path("report.json"))).expect("JSON");
+    let policy = &report["policies"][0];
+    let digits = |text: &str| text.replace(',', "");
+    let text = digits(&yaml);
+    let requests = &report["log"]["requests"];
+    assert!(text.contains(&format!("# {requests} requests from ")), "{requests}\n{yaml}");
+    if let Some(invalid @ 2..) = report["log"]["non_requests"].as_u64() {
+        assert!(text.contains(&format!(" {invalid} further requests are invalid.")), "{yaml}");
+    }
+    let classes = policy["classes"].as_array().expect("a list");
+    let people = classes.iter().find(|class| class["name"] == "person").expect("a class");
+    assert!(text.contains(&format!("# {} requests of the log come from people", people["requests"])), "{yaml}");
+    let used = policy["quotas"][0]["windows"].as_array().expect("a list");
+    let busiest = used.iter().filter_map(|window| window["used"].as_f64()).fold(0.0, f64::max);
+    assert!(
+        text.contains(&format!("# {busiest} on the ")) || text.contains(&format!("# {busiest} in about ")),
+        "{yaml}"
+    );
+    let routes = policy["routes"].as_array().expect("a list");
+    assert!(routes.len() > 2, "{policy}");
+    for route in routes {
+        let name = route["name"].as_str().expect("a pattern");
+        let commented = text.lines().filter(|line| line.contains(&format!("match: \"{name}\"")));
+        let sum: u64 = commented
+            .filter_map(|line| line.split_once("of the units (")?.1.split(' ').next()?.parse::<u64>().ok())
+            .sum();
+        assert_eq!(Some(sum), requests_of(routes, name), "{name}: {yaml}");
+    }
+    let client = &policy["spenders"]["clients"][0];
+    let most = format!("Most by clients: {} ({}) {}", client["name"], client["kind"], client["units_asked"]);
+    let most = most.replace('"', "").replace('_', " ").trim_end_matches(".0").to_owned();
+    assert!(text.contains(&most), "{most}: {yaml}");
+}
+
+/// Returns the requests of all routes with a pattern: two may differ in their query.
+fn requests_of(routes: &[Value], name: &str) -> Option<u64> {
+    routes.iter().filter(|route| route["name"] == name).map(|route| route["requests"].as_u64()).sum()
+}
+
+#[test]
+fn log_of_a_proxy_is_recognized() {
+    let proxied: String = synthetic_log()
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(_, rest)| format!("10.0.0.7 {rest}\n"))
+        .collect();
+    let note = "# CHANGE: nearly all requests came from 10.0.0.0/24, which looks like a proxy";
+    let yaml = run(&["init", "-"], proxied.as_bytes()).output;
+    assert!(yaml.contains(note), "{yaml}");
+    check_output(&yaml);
+    assert!(!run(&["init", "-"], synthetic_log().as_bytes()).output.contains("looks like a proxy"));
 }
 
 /// Replays the log of which the proposal was generated: the limit suffices, and assets are free.

@@ -6,6 +6,7 @@ use super::logs::Logs;
 use super::path_tree::{PageRequest, PathTree};
 use super::self_requests::SelfRequests;
 use super::time_range::LogTimeRange;
+use crate::ReplayRequest;
 use crate::log::{LogLine, LoggedClient, MergedLog, OrderedLine, line_utc_offset};
 use http::Method;
 use std::collections::BTreeMap;
@@ -14,7 +15,6 @@ use std::time::Duration;
 use tidegate_crawlers::user_agents::{ClaimCache, UserAgentMatcher};
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_policy::bot_detection::ResourceKind;
-use tidegate_policy::path::normalize;
 
 /// Figures of a log, in memory that does not grow with the log.
 pub(super) struct LogAnalysis<'a> {
@@ -38,6 +38,8 @@ pub(super) struct RequestCounts {
     pub(super) pages: u64,
     pub(super) assets: u64,
     pub(super) robots: u64,
+    /// Number of requests that the gateway rejects as invalid, which do not count otherwise.
+    pub(super) invalid: u64,
     /// Number of invalid lines.
     pub(super) invalid_lines: u64,
 }
@@ -79,6 +81,10 @@ impl<'a> LogAnalysis<'a> {
     }
 
     fn record(&mut self, line: &LogLine<'_>, utc_offset: i64, claims: &mut ClaimCache) {
+        let Some(request) = ReplayRequest::from_line(line) else {
+            self.requests.invalid += 1;
+            return;
+        };
         self.requests.total += 1;
         self.has_user_agents |= line.user_agent.is_some();
         let (claim, _) = claims.claim(self.user_agents, line.user_agent.as_deref().unwrap_or_default());
@@ -89,13 +95,12 @@ impl<'a> LogAnalysis<'a> {
         let requester = RequesterKind::classify(claim, client, self.operators);
         self.bots.count(requester, line.at);
         self.time_range.record(line.at, utc_offset);
-        let Some(request) = &line.request else { return };
-        let Ok(path) = normalize(&request.path) else { return };
+        let path = &request.path;
         if let (RequesterKind::Bot(Some(bot)), Some(client)) = (requester, client) {
-            self.self_requests.record(self.user_agents.name(bot), &path, client);
+            self.self_requests.record(self.user_agents.name(bot), path, client);
         }
         self.record_page(
-            PageRequest { path: &path, query: request.query.as_deref(), is_human: requester == RequesterKind::Person },
+            PageRequest { path, query: request.query, is_human: requester == RequesterKind::Person },
             line.status,
         );
     }

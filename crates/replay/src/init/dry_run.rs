@@ -8,12 +8,12 @@ use super::time_range::LogTimeRange;
 use crate::log::{LogLine, LogReadError, MergedLog};
 use crate::report::{PolicyReport, QuotaReport, SpendersReport, WindowReport};
 use crate::terminal::group_digits;
-use crate::{Assumptions, Policy, ReplayRequest, Simulator};
+use crate::{Assumptions, Policy, ReplayRequest, ReplayedDecision, Simulator};
 use std::path::Path;
 use std::sync::Arc;
 use tidegate_config as config;
-use tidegate_policy::Units;
 use tidegate_policy::client_usage::ClientUsage;
+use tidegate_policy::{ClientKind, Units};
 
 /// Demand of a day of the site.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub(super) struct DailyDemand {
     pub(super) people_burst: Option<PeopleBurst>,
     /// Who requested most.
     pub(super) spenders: SpendersReport,
+    /// Number of requests and units by kind of client and by route.
+    pub(super) counts: DryRunCounts,
     /// Description of the figure for the busiest day.
     pub(super) description: String,
 }
@@ -44,8 +46,16 @@ impl DailyDemand {
             busiest_network: 0,
             people_burst: None,
             spenders: SpendersReport::default(),
+            counts: DryRunCounts::default(),
             description: String::new(),
         }
+    }
+
+    /// Returns the network of nearly all requests, if they have as many user agents as only those of many clients have.
+    pub(super) fn only_network(&self) -> Option<&str> {
+        let network = self.spenders.networks.first()?;
+        let is_only = network.requests * 10 >= self.counts.all * 9 && self.counts.all >= MIN_REQUESTS_OF_PROXY;
+        (is_only && self.spenders.user_agents.len() >= MIN_USER_AGENTS_OF_PROXY).then_some(&network.name)
     }
 
     /// Measures what the configuration `yaml` charges on the logs.
@@ -57,11 +67,12 @@ impl DailyDemand {
         let (operators, agents) = (Arc::clone(operators), Arc::clone(agents));
         let policy =
             Policy { name: "proposed".into(), settings, operators, user_agents: agents, lists: Arc::default() };
-        let DryRunResult { report, busiest, bursts } = replay(policy, MergedLog::new(logs.open()?, REORDER_WINDOW))?;
+        let DryRunResult { report, busiest, bursts, counts } =
+            replay(policy, MergedLog::new(logs.open()?, REORDER_WINDOW))?;
         let Some(report) = report else { return Ok(Self::placeholder()) };
         let quota = report.quotas.iter().find(|quota| quota.name == QUOTA);
         let demand = quota.map_or_else(Self::placeholder, |quota| Self::from_quota(quota, busiest, days));
-        Ok(Self { people_burst: bursts.burst(), spenders: report.spenders, ..demand })
+        Ok(Self { people_burst: bursts.burst(), spenders: report.spenders, counts, ..demand })
     }
 
     /// Returns the demand of the busiest day; for a log shorter than a day, extrapolated to a day.
@@ -95,6 +106,37 @@ impl DailyDemand {
     }
 }
 
+/// Number of requests and units of the replay.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DryRunCounts {
+    /// Requests of people.
+    pub(super) people: u64,
+    /// Requests of clients whose behavior identifies them as bots.
+    pub(super) suspected: u64,
+    /// Requests of all clients.
+    pub(super) all: u64,
+    /// Requests and units of each route.
+    pub(super) routes: Vec<(u64, Units)>,
+}
+
+impl DryRunCounts {
+    fn add(&mut self, decision: &ReplayedDecision) {
+        self.all += 1;
+        match decision.classification.kind {
+            ClientKind::Human => self.people += 1,
+            ClientKind::SuspectedBot => self.suspected += 1,
+            ClientKind::VerifiedBot | ClientKind::DeclaredBot | ClientKind::Impostor => {}
+        }
+        let index = decision.route.index();
+        if self.routes.len() <= index {
+            self.routes.resize(index + 1, Default::default());
+        }
+        let (requests, units) = &mut self.routes[index];
+        *requests += 1;
+        *units = units.saturating_add(decision.costs.iter().map(|(_, cost)| *cost).sum());
+    }
+}
+
 /// Units of a window that the client, and the network of clients, used that used the most, outside [`BOT_CLASSES`].
 #[derive(Clone, Copy, Default)]
 struct BusiestClients {
@@ -109,13 +151,14 @@ struct DryRunResult {
     report: Option<PolicyReport>,
     busiest: BusiestClients,
     bursts: PeopleBursts,
+    counts: DryRunCounts,
 }
 
 fn replay(policy: Policy, mut lines: MergedLog) -> Result<DryRunResult, LogReadError> {
     let assumptions = Assumptions::default();
     let rules = Arc::clone(&policy.settings.rules);
     let mut clients = ClientUsage::new(policy.settings.limits.max_tracked_clients);
-    let DryRunResult { mut busiest, mut bursts, .. } = DryRunResult::default();
+    let DryRunResult { mut busiest, mut bursts, mut counts, .. } = DryRunResult::default();
     let mut pending_policy = Some(policy);
     let mut simulator: Option<Simulator> = None;
     while let Some(next) = lines.next_line()? {
@@ -126,6 +169,7 @@ fn replay(policy: Policy, mut lines: MergedLog) -> Result<DryRunResult, LogReadE
         }
         if let Some(simulator) = &mut simulator {
             simulator.process(next, &line, &request, &mut |_, decision| {
+                counts.add(decision);
                 let class = rules[decision.classification.class].name.as_str();
                 if BOT_CLASSES.contains(&class) {
                     return;
@@ -142,7 +186,7 @@ fn replay(policy: Policy, mut lines: MergedLog) -> Result<DryRunResult, LogReadE
             });
         }
     }
-    Ok(DryRunResult { report: simulator.map(Simulator::finish), busiest, bursts })
+    Ok(DryRunResult { report: simulator.map(Simulator::finish), busiest, bursts, counts })
 }
 
 /// Returns the median; `None` for fewer than [`MIN_DAYS_FOR_MEDIAN`] days.
@@ -161,3 +205,9 @@ pub(super) const PEOPLE: &str = "person";
 const BOT_CLASSES: [&str; 3] = ["bot", "impostor", "library"];
 
 const MIN_DAYS_FOR_MEDIAN: usize = 3;
+
+/// Minimum number of requests from which a single network looks like a proxy.
+const MIN_REQUESTS_OF_PROXY: u64 = 100;
+
+/// Minimum number of user agents for the same.
+const MIN_USER_AGENTS_OF_PROXY: usize = 5;
