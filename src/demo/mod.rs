@@ -9,6 +9,7 @@ pub mod day;
 mod load_generator;
 pub mod log;
 mod origin;
+mod paced;
 mod people;
 mod picture;
 mod scoreboard;
@@ -87,9 +88,10 @@ pub async fn run(
 
     let origin_units = origin.units();
     let detected = scrape(gateway.admin).await?.sum("tidegate_requests_total", "class=\"impostor\"") as u64;
+    let paced = paced::units_by_hour(&day, options.seed, options.scale)?;
     let without = UnprotectedDay::new(&day, config::LIMIT);
     let summary = summary::summary(&scoreboard, origin_units, detected, screen);
-    screen.print(&format!("\n{summary}\n{}\n", picture::day(&scoreboard, &without, screen)))?;
+    screen.print(&format!("\n{summary}\n{}\n", picture::day(&scoreboard, &paced, &without, screen)))?;
     let failed_checks = summary::failed_checks(&scoreboard, origin_units);
     for check in &failed_checks {
         screen.print(&format!("Check failed: {check}.\n"))?;
