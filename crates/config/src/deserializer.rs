@@ -56,10 +56,29 @@ impl DeError {
     }
 
     fn with_location(mut self, path: &SettingPath, location: Option<&SourceLocation>) -> Self {
-        let location = || location.cloned().unwrap_or(SourceLocation::START);
-        self.location.get_or_insert_with(|| (path.clone(), location()));
+        if self.location.is_some() {
+            return self;
+        }
+        self.location = Some((path.clone(), location.cloned().unwrap_or(SourceLocation::START)));
+        let is_generic = ["write {key", "write {name", "write [a, b]"].iter().any(|start| self.hint.starts_with(start));
+        if let Some(hint) = form_of(path).filter(|_| is_generic) {
+            hint.clone_into(&mut self.hint);
+        }
         self
     }
+}
+
+/// Returns what to write for keys that are often given a value of another type.
+fn form_of(path: &SettingPath) -> Option<&'static str> {
+    let path = path.to_string();
+    Some(match path.rsplit('.').next()? {
+        "listen" => "write an address and a port, such as 127.0.0.1:8080, or 0.0.0.0:8080 for all addresses",
+        "origin" => "write origin: { url: http://127.0.0.1:3000 }",
+        "window" => "write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }",
+        "cost" => "write the units by quota, such as { api: 1 }",
+        "match" if path.starts_with("routes[") => "write a path such as /item/* or /shop/**",
+        _ => return None,
+    })
 }
 
 impl fmt::Display for DeError {

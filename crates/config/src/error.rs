@@ -98,11 +98,14 @@ fn one_line(text: &str) -> String {
 /// Returns ` (did you mean "limit"?)` if one of `known` is similar to `name`, else an empty string.
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let max_distance = (name.chars().count() / 3).clamp(1, 3);
-    let closest = known.into_iter().map(|word| (distance(name, word), word)).min();
-    match closest {
-        Some((distance, word)) if distance <= max_distance => format!(" (did you mean \"{word}\"?)"),
-        _ => String::new(),
-    }
+    let known: Vec<&str> = known.into_iter().collect();
+    let closest = known.iter().map(|word| (distance(name, word), *word)).min();
+    let is_beginning = |word: &&str| name.len() >= 3 && word.starts_with(name);
+    let word = match closest {
+        Some((distance, word)) if distance <= max_distance => Some(word),
+        _ => known.iter().copied().filter(is_beginning).min_by_key(|word| word.len()),
+    };
+    word.map(|word| format!(" (did you mean \"{word}\"?)")).unwrap_or_default()
 }
 
 /// Returns the number of letters to insert, delete, replace or swap with their neighbor (optimal string alignment).

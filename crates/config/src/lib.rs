@@ -107,11 +107,20 @@ pub fn read_admin(file: &Path, environment: &[(String, String)]) -> Result<Optio
 
 /// Reads the text of a file.
 pub fn read_text(file: &Path) -> Result<String, ConfigErrors> {
-    std::fs::read_to_string(file).map_err(|error| {
-        let message = format!("cannot be read: {error}");
-        let hint = "name a YAML file in UTF-8, such as config/tidegate.yaml of the distribution".into();
-        let error = ConfigError { location: SourceLocation::File, path: SettingPath::ROOT, message, hint };
+    let failed = |location: SourceLocation, message: String, hint: &str| {
+        let error = ConfigError { location, path: SettingPath::ROOT, message, hint: hint.to_owned() };
         ConfigErrors { file: file.to_owned(), errors: vec![error] }
+    };
+    let bytes = std::fs::read(file).map_err(|error| {
+        let hint = "name a YAML file, such as config/tidegate.yaml of the distribution";
+        failed(SourceLocation::File, format!("cannot be read: {error}"), hint)
+    })?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line_start = valid.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
+        let line = valid.iter().filter(|&&byte| byte == b'\n').count() as u64 + 1;
+        let column = String::from_utf8_lossy(&valid[line_start..]).chars().count() as u64 + 1;
+        failed(SourceLocation::Position { line, column }, "not UTF-8".to_owned(), "save the file in UTF-8")
     })
 }
 

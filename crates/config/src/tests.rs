@@ -609,7 +609,7 @@ routes:
     assert_eq!(
         config_errors(text),
         [
-            "1:9: listen: found 8080, needs one word or a list of words; write [a, b] for a list",
+            "1:9: listen: found 8080, needs one word or a list of words; write an address and a port, such as 127.0.0.1:8080, or 0.0.0.0:8080 for all addresses",
             "3:8: origin.url: \"ftp://site\": unsupported scheme; use http://HOST:PORT, such as http://127.0.0.1:3000",
             "4:3: origin.conect_timeout: unknown key \"conect_timeout\" (did you mean \"connect_timeout\"?); known here: url, connect_timeout, response_timeout, idle_timeout, max_connections, aborts_on_disconnect",
             "7:12: quotas.places_api.limit: found \"many\", needs an amount, to a thousandth; write it like 10000 or 0.25",
@@ -660,7 +660,55 @@ fn invalid_yaml_is_one_error_with_location() {
     for (text, error) in [("origin:\n\turl: a\n", "2:1"), ("routes:\n  - match: a\n  \tcost: 1\n", "3:3")] {
         assert_eq!(config_errors(text), [format!("{error}: invalid YAML: a tab in the indentation; use spaces")]);
     }
+    for (text, error) in [
+        (
+            "routes:\n  - match: *item\n",
+            "2:12: invalid YAML: a value that begins with * is an alias; put it in quotes, such as '*item'",
+        ),
+        (
+            "quotas:\n  api:\n    limit:10000\n    window: { fixed: 1d }\n",
+            "3:10: invalid YAML: no space after a colon; write it like key: value",
+        ),
+        ("a: &x [*x]\n", "1:8: invalid YAML: an alias within its own value; write the value out"),
+    ] {
+        assert_eq!(config_errors(text), [error], "{text}");
+    }
+    let deep = format!("a: {}{}", "[".repeat(3000), "]".repeat(3000));
+    assert!(config_errors(&deep)[0].ends_with(": invalid YAML: nested too deeply; remove brackets"));
     assert_eq!(config_errors("just words"), ["1:1: no top-level keys; start with a key such as `origin:`"]);
+}
+
+#[test]
+fn values_of_another_type_are_answered_with_the_form_of_their_key() {
+    for (text, error) in [
+        (
+            "origin: http://a",
+            "1:9: origin: found \"http://a\", needs keys with values; write origin: { url: http://127.0.0.1:3000 }",
+        ),
+        (
+            "origin: { url: http://a }\nquotas: { q: { limit: 1, window: 24h } }",
+            "2:34: quotas.q.window: found \"24h\", needs keys with values; write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }",
+        ),
+        (
+            "origin: { url: http://a }\nroutes: [ { match: /a, cost: 1 } ]",
+            "2:30: routes[0].cost: found 1, needs names with values; write the units by quota, such as { api: 1 }",
+        ),
+        (
+            "origin: { url: http://a }\nclasses: [ { name: s, when: { operator: google } } ]",
+            "2:41: classes[0].when.operator: unknown operator \"google\" (did you mean \"googlebot\"?); known: googlebot, bingbot, applebot",
+        ),
+    ] {
+        assert!(config_errors(text).iter().any(|found| found == error), "{text}: {:?}", config_errors(text));
+    }
+}
+
+#[test]
+fn file_that_is_not_utf8_is_an_error_with_its_position() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("a.yaml");
+    std::fs::write(&file, b"# caf\xc3\xa9\norigin: \xff\n").expect("writable");
+    let error = read_text(&file).expect_err("not UTF-8").to_string();
+    assert_eq!(error.trim_end(), format!("{}:2:9: not UTF-8; save the file in UTF-8", file.display()));
 }
 
 #[test]

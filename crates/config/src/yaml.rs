@@ -41,12 +41,22 @@ pub(super) fn read(text: &str) -> (Node, Vec<ConfigError>) {
             let cause = error.without_snippet().to_string();
             let cause = cause.lines().next().unwrap_or_default();
             let cause = cause.split_once(" at line ").map_or(cause, |(cause, _)| cause);
-            let message = format!("invalid YAML: {cause}");
-            let hint = match line_at(text, &location).contains("${") {
-                true => "quote \"${...}\" inside { } and [ ]",
-                false => "check indentation, colons, quotes and brackets",
+            let line = line_at(text, &location);
+            let (location, cause, hint) = match () {
+                () if line.contains("${") => (location, cause, "quote \"${...}\" inside { } and [ ]"),
+                () if cause.starts_with("alias references unknown anchor") => {
+                    (location, "a value that begins with * is an alias", "put it in quotes, such as '*item'")
+                }
+                () if cause.starts_with("recursive references") => {
+                    (location, "an alias within its own value", "write the value out")
+                }
+                () if cause.starts_with("recursion limit") => (location, "nested too deeply", "remove brackets"),
+                () => match colon_without_space(text, &location) {
+                    Some(colon) => (colon, "no space after a colon", "write it like key: value"),
+                    None => (location, cause, "check indentation, colons, quotes and brackets"),
+                },
             };
-            (Node::empty_map(), vec![error_at(&location, &message, hint)])
+            (Node::empty_map(), vec![error_at(&location, &format!("invalid YAML: {cause}"), hint)])
         }
     }
 }
@@ -60,6 +70,21 @@ fn tab_in_indentation(text: &str, error: &SourceLocation) -> Option<SourceLocati
         let indentation = &text[..text.len() - text.trim_start().len()];
         let column = u64::try_from(indentation.find('\t')?).ok()? + 1;
         Some(SourceLocation::Position { line, column })
+    })
+}
+
+/// Returns the location of a colon without a space in the line of an error or the one before, in which a key and its value
+/// became one word.
+fn colon_without_space(text: &str, error: &SourceLocation) -> Option<SourceLocation> {
+    let SourceLocation::Position { line, .. } = *error else { return None };
+    [line, line.saturating_sub(1)].into_iter().find_map(|line| {
+        let text = text.lines().nth(usize::try_from(line.checked_sub(1)?).ok()?)?;
+        let word = text.trim();
+        let (key, value) = word.split_once(':')?;
+        let is_key = !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+        let is_joined = is_key && !value.is_empty() && !value.starts_with([' ', '/']) && !word.contains(": ");
+        let column = u64::try_from(text.find(':')?).ok()? + 1;
+        is_joined.then_some(SourceLocation::Position { line, column })
     })
 }
 
