@@ -60,16 +60,13 @@ impl BaselineStore {
         &self.path
     }
 
-    /// Returns the stored baseline, or `None` if there is no file.
+    /// Returns the stored baseline, or `None` if there is no file. A file that cannot be read is set aside: it may be of a
+    /// later version.
     pub fn read(&self) -> Result<Option<LearnedBaseline>, BaselineStoreError> {
         let unreadable = |reason: String| BaselineStoreError { path: self.path.clone(), reason };
         let bytes = files::read_if_exists(&self.path, MAX_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
         let Some(bytes) = bytes else { return Ok(None) };
-        let file: BaselineFile = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
-        if file.version != VERSION {
-            return Err(unreadable(format!("unsupported version {} (this build supports {VERSION})", file.version)));
-        }
-        file.into_learned().map(Some).ok_or_else(|| unreadable("invalid count".into()))
+        parse(&bytes).map(Some).map_err(|reason| unreadable(files::set_aside_for(&self.path, &reason)))
     }
 
     /// Writes `learned` if it differs from the content of the file, which is replaced atomically.
@@ -86,6 +83,14 @@ impl BaselineStore {
         *content = bytes;
         Ok(())
     }
+}
+
+fn parse(bytes: &[u8]) -> Result<LearnedBaseline, String> {
+    let file: BaselineFile = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    if file.version != VERSION {
+        return Err(format!("unsupported version {} (this build supports {VERSION})", file.version));
+    }
+    file.into_learned().ok_or_else(|| "invalid count".into())
 }
 
 impl BaselineFile {

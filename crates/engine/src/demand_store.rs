@@ -59,17 +59,13 @@ impl DemandStore {
         &self.path
     }
 
-    /// Returns the stored demand, or an empty list if there is no file.
+    /// Returns the stored demand, or an empty list if there is no file. A file that cannot be read is set aside: it may be
+    /// of a later version.
     pub fn read(&self) -> Result<Vec<LearnedDemand>, DemandStoreError> {
         let unreadable = |reason: String| DemandStoreError { path: self.path.clone(), reason };
         let bytes = files::read_if_exists(&self.path, MAX_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
         let Some(bytes) = bytes else { return Ok(Vec::new()) };
-        let file: DemandFile = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
-        if file.version != VERSION {
-            return Err(unreadable(format!("unsupported version {} (this build supports {VERSION})", file.version)));
-        }
-        let learned: Option<Vec<LearnedDemand>> = file.demand.into_iter().map(DemandEntry::into_demand).collect();
-        learned.ok_or_else(|| unreadable("invalid hour".into()))
+        parse(&bytes).map_err(|reason| unreadable(files::set_aside_for(&self.path, &reason)))
     }
 
     /// Writes `learned` if it differs from the content of the file, which is replaced atomically.
@@ -87,6 +83,15 @@ impl DemandStore {
         *content = bytes;
         Ok(())
     }
+}
+
+fn parse(bytes: &[u8]) -> Result<Vec<LearnedDemand>, String> {
+    let file: DemandFile = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    if file.version != VERSION {
+        return Err(format!("unsupported version {} (this build supports {VERSION})", file.version));
+    }
+    let learned: Option<Vec<LearnedDemand>> = file.demand.into_iter().map(DemandEntry::into_demand).collect();
+    learned.ok_or_else(|| "invalid hour".into())
 }
 
 impl DemandEntry {
@@ -129,6 +134,8 @@ mod tests {
             std::fs::write(dir.path().join("demand.json"), text).expect("write file");
             let error = store.read().expect_err("a damaged file").to_string();
             assert!(error.contains("demand.json: ") && error.contains(expected), "{error}");
+            let aside = std::fs::read_to_string(dir.path().join("demand.json.unreadable")).expect("set aside");
+            assert_eq!(aside, text);
         }
         for hour in [(u64::MAX, 1), (1, u32::MAX)] {
             let entry = DemandEntry { quota: "q".into(), class: "c".into(), hours: vec![hour; HOURS_PER_WEEK] };

@@ -138,13 +138,21 @@ pub fn check_dir(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Renames an unreadable file, so that no later write replaces it. Returns its new path: an earlier one is overwritten.
-pub fn set_aside(path: &Path) -> Result<PathBuf> {
+/// Renames a file, so that no later write replaces it. Returns its new path, at which an earlier file is overwritten.
+fn set_aside(path: &Path) -> Result<PathBuf> {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".unreadable");
     let aside = PathBuf::from(aside);
     fs::rename(path, &aside)?;
     Ok(aside)
+}
+
+/// Sets an unreadable file aside, and returns `reason` with what became of the file.
+pub fn set_aside_for(path: &Path, reason: &str) -> String {
+    match set_aside(path) {
+        Ok(aside) => format!("{reason}; the file is now {}", aside.display()),
+        Err(error) => format!("{reason}; the file cannot be set aside: {error}"),
+    }
 }
 
 /// Replaces a file durably, readable by the current user only. After a power cut, either the old or the new content is

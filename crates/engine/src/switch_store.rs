@@ -93,10 +93,7 @@ impl SwitchStore {
         let unreadable = |reason: String| SwitchFileError { path: self.path.clone(), reason };
         let bytes = files::read_if_exists(&self.path, MAX_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
         let Some(bytes) = bytes else { return Ok(()) };
-        self.parse(&bytes).map_err(|reason| match files::set_aside(&self.path) {
-            Ok(aside) => unreadable(format!("{reason}; the file is now {}", aside.display())),
-            Err(error) => unreadable(format!("{reason}; it cannot be set aside: {error}")),
-        })
+        self.parse(&bytes).map_err(|reason| unreadable(files::set_aside_for(&self.path, &reason)))
     }
 
     /// Takes the entries of a file. Returns an error if some are invalid.
