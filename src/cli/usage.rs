@@ -18,7 +18,7 @@ fn error_line(rendered: &str) -> String {
     let joined = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
     let paragraphs: Vec<String> = rendered.split("\n\n").map(joined).collect();
     let part = |prefix: &str| paragraphs.iter().find_map(|paragraph| paragraph.strip_prefix(prefix));
-    let message = part("error: ").unwrap_or("invalid");
+    let message = part("error: ").unwrap_or("a subcommand is missing");
     let hint = part("tip: ").map(str::to_owned).unwrap_or_else(|| {
         let usage = part("Usage: ").unwrap_or("tidegate");
         let command: Vec<&str> = usage.split(' ').take_while(|word| !word.starts_with(['[', '<', '-'])).collect();
@@ -46,6 +46,7 @@ mod tests {
                 &["replay"],
                 &["demo", "--seconds", "0"],
                 &["quota", "set", "pages"],
+                &["quota"],
                 &["frobnicate"],
             ]
             .map(line)

@@ -9,6 +9,7 @@ mod address_lists;
 mod architecture;
 mod bot_detection;
 mod bucket_keys;
+mod caddy;
 mod cli_admin;
 mod client_overload;
 mod client_retry_strategies;

@@ -54,6 +54,7 @@ pub struct NativeLine<'a> {
     pub settle_seq: Option<QuotaMap<'a, u64>>,
     pub retry_seq: Option<QuotaMap<'a, Option<u64>>>,
     pub reason: Option<&'a str>,
+    pub shadow_reason: Option<&'a str>,
     pub switch: Option<&'a str>,
     pub retry_after_s: Option<u64>,
     pub tier: Option<u8>,

@@ -32,6 +32,8 @@ pub struct NativeFields<'a> {
     pub unexpected_costs: SmallVec<[UnexpectedCostFields<'a>; 2]>,
     /// Reason of the refusal; `None` if the request was admitted.
     pub reason: Option<&'a str>,
+    /// Reason of the first rule in shadow mode that would have refused the request.
+    pub shadow_reason: Option<&'a str>,
     /// Effect of the switch that applied to the client.
     pub switch: Option<SwitchEffect>,
     /// `Retry-After` sent with the response, in seconds.

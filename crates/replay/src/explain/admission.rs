@@ -204,6 +204,9 @@ mod tests {
             (StepResult::Refused, "the client had less than 1 of its 30 units left")
         );
         assert!(share.numbers.iter().all(|(name, _)| *name != "client_used"), "its usage is not logged");
+        let shadow = PolicyFixture::new(&rules.replacen("limit: 100\n", "enforce: false\n    limit: 100\n", 1));
+        let fields = json!({"shadow_reason": "client_share", "used": {"api": 50}});
+        assert_eq!(step(&shadow.logged(&fields), Stage::Share).finding, StepResult::Shadow);
     }
 
     #[test]

@@ -65,14 +65,14 @@ fn restore_logged_state<'a>(
         if let Some(planned) = &mut snapshot.plan {
             planned.is_ahead = native.tier.is_some_and(|tier| tier > 0);
         }
-        if decision.reason == Some(Reason::ClientShare) {
+        if decision.is_refused_by(Reason::ClientShare) {
             snapshot.client_used = snapshot.quota.client_limit;
         }
         if decision.reason == Some(Reason::Ledger) {
             snapshot.leased = snapshot.taken;
         }
     }
-    if decision.reason == Some(Reason::Bucket) {
+    if decision.is_refused_by(Reason::Bucket) {
         input.bucket_state = empty_bucket(&input, decision);
     }
     input

@@ -23,6 +23,8 @@ pub(super) struct LoggedDecision {
     pub(super) class: String,
     /// Reason of the refusal; `None` if the request was admitted.
     pub(super) reason: Option<Reason>,
+    /// Reason of the first rule in shadow mode that would have refused the request.
+    pub(super) shadow_reason: Option<Reason>,
     /// `Retry-After` of the response, in seconds.
     pub(super) retry_after_s: Option<u64>,
     /// Time in the wait queue.
@@ -33,10 +35,12 @@ pub(super) struct LoggedDecision {
 
 impl LoggedOutcome {
     pub(super) fn from_line(line: &LogLine<'_>) -> Self {
+        let reason = |name: &str| Reason::ALL.into_iter().find(|reason| reason.name() == name);
         let decision = line.native.as_ref().map(|native| LoggedDecision {
             id: native.id,
             class: native.class.to_string(),
-            reason: native.reason.and_then(|name| Reason::ALL.into_iter().find(|reason| reason.name() == name)),
+            reason: native.reason.and_then(reason),
+            shadow_reason: native.shadow_reason.and_then(reason),
             retry_after_s: native.retry_after_s,
             queue_wait: native.scope_wait,
             scope: native.scope.as_ref().map(ToString::to_string),
@@ -54,6 +58,11 @@ impl LoggedDecision {
     /// Returns true if a scope or a pacing plan refused the request. Their state is not in the log.
     pub(super) fn is_refused_by_live_state(&self) -> bool {
         self.is_refused_by_scopes() || self.reason == Some(Reason::Pacing)
+    }
+
+    /// Returns true if a rule refused the request, or would have, were shadow mode off.
+    pub(super) fn is_refused_by(&self, reason: Reason) -> bool {
+        [self.reason, self.shadow_reason].contains(&Some(reason))
     }
 
     /// Returns true if its quotas were charged.

@@ -41,6 +41,7 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
         quotas,
         unexpected_costs,
         reason: line.reason,
+        shadow_reason: line.shadow_reason,
         switch: line.switch.and_then(SwitchEffect::from_name),
         retry_after_s: line.retry_after_s,
         tier: line.tier,
