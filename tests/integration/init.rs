@@ -113,6 +113,16 @@ fn requests_of(routes: &[Value], name: &str) -> Option<u64> {
 }
 
 #[test]
+fn log_that_is_not_in_order_is_recognized() {
+    let log = synthetic_log();
+    let (first, second) = log.split_at(log[..log.len() / 2].rfind('\n').expect("a line") + 1);
+    let note = format!("# CHANGE: {} of the lines are over a minute late", first.lines().count());
+    let yaml = run(&["init", "-"], (second.to_owned() + first).as_bytes()).output;
+    assert!(yaml.replace(',', "").contains(&note), "{note}: {yaml}");
+    assert!(!run(&["init", "-"], log.as_bytes()).output.contains("late"));
+}
+
+#[test]
 fn log_of_a_proxy_is_recognized() {
     let proxied: String = synthetic_log()
         .lines()

@@ -40,6 +40,8 @@ pub(super) struct RequestCounts {
     pub(super) robots: u64,
     /// Number of requests that the gateway rejects as invalid, which do not count otherwise.
     pub(super) invalid: u64,
+    /// Number of lines too late to be sorted, which take the latest time before them.
+    pub(super) late_lines: u64,
     /// Number of invalid lines.
     pub(super) invalid_lines: u64,
 }
@@ -73,6 +75,7 @@ impl<'a> LogAnalysis<'a> {
                 lines.count_line_error(error, position);
             }
         }
+        analysis.requests.late_lines = lines.counts.late;
         analysis.requests.invalid_lines = lines.counts.invalid_lines.values().map(|(count, _)| count).sum();
         match analysis.requests.total {
             0 => Err(InitError::no_request(&lines.counts, &logs.names())),

@@ -107,6 +107,13 @@ impl LogAnalysis<'_> {
                 "No line contains a user agent, so no bots are recognized: all clients count as people.",
             );
         }
+        if requests.late_lines > 0 {
+            let comment = format!(
+                "CHANGE: {} of the lines are over a minute late, and count as if sent at once: sort the log by time.",
+                group_digits(requests.late_lines)
+            );
+            write_comment(out, 0, &comment);
+        }
         if let Some(network) = demand.only_network() {
             let comment = format!(
                 "CHANGE: nearly all requests came from {network}, which looks like a proxy in front of the server. Without \

@@ -82,6 +82,7 @@ fn verdict(policy: &PolicyReport, span: TimeAxis<'_>) -> String {
     let shadow: u64 = policy.classes.iter().flat_map(|class| class.shadow.values()).sum();
     let shadow_text = match shadow {
         0 => String::new(),
+        shadow if policy.refused == 0 => format!(", but {} would be, were shadow mode off", group_digits(shadow)),
         shadow => format!("; {} more would be, were shadow mode off", group_digits(shadow)),
     };
     format!("Under {}, {}{shadow_text}.", policy.name, parts.join("; "))

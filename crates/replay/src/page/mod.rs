@@ -43,6 +43,7 @@ pub fn page(report: &Report) -> String {
     section(&mut out, "Quota usage", report, |out, policy| {
         policy.quotas.iter().for_each(|quota| quota::write(out, quota, report, span));
     });
+    section(&mut out, "Spikes of demand", report, |out, policy| spikes::write(out, &policy.spikes, span));
     let steps: Vec<Steps> = report.policies.iter().map(|policy| Steps::from_policy(policy, span)).collect();
     section(&mut out, "Admitted and refused requests", report, |out, policy| {
         verdicts::write(out, policy, &colors, &steps, span, policy_index(report, policy));
@@ -50,7 +51,6 @@ pub fn page(report: &Report) -> String {
     section(&mut out, "Admitted share of requests with a cost", report, |out, policy| {
         served::write(out, policy, &colors, &steps[policy_index(report, policy)], span);
     });
-    section(&mut out, "Spikes of demand", report, |out, policy| spikes::write(out, &policy.spikes, span));
     section(&mut out, "Most expensive routes", report, |out, policy| routes::write(out, &policy.routes));
     section(&mut out, "Most expensive bots", report, |out, policy| bots::write(out, &policy.bots));
     section(&mut out, "Who asked for most", report, |out, policy| spenders::write(out, &policy.spenders));
