@@ -8,7 +8,7 @@ use tidegate_policy::Units;
 /// The keys that asked for the most units. Of more than `max_entries`, the smaller half is dropped: a key that returns
 /// counts from zero again, so that its demand is at most too low by that of the keys it was dropped with.
 #[derive(Clone, Debug)]
-pub(crate) struct HeavyHitters<K> {
+pub struct HeavyHitters<K> {
     demand: HashMap<K, Demand, foldhash::fast::RandomState>,
     max_entries: usize,
 }
@@ -30,12 +30,12 @@ pub struct Demand {
 
 impl<K: Clone + Eq + Hash + Ord> HeavyHitters<K> {
     /// Creates an empty table of at most `max_entries` keys.
-    pub(crate) fn new(max_entries: usize) -> Self {
+    pub fn new(max_entries: usize) -> Self {
         Self { demand: HashMap::default(), max_entries }
     }
 
     /// Adds `demand` to that of `key`. A key is made only if it is new.
-    pub(crate) fn add<Q>(&mut self, key: &Q, demand: Demand)
+    pub fn add<Q>(&mut self, key: &Q, demand: Demand)
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
@@ -51,7 +51,7 @@ impl<K: Clone + Eq + Hash + Ord> HeavyHitters<K> {
     }
 
     /// Adds the demand of all keys of `other`.
-    pub(crate) fn merge(&mut self, other: &Self) {
+    pub fn merge(&mut self, other: &Self) {
         for (key, demand) in &other.demand {
             self.demand.entry(key.clone()).or_default().add(*demand);
         }
@@ -61,7 +61,7 @@ impl<K: Clone + Eq + Hash + Ord> HeavyHitters<K> {
     }
 
     /// Returns the `count` keys with the most requested units, then requests, in descending order; ties by key.
-    pub(crate) fn largest(&self, count: usize) -> Vec<(&K, Demand)> {
+    pub fn largest(&self, count: usize) -> Vec<(&K, Demand)> {
         let mut entries: Vec<(&K, Demand)> = self.demand.iter().map(|(key, demand)| (key, *demand)).collect();
         let descending = |(key, demand): &(&K, Demand), (other_key, other): &(&K, Demand)| {
             other.size().cmp(&demand.size()).then_with(|| key.cmp(other_key))

@@ -17,7 +17,7 @@ pub mod demand_store;
 mod dry_run;
 mod evaluate;
 pub mod files;
-mod heavy_hitters;
+pub mod heavy_hitters;
 mod lease_mode;
 mod leases;
 pub mod ledger;

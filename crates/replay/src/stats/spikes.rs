@@ -1,13 +1,14 @@
 //! Times at which far more units were asked for than usual, and by whom.
 
-use super::spenders;
 use crate::decision::ReplayedDecision;
 use crate::report::{SpenderReport, SpikeReport};
 use crate::request::ReplayRequest;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use tidegate_engine::spenders::Spenders;
-use tidegate_policy::{Timestamp, Units};
+use std::net::IpAddr;
+use tidegate_engine::Demand;
+use tidegate_engine::heavy_hitters::HeavyHitters;
+use tidegate_policy::{ClientKind, Timestamp, Units};
 
 /// Demand of each quarter of an hour, and the spenders of the largest ones.
 #[derive(Default)]
@@ -23,10 +24,12 @@ pub(super) struct Spikes {
 struct Quarter {
     number: u64,
     demand: Units,
-    spenders: Spenders,
+    clients: HeavyHitters<(IpAddr, ClientKind)>,
+    paths: HeavyHitters<String>,
 }
 
 struct QuarterSpenders {
+    demand: Units,
     clients: Vec<SpenderReport>,
     paths: Vec<SpenderReport>,
 }
@@ -41,26 +44,44 @@ impl Spikes {
         // Time seldom goes back, and never far.
         if self.current.as_ref().is_none_or(|current| current.number < number) {
             self.end_quarter();
-            self.current = Some(Quarter { number, demand: Units::ZERO, spenders: Spenders::new(MAX_SPENDERS) });
+            let (clients, paths) = (HeavyHitters::new(MAX_SPENDERS), HeavyHitters::new(MAX_SPENDERS));
+            self.current = Some(Quarter { number, demand: Units::ZERO, clients, paths });
         }
-        if let Some(current) = &mut self.current {
-            current.demand = current.demand.saturating_add(cost);
-            spenders::add(&mut current.spenders, decision, request);
+        let Some(current) = &mut self.current else { return };
+        current.demand = current.demand.saturating_add(cost);
+        let is_refused = decision.refusal_reason.is_some();
+        let demand = Demand {
+            requests: 1,
+            refused: u64::from(is_refused),
+            units: if is_refused { Units::ZERO } else { cost },
+            requested_units: cost,
+            latest_decision: 0,
+        };
+        if !request.is_host_name {
+            current.clients.add(&(request.client, decision.classification.kind), demand);
         }
+        current.paths.add(&request.path[..request.path.floor_char_boundary(MAX_PATH_BYTES)], demand);
     }
 
     fn end_quarter(&mut self) {
-        let Some(Quarter { number, demand, spenders }) = self.current.take() else { return };
+        let Some(Quarter { number, demand, clients, paths }) = self.current.take() else { return };
         if self.demand.len() >= MAX_QUARTERS {
             return;
         }
         self.demand.insert(number, demand);
-        let report = spenders::report(&spenders);
-        self.largest.insert(number, QuarterSpenders { clients: report.clients, paths: report.paths });
-        if self.largest.len() > MAX_LARGEST {
-            let smallest = self.largest.keys().min_by_key(|number| self.demand[number]).copied();
-            smallest.and_then(|number| self.largest.remove(&number));
+        if self.largest.len() >= MAX_LARGEST {
+            let smallest = self.largest.iter().min_by_key(|(_, quarter)| quarter.demand);
+            match smallest.map(|(number, quarter)| (*number, quarter.demand)) {
+                Some((smallest, least)) if least < demand => self.largest.remove(&smallest),
+                _ => return,
+            };
         }
+        let clients = clients.largest(MAX_KEPT).into_iter();
+        let clients =
+            clients.map(|((client, kind), demand)| spender(client.to_string(), Some(*kind), demand)).collect();
+        let paths = paths.largest(MAX_KEPT).into_iter();
+        let paths = paths.map(|(path, demand)| spender(path.clone(), None, demand)).collect();
+        self.largest.insert(number, QuarterSpenders { demand, clients, paths });
     }
 
     /// Returns the largest spikes in order of time. Adjacent quarters make one spike.
@@ -69,14 +90,14 @@ impl Spikes {
         let Some(usual) = self.usual() else { return Vec::new() };
         let mut spikes: Vec<SpikeReport> = Vec::new();
         for (number, quarter) in &self.largest {
-            let demand = self.demand[number];
+            let demand = quarter.demand;
             if demand.as_f64() <= MIN_RATIO * usual.as_f64() {
                 continue;
             }
             let start = Timestamp::from_seconds(number * QUARTER_S);
             match spikes.last_mut().filter(|spike| spike.end == start) {
-                Some(spike) => spike.extend(demand, quarter),
-                None => spikes.push(SpikeReport::new(start, demand, usual, quarter)),
+                Some(spike) => spike.extend(quarter),
+                None => spikes.push(SpikeReport::new(start, usual, quarter)),
             }
         }
         spikes.sort_by_key(|spike| Reverse(spike.units_asked));
@@ -95,20 +116,20 @@ impl Spikes {
 }
 
 impl SpikeReport {
-    fn new(start: Timestamp, demand: Units, usual: Units, spenders: &QuarterSpenders) -> Self {
-        let QuarterSpenders { clients, paths } = spenders;
+    fn new(start: Timestamp, usual: Units, quarter: &QuarterSpenders) -> Self {
+        let QuarterSpenders { demand, clients, paths } = quarter;
         let end = start + QUARTER;
         let (clients, paths) = (clients.clone(), paths.clone());
-        Self { start, end, units_asked: demand, peak: demand, usual, clients, paths }
+        Self { start, end, units_asked: *demand, peak: *demand, usual, clients, paths }
     }
 
     /// Adds the next quarter.
-    fn extend(&mut self, demand: Units, spenders: &QuarterSpenders) {
+    fn extend(&mut self, quarter: &QuarterSpenders) {
         self.end += QUARTER;
-        self.units_asked = self.units_asked.saturating_add(demand);
-        self.peak = self.peak.max(demand);
-        merge(&mut self.clients, &spenders.clients);
-        merge(&mut self.paths, &spenders.paths);
+        self.units_asked = self.units_asked.saturating_add(quarter.demand);
+        self.peak = self.peak.max(quarter.demand);
+        merge(&mut self.clients, &quarter.clients);
+        merge(&mut self.paths, &quarter.paths);
     }
 
     fn keep_largest(&mut self) {
@@ -119,6 +140,11 @@ impl SpikeReport {
             spenders.truncate(MAX_NAMED);
         }
     }
+}
+
+fn spender(name: String, kind: Option<ClientKind>, demand: Demand) -> SpenderReport {
+    let Demand { requests, refused, units, requested_units, .. } = demand;
+    SpenderReport { name, kind: kind.map(|kind| kind.name()), requests, refused, units, units_asked: requested_units }
 }
 
 /// Adds the demand of `others`.
@@ -154,6 +180,12 @@ const MAX_LARGEST: usize = 96;
 
 /// Entries of each table of a quarter.
 const MAX_SPENDERS: usize = 1024;
+
+/// Clients and paths that are kept of a quarter.
+const MAX_KEPT: usize = 10;
+
+/// Maximum length of a path, in bytes.
+const MAX_PATH_BYTES: usize = 200;
 
 /// Maximum number of reported spikes.
 const MAX_REPORTED: usize = 5;
