@@ -1,6 +1,7 @@
 //! Rules for header fields: which are forwarded, removed, or reserved for the gateway (RFC 9110 section 7.6).
 
-use memchr::memmem;
+use memchr::memmem::Finder;
+use std::sync::LazyLock;
 use tidegate_http1::{Field, Fields, Name, list};
 use tidegate_policy::admin_session::COOKIE_PREFIX;
 use tidegate_policy::identity::AddressSource;
@@ -178,7 +179,9 @@ fn retain_trailers(fields: &mut Fields, keep: impl Fn(&[u8]) -> bool) {
 
 /// Removes sessions of the live page: a browser sends its cookies to every port of a host.
 pub(super) fn strip_admin_sessions(fields: &mut Fields) {
-    let has_session = |cookies: &[u8]| memmem::find(cookies, COOKIE_PREFIX.as_bytes()).is_some();
+    // Building the searcher takes longer than a search.
+    static SESSION: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(COOKIE_PREFIX));
+    let has_session = |cookies: &[u8]| SESSION.find(cookies).is_some();
     if !fields.all(Name::Cookie).any(has_session) {
         return;
     }
