@@ -51,6 +51,9 @@ const LINE_END: &[u8] = b"\r\n";
 /// Capacity for the fields that a gateway adds to a message, in bytes.
 const ADDED_CAPACITY: usize = 320;
 
+/// Bytes of a typical line.
+const TYPICAL_LINE: usize = 32;
+
 /// Lines that a gateway adds to a message.
 pub(super) const LINES_ADDED: usize = 8;
 
@@ -197,8 +200,34 @@ impl Fields {
         self.append_with(name, write);
     }
 
+    /// Returns the lines of the fields for which `keep` returns true, as [`Self::from_lines`] reads them.
+    pub fn to_lines(&self, mut keep: impl FnMut(Field<'_>) -> bool) -> Vec<u8> {
+        let mut lines = Vec::new();
+        for field in self.iter().filter(|field| keep(*field)) {
+            write_field(&mut lines, field.text, field.value);
+        }
+        lines
+    }
+
+    /// Returns the fields in `head`: lines of a name, colon, space, value, CR and LF. Returns `None` for other bytes.
+    pub fn from_lines(head: Bytes) -> Option<Self> {
+        let mut lines = Vec::with_capacity(head.len() / TYPICAL_LINE + LINES_ADDED);
+        let mut rest = &head[..];
+        while !rest.is_empty() {
+            let name_end = memchr::memchr(b':', rest)?;
+            let end = memchr::memmem::find(rest, LINE_END)?;
+            let value = rest.get(name_end + SEPARATOR.len()..end)?;
+            if name_end == 0 || !rest[name_end..].starts_with(SEPARATOR.as_bytes()) || !is_value(value) {
+                return None;
+            }
+            lines.push(FieldLine::from_head(&head, &rest[..name_end], value));
+            rest = &rest[end + LINE_END.len()..];
+        }
+        Some(Self::from_head(head, lines))
+    }
+
     /// Appends a field with any name.
-    fn append_raw(&mut self, name: &str, value: &[u8]) {
+    pub fn append_text(&mut self, name: &str, value: &[u8]) {
         self.append_line(Name::from_bytes(name.as_bytes()), [name, SEPARATOR], |text| {
             text.0.extend_from_slice(value);
             Ok(())
@@ -281,7 +310,7 @@ impl From<&HeaderMap> for Fields {
         let text = map.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>();
         fields.added.reserve(text + ADDED_CAPACITY);
         for (name, value) in map {
-            fields.append_raw(name.as_str(), value.as_bytes());
+            fields.append_text(name.as_str(), value.as_bytes());
         }
         fields
     }
@@ -339,7 +368,7 @@ impl<'a> FromIterator<(&'a str, &'a str)> for Fields {
     fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(iter: I) -> Self {
         let mut fields = Self::new();
         for (name, value) in iter {
-            fields.append_raw(name, value.as_bytes());
+            fields.append_text(name, value.as_bytes());
         }
         fields
     }

@@ -113,3 +113,16 @@ proptest! {
         prop_assert_eq!(serialized(&fields), expected);
     }
 }
+
+#[test]
+fn lines_are_read_as_written() {
+    let fields: Fields =
+        [("Content-Type", "text/html"), ("x-empty", ""), ("Age", "5"), ("Vary", "a, b")].into_iter().collect();
+    let lines = fields.to_lines(|field| field.name != Name::Age);
+    assert_eq!(lines, b"Content-Type: text/html\r\nx-empty: \r\nVary: a, b\r\n");
+    let read = Fields::from_lines(lines.into()).expect("valid lines");
+    assert_eq!(read, [("content-type", "text/html"), ("X-Empty", ""), ("vary", "a, b")].into_iter().collect());
+    for invalid in ["a", "a: b", "a: b\n", "a:b\r\n", ": b\r\n", "a: b\r\nc", "a\r\n: b\r\n", "a: \u{1}\r\n"] {
+        assert!(Fields::from_lines(invalid.as_bytes().to_vec().into()).is_none(), "{invalid:?}");
+    }
+}
