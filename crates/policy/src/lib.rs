@@ -9,6 +9,7 @@ pub mod address_lists;
 pub mod admin_session;
 pub mod bot_detection;
 pub mod bucket;
+pub mod cache;
 pub mod class;
 pub mod client_usage;
 pub mod cost;

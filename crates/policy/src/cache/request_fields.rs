@@ -1,0 +1,108 @@
+//! Request fields of a fetch whose response may be stored.
+//!
+//! Nothing that one client sends may change what another gets. So a field is sent only if it is part of the key, or if
+//! the response is stored only on condition that `Vary` nominates the field. Fields that origins mostly ignore are not
+//! sent at all, or every browser would keep its responses from the cache.
+
+/// What becomes of a request field in a fetch whose response may be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FetchField {
+    /// Sent: part of the key, or not chosen by the client.
+    Sent,
+    /// Not sent.
+    Dropped,
+    /// Sent, and the response is stored only if `Vary` nominates the field.
+    Unkeyed,
+}
+
+/// Fields of browsers, crawlers and content delivery networks that are not sent, unless they are part of the key.
+const DROPPED: [&str; 39] = [
+    "accept-language",
+    "alt-used",
+    "baggage",
+    "cache-control",
+    "cdn-loop",
+    "device-memory",
+    "dnt",
+    "downlink",
+    "dpr",
+    "ect",
+    "from",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "keep-alive",
+    "pragma",
+    "priority",
+    "purpose",
+    "range",
+    "referer",
+    "rtt",
+    "save-data",
+    "sec-gpc",
+    "sec-purpose",
+    "signature",
+    "signature-agent",
+    "signature-input",
+    "surrogate-capability",
+    "upgrade-insecure-requests",
+    "user-agent",
+    "viewport-width",
+    "width",
+    "x-amzn-trace-id",
+    "x-correlation-id",
+    "x-forwarded-ssl",
+    "x-purpose",
+    "x-request-id",
+    "x-tidegate-class",
+    "x-tidegate-operator",
+];
+
+/// Beginnings of the names of further such fields.
+const DROPPED_PREFIXES: [&str; 6] = ["sec-fetch-", "sec-ch-", "cf-", "fastly-", "x-amz-", "x-b3-"];
+
+/// Fields that the gateway writes, or removes unless a trusted proxy sent them.
+const WRITTEN: [&str; 12] = [
+    "accept-encoding",
+    "authorization",
+    "content-length",
+    "cookie",
+    "forwarded",
+    "host",
+    "te",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+];
+
+/// Returns what becomes of the field `name`, in lower case, with one of its values. `is_keyed` says that it is part of
+/// the key, or declared to change no response.
+pub fn fetch_field(name: &str, value: &[u8], is_keyed: bool) -> FetchField {
+    if is_keyed || WRITTEN.contains(&name) {
+        return FetchField::Sent;
+    }
+    let is_dropped = DROPPED.binary_search(&name).is_ok()
+        || DROPPED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || (name == "accept" && accepts_pages(value));
+    if is_dropped { FetchField::Dropped } else { FetchField::Unkeyed }
+}
+
+/// Returns true if the client takes what the origin serves by default.
+fn accepts_pages(accept: &[u8]) -> bool {
+    let media_type =
+        |member: &[u8]| member.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii().to_vec();
+    accept
+        .split(|&byte| byte == b',')
+        .map(media_type)
+        .any(|media_type| media_type == b"*/*" || media_type.eq_ignore_ascii_case(b"text/html"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn dropped_fields_are_sorted_for_the_search() {
+        assert!(super::DROPPED.is_sorted());
+    }
+}

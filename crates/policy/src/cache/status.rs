@@ -1,0 +1,127 @@
+//! `Cache-Status` of a response (RFC 9211).
+
+use std::fmt;
+
+/// Name of the gateway in `Cache-Status`.
+const CACHE_NAME: &str = "tidegate";
+
+/// What the cache did for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheStatus {
+    /// A copy was sent that stays fresh for `ttl` seconds, or has been stale for `-ttl`.
+    Hit {
+        /// Seconds of freshness that are left.
+        ttl: i64,
+        /// Reason for which a stale copy was sent.
+        detail: Option<HitDetail>,
+    },
+    /// The request was forwarded.
+    Forward {
+        /// Reason.
+        reason: ForwardReason,
+        /// Status of the origin's response, if it differs from that of the response.
+        status: Option<u16>,
+        /// True if the response was stored.
+        stored: bool,
+    },
+    /// A copy was sent that another request had fetched meanwhile.
+    Collapsed {
+        /// Reason for which the request waited.
+        reason: ForwardReason,
+    },
+}
+
+/// Result of the cache for a request, in logs and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CacheResult {
+    /// A fresh copy was sent.
+    Hit,
+    /// A stale copy was sent.
+    Stale,
+    /// The origin confirmed a copy, which was sent.
+    Revalidated,
+    /// The origin responded, and the response may be stored.
+    Miss,
+    /// The origin responded, and the request did not use the cache.
+    Bypass,
+}
+
+impl CacheResult {
+    /// All results.
+    pub const ALL: [Self; 5] = [Self::Hit, Self::Stale, Self::Revalidated, Self::Miss, Self::Bypass];
+
+    /// Returns the name of the result.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Stale => "stale",
+            Self::Revalidated => "revalidated",
+            Self::Miss => "miss",
+            Self::Bypass => "bypass",
+        }
+    }
+}
+
+/// Reason for which a stale copy was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HitDetail {
+    /// The gateway would have refused the request.
+    Refused,
+    /// The origin failed.
+    Error,
+}
+
+/// Reason for which a request was forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForwardReason {
+    /// The route or the request does not use the cache.
+    Bypass,
+    /// Copies do not answer the method.
+    Method,
+    /// There is no copy of the URL.
+    UriMiss,
+    /// No copy of the URL is for a request like this one.
+    VaryMiss,
+    /// The request asked for a fresher response.
+    Request,
+    /// The copy was stale.
+    Stale,
+    /// The copy is not whole.
+    Partial,
+}
+
+impl ForwardReason {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Bypass => "bypass",
+            Self::Method => "method",
+            Self::UriMiss => "uri-miss",
+            Self::VaryMiss => "vary-miss",
+            Self::Request => "request",
+            Self::Stale => "stale",
+            Self::Partial => "partial",
+        }
+    }
+}
+
+impl fmt::Display for CacheStatus {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{CACHE_NAME}; ")?;
+        match self {
+            Self::Hit { ttl, detail } => {
+                write!(out, "hit; ttl={ttl}")?;
+                match detail {
+                    Some(HitDetail::Refused) => out.write_str("; detail=refused"),
+                    Some(HitDetail::Error) => out.write_str("; detail=error"),
+                    None => Ok(()),
+                }
+            }
+            Self::Forward { reason, status, stored } => {
+                write!(out, "fwd={}", reason.text())?;
+                status.map_or(Ok(()), |status| write!(out, "; fwd-status={status}"))?;
+                if *stored { out.write_str("; stored") } else { Ok(()) }
+            }
+            Self::Collapsed { reason } => write!(out, "fwd={}; collapsed", reason.text()),
+        }
+    }
+}
