@@ -1,6 +1,6 @@
 //! Interface through which the admin listener reads and controls the gateway.
 
-use crate::gateway::OriginOutage;
+use crate::gateway::{CachePurge, CacheStats, CachedUrl, OriginOutage};
 use crate::telemetry::ClassTraffic;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use tidegate_config::admin_address::AdminAddress;
 use tidegate_engine::spenders::TopSpenders;
 use tidegate_engine::switch_store::SwitchEntry;
 use tidegate_engine::{ClientView, QuotaView, ScopeState, UnknownQuota};
+use tidegate_policy::cache::CacheResult;
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{Timestamp, Units};
@@ -60,6 +61,10 @@ pub trait GatewayApi: Send + Sync + 'static {
     fn top_spenders(&self, count: usize) -> (Timestamp, TopSpenders);
     /// Sets the usage of a quota; returns the usage before and after.
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota>;
+    /// Returns the state of the cache; `None` if nothing is stored.
+    fn cache(&self) -> Option<CacheView>;
+    /// Removes stored responses; returns their number, or an error of one line.
+    fn purge_cache(&self, purge: &CachePurge) -> Result<u64, String>;
     /// Returns the switches in effect.
     fn switches(&self) -> Vec<SwitchEntry>;
     /// Changes a switch; returns the change, or an error of one line.
@@ -126,4 +131,17 @@ pub struct SwitchChange {
     pub by: Option<String>,
     /// Address or user that the request came from.
     pub peer: Option<String>,
+}
+
+/// State of the cache.
+#[derive(Clone, Debug)]
+pub struct CacheView {
+    /// What it contains.
+    pub stats: CacheStats,
+    /// Number of requests by result, in the order of [`CacheResult::ALL`].
+    pub requests: [u64; CacheResult::ALL.len()],
+    /// Units that it saved: quota, class, units.
+    pub saved: Vec<(String, String, Units)>,
+    /// URLs that were requested most, in descending order.
+    pub most_requested: Vec<CachedUrl>,
 }

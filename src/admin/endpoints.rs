@@ -117,6 +117,23 @@ pub const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         method: "GET",
+        path: "/api/v1/cache",
+        response: "The [cache](#cache); the data of `tidegate cache stats`.",
+        errors: &[(404, "The configuration has no section `cache`.")],
+    },
+    Endpoint {
+        method: "DELETE",
+        path: "/api/v1/cache",
+        response: "Removes stored responses: those of a URL (`?url=`), of all URLs that begin so (`?prefix=`), or those that \
+                   have a tag in `Cache-Tag` or `Surrogate-Key` (`?tag=`). URLs have scheme and host and are \
+                   percent-encoded. The response is `{\"removed\": N}`.",
+        errors: &[
+            (404, "The configuration has no section `cache`."),
+            (422, "The query does not have one of `url`, `prefix` and `tag`, or it is invalid."),
+        ],
+    },
+    Endpoint {
+        method: "GET",
         path: "/api/v1/switches",
         response: "`{\"switches\": [...]}`: the switches in effect, as in the [state](#state); the data of `tidegate status`.",
         errors: &[],

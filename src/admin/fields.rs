@@ -292,6 +292,34 @@ pub const QUOTA_FIELDS: &[DocumentField] = &[
     field("classes[].plan.forecast_24h", "list of number", "Forecast demand in each of the next 24 hours, in units."),
 ];
 
+/// Fields of the state of the cache.
+pub const CACHE_FIELDS: &[DocumentField] = &[
+    field("entries", "integer", "Number of entries: responses, and URLs with several responses."),
+    field("memory_bytes", "integer", "Bytes that they occupy."),
+    field("memory_limit_bytes", "integer", "Bytes that they may occupy (`cache.memory`)."),
+    field("evictions", "integer", "Number of entries that others displaced since the start."),
+    field("requests", "object", "Number of requests on cached routes since the start, by result."),
+    field("requests.hit", "integer", "A fresh copy was sent."),
+    field("requests.stale", "integer", "A stale copy was sent, also in place of a refusal."),
+    field("requests.revalidated", "integer", "The origin confirmed the copy."),
+    field("requests.miss", "integer", "The origin responded, and the response may be stored."),
+    field("requests.bypass", "integer", "The origin responded, and the request did not use the cache."),
+    field(
+        "hit_ratio",
+        "number or null",
+        "Share of the requests that copies answered: hit, stale and revalidated. It is null without a request.",
+    ),
+    field("saved", "list of object", "Units that copies saved since the start: the expected costs of their requests."),
+    field("saved[].quota", "string", "Name of the quota."),
+    field("saved[].class", "string", "Name of the class."),
+    field("saved[].units", "number", "Saved units."),
+    field("most_requested", "list of object", "URLs whose copies answered most requests, at most 20."),
+    field("most_requested[].url", "string", "URL, as far as it is part of the key."),
+    field("most_requested[].hits", "integer", "Number of requests that its copies answered."),
+    field("most_requested[].saved", "number", "Units that they saved, of all quotas."),
+    field("most_requested[].bytes", "integer", "Bytes that they occupy."),
+];
+
 /// Fields of the response to a correction of a quota.
 pub const CORRECTION_FIELDS: &[DocumentField] = &[
     field("name", "string", "Name of the quota."),

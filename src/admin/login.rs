@@ -63,7 +63,7 @@ pub(super) async fn close(
     Ok(([(SET_COOKIE, cookie)], Json(document(&access, None))).into_response())
 }
 
-fn peer_name(peer: OptionalPeer) -> String {
+pub(super) fn peer_name(peer: OptionalPeer) -> String {
     peer.map_or("an unknown address".to_owned(), |Extension(peer)| peer.to_string())
 }
 

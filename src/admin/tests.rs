@@ -1,7 +1,7 @@
 use super::corrections::{Actor, Correction};
 use super::server::{ConnectionLimits, serve, serve_within};
 use super::*;
-use crate::gateway::OriginOutage;
+use crate::gateway::{CachePurge, CacheStats, CachedUrl, OriginOutage};
 use crate::telemetry::ClassTraffic;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
@@ -805,6 +805,27 @@ impl GatewayApi for FakeGateway {
             _ => Err(UnknownQuota),
         }
     }
+    fn cache(&self) -> Option<CacheView> {
+        Some(CacheView {
+            stats: CacheStats { entries: 3, memory_bytes: 4096, memory_limit: 1 << 20, evictions: 1 },
+            requests: [6, 1, 1, 2, 0],
+            saved: vec![("api".into(), "bot".into(), Units::from_milli(6500))],
+            most_requested: vec![CachedUrl {
+                url: "http://example.com/item/1".into(),
+                hits: 6,
+                saved: Units::from_whole(6),
+                bytes: 2048,
+            }],
+        })
+    }
+
+    fn purge_cache(&self, purge: &CachePurge) -> Result<u64, String> {
+        match purge {
+            CachePurge::Url(url) if url == "http://example.com/item/1" => Ok(1),
+            _ => Err("url: unknown".into()),
+        }
+    }
+
     fn switches(&self) -> Vec<SwitchEntry> {
         self.switches.lock().clone()
     }

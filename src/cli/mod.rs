@@ -1,6 +1,7 @@
 //! Command line: argument parsing and dispatch. Each command is one module.
 
 pub mod admin_client;
+mod cache;
 pub mod check;
 pub mod classify;
 mod config_file;
@@ -151,6 +152,9 @@ enum Command {
     /// Begins or ends maintenance: clients get 503
     #[command(subcommand)]
     Maintenance(switch::MaintenanceCommand),
+    /// Shows or removes the stored responses of a running gateway
+    #[command(subcommand)]
+    Cache(cache::CacheCommand),
     /// Shows or corrects the quotas of a running gateway
     #[command(subcommand)]
     Quota(quota::QuotaCommand),
@@ -229,6 +233,7 @@ impl Cli {
             Command::Block(args) => switch::run(&args, "block"),
             Command::Allow(args) => switch::run(&args, "allow"),
             Command::Maintenance(command) => switch::run_maintenance(&command),
+            Command::Cache(command) => cache::run(&command),
             Command::Quota(command) => quota::run(&command),
             Command::Status(args) => status::run(&args),
             Command::Schema => print(&schema::schema()),

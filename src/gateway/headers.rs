@@ -87,8 +87,14 @@ pub(super) fn strip_hop_by_hop(fields: &mut Fields) {
     }
 }
 
+/// Removes what is not for clients from a response of the origin: connection-specific fields, and the gateway's own.
+pub(super) fn strip_response(fields: &mut Fields) {
+    strip_hop_by_hop(fields);
+    strip_reserved(fields);
+}
+
 /// Removes the gateway's own fields from a response of the origin.
-pub(super) fn strip_reserved(fields: &mut Fields) {
+fn strip_reserved(fields: &mut Fields) {
     if fields.names().any(is_reserved) {
         fields.retain(|field| !is_reserved(field.name));
     }

@@ -7,6 +7,7 @@
 //! client.
 
 mod accept;
+mod cache;
 mod client_body;
 mod config_names;
 mod config_snapshot;
@@ -49,6 +50,7 @@ use tidegate_policy::hash::mix;
 use tidegate_policy::switches::Switches;
 use tidegate_policy::{Timestamp, Units};
 
+pub use cache::{CachePurge, CacheStats, CachedUrl};
 pub use origin_health::OriginOutage;
 pub use shared::Dependencies;
 use shared::Shared;
@@ -187,6 +189,7 @@ impl Handle {
     pub fn replace_settings(&self, settings: Settings, lists: AddressLists, switches: Switches) {
         let before = self.0.generation();
         let snapshot = ConfigSnapshot::new(settings, lists, switches, &self.0.engine, self.now());
+        self.0.cache.resize(&snapshot.settings);
         self.0.replace_config(snapshot.with_addresses_from(&before));
         self.0.crawl_delay_adviser.reset();
         self.refresh_robots();
@@ -307,6 +310,21 @@ impl Handle {
                 text.into_iter().for_each(|text| shared.robots_cache.set_override(Some(text)));
             }
         }
+    }
+
+    /// Returns what the cache contains; `None` if nothing is stored.
+    pub fn cache_stats(&self) -> Option<CacheStats> {
+        self.0.generation().settings.cache.map(|_| self.0.cache.store.stats())
+    }
+
+    /// Returns the `count` stored URLs that were requested most, in descending order.
+    pub fn most_requested_urls(&self, count: usize) -> Vec<CachedUrl> {
+        self.0.cache.store.most_requested(count)
+    }
+
+    /// Removes stored responses. Returns their number, or an error of one line.
+    pub fn purge_cache(&self, purge: &CachePurge) -> Result<u64, String> {
+        purge.apply(&self.0.generation().settings.rules, &self.0.cache.store)
     }
 
     /// Returns the warning about a proxy that is not in `trusted_proxies`, if one was detected.

@@ -4,6 +4,7 @@
 //! is received by a task of its own instead, into memory and then into a file, so that the origin finishes it and its
 //! slots are free.
 
+use super::cache::Recorder;
 use super::client_body::BodyError;
 use super::connection_memory::MemoryCharge;
 use super::connection_timeouts::{MIN_RATE_GRACE, TICK};
@@ -40,6 +41,8 @@ struct Transfer {
     incoming: OriginBody,
     pool_guard: Option<PoolGuard>,
     deadline: Deadline,
+    /// Stores the response; present until it is received or exceeds its limit.
+    recorder: Option<Box<Recorder>>,
     /// Present until the response is sent.
     request_context: Option<Box<RequestContext>>,
     /// Time at which the client last took a part or waited for one.
@@ -84,6 +87,7 @@ impl Relay {
         incoming: OriginBody,
         pool_guard: PoolGuard,
         deadline: Deadline,
+        recorder: Option<Box<Recorder>>,
         context: Box<RequestContext>,
     ) -> Rc<Self> {
         let (worker, polled_at) = (context.worker(), context.uptime());
@@ -92,6 +96,7 @@ impl Relay {
             incoming,
             pool_guard: Some(pool_guard),
             deadline,
+            recorder,
             request_context: Some(context),
             polled_at,
             is_waiting_for_origin: false,
@@ -100,6 +105,7 @@ impl Relay {
         };
         // A response without a body (to HEAD, or a 304) is never polled.
         if transfer.prefix.is_empty() && transfer.incoming.is_end_stream() {
+            transfer.end_recording();
             transfer.finish();
         }
         let is_complete = transfer.request_context.is_none();
@@ -136,9 +142,10 @@ impl Relay {
     /// Handles a client that left. The rest of the response is drained, if it holds slots until the origin has sent it.
     pub(super) fn on_client_left(self: &Rc<Self>) {
         let mut transfer = self.0.borrow_mut();
-        let Some(context) = transfer.request_context.as_mut() else { return };
+        let Transfer { request_context: Some(context), recorder, .. } = &mut *transfer else { return };
         let worker = context.worker();
-        let is_drained = context.holds_slots_without_client();
+        // Others may wait for a response that is stored, and it is paid for.
+        let is_drained = recorder.is_some() || context.holds_slots_without_client();
         match is_drained {
             true => context.disconnect(true),
             false => transfer.request_context = None,
@@ -158,14 +165,17 @@ impl Relay {
     async fn drain(self: Rc<Self>) {
         self.0.borrow().deadline.reset();
         let mut drained = 0;
-        while drained <= MAX_DRAINED_BYTES {
+        while drained <= MAX_DRAINED_BYTES || self.0.borrow().recorder.is_some() {
             let frame = self.next_from_origin().await;
             let mut transfer = self.0.borrow_mut();
+            match frame {
+                Some(Ok(frame)) => drained += transfer.on_received(&frame),
+                Some(Err(_)) => return,
+                None => {}
+            }
             if transfer.incoming.is_end_stream() {
                 return transfer.finish();
             }
-            let Some(Ok(frame)) = frame else { return };
-            drained += transfer.on_received(&frame);
         }
     }
 
@@ -323,6 +333,9 @@ impl Transfer {
             };
         };
         self.deadline.reset();
+        if next.is_none() {
+            self.end_recording();
+        }
         if let Some(Err(error)) = &next
             && !matches!(error, client::Error::Body(_) | client::Error::BodyLength)
         {
@@ -385,11 +398,27 @@ impl Transfer {
 
     /// Handles a part that the origin sent. Returns its length.
     fn on_received(&mut self, frame: &Frame<Bytes>) -> usize {
+        let is_end = self.incoming.is_end_stream();
+        if let Some((recorder, data)) = self.recorder.as_mut().zip(frame.data_ref())
+            && !recorder.push(data)
+        {
+            self.recorder = None;
+        }
+        if is_end {
+            self.end_recording();
+        }
         let Some(data) = frame.data_ref() else { return 0 };
         if let Some(request_context) = &mut self.request_context {
             request_context.scan_body(data);
         }
         data.len()
+    }
+
+    /// Stores the response, which was received whole.
+    fn end_recording(&mut self) {
+        if let Some(recorder) = self.recorder.take() {
+            recorder.finish();
+        }
     }
 
     /// Handles a part that the client took.

@@ -4,6 +4,7 @@
 mod feedback;
 mod record;
 
+use super::cache::{CacheFetch, FetchRules, StoredResponse};
 use super::connection_memory::{MemoryCharge, REQUEST};
 use super::connection_timeouts::{ConnectionCommand, ConnectionState};
 use super::quota_sync::BodyScan;
@@ -11,13 +12,15 @@ use super::target::ClientRequest;
 use super::upstream::ForwardState;
 use super::worker::{CurrentConfig, Worker};
 use http::StatusCode;
+use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_access_log::CLIENT_CLOSED_REQUEST;
 use tidegate_crawlers::robots::FetchSlot;
 use tidegate_engine::{Decision, Evaluation, Observation, Permit, Receipt, SlotGuard};
-use tidegate_http1::RequestHead;
+use tidegate_http1::{Fields, RequestHead};
+use tidegate_policy::cache::{CacheResult, ForwardReason};
 use tidegate_policy::identity::{ClientAddress, ClientKey};
 use tidegate_policy::rng::ratio_from_id;
 use tidegate_policy::{OperatorId, QuotaId, Reason, Timestamp, Units};
@@ -84,6 +87,16 @@ pub(super) struct RequestContext {
     body_scans: Vec<BodyScan>,
     /// Slot of the fetch whose response is streamed to the client.
     fetch_slot: Option<FetchSlot>,
+    /// Fields as the client sent them, if the origin is sent others because of the cache.
+    client_fields: Option<Fields>,
+    /// Fetch whose response may be stored, until the response is received.
+    fetch: Option<Box<CacheFetch>>,
+    /// Result of the cache; `None` if the route is not cached.
+    cache_result: Option<CacheResult>,
+    /// Reason for which the request is forwarded in spite of the cache.
+    forward_reason: Option<ForwardReason>,
+    /// Units that a stored response saved.
+    saved: SmallVec<[(QuotaId, Units); 2]>,
     is_complete: bool,
     /// Memory of the request, until it has ended.
     _memory: MemoryCharge,
@@ -126,6 +139,11 @@ impl RequestContext {
             response_key: None,
             body_scans: Vec::new(),
             fetch_slot: None,
+            client_fields: None,
+            fetch: None,
+            cache_result: None,
+            forward_reason: None,
+            saved: SmallVec::new(),
             is_complete: false,
             _memory: memory,
         })
@@ -231,6 +249,71 @@ impl RequestContext {
         let now = self.worker.now();
         self.scope_wait = now.saturating_duration_since(self.ready_at);
         self.ready_at = now;
+    }
+
+    /// Records that the request is forwarded, and its response not stored.
+    pub(super) fn set_cache_bypass(&mut self, reason: ForwardReason) {
+        self.forward_reason = Some(reason);
+        self.cache_result = Some(match reason {
+            ForwardReason::Bypass | ForwardReason::Method => CacheResult::Bypass,
+            _ => CacheResult::Miss,
+        });
+    }
+
+    /// Records that the response is fetched for the cache.
+    pub(super) fn set_fetch(&mut self, fetch: Box<CacheFetch>) {
+        self.cache_result.get_or_insert(CacheResult::Miss);
+        self.forward_reason = Some(fetch.reason);
+        self.fetch = Some(fetch);
+    }
+
+    /// Sets the target and the fields of the fetch for the origin, if the response may be stored.
+    pub(super) fn prepare_fetch(&mut self, rules: FetchRules<'_>, now: Timestamp) {
+        if let Some(fetch) = &mut self.fetch {
+            self.client_fields = Some(self.client_request.head.fields.clone());
+            fetch.prepare(&mut self.client_request.head, rules, now);
+            self.client_request.set_origin_target(fetch.url.path_and_query());
+        }
+    }
+
+    /// Returns the fields that the client sent, as far as they are not rewritten for every request.
+    pub(super) fn client_fields(&self) -> &Fields {
+        self.client_fields.as_ref().unwrap_or(&self.client_request.head.fields)
+    }
+
+    /// Takes the fetch, once its response or failure is known.
+    pub(super) fn take_fetch(&mut self) -> Option<Box<CacheFetch>> {
+        self.fetch.take()
+    }
+
+    /// Returns the reason for which the request was forwarded; `None` if the route is not cached.
+    pub(super) fn forward_reason(&self) -> Option<ForwardReason> {
+        self.forward_reason
+    }
+
+    /// Records the result of the cache.
+    pub(super) fn set_cache_result(&mut self, result: CacheResult) {
+        self.cache_result = Some(result);
+    }
+
+    /// Returns the stored response to send in place of a refusal by a scope.
+    pub(super) fn copy_in_place_of_refusal(&self) -> Option<Arc<StoredResponse>> {
+        let (_, copy) = self.fetch.as_ref()?.copy.as_ref()?;
+        let limit = self.current.settings.rules.cache.as_ref()?.stale_when_refused;
+        copy.terms.may_replace_refusal(limit, self.worker.now()).then(|| Arc::clone(copy))
+    }
+
+    /// Counts the expected cost of the request as saved, less what was charged.
+    pub(super) fn count_saved_units(&mut self) {
+        let charged = |quota| self.receipt.iter().find(|charged| charged.quota == quota).map(|charged| charged.settled);
+        let expected = self.current.admission.expected_costs(self.evaluation().route);
+        self.saved =
+            expected.map(|(quota, cost)| (quota, cost.saturating_sub(charged(quota).unwrap_or_default()))).collect();
+    }
+
+    /// Returns the units that a stored response saved, of all quotas.
+    pub(super) fn saved_units(&self) -> Units {
+        self.saved.iter().map(|(_, units)| *units).sum()
     }
 
     /// Marks the start of the upstream request and stores the slots.

@@ -1,5 +1,6 @@
 //! State shared by all workers. Workers only read it, except for counters.
 
+use super::cache::ResponseCache;
 use super::config_snapshot::ConfigSnapshot;
 use super::connection_limits::ConnectionCounts;
 use super::connection_memory::MemoryTotal;
@@ -77,6 +78,8 @@ pub(super) struct Shared {
     pub(super) credential_hasher: RandomState,
     /// The robots.txt of each site, the crawl delays in it, and the crawlers' compliance.
     pub(super) robots_cache: RobotsCache,
+    /// Stored responses.
+    pub(super) cache: ResponseCache,
     pub(super) crawl_delay_adviser: CrawlDelayAdviser,
     pub(super) crawl_compliance: CrawlCompliance,
     /// The administrator's robots.txt file, if configured.
@@ -107,6 +110,7 @@ impl Shared {
             seed,
         } = dependencies;
         let max_tracked_clients = settings.limits.max_tracked_clients;
+        let cache = ResponseCache::of(&settings);
         let snapshot = ConfigSnapshot::new(settings, lists, switches, &engine, clock.now());
         let compliance = CrawlCompliance::new(operators.names().count());
         Self {
@@ -129,6 +133,7 @@ impl Shared {
             credentials: Credentials::new(max_tracked_clients),
             credential_hasher: RandomState::new(),
             robots_cache: RobotsCache::default(),
+            cache,
             crawl_delay_adviser: CrawlDelayAdviser::default(),
             crawl_compliance: compliance,
             robots_override: Mutex::default(),

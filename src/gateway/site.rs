@@ -1,6 +1,7 @@
 //! A site: scheme and host as the client sees them. Each site has its own robots.txt (RFC 9309 section 2.3).
 
 use super::target;
+use http::Uri;
 use tidegate_http1::{Name, RequestHead, list};
 use tidegate_policy::own_hosts::{OwnHosts, without_last_dot};
 
@@ -19,14 +20,28 @@ impl Site {
     pub(super) fn from_head(head: &RequestHead, trusted: bool) -> Self {
         let proto = || head.fields.all(Name::ForwardedProto).flat_map(list).last();
         let is_https = trusted && proto().is_some_and(|proto| proto.eq_ignore_ascii_case(b"https"));
+        Self::new(is_https, &String::from_utf8_lossy(target::host(head)))
+    }
+
+    fn new(is_https: bool, host: &str) -> Self {
         let (scheme, own_port) = if is_https { ("https", "443") } else { ("http", "80") };
-        let host = String::from_utf8_lossy(target::host(head)).to_ascii_lowercase();
+        let host = host.to_ascii_lowercase();
         // A colon within brackets is part of an IPv6 address.
         let (name, port) = host.rsplit_once(':').filter(|(_, port)| !port.contains(']')).unwrap_or((host.as_str(), ""));
         let name = without_last_dot(name);
         let (name_len, port) = (name.len(), Some(port).filter(|port| !port.is_empty() && *port != own_port));
         let host = port.map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"));
         Self { scheme, host, name_len }
+    }
+
+    /// Returns the site of a URL; `None` without a scheme, `http` or `https`, and a host.
+    pub(super) fn from_url(url: &Uri) -> Option<Self> {
+        let is_https = match url.scheme_str()? {
+            "https" => true,
+            "http" => false,
+            _ => return None,
+        };
+        Some(Self::new(is_https, url.authority()?.as_str()))
     }
 
     /// Returns the scheme: `http` or `https`.
@@ -37,6 +52,17 @@ impl Site {
     /// Returns the host as in a `Host` field.
     pub(super) fn host(&self) -> &str {
         &self.host
+    }
+
+    /// Returns true if the URI is of this site: a path, or a URL with its scheme and host.
+    pub(super) fn contains(&self, uri: &Uri) -> bool {
+        match (uri.scheme_str(), uri.authority()) {
+            (None, None) => uri.path().starts_with('/'),
+            (Some(scheme), Some(authority)) => {
+                scheme == self.scheme && authority.as_str().eq_ignore_ascii_case(&self.host)
+            }
+            _ => false,
+        }
     }
 
     /// Returns the key of the site in the cache of robots.txt.

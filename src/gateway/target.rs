@@ -66,6 +66,18 @@ impl ClientRequest {
         self.target.path.normalized(self.head.target.path())
     }
 
+    /// Returns the path that the origin is sent.
+    pub(super) fn origin_path(&self) -> &str {
+        self.target.path.for_origin().unwrap_or_else(|| self.head.target.path())
+    }
+
+    /// Sets the path and query that the origin is sent.
+    pub(super) fn set_origin_target(&mut self, path_and_query: &str) {
+        if self.head.target.path_and_query().is_none_or(|sent| sent.as_str() != path_and_query) {
+            self.target.resolved = Uri::try_from(path_and_query).map(Box::new).ok();
+        }
+    }
+
     /// Replaces the target by the one for the origin.
     pub(super) fn resolve_target(&mut self) {
         if let Some(resolved) = self.target.resolved.take() {

@@ -1,8 +1,8 @@
 //! The running gateway as the admin API sees it.
 
 use super::{BUILD, BoundAddresses, LEDGER_TIMEOUT, ServiceState, crawlers};
-use crate::admin::{GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange};
-use crate::gateway::OriginOutage;
+use crate::admin::{CacheView, GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange};
+use crate::gateway::{CachePurge, OriginOutage};
 use crate::telemetry::{AddressListView, ClassTraffic, NetworkListsView};
 use tidegate_engine::ledger::LeaseRefresher;
 use tidegate_engine::spenders::TopSpenders;
@@ -18,6 +18,9 @@ use tracing::warn;
 
 /// Maximum number of busiest partitions shown per scope.
 const MAX_SHOWN_PARTITIONS: usize = 20;
+
+/// Number of URLs in the state of the cache.
+const MOST_REQUESTED_URLS: usize = 20;
 
 impl GatewayApi for ServiceState {
     fn now(&self) -> Timestamp {
@@ -101,6 +104,9 @@ impl GatewayApi for ServiceState {
             let count = switches.iter().filter(|switch| switch.effect.as_deref() == Some(effect)).count();
             self.telemetry.set_switches(effect, count);
         }
+        if let Some(stats) = self.handle.cache_stats() {
+            self.telemetry.set_cache_contents(stats.entries, stats.memory_bytes, stats.evictions);
+        }
         let operators: Vec<&str> = self.operators.names().collect();
         let (now, uptime) = (self.handle.now(), self.handle.uptime());
         self.handle.crawl_compliance().iter().for_each(|compliance| {
@@ -176,6 +182,19 @@ impl GatewayApi for ServiceState {
             warn!("The correction of {quota} is active, but not in the ledger yet");
         }
         Ok(corrected)
+    }
+
+    fn cache(&self) -> Option<CacheView> {
+        Some(CacheView {
+            stats: self.handle.cache_stats()?,
+            requests: self.telemetry.cache_requests(),
+            saved: self.telemetry.saved_units(),
+            most_requested: self.handle.most_requested_urls(MOST_REQUESTED_URLS),
+        })
+    }
+
+    fn purge_cache(&self, purge: &CachePurge) -> Result<u64, String> {
+        self.handle.purge_cache(purge)
     }
 
     fn switches(&self) -> Vec<SwitchEntry> {

@@ -7,6 +7,7 @@ use super::histogram::Histogram;
 use super::status_class::StatusClass;
 use tidegate_access_log::{NameResolver, Record, RecordedOutcome};
 use tidegate_policy::bot_detection::Signal;
+use tidegate_policy::cache::CacheResult;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::{ClientKind, Reason, ScopeId, Units};
@@ -22,6 +23,8 @@ pub struct WorkerCounters {
     /// Requests of suspected bots, by signal.
     pub(super) signals: [u64; Signal::ALL.len()],
     pub(super) kinds: [[u64; 2]; ClientKind::ALL.len()],
+    /// Requests by result of the cache, in the order of [`CacheResult::ALL`].
+    pub(super) cache: [u64; CacheResult::ALL.len()],
     /// Responses to requests that were rejected before classification, by status class.
     pub(super) unclassified: [u64; StatusClass::NAMES.len()],
     pub(super) connections_open: u64,
@@ -58,6 +61,8 @@ pub(super) struct ClassCounters {
     pub(super) codes: [u64; StatusClass::NAMES.len()],
     pub(super) admitted_duration: Histogram,
     pub(super) refused_duration: Histogram,
+    /// Units that stored responses saved, by quota.
+    pub(super) saved: NamedSlots<Units>,
 }
 
 /// Counters of one scope.
@@ -82,6 +87,9 @@ impl WorkerCounters {
     pub fn record(&mut self, record: &Record<'_>) {
         let refused = usize::from(matches!(record.outcome, RecordedOutcome::Refused(_)));
         self.kinds[record.kind as usize][refused] += 1;
+        if let Some(result) = record.cache {
+            self.cache[result as usize] += 1;
+        }
         self.slot_index.reset_for(record.names.config_number());
         self.slot_index
             .classes
@@ -191,6 +199,7 @@ impl WorkerCounters {
         }
         self.kinds.iter_mut().zip(&other.kinds).for_each(|(total, kind)| add(total, kind));
         add(&mut self.signals, &other.signals);
+        add(&mut self.cache, &other.cache);
         add(&mut self.unclassified, &other.unclassified);
         self.connections_refused += other.connections_refused;
         self.connections_shed += other.connections_shed;
@@ -213,6 +222,10 @@ impl ClassCounters {
             }
         }
         self.codes[StatusClass::from_status(record.status).index()] += 1;
+        for (quota, units) in record.saved {
+            let total = self.saved.get_or_insert(quota);
+            *total = total.saturating_add(*units);
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -222,6 +235,10 @@ impl ClassCounters {
         add(&mut self.codes, &other.codes);
         self.admitted_duration.merge(&other.admitted_duration);
         self.refused_duration.merge(&other.refused_duration);
+        for (quota, units) in other.saved.iter() {
+            let total = self.saved.get_or_insert(quota);
+            *total = total.saturating_add(*units);
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use metrics::{Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use tidegate_engine::{Admission, QuotaView, ScopeState};
 use tidegate_policy::bot_detection::Signal;
+use tidegate_policy::cache::CacheResult;
 use tidegate_policy::{ClientKind, Reason};
 
 /// Whole counters and plain gauges, stored by the exporter library. A process may have several exporters; none is
@@ -105,6 +106,9 @@ impl Exporter {
         for (signal, &count) in Signal::ALL.iter().zip(&counters.signals) {
             self.count(SUSPECTED, &[signal.name()], count);
         }
+        for (result, &count) in CacheResult::ALL.iter().zip(&counters.cache) {
+            self.count(CACHE_REQUESTS, &[result.name()], count);
+        }
         self.count_codes("", &counters.unclassified);
     }
 
@@ -143,6 +147,11 @@ fn write_workers(text: &mut Exposition, counters: &WorkerCounters) {
     for (scope, counts) in counters.scopes.iter() {
         text.histogram(ORIGIN_REQUEST_DURATION, &[scope], &counts.duration);
         text.sample(ORIGIN_INFLIGHT, &[scope], counts.inflight);
+    }
+    for (class, counts) in counters.classes.iter() {
+        for (quota, units) in counts.saved.iter() {
+            text.sample(QUOTA_SAVED, &[quota, class], units);
+        }
     }
     for (route, units) in counters.unexpected_costs.iter() {
         text.sample(UNEXPECTED_COST, &[route], units);

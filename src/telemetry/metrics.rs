@@ -3,6 +3,7 @@
 use super::status_class::StatusClass;
 use super::{VerificationMethod, VerificationResult};
 use tidegate_policy::bot_detection::Signal;
+use tidegate_policy::cache::CacheResult;
 use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{ClientKind, Reason};
 
@@ -108,6 +109,16 @@ metrics! {
     QUOTA_WINDOW_END: Gauge "tidegate_quota_window_end_timestamp_seconds" ["quota"];
     /// Total number of units charged, by class.
     QUOTA_CHARGED: Counter "tidegate_quota_charged_total" ["quota", "class"];
+    /// Total number of units that stored responses saved, by class: the expected costs of the requests that they answered.
+    QUOTA_SAVED: Counter "tidegate_quota_saved_total" ["quota", "class"];
+    /// Total number of requests on routes that are cached, by result: hit, stale, revalidated, miss or bypass.
+    CACHE_REQUESTS: Counter "tidegate_cache_requests_total" ["result"];
+    /// Bytes of stored responses.
+    CACHE_BYTES: Gauge "tidegate_cache_bytes" ["store"];
+    /// Number of entries of the cache: responses, and URLs with several responses.
+    CACHE_ENTRIES: Gauge "tidegate_cache_entries" [];
+    /// Total number of entries that others displaced from memory.
+    CACHE_EVICTIONS: Counter "tidegate_cache_evictions_total" [];
     /// Total number of units counted as used after a crash without proof that they were used.
     QUOTA_LOST: Counter "tidegate_quota_lost_total" ["quota"];
     /// Units reported by the origin minus units counted by the gateway (`sync_from`); negative if the origin reported
@@ -191,6 +202,9 @@ metrics! {
     BUILD_INFO: Gauge "tidegate_build_info" ["version", "revision"];
 }
 
+/// Value of the label `store` for responses in memory.
+pub(super) const MEMORY_STORE: &str = "memory";
+
 /// A label of metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricLabel {
@@ -223,10 +237,12 @@ pub const LABELS: &[MetricLabel] = &[
     label("method", "Proof method of the verification: published ranges, reverse DNS, or a signed request.", || {
         vec!["ranges", VerificationMethod::Dns.name(), "signature"]
     }),
-    label("result", "Result of the verification; `invalid` is a result of signatures only.", || {
+    label("result", "Result of the verification (`invalid` is a result of signatures only), or of the cache.", || {
         use VerificationResult::{Impostor, Unknown, Verified};
-        vec![Verified.name(), Impostor.name(), "invalid", Unknown.name()]
+        let of_verification = [Verified.name(), Impostor.name(), "invalid", Unknown.name()];
+        of_verification.into_iter().chain(CacheResult::ALL.map(CacheResult::name)).collect()
     }),
+    label("store", "Place of stored responses.", || vec![MEMORY_STORE]),
     label("version", "Version of the program.", Vec::new),
     label("revision", "Source revision of the program.", Vec::new),
 ];

@@ -30,17 +30,18 @@ pub use worker::{DECISION_RING_LEN, WorkerTelemetry};
 
 use exporter::Exporter;
 use metrics::{
-    ACCESS_LOG_DROPPED, BUILD_INFO, CRAWL_DELAY_ADVERTISED, CRAWL_DELAY_VIOLATIONS, CRAWL_INTERVAL_SECONDS,
-    CRAWL_INTERVALS, CRAWLER_REQUESTS, DNS_QUEUE_LENGTH, RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, ROBOTS_REQUESTS,
-    START_TIME, SWITCHES, VERIFICATIONS,
+    ACCESS_LOG_DROPPED, BUILD_INFO, CACHE_BYTES, CACHE_ENTRIES, CACHE_EVICTIONS, CRAWL_DELAY_ADVERTISED,
+    CRAWL_DELAY_VIOLATIONS, CRAWL_INTERVAL_SECONDS, CRAWL_INTERVALS, CRAWLER_REQUESTS, DNS_QUEUE_LENGTH, MEMORY_STORE,
+    RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, ROBOTS_REQUESTS, START_TIME, SWITCHES, VERIFICATIONS,
 };
 use parking_lot::Mutex;
 use std::time::Duration;
 use tidegate_engine::Admission;
 use tidegate_engine::spenders::TopSpenders;
+use tidegate_policy::cache::CacheResult;
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::throttle::Scope;
-use tidegate_policy::{Reason, Rules, Timestamp};
+use tidegate_policy::{Reason, Rules, Timestamp, Units};
 
 /// Telemetry of one process.
 pub struct Telemetry {
@@ -150,6 +151,28 @@ impl Telemetry {
     /// Sets the number of switches with this effect.
     pub fn set_switches(&self, effect: &str, count: usize) {
         self.exporter.gauge(SWITCHES, &[effect], count as f64);
+    }
+
+    /// Sets what the cache contains: the number of entries, the bytes that they occupy, and the number of entries that
+    /// were displaced.
+    pub fn set_cache_contents(&self, entries: u64, memory_bytes: u64, evictions: u64) {
+        self.exporter.gauge(CACHE_BYTES, &[MEMORY_STORE], memory_bytes as f64);
+        self.exporter.gauge(CACHE_ENTRIES, &[], entries as f64);
+        self.exporter.count(CACHE_EVICTIONS, &[], evictions);
+    }
+
+    /// Returns the number of requests by result of the cache, in the order of [`CacheResult::ALL`].
+    pub fn cache_requests(&self) -> [u64; CacheResult::ALL.len()] {
+        self.totals().cache
+    }
+
+    /// Returns the units that stored responses saved: quota, class, units.
+    pub fn saved_units(&self) -> Vec<(String, String, Units)> {
+        let totals = self.totals();
+        let of_class = |(class, counts): (&str, &counters::ClassCounters)| {
+            counts.saved.iter().map(|(quota, units)| (quota.to_owned(), class.to_owned(), *units)).collect::<Vec<_>>()
+        };
+        totals.classes.iter().flat_map(of_class).collect()
     }
 
     /// Sets the number of addresses that wait for DNS verification.

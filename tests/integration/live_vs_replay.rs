@@ -34,6 +34,27 @@ fn replay_of_synthetic_day_matches_live_decisions() {
 }
 
 #[test]
+fn replay_follows_the_copies_of_the_log() {
+    const REQUESTS: u32 = 600;
+    let origin = Origin::with_script(|request, connection| {
+        let lifetime = if request.target.ends_with('1') { "max-age=5" } else { "max-age=3600" };
+        connection.reply("200 OK", &format!("Cache-Control: {lifetime}\r\nETag: \"1\"\r\n"), b"page");
+    });
+    let gateway = TestGateway::with_rules(origin.address(), &format!("cache: {{}}\n{}", rules(60)));
+    for number in 0..REQUESTS {
+        let user_agent = ["User-Agent: Bot/1.0\r\n", "User-Agent: Googlebot\r\n", "User-Agent: Firefox\r\n"];
+        let page = number * 7 % 80;
+        gateway.connect().get(&format!("/item/{page}"), user_agent[number as usize % 3]);
+        gateway.clock.advance(Duration::from_millis(90));
+    }
+    for result in ["hit", "stale"] {
+        let count = gateway.metric(&format!("tidegate_cache_requests_total{{result=\"{result}\"}}"));
+        assert!(count > 10.0, "{count} requests with the result {result}");
+    }
+    assert_replay_matches(gateway, REQUESTS.into());
+}
+
+#[test]
 fn replay_orders_same_instant_requests_by_sequence() {
     let requests = day_trace::generate_day(8, 0.05);
     let request_count = requests.len() as u64;

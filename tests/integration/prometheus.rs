@@ -331,10 +331,11 @@ fn list(value: &Value) -> &[Value] {
 /// Values of the dashboard's variables as Grafana replaces them.
 const VARIABLES: [(&str, &str); 3] = [("$instance", ".*"), ("$__rate_interval", "10s"), ("$__range", "1h")];
 
-const ROUND: [(&str, &str); 16] = [
+const ROUND: [(&str, &str); 17] = [
     ("/item/1", FIREFOX),
     ("/item/2", FIREFOX),
     ("/free", FIREFOX),
+    ("/stored", FIREFOX),
     ("/unexpected", FIREFOX),
     ("/shadow", FIREFOX),
     ("/paced", "User-Agent: curl/8.0\r\n"),
@@ -359,6 +360,7 @@ const GOOGLEBOT: &str = "X-Forwarded-For: 66.249.66.1\r\nUser-Agent: Mozilla/5.0
 
 const RULES: &str = "
 workers: 1
+cache: {}
 clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
 address_lists: { hosting: { file: FILES/hosting.txt } }
 operators: { acme: { product_tokens: AcmeBot, ranges: FILES/acme.txt, exhaustive: ranges } }
@@ -380,9 +382,11 @@ scopes:
   fragile: { concurrency: 4, delay: 10ms, backoff: { min_delay: 1s, jitter: 0%, min_clients: 1 } }
   tenant: { partition_by: { query: tenant }, concurrency: 4 }
 routes:
-  - { match: \"/item/*\", cost: { api: 1 } }
-  - { match: /paced, cost: { paced: 1 } }
-  - { match: /shadow, cost: { tried: 1 } }
-  - { match: /fragile, scopes: fragile }
-  - { match: /tenant, scopes: [default, tenant] }
+  - { match: \"/item/*\", cost: { api: 1 }, cache: off }
+  - { match: /stored, cost: { api: 1 }, cache: { ttl: 1h } }
+  - { match: /paced, cost: { paced: 1 }, cache: off }
+  - { match: /shadow, cost: { tried: 1 }, cache: off }
+  - { match: /fragile, scopes: fragile, cache: off }
+  - { match: /tenant, scopes: [default, tenant], cache: off }
+  - { match: /**, cache: off }
 ";

@@ -164,7 +164,13 @@ pub const LOG_FIELDS: &[LogField] = &[
         "number",
         "Time from the first byte of the request to the last byte of the response, in milliseconds.",
     ),
-    field("cache", "string or null", "Result of the cache. It is always null in this version."),
+    field(
+        "cache",
+        "string or null",
+        "Result of the cache: `hit` (a fresh copy was sent), `stale` (a stale copy, also in place of a refusal), \
+         `revalidated` (the origin confirmed the copy), `miss` (the origin responded, and the response may be stored) or \
+         `bypass` (the request does not use the cache). It is null on a route that is not cached.",
+    ),
 ];
 
 /// Values of `kind`.

@@ -7,6 +7,7 @@ use super::{evidence, json};
 use std::io::Write as _;
 use std::net::IpAddr;
 use tidegate_policy::bot_detection::HeadersSeen;
+use tidegate_policy::cache::CacheResult;
 use tidegate_policy::identity::KeyOwner;
 use tidegate_policy::{Reason, Timestamp};
 
@@ -186,7 +187,14 @@ fn numbers(out: &mut Vec<u8>, record: &Record<'_>) {
     }
     out.extend_from_slice(b",\"total_ms\":");
     json::milliseconds(out, record.total);
-    out.extend_from_slice(b",\"cache\":null}\n");
+    out.extend_from_slice(match record.cache {
+        None => b",\"cache\":null}\n".as_slice(),
+        Some(CacheResult::Hit) => b",\"cache\":\"hit\"}\n",
+        Some(CacheResult::Stale) => b",\"cache\":\"stale\"}\n",
+        Some(CacheResult::Revalidated) => b",\"cache\":\"revalidated\"}\n",
+        Some(CacheResult::Miss) => b",\"cache\":\"miss\"}\n",
+        Some(CacheResult::Bypass) => b",\"cache\":\"bypass\"}\n",
+    });
 }
 
 /// Writes `opening` and a number for each quota, without the closing brace.

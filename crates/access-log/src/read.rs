@@ -61,6 +61,7 @@ pub struct NativeLine<'a> {
     pub scope: Option<Text<'a>>,
     pub scope_wait_ms: f64,
     pub origin_ms: Option<f64>,
+    pub cache: Option<&'a str>,
 }
 
 impl<'a> NativeLine<'a> {

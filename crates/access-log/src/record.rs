@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 use tidegate_policy::bot_detection::HeadersSeen;
+use tidegate_policy::cache::CacheResult;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::switches::SwitchEffect;
@@ -116,6 +117,10 @@ pub struct Record<'a> {
     pub origin: Option<UpstreamCall<'a>>,
     /// Time from the first byte of the request to the last byte of the response (`total_ms`).
     pub total: Duration,
+    /// Result of the cache; `None` if the route is not cached.
+    pub cache: Option<CacheResult>,
+    /// Units that a stored response saved, by quota. Not part of the log: replay knows them from the costs.
+    pub saved: &'a [(&'a str, Units)],
     /// Resolver for names of bots, operators, rules and scopes.
     pub names: &'a dyn NameResolver,
 }

@@ -49,6 +49,8 @@ pub fn sample_record() -> Record<'static> {
         tier: None,
         scope: None,
         guard_admitted: false,
+        cache: None,
+        saved: &[],
         scope_wait: Duration::ZERO,
         origin: Some(UpstreamCall { scopes: &[], status: Some(200), duration: Duration::from_micros(41_200) }),
         total: Duration::from_micros(41_900),

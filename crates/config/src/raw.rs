@@ -5,6 +5,7 @@
 
 pub(super) mod address_lists;
 pub(super) mod bot_detection;
+pub(super) mod cache;
 pub(super) mod classes;
 pub(super) mod clients;
 pub(super) mod crawl_policy;
@@ -103,6 +104,8 @@ pub(super) struct File {
     /// Routes with their costs and scopes; first match wins. A request without a match is free. At most 10000 routes.
     /// Default none.
     pub routes: Vec<routes::Route>,
+    /// Cache of responses. Default none: nothing is stored.
+    pub cache: Option<cache::Cache>,
     /// Rate limit header fields of responses.
     pub headers: server::Headers,
     /// Handling of robots.txt. The gateway fetches /robots.txt of each host from the origin, and caches it for an hour,
@@ -166,6 +169,7 @@ pub(super) const SECTIONS: &[&str] = &[
     "classes",
     "scopes",
     "routes",
+    "cache",
     "headers",
     "robots",
     "crawl_policy",

@@ -39,6 +39,8 @@ pub struct Settings {
     pub robots: Robots,
     /// Crawl policy document; `None` if it is off.
     pub crawl_policy: Option<CrawlPolicy>,
+    /// Cache of responses; `None` if nothing is stored.
+    pub cache: Option<Cache>,
     /// Access log and log level.
     pub log: Log,
     /// Additional operators of crawlers, and changes to built-in ones.
@@ -68,6 +70,13 @@ pub enum Ledger {
     Memory,
     /// Redis or Valkey, shared by all instances with the same prefix.
     Redis(Redis),
+}
+
+/// Size of the cache of responses. Its rules are part of [`Rules`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cache {
+    /// Memory for stored responses, in bytes.
+    pub memory: u64,
 }
 
 /// An address list in a file.

@@ -1352,9 +1352,38 @@ fn each_invalid_value_is_reported() {
             "verify: { signatures: { max_lifetime: 0s } }".into(),
             "2:39: verify.signatures.max_lifetime: found a zero duration; write a duration such as 10s",
         ),
+        ("cache: { memory: 1KiB }".into(), "2:18: cache.memory: needs at least 1MiB; write a size such as 128MiB"),
+        (
+            "cache: { max_object: 17MiB }".into(),
+            "2:22: cache.max_object: needs at most an eighth of cache.memory, 16777216 bytes; lower it, or raise cache.memory",
+        ),
+        (
+            "cache: { ignore_query: [\"a*b\"] }".into(),
+            "2:10: cache.ignore_query: invalid parameter \"a*b\"; write a name such as gclid, or utm_*",
+        ),
+        (
+            "cache: { reload: bots }".into(),
+            "2:18: cache.reload: found \"bots\"; use one of people, all, none",
+        ),
+        (
+            "routes: [{ match: /a, cache: { ttl: 1m } }]".into(),
+            "2:23: routes[0].cache: needs the section cache; add cache: {} at the top level, or remove this key",
+        ),
+        (
+            "routes: [{ match: /a, cache: on }]".into(),
+            "2:30: routes[0].cache: found \"on\", needs off or keys; use off or { ttl: 10m }",
+        ),
+        (
+            "cache: {}\nroutes: [{ match: /a, cache: { revalidation_cost: { aip: 1 } } }]".into(),
+            "3:58: routes[0].cache.revalidation_cost.aip: unknown quota \"aip\"; define the quota first",
+        ),
+        (
+            "cache: {}\nroutes: [{ match: /a, cache: { key: { cookies: [\"a=b\"] } } }]".into(),
+            "3:39: routes[0].cache.key.cookies: invalid cookie name \"a=b\"; write the name alone, such as lang",
+        ),
         (
             "listne: 127.0.0.1:1".into(),
-            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, hosts, paths, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, headers, robots, crawl_policy, log, limits",
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, hosts, paths, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, cache, headers, robots, crawl_policy, log, limits",
         ),
     ];
     let mut failures = Vec::new();

@@ -114,6 +114,7 @@ impl Admission {
             route: &self.rules[route],
             is_exempt: self.rules.is_exempt(&Method::GET, path),
             switch: None,
+            has_copy: false,
         };
         self.admit_guarded(key, &request, route, None, now)
     }
@@ -338,6 +339,11 @@ impl Admission {
             }
         };
         Decision { verdict, permit, decided_at: now, quota_usage: usages, bucket: None }
+    }
+
+    /// Iterates over the expected costs of a request on `route`.
+    pub fn expected_costs(&self, route: RouteId) -> impl Iterator<Item = (QuotaId, Units)> {
+        self.charges[route.index()].iter().map(|(id, expectation)| (*id, expectation.units(self.rules[*id].limit)))
     }
 
     /// Returns the expected costs of a request, in the lock order of the quota counters.

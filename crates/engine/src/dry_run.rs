@@ -41,6 +41,7 @@ impl Admission {
                 route: &self.rules[route],
                 is_exempt: never_refused,
                 switch: None,
+                has_copy: false,
             };
             let charges = self.charges(&request, route);
             let context = ChargeContext {

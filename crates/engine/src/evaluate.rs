@@ -4,7 +4,20 @@ use super::{Admission, CrawledPage, Decision};
 use tidegate_policy::decide::DecisionRequest;
 use tidegate_policy::identity::{ClientKey, CredentialSource};
 use tidegate_policy::switches::Switch;
-use tidegate_policy::{Classification, Facts, RouteId, Timestamp};
+use tidegate_policy::{Classification, Facts, RequestFacts, RouteId, Timestamp};
+
+/// A classified and routed request, before its verdict.
+#[derive(Clone, Copy, Debug)]
+pub struct Classified {
+    /// Kind and class of the client.
+    pub classification: Classification,
+    /// Route.
+    pub route: RouteId,
+    /// Key of the bucket that pays.
+    pub key: ClientKey,
+    /// Switch that applies to the client.
+    pub switch: Option<Switch>,
+}
 
 /// Classification and decision of one request.
 pub struct Evaluation {
@@ -21,9 +34,8 @@ pub struct Evaluation {
 }
 
 impl Admission {
-    /// Evaluates a request by its facts. `secret` returns the hash of a credential. It is called with the header or
-    /// cookie that keys the buckets of the class, if there is one. `switch` returns the switch that applies to the
-    /// classified client.
+    /// Evaluates a request by its facts, whose response comes from the origin. The arguments are those of
+    /// [`Self::classify`].
     pub fn evaluate(
         &self,
         facts: &Facts<'_>,
@@ -31,20 +43,44 @@ impl Admission {
         secret: impl FnOnce(&CredentialSource) -> Option<u64>,
         now: Timestamp,
     ) -> Evaluation {
+        self.evaluate_classified(self.classify(facts, switch, secret), &facts.request, false, now)
+    }
+
+    /// Classifies and routes a request by its facts. `secret` returns the hash of a credential. It is called with the
+    /// header or cookie that keys the buckets of the class, if there is one. `switch` returns the switch that applies
+    /// to the classified client.
+    pub fn classify(
+        &self,
+        facts: &Facts<'_>,
+        switch: impl FnOnce(&Classification) -> Option<Switch>,
+        secret: impl FnOnce(&CredentialSource) -> Option<u64>,
+    ) -> Classified {
         let classification = self.rules.classify(facts);
         let route = self.rules.route(&facts.request);
         let key = self.rules.key(&classification, facts.client.address, secret);
-        let page = CrawledPage::new(&classification, &facts.request);
-        let never_refused = self.rules.is_exempt(facts.request.method, facts.request.path);
         let switch = switch(&classification);
-        let request = DecisionRequest {
+        Classified { classification, route, key, switch }
+    }
+
+    /// Decides on a classified request. `has_copy` means that its response is a stored one.
+    pub fn evaluate_classified(
+        &self,
+        classified: Classified,
+        request: &RequestFacts<'_>,
+        has_copy: bool,
+        now: Timestamp,
+    ) -> Evaluation {
+        let Classified { classification, route, key, switch } = classified;
+        let page = CrawledPage::new(&classification, request);
+        let decision_request = DecisionRequest {
             class: classification.class,
             class_rules: &self.rules[classification.class],
             route: &self.rules[route],
-            is_exempt: never_refused,
+            is_exempt: self.rules.is_exempt(request.method, request.path),
             switch,
+            has_copy,
         };
-        let decision = self.admit_guarded(key, &request, route, page, now);
+        let decision = self.admit_guarded(key, &decision_request, route, page, now);
         Evaluation { classification, route, key, switch, decision }
     }
 }

@@ -30,13 +30,15 @@ pub struct DecisionRequest<'a> {
     pub is_exempt: bool,
     /// Switch of an administrator that applies to the client.
     pub switch: Option<Switch>,
+    /// True if the response is a stored one, which costs nothing.
+    pub has_copy: bool,
 }
 
 impl DecisionRequest<'_> {
     /// Returns true if the request costs nothing. An exempt request is free on every route, since it is admitted when
     /// no units are left.
     pub fn is_free(&self) -> bool {
-        self.is_exempt || self.route.is_free()
+        self.is_exempt || self.has_copy || self.route.is_free()
     }
 
     /// Returns the bucket of the class if the request takes a token from it.

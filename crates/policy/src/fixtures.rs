@@ -29,6 +29,7 @@ pub fn rules() -> Rules {
         routes: Vec::new(),
         scopes: Vec::new(),
         serves_crawl_policy: false,
+        cache: None,
         path_policy: PathPolicy::Strict,
     }
 }
@@ -120,5 +121,6 @@ pub fn route(costs: &[(u16, u64)]) -> Route {
         scopes: Vec::new(),
         is_latency_sampled: true,
         streams_body: false,
+        cache: None,
     }
 }

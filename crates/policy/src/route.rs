@@ -1,5 +1,6 @@
 //! Routes: match requests and define their costs and scopes.
 
+use super::cache::RouteCacheRules;
 use super::cost::Cost;
 use super::facts::RequestFacts;
 use super::ids::{QuotaId, ScopeId};
@@ -30,6 +31,8 @@ pub struct Route {
     pub is_latency_sampled: bool,
     /// True if the origin receives the request body while the client sends it.
     pub streams_body: bool,
+    /// Rules of the cache; `None` if responses are not stored.
+    pub cache: Option<RouteCacheRules>,
 }
 
 /// A path pattern. `*` matches within one segment; `**` matches any tail at the end, and any directories before the

@@ -1,6 +1,7 @@
 //! The checked settings of all rules.
 
 use super::bot_detection::{BotDetection, BotScore};
+use super::cache::CacheRules;
 use super::class::{self, Class, Classification, UserAgentRules};
 use super::cost::Cost;
 use super::exempt;
@@ -38,6 +39,8 @@ pub struct Rules {
     pub scopes: Vec<Scope>,
     /// True if the gateway serves [`exempt::CRAWL_POLICY_PATH`].
     pub serves_crawl_policy: bool,
+    /// Rules of the cache for all routes; `None` if nothing is stored.
+    pub cache: Option<CacheRules>,
 }
 
 impl Rules {

@@ -1,7 +1,7 @@
 //! Serves the crawl policy. Only GET and HEAD are supported; an admitted request with another method gets 405 and is
 //! not charged, because it is never sent to the origin.
 
-use super::forward::prepare_client_response;
+use super::client_response::prepare_client_response;
 use super::request_handler::RequestHandler;
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::crawl_policy::PolicyDocument;

@@ -1,5 +1,6 @@
 //! Evaluation of a request: facts, class, route and admission.
 
+use super::cache::CacheRole;
 use super::evidence::{LiveEvidence, credential};
 use super::request_handler::RequestHandler;
 use crate::gateway::request_context::EvaluatedRequest;
@@ -10,10 +11,11 @@ use std::hash::BuildHasher;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
+use tidegate_engine::{Classified, Observation};
 use tidegate_http1::Fields;
 use tidegate_policy::bot_detection::BrowserTraits;
 use tidegate_policy::identity::{ClientAddress, CredentialSource, ProxyTrust};
-use tidegate_policy::{Classification, ClientFacts, ClientKind, Facts, Signature, Timestamp};
+use tidegate_policy::{Classification, ClientFacts, ClientKind, Facts, OperatorId, Signature, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -21,14 +23,23 @@ use tokio::time::sleep;
 /// milliseconds, on a busy disk a second.
 const MAX_LEASE_WAIT: Duration = Duration::from_secs(2);
 
+/// A classified request with what is known of its client.
+pub(super) struct ClassifiedRequest {
+    client_address: ClientAddress,
+    signed: bool,
+    crawler: Option<OperatorId>,
+    observation: Option<Observation>,
+    pub(super) classified: Classified,
+}
+
 impl RequestHandler {
-    /// Evaluates the request up to the verdict. Does not wait, and does not read the body.
-    pub(super) fn evaluate(
+    /// Classifies and routes the request. Does not wait, and does not read the body.
+    pub(super) fn classify(
         &self,
         request: &ClientRequest,
         current: &CurrentConfig,
         now: Timestamp,
-    ) -> Box<EvaluatedRequest> {
+    ) -> ClassifiedRequest {
         let rules = &current.settings.rules;
         let head = &request.head;
         current.untrusted_proxy.observe(&rules.trust, self.peer, &head.fields);
@@ -56,23 +67,39 @@ impl RequestHandler {
         let switch = |classified: &Classification| {
             current.switches.find(client_address.client, classified, client.claimed_operator(), now)
         };
-        let evaluation = current.admission.evaluate(&facts, switch, credential_hash, now);
-        let is_costly = !rules[evaluation.route].is_free();
+        let classified = current.admission.classify(&facts, switch, credential_hash);
+        let is_costly = !rules[classified.route].is_free();
         let observation = observation.map(|observation| observation.with_costly(is_costly));
-        let classification = &evaluation.classification;
+        let classification = &classified.classification;
         let crawler = match classification.kind {
             ClientKind::VerifiedBot => classification.operator.or(client.claimed_operator()),
             ClientKind::DeclaredBot => client.claimed_operator(),
             _ => None,
         };
         let signed = client.signature != Signature::Absent;
+        ClassifiedRequest { client_address, signed, crawler, observation, classified }
+    }
+
+    /// Decides on a classified request. Does not wait.
+    pub(super) fn decide(
+        &self,
+        request: ClassifiedRequest,
+        client_request: &ClientRequest,
+        role: &CacheRole,
+        current: &CurrentConfig,
+        now: Timestamp,
+    ) -> Box<EvaluatedRequest> {
+        let ClassifiedRequest { client_address, signed, crawler, observation, classified } = request;
+        let facts = client_request.facts();
+        let evaluation = current.admission.evaluate_classified(classified, &facts, role.is_free(), now);
         Box::new(EvaluatedRequest { client_address, signed, crawler, observation, evaluation })
     }
 
-    /// Evaluates again once the ledger has granted a lease, or after [`MAX_LEASE_WAIT`].
+    /// Classifies and decides again once the ledger has granted a lease, or after [`MAX_LEASE_WAIT`].
     pub(super) async fn reevaluate_after_lease(
         &self,
         request: &ClientRequest,
+        role: &CacheRole,
         ledger_responses: &Notify,
     ) -> (Rc<CurrentConfig>, Box<EvaluatedRequest>) {
         let worker = &self.worker;
@@ -82,7 +109,8 @@ impl RequestHandler {
             // Enabled before the lease state is read, so that no notification is missed.
             notified.as_mut().enable();
             let current = worker.current();
-            let evaluated = self.evaluate(request, &current, worker.now());
+            let classified = self.classify(request, &current, worker.now());
+            let evaluated = self.decide(classified, request, role, &current, worker.now());
             if !evaluated.evaluation.decision.verdict.waits_for_lease() || timeout.is_elapsed() {
                 return (current, evaluated);
             }

@@ -1,6 +1,9 @@
 //! Forwarding to the origin, and the response for the client.
 
+use super::cache::CopyReason;
+use super::client_response::prepare_client_response;
 use super::request_handler::RequestHandler;
+use crate::gateway::cache::Recorder;
 use crate::gateway::problem::Problem;
 use crate::gateway::request_context::{EvaluatedRequest, RequestContext};
 use crate::gateway::response_body::{ResponseBody, scan_to_end};
@@ -14,7 +17,8 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tidegate_engine::{SlotGuard, ThrottleRejection};
-use tidegate_http1::{Fields, Name, RequestHead, Response};
+use tidegate_http1::{Name, RequestHead, Response};
+use tidegate_policy::cache::CacheStatus;
 use tidegate_policy::identity::ClientAddress;
 
 impl RequestHandler {
@@ -25,18 +29,37 @@ impl RequestHandler {
         mut context: Box<RequestContext>,
         slots: Option<SlotGuard>,
     ) -> Response<ResponseBody> {
+        let current = Rc::clone(context.current());
         self.prepare_upstream_request(&mut context);
+        if let Some(rules) = self.fetch_rules(&current, &context) {
+            context.prepare_fetch(rules, self.worker.now());
+        }
         context.resolve_target();
         let (result, backoff) = self.send_upstream(None, body, &mut context, slots).await;
+        let fetch = context.take_fetch();
         let upstream = match result {
             Ok(upstream) => upstream,
-            Err(error) => return self.respond_to_origin_failure(context, &error, backoff),
+            Err(error) => {
+                if let Some(copy) = fetch.as_ref().and_then(|fetch| self.copy_in_place_of_error(&current, fetch)) {
+                    context.settle_unknown();
+                    self.worker.record_upstream_failure(&error);
+                    return self.respond_from_copy(context, &copy, CopyReason::Error);
+                }
+                return self.respond_to_origin_failure(context, &error, backoff);
+            }
         };
-        let current = Rc::clone(context.current());
         let rules = &current.settings.rules;
+        let revalidation_costs = fetch
+            .as_ref()
+            .filter(|fetch| fetch.copy.is_some() && upstream.response.status == StatusCode::NOT_MODIFIED)
+            .and_then(|_| Some(rules[context.evaluation().route].cache.as_ref()?.revalidation_costs.as_slice()))
+            .unwrap_or_default();
+        let expected_cost = |id: tidegate_policy::QuotaId, expected| {
+            revalidation_costs.iter().find(|(quota, _)| *quota == id).map_or(expected, |(_, cost)| *cost)
+        };
         let quota = |id: tidegate_policy::QuotaId| &rules[id];
         let Response { status, fields, .. } = &upstream.response;
-        context.settle(|id, expected| cost::actual_cost(quota(id), expected, fields));
+        context.settle(|id, expected| cost::actual_cost(quota(id), expected_cost(id, expected), fields));
         context.charge_unexpected_costs(fields);
         context.sync_quotas(*status, fields);
         // Overload 429 of the origin: all clients get the same response of the gateway.
@@ -44,11 +67,20 @@ impl RequestHandler {
             backoff.filter(|_| *status == StatusCode::TOO_MANY_REQUESTS)
         {
             Box::pin(scan_to_end(upstream.response.body, &upstream.deadline, &mut context)).await;
+            if let Some(copy) = fetch.as_ref().and_then(|fetch| self.copy_in_place_of_refusal(&current, fetch)) {
+                return self.respond_from_copy(context, &copy, CopyReason::Refused);
+            }
             let problem = Problem::throttled(reason, retry_after, 0.0);
             context.set_retry_after(problem.retry_after());
             return self.respond_with_problem(context, problem);
         }
-        self.stream_response(context, upstream, Bytes::new())
+        match fetch {
+            Some(fetch) => self.respond_to_fetch(context, upstream, fetch),
+            None => {
+                self.invalidate(&context, &upstream.response);
+                self.stream_response(context, upstream, Bytes::new(), None)
+            }
+        }
     }
 
     /// Sends the request upstream, or `own_head` instead of its head. Returns the response, and the rejection if a scope
@@ -81,18 +113,24 @@ impl RequestHandler {
         (result, backoff)
     }
 
-    /// Streams the origin's response to the client; `beginning` is the part of its body already read.
+    /// Streams the origin's response to the client; `beginning` is the part of its body already read. `recorder` stores
+    /// it.
     pub(super) fn stream_response(
         &self,
         mut context: Box<RequestContext>,
         upstream: UpstreamResponse,
         beginning: Bytes,
+        recorder: Option<Box<Recorder>>,
     ) -> Response<ResponseBody> {
         let UpstreamResponse { response: Response { status, mut fields, body }, pool_guard: lease, deadline } =
             upstream;
         prepare_client_response(&context, status, &mut fields);
+        if let Some(reason) = context.forward_reason() {
+            let cache_status = CacheStatus::Forward { reason, status: None, stored: recorder.is_some() };
+            fields.append_with(Name::CacheStatus, |text| write!(text, "{cache_status}"));
+        }
         context.begin_response(status);
-        Response { status, fields, body: ResponseBody::relayed(beginning, body, lease, deadline, context) }
+        Response { status, fields, body: ResponseBody::relayed(beginning, body, lease, deadline, recorder, context) }
     }
 
     /// Responds to a failure of the origin. `Retry-After` covers the backoff of the scopes.
@@ -151,21 +189,6 @@ impl RequestHandler {
             fields.append(Name::Operator, worker.shared().operators.name(operator).as_bytes());
         }
     }
-}
-
-/// Prepares the head of the origin's response for the client: removes connection-specific fields and adds the gateway's
-/// own.
-pub(super) fn prepare_client_response(context: &RequestContext, status: StatusCode, fields: &mut Fields) {
-    let current = context.current();
-    headers::strip_hop_by_hop(fields);
-    headers::strip_reserved(fields);
-    current.rate_limit_headers.write(
-        &current.settings.rules,
-        context.rate_limit_snapshot(),
-        context.started_at(),
-        status,
-        fields,
-    );
 }
 
 /// Writes the client, the trusted hops and the peer.

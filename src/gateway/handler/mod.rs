@@ -4,18 +4,23 @@
 //!    than the own ones, is rejected before it is counted. Host and path are normalized once.
 //! 2. Identify (`evaluate`): user agent, then signature, then proof, because a signature can be a claim to prove.
 //! 3. Observe (`evaluate`): the bot score is a fact that classification uses.
-//! 4. Admit (`evaluate`): the bucket, the quotas and pacing. A refused request holds nothing and waits for nothing,
+//! 4. Look up (`cache`): a stored response costs nothing, so it comes before admission. A request whose response
+//!    another one fetches waits for it.
+//! 5. Admit (`evaluate`): the bucket, the quotas and pacing. A refused request holds nothing and waits for nothing,
 //!    except for a lease.
-//! 5. Serve locally (`crawl_policy`, `robots`): responses of the gateway need no slots.
-//! 6. Receive (`receive`): the whole body, before slots are taken, because a client can send slowly.
-//! 7. Acquire slots (`throttle`): the permit is held meanwhile, so that a request with slots can be sent. Without
+//! 6. Serve locally (`crawl_policy`, `robots`): responses of the gateway need no slots.
+//! 7. Receive (`receive`): the whole body, before slots are taken, because a client can send slowly.
+//! 8. Acquire slots (`throttle`): the permit is held meanwhile, so that a request with slots can be sent. Without
 //!    slots, its units are released.
-//! 8. Forward (`forward`): sends the request with its permit. Continues if the client leaves (`abandon`), because the
+//! 9. Forward (`forward`): sends the request with its permit. Continues if the client leaves (`abandon`), because the
 //!    origin does.
-//! 9. Settle (`forward`): before the response is sent, because its head shows the cost.
-//! 10. Respond (`forward`, `refuse`): the end of the response drops the [`RequestContext`], which writes the record.
+//! 10. Settle (`forward`): before the response is sent, because its head shows the cost.
+//! 11. Respond (`forward`, `refuse`, `cache`): the end of the response drops the [`RequestContext`], which writes the record.
 
 mod abandon;
+mod cache;
+mod cache_fetch;
+mod client_response;
 mod crawl_policy;
 mod evaluate;
 mod evidence;
@@ -29,18 +34,25 @@ mod throttle;
 
 pub(super) use request_handler::RequestHandler;
 
+use super::cache::StoredResponse;
 use super::client_body::ClientBody;
 use super::problem::{Problem, ResponseFormat};
 use super::request_context::RequestContext;
 use super::response_body::ResponseBody;
 use super::target::{ClientRequest, Target};
-use super::upstream::{ClientBodyError, ForwardError, RequestBody};
+use super::upstream::{ClientBodyError, Deadline, ForwardError, RequestBody};
 use abandon::Abandonable;
+use cache::{CacheRole, CopyReason};
 use hyper::body::Body;
 use std::cell::OnceCell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
 use tidegate_engine::{AcquireOutcome, ThrottleRejection};
 use tidegate_http1::{Request, Response};
+use tidegate_policy::Reason;
 use tidegate_policy::exempt::is_robots_txt_read;
 
 impl RequestHandler {
@@ -60,11 +72,13 @@ impl RequestHandler {
             }
         };
         let request = ClientRequest { head, target, has_body: !body.is_end_stream(), signature: OnceCell::new() };
-        let mut evaluated = self.evaluate(&request, &current, worker.now());
+        let classified = self.classify(&request, &current, worker.now());
+        let role = self.cache_role(&request, &classified.classified, &current).await;
+        let mut evaluated = self.decide(classified, &request, &role, &current, worker.now());
         if evaluated.evaluation.decision.verdict.waits_for_lease()
             && let Some(ledger_responses) = &worker.shared().ledger_responses
         {
-            (current, evaluated) = Box::pin(self.reevaluate_after_lease(&request, ledger_responses)).await;
+            (current, evaluated) = Box::pin(self.reevaluate_after_lease(&request, &role, ledger_responses)).await;
         }
         let is_crawl_policy = current.settings.rules.is_crawl_policy(request.path());
         let is_robots_txt = is_robots_txt_read(&request.head.method, request.path());
@@ -73,10 +87,14 @@ impl RequestHandler {
         }
         let (worker, connection_state) = (Rc::clone(worker), Rc::clone(connection_state));
         let id = worker.next_decision_id();
-        let context = RequestContext::new(worker, connection_state, current, request, evaluated, id);
-        if context.decision().verdict.refusal().is_some() {
+        let mut context = RequestContext::new(worker, connection_state, current, request, evaluated, id);
+        if let Some(refusal) = context.decision().verdict.refusal() {
+            let replacement = self.replacement(&role, refusal.reason, &context);
             self.drain_body(&context.client_request().head, body);
-            return self.refuse(context);
+            return match replacement {
+                Some(copy) => self.respond_from_copy(context, &copy, CopyReason::Refused),
+                None => self.refuse(context),
+            };
         }
         if is_crawl_policy {
             return self.serve_crawl_policy(body, context);
@@ -85,7 +103,21 @@ impl RequestHandler {
             // Boxed to keep the future of other requests small.
             return Box::pin(self.serve_robots(body, context)).await;
         }
+        match role {
+            CacheRole::Unused => {}
+            CacheRole::Bypass(reason) => context.set_cache_bypass(reason),
+            CacheRole::Fetch(fetch) => context.set_fetch(fetch),
+            CacheRole::Copy(copy, reason) => return self.respond_from_copy(context, &copy, reason),
+            CacheRole::CopyAndFetch(copy, fetch) => return self.respond_while_revalidating(context, &copy, fetch),
+            CacheRole::OnlyIfCached => return self.respond_only_if_cached(context),
+        }
         self.throttle_and_forward(body, context).await
+    }
+
+    /// Returns the stored response to send in place of a refusal.
+    fn replacement(&self, role: &CacheRole, reason: Reason, context: &RequestContext) -> Option<Arc<StoredResponse>> {
+        let rules = context.current().settings.rules.cache.as_ref()?;
+        role.replacement(reason, rules.stale_when_refused, self.worker.now())
     }
 
     /// Returns the body to send to the origin: received whole, unless the route streams it.
@@ -135,10 +167,25 @@ impl RequestHandler {
             }
             Err(ThrottleRejection { scope, reason, retry_after }) => {
                 context.settle_unknown();
+                if let Some(copy) = context.copy_in_place_of_refusal() {
+                    context.set_refused_by_scope(scope, reason, None);
+                    return self.respond_from_copy(context, &copy, CopyReason::Refused);
+                }
                 let problem = Problem::throttled(reason, retry_after, context.retry_after_spread());
                 context.set_refused_by_scope(scope, reason, problem.retry_after());
                 self.respond_with_problem(context, problem)
             }
         }
     }
+}
+
+/// Returns the output of `work`, or `None` if `deadline` expires before.
+async fn within<T>(deadline: &Deadline, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if deadline.poll_expired(context) => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
 }

@@ -2,21 +2,18 @@
 //! fetches it for all.
 
 use super::abandon::Abandonable;
-use super::forward::prepare_client_response;
+use super::client_response::prepare_client_response;
 use super::request_handler::RequestHandler;
 use super::robots_fetch::{FetchOutcome, RobotsFetch};
+use super::within;
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::problem::{self, Problem};
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
 use crate::gateway::site::Site;
-use crate::gateway::upstream::Deadline;
 use bytes::Bytes;
 use http::Method;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 use tidegate_crawlers::robots::{CacheLookup, CachedRobots, FetchRole, FetchedHost, Requester};
 use tidegate_http1::{Name, RequestHead, Response};
@@ -66,7 +63,7 @@ impl RequestHandler {
             FetchOutcome::Other(response) => respond_forwarded(context, &conditions, response),
             FetchOutcome::Oversized { upstream, beginning, slot } if conditions.body => {
                 context.hold_fetch_slot(slot);
-                self.stream_response(context, *upstream, beginning)
+                self.stream_response(context, *upstream, beginning, None)
             }
             FetchOutcome::Oversized { upstream, .. } => {
                 let Response { status, fields, .. } = upstream.response;
@@ -163,17 +160,6 @@ fn respond_forwarded(
     prepare_client_response(&context, status, &mut fields);
     context.finish_local_response(status, body.len() as u64);
     Response { status, fields, body: ResponseBody::full(body) }
-}
-
-/// Returns the output of `work`, or `None` if `deadline` expires before.
-async fn within<T>(deadline: &Deadline, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
-    poll_fn(|context| match work.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending if deadline.poll_expired(context) => Poll::Ready(None),
-        Poll::Pending => Poll::Pending,
-    })
-    .await
 }
 
 impl ConditionalGet {

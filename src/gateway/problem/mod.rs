@@ -88,6 +88,11 @@ impl<'a> Problem<'a> {
         Self::from_template(ProblemTemplate::METHOD_NOT_ALLOWED)
     }
 
+    /// Returns the problem of a request for a stored response that does not exist.
+    pub(super) fn only_if_cached() -> Self {
+        Self { retry_after: None, ..Self::from_template(ProblemTemplate::ONLY_IF_CACHED) }
+    }
+
     /// Returns the problem of a robots.txt that cannot be fetched for `wait`. `spread` as in [`Problem::refused`].
     pub(super) fn robots_unavailable(wait: Duration, spread: f64) -> Self {
         let retry_after = Some(ceil_seconds(with_spread(wait, spread)).max(1));

@@ -86,6 +86,10 @@ impl ProblemTemplate {
     pub(super) const METHOD_NOT_ALLOWED: Self =
         plain!(405, "Method Not Allowed", "The crawl policy supports only GET and HEAD.");
 
+    /// No stored response for a client that wants no other.
+    pub(super) const ONLY_IF_CACHED: Self =
+        plain!(504, "Gateway Timeout", "The request asks for a stored response, and there is none.");
+
     /// A robots.txt without a copy, and too many fetches of others.
     pub(super) const ROBOTS_UNAVAILABLE: Self =
         plain!(503, "Service Unavailable", "The robots.txt of this host cannot be fetched now.");

@@ -41,9 +41,11 @@ impl RequestContext {
                 settle_sequence: charged.sequence,
             })
             .collect();
+        let saved: SmallVec<[_; 2]> =
+            self.saved.iter().map(|(quota, units)| (rules[*quota].name.as_str(), *units)).collect();
         let redact = &self.current.settings.log.redact;
         let query = head.target.query().map(|query| redacted(query, redact));
-        let referer = head.fields.get(Name::Referer).map(|referer| redacted_url(referer, redact));
+        let referer = self.client_fields().get(Name::Referer).map(|referer| redacted_url(referer, redact));
         let settled = self.worker.now();
         self.worker.telemetry().record(&Record {
             admitted_at: decision.decided_at,
@@ -58,7 +60,7 @@ impl RequestContext {
             version: head.version,
             status: self.status.as_u16(),
             bytes: self.bytes,
-            user_agent: head.fields.get(Name::UserAgent).unwrap_or_default(),
+            user_agent: self.client_fields().get(Name::UserAgent).unwrap_or_default(),
             referer: referer.as_deref(),
             headers_seen: observation.map_or(HeadersSeen::USER_AGENT, |observation| observation.headers()),
             kind: classified.kind,
@@ -90,6 +92,8 @@ impl RequestContext {
             }
             .map(|(status, duration)| UpstreamCall { scopes: &self.route().scopes, status, duration }),
             total: settled.saturating_duration_since(decision.decided_at),
+            cache: self.cache_result,
+            saved: &saved,
             names: &names,
         });
     }

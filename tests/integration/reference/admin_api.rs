@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tidegate::admin::endpoints::{COMMON_ERRORS, ENDPOINTS};
 use tidegate::admin::fields::{
-    CORRECTION_FIELDS, DocumentField, EXPLANATION_FIELDS, PROBLEM_FIELDS, QUOTA_FIELDS, STATE_FIELDS,
+    CACHE_FIELDS, CORRECTION_FIELDS, DocumentField, EXPLANATION_FIELDS, PROBLEM_FIELDS, QUOTA_FIELDS, STATE_FIELDS,
 };
 use tidegate_access_log::fields::LOG_FIELDS;
 
@@ -29,6 +29,7 @@ fn admin_document_is_current() {
         ("State", "", STATE_FIELDS),
         ("Quotas", "Each quota has these fields.\n\n", QUOTA_FIELDS),
         ("Corrections", "", CORRECTION_FIELDS),
+        ("Cache", "", CACHE_FIELDS),
         ("Explanation", "", EXPLANATION_FIELDS),
     ] {
         let rows =
@@ -64,6 +65,10 @@ fn every_endpoint_responds() {
     for endpoint in ENDPOINTS.iter().filter(|endpoint| !lasting(endpoint.path)) {
         let path =
             endpoint.path.replace("{name}", "api").replace("{id}", &ids[0]).replace("{target}", "192.0.2.0%2F24");
+        let path = match (endpoint.method, endpoint.path) {
+            ("DELETE", "/api/v1/cache") => format!("{path}?tag=none"),
+            _ => path,
+        };
         let body = match (endpoint.method, endpoint.path) {
             ("PUT", _) => "{\"used\": \"1.5\", \"by\": \"ann\"}",
             ("POST", "/api/v1/switches") => SWITCH,
@@ -109,6 +114,8 @@ fn fields_of_responses_are_the_documented_ones() {
     assert_documented("quota", QUOTA_FIELDS, &quotas, |_| false);
     let (_, correction) = gateway.admin_request("POST", "/api/v1/quotas/api/reset", "{\"by\": \"ann\"}");
     assert_documented("correction", CORRECTION_FIELDS, &[serde_json::from_str(&correction).expect("JSON")], |_| false);
+    let cache: Value = serde_json::from_str(&gateway.admin_get("/api/v1/cache").1).expect("JSON");
+    assert_documented("cache", CACHE_FIELDS, &[cache], |_| false);
     let mut explanations = Vec::new();
     for id in &ids {
         let decision: Value =
@@ -169,6 +176,8 @@ pub(super) fn busy_gateway() -> (TestGateway, Vec<String>) {
         ("/page", googlebot, 200),
         ("/page", googlebot, 200),
         ("/robots.txt", googlebot, 200),
+        ("/stored", googlebot, 200),
+        ("/stored", googlebot, 200),
         ("/tenant?tenant=acme", "", 200),
         ("/tenant?tenant=acme", "", 503),
         ("/expensive", "", 200),
@@ -193,6 +202,7 @@ pub(super) fn busy_gateway() -> (TestGateway, Vec<String>) {
 const SWITCH: &str = r#"{"target": "192.0.2.0/24", "effect": "block", "for_s": 3600, "why": "scrapes", "by": "ann"}"#;
 
 const RULES: &str = "
+cache: {}
 headers: { retry_after_spread: 0% }
 bot_detection: { enabled: false }
 quotas:
@@ -212,10 +222,11 @@ scopes:
   default: { concurrency: 8 }
   tenant: { partition_by: { query: tenant }, delay: 60s }
 routes:
-  - { match: /page, cost: { api: 1 } }
-  - { match: /small, cost: { api: 1, dear: 1 } }
-  - { match: /expensive, cost: { dear: 9 } }
-  - { match: /tenant, scopes: [default, tenant] }
+  - { match: /stored, cost: { api: 1 }, cache: { ttl: 1h } }
+  - { match: /page, cost: { api: 1 }, cache: off }
+  - { match: /small, cost: { api: 1, dear: 1 }, cache: off }
+  - { match: /expensive, cost: { dear: 9 }, cache: off }
+  - { match: /tenant, scopes: [default, tenant], cache: off }
 ";
 
 const INTRODUCTION: &str = "\

@@ -64,6 +64,16 @@ impl InstalledClients {
         command
     }
 
+    /// Returns a run of the public tests for caches against `gateway`, whose `origin` is the suite's own server.
+    pub fn cache_tests(&self, origin: SocketAddr, gateway: SocketAddr) -> Command {
+        let mut command = self.command("node");
+        let script = File::open(self.scripts.join("cache_tests.mjs")).expect("script is in the repository");
+        command
+            .args(["--input-type=module", "-", &origin.port().to_string(), &format!("http://{gateway}")])
+            .stdin(script);
+        command
+    }
+
     /// Returns a script of `tests/origins` that serves as an origin with `framework`.
     pub fn origin(&self, program: &str, script: &str, framework: &str) -> Command {
         let mut command = Command::new(self.installed.join("venv/bin").join(program));

@@ -361,8 +361,14 @@ pub fn decide(admission: &Admission, request: &TraceRequest, now: Timestamp) -> 
     let path = request.page.filter(|_| request.label == ClientLabel::Search).map(|page| page.to_string());
     let page = path.as_deref().map(|path| CrawledPage { operator: OperatorId(0), host: "", path, query: None });
     let (key, route, rules) = (ClientKey::from_u64(request.label as u64), RouteId(0), admission.rules());
-    let decided =
-        DecisionRequest { class, class_rules: &rules[class], route: &rules[route], is_exempt: false, switch: None };
+    let decided = DecisionRequest {
+        class,
+        class_rules: &rules[class],
+        route: &rules[route],
+        is_exempt: false,
+        switch: None,
+        has_copy: false,
+    };
     admission.admit_guarded(key, &decided, route, page, now)
 }
 

@@ -46,6 +46,10 @@ pub struct NativeFields<'a> {
     pub scope_wait: Duration,
     /// Response time of the origin; `None` if the request was not sent.
     pub origin_latency: Option<Duration>,
+    /// True if a stored response answered the request, which cost nothing.
+    pub has_copy: bool,
+    /// True if a stored response was sent in place of a refusal.
+    pub has_copy_of_refusal: bool,
 }
 
 /// A quota after the decision.

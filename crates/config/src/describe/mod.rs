@@ -1,5 +1,6 @@
 //! Summary of the settings, as `tidegate check` and a reload print it.
 
+mod cache;
 mod classes;
 mod crawlers;
 mod format;
@@ -52,6 +53,8 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     });
 
     line(ledger::ledger(&settings.ledger, &settings.state_dir));
+
+    line(format!("cache: {}", cache::cache(settings.cache, rules.cache.as_ref())));
 
     line(format!("crawlers: {}", crawlers::verify(&settings.verify)));
     line(match &rules.bot_detection {

@@ -1,5 +1,6 @@
 //! Summary lines of routes: conditions, costs and scopes.
 
+use super::cache;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::route::{MatchOptions, Route};
 use tidegate_policy::{Rules, ScopeId};
@@ -39,5 +40,10 @@ pub(super) fn route(route: &Route, rules: &Rules) -> String {
     let costs = if costs.is_empty() { "free".into() } else { costs.join(", ") };
     let scope = |id: &ScopeId| rules.scopes.get(id.index()).map_or("?", |scope| scope.name.as_str());
     let scopes: Vec<&str> = route.scopes.iter().map(scope).collect();
-    format!("{}{conditions}: {costs}; in {}", route.name, scopes.join(", "))
+    let caching = match (&rules.cache, &route.cache) {
+        (None, _) => String::new(),
+        (Some(_), None) => "; not cached".to_owned(),
+        (Some(_), Some(caching)) => cache::route(caching).iter().map(|part| format!("; {part}")).collect(),
+    };
+    format!("{}{conditions}: {costs}; in {}{caching}", route.name, scopes.join(", "))
 }

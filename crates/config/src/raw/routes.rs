@@ -1,5 +1,6 @@
 //! Raw section `routes`.
 
+use super::cache::RouteCache;
 use crate::scalars::{Price, Verb};
 use crate::serde_forms::{NamedMap, OneOrMany};
 use schemars::JsonSchema;
@@ -44,6 +45,9 @@ pub(crate) struct Route {
     /// Set it for large uploads whose beginning the origin needs at once. Default false: the body is received first
     /// (limits.buffer_body).
     pub stream: bool,
+    /// Caching of responses: off, or { ttl, revalidation_cost, key }. It requires the section cache. Default on with that
+    /// section, as the origin's fields allow.
+    pub cache: Option<RouteCache>,
 }
 
 /// Comparison of a spelling.

@@ -5,6 +5,7 @@
 
 mod address_lists;
 mod bot_detection;
+mod cache;
 mod classes;
 mod clients;
 mod crawl_policy;
@@ -54,7 +55,13 @@ pub(super) fn validate(
     let classes = classes::classes(&raw.classes, &operators, &list_names, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
     let (quotas, scope_quotas) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
-    let context = routes::RouteContext { quotas: &quotas, scopes: &scopes, scope_quotas: &scope_quotas };
+    let (cache, cache_rules) = cache::cache(raw.cache.as_ref(), &mut report).unzip();
+    let context = routes::RouteContext {
+        quotas: &quotas,
+        scopes: &scopes,
+        scope_quotas: &scope_quotas,
+        is_cache_enabled: cache.is_some(),
+    };
     let routes = routes::routes(&raw.routes, &context, &mut report);
     partition::check_use(&scopes, &routes, &mut report);
     scopes::warn_unused(&scopes, &scope_quotas, &routes, &mut report);
@@ -79,6 +86,7 @@ pub(super) fn validate(
         path_policy: server::path_policy(raw.paths),
         scopes,
         serves_crawl_policy,
+        cache: cache_rules,
     };
     let rules = Arc::new(rules);
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);
@@ -95,6 +103,7 @@ pub(super) fn validate(
         headers,
         robots,
         crawl_policy,
+        cache,
         log,
         operators: crawler_operators,
         operator_names,

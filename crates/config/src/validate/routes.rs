@@ -1,5 +1,6 @@
 //! Validates `routes`: match conditions, costs and scopes.
 
+use super::cache;
 use super::diagnostics::Diagnostics;
 use super::quotas::ScopeQuota;
 use crate::raw::routes as raw;
@@ -7,6 +8,7 @@ use crate::raw::routes::Comparison;
 use crate::scalars::Verb;
 use crate::setting_path::SettingPath;
 use http::Method;
+use tidegate_policy::cache::RouteCacheRules;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::quota::Quota;
 use tidegate_policy::route::{MatchOptions, Pattern, PatternError, Route};
@@ -23,6 +25,8 @@ pub(super) struct RouteContext<'a> {
     pub(super) scopes: &'a [Scope],
     /// Quotas of scopes.
     pub(super) scope_quotas: &'a [ScopeQuota],
+    /// True if the file has a section `cache`.
+    pub(super) is_cache_enabled: bool,
 }
 
 pub(super) fn routes(raw: &[raw::Route], context: &RouteContext<'_>, report: &mut Diagnostics) -> Vec<Route> {
@@ -95,6 +99,7 @@ fn fallback_route(context: &RouteContext<'_>, report: &mut Diagnostics) -> Route
         scopes,
         is_latency_sampled: true,
         streams_body: false,
+        cache: context.is_cache_enabled.then(RouteCacheRules::default),
     }
 }
 
@@ -138,6 +143,7 @@ fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, repor
         scopes,
         is_latency_sampled: raw.sample_latency.unwrap_or(true),
         streams_body: raw.stream,
+        cache: cache::route_cache(raw.cache.as_ref(), context.is_cache_enabled, &path.cache(), context.quotas, report),
         name,
     }
 }

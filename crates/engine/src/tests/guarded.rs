@@ -33,6 +33,7 @@ impl GuardedSite {
             route: &self.0.rules[RouteId(0)],
             is_exempt: false,
             switch: None,
+            has_copy: false,
         };
         let Decision { verdict, permit, .. } = self.0.admit_guarded(CLIENT, &request, RouteId(0), Some(page), now);
         assert!(verdict.refusal().is_none_or(|refusal| refusal.reason == Reason::Tier));

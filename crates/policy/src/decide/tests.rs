@@ -82,6 +82,7 @@ impl DecisionFixture {
             route: &self.route,
             is_exempt: self.is_exempt,
             switch: self.switch,
+            has_copy: false,
         };
         let mut snapshots = [QuotaSnapshot {
             id: QuotaId(0),
@@ -323,7 +324,14 @@ fn request_takes_no_token_only_if_it_is_free_and_the_bucket_counts_costed_reques
             let interval = Duration::from_secs(1);
             let bucket = Some(Bucket { capacity: 1, fill: 1, interval, smooth: false, costed_only });
             let class = Class { bucket, ..fixtures::class("bot") };
-            let request = DecisionRequest { class: ClassId(0), class_rules: &class, route, is_exempt, switch: None };
+            let request = DecisionRequest {
+                class: ClassId(0),
+                class_rules: &class,
+                route,
+                is_exempt,
+                switch: None,
+                has_copy: false,
+            };
             assert_eq!((request.is_free(), request.bucket().is_none()), (is_free, is_free && costed_only));
         }
     }

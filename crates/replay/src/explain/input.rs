@@ -261,6 +261,7 @@ impl<'a> ExplainInput<'a> {
             route: self.route(),
             is_exempt: rules.is_exempt(&self.request.method, &self.request.path),
             switch: self.switch,
+            has_copy: false,
         }
     }
 

@@ -29,6 +29,9 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
             _ => Version::HTTP_11,
         },
     });
+    let is_copy = matches!(line.cache, Some("hit" | "stale"));
+    // A copy sent after a fetch or in place of a refusal leaves the costs of the request in the log.
+    let (has_copy, has_copy_of_refusal) = (is_copy && quotas.is_empty(), is_copy && line.reason.is_some());
     let native = NativeFields {
         started_us: line.started_us,
         id: u64::from_str_radix(line.id, 16).unwrap_or(0),
@@ -48,6 +51,8 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
         scope: line.scope.map(|scope| scope.0),
         scope_wait: milliseconds(line.scope_wait_ms),
         origin_latency: line.origin_ms.map(milliseconds),
+        has_copy,
+        has_copy_of_refusal,
     };
     Ok(LogLine {
         at,

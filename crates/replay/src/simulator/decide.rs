@@ -65,8 +65,9 @@ impl Simulator {
             // The ledger refusal was the only one, and it changed no state.
             return self.copy_logged_refusal(next, line, &facts);
         }
-        let evaluation =
-            self.admission.evaluate(&facts, |_| native.and_then(NativeFields::logged_switch), |_| secret, at);
+        let classified = self.admission.classify(&facts, |_| native.and_then(NativeFields::logged_switch), |_| secret);
+        let has_copy = native.is_some_and(|native| native.has_copy);
+        let evaluation = self.admission.evaluate_classified(classified, &facts.request, has_copy, at);
         let bot = match claim {
             Claim::Bot { bot, .. } => bot,
             _ => None,
@@ -126,9 +127,9 @@ impl Simulator {
             replayed.refusal_reason = Some(refusal.reason);
             replayed.refusing_quotas = refusal.quotas;
             let by_rules = Some(refusal.retry_after(self.retry_after_spread(native)));
-            // The log does not tell when a switch ends, except by this.
-            let by_switch = native.filter(|native| native.switch.is_some()).map(|native| native.retry_after_s);
-            replayed.retry_after_s = by_switch.unwrap_or(by_rules);
+            // The log does not tell when a switch ends, except by this; a copy in place of a refusal names no time.
+            let as_logged = native.filter(|native| native.switch.is_some() || native.has_copy_of_refusal);
+            replayed.retry_after_s = as_logged.map_or(by_rules, |native| native.retry_after_s);
         }
         if let Some(permit) = decision.permit {
             match native.and_then(|it| Some((logged_origin_refusal(it)?, it))) {

@@ -1,0 +1,148 @@
+//! The cache in the admin API: its state, and the removal of stored responses, which is logged (target `audit`).
+
+use super::amount::Amount;
+use super::listener::OptionalPeer;
+use super::login::peer_name;
+use super::problem::Problem;
+use super::{AccessControl, CacheView, DynGateway};
+use crate::gateway::{CachePurge, CachedUrl};
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tidegate_policy::Units;
+use tidegate_policy::cache::CacheResult;
+use tracing::info;
+
+/// State of the cache: body of `GET /api/v1/cache`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CacheDocument {
+    pub(crate) entries: u64,
+    pub(crate) memory_bytes: u64,
+    pub(crate) memory_limit_bytes: u64,
+    pub(crate) evictions: u64,
+    pub(crate) requests: CacheRequests,
+    pub(crate) hit_ratio: Option<f64>,
+    pub(crate) saved: Vec<SavedUnits>,
+    pub(crate) most_requested: Vec<CachedUrlDocument>,
+}
+
+/// Number of requests by result.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CacheRequests {
+    pub(crate) hit: u64,
+    pub(crate) stale: u64,
+    pub(crate) revalidated: u64,
+    pub(crate) miss: u64,
+    pub(crate) bypass: u64,
+}
+
+/// Units that stored responses saved.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SavedUnits {
+    pub(crate) quota: String,
+    pub(crate) class: String,
+    pub(crate) units: Amount,
+}
+
+/// A stored URL.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CachedUrlDocument {
+    pub(crate) url: String,
+    pub(crate) hits: u64,
+    pub(crate) saved: Amount,
+    pub(crate) bytes: u64,
+}
+
+/// Query of `DELETE /api/v1/cache`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PurgeQuery {
+    url: Option<String>,
+    prefix: Option<String>,
+    tag: Option<String>,
+}
+
+/// Shows the state of the cache.
+pub(super) async fn show(State(gateway): State<DynGateway>) -> Result<Json<CacheDocument>, Problem> {
+    Ok(Json(document(&gateway.cache().ok_or_else(no_cache)?)))
+}
+
+/// Removes stored responses. Responds with their number.
+pub(super) async fn purge(
+    State(gateway): State<DynGateway>,
+    State(access): State<Arc<AccessControl>>,
+    peer: OptionalPeer,
+    query: Result<Query<PurgeQuery>, QueryRejection>,
+) -> Result<Json<Value>, Problem> {
+    let Query(query) = query.map_err(|error| invalid(format!("query: {error}; give one of url, prefix and tag")))?;
+    let purge = query.check().map_err(invalid)?;
+    gateway.cache().ok_or_else(no_cache)?;
+    let removed = gateway.purge_cache(&purge).map_err(invalid)?;
+    let (kind, what) = match &purge {
+        CachePurge::Url(url) => ("url", url),
+        CachePurge::Prefix(prefix) => ("prefix", prefix),
+        CachePurge::Tag(tag) => ("tag", tag),
+    };
+    info!(
+        target: "audit",
+        purge = kind, what, removed, peer = peer_name(peer), token = access.token.is_some(),
+        "Cache: {removed} stored responses removed, {kind} {what:?}"
+    );
+    Ok(Json(json!({ "removed": removed })))
+}
+
+impl PurgeQuery {
+    fn check(self) -> Result<CachePurge, String> {
+        match (self.url, self.prefix, self.tag) {
+            (Some(url), None, None) => Ok(CachePurge::Url(url)),
+            (None, Some(prefix), None) => Ok(CachePurge::Prefix(prefix)),
+            (None, None, Some(tag)) => Ok(CachePurge::Tag(tag)),
+            _ => Err("query: give one of url, prefix and tag".to_owned()),
+        }
+    }
+}
+
+fn invalid(detail: String) -> Problem {
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+}
+
+fn no_cache() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "Nothing is stored; add the section cache to the configuration.")
+}
+
+fn document(view: &CacheView) -> CacheDocument {
+    let of = |result: CacheResult| view.requests[result as usize];
+    let total: u64 = view.requests.iter().sum();
+    let answered = of(CacheResult::Hit) + of(CacheResult::Stale) + of(CacheResult::Revalidated);
+    let saved = |(quota, class, units): &(String, String, Units)| SavedUnits {
+        quota: quota.clone(),
+        class: class.clone(),
+        units: (*units).into(),
+    };
+    let cached_url = |url: &CachedUrl| CachedUrlDocument {
+        url: url.url.clone(),
+        hits: url.hits,
+        saved: url.saved.into(),
+        bytes: url.bytes,
+    };
+    CacheDocument {
+        entries: view.stats.entries,
+        memory_bytes: view.stats.memory_bytes,
+        memory_limit_bytes: view.stats.memory_limit,
+        evictions: view.stats.evictions,
+        requests: CacheRequests {
+            hit: of(CacheResult::Hit),
+            stale: of(CacheResult::Stale),
+            revalidated: of(CacheResult::Revalidated),
+            miss: of(CacheResult::Miss),
+            bypass: of(CacheResult::Bypass),
+        },
+        hit_ratio: (total > 0).then(|| answered as f64 / total as f64),
+        saved: view.saved.iter().map(saved).collect(),
+        most_requested: view.most_requested.iter().map(cached_url).collect(),
+    }
+}

@@ -1,0 +1,187 @@
+//! A fetch from the origin whose response may be stored: what it is sent, and where its response belongs.
+
+use super::fetch_lock::FetchGuard;
+use super::field_lines::MessageFields;
+use super::key::{COOKIE_PREFIX, CacheKey, UrlKey, cookies};
+use super::nominated_fields::NominatedFields;
+use super::recorder::StorageTarget;
+use super::store::CacheStore;
+use super::stored_response::StoredResponse;
+use super::variants::Variants;
+use http::StatusCode;
+use std::sync::Arc;
+use tidegate_http1::{Fields, Name, RequestHead};
+use tidegate_policy::Timestamp;
+use tidegate_policy::cache::coding::AcceptedCodings;
+use tidegate_policy::cache::request_fields::{FetchField, fetch_field};
+use tidegate_policy::cache::storage::{self, StorageRequest};
+use tidegate_policy::cache::vary::SelectingFields;
+use tidegate_policy::cache::{
+    CacheRules, FieldLines, ForwardReason, RequestDirectives, ReuseTerms, RouteCacheRules, Unstorable,
+};
+
+/// User agent of fetches, which are for all clients.
+const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
+
+/// A fetch whose response may be stored.
+pub(in crate::gateway) struct CacheFetch {
+    pub(in crate::gateway) url: UrlKey,
+    /// Request fields that select among the stored responses of the URL, if there are any.
+    pub(in crate::gateway) variants: Option<Arc<Variants>>,
+    /// The stored response to validate.
+    pub(in crate::gateway) copy: Option<(CacheKey, Arc<StoredResponse>)>,
+    /// Lock of the fetch; `None` if others do not wait for it.
+    pub(in crate::gateway) guard: Option<FetchGuard>,
+    pub(in crate::gateway) reason: ForwardReason,
+    /// The request forbids the storage of its response.
+    is_no_store: bool,
+    /// Names, in lower case, of fields that were sent and are no part of the key.
+    unkeyed: Vec<String>,
+    requested_at: Timestamp,
+}
+
+/// Rules for the response of a route.
+#[derive(Clone, Copy)]
+pub(in crate::gateway) struct FetchRules<'a> {
+    pub(in crate::gateway) route_name: &'a str,
+    pub(in crate::gateway) rules: &'a CacheRules,
+    pub(in crate::gateway) route: &'a RouteCacheRules,
+    pub(in crate::gateway) nominated: &'a NominatedFields,
+}
+
+impl CacheFetch {
+    pub(in crate::gateway) fn new(
+        url: UrlKey,
+        variants: Option<Arc<Variants>>,
+        copy: Option<(CacheKey, Arc<StoredResponse>)>,
+        reason: ForwardReason,
+        wanted: &RequestDirectives,
+    ) -> Self {
+        let is_no_store = wanted.no_store;
+        let (unkeyed, requested_at) = (Vec::new(), Timestamp::default());
+        Self { url, variants, copy, guard: None, reason, is_no_store, unkeyed, requested_at }
+    }
+
+    /// Returns the key that others wait for: that of the response if it is known which fields select it, else that of
+    /// the URL.
+    pub(in crate::gateway) fn lock_key(&self, fields: &Fields) -> CacheKey {
+        self.variants.as_ref().map_or(self.url.key, |variants| self.url.key.of_variant(variants, fields))
+    }
+
+    /// Prepares the head for the origin at `now`: removes what is no part of the key, and asks for a validation if there
+    /// is a copy.
+    pub(in crate::gateway) fn prepare(&mut self, head: &mut RequestHead, rules: FetchRules<'_>, now: Timestamp) {
+        self.requested_at = now;
+        let fields = &mut head.fields;
+        let accepted = AcceptedCodings::read(&MessageFields(fields));
+        let had_accept = fields.contains(Name::Accept);
+        let Self { variants, unkeyed, .. } = self;
+        let is_keyed = |name: &str| {
+            let is_in = |names: &[String]| names.iter().any(|known| known == name);
+            is_in(&rules.rules.unkeyed_headers)
+                || is_in(&rules.route.key_headers)
+                || variants.as_ref().is_some_and(|variants| variants.selected_by.contains(name))
+                || rules.nominated.contains(rules.route_name, name)
+        };
+        fields.retain(|field| {
+            let name = String::from_utf8_lossy(field.text).to_ascii_lowercase();
+            match fetch_field(&name, field.value, is_keyed(&name)) {
+                FetchField::Sent => true,
+                FetchField::Dropped => false,
+                FetchField::Unkeyed => {
+                    unkeyed.push(name);
+                    true
+                }
+            }
+        });
+        if let Some(names) = &rules.route.key_cookies {
+            keep_cookies(fields, names);
+        }
+        fields.insert(Name::AcceptEncoding, accepted.text().as_bytes());
+        if !fields.contains(Name::UserAgent) {
+            fields.append(Name::UserAgent, USER_AGENT.as_bytes());
+        }
+        if had_accept && !fields.contains(Name::Accept) {
+            fields.append(Name::Accept, b"*/*");
+        }
+        if let Some((_, copy)) = &self.copy {
+            let stored = copy.head.fields();
+            let stored = MessageFields(&stored);
+            if let Some(etag) = stored.first("etag") {
+                fields.insert(Name::IfNoneMatch, etag);
+            }
+            if let Some(modified) = stored.first("last-modified") {
+                fields.insert(Name::IfModifiedSince, modified);
+            }
+        }
+    }
+
+    /// Returns where the response to the request `sent` is stored, and on which terms.
+    pub(in crate::gateway) fn storage(
+        &self,
+        sent: &Fields,
+        status: StatusCode,
+        response: &Fields,
+        rules: FetchRules<'_>,
+        store: &CacheStore,
+        now: Timestamp,
+    ) -> Result<(StorageTarget, ReuseTerms), Unstorable> {
+        let request = StorageRequest {
+            is_no_store: self.is_no_store,
+            has_authorization: sent.contains(Name::Authorization),
+            has_cookies: sent.contains(Name::Cookie) && rules.route.key_cookies.is_none(),
+            requested_at: self.requested_at,
+            received_at: now,
+            status: status.as_u16(),
+            default_lifetime: rules.route.ttl,
+            useful_stale: rules.rules.stale_when_refused.max(rules.rules.stale_if_error),
+        };
+        let terms = storage::terms(&request, &MessageFields(response))?;
+        let accepted = AcceptedCodings::read(&MessageFields(sent));
+        let selected_by = SelectingFields::read(&MessageFields(response), accepted).ok_or(Unstorable::Vary)?;
+        if !selected_by.is_empty() {
+            rules.nominated.record(rules.route_name, &selected_by);
+        }
+        if !self.unkeyed.iter().all(|name| selected_by.contains(name)) {
+            return Err(Unstorable::UnkeyedField);
+        }
+        Ok((self.target(&selected_by, sent, rules.route, store), terms))
+    }
+
+    fn target(
+        &self,
+        selected_by: &SelectingFields,
+        sent: &Fields,
+        route: &RouteCacheRules,
+        store: &CacheStore,
+    ) -> StorageTarget {
+        let url = self.url.url.as_str().into();
+        let of_vary = selected_by.names().map(str::to_owned);
+        let of_route = route.key_headers.iter().cloned();
+        let of_cookies = route.key_cookies.iter().flatten().map(|name| format!("{COOKIE_PREFIX}{name}"));
+        let selected_by = SelectingFields::from_names(of_vary.chain(of_route).chain(of_cookies));
+        if selected_by.is_empty() {
+            return StorageTarget { key: self.url.key, variants: None, url };
+        }
+        let known = self.variants.as_ref().filter(|known| known.selected_by == selected_by);
+        let variants = known.cloned().unwrap_or_else(|| {
+            Arc::new(Variants { selected_by, salt: store.next_salt(), url: self.url.url.as_str().into() })
+        });
+        let key = self.url.key.of_variant(&variants, sent);
+        StorageTarget { key, variants: Some((self.url.key, variants)), url }
+    }
+}
+
+/// Keeps the cookies named `names`.
+fn keep_cookies(fields: &mut Fields, names: &[String]) {
+    let is_kept = |pair: &[u8]| {
+        let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default();
+        names.iter().any(|kept| kept.as_bytes() == name)
+    };
+    let kept: Vec<&[u8]> = cookies(fields).filter(|pair| is_kept(pair)).collect();
+    let kept = kept.join(&b"; "[..]);
+    fields.remove(Name::Cookie);
+    if !kept.is_empty() {
+        fields.append(Name::Cookie, &kept);
+    }
+}

@@ -1,0 +1,60 @@
+//! Cache of responses: what is stored, under which keys, and which request fetches what is missing.
+//!
+//! The rules are those of `tidegate_policy::cache`. [`key`] names a response; [`store`] holds it; [`fetch_lock`] lets one
+//! request fetch for all that wait; [`fetch`] says what it is sent; [`recorder`] collects the body while the client reads it. `handler::cache` uses them
+//! in the life of a request.
+
+mod fetch;
+mod fetch_lock;
+mod field_lines;
+mod key;
+mod nominated_fields;
+mod purge;
+mod recorder;
+mod store;
+mod stored_response;
+mod variants;
+
+pub(super) use fetch::{CacheFetch, FetchRules};
+pub(super) use fetch_lock::{FetchEnd, FetchRole};
+pub(super) use field_lines::MessageFields;
+pub(super) use key::{CacheKey, UrlKey};
+pub use purge::CachePurge;
+pub(super) use recorder::Recorder;
+pub(super) use store::CacheEntry;
+pub use store::{CacheStats, CachedUrl};
+pub(super) use stored_response::{ResponseHead, StoredResponse};
+pub(super) use variants::Variants;
+
+use fetch_lock::FetchLocks;
+use nominated_fields::NominatedFields;
+use store::CacheStore;
+use tidegate_config::Settings;
+
+/// Stored responses of all sites, and the fetches in progress.
+pub(super) struct ResponseCache {
+    pub(super) store: CacheStore,
+    pub(super) fetches: FetchLocks,
+    pub(super) nominated: NominatedFields,
+}
+
+impl ResponseCache {
+    /// Returns an empty cache of the size that the settings give it.
+    pub(super) fn of(settings: &Settings) -> Self {
+        let max_object = settings.rules.cache.as_ref().map_or(0, |rules| rules.max_object);
+        Self {
+            store: CacheStore::new(memory_of(settings), max_object),
+            fetches: FetchLocks::default(),
+            nominated: NominatedFields::default(),
+        }
+    }
+
+    /// Changes the size of the cache to that of other settings.
+    pub(super) fn resize(&self, settings: &Settings) {
+        self.store.set_memory(memory_of(settings));
+    }
+}
+
+fn memory_of(settings: &Settings) -> u64 {
+    settings.cache.map_or(0, |cache| cache.memory)
+}

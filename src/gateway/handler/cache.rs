@@ -1,0 +1,412 @@
+//! The cache in the life of a request: which stored response it may use, who fetches one that is missing, and the
+//! response made from a copy.
+
+use super::client_response::prepare_client_response;
+use super::request_handler::RequestHandler;
+use super::within;
+use crate::gateway::cache::CacheKey;
+use crate::gateway::cache::{
+    CacheEntry, CacheFetch, FetchEnd, FetchRole, FetchRules, MessageFields, StoredResponse, UrlKey, Variants,
+};
+use crate::gateway::problem::Problem;
+use crate::gateway::request_context::RequestContext;
+use crate::gateway::response_body::ResponseBody;
+use crate::gateway::site::Site;
+use crate::gateway::target::ClientRequest;
+use crate::gateway::worker::CurrentConfig;
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_engine::{AcquireOutcome, Classified};
+use tidegate_http1::{Fields, Name, Response};
+use tidegate_policy::cache::range::{RequestedRange, requested_range};
+use tidegate_policy::cache::validation::{allows_range, has_origin_condition, is_not_modified, is_sent_in_304};
+use tidegate_policy::cache::{CacheResult, CacheStatus, ForwardReason, HitDetail, RequestDirectives, Reuse};
+use tidegate_policy::{Reason, Timestamp};
+
+/// Time for which requests for a URL do not wait for each other after one whose response was not for others.
+const PASS_TIME: Duration = Duration::from_secs(10);
+
+/// Part of the cache in a request.
+pub(super) enum CacheRole {
+    /// None: the route is not cached.
+    Unused,
+    /// The request is forwarded, and its response not stored.
+    Bypass(ForwardReason),
+    /// A stored response is sent.
+    Copy(Arc<StoredResponse>, CopyReason),
+    /// A stored response is sent, and this request validates it meanwhile.
+    CopyAndFetch(Arc<StoredResponse>, Box<CacheFetch>),
+    /// The request is forwarded for the cache.
+    Fetch(Box<CacheFetch>),
+    /// The client wants a stored response, and there is none.
+    OnlyIfCached,
+}
+
+/// Reason for which a stored response is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CopyReason {
+    /// It may be used for the request.
+    Reusable,
+    /// Another request fetched it while this one waited.
+    Collapsed(ForwardReason),
+    /// The gateway would have refused the request.
+    Refused,
+    /// The origin failed.
+    Error,
+    /// The origin confirmed it.
+    Validated,
+}
+
+/// What the store has for a request.
+struct Found {
+    variants: Option<Arc<Variants>>,
+    copy: Option<(CacheKey, Arc<StoredResponse>)>,
+    reason: ForwardReason,
+    /// Requests for the URL do not wait for each other.
+    is_pass: bool,
+}
+
+/// Whom a stored response must be for.
+#[derive(Clone, Copy)]
+struct RequestCredentials {
+    has_cookies: bool,
+    has_authorization: bool,
+}
+
+impl CacheRole {
+    /// Returns true if the response costs nothing.
+    pub(super) fn is_free(&self) -> bool {
+        matches!(self, Self::Copy(..) | Self::OnlyIfCached)
+    }
+
+    /// Returns the stored response that may replace a refusal for `reason`.
+    pub(super) fn replacement(&self, reason: Reason, limit: Duration, now: Timestamp) -> Option<Arc<StoredResponse>> {
+        let copy = match self {
+            Self::Copy(copy, _) | Self::CopyAndFetch(copy, _) => copy,
+            Self::Fetch(fetch) => &fetch.copy.as_ref()?.1,
+            Self::Unused | Self::Bypass(_) | Self::OnlyIfCached => return None,
+        };
+        (is_replaceable(reason) && copy.terms.may_replace_refusal(limit, now)).then(|| Arc::clone(copy))
+    }
+}
+
+/// Returns true if a stored response may be sent in place of a refusal for `reason`: blocks and buckets hold for copies,
+/// too.
+fn is_replaceable(reason: Reason) -> bool {
+    match reason {
+        Reason::Tier
+        | Reason::Quota
+        | Reason::Pacing
+        | Reason::ClientShare
+        | Reason::Ledger
+        | Reason::Throttle
+        | Reason::Backoff => true,
+        Reason::Bucket | Reason::Blocked | Reason::Maintenance => false,
+    }
+}
+
+impl RequestHandler {
+    /// Returns the part of the cache in a request. Waits if another request fetches the response.
+    pub(super) async fn cache_role(
+        &self,
+        request: &ClientRequest,
+        classified: &Classified,
+        current: &CurrentConfig,
+    ) -> CacheRole {
+        let rules = &current.settings.rules;
+        let (Some(cache_rules), Some(route)) = (&rules.cache, &rules[classified.route].cache) else {
+            return CacheRole::Unused;
+        };
+        let head = &request.head;
+        let lines = MessageFields(&head.fields);
+        if !matches!(head.method, Method::GET | Method::HEAD) {
+            return CacheRole::Bypass(ForwardReason::Method);
+        }
+        if request.has_body || has_origin_condition(&lines) || head.fields.contains(Name::Upgrade) {
+            return CacheRole::Bypass(ForwardReason::Bypass);
+        }
+        let wanted = RequestDirectives::read(&lines);
+        let may_reload = cache_rules.reload.includes(classified.classification.kind);
+        let wanted = if may_reload { wanted } else { wanted.without_reload() };
+        let site = Site::from_head(head, rules.trust.trusts(self.peer));
+        let url = UrlKey::new(&site, request.origin_path(), head.target.query(), cache_rules, route);
+        let credentials = RequestCredentials {
+            has_cookies: head.fields.contains(Name::Cookie) && route.key_cookies.is_none(),
+            has_authorization: head.fields.contains(Name::Authorization),
+        };
+        let found = self.find_copy(&url, &head.fields, credentials);
+        match found.reuse(&wanted, self.worker.now()) {
+            Some((copy, Reuse::Fresh)) => CacheRole::Copy(copy, CopyReason::Reusable),
+            // Boxed to keep the future of requests with a copy small.
+            _ => Box::pin(self.fetch_or_wait(request, current, url, found, credentials, wanted)).await,
+        }
+    }
+
+    /// Returns the part of the cache in a request without a fresh copy.
+    async fn fetch_or_wait(
+        &self,
+        request: &ClientRequest,
+        current: &CurrentConfig,
+        url: UrlKey,
+        mut found: Found,
+        credentials: RequestCredentials,
+        wanted: RequestDirectives,
+    ) -> CacheRole {
+        let (worker, fields) = (&self.worker, &request.head.fields);
+        let cache = &worker.shared().cache;
+        let deadline = worker.upstream().new_deadline(current.settings.origin.response_timeout);
+        let mut waited = None;
+        loop {
+            let reuse = found.reuse(&wanted, worker.now());
+            if let Some((copy, Reuse::Fresh)) = reuse {
+                return CacheRole::Copy(copy, waited.map_or(CopyReason::Reusable, CopyReason::Collapsed));
+            }
+            if wanted.only_if_cached {
+                return CacheRole::OnlyIfCached;
+            }
+            let reason = found.forward_reason(worker.now());
+            let stale_use = reuse.and_then(|(copy, reuse)| (reuse == Reuse::StaleWhileRevalidate).then_some(copy));
+            if request.head.method == Method::HEAD || fields.contains(Name::Range) {
+                return stale_use.map_or(CacheRole::Bypass(reason), |copy| CacheRole::Copy(copy, CopyReason::Reusable));
+            }
+            let is_shared = found.is_shared() && !credentials.has_cookies && !credentials.has_authorization;
+            let mut fetch =
+                Box::new(CacheFetch::new(url.clone(), found.variants.clone(), found.copy.clone(), reason, &wanted));
+            if !is_shared || wanted.no_store {
+                return CacheRole::Fetch(fetch);
+            }
+            match (cache.fetches.acquire(fetch.lock_key(fields)), stale_use) {
+                (FetchRole::Fetch(guard), stale_use) => {
+                    // Another request may have stored the response since.
+                    let again = self.find_copy(&url, fields, credentials);
+                    if let Some((copy, Reuse::Fresh)) = again.reuse(&wanted, worker.now()) {
+                        guard.end(FetchEnd::Stored);
+                        return CacheRole::Copy(copy, CopyReason::Reusable);
+                    }
+                    fetch.guard = Some(guard);
+                    return match stale_use {
+                        None => CacheRole::Fetch(fetch),
+                        Some(copy) => CacheRole::CopyAndFetch(copy, fetch),
+                    };
+                }
+                (FetchRole::Wait(_), Some(copy)) => return CacheRole::Copy(copy, CopyReason::Reusable),
+                (FetchRole::Wait(waiter), None) => match within(&deadline, waiter.wait()).await {
+                    Some(Ok(FetchEnd::Stored)) => waited = Some(reason),
+                    Some(Err(guard)) => {
+                        fetch.guard = Some(guard);
+                        return CacheRole::Fetch(fetch);
+                    }
+                    Some(Ok(FetchEnd::Unshared)) | None => return CacheRole::Fetch(fetch),
+                },
+            }
+            found = self.find_copy(&url, fields, credentials);
+        }
+    }
+
+    fn find_copy(&self, url: &UrlKey, fields: &Fields, credentials: RequestCredentials) -> Found {
+        let store = &self.worker.shared().cache.store;
+        let mut found = Found { variants: None, copy: None, reason: ForwardReason::UriMiss, is_pass: false };
+        let mut key = url.key;
+        let mut entry = store.get(key);
+        if let Some(CacheEntry::Variants(variants)) = entry {
+            key = url.key.of_variant(&variants, fields);
+            entry = store.get(key);
+            found.variants = Some(variants);
+            found.reason = ForwardReason::VaryMiss;
+        }
+        match entry {
+            // A URL of another length or text has another key; compared, because a mistake here would mix clients.
+            Some(CacheEntry::Response(copy)) if *copy.url == *url.url => {
+                match copy.is_for(credentials.has_cookies, credentials.has_authorization) {
+                    true => found.copy = Some((key, copy)),
+                    false => found.reason = ForwardReason::Bypass,
+                }
+            }
+            Some(CacheEntry::Pass { until, .. }) => found.is_pass = self.worker.now() < until,
+            _ => {}
+        }
+        found
+    }
+
+    /// Remembers that the response of a fetch was not for others, so that the next requests do not wait for each other.
+    pub(super) fn remember_unshared(&self, fetch: &mut CacheFetch) {
+        let store = &self.worker.shared().cache.store;
+        if fetch.copy.is_none() {
+            let until = self.worker.now() + PASS_TIME;
+            store.insert(fetch.url.key, CacheEntry::Pass { url: fetch.url.url.as_str().into(), until });
+        }
+        if let Some(guard) = fetch.guard.take() {
+            guard.end(FetchEnd::Unshared);
+        }
+    }
+
+    /// Responds that there is no stored response for a client that wants no other (RFC 9111 section 5.2.1.7).
+    pub(super) fn respond_only_if_cached(&self, context: Box<RequestContext>) -> Response<ResponseBody> {
+        self.respond_with_problem(context, Problem::only_if_cached())
+    }
+
+    /// Responds with a stored response.
+    pub(super) fn respond_from_copy(
+        &self,
+        mut context: Box<RequestContext>,
+        copy: &StoredResponse,
+        reason: CopyReason,
+    ) -> Response<ResponseBody> {
+        let now = self.worker.now();
+        let is_stale = !copy.terms.is_fresh(now) && reason != CopyReason::Validated;
+        context.set_cache_result(match reason {
+            CopyReason::Validated => CacheResult::Revalidated,
+            _ if is_stale => CacheResult::Stale,
+            _ => CacheResult::Hit,
+        });
+        if reason != CopyReason::Validated {
+            context.count_saved_units();
+        }
+        copy.usage.record(context.saved_units());
+        let (status, fields, body) = self.copy_response(&context, copy, reason, now);
+        let length = body.iter().map(Bytes::len).sum::<usize>();
+        if body.len() > 1 {
+            context.begin_response(status);
+            return Response { status, fields, body: ResponseBody::parts(body, context) };
+        }
+        context.finish_local_response(status, length as u64);
+        Response { status, fields, body: ResponseBody::full(body.into_iter().next().unwrap_or_default()) }
+    }
+
+    /// Responds with a stale response, and validates it on behalf of all without letting the client wait (RFC 5861
+    /// section 3). The request pays for the validation.
+    pub(super) fn respond_while_revalidating(
+        self: Rc<Self>,
+        mut context: Box<RequestContext>,
+        copy: &StoredResponse,
+        fetch: Box<CacheFetch>,
+    ) -> Response<ResponseBody> {
+        let now = self.worker.now();
+        let (status, fields, body) = self.copy_response(&context, copy, CopyReason::Reusable, now);
+        let length = body.iter().map(Bytes::len).sum::<usize>();
+        let body = match body.len() {
+            0 | 1 => ResponseBody::full(body.into_iter().next().unwrap_or_default()),
+            _ => ResponseBody::parts_of_completed(body, context.charge_memory(length)),
+        };
+        context.set_cache_result(CacheResult::Stale);
+        context.begin_response(status);
+        context.add_body_bytes(length as u64);
+        context.disconnect(false);
+        context.set_fetch(fetch);
+        let handler = Rc::clone(&self);
+        self.worker.run_detached(async move { handler.revalidate(context).await });
+        Response { status, fields, body }
+    }
+
+    /// Validates a stored response in the background.
+    async fn revalidate(self: Rc<Self>, mut context: Box<RequestContext>) {
+        let slots = match self.acquire_slots(&context) {
+            AcquireOutcome::Acquired(slots) => Some(slots),
+            AcquireOutcome::Rejected(_) => None,
+            AcquireOutcome::Queued(queued) => self.wait_for_slot(queued).await.ok().map(Some),
+        };
+        match slots {
+            // Dropping the response stores the rest of its body.
+            Some(slots) => drop(self.forward(crate::gateway::upstream::RequestBody::Empty, context, slots).await),
+            None => {
+                context.settle_unknown();
+                context.finish();
+            }
+        }
+    }
+
+    /// Returns status, fields and body of the response that `copy` is to the request.
+    fn copy_response(
+        &self,
+        context: &RequestContext,
+        copy: &StoredResponse,
+        reason: CopyReason,
+        now: Timestamp,
+    ) -> (StatusCode, Fields, VecDeque<Bytes>) {
+        let head = &context.client_request().head;
+        let client_fields = context.client_fields();
+        let request = MessageFields(client_fields);
+        let mut fields = copy.head.fields();
+        let length = copy.body.len();
+        let is_ok = copy.head.status == StatusCode::OK;
+        let mut digits = itoa::Buffer::new();
+        let (status, body) = if is_ok && is_not_modified(&request, &MessageFields(&fields)) {
+            fields.retain(|field| is_sent_in_304(&String::from_utf8_lossy(field.text).to_ascii_lowercase()));
+            (StatusCode::NOT_MODIFIED, VecDeque::new())
+        } else if head.method == Method::HEAD {
+            fields.append(Name::ContentLength, digits.format(length).as_bytes());
+            (copy.head.status, VecDeque::new())
+        } else {
+            let range =
+                client_fields.get(Name::Range).filter(|_| is_ok && allows_range(&request, &MessageFields(&fields)));
+            match range.map_or(RequestedRange::Whole, |value| requested_range(value, length)) {
+                RequestedRange::Whole => (copy.head.status, copy.body.range(0, length)),
+                RequestedRange::Part { first, last } => {
+                    fields.append_with(Name::ContentRange, |text| write!(text, "bytes {first}-{last}/{length}"));
+                    (StatusCode::PARTIAL_CONTENT, copy.body.range(first, last + 1))
+                }
+                RequestedRange::Unsatisfiable => {
+                    fields.append_with(Name::ContentRange, |text| write!(text, "bytes */{length}"));
+                    (StatusCode::RANGE_NOT_SATISFIABLE, VecDeque::new())
+                }
+            }
+        };
+        fields.append(Name::Age, digits.format(copy.terms.age(now).as_secs()).as_bytes());
+        let ttl = copy.terms.ttl_seconds(now);
+        let cache_status = match reason {
+            CopyReason::Reusable => CacheStatus::Hit { ttl, detail: None },
+            CopyReason::Collapsed(reason) => CacheStatus::Collapsed { reason },
+            CopyReason::Refused => CacheStatus::Hit { ttl, detail: Some(HitDetail::Refused) },
+            CopyReason::Error => CacheStatus::Hit { ttl, detail: Some(HitDetail::Error) },
+            CopyReason::Validated => {
+                CacheStatus::Forward { reason: ForwardReason::Stale, status: Some(304), stored: true }
+            }
+        };
+        fields.append_with(Name::CacheStatus, |text| write!(text, "{cache_status}"));
+        prepare_client_response(context, status, &mut fields);
+        (status, fields, body)
+    }
+
+    /// Returns the rules of the cache for the request's route; `None` if it is not cached.
+    pub(super) fn fetch_rules<'a>(
+        &'a self,
+        current: &'a CurrentConfig,
+        context: &RequestContext,
+    ) -> Option<FetchRules<'a>> {
+        let rules = &current.settings.rules;
+        let route = &rules[context.evaluation().route];
+        Some(FetchRules {
+            route_name: &route.name,
+            rules: rules.cache.as_ref()?,
+            route: route.cache.as_ref()?,
+            nominated: &self.worker.shared().cache.nominated,
+        })
+    }
+}
+
+impl Found {
+    fn reuse(&self, wanted: &RequestDirectives, now: Timestamp) -> Option<(Arc<StoredResponse>, Reuse)> {
+        let (_, copy) = self.copy.as_ref()?;
+        Some((Arc::clone(copy), copy.terms.reuse(wanted, now)))
+    }
+
+    /// Returns the reason for which the request is forwarded.
+    fn forward_reason(&self, now: Timestamp) -> ForwardReason {
+        match &self.copy {
+            Some((_, copy)) if copy.terms.is_fresh(now) && !copy.terms.always_validate => ForwardReason::Request,
+            Some(_) => ForwardReason::Stale,
+            None => self.reason,
+        }
+    }
+
+    /// Returns true if the response is probably for others, too, so that they wait for it.
+    fn is_shared(&self) -> bool {
+        let is_reusable = |copy: &StoredResponse| copy.terms.lifetime_s > 0 && !copy.terms.always_validate;
+        !self.is_pass && self.copy.as_ref().is_none_or(|(_, copy)| is_reusable(copy))
+    }
+}

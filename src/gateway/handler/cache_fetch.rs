@@ -1,0 +1,192 @@
+//! Responses of the origin to fetches for the cache: stored, confirmed, or replaced by a copy.
+
+use super::cache::CopyReason;
+use super::request_handler::RequestHandler;
+use crate::gateway::cache::{
+    CacheEntry, CacheFetch, CacheKey, FetchEnd, Recorder, ResponseHead, StoredResponse, UrlKey,
+};
+use crate::gateway::headers;
+use crate::gateway::request_context::RequestContext;
+use crate::gateway::response_body::ResponseBody;
+use crate::gateway::site::Site;
+use crate::gateway::upstream::{OriginBody, UpstreamResponse};
+use crate::gateway::worker::CurrentConfig;
+use bytes::Bytes;
+use http::{Method, StatusCode, Uri};
+use hyper::body::Body;
+use std::rc::Rc;
+use std::sync::Arc;
+use tidegate_http1::{Name, Response};
+use tidegate_policy::RequestFacts;
+use tidegate_policy::cache::RouteCacheRules;
+
+impl RequestHandler {
+    /// Responds to the request of a fetch: with the copy that the origin confirmed or cannot replace, or with its
+    /// response, which is stored if it may be.
+    pub(super) fn respond_to_fetch(
+        &self,
+        context: Box<RequestContext>,
+        upstream: UpstreamResponse,
+        mut fetch: Box<CacheFetch>,
+    ) -> Response<ResponseBody> {
+        let current = Rc::clone(context.current());
+        let status = upstream.response.status;
+        if status == StatusCode::NOT_MODIFIED
+            && let Some((key, copy)) = fetch.copy.take()
+        {
+            return self.respond_from_validated(context, upstream, *fetch, key, &copy);
+        }
+        if is_failure(status)
+            && let Some(copy) = self.copy_in_place_of_error(&current, &fetch)
+        {
+            return self.respond_from_copy(context, &copy, CopyReason::Error);
+        }
+        let mut stored_fields = upstream.response.fields.clone();
+        headers::strip_response(&mut stored_fields);
+        let Some(rules) = self.fetch_rules(&current, &context) else {
+            return self.stream_response(context, upstream, Bytes::new(), None);
+        };
+        let (worker, now) = (&self.worker, self.worker.now());
+        let store = &worker.shared().cache.store;
+        let sent = &context.client_request().head.fields;
+        let length = upstream.response.body.size_hint().exact();
+        let is_too_large = length.is_some_and(|length| length > rules.rules.max_object);
+        let recorder = match fetch.storage(sent, status, &stored_fields, rules, store, now) {
+            Ok((target, terms)) if !is_too_large => {
+                let head = ResponseHead::new(status, &stored_fields, &worker.date());
+                let (shared, guard) = (Arc::clone(&worker.shared), fetch.guard.take());
+                Some(Box::new(Recorder::new(shared, target, head, terms, guard, rules.rules.max_object, length)))
+            }
+            Err(reason) if reason.is_of_request() => None,
+            Ok(_) | Err(_) => {
+                // The copy that the response replaces is no longer the origin's.
+                if let Some((key, _)) = fetch.copy.as_ref().filter(|_| !is_failure(status)) {
+                    store.remove(*key);
+                }
+                self.remember_unshared(&mut fetch);
+                None
+            }
+        };
+        self.stream_response(context, upstream, Bytes::new(), recorder)
+    }
+
+    /// Responds with the copy that the origin confirmed, and stores its updated head.
+    fn respond_from_validated(
+        &self,
+        mut context: Box<RequestContext>,
+        upstream: UpstreamResponse,
+        mut fetch: CacheFetch,
+        key: CacheKey,
+        copy: &StoredResponse,
+    ) -> Response<ResponseBody> {
+        let current = Rc::clone(context.current());
+        let UpstreamResponse { response, pool_guard, .. } = upstream;
+        let Response { mut fields, mut body, .. } = response;
+        if let Some(connection) = OriginBody::take_connection(&mut body) {
+            pool_guard.put_back(connection, context.uptime());
+        }
+        context.end_upstream();
+        context.count_saved_units();
+        headers::strip_response(&mut fields);
+        if !fields.contains(Name::Date) {
+            fields.append(Name::Date, &self.worker.date());
+        }
+        let (worker, now) = (&self.worker, self.worker.now());
+        let store = &worker.shared().cache.store;
+        let head = copy.head.updated(&fields, &worker.date());
+        let updated_fields = head.fields();
+        let sent = &context.client_request().head.fields;
+        let storage = self
+            .fetch_rules(&current, &context)
+            .map(|rules| fetch.storage(sent, head.status, &updated_fields, rules, store, now));
+        let end = match storage {
+            Some(Ok((_, terms))) => {
+                let updated = StoredResponse {
+                    terms,
+                    head,
+                    body: copy.body.clone(),
+                    url: copy.url.clone(),
+                    usage: copy.usage.so_far(),
+                };
+                let updated = Arc::new(updated);
+                store.insert(key, CacheEntry::Response(Arc::clone(&updated)));
+                if let Some(guard) = fetch.guard.take() {
+                    let is_reusable = terms.lifetime_s > 0 && !terms.always_validate;
+                    guard.end(if is_reusable { FetchEnd::Stored } else { FetchEnd::Unshared });
+                }
+                return self.respond_from_copy(context, &updated, CopyReason::Validated);
+            }
+            // Confirmed for this request only.
+            Some(Err(reason)) if reason.is_of_request() => None,
+            _ => Some(FetchEnd::Unshared),
+        };
+        if let Some(end) = end {
+            store.remove(key);
+            if let Some(guard) = fetch.guard.take() {
+                guard.end(end);
+            }
+        }
+        self.respond_from_copy(context, copy, CopyReason::Validated)
+    }
+
+    /// Returns the copy to send after a failure of the origin.
+    pub(super) fn copy_in_place_of_error(
+        &self,
+        current: &CurrentConfig,
+        fetch: &CacheFetch,
+    ) -> Option<Arc<StoredResponse>> {
+        let (_, copy) = fetch.copy.as_ref()?;
+        let limit = current.settings.rules.cache.as_ref()?.stale_if_error;
+        copy.terms.may_replace_error(limit, self.worker.now()).then(|| Arc::clone(copy))
+    }
+
+    /// Returns the copy to send in place of a refusal because of the origin's overload.
+    pub(super) fn copy_in_place_of_refusal(
+        &self,
+        current: &CurrentConfig,
+        fetch: &CacheFetch,
+    ) -> Option<Arc<StoredResponse>> {
+        let (_, copy) = fetch.copy.as_ref()?;
+        let limit = current.settings.rules.cache.as_ref()?.stale_when_refused;
+        copy.terms.may_replace_refusal(limit, self.worker.now()).then(|| Arc::clone(copy))
+    }
+
+    /// Removes stored responses that the response to an unsafe request invalidates: of its URL, and of those in
+    /// `Location` and `Content-Location` on the same site (RFC 9111 section 4.4).
+    pub(super) fn invalidate(&self, context: &RequestContext, response: &Response<OriginBody>) {
+        let request = context.client_request();
+        let rules = &context.current().settings.rules;
+        let is_safe = matches!(request.head.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE);
+        let is_success = response.status.is_success() || response.status.is_redirection();
+        if rules.cache.is_none() || is_safe || !is_success {
+            return;
+        }
+        let site = Site::from_head(&request.head, rules.trust.trusts(self.peer));
+        let target = &request.head.target;
+        self.remove_copy(context, &site, target.path(), target.query());
+        for name in ["location", "content-location"] {
+            let values = response.fields.get_all_by_text(name);
+            for uri in values.filter_map(|value| Uri::try_from(value).ok()) {
+                if site.contains(&uri) {
+                    self.remove_copy(context, &site, uri.path(), uri.query());
+                }
+            }
+        }
+    }
+
+    fn remove_copy(&self, context: &RequestContext, site: &Site, path: &str, query: Option<&str>) {
+        let rules = &context.current().settings.rules;
+        let Some(cache_rules) = &rules.cache else { return };
+        let facts =
+            RequestFacts { method: &Method::GET, path, other_paths: &[], query, ..context.client_request().facts() };
+        let no_rules = RouteCacheRules::default();
+        let route = rules[rules.route(&facts)].cache.as_ref().unwrap_or(&no_rules);
+        let url = UrlKey::new(site, path, query, cache_rules, route);
+        self.worker.shared().cache.store.remove(CacheKey::of_url(&url.url));
+    }
+}
+
+/// Returns true for statuses after which a stale copy may be sent (RFC 5861 section 4).
+fn is_failure(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 500 | 502 | 503 | 504)
+}

@@ -1,0 +1,202 @@
+//! Keys of the cache: what one client sends does not change what another gets.
+
+use crate::support::client::Response;
+use crate::support::gateway::TestGateway;
+use crate::support::origin::Origin;
+
+const RULES: &str = "\
+clients: { address_from: peer }
+cache: {}
+user_agent_rules: [{ match: Person, kind: human }]
+routes:
+  - { match: \"/account/**\", cache: off }
+  - { match: \"/by-key/**\", cache: { key: { headers: [x-tenant], cookies: [lang], query: [page] } } }
+  - { match: \"/no-cookies/**\", cache: { key: { cookies: [] } } }
+  - { match: \"/**\" }
+";
+
+/// Starts an origin that reflects all that it is sent, as a careless one does.
+fn reflecting_origin() -> Origin {
+    Origin::with_script(|request, connection| {
+        let head = request.head.to_ascii_lowercase();
+        let mut fields = "Cache-Control: max-age=3600\r\n".to_owned();
+        if request.target.starts_with("/public") {
+            fields = "Cache-Control: public, max-age=3600\r\n".to_owned();
+        }
+        if let Some(vary) = request.target.strip_prefix("/vary/") {
+            fields.push_str(&format!("Vary: {vary}\r\n"));
+        }
+        if request.target.starts_with("/coded") && head.contains("gzip") {
+            fields.push_str("Content-Encoding: gzip\r\n");
+        }
+        connection.reply("200 OK", &fields, head.as_bytes());
+    })
+}
+
+fn get(gateway: &TestGateway, path: &str, fields: &str) -> Response {
+    gateway.connect().get(path, fields)
+}
+
+fn is_hit(response: &Response) -> bool {
+    response.field("cache-status").starts_with("tidegate; hit")
+}
+
+#[test]
+fn nothing_outside_the_key_reaches_other_clients() {
+    let origin = reflecting_origin();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    for (index, evil) in [
+        "X-Forwarded-Host: evil.example",
+        "X-Forwarded-Scheme: evil",
+        "X-Host: evil.example",
+        "X-Original-URL: /evil",
+        "X-Rewrite-URL: /evil",
+        "X-HTTP-Method-Override: EVIL",
+        "X-Http-Method: EVIL",
+        "Origin: https://evil.example",
+        "Accept: application/evil",
+        "Accept-Language: evil",
+        "User-Agent: evil",
+        "Referer: https://evil.example/",
+        "X-Anything: evil",
+        "X_Anything: evil",
+        "Cookie: id=evil",
+        "Authorization: Basic evil",
+        "Forwarded: host=evil",
+        "If-None-Match: \"evil\"",
+        "Sec-CH-UA: evil",
+        "Via: 1.1 evil",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = format!("/page/{index}");
+        get(&gateway, &path, &format!("{evil}\r\n"));
+        let innocent = get(&gateway, &path, "User-Agent: Person\r\n");
+        assert_eq!(innocent.status, 200, "{evil}");
+        let text = innocent.text();
+        let reflected = text.lines().filter(|line| !line.starts_with("via:")).any(|line| line.contains("evil"));
+        assert!(!reflected, "{evil}:\n{text}");
+        assert!(is_hit(&get(&gateway, &path, "User-Agent: Person\r\n")), "{evil}: the page is cacheable");
+    }
+}
+
+#[test]
+fn request_with_a_body_neither_takes_nor_leaves_a_copy() {
+    let origin = reflecting_origin();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let mut client = gateway.connect();
+    client.send("GET /page HTTP/1.1\r\nHost: site\r\nContent-Length: 4\r\n\r\nevil");
+    assert_eq!(client.read_response().field("cache-status"), "tidegate; fwd=bypass");
+    assert_eq!(get(&gateway, "/page", "").field("cache-status"), "tidegate; fwd=uri-miss; stored");
+}
+
+#[test]
+fn parameter_that_is_no_part_of_the_key_is_not_sent() {
+    let origin = reflecting_origin();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let sent = |path: &str| {
+        get(&gateway, path, "");
+        origin.last_request().target
+    };
+    assert_eq!(sent("/page?a=1&utm_source=evil"), "/page?a=1");
+    assert!(is_hit(&get(&gateway, "/page?utm_medium=x&a=1&gclid=2", "")));
+    assert!(is_hit(&get(&gateway, "/page?a=1&utm_content=x;callback=evil", "")), "a cloaked parameter is not sent");
+    assert_eq!(sent("/page?a=2;utm_source=x"), "/page?a=2;utm_source=x");
+    assert_eq!(sent("/page?utm_source=x"), "/page");
+    assert_eq!(sent("/by-key/1?page=2&callback=evil"), "/by-key/1?page=2");
+    assert_eq!(sent("/%70age"), "/%70age", "another spelling is another page to some origins");
+}
+
+#[test]
+fn page_of_an_account_is_not_stored_under_the_name_of_a_file() {
+    let origin = reflecting_origin();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    for path in ["/account/x.css", "/x/../account/x.css", "/account/%2e%2e/account/x.css", "//account/x.css"] {
+        for _ in 0..2 {
+            assert_eq!(get(&gateway, path, "").field("cache-status"), "", "{path}");
+        }
+    }
+    for _ in 0..2 {
+        let with_cookie = get(&gateway, "/profile/x.css", "Cookie: id=1\r\n");
+        assert_eq!(with_cookie.field("cache-status"), "tidegate; fwd=uri-miss");
+    }
+    assert!(!get(&gateway, "/profile/x.css", "").text().contains("id=1"));
+}
+
+#[test]
+fn cookies_and_credentials_share_only_what_is_public() {
+    let origin = reflecting_origin();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    for fields in ["Cookie: a=1\r\n", "Authorization: Basic a\r\n"] {
+        get(&gateway, "/page", "");
+        assert_eq!(get(&gateway, "/page", fields).field("cache-status"), "tidegate; fwd=bypass", "{fields}");
+    }
+    get(&gateway, "/public/1", "Cookie: a=1\r\n");
+    assert!(is_hit(&get(&gateway, "/public/1", "Cookie: b=1\r\n")));
+    assert!(is_hit(&get(&gateway, "/public/1", "Authorization: Basic a\r\n")));
+    get(&gateway, "/no-cookies/1", "Cookie: a=secret\r\n");
+    assert!(!origin.last_request().head.contains("secret"));
+    assert!(is_hit(&get(&gateway, "/no-cookies/1", "Cookie: b=2\r\n")));
+}
+
+#[test]
+fn fields_and_cookies_of_the_key_select_the_copy() {
+    let origin = reflecting_origin();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let is_stored = |fields: &str| is_hit(&get(&gateway, "/by-key/1", fields));
+    assert!(!is_stored("X-Tenant: a\r\nCookie: lang=de; id=secret\r\n"));
+    let sent = origin.last_request();
+    assert_eq!(sent.fields.get("cookie").map(String::as_str), Some("lang=de"), "{}", sent.head);
+    assert!(is_stored("X-Tenant: a\r\nCookie: other=1; lang=de\r\n"));
+    assert!(!is_stored("X-Tenant: b\r\nCookie: lang=de\r\n"));
+    assert!(!is_stored("X-Tenant: a\r\nCookie: lang=en\r\n"));
+    assert!(!is_stored("X-Tenant: a\r\n"));
+    assert!(is_stored("X-Tenant: b\r\nCookie: lang=de\r\n"));
+}
+
+#[test]
+fn vary_selects_the_copy_from_the_next_request_on() {
+    let origin = reflecting_origin();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let page = |language: &str| get(&gateway, "/vary/accept-language", &format!("Accept-Language: {language}\r\n"));
+    let of = |response: &Response| response.text().lines().any(|line| line == "accept-language: de");
+    assert!(!of(&page("de")), "sent once Vary has named it");
+    assert!(of(&page("de")));
+    assert!(page("en").text().contains("accept-language: en"));
+    assert!(is_hit(&page("DE")));
+    assert!(get(&gateway, "/vary/accept-language?2", "Accept-Language: fr\r\n").text().contains("fr"), "of the route");
+    let foo = |value: &str| get(&gateway, "/vary/x-foo", &format!("X-Foo: {value}\r\n"));
+    assert!(foo("1").text().contains("x-foo: 1"));
+    assert!(is_hit(&foo("1")));
+    assert!(foo("2").text().contains("x-foo: 2"));
+}
+
+#[test]
+fn coded_copy_is_for_clients_that_can_decode_it() {
+    let origin = reflecting_origin();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let page = |path: &str, codings: &str| get(&gateway, path, &format!("Accept-Encoding: {codings}\r\n"));
+    assert_eq!(page("/coded", "gzip, deflate, br, zstd").field("content-encoding"), "gzip");
+    assert!(is_hit(&page("/coded", "br;q=1.0, gzip;q=0.5")));
+    assert_eq!(page("/coded", "identity").field("content-encoding"), "");
+    assert!(is_hit(&page("/coded", "")));
+    page("/plain", "gzip, br");
+    assert!(is_hit(&page("/plain", "identity")), "the origin could have coded it and did not");
+}
+
+#[test]
+fn host_and_scheme_are_part_of_the_key() {
+    let origin = reflecting_origin();
+    let gateway = TestGateway::with_rules(origin.address(), &RULES.replace("clients: { address_from: peer }\n", ""));
+    let page = |host: &str, fields: &str| {
+        let mut client = gateway.connect();
+        client.send(format!("GET /page HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n"));
+        client.read_response()
+    };
+    assert!(!is_hit(&page("a.example", "")));
+    assert!(!is_hit(&page("b.example", "")));
+    assert!(!is_hit(&page("a.example", "X-Forwarded-Proto: https\r\n")));
+    assert!(is_hit(&page("A.example.", "")));
+    assert!(is_hit(&page("a.example:80", "")));
+}
