@@ -2,7 +2,7 @@
 
 use crate::support::client::Response;
 use crate::support::gateway::TestGateway;
-use crate::support::origin::Origin;
+use crate::support::origin::{Origin, signal};
 
 const RULES: &str = "\
 clients: { address_from: peer }
@@ -82,6 +82,41 @@ fn nothing_outside_the_key_reaches_other_clients() {
 }
 
 #[test]
+fn request_with_a_field_outside_the_key_does_not_keep_others_waiting() {
+    let (arrived, arrival) = signal();
+    let (release, released) = signal();
+    let origin = Origin::with_script(move |request, connection| {
+        if request.fields.contains_key("x-slow") {
+            arrived.notify();
+            released.wait();
+        }
+        connection.reply("200 OK", "Cache-Control: max-age=3600\r\n", b"page");
+    });
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let mut slow = gateway.connect();
+    slow.send("GET /page HTTP/1.1\r\nHost: example.com\r\nX-Slow: 1\r\n\r\n");
+    arrival.wait();
+    assert_eq!(get(&gateway, "/page", "").field("cache-status"), "tidegate; fwd=uri-miss; stored");
+    release.notify();
+    assert_eq!(slow.read_response().field("cache-status"), "tidegate; fwd=uri-miss; detail=unkeyed-field");
+}
+
+#[test]
+fn failure_of_one_variant_leaves_the_others() {
+    let origin = Origin::with_script(|request, connection| match request.fields.get("x-tenant").map(String::as_str) {
+        Some("broken") => connection.reply("500 Internal Server Error", "", b"error"),
+        Some("secret") => connection.reply("200 OK", "Cache-Control: no-store\r\n", b"page"),
+        _ => connection.reply("200 OK", "Cache-Control: max-age=3600\r\n", b"page"),
+    });
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let page = |tenant: &str| get(&gateway, "/by-key/1", &format!("X-Tenant: {tenant}\r\n"));
+    page("a");
+    assert_eq!(page("broken").status, 500);
+    assert_eq!(page("secret").field("cache-status"), "tidegate; fwd=vary-miss; detail=no-store");
+    assert!(is_hit(&page("a")));
+}
+
+#[test]
 fn request_with_a_body_neither_takes_nor_leaves_a_copy() {
     let origin = reflecting_origin();
     let gateway = TestGateway::with_rules(origin.address(), RULES);
@@ -119,7 +154,7 @@ fn page_of_an_account_is_not_stored_under_the_name_of_a_file() {
     }
     for _ in 0..2 {
         let with_cookie = get(&gateway, "/profile/x.css", "Cookie: id=1\r\n");
-        assert_eq!(with_cookie.field("cache-status"), "tidegate; fwd=uri-miss");
+        assert_eq!(with_cookie.field("cache-status"), "tidegate; fwd=uri-miss; detail=cookies");
     }
     assert!(!get(&gateway, "/profile/x.css", "").text().contains("id=1"));
 }
@@ -130,7 +165,9 @@ fn cookies_and_credentials_share_only_what_is_public() {
     let gateway = TestGateway::with_rules(origin.address(), RULES);
     for fields in ["Cookie: a=1\r\n", "Authorization: Basic a\r\n"] {
         get(&gateway, "/page", "");
-        assert_eq!(get(&gateway, "/page", fields).field("cache-status"), "tidegate; fwd=bypass", "{fields}");
+        let own = get(&gateway, "/page", &format!("{fields}Accept-Language: de\r\nUser-Agent: Person\r\n"));
+        assert!(own.field("cache-status").starts_with("tidegate; fwd=bypass; detail="), "{fields}");
+        assert!(own.text().contains("accept-language: de") && own.text().contains("user-agent: person"), "{fields}");
     }
     get(&gateway, "/public/1", "Cookie: a=1\r\n");
     assert!(is_hit(&get(&gateway, "/public/1", "Cookie: b=1\r\n")));

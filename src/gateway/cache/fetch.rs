@@ -33,6 +33,9 @@ pub(in crate::gateway) struct CacheFetch {
     /// Lock of the fetch; `None` if others do not wait for it.
     pub(in crate::gateway) guard: Option<FetchGuard>,
     pub(in crate::gateway) reason: ForwardReason,
+    /// The request has cookies or credentials outside the key, and its response is probably for its client alone: the
+    /// origin is sent all fields. A response that is `public` nevertheless is stored.
+    pub(in crate::gateway) is_personal: bool,
     /// The request forbids the storage of its response.
     is_no_store: bool,
     /// Names, in lower case, of fields that were sent and are no part of the key.
@@ -49,6 +52,27 @@ pub(in crate::gateway) struct FetchRules<'a> {
     pub(in crate::gateway) nominated: &'a NominatedFields,
 }
 
+impl FetchRules<'_> {
+    /// Returns true if the field `name`, in lower case, is part of the key of a URL with these variants, or declared to
+    /// change no response.
+    fn is_keyed(&self, name: &str, variants: Option<&Variants>) -> bool {
+        let is_in = |names: &[String]| names.iter().any(|known| known == name);
+        is_in(&self.rules.unkeyed_headers)
+            || is_in(&self.route.key_headers)
+            || variants.is_some_and(|variants| variants.selected_by.contains(name))
+            || self.nominated.contains(self.route_name, name)
+    }
+
+    /// Returns true if a request with `fields` has one that is no part of the key, so that its response is probably not
+    /// for others.
+    pub(in crate::gateway) fn has_unkeyed_field(&self, fields: &Fields, variants: Option<&Variants>) -> bool {
+        fields.iter().any(|field| {
+            let name = String::from_utf8_lossy(field.text).to_ascii_lowercase();
+            fetch_field(&name, field.value, self.is_keyed(&name, variants)) == FetchField::Unkeyed
+        })
+    }
+}
+
 impl CacheFetch {
     pub(in crate::gateway) fn new(
         url: UrlKey,
@@ -59,7 +83,7 @@ impl CacheFetch {
     ) -> Self {
         let is_no_store = wanted.no_store;
         let (unkeyed, requested_at) = (Vec::new(), Timestamp::default());
-        Self { url, variants, copy, guard: None, reason, is_no_store, unkeyed, requested_at }
+        Self { url, variants, copy, guard: None, reason, is_personal: false, is_no_store, unkeyed, requested_at }
     }
 
     /// Returns the key that others wait for: that of the response if it is known which fields select it, else that of
@@ -75,19 +99,12 @@ impl CacheFetch {
         let fields = &mut head.fields;
         let accepted = AcceptedCodings::read(&MessageFields(fields));
         let had_accept = fields.contains(Name::Accept);
-        let Self { variants, unkeyed, .. } = self;
-        let is_keyed = |name: &str| {
-            let is_in = |names: &[String]| names.iter().any(|known| known == name);
-            is_in(&rules.rules.unkeyed_headers)
-                || is_in(&rules.route.key_headers)
-                || variants.as_ref().is_some_and(|variants| variants.selected_by.contains(name))
-                || rules.nominated.contains(rules.route_name, name)
-        };
+        let Self { variants, unkeyed, is_personal, .. } = self;
         fields.retain(|field| {
             let name = String::from_utf8_lossy(field.text).to_ascii_lowercase();
-            match fetch_field(&name, field.value, is_keyed(&name)) {
+            match fetch_field(&name, field.value, rules.is_keyed(&name, variants.as_deref())) {
                 FetchField::Sent => true,
-                FetchField::Dropped => false,
+                FetchField::Dropped => *is_personal,
                 FetchField::Unkeyed => {
                     unkeyed.push(name);
                     true
@@ -98,7 +115,7 @@ impl CacheFetch {
             keep_cookies(fields, names);
         }
         fields.insert(Name::AcceptEncoding, accepted.text().as_bytes());
-        if !fields.contains(Name::UserAgent) {
+        if !fields.contains(Name::UserAgent) && !self.is_personal {
             fields.append(Name::UserAgent, USER_AGENT.as_bytes());
         }
         if had_accept && !fields.contains(Name::Accept) {

@@ -20,7 +20,7 @@ pub(super) use fetch_lock::{FetchEnd, FetchRole};
 pub(super) use field_lines::MessageFields;
 pub(super) use key::{CacheKey, UrlKey};
 pub use purge::CachePurge;
-pub(super) use recorder::Recorder;
+pub(super) use recorder::{Recorder, RecordingBudget};
 pub(super) use store::CacheEntry;
 pub use store::{CacheStats, CachedUrl};
 pub(super) use stored_response::{ResponseHead, StoredResponse};
@@ -36,6 +36,7 @@ pub(super) struct ResponseCache {
     pub(super) store: CacheStore,
     pub(super) fetches: FetchLocks,
     pub(super) nominated: NominatedFields,
+    pub(super) recording: RecordingBudget,
 }
 
 impl ResponseCache {
@@ -46,12 +47,14 @@ impl ResponseCache {
             store: CacheStore::new(memory_of(settings), max_object),
             fetches: FetchLocks::default(),
             nominated: NominatedFields::default(),
+            recording: RecordingBudget::new(memory_of(settings)),
         }
     }
 
     /// Changes the size of the cache to that of other settings.
     pub(super) fn resize(&self, settings: &Settings) {
         self.store.set_memory(memory_of(settings));
+        self.recording.resize(memory_of(settings));
     }
 }
 

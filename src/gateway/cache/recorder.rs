@@ -8,6 +8,7 @@ use super::variants::Variants;
 use crate::gateway::shared::Shared;
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_policy::cache::ReuseTerms;
 
 /// Size of the parts of a body of unknown length.
@@ -23,10 +24,39 @@ pub(in crate::gateway) struct StorageTarget {
     pub(in crate::gateway) url: Box<str>,
 }
 
+/// Memory for responses that are being received: a part of that for stored ones, beside it.
+pub(in crate::gateway) struct RecordingBudget {
+    used: AtomicU64,
+    limit: AtomicU64,
+}
+
+/// Divisor of the memory of the cache.
+const RECORDING_PART: u64 = 4;
+
+impl RecordingBudget {
+    pub(super) fn new(cache_memory: u64) -> Self {
+        Self { used: AtomicU64::default(), limit: AtomicU64::new(cache_memory / RECORDING_PART) }
+    }
+
+    pub(super) fn resize(&self, cache_memory: u64) {
+        self.limit.store(cache_memory / RECORDING_PART, Ordering::Relaxed);
+    }
+
+    /// Takes `bytes`, which are given back later in any case. Returns false if they exceed the limit.
+    fn take(&self, bytes: u64) -> bool {
+        self.used.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.limit.load(Ordering::Relaxed)
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
 /// A response that is being received.
 pub(in crate::gateway) struct Recorder {
     shared: Arc<Shared>,
-    target: StorageTarget,
+    /// Present until the end.
+    target: Option<StorageTarget>,
     head: ResponseHead,
     terms: ReuseTerms,
     /// Lock of the fetch. Dropped before the end, it hands the fetch over.
@@ -50,13 +80,14 @@ impl Recorder {
     ) -> Self {
         let first_part = length.unwrap_or(0).min(PART as u64) as usize;
         let part = BytesMut::with_capacity(first_part);
-        Self { shared, target, head, terms, guard, max_body, parts: Vec::new(), part, length: 0 }
+        Self { shared, target: Some(target), head, terms, guard, max_body, parts: Vec::new(), part, length: 0 }
     }
 
-    /// Adds a part of the body. Returns false if the body exceeds its limit; nothing is stored then.
+    /// Adds a part of the body. Returns false if the body exceeds its limit, or all bodies theirs; nothing is stored then.
     pub(in crate::gateway) fn push(&mut self, data: &[u8]) -> bool {
         self.length += data.len() as u64;
-        if self.length > self.max_body {
+        let is_within_budget = self.shared.cache.recording.take(data.len() as u64);
+        if self.length > self.max_body || !is_within_budget {
             if let Some(guard) = self.guard.take() {
                 guard.end(FetchEnd::Unshared);
             }
@@ -86,7 +117,8 @@ impl Recorder {
     pub(in crate::gateway) fn finish(mut self) {
         if !self.part.is_empty() {
             let is_full = self.part.len() == self.part.capacity();
-            let part = if is_full { self.part.freeze() } else { Bytes::copy_from_slice(&self.part) };
+            let part =
+                if is_full { std::mem::take(&mut self.part).freeze() } else { Bytes::copy_from_slice(&self.part) };
             self.parts.push(part);
         }
         let mut parts = std::mem::take(&mut self.parts);
@@ -96,20 +128,22 @@ impl Recorder {
             _ => StoredBody::Parts(parts.into()),
         };
         let is_reusable = !self.terms.always_validate && self.terms.lifetime_s > 0;
-        let response = StoredResponse {
-            terms: self.terms,
-            head: self.head,
-            body,
-            url: self.target.url,
-            usage: CopyUsage::default(),
-        };
+        let target = self.target.take().expect("taken once, at the end");
+        let (terms, head) = (self.terms, self.head.clone());
+        let response = StoredResponse { terms, head, body, url: target.url, usage: CopyUsage::default() };
         let store = &self.shared.cache.store;
-        if let Some((url_key, variants)) = self.target.variants {
+        if let Some((url_key, variants)) = target.variants {
             store.insert(url_key, CacheEntry::Variants(variants));
         }
-        store.insert(self.target.key, CacheEntry::Response(Arc::new(response)));
-        if let Some(guard) = self.guard {
+        store.insert(target.key, CacheEntry::Response(Arc::new(response)));
+        if let Some(guard) = self.guard.take() {
             guard.end(if is_reusable { FetchEnd::Stored } else { FetchEnd::Unshared });
         }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.shared.cache.recording.give_back(self.length);
     }
 }

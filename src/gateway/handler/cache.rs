@@ -8,6 +8,7 @@ use crate::gateway::cache::CacheKey;
 use crate::gateway::cache::{
     CacheEntry, CacheFetch, FetchEnd, FetchRole, FetchRules, MessageFields, StoredResponse, UrlKey, Variants,
 };
+use crate::gateway::connection_memory::{MemoryCharge, REQUEST};
 use crate::gateway::problem::Problem;
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
@@ -74,8 +75,27 @@ struct Found {
 /// Whom a stored response must be for.
 #[derive(Clone, Copy)]
 struct RequestCredentials {
+    /// The request has cookies that are no part of the key.
     has_cookies: bool,
     has_authorization: bool,
+}
+
+impl RequestCredentials {
+    fn is_any(self) -> bool {
+        self.has_cookies || self.has_authorization
+    }
+}
+
+/// A request as the cache reads it.
+struct CacheLookup<'a> {
+    url: UrlKey,
+    credentials: RequestCredentials,
+    wanted: RequestDirectives,
+    /// The response may be stored: GET, without a range.
+    can_store: bool,
+    /// Maximum wait for the fetch of another request.
+    patience: Duration,
+    rules: FetchRules<'a>,
 }
 
 impl CacheRole {
@@ -140,26 +160,30 @@ impl RequestHandler {
             has_authorization: head.fields.contains(Name::Authorization),
         };
         let found = self.find_copy(&url, &head.fields, credentials);
-        match found.reuse(&wanted, self.worker.now()) {
-            Some((copy, Reuse::Fresh)) => CacheRole::Copy(copy, CopyReason::Reusable),
-            // Boxed to keep the future of requests with a copy small.
-            _ => Box::pin(self.fetch_or_wait(request, current, url, found, credentials, wanted)).await,
+        let fetch_rules = FetchRules {
+            route_name: &rules[classified.route].name,
+            rules: cache_rules,
+            route,
+            nominated: &self.worker.shared().cache.nominated,
+        };
+        if let Some((copy, Reuse::Fresh)) = found.reuse(&wanted, self.worker.now()) {
+            return CacheRole::Copy(copy, CopyReason::Reusable);
         }
+        let can_store = head.method == Method::GET && !head.fields.contains(Name::Range);
+        let patience = current.settings.origin.response_timeout;
+        let lookup = CacheLookup { url, credentials, wanted, can_store, patience, rules: fetch_rules };
+        // Boxed to keep the future of requests with a copy small.
+        Box::pin(self.fetch_or_wait(&head.fields, lookup, found)).await
     }
 
     /// Returns the part of the cache in a request without a fresh copy.
-    async fn fetch_or_wait(
-        &self,
-        request: &ClientRequest,
-        current: &CurrentConfig,
-        url: UrlKey,
-        mut found: Found,
-        credentials: RequestCredentials,
-        wanted: RequestDirectives,
-    ) -> CacheRole {
-        let (worker, fields) = (&self.worker, &request.head.fields);
+    async fn fetch_or_wait(&self, fields: &Fields, lookup: CacheLookup<'_>, mut found: Found) -> CacheRole {
+        let CacheLookup { url, credentials, wanted, can_store, patience, rules } = lookup;
+        let worker = &self.worker;
         let cache = &worker.shared().cache;
-        let deadline = worker.upstream().new_deadline(current.settings.origin.response_timeout);
+        // A request that waits occupies as much memory as one that is forwarded.
+        let _memory = MemoryCharge::new(self.connection_state.memory(), REQUEST + fields.memory());
+        let deadline = worker.upstream().new_deadline(patience);
         let mut waited = None;
         loop {
             let reuse = found.reuse(&wanted, worker.now());
@@ -171,12 +195,15 @@ impl RequestHandler {
             }
             let reason = found.forward_reason(worker.now());
             let stale_use = reuse.and_then(|(copy, reuse)| (reuse == Reuse::StaleWhileRevalidate).then_some(copy));
-            if request.head.method == Method::HEAD || fields.contains(Name::Range) {
+            if !can_store {
                 return stale_use.map_or(CacheRole::Bypass(reason), |copy| CacheRole::Copy(copy, CopyReason::Reusable));
             }
-            let is_shared = found.is_shared() && !credentials.has_cookies && !credentials.has_authorization;
+            let is_shared = found.is_shared()
+                && !credentials.is_any()
+                && !rules.has_unkeyed_field(fields, found.variants.as_deref());
             let mut fetch =
                 Box::new(CacheFetch::new(url.clone(), found.variants.clone(), found.copy.clone(), reason, &wanted));
+            fetch.is_personal = credentials.is_any() && found.copy.is_none();
             if !is_shared || wanted.no_store {
                 return CacheRole::Fetch(fetch);
             }
@@ -234,11 +261,13 @@ impl RequestHandler {
     }
 
     /// Remembers that the response of a fetch was not for others, so that the next requests do not wait for each other.
-    pub(super) fn remember_unshared(&self, fetch: &mut CacheFetch) {
+    /// `fields` are those of the client.
+    pub(super) fn remember_unshared(&self, fetch: &mut CacheFetch, fields: &Fields) {
         let store = &self.worker.shared().cache.store;
         if fetch.copy.is_none() {
             let until = self.worker.now() + PASS_TIME;
-            store.insert(fetch.url.key, CacheEntry::Pass { url: fetch.url.url.as_str().into(), until });
+            // Other responses of the URL stay where they are found.
+            store.insert(fetch.lock_key(fields), CacheEntry::Pass { url: fetch.url.url.as_str().into(), until });
         }
         if let Some(guard) = fetch.guard.take() {
             guard.end(FetchEnd::Unshared);
@@ -364,7 +393,7 @@ impl RequestHandler {
             CopyReason::Refused => CacheStatus::Hit { ttl, detail: Some(HitDetail::Refused) },
             CopyReason::Error => CacheStatus::Hit { ttl, detail: Some(HitDetail::Error) },
             CopyReason::Validated => {
-                CacheStatus::Forward { reason: ForwardReason::Stale, status: Some(304), stored: true }
+                CacheStatus::Forward { reason: ForwardReason::Stale, status: Some(304), stored: Some(Ok(())) }
             }
         };
         fields.append_with(Name::CacheStatus, |text| write!(text, "{cache_status}"));

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_http1::{Name, Response};
 use tidegate_policy::RequestFacts;
-use tidegate_policy::cache::RouteCacheRules;
+use tidegate_policy::cache::{RouteCacheRules, Unstorable};
 
 impl RequestHandler {
     /// Responds to the request of a fetch: with the copy that the origin confirmed or cannot replace, or with its
@@ -51,23 +51,28 @@ impl RequestHandler {
         let sent = &context.client_request().head.fields;
         let length = upstream.response.body.size_hint().exact();
         let is_too_large = length.is_some_and(|length| length > rules.rules.max_object);
-        let recorder = match fetch.storage(sent, status, &stored_fields, rules, store, now) {
-            Ok((target, terms)) if !is_too_large => {
+        let storage = fetch.storage(sent, status, &stored_fields, rules, store, now);
+        let storage = if is_too_large { storage.and(Err(Unstorable::TooLarge)) } else { storage };
+        match storage {
+            Ok((target, terms)) => {
                 let head = ResponseHead::new(status, &stored_fields, &worker.date());
                 let (shared, guard) = (Arc::clone(&worker.shared), fetch.guard.take());
-                Some(Box::new(Recorder::new(shared, target, head, terms, guard, rules.rules.max_object, length)))
+                let max_object = rules.rules.max_object;
+                let recorder = Recorder::new(shared, target, head, terms, guard, max_object, length);
+                self.stream_response(context, upstream, Bytes::new(), Some(Ok(Box::new(recorder))))
             }
-            Err(reason) if reason.is_of_request() => None,
-            Ok(_) | Err(_) => {
-                // The copy that the response replaces is no longer the origin's.
-                if let Some((key, _)) = fetch.copy.as_ref().filter(|_| !is_failure(status)) {
-                    store.remove(*key);
+            Err(reason) => {
+                // Of a failure, or of a request that nobody else makes, the others learn nothing: the next one fetches.
+                if !reason.is_of_request() && !is_overload(status) && !fetch.is_personal {
+                    // The copy that the response replaces is no longer the origin's.
+                    if let Some((key, _)) = &fetch.copy {
+                        store.remove(*key);
+                    }
+                    self.remember_unshared(&mut fetch, context.client_fields());
                 }
-                self.remember_unshared(&mut fetch);
-                None
+                self.stream_response(context, upstream, Bytes::new(), Some(Err(reason)))
             }
-        };
-        self.stream_response(context, upstream, Bytes::new(), recorder)
+        }
     }
 
     /// Responds with the copy that the origin confirmed, and stores its updated head.
@@ -184,6 +189,11 @@ impl RequestHandler {
         let url = UrlKey::new(site, path, query, cache_rules, route);
         self.worker.shared().cache.store.remove(CacheKey::of_url(&url.url));
     }
+}
+
+/// Returns true for statuses that say nothing about the page.
+fn is_overload(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
 }
 
 /// Returns true for statuses after which a stale copy may be sent (RFC 5861 section 4).

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tidegate_engine::{SlotGuard, ThrottleRejection};
 use tidegate_http1::{Name, RequestHead, Response};
-use tidegate_policy::cache::CacheStatus;
+use tidegate_policy::cache::{CacheStatus, Unstorable};
 use tidegate_policy::identity::ClientAddress;
 
 impl RequestHandler {
@@ -114,23 +114,28 @@ impl RequestHandler {
     }
 
     /// Streams the origin's response to the client; `beginning` is the part of its body already read. `recorder` stores
-    /// it.
+    /// it, if the request is a fetch for the cache and its response may be stored.
     pub(super) fn stream_response(
         &self,
         mut context: Box<RequestContext>,
         upstream: UpstreamResponse,
         beginning: Bytes,
-        recorder: Option<Box<Recorder>>,
+        recorder: Option<Result<Box<Recorder>, Unstorable>>,
     ) -> Response<ResponseBody> {
         let UpstreamResponse { response: Response { status, mut fields, body }, pool_guard: lease, deadline } =
             upstream;
         prepare_client_response(&context, status, &mut fields);
         if let Some(reason) = context.forward_reason() {
-            let cache_status = CacheStatus::Forward { reason, status: None, stored: recorder.is_some() };
+            let stored = recorder.as_ref().map(|recorder| recorder.as_ref().map(|_| ()).map_err(|reason| *reason));
+            let cache_status = CacheStatus::Forward { reason, status: None, stored };
             fields.append_with(Name::CacheStatus, |text| write!(text, "{cache_status}"));
         }
         context.begin_response(status);
-        Response { status, fields, body: ResponseBody::relayed(beginning, body, lease, deadline, recorder, context) }
+        Response {
+            status,
+            fields,
+            body: ResponseBody::relayed(beginning, body, lease, deadline, recorder.and_then(Result::ok), context),
+        }
     }
 
     /// Responds to a failure of the origin. `Retry-After` covers the backoff of the scopes.

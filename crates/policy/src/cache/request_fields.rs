@@ -16,7 +16,7 @@ pub enum FetchField {
 }
 
 /// Fields of browsers, crawlers and content delivery networks that are not sent, unless they are part of the key.
-const DROPPED: [&str; 39] = [
+const DROPPED: [&str; 40] = [
     "accept-language",
     "alt-used",
     "baggage",
@@ -45,6 +45,7 @@ const DROPPED: [&str; 39] = [
     "signature-agent",
     "signature-input",
     "surrogate-capability",
+    "true-client-ip",
     "upgrade-insecure-requests",
     "user-agent",
     "viewport-width",
@@ -62,7 +63,7 @@ const DROPPED: [&str; 39] = [
 const DROPPED_PREFIXES: [&str; 6] = ["sec-fetch-", "sec-ch-", "cf-", "fastly-", "x-amz-", "x-b3-"];
 
 /// Fields that the gateway writes, or removes unless a trusted proxy sent them.
-const WRITTEN: [&str; 12] = [
+const WRITTEN: [&str; 13] = [
     "accept-encoding",
     "authorization",
     "content-length",
@@ -75,6 +76,7 @@ const WRITTEN: [&str; 12] = [
     "x-forwarded-host",
     "x-forwarded-port",
     "x-forwarded-proto",
+    "x-real-ip",
 ];
 
 /// Returns what becomes of the field `name`, in lower case, with one of its values. `is_keyed` says that it is part of

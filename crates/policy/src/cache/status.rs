@@ -1,5 +1,6 @@
 //! `Cache-Status` of a response (RFC 9211).
 
+use super::storage::Unstorable;
 use std::fmt;
 
 /// Name of the gateway in `Cache-Status`.
@@ -21,8 +22,8 @@ pub enum CacheStatus {
         reason: ForwardReason,
         /// Status of the origin's response, if it differs from that of the response.
         status: Option<u16>,
-        /// True if the response was stored.
-        stored: bool,
+        /// Whether the response was stored; `None` for a request that uses no copies.
+        stored: Option<Result<(), Unstorable>>,
     },
     /// A copy was sent that another request had fetched meanwhile.
     Collapsed {
@@ -119,7 +120,11 @@ impl fmt::Display for CacheStatus {
             Self::Forward { reason, status, stored } => {
                 write!(out, "fwd={}", reason.text())?;
                 status.map_or(Ok(()), |status| write!(out, "; fwd-status={status}"))?;
-                if *stored { out.write_str("; stored") } else { Ok(()) }
+                match stored {
+                    Some(Ok(())) => out.write_str("; stored"),
+                    Some(Err(unstorable)) => write!(out, "; detail={}", unstorable.name()),
+                    None => Ok(()),
+                }
             }
             Self::Collapsed { reason } => write!(out, "fwd={}; collapsed", reason.text()),
         }

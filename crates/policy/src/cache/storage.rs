@@ -63,21 +63,21 @@ impl Unstorable {
         matches!(self, Self::RequestNoStore | Self::Authorization | Self::Cookies | Self::UnkeyedField)
     }
 
-    /// Returns the reason in words, after "not stored: ".
-    pub const fn text(self) -> &'static str {
+    /// Returns the name of the reason, in `Cache-Status`.
+    pub const fn name(self) -> &'static str {
         match self {
-            Self::RequestNoStore => "the request says no-store",
-            Self::Authorization => "the request has Authorization, and the response is not public",
-            Self::Cookies => "the request has cookies, and the response is not public",
-            Self::UnkeyedField => "the request has a field that is not part of the key",
-            Self::NoStore => "the response says no-store",
-            Self::Private => "the response says private",
-            Self::SetCookie => "the response sets a cookie",
-            Self::Status => "responses with this status are not stored",
-            Self::Partial => "the response is a part",
-            Self::Vary => "the response varies by *, or by too much",
-            Self::NoLifetime => "the response has no lifetime and the route no ttl",
-            Self::TooLarge => "the body exceeds cache.max_object",
+            Self::RequestNoStore => "request-no-store",
+            Self::Authorization => "authorization",
+            Self::Cookies => "cookies",
+            Self::UnkeyedField => "unkeyed-field",
+            Self::NoStore => "no-store",
+            Self::Private => "private",
+            Self::SetCookie => "set-cookie",
+            Self::Status => "status",
+            Self::Partial => "partial",
+            Self::Vary => "vary",
+            Self::NoLifetime => "no-lifetime",
+            Self::TooLarge => "too-large",
         }
     }
 }

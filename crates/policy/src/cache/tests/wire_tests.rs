@@ -136,9 +136,7 @@ fn ignored_parameters_are_neither_in_the_key_nor_sent() {
 
 #[test]
 fn fields_outside_the_key_are_not_sent_or_keep_the_response_from_the_cache() {
-    for name in
-        ["x-forwarded-scheme", "x-original-url", "x-http-method-override", "x-host", "origin", "foo", "x-real-ip"]
-    {
+    for name in ["x-forwarded-scheme", "x-original-url", "x-http-method-override", "x-host", "origin", "foo"] {
         assert_eq!(fetch_field(name, b"evil", false), FetchField::Unkeyed, "{name}");
         assert_eq!(fetch_field(name, b"evil", true), FetchField::Sent, "{name}");
     }
@@ -148,7 +146,9 @@ fn fields_outside_the_key_are_not_sent_or_keep_the_response_from_the_cache() {
     assert_eq!(fetch_field("accept", b"text/html,image/avif,*/*;q=0.8", false), FetchField::Dropped);
     assert_eq!(fetch_field("accept", b"application/json, */* ;q=0.1", false), FetchField::Dropped);
     assert_eq!(fetch_field("accept", b"application/json", false), FetchField::Unkeyed);
-    assert_eq!(fetch_field("host", b"example.com", false), FetchField::Sent);
+    for name in ["host", "x-forwarded-for", "x-real-ip"] {
+        assert_eq!(fetch_field(name, b"of the gateway", false), FetchField::Sent, "{name}");
+    }
 }
 
 #[test]
@@ -158,11 +158,20 @@ fn cache_status_has_the_form_of_the_rfc() {
         (CacheStatus::Hit { ttl: -3600, detail: Some(HitDetail::Refused) }, "tidegate; hit; ttl=-3600; detail=refused"),
         (CacheStatus::Hit { ttl: -5, detail: Some(HitDetail::Error) }, "tidegate; hit; ttl=-5; detail=error"),
         (
-            CacheStatus::Forward { reason: ForwardReason::UriMiss, status: None, stored: true },
+            CacheStatus::Forward { reason: ForwardReason::UriMiss, status: None, stored: Some(Ok(())) },
             "tidegate; fwd=uri-miss; stored",
         ),
         (
-            CacheStatus::Forward { reason: ForwardReason::Stale, status: Some(304), stored: true },
+            CacheStatus::Forward {
+                reason: ForwardReason::UriMiss,
+                status: None,
+                stored: Some(Err(Unstorable::UnkeyedField)),
+            },
+            "tidegate; fwd=uri-miss; detail=unkeyed-field",
+        ),
+        (CacheStatus::Forward { reason: ForwardReason::Bypass, status: None, stored: None }, "tidegate; fwd=bypass"),
+        (
+            CacheStatus::Forward { reason: ForwardReason::Stale, status: Some(304), stored: Some(Ok(())) },
             "tidegate; fwd=stale; fwd-status=304; stored",
         ),
         (CacheStatus::Collapsed { reason: ForwardReason::UriMiss }, "tidegate; fwd=uri-miss; collapsed"),
