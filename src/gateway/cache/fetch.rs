@@ -1,9 +1,9 @@
 //! A fetch from the origin whose response may be stored: what it is sent, and where its response belongs.
 
 use super::fetch_lock::FetchGuard;
+use super::fetch_rules::FetchRules;
 use super::field_lines::MessageFields;
 use super::key::{COOKIE_PREFIX, CacheKey, UrlKey, cookies};
-use super::nominated_fields::NominatedFields;
 use super::recorder::StorageTarget;
 use super::store::CacheStore;
 use super::stored_response::StoredResponse;
@@ -13,12 +13,10 @@ use std::sync::Arc;
 use tidegate_http1::{Fields, Name, RequestHead};
 use tidegate_policy::Timestamp;
 use tidegate_policy::cache::coding::AcceptedCodings;
-use tidegate_policy::cache::request_fields::{FetchField, fetch_field};
+use tidegate_policy::cache::request_fields::FetchField;
 use tidegate_policy::cache::storage::{self, StorageRequest};
 use tidegate_policy::cache::vary::SelectingFields;
-use tidegate_policy::cache::{
-    CacheRules, FieldLines, ForwardReason, RequestDirectives, ReuseTerms, RouteCacheRules, Unstorable,
-};
+use tidegate_policy::cache::{FieldLines, ForwardReason, RequestDirectives, ReuseTerms, RouteCacheRules, Unstorable};
 
 /// User agent of fetches, which are for all clients.
 const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
@@ -38,39 +36,7 @@ pub(in crate::gateway) struct CacheFetch {
     pub(in crate::gateway) is_personal: bool,
     /// The request forbids the storage of its response.
     is_no_store: bool,
-    /// Names, in lower case, of fields that were sent and are no part of the key.
-    unkeyed: Vec<String>,
     requested_at: Timestamp,
-}
-
-/// Rules for the response of a route.
-#[derive(Clone, Copy)]
-pub(in crate::gateway) struct FetchRules<'a> {
-    pub(in crate::gateway) route_name: &'a str,
-    pub(in crate::gateway) rules: &'a CacheRules,
-    pub(in crate::gateway) route: &'a RouteCacheRules,
-    pub(in crate::gateway) nominated: &'a NominatedFields,
-}
-
-impl FetchRules<'_> {
-    /// Returns true if the field `name`, in lower case, is part of the key of a URL with these variants, or declared to
-    /// change no response.
-    fn is_keyed(&self, name: &str, variants: Option<&Variants>) -> bool {
-        let is_in = |names: &[String]| names.iter().any(|known| known == name);
-        is_in(&self.rules.unkeyed_headers)
-            || is_in(&self.route.key_headers)
-            || variants.is_some_and(|variants| variants.selected_by.contains(name))
-            || self.nominated.contains(self.route_name, name)
-    }
-
-    /// Returns true if a request with `fields` has one that is no part of the key, so that its response is probably not
-    /// for others.
-    pub(in crate::gateway) fn has_unkeyed_field(&self, fields: &Fields, variants: Option<&Variants>) -> bool {
-        fields.iter().any(|field| {
-            let name = String::from_utf8_lossy(field.text).to_ascii_lowercase();
-            fetch_field(&name, field.value, self.is_keyed(&name, variants)) == FetchField::Unkeyed
-        })
-    }
 }
 
 impl CacheFetch {
@@ -82,8 +48,8 @@ impl CacheFetch {
         wanted: &RequestDirectives,
     ) -> Self {
         let is_no_store = wanted.no_store;
-        let (unkeyed, requested_at) = (Vec::new(), Timestamp::default());
-        Self { url, variants, copy, guard: None, reason, is_personal: false, is_no_store, unkeyed, requested_at }
+        let requested_at = Timestamp::default();
+        Self { url, variants, copy, guard: None, reason, is_personal: false, is_no_store, requested_at }
     }
 
     /// Returns the key that others wait for: that of the response if it is known which fields select it, else that of
@@ -99,18 +65,8 @@ impl CacheFetch {
         let fields = &mut head.fields;
         let accepted = AcceptedCodings::read(&MessageFields(fields));
         let had_accept = fields.contains(Name::Accept);
-        let Self { variants, unkeyed, is_personal, .. } = self;
-        fields.retain(|field| {
-            let name = String::from_utf8_lossy(field.text).to_ascii_lowercase();
-            match fetch_field(&name, field.value, rules.is_keyed(&name, variants.as_deref())) {
-                FetchField::Sent => true,
-                FetchField::Dropped => *is_personal,
-                FetchField::Unkeyed => {
-                    unkeyed.push(name);
-                    true
-                }
-            }
-        });
+        let is_personal = self.is_personal;
+        fields.retain(|field| is_personal || rules.fetch_field(field) != FetchField::Dropped);
         if let Some(names) = &rules.route.key_cookies {
             keep_cookies(fields, names);
         }
@@ -159,14 +115,14 @@ impl CacheFetch {
         if !selected_by.is_empty() {
             rules.nominated.record(rules.route_name, &selected_by);
         }
-        if !self.unkeyed.iter().all(|name| selected_by.contains(name)) {
-            return Err(Unstorable::UnkeyedField);
-        }
-        Ok((self.target(&selected_by, sent, rules.route, store), terms))
+        // Fields that were just named are part of the key by name from now on.
+        let url = self.url.clone().for_request(sent, rules);
+        Ok((self.target(&url, &selected_by, sent, rules.route, store), terms))
     }
 
     fn target(
         &self,
+        url_key: &UrlKey,
         selected_by: &SelectingFields,
         sent: &Fields,
         route: &RouteCacheRules,
@@ -178,14 +134,26 @@ impl CacheFetch {
         let of_cookies = route.key_cookies.iter().flatten().map(|name| format!("{COOKIE_PREFIX}{name}"));
         let selected_by = SelectingFields::from_names(of_vary.chain(of_route).chain(of_cookies));
         if selected_by.is_empty() {
-            return StorageTarget { key: self.url.key, variants: None, url };
+            return StorageTarget {
+                key: url_key.key,
+                variants: None,
+                url,
+                requested_at: self.requested_at,
+                plain_url: url_key.plain(),
+            };
         }
         let known = self.variants.as_ref().filter(|known| known.selected_by == selected_by);
         let variants = known.cloned().unwrap_or_else(|| {
             Arc::new(Variants { selected_by, salt: store.next_salt(), url: self.url.url.as_str().into() })
         });
-        let key = self.url.key.of_variant(&variants, sent);
-        StorageTarget { key, variants: Some((self.url.key, variants)), url }
+        let key = url_key.key.of_variant(&variants, sent);
+        StorageTarget {
+            key,
+            variants: Some((url_key.key, variants)),
+            url,
+            requested_at: self.requested_at,
+            plain_url: url_key.plain(),
+        }
     }
 }
 

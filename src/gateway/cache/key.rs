@@ -1,10 +1,12 @@
 //! Keys of stored responses: hashes of what selects a response.
 
+use super::fetch_rules::FetchRules;
 use super::field_lines::MessageFields;
 use super::variants::Variants;
 use crate::gateway::site::Site;
 use aws_lc_rs::digest::{Context, SHA256};
-use tidegate_http1::{Fields, Name};
+use smallvec::SmallVec;
+use tidegate_http1::{Field, Fields, Name};
 use tidegate_policy::cache::{CacheRules, RouteCacheRules, query_filter};
 
 /// Beginning of the name of a selecting field that is one cookie.
@@ -14,10 +16,13 @@ pub(super) const COOKIE_PREFIX: &str = "cookie:";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::gateway) struct CacheKey(u128);
 
-/// Key of a URL, before request fields select among its responses.
+/// Key of a URL, before `Vary` selects among its responses.
 #[derive(Clone, Debug)]
 pub(in crate::gateway) struct UrlKey {
+    /// Key of the URL, and of the fields that are keyed by their values.
     pub(in crate::gateway) key: CacheKey,
+    /// Key of the URL alone.
+    plain: CacheKey,
     /// Scheme, host, path and query, as far as they are part of the key.
     pub(in crate::gateway) url: String,
     /// Length of the URL up to its path.
@@ -43,7 +48,30 @@ impl UrlKey {
                 url.extend(["?", &query]);
             }
         }
-        Self { key: CacheKey::of_url(&url), url, path_start }
+        let plain = CacheKey::of_url(&url);
+        Self { key: plain, plain, url, path_start }
+    }
+
+    /// Returns the key for a request with `fields`.
+    pub(in crate::gateway) fn for_request(self, fields: &Fields, rules: FetchRules<'_>) -> Self {
+        let mut keyed: SmallVec<[Field<'_>; 4]> =
+            fields.iter().filter(|field| rules.is_keyed_by_value(*field)).collect();
+        if keyed.is_empty() {
+            return Self { key: self.plain, ..self };
+        }
+        keyed.sort_by_key(|field| field.text.to_ascii_lowercase());
+        let mut hash = KeyHash::new();
+        hash.add(Some(&self.plain.0.to_le_bytes()));
+        for field in keyed {
+            hash.add(Some(&field.text.to_ascii_lowercase()));
+            hash.add(Some(field.value));
+        }
+        Self { key: hash.finish(), ..self }
+    }
+
+    /// Returns the key of the URL alone.
+    pub(in crate::gateway) fn plain(&self) -> CacheKey {
+        self.plain
     }
 
     /// Returns path and query for the origin.

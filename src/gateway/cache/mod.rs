@@ -6,7 +6,9 @@
 
 mod fetch;
 mod fetch_lock;
+mod fetch_rules;
 mod field_lines;
+mod invalidations;
 mod key;
 mod nominated_fields;
 mod purge;
@@ -15,8 +17,9 @@ mod store;
 mod stored_response;
 mod variants;
 
-pub(super) use fetch::{CacheFetch, FetchRules};
+pub(super) use fetch::CacheFetch;
 pub(super) use fetch_lock::{FetchEnd, FetchRole};
+pub(super) use fetch_rules::FetchRules;
 pub(super) use field_lines::MessageFields;
 pub(super) use key::{CacheKey, UrlKey};
 pub use purge::CachePurge;
@@ -27,6 +30,7 @@ pub(super) use stored_response::{ResponseHead, StoredResponse};
 pub(super) use variants::Variants;
 
 use fetch_lock::FetchLocks;
+use invalidations::Invalidations;
 use nominated_fields::NominatedFields;
 use store::CacheStore;
 use tidegate_config::Settings;
@@ -37,6 +41,7 @@ pub(super) struct ResponseCache {
     pub(super) fetches: FetchLocks,
     pub(super) nominated: NominatedFields,
     pub(super) recording: RecordingBudget,
+    pub(super) invalidations: Invalidations,
 }
 
 impl ResponseCache {
@@ -48,6 +53,7 @@ impl ResponseCache {
             fetches: FetchLocks::default(),
             nominated: NominatedFields::default(),
             recording: RecordingBudget::new(memory_of(settings)),
+            invalidations: Invalidations::default(),
         }
     }
 

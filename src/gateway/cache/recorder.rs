@@ -9,6 +9,7 @@ use crate::gateway::shared::Shared;
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tidegate_policy::Timestamp;
 use tidegate_policy::cache::ReuseTerms;
 
 /// Size of the parts of a body of unknown length.
@@ -22,6 +23,10 @@ pub(in crate::gateway) struct StorageTarget {
     pub(in crate::gateway) variants: Option<(CacheKey, Arc<Variants>)>,
     /// URL, as far as it is part of the key.
     pub(in crate::gateway) url: Box<str>,
+    /// Key of the URL alone.
+    pub(in crate::gateway) plain_url: CacheKey,
+    /// Time at which the origin was asked.
+    pub(in crate::gateway) requested_at: Timestamp,
 }
 
 /// Memory for responses that are being received: a part of that for stored ones, beside it.
@@ -129,8 +134,19 @@ impl Recorder {
         };
         let is_reusable = !self.terms.always_validate && self.terms.lifetime_s > 0;
         let target = self.target.take().expect("taken once, at the end");
+        if self.shared.cache.invalidations.includes(target.plain_url, target.requested_at) {
+            // The next request fetches the page as it is after the write.
+            return;
+        }
         let (terms, head) = (self.terms, self.head.clone());
-        let response = StoredResponse { terms, head, body, url: target.url, usage: CopyUsage::default() };
+        let response = StoredResponse {
+            terms,
+            head,
+            body,
+            requested_at: target.requested_at,
+            url: target.url,
+            usage: CopyUsage::default(),
+        };
         let store = &self.shared.cache.store;
         if let Some((url_key, variants)) = target.variants {
             store.insert(url_key, CacheEntry::Variants(variants));

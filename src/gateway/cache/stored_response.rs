@@ -5,9 +5,9 @@ use http::StatusCode;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_http1::{Field, Fields, Name};
-use tidegate_policy::Units;
 use tidegate_policy::cache::ReuseTerms;
 use tidegate_policy::cache::validation::is_updated_by_304;
+use tidegate_policy::{Timestamp, Units};
 
 /// Fields that list the tags of a response.
 const TAG_FIELDS: [&str; 2] = ["cache-tag", "surrogate-key"];
@@ -21,6 +21,8 @@ pub(in crate::gateway) struct StoredResponse {
     pub(in crate::gateway) terms: ReuseTerms,
     pub(in crate::gateway) head: ResponseHead,
     pub(in crate::gateway) body: StoredBody,
+    /// Time at which the origin was last asked.
+    pub(in crate::gateway) requested_at: Timestamp,
     /// URL, as far as it is part of the key.
     pub(in crate::gateway) url: Box<str>,
     pub(in crate::gateway) usage: CopyUsage,

@@ -87,7 +87,7 @@ impl RequestCredentials {
 }
 
 /// A request as the cache reads it.
-struct CacheLookup<'a> {
+struct CacheLookup {
     url: UrlKey,
     credentials: RequestCredentials,
     wanted: RequestDirectives,
@@ -95,7 +95,6 @@ struct CacheLookup<'a> {
     can_store: bool,
     /// Maximum wait for the fetch of another request.
     patience: Duration,
-    rules: FetchRules<'a>,
 }
 
 impl CacheRole {
@@ -154,31 +153,32 @@ impl RequestHandler {
         let may_reload = cache_rules.reload.includes(classified.classification.kind);
         let wanted = if may_reload { wanted } else { wanted.without_reload() };
         let site = Site::from_head(head, rules.trust.trusts(self.peer));
-        let url = UrlKey::new(&site, request.origin_path(), head.target.query(), cache_rules, route);
         let credentials = RequestCredentials {
             has_cookies: head.fields.contains(Name::Cookie) && route.key_cookies.is_none(),
             has_authorization: head.fields.contains(Name::Authorization),
         };
-        let found = self.find_copy(&url, &head.fields, credentials);
         let fetch_rules = FetchRules {
             route_name: &rules[classified.route].name,
             rules: cache_rules,
             route,
             nominated: &self.worker.shared().cache.nominated,
         };
+        let url = UrlKey::new(&site, request.origin_path(), head.target.query(), cache_rules, route);
+        let url = url.for_request(&head.fields, fetch_rules);
+        let found = self.find_copy(&url, &head.fields, credentials);
         if let Some((copy, Reuse::Fresh)) = found.reuse(&wanted, self.worker.now()) {
             return CacheRole::Copy(copy, CopyReason::Reusable);
         }
         let can_store = head.method == Method::GET && !head.fields.contains(Name::Range);
         let patience = current.settings.origin.response_timeout;
-        let lookup = CacheLookup { url, credentials, wanted, can_store, patience, rules: fetch_rules };
+        let lookup = CacheLookup { url, credentials, wanted, can_store, patience };
         // Boxed to keep the future of requests with a copy small.
         Box::pin(self.fetch_or_wait(&head.fields, lookup, found)).await
     }
 
     /// Returns the part of the cache in a request without a fresh copy.
-    async fn fetch_or_wait(&self, fields: &Fields, lookup: CacheLookup<'_>, mut found: Found) -> CacheRole {
-        let CacheLookup { url, credentials, wanted, can_store, patience, rules } = lookup;
+    async fn fetch_or_wait(&self, fields: &Fields, lookup: CacheLookup, mut found: Found) -> CacheRole {
+        let CacheLookup { url, credentials, wanted, can_store, patience } = lookup;
         let worker = &self.worker;
         let cache = &worker.shared().cache;
         // A request that waits occupies as much memory as one that is forwarded.
@@ -198,9 +198,7 @@ impl RequestHandler {
             if !can_store {
                 return stale_use.map_or(CacheRole::Bypass(reason), |copy| CacheRole::Copy(copy, CopyReason::Reusable));
             }
-            let is_shared = found.is_shared()
-                && !credentials.is_any()
-                && !rules.has_unkeyed_field(fields, found.variants.as_deref());
+            let is_shared = found.is_shared() && !credentials.is_any();
             let mut fetch =
                 Box::new(CacheFetch::new(url.clone(), found.variants.clone(), found.copy.clone(), reason, &wanted));
             fetch.is_personal = credentials.is_any() && found.copy.is_none();
@@ -248,7 +246,7 @@ impl RequestHandler {
         }
         match entry {
             // A URL of another length or text has another key; compared, because a mistake here would mix clients.
-            Some(CacheEntry::Response(copy)) if *copy.url == *url.url => {
+            Some(CacheEntry::Response(copy)) if *copy.url == *url.url && !self.is_invalidated(url, &copy) => {
                 match copy.is_for(credentials.has_cookies, credentials.has_authorization) {
                     true => found.copy = Some((key, copy)),
                     false => found.reason = ForwardReason::Bypass,
@@ -258,6 +256,11 @@ impl RequestHandler {
             _ => {}
         }
         found
+    }
+
+    /// Returns true if a write invalidated a response that is not found by its URL alone.
+    fn is_invalidated(&self, url: &UrlKey, copy: &StoredResponse) -> bool {
+        url.key != url.plain() && self.worker.shared().cache.invalidations.includes(url.plain(), copy.requested_at)
     }
 
     /// Remembers that the response of a fetch was not for others, so that the next requests do not wait for each other.

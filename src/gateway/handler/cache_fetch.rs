@@ -105,11 +105,12 @@ impl RequestHandler {
             .fetch_rules(&current, &context)
             .map(|rules| fetch.storage(sent, head.status, &updated_fields, rules, store, now));
         let end = match storage {
-            Some(Ok((_, terms))) => {
+            Some(Ok((target, terms))) => {
                 let updated = StoredResponse {
                     terms,
                     head,
                     body: copy.body.clone(),
+                    requested_at: target.requested_at,
                     url: copy.url.clone(),
                     usage: copy.usage.so_far(),
                 };
@@ -187,7 +188,9 @@ impl RequestHandler {
         let no_rules = RouteCacheRules::default();
         let route = rules[rules.route(&facts)].cache.as_ref().unwrap_or(&no_rules);
         let url = UrlKey::new(site, path, query, cache_rules, route);
-        self.worker.shared().cache.store.remove(CacheKey::of_url(&url.url));
+        let cache = &self.worker.shared().cache;
+        cache.store.remove(url.plain());
+        cache.invalidations.record(url.plain(), self.worker.now());
     }
 }
 

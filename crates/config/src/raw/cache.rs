@@ -11,7 +11,8 @@ use std::borrow::Cow;
 /// A response is stored if its fields and its route allow it, and served to all clients: it costs no unit, and neither
 /// tiers, pacing nor quotas refuse it. Blocks and buckets still hold. A fetch whose response may be stored carries only
 /// what is part of the key: `User-Agent`, `Accept-Language`, `Referer` and similar fields are sent once `Vary` names them,
-/// or with `key`. A response to a request with another field, or with a cookie, is not stored, unless it is `public`.
+/// or with `key`. Any other field is part of the key by its value. A response to a request with a cookie is not stored, unless it
+/// is `public`.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Cache {

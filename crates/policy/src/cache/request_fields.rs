@@ -1,18 +1,18 @@
 //! Request fields of a fetch whose response may be stored.
 //!
-//! Nothing that one client sends may change what another gets. So a field is sent only if it is part of the key, or if
-//! the response is stored only on condition that `Vary` nominates the field. Fields that origins mostly ignore are not
-//! sent at all, or every browser would keep its responses from the cache.
+//! Nothing that one client sends may change what another gets. So every field that is sent is part of the key. Fields
+//! that differ among browsers and that origins mostly ignore are not sent at all, or every browser would need copies of
+//! its own.
 
 /// What becomes of a request field in a fetch whose response may be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchField {
-    /// Sent: part of the key, or not chosen by the client.
+    /// Sent: part of the key by the rules or by `Vary`, or not chosen by the client.
     Sent,
     /// Not sent.
     Dropped,
-    /// Sent, and the response is stored only if `Vary` nominates the field.
-    Unkeyed,
+    /// Sent, and the response is stored for requests with the same field and value alone.
+    KeyedByValue,
 }
 
 /// Fields of browsers, crawlers and content delivery networks that are not sent, unless they are part of the key.
@@ -62,15 +62,24 @@ const DROPPED: [&str; 40] = [
 /// Beginnings of the names of further such fields.
 const DROPPED_PREFIXES: [&str; 6] = ["sec-fetch-", "sec-ch-", "cf-", "fastly-", "x-amz-", "x-b3-"];
 
-/// Fields that the gateway writes, or removes unless a trusted proxy sent them.
-const WRITTEN: [&str; 13] = [
+/// Fields that the gateway writes, or removes unless a trusted proxy sent them, and those of one connection.
+const WRITTEN: [&str; 22] = [
     "accept-encoding",
     "authorization",
+    "connection",
     "content-length",
     "cookie",
+    "expect",
     "forwarded",
     "host",
+    "http2-settings",
+    "max-forwards",
+    "proxy-authorization",
+    "proxy-connection",
     "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
     "via",
     "x-forwarded-for",
     "x-forwarded-host",
@@ -80,15 +89,15 @@ const WRITTEN: [&str; 13] = [
 ];
 
 /// Returns what becomes of the field `name`, in lower case, with one of its values. `is_keyed` says that it is part of
-/// the key, or declared to change no response.
+/// the key by the rules or by `Vary`, or declared to change no response.
 pub fn fetch_field(name: &str, value: &[u8], is_keyed: bool) -> FetchField {
-    if is_keyed || WRITTEN.contains(&name) {
+    if is_keyed || WRITTEN.binary_search(&name).is_ok() {
         return FetchField::Sent;
     }
     let is_dropped = DROPPED.binary_search(&name).is_ok()
         || DROPPED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || (name == "accept" && accepts_pages(value));
-    if is_dropped { FetchField::Dropped } else { FetchField::Unkeyed }
+    if is_dropped { FetchField::Dropped } else { FetchField::KeyedByValue }
 }
 
 /// Returns true if the client takes what the origin serves by default.
@@ -104,7 +113,7 @@ fn accepts_pages(accept: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn dropped_fields_are_sorted_for_the_search() {
-        assert!(super::DROPPED.is_sorted());
+    fn fields_are_sorted_for_the_search() {
+        assert!(super::DROPPED.is_sorted() && super::WRITTEN.is_sorted());
     }
 }

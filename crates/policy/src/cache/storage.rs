@@ -37,8 +37,6 @@ pub enum Unstorable {
     Authorization,
     /// The request carried cookies, and the response is not `public`.
     Cookies,
-    /// The request carried a field that is no part of the key, and the response does not nominate it in `Vary`.
-    UnkeyedField,
     /// The response has `no-store`.
     NoStore,
     /// The response has `private`.
@@ -60,7 +58,7 @@ pub enum Unstorable {
 impl Unstorable {
     /// Returns true if the reason is the request, so that the response to another request may be stored.
     pub const fn is_of_request(self) -> bool {
-        matches!(self, Self::RequestNoStore | Self::Authorization | Self::Cookies | Self::UnkeyedField)
+        matches!(self, Self::RequestNoStore | Self::Authorization | Self::Cookies)
     }
 
     /// Returns the name of the reason, in `Cache-Status`.
@@ -69,7 +67,6 @@ impl Unstorable {
             Self::RequestNoStore => "request-no-store",
             Self::Authorization => "authorization",
             Self::Cookies => "cookies",
-            Self::UnkeyedField => "unkeyed-field",
             Self::NoStore => "no-store",
             Self::Private => "private",
             Self::SetCookie => "set-cookie",

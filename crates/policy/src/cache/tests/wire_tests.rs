@@ -135,9 +135,9 @@ fn ignored_parameters_are_neither_in_the_key_nor_sent() {
 }
 
 #[test]
-fn fields_outside_the_key_are_not_sent_or_keep_the_response_from_the_cache() {
+fn fields_are_not_sent_or_part_of_the_key() {
     for name in ["x-forwarded-scheme", "x-original-url", "x-http-method-override", "x-host", "origin", "foo"] {
-        assert_eq!(fetch_field(name, b"evil", false), FetchField::Unkeyed, "{name}");
+        assert_eq!(fetch_field(name, b"evil", false), FetchField::KeyedByValue, "{name}");
         assert_eq!(fetch_field(name, b"evil", true), FetchField::Sent, "{name}");
     }
     for name in ["user-agent", "accept-language", "sec-fetch-mode", "sec-ch-ua", "referer", "cf-ray", "if-none-match"] {
@@ -145,7 +145,7 @@ fn fields_outside_the_key_are_not_sent_or_keep_the_response_from_the_cache() {
     }
     assert_eq!(fetch_field("accept", b"text/html,image/avif,*/*;q=0.8", false), FetchField::Dropped);
     assert_eq!(fetch_field("accept", b"application/json, */* ;q=0.1", false), FetchField::Dropped);
-    assert_eq!(fetch_field("accept", b"application/json", false), FetchField::Unkeyed);
+    assert_eq!(fetch_field("accept", b"application/json", false), FetchField::KeyedByValue);
     for name in ["host", "x-forwarded-for", "x-real-ip"] {
         assert_eq!(fetch_field(name, b"of the gateway", false), FetchField::Sent, "{name}");
     }
@@ -165,9 +165,9 @@ fn cache_status_has_the_form_of_the_rfc() {
             CacheStatus::Forward {
                 reason: ForwardReason::UriMiss,
                 status: None,
-                stored: Some(Err(Unstorable::UnkeyedField)),
+                stored: Some(Err(Unstorable::NoLifetime)),
             },
-            "tidegate; fwd=uri-miss; detail=unkeyed-field",
+            "tidegate; fwd=uri-miss; detail=no-lifetime",
         ),
         (CacheStatus::Forward { reason: ForwardReason::Bypass, status: None, stored: None }, "tidegate; fwd=bypass"),
         (

@@ -1,0 +1,58 @@
+//! Rules of a route for its fetches, and what becomes of each request field.
+
+use super::nominated_fields::NominatedFields;
+use smallvec::SmallVec;
+use tidegate_http1::{Field, Name};
+use tidegate_policy::cache::request_fields::{FetchField, fetch_field};
+use tidegate_policy::cache::{CacheRules, RouteCacheRules};
+
+/// Rules for the fetches of a route.
+#[derive(Clone, Copy)]
+pub(in crate::gateway) struct FetchRules<'a> {
+    pub(in crate::gateway) route_name: &'a str,
+    pub(in crate::gateway) rules: &'a CacheRules,
+    pub(in crate::gateway) route: &'a RouteCacheRules,
+    pub(in crate::gateway) nominated: &'a NominatedFields,
+}
+
+impl FetchRules<'_> {
+    /// Returns what becomes of a field of the request.
+    pub(super) fn fetch_field(&self, field: Field<'_>) -> FetchField {
+        let name: SmallVec<[u8; 48]> = field.text.iter().map(u8::to_ascii_lowercase).collect();
+        // A name that is no text is no name that the rules know.
+        let name = std::str::from_utf8(&name).unwrap_or("?");
+        let is_in = |names: &[String]| names.iter().any(|known| known == name);
+        let is_keyed = is_in(&self.rules.unkeyed_headers)
+            || is_in(&self.route.key_headers)
+            || self.nominated.contains(self.route_name, name);
+        fetch_field(name, field.value, is_keyed)
+    }
+
+    /// Returns true if the field is sent and its value is part of the key, although neither the rules nor `Vary` name it.
+    pub(super) fn is_keyed_by_value(&self, field: Field<'_>) -> bool {
+        !is_common(field.name) && self.fetch_field(field) == FetchField::KeyedByValue
+    }
+}
+
+/// Returns true for fields of most requests, none of which is keyed by its value.
+fn is_common(name: Name) -> bool {
+    matches!(
+        name,
+        Name::Host
+            | Name::UserAgent
+            | Name::AcceptEncoding
+            | Name::AcceptLanguage
+            | Name::Connection
+            | Name::Cookie
+            | Name::Authorization
+            | Name::CacheControl
+            | Name::Referer
+            | Name::SecChUa
+            | Name::SecFetchMode
+            | Name::UpgradeInsecureRequests
+            | Name::ForwardedFor
+            | Name::ForwardedProto
+            | Name::ForwardedHost
+            | Name::Via
+    )
+}

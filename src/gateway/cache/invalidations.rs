@@ -1,0 +1,66 @@
+//! URLs whose responses a write invalidated. A response that was requested before the write is not stored after it.
+//! Responses that are also keyed by request fields are not found by the URL alone, so each use of one compares the times.
+
+use super::key::CacheKey;
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use tidegate_policy::Timestamp;
+
+/// Most URLs that are remembered.
+const MAX_URLS: usize = 16 * 1024;
+
+/// Times of the last writes.
+#[derive(Default)]
+pub(in crate::gateway) struct Invalidations(Mutex<Writes>);
+
+#[derive(Default)]
+struct Writes {
+    by_url: HashMap<CacheKey, Timestamp>,
+    /// Oldest first; a URL may occur several times.
+    order: VecDeque<(CacheKey, Timestamp)>,
+    /// Time of the last write that was forgotten. Older responses count as invalidated.
+    forgotten: Timestamp,
+}
+
+impl Invalidations {
+    /// Records a write to the URL with this key.
+    pub(in crate::gateway) fn record(&self, url: CacheKey, now: Timestamp) {
+        let mut writes = self.0.lock();
+        writes.by_url.insert(url, now);
+        writes.order.push_back((url, now));
+        if writes.order.len() > MAX_URLS
+            && let Some((oldest, at)) = writes.order.pop_front()
+        {
+            writes.forgotten = writes.forgotten.max(at);
+            if writes.by_url.get(&oldest) == Some(&at) {
+                writes.by_url.remove(&oldest);
+            }
+        }
+    }
+
+    /// Returns true if a response of the URL that was requested at `requested_at` was invalidated.
+    pub(in crate::gateway) fn includes(&self, url: CacheKey, requested_at: Timestamp) -> bool {
+        let writes = self.0.lock();
+        requested_at < writes.forgotten || writes.by_url.get(&url).is_some_and(|at| requested_at < *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forgotten_writes_count_for_all_older_responses() {
+        let at = Timestamp::from_seconds;
+        let key = |number: usize| CacheKey::of_url(&number.to_string());
+        let invalidations = Invalidations::default();
+        assert!(!invalidations.includes(key(0), at(1)));
+        invalidations.record(key(0), at(10));
+        assert!(invalidations.includes(key(0), at(9)) && !invalidations.includes(key(0), at(10)));
+        assert!(!invalidations.includes(key(1), at(9)));
+        (1..=MAX_URLS).for_each(|number| invalidations.record(key(number), at(20)));
+        assert!(invalidations.includes(key(0), at(9)) && invalidations.includes(key(MAX_URLS + 1), at(9)));
+        assert!(!invalidations.includes(key(MAX_URLS + 1), at(10)), "requested after the forgotten write");
+        assert!(invalidations.0.lock().by_url.len() <= MAX_URLS);
+    }
+}
