@@ -208,3 +208,39 @@ impl Lifecycle<CacheKey, CacheEntry> for CountEvictions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(url: &str) -> CacheEntry {
+        CacheEntry::Pass { url: url.into(), until: Timestamp::default() }
+    }
+
+    #[test]
+    fn scan_of_many_pages_leaves_those_that_are_asked_for() {
+        const POPULAR: usize = 500;
+        let store = CacheStore::new(1 << 20, 64 * 1024);
+        let key = |name: &str, number: usize| CacheKey::of_url(&format!("http://example.com/{name}/{number}"));
+        (0..POPULAR).for_each(|number| store.insert(key("popular", number), entry("popular")));
+        for number in 0..200_000 {
+            // Each popular page is asked for once while 500 other pages are.
+            store.get(key("popular", number % POPULAR));
+            store.insert(key("scan", number), entry("scan"));
+        }
+        let kept = (0..POPULAR).filter(|number| store.get(key("popular", *number)).is_some()).count();
+        let stats = store.stats();
+        assert!(kept > POPULAR * 9 / 10, "{kept} of {POPULAR} popular pages are left, {stats:?}");
+        assert!(stats.memory_bytes <= stats.memory_limit && stats.evictions > 100_000, "{stats:?}");
+    }
+
+    #[test]
+    fn entries_are_removed_by_url_and_prefix() {
+        let store = CacheStore::new(1 << 20, 64 * 1024);
+        for url in ["http://a/1", "http://a/11", "http://b/1"] {
+            store.insert(CacheKey::of_url(url), entry(url));
+        }
+        assert_eq!((store.remove_url("http://a/1"), store.remove_url("http://a/1")), (1, 0));
+        assert_eq!((store.remove_prefix("http://a/"), store.stats().entries), (1, 1));
+    }
+}
