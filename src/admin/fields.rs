@@ -342,7 +342,7 @@ pub const EXPLANATION_FIELDS: &[DocumentField] = &[
     field(
         "steps[].step",
         "string",
-        "Stage: `identity`, `class`, `route`, `exempt`, `block`, `bucket`, `tier`, `pacing`, `quota` or `throttle`.",
+        "Stage: `identity`, `class`, `route`, `exempt`, `switch`, `block`, `bucket`, `cache`, `share`, `tier`, `pacing`, `quota` or `throttle`.",
     ),
     field("steps[].quota", "string or null", "Quota of a tier, pacing or quota step."),
     field(

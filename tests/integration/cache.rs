@@ -117,6 +117,38 @@ fn stale_copy_stands_in_for_a_refusal() {
 }
 
 #[test]
+fn explanation_names_the_copy() {
+    let origin = Origin::with_script(fresh);
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    get(&gateway, "/page", PERSON);
+    gateway.set_used("api", 6);
+    get(&gateway, "/page", BOT);
+    gateway.clock.advance(2 * HOUR);
+    get(&gateway, "/page", BOT);
+    let json = |path: &str| -> serde_json::Value {
+        serde_json::from_str(&gateway.admin_get(path).1).unwrap_or_else(|error| panic!("{path}: {error}"))
+    };
+    let decisions = json("/api/v1/decisions");
+    let explained = |result: &str| {
+        let is_it = |decision: &&serde_json::Value| decision["cache"] == result;
+        let decision = decisions["decisions"].as_array().expect("a list").iter().find(is_it).expect(result);
+        let id = decision["id"].as_str().expect("an id").to_owned();
+        let explanation = json(&format!("/api/v1/decisions/{id}/explanation"));
+        let steps = explanation["steps"].as_array().expect("a list").clone();
+        let text = |step: &serde_json::Value| format!("{}: {}", step["step"], step["finding"]).replace('"', "");
+        (steps.iter().map(text).collect::<Vec<_>>(), explanation["responses"][0]["status"].clone())
+    };
+    let (hit, status) = explained("hit");
+    assert!(hit.contains(&"cache: passed".to_owned()) && !hit.iter().any(|step| step.starts_with("tier")), "{hit:?}");
+    assert_eq!(status, 200);
+    let (stale, status) = explained("stale");
+    for step in ["cache: info", "tier: refused"] {
+        assert!(stale.contains(&step.to_owned()), "{step} in {stale:?}");
+    }
+    assert_eq!(status, 200);
+}
+
+#[test]
 fn copy_that_must_be_validated_stands_in_for_nothing() {
     let origin = Origin::with_script(|_, connection| {
         connection.reply("200 OK", "Cache-Control: max-age=60, must-revalidate\r\n", b"page");

@@ -20,6 +20,7 @@ pub(super) fn steps(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Ve
     }
     let mut steps: Vec<Step> = switch(&request, assessment).into_iter().collect();
     steps.extend([block(input, &request, assessment), bucket(input, &request, assessment)]);
+    steps.extend(cache(input));
     steps.extend(assessment.quota_snapshots().iter().filter_map(|snapshot| client_share(input, snapshot, assessment)));
     for snapshot in assessment.quota_snapshots() {
         match assessment.step_result(Check::Tier(snapshot.id)) {
@@ -35,6 +36,19 @@ pub(super) fn steps(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Ve
         }
     }
     steps
+}
+
+/// Returns the step of a stored response that answered the request; `None` without one.
+fn cache(input: &ExplainInput<'_>) -> Option<Step> {
+    let logged = input.logged_decision()?;
+    let (result, message) = if logged.has_copy {
+        (StepResult::Passed, "a stored response answered the request: it cost nothing, and no quota was asked")
+    } else if logged.has_copy_of_refusal {
+        (StepResult::Info, "a stored response was sent in place of the refusal")
+    } else {
+        return None;
+    };
+    Some(Step::new(Stage::Cache, result, message))
 }
 
 /// Returns the step of the switch that applied to the client; `None` without one.

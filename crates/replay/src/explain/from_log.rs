@@ -57,6 +57,10 @@ fn restore_logged_state<'a>(
         Some(if decision.was_charged() { usage.used.saturating_sub(usage.cost) } else { usage.used })
     };
     let mut input = input.with_used(taken_before);
+    if native.has_copy {
+        // Its quotas were not asked.
+        input.quota_snapshots.clear();
+    }
     for snapshot in &mut input.quota_snapshots {
         if let Some(usage) = usage(&snapshot.quota.name) {
             snapshot.cost = usage.cost;

@@ -261,7 +261,7 @@ impl<'a> ExplainInput<'a> {
             route: self.route(),
             is_exempt: rules.is_exempt(&self.request.method, &self.request.path),
             switch: self.switch,
-            has_copy: false,
+            has_copy: self.logged_decision().is_some_and(|decision| decision.has_copy),
         }
     }
 

@@ -41,6 +41,8 @@ pub enum Stage {
     Block,
     /// Token bucket of the client.
     Bucket,
+    /// Stored response that answered the request.
+    Cache,
     /// Share of a quota that one client may use.
     Share,
     /// Tiers of a quota.
@@ -134,6 +136,7 @@ impl Stage {
             Self::Switch => "switch",
             Self::Block => "block",
             Self::Bucket => "bucket",
+            Self::Cache => "cache",
             Self::Share => "share",
             Self::Tier => "tier",
             Self::Pacing => "pacing",
