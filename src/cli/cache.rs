@@ -22,7 +22,7 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         admin: AdminArgs,
     },
-    /// Removes stored responses, so that the next request fetches them anew.
+    /// Removes stored responses, so that the next request for one fetches it again.
     ///
     /// A URL has the scheme and host that clients use, such as https://example.com/item/42. The number of removed
     /// entries is printed; each removal is in the gateway's log (target `audit`).

@@ -298,9 +298,8 @@ impl RequestContext {
 
     /// Returns the stored response to send in place of a refusal by a scope.
     pub(super) fn copy_in_place_of_refusal(&self) -> Option<Arc<StoredResponse>> {
-        let (_, copy) = self.fetch.as_ref()?.copy.as_ref()?;
-        let limit = self.current.settings.rules.cache.as_ref()?.stale_when_refused;
-        copy.terms.may_replace_refusal(limit, self.worker.now()).then(|| Arc::clone(copy))
+        let rules = self.current.settings.rules.cache.as_ref()?;
+        self.fetch.as_ref()?.copy_in_place_of_refusal(rules, self.worker.now())
     }
 
     /// Counts the expected cost of the request as saved, less what was charged.

@@ -60,7 +60,7 @@ fn copy_costs_nothing_and_no_tier_refuses_it() {
         assert_eq!((hit.status, hit.text().as_str()), (200, "page"));
         assert_eq!((status_of(&hit), hit.field("age")), ("tidegate; hit; ttl=3540", "60"));
     }
-    assert_eq!(get(&gateway, "/other", PERSON).status, 429, "what nobody has costs a unit");
+    assert_eq!(get(&gateway, "/other", PERSON).status, 429, "a page without a copy costs a unit");
     assert_eq!(origin.received_requests().len(), 1);
     assert_eq!(gateway.metric("tidegate_cache_requests_total{result=\"hit\"}"), 2.0);
     assert_eq!(gateway.metric("tidegate_quota_saved_total{quota=\"api\",class=\"bot\"}"), 1.0);
@@ -184,6 +184,25 @@ fn stale_copy_stands_in_for_a_failing_origin() {
     assert_eq!(get(&gateway, "/page", PERSON).status, 502, "older than stale_if_error");
     fails.store(2, Ordering::SeqCst);
     assert_eq!(get(&gateway, "/page", PERSON).status, 404, "a missing page is no failure");
+}
+
+#[test]
+fn failure_that_a_copy_replaces_still_reports_the_exhausted_quota() {
+    let fails = Arc::new(AtomicUsize::new(0));
+    let origin = {
+        let fails = Arc::clone(&fails);
+        Origin::with_script(move |request, connection| match fails.load(Ordering::SeqCst) {
+            0 => fresh(request, connection),
+            _ => connection.reply("503 Service Unavailable", "", b"{\"error\": {\"reason\": \"spent\"}}"),
+        })
+    };
+    let sync = "limit: 10, sync_from: { exhausted: { statuses: [503], contains: spent, json: /error/reason } }";
+    let gateway = TestGateway::with_rules(origin.address(), &RULES.replace("limit: 10", sync));
+    get(&gateway, "/page", PERSON);
+    gateway.clock.advance(2 * HOUR);
+    fails.store(1, Ordering::SeqCst);
+    assert_eq!(status_of(&get(&gateway, "/page", PERSON)), "tidegate; hit; ttl=-3600; detail=error");
+    assert_eq!(get(&gateway, "/other", PERSON).status, 429);
 }
 
 #[test]

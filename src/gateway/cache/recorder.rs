@@ -132,7 +132,7 @@ impl Recorder {
             1 => StoredBody::One(parts.remove(0)),
             _ => StoredBody::Parts(parts.into()),
         };
-        let is_reusable = !self.terms.always_validate && self.terms.lifetime_s > 0;
+        let is_reusable = self.terms.is_reusable();
         let target = self.target.take().expect("taken once, at the end");
         if self.shared.cache.invalidations.includes(target.plain_url, target.requested_at) {
             // The next request fetches the page as it is after the write.

@@ -71,7 +71,7 @@ pub(in crate::gateway) enum StoredBody {
 }
 
 impl ResponseHead {
-    /// Returns the head of a response that was received at `date`, without the fields that each use of it writes anew.
+    /// Returns the head of a response that was received at `date`, without the fields that each use of it writes.
     pub(in crate::gateway) fn new(status: StatusCode, fields: &Fields, date: &[u8]) -> Self {
         let mut lines = fields.to_lines(|field| !is_written_on_use(field));
         if !fields.contains(Name::Date) {
@@ -99,7 +99,7 @@ impl ResponseHead {
     }
 }
 
-/// Returns true for fields that each use of a stored response writes anew.
+/// Returns true for fields that each use of a stored response writes.
 fn is_written_on_use(field: Field<'_>) -> bool {
     matches!(field.name, Name::Age | Name::ContentLength | Name::Trailer | Name::TransferEncoding)
 }

@@ -14,6 +14,7 @@ use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
 use crate::gateway::site::Site;
 use crate::gateway::target::ClientRequest;
+use crate::gateway::upstream::RequestBody;
 use crate::gateway::worker::CurrentConfig;
 use bytes::Bytes;
 use http::{Method, StatusCode};
@@ -27,7 +28,7 @@ use tidegate_http1::{Fields, Name, Response};
 use tidegate_policy::cache::range::{RequestedRange, requested_range};
 use tidegate_policy::cache::validation::{allows_range, has_origin_condition, is_not_modified, is_sent_in_304};
 use tidegate_policy::cache::{CacheResult, CacheStatus, ForwardReason, HitDetail, RequestDirectives, Reuse};
-use tidegate_policy::{Reason, Timestamp};
+use tidegate_policy::{Reason, RouteId, Timestamp};
 
 /// Time for which requests for a URL do not wait for each other after one whose response was not for others.
 const PASS_TIME: Duration = Duration::from_secs(10);
@@ -138,9 +139,8 @@ impl RequestHandler {
         current: &CurrentConfig,
     ) -> CacheRole {
         let rules = &current.settings.rules;
-        let (Some(cache_rules), Some(route)) = (&rules.cache, &rules[classified.route].cache) else {
-            return CacheRole::Unused;
-        };
+        let Some(fetch_rules) = self.fetch_rules(current, classified.route) else { return CacheRole::Unused };
+        let FetchRules { rules: cache_rules, route, .. } = fetch_rules;
         let head = &request.head;
         let lines = MessageFields(&head.fields);
         if !matches!(head.method, Method::GET | Method::HEAD) {
@@ -156,12 +156,6 @@ impl RequestHandler {
         let credentials = RequestCredentials {
             has_cookies: head.fields.contains(Name::Cookie) && route.key_cookies.is_none(),
             has_authorization: head.fields.contains(Name::Authorization),
-        };
-        let fetch_rules = FetchRules {
-            route_name: &rules[classified.route].name,
-            rules: cache_rules,
-            route,
-            nominated: &self.worker.shared().cache.nominated,
         };
         let url = UrlKey::new(&site, request.origin_path(), head.target.query(), cache_rules, route);
         let url = url.for_request(&head.fields, fetch_rules);
@@ -245,7 +239,7 @@ impl RequestHandler {
             found.reason = ForwardReason::VaryMiss;
         }
         match entry {
-            // A URL of another length or text has another key; compared, because a mistake here would mix clients.
+            // Equal keys of different URLs would mix the pages of clients.
             Some(CacheEntry::Response(copy)) if *copy.url == *url.url && !self.is_invalidated(url, &copy) => {
                 match copy.is_for(credentials.has_cookies, credentials.has_authorization) {
                     true => found.copy = Some((key, copy)),
@@ -296,7 +290,8 @@ impl RequestHandler {
             _ if is_stale => CacheResult::Stale,
             _ => CacheResult::Hit,
         });
-        if reason != CopyReason::Validated {
+        // A refused request would have cost nothing; a confirmed copy was counted with its charge.
+        if !matches!(reason, CopyReason::Validated | CopyReason::Refused) {
             context.count_saved_units();
         }
         copy.usage.record(context.saved_units());
@@ -344,7 +339,7 @@ impl RequestHandler {
         };
         match slots {
             // Dropping the response stores the rest of its body.
-            Some(slots) => drop(self.forward(crate::gateway::upstream::RequestBody::Empty, context, slots).await),
+            Some(slots) => drop(self.forward(RequestBody::Empty, context, slots).await),
             None => {
                 context.settle_unknown();
                 context.finish();
@@ -404,14 +399,10 @@ impl RequestHandler {
         (status, fields, body)
     }
 
-    /// Returns the rules of the cache for the request's route; `None` if it is not cached.
-    pub(super) fn fetch_rules<'a>(
-        &'a self,
-        current: &'a CurrentConfig,
-        context: &RequestContext,
-    ) -> Option<FetchRules<'a>> {
+    /// Returns the rules of the cache for `route`; `None` if it is not cached.
+    pub(super) fn fetch_rules<'a>(&'a self, current: &'a CurrentConfig, route: RouteId) -> Option<FetchRules<'a>> {
         let rules = &current.settings.rules;
-        let route = &rules[context.evaluation().route];
+        let route = &rules[route];
         Some(FetchRules {
             route_name: &route.name,
             rules: rules.cache.as_ref()?,
@@ -438,7 +429,6 @@ impl Found {
 
     /// Returns true if the response is probably for others, too, so that they wait for it.
     fn is_shared(&self) -> bool {
-        let is_reusable = |copy: &StoredResponse| copy.terms.lifetime_s > 0 && !copy.terms.always_validate;
-        !self.is_pass && self.copy.as_ref().is_none_or(|(_, copy)| is_reusable(copy))
+        !self.is_pass && self.copy.as_ref().is_none_or(|(_, copy)| copy.terms.is_reusable())
     }
 }

@@ -1,4 +1,4 @@
-//! Responses of the origin to fetches for the cache: stored, confirmed, or replaced by a copy.
+//! Responses of the origin to fetches for the cache: stored, or the confirmation of a copy. What writes invalidate.
 
 use super::cache::CopyReason;
 use super::request_handler::RequestHandler;
@@ -10,7 +10,6 @@ use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
 use crate::gateway::site::Site;
 use crate::gateway::upstream::{OriginBody, UpstreamResponse};
-use crate::gateway::worker::CurrentConfig;
 use bytes::Bytes;
 use http::{Method, StatusCode, Uri};
 use hyper::body::Body;
@@ -21,8 +20,8 @@ use tidegate_policy::RequestFacts;
 use tidegate_policy::cache::{RouteCacheRules, Unstorable};
 
 impl RequestHandler {
-    /// Responds to the request of a fetch: with the copy that the origin confirmed or cannot replace, or with its
-    /// response, which is stored if it may be.
+    /// Responds to the request of a fetch: with the copy that the origin confirmed, or with its response, which is stored
+    /// if it may be.
     pub(super) fn respond_to_fetch(
         &self,
         context: Box<RequestContext>,
@@ -36,14 +35,9 @@ impl RequestHandler {
         {
             return self.respond_from_validated(context, upstream, *fetch, key, &copy);
         }
-        if is_failure(status)
-            && let Some(copy) = self.copy_in_place_of_error(&current, &fetch)
-        {
-            return self.respond_from_copy(context, &copy, CopyReason::Error);
-        }
         let mut stored_fields = upstream.response.fields.clone();
         headers::strip_response(&mut stored_fields);
-        let Some(rules) = self.fetch_rules(&current, &context) else {
+        let Some(rules) = self.fetch_rules(&current, context.evaluation().route) else {
             return self.stream_response(context, upstream, Bytes::new(), None);
         };
         let (worker, now) = (&self.worker, self.worker.now());
@@ -62,7 +56,7 @@ impl RequestHandler {
                 self.stream_response(context, upstream, Bytes::new(), Some(Ok(Box::new(recorder))))
             }
             Err(reason) => {
-                // Of a failure, or of a request that nobody else makes, the others learn nothing: the next one fetches.
+                // After a failure, or a response that only this request has, the next request that waits fetches.
                 if !reason.is_of_request() && !is_overload(status) && !fetch.is_personal {
                     // The copy that the response replaces is no longer the origin's.
                     if let Some((key, _)) = &fetch.copy {
@@ -102,7 +96,7 @@ impl RequestHandler {
         let updated_fields = head.fields();
         let sent = &context.client_request().head.fields;
         let storage = self
-            .fetch_rules(&current, &context)
+            .fetch_rules(&current, context.evaluation().route)
             .map(|rules| fetch.storage(sent, head.status, &updated_fields, rules, store, now));
         let end = match storage {
             Some(Ok((target, terms))) => {
@@ -117,8 +111,7 @@ impl RequestHandler {
                 let updated = Arc::new(updated);
                 store.insert(key, CacheEntry::Response(Arc::clone(&updated)));
                 if let Some(guard) = fetch.guard.take() {
-                    let is_reusable = terms.lifetime_s > 0 && !terms.always_validate;
-                    guard.end(if is_reusable { FetchEnd::Stored } else { FetchEnd::Unshared });
+                    guard.end(if terms.is_reusable() { FetchEnd::Stored } else { FetchEnd::Unshared });
                 }
                 return self.respond_from_copy(context, &updated, CopyReason::Validated);
             }
@@ -133,28 +126,6 @@ impl RequestHandler {
             }
         }
         self.respond_from_copy(context, copy, CopyReason::Validated)
-    }
-
-    /// Returns the copy to send after a failure of the origin.
-    pub(super) fn copy_in_place_of_error(
-        &self,
-        current: &CurrentConfig,
-        fetch: &CacheFetch,
-    ) -> Option<Arc<StoredResponse>> {
-        let (_, copy) = fetch.copy.as_ref()?;
-        let limit = current.settings.rules.cache.as_ref()?.stale_if_error;
-        copy.terms.may_replace_error(limit, self.worker.now()).then(|| Arc::clone(copy))
-    }
-
-    /// Returns the copy to send in place of a refusal because of the origin's overload.
-    pub(super) fn copy_in_place_of_refusal(
-        &self,
-        current: &CurrentConfig,
-        fetch: &CacheFetch,
-    ) -> Option<Arc<StoredResponse>> {
-        let (_, copy) = fetch.copy.as_ref()?;
-        let limit = current.settings.rules.cache.as_ref()?.stale_when_refused;
-        copy.terms.may_replace_refusal(limit, self.worker.now()).then(|| Arc::clone(copy))
     }
 
     /// Removes stored responses that the response to an unsafe request invalidates: of its URL, and of those in
@@ -200,6 +171,6 @@ fn is_overload(status: StatusCode) -> bool {
 }
 
 /// Returns true for statuses after which a stale copy may be sent (RFC 5861 section 4).
-fn is_failure(status: StatusCode) -> bool {
+pub(super) fn is_failure(status: StatusCode) -> bool {
     matches!(status.as_u16(), 500 | 502 | 503 | 504)
 }

@@ -1,6 +1,7 @@
 //! Forwarding to the origin, and the response for the client.
 
 use super::cache::CopyReason;
+use super::cache_fetch::is_failure;
 use super::client_response::prepare_client_response;
 use super::request_handler::RequestHandler;
 use crate::gateway::cache::Recorder;
@@ -31,16 +32,20 @@ impl RequestHandler {
     ) -> Response<ResponseBody> {
         let current = Rc::clone(context.current());
         self.prepare_upstream_request(&mut context);
-        if let Some(rules) = self.fetch_rules(&current, &context) {
+        if let Some(rules) = self.fetch_rules(&current, context.evaluation().route) {
             context.prepare_fetch(rules, self.worker.now());
         }
         context.resolve_target();
         let (result, backoff) = self.send_upstream(None, body, &mut context, slots).await;
         let fetch = context.take_fetch();
+        let cache_rules = current.settings.rules.cache.as_ref();
+        let copies = fetch.as_ref().zip(cache_rules);
         let upstream = match result {
             Ok(upstream) => upstream,
             Err(error) => {
-                if let Some(copy) = fetch.as_ref().and_then(|fetch| self.copy_in_place_of_error(&current, fetch)) {
+                if let Some(copy) =
+                    copies.and_then(|(fetch, rules)| fetch.copy_in_place_of_error(rules, self.worker.now()))
+                {
                     context.settle_unknown();
                     self.worker.record_upstream_failure(&error);
                     return self.respond_from_copy(context, &copy, CopyReason::Error);
@@ -67,12 +72,20 @@ impl RequestHandler {
             backoff.filter(|_| *status == StatusCode::TOO_MANY_REQUESTS)
         {
             Box::pin(scan_to_end(upstream.response.body, &upstream.deadline, &mut context)).await;
-            if let Some(copy) = fetch.as_ref().and_then(|fetch| self.copy_in_place_of_refusal(&current, fetch)) {
+            if let Some(copy) =
+                copies.and_then(|(fetch, rules)| fetch.copy_in_place_of_refusal(rules, self.worker.now()))
+            {
                 return self.respond_from_copy(context, &copy, CopyReason::Refused);
             }
             let problem = Problem::throttled(reason, retry_after, 0.0);
             context.set_retry_after(problem.retry_after());
             return self.respond_with_problem(context, problem);
+        }
+        if is_failure(upstream.response.status)
+            && let Some(copy) = copies.and_then(|(fetch, rules)| fetch.copy_in_place_of_error(rules, self.worker.now()))
+        {
+            Box::pin(scan_to_end(upstream.response.body, &upstream.deadline, &mut context)).await;
+            return self.respond_from_copy(context, &copy, CopyReason::Error);
         }
         match fetch {
             Some(fetch) => self.respond_to_fetch(context, upstream, fetch),

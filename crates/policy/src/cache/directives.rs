@@ -20,7 +20,7 @@ pub struct ResponseDirectives {
     pub no_cache: bool,
     /// The response is for one user.
     pub private: bool,
-    /// The response is for everybody, whoever asked for it.
+    /// The response is for all clients, also if the request had credentials.
     pub public: bool,
     /// `must-revalidate` or `proxy-revalidate`: never used stale.
     pub must_revalidate: bool,

@@ -67,6 +67,11 @@ impl ReuseTerms {
         self.age(now).saturating_sub(self.lifetime())
     }
 
+    /// Returns true if the response may be used without the origin, at least for some time.
+    pub fn is_reusable(&self) -> bool {
+        self.lifetime_s > 0 && !self.always_validate
+    }
+
     /// Returns how a request with these directives may use the response.
     pub fn reuse(&self, wanted: &RequestDirectives, now: Timestamp) -> Reuse {
         if self.always_validate {
