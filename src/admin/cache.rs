@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tidegate_policy::Units;
 use tidegate_policy::cache::CacheResult;
+use tokio::task::spawn_blocking;
 use tracing::info;
 
 /// State of the cache: body of `GET /api/v1/cache`.
@@ -24,10 +25,23 @@ pub(crate) struct CacheDocument {
     pub(crate) memory_bytes: u64,
     pub(crate) memory_limit_bytes: u64,
     pub(crate) evictions: u64,
+    pub(crate) disk: Option<DiskDocument>,
     pub(crate) requests: CacheRequests,
     pub(crate) hit_ratio: Option<f64>,
     pub(crate) saved: Vec<SavedUnits>,
     pub(crate) most_requested: Vec<CachedUrlDocument>,
+}
+
+/// Stored responses on disk.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct DiskDocument {
+    pub(crate) is_loaded: bool,
+    pub(crate) entries: u64,
+    pub(crate) bytes: u64,
+    pub(crate) limit_bytes: u64,
+    pub(crate) evictions: u64,
+    pub(crate) dropped: u64,
+    pub(crate) errors: u64,
 }
 
 /// Number of requests by result.
@@ -81,7 +95,9 @@ pub(super) async fn purge(
     let Query(query) = query.map_err(|error| invalid(format!("query: {error}; give one of url, prefix and tag")))?;
     let purge = query.check().map_err(invalid)?;
     gateway.cache().ok_or_else(no_cache)?;
-    let removed = gateway.purge_cache(&purge).map_err(invalid)?;
+    let (purged, what_to_purge) = (DynGateway::clone(&gateway), purge.clone());
+    let removed = spawn_blocking(move || purged.purge_cache(&what_to_purge)).await;
+    let removed = removed.map_err(|error| invalid(error.to_string()))?.map_err(invalid)?;
     let (kind, what) = match &purge {
         CachePurge::Url(url) => ("url", url),
         CachePurge::Prefix(prefix) => ("prefix", prefix),
@@ -134,6 +150,15 @@ fn document(view: &CacheView) -> CacheDocument {
         memory_bytes: view.stats.memory_bytes,
         memory_limit_bytes: view.stats.memory_limit,
         evictions: view.stats.evictions,
+        disk: view.stats.disk.map(|disk| DiskDocument {
+            is_loaded: disk.is_loaded,
+            entries: disk.entries,
+            bytes: disk.bytes,
+            limit_bytes: disk.limit,
+            evictions: disk.evictions,
+            dropped: disk.dropped,
+            errors: disk.errors,
+        }),
         requests: CacheRequests {
             hit: of(CacheResult::Hit),
             stale: of(CacheResult::Stale),

@@ -1,7 +1,7 @@
 use super::corrections::{Actor, Correction};
 use super::server::{ConnectionLimits, serve, serve_within};
 use super::*;
-use crate::gateway::{CachePurge, CacheStats, CachedUrl, OriginOutage};
+use crate::gateway::{CachePurge, CacheStats, CachedUrl, DiskStats, OriginOutage};
 use crate::telemetry::ClassTraffic;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
@@ -807,7 +807,19 @@ impl GatewayApi for FakeGateway {
     }
     fn cache(&self) -> Option<CacheView> {
         Some(CacheView {
-            stats: CacheStats { entries: 3, memory_bytes: 4096, memory_limit: 1 << 20, evictions: 1 },
+            stats: CacheStats {
+                entries: 3,
+                memory_bytes: 4096,
+                memory_limit: 1 << 20,
+                evictions: 1,
+                disk: Some(DiskStats {
+                    is_loaded: true,
+                    entries: 9,
+                    bytes: 9000,
+                    limit: 1 << 30,
+                    ..DiskStats::default()
+                }),
+            },
             requests: [6, 1, 1, 2, 0],
             saved: vec![("api".into(), "bot".into(), Units::from_milli(6500))],
             most_requested: vec![CachedUrl {

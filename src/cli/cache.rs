@@ -121,6 +121,19 @@ fn stats(document: &CacheDocument) -> String {
         group_digits(document.entries),
         group_digits(document.evictions)
     );
+    if let Some(disk) = &document.disk {
+        let _ = writeln!(
+            text,
+            "disk: {} of {} MiB, {} entries, {} displaced, {} not written, {} errors since the start{}",
+            mebibytes(disk.bytes),
+            mebibytes(disk.limit_bytes),
+            group_digits(disk.entries),
+            group_digits(disk.evictions),
+            group_digits(disk.dropped),
+            group_digits(disk.errors),
+            if disk.is_loaded { "" } else { "; still reading the index" }
+        );
+    }
     for saved in &document.saved {
         let _ = writeln!(text, "saved: {} units of {} for {}", saved.units, saved.quota, saved.class);
     }

@@ -31,6 +31,8 @@ pub(super) enum BodyError {
     TooLarge,
     #[error("request body cannot be read from its file: {0}")]
     File(std::io::Error),
+    #[error("stored response cannot be read from its file: {0}")]
+    StoredResponse(std::io::Error),
     #[error("origin response body timed out")]
     TimedOut,
 }

@@ -61,6 +61,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread::JoinHandle;
 use std::time::Duration;
+pub use tidegate_cache_disk::DiskStats;
 use tokio::sync::watch;
 use tracing::{info, warn};
 use worker::Stage;
@@ -315,6 +316,11 @@ impl Handle {
     /// Returns what the cache contains; `None` if nothing is stored.
     pub fn cache_stats(&self) -> Option<CacheStats> {
         self.0.generation().settings.cache.map(|_| self.0.cache.store.stats())
+    }
+
+    /// Waits until what is stored is written to disk, for at most `timeout`. Returns false if the time is over.
+    pub fn flush_cache(&self, timeout: Duration) -> bool {
+        self.0.cache.store.flush(timeout)
     }
 
     /// Returns the `count` stored URLs that were requested most, in descending order.

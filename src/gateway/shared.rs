@@ -110,7 +110,7 @@ impl Shared {
             seed,
         } = dependencies;
         let max_tracked_clients = settings.limits.max_tracked_clients;
-        let cache = ResponseCache::of(&settings);
+        let cache = ResponseCache::of(&settings, seed);
         let snapshot = ConfigSnapshot::new(settings, lists, switches, &engine, clock.now());
         let compliance = CrawlCompliance::new(operators.names().count());
         Self {

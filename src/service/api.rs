@@ -106,6 +106,9 @@ impl GatewayApi for ServiceState {
         }
         if let Some(stats) = self.handle.cache_stats() {
             self.telemetry.set_cache_contents(stats.entries, stats.memory_bytes, stats.evictions);
+            if let Some(disk) = stats.disk {
+                self.telemetry.set_cache_on_disk(disk.bytes, disk.errors);
+            }
         }
         let operators: Vec<&str> = self.operators.names().collect();
         let (now, uptime) = (self.handle.now(), self.handle.uptime());

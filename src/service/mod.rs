@@ -47,6 +47,9 @@ use tracing::warn;
 /// Time limit for writing the last lines of the access log at shutdown.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Time limit for writing the last responses of the cache at shutdown.
+const CACHE_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Time that a start waits for the DNS lookup of the origin.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -286,6 +289,9 @@ impl Service {
         self.gateway.shut_down();
         if !self.state.telemetry.close(LOG_FLUSH_TIMEOUT) {
             warn!("Access log flush timed out after {LOG_FLUSH_TIMEOUT:?}: its last lines may be lost");
+        }
+        if !self.state.handle.flush_cache(CACHE_FLUSH_TIMEOUT) {
+            warn!("Writing the cache timed out after {CACHE_FLUSH_TIMEOUT:?}: its last responses are lost");
         }
         let _ = self.shutdown_sender.send(());
         let _ = self.control.join();

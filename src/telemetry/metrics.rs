@@ -113,12 +113,14 @@ metrics! {
     QUOTA_SAVED: Counter "tidegate_quota_saved_total" ["quota", "class"];
     /// Total number of requests on routes that are cached, by result: hit, stale, revalidated, miss or bypass.
     CACHE_REQUESTS: Counter "tidegate_cache_requests_total" ["result"];
-    /// Bytes of stored responses.
+    /// Bytes of stored responses: in memory, and in files, which have those in memory, too.
     CACHE_BYTES: Gauge "tidegate_cache_bytes" ["store"];
     /// Number of entries of the cache: responses, and URLs with several responses.
     CACHE_ENTRIES: Gauge "tidegate_cache_entries" [];
     /// Total number of entries that others displaced from memory.
     CACHE_EVICTIONS: Counter "tidegate_cache_evictions_total" [];
+    /// Total number of failed reads and writes of `cache.disk`, and of damaged responses. None of them is served.
+    CACHE_DISK_ERRORS: Counter "tidegate_cache_disk_errors_total" [];
     /// Total number of units counted as used after a crash without proof that they were used.
     QUOTA_LOST: Counter "tidegate_quota_lost_total" ["quota"];
     /// Units reported by the origin minus units counted by the gateway (`sync_from`); negative if the origin reported
@@ -204,6 +206,7 @@ metrics! {
 
 /// Value of the label `store` for responses in memory.
 pub(super) const MEMORY_STORE: &str = "memory";
+pub(super) const DISK_STORE: &str = "disk";
 
 /// A label of metrics.
 #[derive(Clone, Copy, Debug)]
@@ -242,7 +245,7 @@ pub const LABELS: &[MetricLabel] = &[
         let of_verification = [Verified.name(), Impostor.name(), "invalid", Unknown.name()];
         of_verification.into_iter().chain(CacheResult::ALL.map(CacheResult::name)).collect()
     }),
-    label("store", "Place of stored responses.", || vec![MEMORY_STORE]),
+    label("store", "Place of stored responses.", || vec![MEMORY_STORE, DISK_STORE]),
     label("version", "Version of the program.", Vec::new),
     label("revision", "Source revision of the program.", Vec::new),
 ];

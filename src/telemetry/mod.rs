@@ -30,9 +30,10 @@ pub use worker::{DECISION_RING_LEN, WorkerTelemetry};
 
 use exporter::Exporter;
 use metrics::{
-    ACCESS_LOG_DROPPED, BUILD_INFO, CACHE_BYTES, CACHE_ENTRIES, CACHE_EVICTIONS, CRAWL_DELAY_ADVERTISED,
-    CRAWL_DELAY_VIOLATIONS, CRAWL_INTERVAL_SECONDS, CRAWL_INTERVALS, CRAWLER_REQUESTS, DNS_QUEUE_LENGTH, MEMORY_STORE,
-    RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, ROBOTS_REQUESTS, START_TIME, SWITCHES, VERIFICATIONS,
+    ACCESS_LOG_DROPPED, BUILD_INFO, CACHE_BYTES, CACHE_DISK_ERRORS, CACHE_ENTRIES, CACHE_EVICTIONS,
+    CRAWL_DELAY_ADVERTISED, CRAWL_DELAY_VIOLATIONS, CRAWL_INTERVAL_SECONDS, CRAWL_INTERVALS, CRAWLER_REQUESTS,
+    DISK_STORE, DNS_QUEUE_LENGTH, MEMORY_STORE, RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, ROBOTS_REQUESTS, START_TIME,
+    SWITCHES, VERIFICATIONS,
 };
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -151,6 +152,12 @@ impl Telemetry {
     /// Sets the number of switches with this effect.
     pub fn set_switches(&self, effect: &str, count: usize) {
         self.exporter.gauge(SWITCHES, &[effect], count as f64);
+    }
+
+    /// Sets what the cache has on disk: the bytes of the files, and the number of errors.
+    pub fn set_cache_on_disk(&self, bytes: u64, errors: u64) {
+        self.exporter.gauge(CACHE_BYTES, &[DISK_STORE], bytes as f64);
+        self.exporter.count(CACHE_DISK_ERRORS, &[], errors);
     }
 
     /// Sets what the cache contains: the number of entries, the bytes that they occupy, and the number of entries that

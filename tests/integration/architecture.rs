@@ -17,6 +17,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("config", &["policy"]),
     ("access-log", &["policy"]),
     ("rate-limit-headers", &["policy", "http1", "engine", "config"]),
+    ("cache-disk", &[]),
     ("replay", &["policy", "engine", "crawlers", "config", "access-log", "rate-limit-headers"]),
 ];
 

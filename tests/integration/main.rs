@@ -10,6 +10,7 @@ mod architecture;
 mod bot_detection;
 mod bucket_keys;
 mod cache;
+mod cache_disk;
 mod cache_keys;
 mod cache_suite;
 mod caddy;

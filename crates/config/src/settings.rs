@@ -77,6 +77,8 @@ pub enum Ledger {
 pub struct Cache {
     /// Memory for stored responses, in bytes.
     pub memory: u64,
+    /// Bytes of the files in `state_dir/cache`; `None` if responses are stored in memory alone.
+    pub disk: Option<u64>,
 }
 
 /// An address list in a file.
@@ -355,12 +357,14 @@ impl Settings {
             settings.admin.as_ref().map(|admin| (admin.listen.clone(), admin.token.clone(), admin.read_token.clone()))
         };
         let max_clients = |settings: &Settings| settings.limits.max_tracked_clients;
+        let has_disk = |settings: &Settings| settings.cache.is_some_and(|cache| cache.disk.is_some());
         [
             ("listen", running.listen != self.listen),
             ("workers", running.workers != self.workers),
             ("admin", admin(running) != admin(self)),
             ("state_dir", running.state_dir != self.state_dir),
             ("ledger", running.ledger != self.ledger),
+            ("cache.disk", has_disk(running) != has_disk(self)),
             ("operators", running.operators != self.operators),
             ("verify.dns", running.verify.dns != self.verify.dns),
             ("verify.refresh_interval", running.verify.refresh_interval != self.verify.refresh_interval),

@@ -81,6 +81,16 @@ impl UrlKey {
 }
 
 impl CacheKey {
+    /// Returns the key as a number.
+    pub(super) fn number(self) -> u128 {
+        self.0
+    }
+
+    /// Returns the group of the responses of the URL with this key, for removals.
+    pub(super) fn group(self) -> u64 {
+        self.0 as u64
+    }
+
     /// Returns the key of a URL.
     pub(in crate::gateway) fn of_url(url: &str) -> Self {
         let mut hash = KeyHash::new();

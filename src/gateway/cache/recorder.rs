@@ -126,12 +126,7 @@ impl Recorder {
                 if is_full { std::mem::take(&mut self.part).freeze() } else { Bytes::copy_from_slice(&self.part) };
             self.parts.push(part);
         }
-        let mut parts = std::mem::take(&mut self.parts);
-        let body = match parts.len() {
-            0 => StoredBody::One(Bytes::new()),
-            1 => StoredBody::One(parts.remove(0)),
-            _ => StoredBody::Parts(parts.into()),
-        };
+        let body = StoredBody::from_parts(std::mem::take(&mut self.parts));
         let is_reusable = self.terms.is_reusable();
         let target = self.target.take().expect("taken once, at the end");
         if self.shared.cache.invalidations.includes(target.plain_url, target.requested_at) {

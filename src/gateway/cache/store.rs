@@ -1,6 +1,7 @@
 //! The store: responses in memory, bounded by bytes. Which stay is decided by S3-FIFO, so that a crawl of a million pages
 //! does not displace what people read.
 
+use super::disk;
 use super::key::CacheKey;
 use super::stored_response::StoredResponse;
 use super::variants::Variants;
@@ -9,8 +10,12 @@ use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tidegate_cache_disk::{DiskStats, DiskStore, Label, NewBody};
+use tidegate_policy::hash::mix;
 use tidegate_policy::{Timestamp, Units};
 
 /// Most parts of the store, each with its own lock.
@@ -46,6 +51,8 @@ pub struct CacheStats {
     pub memory_limit: u64,
     /// Number of entries that were displaced since the start.
     pub evictions: u64,
+    /// What is on disk; `None` if that is off.
+    pub disk: Option<DiskStats>,
 }
 
 /// A stored URL, with its use since it was stored.
@@ -65,11 +72,15 @@ pub struct CachedUrl {
 pub(in crate::gateway) struct CacheStore {
     entries: Cache<CacheKey, CacheEntry, ByBytes, RandomState, CountEvictions>,
     evictions: Arc<AtomicU64>,
+    /// What is in memory, and more; `None` if it is off, or failed at the start.
+    disk: Option<DiskStore>,
+    seed: u64,
     salts: AtomicU64,
 }
 
 impl CacheStore {
-    pub(super) fn new(memory: u64, max_object: u64) -> Self {
+    /// Returns a store with the contents of `disk`. `seed` differs at each start.
+    pub(super) fn new(memory: u64, max_object: u64, disk: Option<DiskStore>, seed: u64) -> Self {
         let evictions = Arc::<AtomicU64>::default();
         let shards = (memory / (OBJECTS_PER_SHARD * max_object.max(1))).clamp(1, MAX_SHARDS);
         let options = OptionsBuilder::new()
@@ -80,57 +91,124 @@ impl CacheStore {
             .expect("all capacities are set");
         let count = CountEvictions(Arc::clone(&evictions));
         let entries = Cache::with_options(options, ByBytes, RandomState::default(), count);
-        Self { entries, evictions, salts: AtomicU64::default() }
+        Self { entries, evictions, disk, seed, salts: AtomicU64::default() }
     }
 
-    /// Changes the memory for entries.
-    pub(in crate::gateway) fn set_memory(&self, memory: u64) {
+    /// Changes the memory for entries, and the size of the files, if there are any.
+    pub(in crate::gateway) fn resize(&self, memory: u64, disk: Option<u64>) {
         self.entries.set_capacity(memory);
+        if let (Some(store), Some(size)) = (&self.disk, disk) {
+            store.set_size(size);
+        }
     }
 
-    /// Returns the entry of a key.
+    /// Waits until all entries are written to disk, for at most `timeout`. Returns false if the time is over.
+    pub(in crate::gateway) fn flush(&self, timeout: Duration) -> bool {
+        self.disk.as_ref().is_none_or(|disk| disk.flush(timeout))
+    }
+
+    /// Returns what is on disk.
+    pub(super) fn disk(&self) -> Option<&DiskStore> {
+        self.disk.as_ref()
+    }
+
+    /// Returns the entry of a key, if it is in memory.
     pub(in crate::gateway) fn get(&self, key: CacheKey) -> Option<CacheEntry> {
         self.entries.get(&key)
     }
 
+    /// Returns true if there is an entry of the key on disk.
+    pub(in crate::gateway) fn is_on_disk(&self, key: CacheKey) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.contains(key.number()))
+    }
+
     /// Stores an entry in place of that of the key.
     pub(in crate::gateway) fn insert(&self, key: CacheKey, entry: CacheEntry) {
+        let body = match &entry {
+            CacheEntry::Response(response) => response.body.parts(),
+            CacheEntry::Variants(_) | CacheEntry::Pass { .. } => Some(&[][..]),
+        };
+        let body = body.map_or(NewBody::Unchanged, |parts| NewBody::Parts(parts.to_vec()));
+        self.insert_with_body(key, entry, body);
+    }
+
+    /// Stores a response that differs from that of the key in its head alone.
+    pub(in crate::gateway) fn insert_validated(&self, key: CacheKey, response: Arc<StoredResponse>) {
+        match self.is_on_disk(key) {
+            true => self.insert_with_body(key, CacheEntry::Response(response), NewBody::Unchanged),
+            false => self.insert(key, CacheEntry::Response(response)),
+        }
+    }
+
+    fn insert_with_body(&self, key: CacheKey, entry: CacheEntry, body: NewBody) {
+        if let Some(disk) = &self.disk {
+            match disk::record(key, &entry, body) {
+                Some(record) => disk.insert(record),
+                None if disk.contains(key.number()) => disk.remove(key.number()),
+                None => {}
+            }
+        }
         self.entries.insert(key, entry);
     }
 
-    /// Removes the entry of a key. Returns true if there was one.
-    pub(in crate::gateway) fn remove(&self, key: CacheKey) -> bool {
-        self.entries.remove(&key).is_some()
+    /// Adds an entry that was read from disk, unless there is a newer one.
+    pub(super) fn insert_loaded(&self, key: CacheKey, entry: CacheEntry) {
+        let _ = self.entries.get_or_insert_with(&key, || Ok::<_, Infallible>(entry));
     }
 
-    /// Removes the entries whose URL begins with `prefix`. Returns their number.
+    /// Removes the entry of a key.
+    pub(in crate::gateway) fn remove(&self, key: CacheKey) {
+        // First from disk: an entry that is being read does not stay in memory.
+        if let Some(disk) = &self.disk {
+            disk.remove(key.number());
+        }
+        self.entries.remove(&key);
+    }
+
+    /// Removes the entries of the URL with this key, whatever else is part of their keys, after the next start at the
+    /// latest.
+    pub(in crate::gateway) fn remove_group(&self, url: CacheKey) {
+        self.remove(url);
+        if let Some(disk) = &self.disk {
+            disk.remove_group(url.group());
+        }
+    }
+
+    /// Removes the entries whose URL begins with `prefix`. Returns their number. Blocks the thread.
     pub(in crate::gateway) fn remove_prefix(&self, prefix: &str) -> u64 {
-        self.remove_where(|entry| entry.url().starts_with(prefix))
+        self.remove_where(prefix, |label, prefix| label.url.starts_with(prefix))
     }
 
-    /// Removes the entries of a URL, whatever else is part of their keys. Returns their number.
+    /// Removes the entries of a URL, whatever else is part of their keys. Returns their number. Blocks the thread.
     pub(in crate::gateway) fn remove_url(&self, url: &str) -> u64 {
-        self.remove_where(|entry| entry.url() == url)
+        self.remove_where(url, |label, url| label.url == url)
     }
 
-    /// Removes the responses with a tag. Returns their number.
+    /// Removes the responses with a tag. Returns their number. Blocks the thread.
     pub(in crate::gateway) fn remove_tag(&self, tag: &str) -> u64 {
-        self.remove_where(|entry| matches!(entry, CacheEntry::Response(response) if response.has_tag(tag)))
+        self.remove_where(tag, |label, tag| label.tags.split('\n').any(|found| found == tag))
     }
 
-    fn remove_where(&self, is_removed: impl Fn(&CacheEntry) -> bool) -> u64 {
-        let removed = Cell::new(0);
+    fn remove_where(&self, text: &str, is_removed: impl Fn(Label<'_>, &str) -> bool + Send + Copy + 'static) -> u64 {
+        let owned = text.to_owned();
+        let on_disk = self.disk.as_ref().map(|disk| disk.remove_where(move |label| is_removed(label, &owned)));
+        let in_memory = Cell::new(0);
         self.entries.retain(|_, entry| {
-            let remove = is_removed(entry);
-            removed.set(removed.get() + u64::from(remove));
+            let tags = match entry {
+                CacheEntry::Response(response) => response.tags().join("\n"),
+                CacheEntry::Variants(_) | CacheEntry::Pass { .. } => String::new(),
+            };
+            let remove = is_removed(Label { url: entry.url(), tags: &tags }, text);
+            in_memory.set(in_memory.get() + u64::from(remove));
             !remove
         });
-        removed.get()
+        // What is in memory is on disk, too, unless that failed.
+        in_memory.get().max(on_disk.unwrap_or(0))
     }
 
-    /// Returns a number that no other entry of this process has.
+    /// Returns a number that no other entry has.
     pub(in crate::gateway) fn next_salt(&self) -> u64 {
-        self.salts.fetch_add(1, Ordering::Relaxed)
+        mix(self.seed.wrapping_add(self.salts.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// Returns the `count` URLs that were requested most, in descending order.
@@ -161,6 +239,7 @@ impl CacheStore {
             memory_bytes: self.entries.weight(),
             memory_limit: self.entries.capacity(),
             evictions: self.evictions.load(Ordering::Relaxed),
+            disk: self.disk.as_ref().map(DiskStore::stats),
         }
     }
 }
@@ -220,7 +299,7 @@ mod tests {
     #[test]
     fn scan_of_many_pages_leaves_those_that_are_asked_for() {
         const POPULAR: usize = 500;
-        let store = CacheStore::new(1 << 20, 64 * 1024);
+        let store = CacheStore::new(1 << 20, 64 * 1024, None, 0);
         let key = |name: &str, number: usize| CacheKey::of_url(&format!("http://example.com/{name}/{number}"));
         (0..POPULAR).for_each(|number| store.insert(key("popular", number), entry("popular")));
         for number in 0..200_000 {
@@ -236,7 +315,7 @@ mod tests {
 
     #[test]
     fn entries_are_removed_by_url_and_prefix() {
-        let store = CacheStore::new(1 << 20, 64 * 1024);
+        let store = CacheStore::new(1 << 20, 64 * 1024, None, 0);
         for url in ["http://a/1", "http://a/11", "http://b/1"] {
             store.insert(CacheKey::of_url(url), entry(url));
         }

@@ -1,9 +1,11 @@
 //! A stored response: head, body, and the terms of its reuse.
 
+use super::disk_reader::DiskReader;
 use bytes::Bytes;
 use http::StatusCode;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tidegate_cache_disk::{BLOCK, DiskBody};
 use tidegate_http1::{Field, Fields, Name};
 use tidegate_policy::cache::ReuseTerms;
 use tidegate_policy::cache::validation::is_updated_by_304;
@@ -63,14 +65,31 @@ pub(in crate::gateway) struct ResponseHead {
     lines: Bytes,
 }
 
-/// Body of a stored response, in parts.
+/// Body of a stored response: in memory, in one or several parts, or in a file.
 #[derive(Clone, Debug)]
 pub(in crate::gateway) enum StoredBody {
     One(Bytes),
     Parts(Box<[Bytes]>),
+    Disk(DiskBody),
+}
+
+/// Bytes of a stored body for a response.
+pub(in crate::gateway) enum CopyBody {
+    Memory(VecDeque<Bytes>),
+    Disk(DiskReader),
 }
 
 impl ResponseHead {
+    /// Returns the head with the field lines that [`Self::lines`] returned.
+    pub(super) fn from_lines(status: StatusCode, lines: &[u8]) -> Self {
+        Self { status, lines: Bytes::copy_from_slice(lines) }
+    }
+
+    /// Returns the field lines.
+    pub(super) fn lines(&self) -> &[u8] {
+        &self.lines
+    }
+
     /// Returns the head of a response that was received at `date`, without the fields that each use of it writes.
     pub(in crate::gateway) fn new(status: StatusCode, fields: &Fields, date: &[u8]) -> Self {
         let mut lines = fields.to_lines(|field| !is_written_on_use(field));
@@ -111,15 +130,16 @@ fn lower_case(name: &[u8]) -> String {
 impl StoredResponse {
     /// Returns the bytes that the response occupies.
     pub(super) fn weight(&self) -> u64 {
-        OVERHEAD + self.head.lines.len() as u64 + self.body.len() + self.url.len() as u64
+        OVERHEAD + self.head.lines.len() as u64 + self.body.memory() + self.url.len() as u64
     }
 
-    /// Returns true if the response has the tag.
-    pub(super) fn has_tag(&self, tag: &str) -> bool {
+    /// Returns the tags.
+    pub(super) fn tags(&self) -> Vec<String> {
         let fields = self.head.fields();
         let separators = |byte: &u8| matches!(byte, b',' | b' ' | b'\t');
-        let mut values = TAG_FIELDS.iter().flat_map(|name| fields.get_all_by_text(name));
-        values.any(|value| value.split(separators).any(|found| found == tag.as_bytes()))
+        let values = TAG_FIELDS.iter().flat_map(|name| fields.get_all_by_text(name));
+        let tags = values.flat_map(|value| value.split(separators)).filter(|tag| !tag.is_empty());
+        tags.map(|tag| String::from_utf8_lossy(tag).into_owned()).collect()
     }
 
     /// Returns true if a client with such credentials may get the response.
@@ -129,19 +149,48 @@ impl StoredResponse {
 }
 
 impl StoredBody {
-    /// Returns the number of bytes.
-    pub(in crate::gateway) fn len(&self) -> u64 {
-        match self {
-            Self::One(body) => body.len() as u64,
-            Self::Parts(parts) => parts.iter().map(|part| part.len() as u64).sum(),
+    /// Returns the body of these parts.
+    pub(super) fn from_parts(mut parts: Vec<Bytes>) -> Self {
+        match parts.len() {
+            0 => Self::One(Bytes::new()),
+            1 => Self::One(parts.remove(0)),
+            _ => Self::Parts(parts.into()),
         }
     }
 
+    /// Returns the parts in memory; `None` if the body is in a file.
+    pub(super) fn parts(&self) -> Option<&[Bytes]> {
+        match self {
+            Self::One(body) => Some(std::slice::from_ref(body)),
+            Self::Parts(parts) => Some(parts),
+            Self::Disk(_) => None,
+        }
+    }
+
+    /// Returns true if the file of the body is damaged.
+    pub(in crate::gateway) fn is_damaged(&self) -> bool {
+        matches!(self, Self::Disk(body) if body.is_damaged())
+    }
+
+    /// Returns the number of bytes.
+    pub(in crate::gateway) fn len(&self) -> u64 {
+        match self {
+            Self::Disk(body) => body.len(),
+            Self::One(_) | Self::Parts(_) => self.memory(),
+        }
+    }
+
+    /// Returns the number of bytes in memory.
+    fn memory(&self) -> u64 {
+        self.parts().unwrap_or_default().iter().map(|part| part.len() as u64).sum()
+    }
+
     /// Returns the bytes from `first` to before `end`.
-    pub(in crate::gateway) fn range(&self, first: u64, end: u64) -> VecDeque<Bytes> {
+    pub(in crate::gateway) fn range(&self, first: u64, end: u64) -> CopyBody {
         let parts = match self {
             Self::One(body) => std::slice::from_ref(body),
             Self::Parts(parts) => parts,
+            Self::Disk(body) => return CopyBody::Disk(DiskReader::new(body.clone(), first, end)),
         };
         let mut start = 0;
         let mut range = VecDeque::new();
@@ -153,6 +202,37 @@ impl StoredBody {
             }
             start += length;
         }
-        range
+        CopyBody::Memory(range)
+    }
+}
+
+impl CopyBody {
+    /// Returns the body of a response without one.
+    pub(in crate::gateway) fn none() -> Self {
+        Self::Memory(VecDeque::new())
+    }
+
+    /// Takes the body if it is in memory, in one part at most.
+    pub(in crate::gateway) fn take_one(&mut self) -> Option<Bytes> {
+        match self {
+            Self::Memory(parts) if parts.len() <= 1 => Some(parts.pop_front().unwrap_or_default()),
+            Self::Memory(_) | Self::Disk(_) => None,
+        }
+    }
+
+    /// Returns the bytes that it occupies at most while it is sent.
+    pub(in crate::gateway) fn memory(&self) -> usize {
+        match self {
+            Self::Memory(_) => self.len() as usize,
+            Self::Disk(_) => BLOCK as usize,
+        }
+    }
+
+    /// Returns the number of bytes.
+    pub(in crate::gateway) fn len(&self) -> u64 {
+        match self {
+            Self::Memory(parts) => parts.iter().map(|part| part.len() as u64).sum(),
+            Self::Disk(reader) => reader.remaining(),
+        }
     }
 }

@@ -6,7 +6,8 @@ use super::request_handler::RequestHandler;
 use super::within;
 use crate::gateway::cache::CacheKey;
 use crate::gateway::cache::{
-    CacheEntry, CacheFetch, FetchEnd, FetchRole, FetchRules, MessageFields, StoredResponse, UrlKey, Variants,
+    CacheEntry, CacheFetch, CopyBody, FetchEnd, FetchRole, FetchRules, MessageFields, StoredResponse, UrlKey, Variants,
+    load,
 };
 use crate::gateway::connection_memory::{MemoryCharge, REQUEST};
 use crate::gateway::problem::Problem;
@@ -16,9 +17,7 @@ use crate::gateway::site::Site;
 use crate::gateway::target::ClientRequest;
 use crate::gateway::upstream::RequestBody;
 use crate::gateway::worker::CurrentConfig;
-use bytes::Bytes;
 use http::{Method, StatusCode};
-use std::collections::VecDeque;
 use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,6 +31,9 @@ use tidegate_policy::{Reason, RouteId, Timestamp};
 
 /// Time for which requests for a URL do not wait for each other after one whose response was not for others.
 const PASS_TIME: Duration = Duration::from_secs(10);
+
+/// Most entries that are read from disk for one request: that of the URL, that of the response, and one that was displaced.
+const MAX_LOADS: usize = 3;
 
 /// Part of the cache in a request.
 pub(super) enum CacheRole {
@@ -72,6 +74,9 @@ struct Found {
     /// Requests for the URL do not wait for each other.
     is_pass: bool,
 }
+
+/// An entry that is not in memory.
+struct OnDisk(CacheKey);
 
 /// Whom a stored response must be for.
 #[derive(Clone, Copy)]
@@ -159,19 +164,28 @@ impl RequestHandler {
         };
         let url = UrlKey::new(&site, request.origin_path(), head.target.query(), cache_rules, route);
         let url = url.for_request(&head.fields, fetch_rules);
-        let found = self.find_copy(&url, &head.fields, credentials);
+        let patience = current.settings.origin.response_timeout;
+        let found = match self.find_in_memory(&url, &head.fields, credentials) {
+            Ok(found) => found,
+            Err(OnDisk(_)) => Box::pin(self.find_copy(&url, &head.fields, credentials, fetch_rules, patience)).await,
+        };
         if let Some((copy, Reuse::Fresh)) = found.reuse(&wanted, self.worker.now()) {
             return CacheRole::Copy(copy, CopyReason::Reusable);
         }
         let can_store = head.method == Method::GET && !head.fields.contains(Name::Range);
-        let patience = current.settings.origin.response_timeout;
         let lookup = CacheLookup { url, credentials, wanted, can_store, patience };
         // Boxed to keep the future of requests with a copy small.
-        Box::pin(self.fetch_or_wait(&head.fields, lookup, found)).await
+        Box::pin(self.fetch_or_wait(&head.fields, lookup, found, fetch_rules)).await
     }
 
     /// Returns the part of the cache in a request without a fresh copy.
-    async fn fetch_or_wait(&self, fields: &Fields, lookup: CacheLookup, mut found: Found) -> CacheRole {
+    async fn fetch_or_wait(
+        &self,
+        fields: &Fields,
+        lookup: CacheLookup,
+        mut found: Found,
+        rules: FetchRules<'_>,
+    ) -> CacheRole {
         let CacheLookup { url, credentials, wanted, can_store, patience } = lookup;
         let worker = &self.worker;
         let cache = &worker.shared().cache;
@@ -202,7 +216,7 @@ impl RequestHandler {
             match (cache.fetches.acquire(fetch.lock_key(fields)), stale_use) {
                 (FetchRole::Fetch(guard), stale_use) => {
                     // Another request may have stored the response since.
-                    let again = self.find_copy(&url, fields, credentials);
+                    let again = self.find_copy(&url, fields, credentials, rules, patience).await;
                     if let Some((copy, Reuse::Fresh)) = again.reuse(&wanted, worker.now()) {
                         guard.end(FetchEnd::Stored);
                         return CacheRole::Copy(copy, CopyReason::Reusable);
@@ -223,22 +237,55 @@ impl RequestHandler {
                     Some(Ok(FetchEnd::Unshared)) | None => return CacheRole::Fetch(fetch),
                 },
             }
-            found = self.find_copy(&url, fields, credentials);
+            found = self.find_copy(&url, fields, credentials, rules, patience).await;
         }
     }
 
-    fn find_copy(&self, url: &UrlKey, fields: &Fields, credentials: RequestCredentials) -> Found {
+    /// Returns what the store has for a request. What is on disk is read first, for at most `patience`.
+    async fn find_copy(
+        &self,
+        url: &UrlKey,
+        fields: &Fields,
+        credentials: RequestCredentials,
+        rules: FetchRules<'_>,
+        patience: Duration,
+    ) -> Found {
+        let shared = &self.worker.shared;
+        let deadline = self.worker.upstream().new_deadline(patience);
+        for _ in 0..MAX_LOADS {
+            let OnDisk(key) = match self.find_in_memory(url, fields, credentials) {
+                Ok(found) => return found,
+                Err(on_disk) => on_disk,
+            };
+            if within(&deadline, load(shared, key)).await.is_none() {
+                break;
+            }
+            if let Some(CacheEntry::Variants(variants)) = shared.cache.store.get(key) {
+                rules.nominated.record(rules.route_name, &variants.selected_by);
+            }
+        }
+        Found::nothing()
+    }
+
+    /// Returns what the memory of the store has for a request, or the key of what has to be read from disk.
+    fn find_in_memory(&self, url: &UrlKey, fields: &Fields, credentials: RequestCredentials) -> Result<Found, OnDisk> {
         let store = &self.worker.shared().cache.store;
-        let mut found = Found { variants: None, copy: None, reason: ForwardReason::UriMiss, is_pass: false };
+        let get = |key| match store.get(key) {
+            None if store.is_on_disk(key) => Err(OnDisk(key)),
+            entry => Ok(entry),
+        };
+        let mut found = Found::nothing();
         let mut key = url.key;
-        let mut entry = store.get(key);
+        let mut entry = get(key)?;
         if let Some(CacheEntry::Variants(variants)) = entry {
             key = url.key.of_variant(&variants, fields);
-            entry = store.get(key);
+            entry = get(key)?;
             found.variants = Some(variants);
             found.reason = ForwardReason::VaryMiss;
         }
         match entry {
+            // Its next request fetches it again.
+            Some(CacheEntry::Response(copy)) if copy.body.is_damaged() => store.remove(key),
             // Equal keys of different URLs would mix the pages of clients.
             Some(CacheEntry::Response(copy)) if *copy.url == *url.url && !self.is_invalidated(url, &copy) => {
                 match copy.is_for(credentials.has_cookies, credentials.has_authorization) {
@@ -249,7 +296,7 @@ impl RequestHandler {
             Some(CacheEntry::Pass { until, .. }) => found.is_pass = self.worker.now() < until,
             _ => {}
         }
-        found
+        Ok(found)
     }
 
     /// Returns true if a write invalidated a response that is not found by its URL alone.
@@ -295,14 +342,18 @@ impl RequestHandler {
             context.count_saved_units();
         }
         copy.usage.record(context.saved_units());
-        let (status, fields, body) = self.copy_response(&context, copy, reason, now);
-        let length = body.iter().map(Bytes::len).sum::<usize>();
-        if body.len() > 1 {
-            context.begin_response(status);
-            return Response { status, fields, body: ResponseBody::parts(body, context) };
-        }
-        context.finish_local_response(status, length as u64);
-        Response { status, fields, body: ResponseBody::full(body.into_iter().next().unwrap_or_default()) }
+        let (status, fields, mut body) = self.copy_response(&context, copy, reason, now);
+        let body = match body.take_one() {
+            Some(bytes) => {
+                context.finish_local_response(status, bytes.len() as u64);
+                ResponseBody::full(bytes)
+            }
+            None => {
+                context.begin_response(status);
+                ResponseBody::stored(body, context)
+            }
+        };
+        Response { status, fields, body }
     }
 
     /// Responds with a stale response, and validates it on behalf of all without letting the client wait (RFC 5861
@@ -314,15 +365,18 @@ impl RequestHandler {
         fetch: Box<CacheFetch>,
     ) -> Response<ResponseBody> {
         let now = self.worker.now();
-        let (status, fields, body) = self.copy_response(&context, copy, CopyReason::Reusable, now);
-        let length = body.iter().map(Bytes::len).sum::<usize>();
-        let body = match body.len() {
-            0 | 1 => ResponseBody::full(body.into_iter().next().unwrap_or_default()),
-            _ => ResponseBody::parts_of_completed(body, context.charge_memory(length)),
+        let (status, fields, mut body) = self.copy_response(&context, copy, CopyReason::Reusable, now);
+        let length = body.len();
+        let body = match body.take_one() {
+            Some(bytes) => ResponseBody::full(bytes),
+            None => {
+                let charge = context.charge_memory(body.memory());
+                ResponseBody::stored_of_completed(body, charge)
+            }
         };
         context.set_cache_result(CacheResult::Stale);
         context.begin_response(status);
-        context.add_body_bytes(length as u64);
+        context.add_body_bytes(length);
         context.disconnect(false);
         context.set_fetch(fetch);
         let handler = Rc::clone(&self);
@@ -354,7 +408,7 @@ impl RequestHandler {
         copy: &StoredResponse,
         reason: CopyReason,
         now: Timestamp,
-    ) -> (StatusCode, Fields, VecDeque<Bytes>) {
+    ) -> (StatusCode, Fields, CopyBody) {
         let head = &context.client_request().head;
         let client_fields = context.client_fields();
         let request = MessageFields(client_fields);
@@ -364,10 +418,10 @@ impl RequestHandler {
         let mut digits = itoa::Buffer::new();
         let (status, body) = if is_ok && is_not_modified(&request, &MessageFields(&fields)) {
             fields.retain(|field| is_sent_in_304(&String::from_utf8_lossy(field.text).to_ascii_lowercase()));
-            (StatusCode::NOT_MODIFIED, VecDeque::new())
+            (StatusCode::NOT_MODIFIED, CopyBody::none())
         } else if head.method == Method::HEAD {
             fields.append(Name::ContentLength, digits.format(length).as_bytes());
-            (copy.head.status, VecDeque::new())
+            (copy.head.status, CopyBody::none())
         } else {
             let range =
                 client_fields.get(Name::Range).filter(|_| is_ok && allows_range(&request, &MessageFields(&fields)));
@@ -379,7 +433,7 @@ impl RequestHandler {
                 }
                 RequestedRange::Unsatisfiable => {
                     fields.append_with(Name::ContentRange, |text| write!(text, "bytes */{length}"));
-                    (StatusCode::RANGE_NOT_SATISFIABLE, VecDeque::new())
+                    (StatusCode::RANGE_NOT_SATISFIABLE, CopyBody::none())
                 }
             }
         };
@@ -413,6 +467,11 @@ impl RequestHandler {
 }
 
 impl Found {
+    /// Returns that the store has nothing for the request.
+    fn nothing() -> Self {
+        Self { variants: None, copy: None, reason: ForwardReason::UriMiss, is_pass: false }
+    }
+
     fn reuse(&self, wanted: &RequestDirectives, now: Timestamp) -> Option<(Arc<StoredResponse>, Reuse)> {
         let (_, copy) = self.copy.as_ref()?;
         Some((Arc::clone(copy), copy.terms.reuse(wanted, now)))

@@ -2,9 +2,7 @@
 
 use super::cache::CopyReason;
 use super::request_handler::RequestHandler;
-use crate::gateway::cache::{
-    CacheEntry, CacheFetch, CacheKey, FetchEnd, Recorder, ResponseHead, StoredResponse, UrlKey,
-};
+use crate::gateway::cache::{CacheFetch, CacheKey, FetchEnd, Recorder, ResponseHead, StoredResponse, UrlKey};
 use crate::gateway::headers;
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
@@ -109,7 +107,7 @@ impl RequestHandler {
                     usage: copy.usage.so_far(),
                 };
                 let updated = Arc::new(updated);
-                store.insert(key, CacheEntry::Response(Arc::clone(&updated)));
+                store.insert_validated(key, Arc::clone(&updated));
                 if let Some(guard) = fetch.guard.take() {
                     guard.end(if terms.is_reusable() { FetchEnd::Stored } else { FetchEnd::Unshared });
                 }
@@ -160,7 +158,7 @@ impl RequestHandler {
         let route = rules[rules.route(&facts)].cache.as_ref().unwrap_or(&no_rules);
         let url = UrlKey::new(site, path, query, cache_rules, route);
         let cache = &self.worker.shared().cache;
-        cache.store.remove(url.plain());
+        cache.store.remove_group(url.plain());
         cache.invalidations.record(url.plain(), self.worker.now());
     }
 }

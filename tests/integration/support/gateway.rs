@@ -65,8 +65,19 @@ impl TestGateway {
 
     /// Stops the gateway and starts it again, with the same rules in the same directory.
     pub fn restart(&mut self) {
+        self.restart_after(|| {});
+    }
+
+    /// Stops the gateway, calls `change`, and starts the gateway again.
+    pub fn restart_after(&mut self, change: impl FnOnce()) {
         self.service.take().expect("gateway is running").shut_down();
+        change();
         self.start();
+    }
+
+    /// Returns the state directory.
+    pub fn state_dir(&self) -> &Path {
+        self.dir.path()
     }
 
     fn start(&mut self) {

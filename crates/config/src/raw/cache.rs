@@ -18,8 +18,7 @@ use std::borrow::Cow;
 pub(crate) struct Cache {
     /// Memory for stored responses, at least 1MiB. Default 128MiB.
     pub memory: Option<Size>,
-    /// Disk for stored responses: off, or { size }. This version stores in memory alone; the key has no effect yet.
-    /// Default off.
+    /// Disk for stored responses, which survive a restart there: { size }, or off for memory alone. Default { size: 10GiB }.
     pub disk: Option<Disk>,
     /// Use of units that would be left over at the end of a window: off, or surplus, which refreshes the stored
     /// responses that are requested most. This version refreshes none; the key has no effect yet. Default off.
@@ -47,15 +46,14 @@ pub(crate) struct Cache {
 #[derive(Clone)]
 pub(crate) enum Disk {
     Off,
-    /// The size has no effect yet.
-    Options,
+    Options(DiskOptions),
 }
 
 /// Disk of the cache.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DiskOptions {
-    /// Size of the files in state_dir/cache. Default 10GiB.
+    /// Size of the files in state_dir/cache, at least 16MiB. Default 10GiB. A body may be at most an eighth of it there.
     pub size: Option<Size>,
 }
 
@@ -70,8 +68,8 @@ pub(crate) enum Refresh {
 }
 
 impl From<DiskOptions> for Disk {
-    fn from(_: DiskOptions) -> Self {
-        Self::Options
+    fn from(options: DiskOptions) -> Self {
+        Self::Options(options)
     }
 }
 

@@ -13,6 +13,8 @@ use tidegate_policy::cache::{CacheRules, ReloadPolicy, RouteCacheRules};
 use tidegate_policy::quota::Quota;
 
 const MIN_MEMORY: u64 = 1 << 20;
+const MIN_DISK: u64 = 16 << 20;
+const DEFAULT_DISK: u64 = 10 << 30;
 const DEFAULT_MEMORY: u64 = 128 << 20;
 const DEFAULT_MAX_OBJECT: u64 = 8 << 20;
 /// Part of the memory that one body may occupy.
@@ -37,8 +39,13 @@ pub(super) fn cache(raw: Option<&raw::Cache>, report: &mut Diagnostics) -> Optio
         let needs = format!("needs at most an eighth of cache.memory, {largest} bytes");
         report.error(&path.max_object(), needs, "lower it, or raise cache.memory");
     }
-    if matches!(raw.disk, Some(raw::Disk::Options)) {
-        report.warning(format!("{}: no effect yet: this version stores responses in memory alone", path.disk()));
+    let disk = match &raw.disk {
+        Some(raw::Disk::Off) => None,
+        Some(raw::Disk::Options(options)) => Some(options.size.as_ref().map_or(DEFAULT_DISK, |size| size.0)),
+        None => Some(DEFAULT_DISK),
+    };
+    if disk.is_some_and(|size| size < MIN_DISK) {
+        report.error(&path.disk(), "needs a size of at least 16MiB", "write { size: 10GiB }, or off");
     }
     if raw.refresh == Some(raw::Refresh::Surplus) {
         report.warning(format!("{}: no effect yet: this version refreshes no stored response", path.refresh()));
@@ -62,7 +69,7 @@ pub(super) fn cache(raw: Option<&raw::Cache>, report: &mut Diagnostics) -> Optio
             None => DEFAULT_UNKEYED_HEADERS.map(str::to_owned).to_vec(),
         },
     };
-    Some((Cache { memory }, rules))
+    Some((Cache { memory, disk }, rules))
 }
 
 /// Returns the rules of a route; `None` if it is not cached.

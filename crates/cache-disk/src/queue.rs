@@ -1,0 +1,137 @@
+//! Work for the writing thread: what waits, within bounds, and the removals that precede what waits.
+
+use crate::format::Label;
+use crate::store::NewRecord;
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Most bytes of bodies that wait.
+const MAX_BYTES: u64 = 32 << 20;
+/// Bytes that each record counts besides its body.
+const RECORD: u64 = 1024;
+/// Most removals that wait. One more, and all records are forgotten.
+const MAX_REMOVALS: usize = 64 * 1024;
+
+/// Work for the writing thread.
+pub(crate) enum Task {
+    Insert(Box<NewRecord>),
+    Remove(u128),
+    RemoveGroup(u64),
+    /// Removes the records whose label matches, and sends their number.
+    RemoveWhere(Box<dyn Fn(Label<'_>) -> bool + Send>, Sender<u64>),
+    /// Sends when all earlier tasks are done.
+    Flush(Sender<()>),
+}
+
+/// Work that waits for the writing thread.
+pub(crate) struct Queue {
+    tasks: Sender<Task>,
+    bytes: AtomicU64,
+    removals: Mutex<Removals>,
+    /// Too many removals wait: no record may be read until the thread has deleted all.
+    is_overflowed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Removals {
+    by_key: HashMap<u128, u32, RandomState>,
+    count: usize,
+}
+
+impl Queue {
+    pub(crate) fn new() -> (Self, Receiver<Task>) {
+        let (tasks, receiver) = channel();
+        let (bytes, removals, is_overflowed) = Default::default();
+        (Self { tasks, bytes, removals, is_overflowed }, receiver)
+    }
+
+    /// Adds a record. Returns false if too much waits.
+    pub(crate) fn insert(&self, record: Box<NewRecord>) -> bool {
+        let bytes = bytes_of(&record);
+        if self.is_overflowed() || self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_BYTES {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return false;
+        }
+        self.tasks.send(Task::Insert(record)).is_ok()
+    }
+
+    /// Adds the removal of a record. Those that wait are not stored.
+    pub(crate) fn remove(&self, key: u128) {
+        let mut removals = self.removals.lock();
+        if self.count(&mut removals) {
+            *removals.by_key.entry(key).or_default() += 1;
+            // Sent within the lock, so that the order is that of the removals.
+            let _ = self.tasks.send(Task::Remove(key));
+        }
+    }
+
+    /// Adds the removal of a group.
+    pub(crate) fn remove_group(&self, group: u64) {
+        if self.count(&mut self.removals.lock()) {
+            let _ = self.tasks.send(Task::RemoveGroup(group));
+        }
+    }
+
+    /// Adds another task.
+    pub(crate) fn send(&self, task: Task) {
+        let _ = self.tasks.send(task);
+    }
+
+    fn count(&self, removals: &mut Removals) -> bool {
+        removals.count += 1;
+        if removals.count > MAX_REMOVALS {
+            self.is_overflowed.store(true, Ordering::Relaxed);
+        }
+        !self.is_overflowed()
+    }
+
+    /// Returns true if no record may be read or written before all are deleted.
+    pub(crate) fn is_overflowed(&self) -> bool {
+        self.is_overflowed.load(Ordering::Relaxed)
+    }
+
+    /// Ends an overflow, after all records were deleted. The removals that wait do no harm.
+    pub(crate) fn end_overflow(&self) {
+        let mut removals = self.removals.lock();
+        removals.count = 0;
+        self.is_overflowed.store(false, Ordering::Relaxed);
+    }
+
+    /// Counts a record as written or dropped.
+    pub(crate) fn on_inserted(&self, record: &NewRecord) {
+        self.bytes.fetch_sub(bytes_of(record), Ordering::Relaxed);
+    }
+
+    /// Counts the removal of a record as done.
+    pub(crate) fn on_removed(&self, key: u128) {
+        let mut removals = self.removals.lock();
+        removals.count = removals.count.saturating_sub(1);
+        if let Some(count) = removals.by_key.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                removals.by_key.remove(&key);
+            }
+        }
+    }
+
+    /// Counts the removal of a group as done.
+    pub(crate) fn on_group_removed(&self) {
+        let mut removals = self.removals.lock();
+        removals.count = removals.count.saturating_sub(1);
+    }
+
+    /// Calls `publish` unless the removal of the record waits. No removal is added meanwhile.
+    pub(crate) fn publish(&self, key: u128, publish: impl FnOnce()) {
+        let removals = self.removals.lock();
+        if !removals.by_key.contains_key(&key) && !self.is_overflowed() {
+            publish();
+        }
+    }
+}
+
+fn bytes_of(record: &NewRecord) -> u64 {
+    record.body_length() + record.meta.len() as u64 + RECORD
+}

@@ -1,0 +1,163 @@
+//! Segments: pairs of files, of which the newest is written.
+
+use crate::body::BLOCK;
+use crate::format::{IndexEntry, MAGIC, RecordHead, Span, append_frame};
+use bytes::Bytes;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Access of the owner alone: responses may be for some clients only.
+const FILE_MODE: u32 = 0o600;
+
+/// A segment.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) number: u32,
+    data: File,
+}
+
+/// The segment that is written.
+pub(crate) struct SegmentWriter {
+    pub(crate) segment: Arc<Segment>,
+    index: File,
+    data_length: u64,
+    index_length: u64,
+    buffer: Vec<u8>,
+}
+
+pub(crate) fn data_path(dir: &Path, number: u32) -> PathBuf {
+    dir.join(format!("{number:010}.data"))
+}
+
+pub(crate) fn index_path(dir: &Path, number: u32) -> PathBuf {
+    dir.join(format!("{number:010}.index"))
+}
+
+/// Returns the numbers of the segments in `dir`, in ascending order.
+pub(crate) fn numbers(dir: &Path) -> io::Result<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let name = entry?.file_name();
+        let name = Path::new(&name);
+        if name.extension().is_some_and(|extension| extension == "index" || extension == "data")
+            && let Some(number) = name.file_stem().and_then(|stem| stem.to_str()?.parse().ok())
+        {
+            numbers.push(number);
+        }
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(numbers)
+}
+
+/// Deletes the files of a segment. Those who read it go on.
+pub(crate) fn delete(dir: &Path, number: u32) -> io::Result<()> {
+    for path in [index_path(dir, number), data_path(dir, number)] {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+impl Segment {
+    /// Opens a segment for reading. Returns it with the length of its data.
+    pub(crate) fn open(dir: &Path, number: u32) -> io::Result<(Self, u64)> {
+        let data = File::open(data_path(dir, number))?;
+        let length = data.metadata()?.len();
+        Ok((Self { number, data }, length))
+    }
+
+    /// Reads `length` bytes at `offset`.
+    pub(crate) fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.data.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+}
+
+impl SegmentWriter {
+    /// Creates a segment.
+    pub(crate) fn create(dir: &Path, number: u32) -> io::Result<Self> {
+        let create = |path| OpenOptions::new().read(true).write(true).create_new(true).mode(FILE_MODE).open(path);
+        let files = || {
+            let data = create(data_path(dir, number))?;
+            let index = create(index_path(dir, number))?;
+            index.write_all_at(MAGIC, 0).map(|()| (data, index))
+        };
+        let (data, index) = files().inspect_err(|_| drop(delete(dir, number)))?;
+        let segment = Arc::new(Segment { number, data });
+        Ok(Self { segment, index, data_length: 0, index_length: MAGIC.len() as u64, buffer: Vec::new() })
+    }
+
+    /// Returns the bytes of both files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.data_length + self.index_length
+    }
+
+    /// Returns true if the segment has no entries.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.index_length == MAGIC.len() as u64
+    }
+
+    /// Appends a body. Returns its place, and the CRC-32 of each block.
+    pub(crate) fn append_body(&mut self, parts: &[Bytes]) -> io::Result<(Span, Vec<u32>)> {
+        let offset = self.data_length;
+        let mut checksums = Vec::new();
+        self.buffer.clear();
+        for part in parts {
+            let mut rest = &part[..];
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(rest.len().min(BLOCK as usize - self.buffer.len()));
+                self.buffer.extend_from_slice(now);
+                if self.buffer.len() as u64 == BLOCK {
+                    self.write_block(&mut checksums)?;
+                }
+                rest = later;
+            }
+        }
+        if !self.buffer.is_empty() {
+            self.write_block(&mut checksums)?;
+        }
+        Ok((self.span_from(offset)?, checksums))
+    }
+
+    fn write_block(&mut self, checksums: &mut Vec<u32>) -> io::Result<()> {
+        checksums.push(crc32fast::hash(&self.buffer));
+        self.write_data()
+    }
+
+    /// Appends the head of a record. Returns its place.
+    pub(crate) fn append_head(&mut self, head: &RecordHead<'_>) -> io::Result<Span> {
+        let offset = self.data_length;
+        self.buffer.clear();
+        append_frame(&mut self.buffer, head);
+        self.write_data()?;
+        self.span_from(offset)
+    }
+
+    fn write_data(&mut self) -> io::Result<()> {
+        self.segment.data.write_all_at(&self.buffer, self.data_length)?;
+        self.data_length += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn span_from(&self, offset: u64) -> io::Result<Span> {
+        let place = |number: u64| u32::try_from(number).map_err(io::Error::other);
+        Ok(Span { segment: self.segment.number, offset: place(offset)?, length: place(self.data_length - offset)? })
+    }
+
+    /// Appends an entry to the index file.
+    pub(crate) fn append_entry(&mut self, entry: &IndexEntry<'_>) -> io::Result<()> {
+        self.buffer.clear();
+        append_frame(&mut self.buffer, entry);
+        self.index.write_all_at(&self.buffer, self.index_length)?;
+        self.index_length += self.buffer.len() as u64;
+        Ok(())
+    }
+}

@@ -1,0 +1,356 @@
+//! The thread that reads the index files at the start, and writes all files.
+
+use crate::format::{IndexEntry, Label, MAGIC, RecordHead, Span, split_frame};
+use crate::load::load;
+use crate::queue::Task;
+use crate::segment::{self, SegmentWriter, index_path};
+use crate::store::{Location, NewBody, NewRecord, Shared};
+use foldhash::fast::RandomState;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Weak};
+use std::{fs, io};
+
+/// Number of segments that the size of the files is divided into.
+const SEGMENTS: u64 = 64;
+/// Least and greatest bytes of a segment, besides its last record.
+const SEGMENT_BYTES: (u64, u64) = (1 << 20, 1 << 30);
+/// Part of all files that one record may be, as a divisor.
+const RECORD_PART: u64 = 8;
+/// Part of a segment whose used records move to the newest one, as a divisor.
+const SECOND_CHANCE_PART: u64 = 2;
+/// Most groups whose removals are remembered.
+const MAX_REMOVED_GROUPS: usize = 64 * 1024;
+
+/// The thread that writes.
+pub(crate) struct Writer {
+    dir: PathBuf,
+    /// The thread ends after the store.
+    shared: Weak<Shared>,
+    current: Option<SegmentWriter>,
+    next_segment: u32,
+    /// Bytes of each closed segment.
+    closed: BTreeMap<u32, u64>,
+    /// Segment of the last removal of each group: older records of the group have no second chance.
+    removed_groups: HashMap<u64, u32, RandomState>,
+    /// Segments up to this one have no second chance: removals of their records were forgotten.
+    forgotten: Option<u32>,
+}
+
+impl Writer {
+    pub(crate) fn new(dir: PathBuf, shared: Weak<Shared>) -> Self {
+        let (current, next_segment, closed, removed_groups, forgotten) = Default::default();
+        Self { dir, shared, current, next_segment, closed, removed_groups, forgotten }
+    }
+
+    /// Loads the index, then works until the store is dropped.
+    pub(crate) fn run(mut self, tasks: &Receiver<Task>) {
+        if let Some(shared) = self.shared.upgrade() {
+            self.load(&shared);
+            shared.is_loaded.store(true, Ordering::Release);
+        }
+        while let Ok(task) = tasks.recv() {
+            match task {
+                // Without the store, so that whoever waits can open the directory again.
+                Task::Flush(reply) => drop(reply.send(())),
+                task => {
+                    let Some(shared) = self.shared.upgrade() else { return };
+                    self.work(&shared, task);
+                }
+            }
+        }
+    }
+
+    fn load(&mut self, shared: &Arc<Shared>) {
+        let loaded = match load(&self.dir) {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                shared.counts.on_error(&format!("index unreadable, starting empty: {error}"));
+                return self.delete_all(shared);
+            }
+        };
+        self.next_segment = loaded.next_segment;
+        self.removed_groups = loaded.removed_groups;
+        for (number, (segment, bytes)) in loaded.segments {
+            self.closed.insert(number, bytes);
+            shared.segments.write().insert(number, segment);
+        }
+        for (key, (head, body)) in loaded.records {
+            // A removal of the meantime may wait.
+            shared.queue.publish(key, || {
+                shared.index.insert(key, Location { head, body, is_used: AtomicBool::new(false) });
+            });
+        }
+        self.count_bytes(shared);
+    }
+
+    fn work(&mut self, shared: &Arc<Shared>, task: Task) {
+        if shared.queue.is_overflowed() {
+            self.delete_all(shared);
+            shared.queue.end_overflow();
+        }
+        match task {
+            Task::Insert(record) => {
+                let stored = self.insert(shared, &record);
+                if !matches!(stored, Ok(true)) && shared.index.contains_key(&record.key) {
+                    // The older record is not the one that was to be stored.
+                    self.remove(shared, record.key);
+                }
+                let stored = stored.map(drop);
+                shared.queue.on_inserted(&record);
+                self.check(shared, stored);
+            }
+            Task::Remove(key) => {
+                self.remove(shared, key);
+                shared.queue.on_removed(key);
+            }
+            Task::RemoveGroup(group) => {
+                let stored = self.append_entry(shared, &IndexEntry::GroupRemoved { group });
+                self.remember_removal(group);
+                shared.queue.on_group_removed();
+                self.check_removal(shared, stored);
+            }
+            Task::RemoveWhere(is_removed, reply) => {
+                let (removed, stored) = self.remove_where(shared, &*is_removed);
+                self.check_removal(shared, stored);
+                let _ = reply.send(removed);
+            }
+            Task::Flush(_) => {}
+        }
+        self.count_bytes(shared);
+    }
+
+    /// Handles the end of a write. After a failure, the next one begins a new segment.
+    fn check(&mut self, shared: &Arc<Shared>, stored: io::Result<()>) {
+        if let Err(error) = stored {
+            shared.counts.on_error(&format!("cannot write, keeping responses in memory: {error}"));
+            if let Some(writer) = self.current.take_if(|writer| writer.is_empty()) {
+                shared.segments.write().remove(&writer.segment.number);
+                let _ = segment::delete(&self.dir, writer.segment.number);
+            }
+            self.close_segment();
+        }
+    }
+
+    /// Handles the end of a removal. If it cannot be written, the record must not return after the next start.
+    fn check_removal(&mut self, shared: &Arc<Shared>, stored: io::Result<()>) {
+        if stored.is_err() {
+            self.check(shared, stored);
+            self.delete_all(shared);
+        }
+    }
+
+    /// Removes a record, also for the next start.
+    fn remove(&mut self, shared: &Arc<Shared>, key: u128) {
+        shared.index.remove(&key);
+        let stored = self.append_entry(shared, &IndexEntry::Removed { key });
+        self.check_removal(shared, stored);
+    }
+
+    /// Writes a record. Returns false if it is too large, or its body is not there.
+    fn insert(&mut self, shared: &Arc<Shared>, record: &NewRecord) -> io::Result<bool> {
+        let size = shared.size.load(Ordering::Relaxed);
+        if record.length() > (size / RECORD_PART).min(SEGMENT_BYTES.1) {
+            return Ok(false);
+        }
+        self.make_space(shared, size, record.length())?;
+        let NewRecord { key, group, url, tags, meta, body } = record;
+        let label = Label { url, tags };
+        let (body, checksums) = match body {
+            NewBody::Parts(parts) => self.segment(shared)?.append_body(parts)?,
+            NewBody::Unchanged => {
+                let place = shared.index.get(key).map(|location| (location.head, location.body));
+                let Some((head, body)) = place else { return Ok(false) };
+                (body, shared.read(*key, head, body)?.body.checksums.to_vec())
+            }
+        };
+        let head = RecordHead { key: *key, body, checksums, meta };
+        self.append_record(shared, *group, &head, label).map(|()| true)
+    }
+
+    fn append_record(
+        &mut self,
+        shared: &Arc<Shared>,
+        group: u64,
+        record: &RecordHead<'_>,
+        label: Label<'_>,
+    ) -> io::Result<()> {
+        let (key, body) = (record.key, record.body);
+        let writer = self.segment(shared)?;
+        let head = writer.append_head(record)?;
+        writer.append_entry(&IndexEntry::Stored { key, group, head, body, label })?;
+        shared.queue.publish(key, || {
+            shared.index.insert(key, Location { head, body, is_used: AtomicBool::new(false) });
+        });
+        Ok(())
+    }
+
+    fn append_entry(&mut self, shared: &Arc<Shared>, entry: &IndexEntry<'_>) -> io::Result<()> {
+        self.segment(shared)?.append_entry(entry)
+    }
+
+    /// Returns the segment to write, a new one if the last is full.
+    fn segment(&mut self, shared: &Arc<Shared>) -> io::Result<&mut SegmentWriter> {
+        let limit = segment_bytes(shared.size.load(Ordering::Relaxed));
+        if self.current.as_ref().is_some_and(|current| current.bytes() >= limit) {
+            self.close_segment();
+        }
+        if self.current.is_none() {
+            let number = self.next_segment;
+            self.next_segment = number.checked_add(1).ok_or(io::ErrorKind::StorageFull)?;
+            let writer = SegmentWriter::create(&self.dir, number)?;
+            shared.segments.write().insert(number, Arc::clone(&writer.segment));
+            self.current = Some(writer);
+        }
+        self.current.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn close_segment(&mut self) {
+        if let Some(writer) = self.current.take() {
+            self.closed.insert(writer.segment.number, writer.bytes());
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.closed.values().sum::<u64>() + self.current.as_ref().map_or(0, SegmentWriter::bytes)
+    }
+
+    fn count_bytes(&self, shared: &Arc<Shared>) {
+        shared.bytes.store(self.bytes(), Ordering::Relaxed);
+    }
+
+    /// Deletes the oldest segments until `needed` bytes fit, and those that move from the next segment.
+    fn make_space(&mut self, shared: &Arc<Shared>, size: u64, needed: u64) -> io::Result<()> {
+        let segment = segment_bytes(size);
+        while self.bytes() + needed + segment / SECOND_CHANCE_PART > size {
+            let Some((&oldest, &bytes)) = self.closed.first_key_value() else {
+                // The segment that is written alone exceeds a size that was lowered.
+                if self.current.is_none() {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
+                self.close_segment();
+                continue;
+            };
+            self.delete_segment(shared, oldest, bytes.min(segment) / SECOND_CHANCE_PART)?;
+            // Only now, so that segments are deleted in their order: a removal outlives the records that it removes.
+            self.closed.remove(&oldest);
+        }
+        Ok(())
+    }
+
+    /// Deletes a segment, after up to `budget` bytes of its used records were moved to the newest one.
+    fn delete_segment(&mut self, shared: &Arc<Shared>, number: u32, mut budget: u64) -> io::Result<()> {
+        let index = fs::read(index_path(&self.dir, number)).unwrap_or_default();
+        for (key, group, label) in stored_in(&index) {
+            let place = shared
+                .index
+                .get(&key)
+                .map(|location| (location.head, location.body, location.is_used.load(Ordering::Relaxed)));
+            let Some((head, body, is_used)) = place.filter(|(head, body, _)| is_in(number, *head, *body)) else {
+                continue;
+            };
+            let length = u64::from(head.length) + u64::from(body.length);
+            if is_used && length <= budget && self.has_second_chance(number, group) {
+                budget -= length;
+                if self.move_record(shared, key, group, (head, body), label).is_ok() {
+                    continue;
+                }
+            }
+            shared.index.remove_if(&key, |_, location| location.head == head);
+            shared.counts.evictions.fetch_add(1, Ordering::Relaxed);
+        }
+        // A newer head may have its body here, without an entry here that is still valid.
+        shared.index.retain(|_, location| !is_in(number, location.head, location.body));
+        shared.segments.write().remove(&number);
+        self.removed_groups.retain(|_, removed_in| *removed_in != number);
+        segment::delete(&self.dir, number)
+    }
+
+    fn has_second_chance(&self, number: u32, group: u64) -> bool {
+        self.forgotten.is_none_or(|forgotten| number > forgotten) && !self.removed_groups.contains_key(&group)
+    }
+
+    fn move_record(
+        &mut self,
+        shared: &Arc<Shared>,
+        key: u128,
+        group: u64,
+        (head, body): (Span, Span),
+        label: Label<'_>,
+    ) -> io::Result<()> {
+        let record = shared.read(key, head, body)?;
+        let (body, checksums) = self.segment(shared)?.append_body(&record.body.read()?)?;
+        self.append_record(shared, group, &RecordHead { key, body, checksums, meta: &record.meta }, label)
+    }
+
+    fn remember_removal(&mut self, group: u64) {
+        let number = self.current.as_ref().map_or(self.next_segment, |current| current.segment.number);
+        self.removed_groups.insert(group, number);
+        if self.removed_groups.len() > MAX_REMOVED_GROUPS {
+            self.removed_groups.clear();
+            self.forgotten = Some(number);
+        }
+    }
+
+    fn remove_where(&mut self, shared: &Arc<Shared>, is_removed: &dyn Fn(Label<'_>) -> bool) -> (u64, io::Result<()>) {
+        let mut removed = 0;
+        let numbers: Vec<u32> = shared.segments.read().keys().copied().collect();
+        for number in numbers {
+            let index = fs::read(index_path(&self.dir, number)).unwrap_or_default();
+            for (key, _, label) in stored_in(&index) {
+                let is_current = || shared.index.get(&key).is_some_and(|location| location.head.segment == number);
+                if is_removed(label) && is_current() {
+                    shared.index.remove(&key);
+                    removed += 1;
+                    if let Err(error) = self.append_entry(shared, &IndexEntry::Removed { key }) {
+                        return (removed, Err(error));
+                    }
+                }
+            }
+        }
+        (removed, Ok(()))
+    }
+
+    /// Deletes all records.
+    fn delete_all(&mut self, shared: &Arc<Shared>) {
+        shared.index.clear();
+        shared.segments.write().clear();
+        self.current = None;
+        self.closed.clear();
+        self.removed_groups.clear();
+        self.forgotten = None;
+        if let Err(error) = delete_files(&self.dir) {
+            shared.counts.on_error(&format!("cannot delete the files: {error}"));
+        }
+    }
+}
+
+fn delete_files(dir: &Path) -> io::Result<()> {
+    segment::numbers(dir)?.into_iter().try_for_each(|number| segment::delete(dir, number))
+}
+
+fn is_in(number: u32, head: Span, body: Span) -> bool {
+    head.segment == number || (body.length > 0 && body.segment == number)
+}
+
+/// Returns the least bytes of a full segment.
+fn segment_bytes(size: u64) -> u64 {
+    let (least, greatest) = SEGMENT_BYTES;
+    (size / SEGMENTS).clamp(least, greatest)
+}
+
+/// Iterates over the records of an index file.
+fn stored_in(index: &[u8]) -> impl Iterator<Item = (u128, u64, Label<'_>)> {
+    let mut rest = index.get(MAGIC.len()..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let (entry, later) = split_frame::<IndexEntry<'_>>(rest)?;
+        rest = later;
+        Some(entry)
+    })
+    .filter_map(|entry| match entry {
+        IndexEntry::Stored { key, group, label, .. } => Some((key, group, label)),
+        _ => None,
+    })
+}

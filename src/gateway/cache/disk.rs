@@ -1,0 +1,233 @@
+//! Stored responses on disk: the form of an entry in a file, and its way back to memory.
+
+use super::fetch_lock::{FetchEnd, FetchLocks, FetchRole};
+use super::key::CacheKey;
+use super::store::{CacheEntry, CacheStore};
+use super::stored_response::{CopyUsage, ResponseHead, StoredBody, StoredResponse};
+use super::variants::Variants;
+use crate::gateway::shared::Shared;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use tidegate_cache_disk::{DiskRecord, DiskStore, NewBody, NewRecord};
+use tidegate_policy::Timestamp;
+use tidegate_policy::cache::ReuseTerms;
+use tidegate_policy::cache::vary::SelectingFields;
+use tokio::task::spawn_blocking;
+use tracing::warn;
+
+/// Name of the directory in `state_dir`.
+const DIRECTORY: &str = "cache";
+/// Largest body that returns to memory, in bytes. Larger ones are sent from their file.
+const MAX_LOADED_BODY: u64 = 256 * 1024;
+/// Version of [`EntryForm`]. Entries of others count as missing.
+const FORM: u8 = 1;
+
+/// An entry without its body, in a file.
+#[derive(Serialize, Deserialize)]
+struct EntryForm<'a> {
+    version: u8,
+    url: &'a str,
+    #[serde(borrow)]
+    kind: KindForm<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum KindForm<'a> {
+    Response {
+        status: u16,
+        lines: &'a [u8],
+        requested_at: u64,
+        terms: TermsForm,
+    },
+    Variants {
+        #[serde(borrow)]
+        names: Vec<&'a str>,
+        salt: u64,
+    },
+}
+
+/// [`ReuseTerms`] in a file.
+#[derive(Serialize, Deserialize)]
+struct TermsForm {
+    generated_at: u64,
+    lifetime_s: u32,
+    stale_while_revalidate_s: u32,
+    stale_if_error_s: Option<u32>,
+    always_validate: bool,
+    never_stale: bool,
+    is_shared_lifetime: bool,
+    is_immutable: bool,
+    is_public: bool,
+    is_for_authorized: bool,
+}
+
+/// Opens the store in `state_dir`. Without it, responses are stored in memory alone.
+pub(super) fn open(state_dir: &Path, size: u64) -> Option<DiskStore> {
+    let dir = state_dir.join(DIRECTORY);
+    DiskStore::open(&dir, size)
+        .inspect_err(|error| {
+            warn!(
+                "cache.disk: {} cannot be used, keeping responses in memory alone: {error}; free the directory, or write \
+                 cache: {{ disk: off }}",
+                dir.display()
+            );
+        })
+        .ok()
+}
+
+/// Returns the record of an entry; `None` for one that is kept in memory alone.
+pub(super) fn record(key: CacheKey, entry: &CacheEntry, body: NewBody) -> Option<NewRecord> {
+    let (url, kind, tags) = match entry {
+        CacheEntry::Response(response) => {
+            let kind = KindForm::Response {
+                status: response.head.status.as_u16(),
+                lines: response.head.lines(),
+                requested_at: response.requested_at.0,
+                terms: TermsForm::from(&response.terms),
+            };
+            (&*response.url, kind, response.tags().join("\n"))
+        }
+        CacheEntry::Variants(variants) => {
+            let names = variants.selected_by.names().collect();
+            (&*variants.url, KindForm::Variants { names, salt: variants.salt }, String::new())
+        }
+        CacheEntry::Pass { .. } => return None,
+    };
+    let form = EntryForm { version: FORM, url, kind };
+    let meta = postcard::to_allocvec(&form).ok()?;
+    let group = CacheKey::of_url(url).group();
+    Some(NewRecord { key: key.number(), group, url: url.into(), tags: tags.into(), meta, body })
+}
+
+/// Returns the entry in a record. Reads a small body into memory; blocks the thread.
+fn entry(record: DiskRecord) -> io::Result<CacheEntry> {
+    let DiskRecord { meta, body } = record;
+    let unreadable = || io::Error::new(io::ErrorKind::InvalidData, "an entry of another version");
+    let form: EntryForm<'_> = postcard::from_bytes(&meta).map_err(|_| unreadable())?;
+    if form.version != FORM {
+        return Err(unreadable());
+    }
+    match form.kind {
+        KindForm::Variants { names, salt } => {
+            let selected_by = SelectingFields::from_names(names.into_iter().map(str::to_owned));
+            Ok(CacheEntry::Variants(Arc::new(Variants { selected_by, salt, url: form.url.into() })))
+        }
+        KindForm::Response { status, lines, requested_at, terms } => {
+            let body = match body.len() > MAX_LOADED_BODY {
+                true => StoredBody::Disk(body),
+                false => StoredBody::from_parts(body.read()?),
+            };
+            Ok(CacheEntry::Response(Arc::new(StoredResponse {
+                terms: terms.into(),
+                head: ResponseHead::from_lines(StatusCode::from_u16(status).map_err(|_| unreadable())?, lines),
+                body,
+                requested_at: Timestamp(requested_at),
+                url: form.url.into(),
+                usage: CopyUsage::default(),
+            })))
+        }
+    }
+}
+
+/// Moves the entry of a key from disk to memory. Requests for the same one wait for one read.
+pub(in crate::gateway) async fn load(shared: &Arc<Shared>, key: CacheKey) {
+    let loads: &FetchLocks = &shared.cache.loads;
+    loop {
+        let guard = match loads.acquire(key) {
+            FetchRole::Fetch(guard) => guard,
+            FetchRole::Wait(waiter) => match waiter.wait().await {
+                Ok(_) => return,
+                Err(guard) => guard,
+            },
+        };
+        let shared = Arc::clone(shared);
+        // The read goes on if the client leaves: others may wait.
+        let work = spawn_blocking(move || {
+            shared.cache.store.load_from_disk(key);
+            guard.end(FetchEnd::Stored);
+        });
+        if work.await.is_ok() {
+            return;
+        }
+    }
+}
+
+impl CacheStore {
+    /// Moves an entry from disk to memory, unless memory has one. Blocks the thread.
+    fn load_from_disk(&self, key: CacheKey) {
+        let Some(disk) = self.disk() else { return };
+        let Some(record) = disk.read(key.number()) else { return };
+        match entry(record) {
+            Ok(entry) => {
+                self.insert_loaded(key, entry);
+                // Removed meanwhile: first from disk, then from memory.
+                if !disk.contains(key.number()) {
+                    self.remove(key);
+                }
+            }
+            // Of another version; a damaged one is removed already.
+            Err(_) => disk.remove(key.number()),
+        }
+    }
+}
+
+impl From<&ReuseTerms> for TermsForm {
+    fn from(terms: &ReuseTerms) -> Self {
+        let ReuseTerms {
+            generated_at,
+            lifetime_s,
+            stale_while_revalidate_s,
+            stale_if_error_s,
+            always_validate,
+            never_stale,
+            is_shared_lifetime,
+            is_immutable,
+            is_public,
+            is_for_authorized,
+        } = *terms;
+        Self {
+            generated_at: generated_at.0,
+            lifetime_s,
+            stale_while_revalidate_s,
+            stale_if_error_s,
+            always_validate,
+            never_stale,
+            is_shared_lifetime,
+            is_immutable,
+            is_public,
+            is_for_authorized,
+        }
+    }
+}
+
+impl From<TermsForm> for ReuseTerms {
+    fn from(form: TermsForm) -> Self {
+        let TermsForm {
+            generated_at,
+            lifetime_s,
+            stale_while_revalidate_s,
+            stale_if_error_s,
+            always_validate,
+            never_stale,
+            is_shared_lifetime,
+            is_immutable,
+            is_public,
+            is_for_authorized,
+        } = form;
+        Self {
+            generated_at: Timestamp(generated_at),
+            lifetime_s,
+            stale_while_revalidate_s,
+            stale_if_error_s,
+            always_validate,
+            never_stale,
+            is_shared_lifetime,
+            is_immutable,
+            is_public,
+            is_for_authorized,
+        }
+    }
+}

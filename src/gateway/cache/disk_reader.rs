@@ -1,0 +1,49 @@
+//! A body on its way from its file to a client, block by block, so that it is never whole in memory.
+
+use bytes::Bytes;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tidegate_cache_disk::{BLOCK, DiskBody};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+/// Reader of a part of a body.
+pub(in crate::gateway) struct DiskReader {
+    body: DiskBody,
+    next: u64,
+    end: u64,
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+impl DiskReader {
+    /// Returns the reader of the bytes from `first` to before `end`.
+    pub(super) fn new(body: DiskBody, first: u64, end: u64) -> Self {
+        Self { body, next: first, end, reading: None }
+    }
+
+    /// Returns the number of bytes that are left.
+    pub(in crate::gateway) fn remaining(&self) -> u64 {
+        self.end - self.next
+    }
+
+    /// Polls for the next bytes; `None` at the end.
+    pub(in crate::gateway) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if self.remaining() == 0 {
+            return Poll::Ready(None);
+        }
+        let number = self.next / BLOCK;
+        let reading = self.reading.get_or_insert_with(|| {
+            let body = self.body.clone();
+            spawn_blocking(move || body.read_block(number))
+        });
+        let block = ready!(Pin::new(reading).poll(context)).map_err(io::Error::other).flatten();
+        self.reading = None;
+        Poll::Ready(Some(block.map(|block| {
+            let start = number * BLOCK;
+            let (from, to) = (self.next - start, (self.end - start).min(block.len() as u64));
+            self.next = start + to;
+            block.slice(from as usize..to as usize)
+        })))
+    }
+}
