@@ -19,6 +19,9 @@ use tracing::warn;
 /// Pause before accepting again when file descriptors are exhausted.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
+/// Most threads of a worker that read and write files.
+const MAX_FILE_THREADS: usize = 16;
+
 /// Maximum bodies of refused requests drained at once; further ones are aborted.
 const MAX_DRAINS: usize = 256;
 /// Limits of one drained body: bytes and time.
@@ -33,7 +36,10 @@ pub(super) fn run(
     stage: watch::Receiver<Stage>,
     seed: u64,
 ) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(MAX_FILE_THREADS)
+        .build_local(Default::default())?;
     runtime.block_on(async move {
         let (drain, drains) = mpsc::channel(MAX_DRAINS);
         let worker = Worker::new(shared, telemetry, drain, seed);

@@ -273,8 +273,8 @@ impl Handle {
         self.0.generation().admission.set_used(quota, used, self.now())
     }
 
-    /// Runs periodic maintenance until dropped: DNS lookups of the origin, robots.txt updates, eviction of idle
-    /// clients.
+    /// Runs periodic maintenance until dropped: DNS lookups of the origin, robots.txt updates, syncs of the cache on disk,
+    /// eviction of idle clients.
     pub async fn run_maintenance(&self) {
         let mut ticks = tokio::time::interval(MAINTENANCE_INTERVAL);
         for count in 0u64.. {
@@ -286,6 +286,7 @@ impl Handle {
                 self.resolve_origin().await;
             }
             self.refresh_robots();
+            self.0.cache.store.sync();
             if count % EVICTION_TICKS == 0 {
                 self.0.generation().admission.evict_idle(self.now());
                 self.0.credentials.evict_idle(self.now());
@@ -330,7 +331,10 @@ impl Handle {
 
     /// Removes stored responses. Returns their number, or an error of one line.
     pub fn purge_cache(&self, purge: &CachePurge) -> Result<u64, String> {
-        purge.apply(&self.0.generation().settings.rules, &self.0.cache.store)
+        let cache::ResponseCache { store, invalidations, .. } = &self.0.cache;
+        // Recorded first, so that no response that is on its way is stored afterwards.
+        invalidations.record_purge(self.now());
+        purge.apply(&self.0.generation().settings.rules, store)
     }
 
     /// Returns the warning about a proxy that is not in `trusted_proxies`, if one was detected.

@@ -1,11 +1,23 @@
 //! The cache on disk before a scripted origin: what survives a restart, what does not, and what becomes of damaged files.
 
-use crate::support::client::Response;
+use crate::support::client::{Client, Response};
 use crate::support::gateway::TestGateway;
-use crate::support::origin::{Origin, OriginConnection, ReceivedRequest};
+use crate::support::origin::{Origin, OriginConnection, ReceivedRequest, signal};
+use crate::support::running_gateway::RunningGateway;
+use crate::support::small_disk::SmallDisk;
+use crate::support::wait::wait_until;
+use crate::support::{TIMEOUT, report_skip};
+use parking_lot::Mutex;
 use serde_json::Value;
-use std::fs;
+use std::collections::HashMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use tidegate_policy::hash::mix;
 
 const RULES: &str = "\
 workers: 1
@@ -55,9 +67,7 @@ fn stats(gateway: &TestGateway) -> Value {
 /// Restarts the gateway, and waits until its files are known.
 fn restart(gateway: &mut TestGateway) {
     gateway.restart();
-    while stats(gateway)["disk"]["is_loaded"] != true {
-        std::thread::yield_now();
-    }
+    wait_until("the index is read", || stats(gateway)["disk"]["is_loaded"] == true);
 }
 
 fn data_files(gateway: &TestGateway) -> Vec<PathBuf> {
@@ -183,4 +193,188 @@ fn unusable_directory_leaves_the_memory() {
     assert!(is_hit(&get(&gateway, "/a", "")));
     assert_eq!(stats(&gateway)["disk"], Value::Null);
     assert!(dir.is_file());
+}
+
+#[test]
+fn response_that_was_requested_before_a_purge_is_not_stored_after_it() {
+    let (origin, arrived, release) = Origin::with_held_responses("/held");
+    let rules = "cache: { disk: off }\nroutes: [ { match: \"/**\", cache: { ttl: 1h } } ]\n";
+    let gateway = TestGateway::with_rules(origin.address(), rules);
+    let mut client = gateway.connect();
+    client.send("GET /held HTTP/1.1\r\nHost: example.com\r\n\r\n");
+    arrived.wait();
+    gateway.clock.advance(Duration::from_secs(1));
+    assert_eq!(gateway.admin_request("DELETE", "/api/v1/cache?prefix=http://example.com/", "").0, 200);
+    release.notify();
+    assert_eq!(client.read_response().status, 200);
+    release.notify();
+    assert!(!is_hit(&get(&gateway, "/held", "")), "the page is fetched again");
+    assert!(is_hit(&get(&gateway, "/held", "")));
+}
+
+#[test]
+fn copy_that_was_validated_before_a_write_does_not_return() {
+    let (arrived, arrival) = signal();
+    let (release, released) = signal();
+    let origin = Origin::with_script(move |request, connection| {
+        if request.method == "POST" {
+            connection.read_body(request);
+            return connection.reply("204 No Content", "", b"");
+        }
+        let fields = "Cache-Control: max-age=10\r\nETag: \"1\"\r\n";
+        if request.fields.contains_key("if-none-match") {
+            arrived.notify();
+            released.wait();
+            return connection.reply("304 Not Modified", fields, b"");
+        }
+        connection.reply("200 OK", fields, b"page");
+    });
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    get(&gateway, "/a", "");
+    gateway.clock.advance(Duration::from_secs(11));
+    let mut reader = gateway.connect();
+    reader.send("GET /a HTTP/1.1\r\nHost: example.com\r\n\r\n");
+    arrival.wait();
+    gateway.clock.advance(Duration::from_secs(1));
+    let mut writer = gateway.connect();
+    writer.send("POST /a HTTP/1.1\r\nHost: example.com\r\nContent-Length: 1\r\n\r\nx");
+    assert_eq!(writer.read_response().status, 204);
+    release.notify();
+    assert_eq!(reader.read_response().text(), "page");
+    assert!(!is_hit(&get(&gateway, "/a", "")), "the copy is of the time before the write");
+}
+
+// --- the program itself, killed under load, and on a full disk -----------------------------------------------------
+
+const PAGES: u64 = 120;
+const CLIENTS: u64 = 4;
+
+/// Rules of the program: pages have lifetimes of their own.
+const PROGRAM_RULES: &str = "\
+log: { level: warn }
+cache: { memory: 4MiB, max_object: 400KiB, disk: { size: 16MiB } }
+routes: [ { match: \"/**\" } ]
+";
+
+/// Pages of several sizes, each with a version that a POST increases. Head and body say page and version.
+fn versioned_pages() -> Origin {
+    let versions = Mutex::new(HashMap::<String, u64>::new());
+    Origin::with_script(move |request, connection| {
+        let version = {
+            let mut versions = versions.lock();
+            let version = versions.entry(request.target.clone()).or_default();
+            *version += u64::from(request.method == "POST");
+            *version
+        };
+        if request.method == "POST" {
+            connection.read_body(request);
+            return connection.reply("204 No Content", "", b"");
+        }
+        let page: u64 = request.target.trim_start_matches("/page/").parse().expect("a number");
+        let fields = format!("Cache-Control: max-age=86400\r\nX-Page: {page}\r\nX-Version: {version}\r\n");
+        connection.reply("200 OK", &fields, &versioned_page(page, version));
+    })
+}
+
+fn versioned_page(page: u64, version: u64) -> Vec<u8> {
+    let length = [9, 3000, 70_000, 300_000][page as usize % 4];
+    let seed = mix(page ^ (version << 32));
+    (0..length).map(|position| (seed >> (position % 8 * 8)) as u8 ^ (position >> 3) as u8).collect()
+}
+
+/// Sends requests until the gateway is gone; calls `on_response` after each. Fails if a response has the head or body of
+/// another page or version. Returns the number of copies among the responses.
+fn read_until_killed(address: SocketAddr, seed: u64, on_response: impl Fn()) -> u64 {
+    let mut hits = 0;
+    for number in 0.. {
+        let random = mix(seed.wrapping_add(number));
+        let page = random % PAGES;
+        let method = if random >> 32 & 15 == 0 { "POST" } else { "GET" };
+        let Ok(stream) = TcpStream::connect(address) else { break };
+        let mut client = Client::from_stream(stream);
+        client.try_send(format!("{method} /page/{page} HTTP/1.1\r\nHost: site\r\nContent-Length: 0\r\n\r\n"));
+        let Some(response) = client.response_or_eof(method) else { break };
+        if method == "GET" {
+            assert_page(&response, page);
+            hits += u64::from(is_hit(&response));
+        }
+        on_response();
+    }
+    hits
+}
+
+fn assert_page(response: &Response, page: u64) {
+    assert_eq!((response.status, response.field("x-page")), (200, page.to_string().as_str()));
+    let version = response.field("x-version").parse().expect("a number");
+    assert!(
+        response.body == versioned_page(page, version),
+        "the body of another page or version than {page} {version}"
+    );
+}
+
+fn disk_stats(gateway: &RunningGateway) -> Value {
+    let document: Value = serde_json::from_str(&gateway.admin_request("GET", "/api/v1/cache", "")).expect("JSON");
+    document["disk"].clone()
+}
+
+#[test]
+fn killed_process_serves_whole_copies_or_none() {
+    let rounds = std::env::var("TIDEGATE_CRASH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(10);
+    let origin = versioned_pages();
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let (mut hits, mut kept) = (0, 0);
+    for round in 0..rounds {
+        let gateway = RunningGateway::start(dir.path(), origin.address(), PROGRAM_RULES);
+        wait_until("the index is read", || disk_stats(&gateway)["is_loaded"] == true);
+        let disk = disk_stats(&gateway);
+        assert_eq!(disk["errors"], 0, "round {round}: {disk}");
+        kept += disk["entries"].as_u64().expect("a number");
+        let (killed, kill) = channel();
+        let count = AtomicU64::new(0);
+        // Between 20 and 1,000 requests.
+        let kill_after = 20 + mix(round) % 980;
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..CLIENTS)
+                .map(|client| {
+                    let (killed, count, address) = (killed.clone(), &count, gateway.address);
+                    scope.spawn(move || {
+                        read_until_killed(address, mix(round * CLIENTS + client), || {
+                            if count.fetch_add(1, Ordering::Relaxed) == kill_after {
+                                let _ = killed.send(());
+                            }
+                        })
+                    })
+                })
+                .collect();
+            kill.recv_timeout(TIMEOUT).expect("the gateway serves requests");
+            gateway.program.signal("KILL");
+            hits += readers.into_iter().map(|reader| reader.join().expect("a reader")).sum::<u64>();
+        });
+        gateway.program.kill();
+    }
+    assert!(kept > 0 && hits > 0, "{kept} copies survived, {hits} were sent");
+    println!("{rounds} kills: {kept} copies survived, {hits} were sent");
+}
+
+#[test]
+fn full_disk_leaves_the_memory_and_is_used_again_when_it_has_space() {
+    let Some(small) = SmallDisk::mount("24m") else { return report_skip("cannot mount a file system") };
+    let origin = versioned_pages();
+    let gateway = RunningGateway::start(&small.path().join("state"), origin.address(), PROGRAM_RULES);
+    let other = small.path().join("other");
+    let mut file = OpenOptions::new().append(true).create(true).open(&other).expect("a file");
+    while file.write_all(&[0; 4096]).is_ok() {}
+    let mut client = Client::connect(gateway.address);
+    for page in (0..40).chain(0..40) {
+        assert_page(&client.get(&format!("/page/{page}"), ""), page);
+    }
+    wait_until("errors of the full disk", || disk_stats(&gateway)["errors"].as_u64() > Some(0));
+    client.get("/page/0", "");
+    assert!(is_hit(&client.get("/page/0", "")), "memory has the page");
+    drop(file);
+    fs::remove_file(&other).expect("a file");
+    for page in 40..60 {
+        assert_page(&client.get(&format!("/page/{page}"), ""), page);
+    }
+    wait_until("new records", || disk_stats(&gateway)["entries"].as_u64() > Some(0));
 }

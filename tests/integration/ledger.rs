@@ -1,6 +1,7 @@
 //! Ledger: the limit is never exceeded, including after crashes (docs/GUARANTEES.md).
 
 use crate::support::memory_store::MemoryStore;
+use crate::support::small_disk::SmallDisk;
 use crate::support::stores::{self, NOON, expect_ready, run_store_suite};
 use crate::support::wait::wait_for;
 use crate::support::{crash, report_skip};
@@ -514,28 +515,10 @@ fn state_directory_is_private_to_user() {
     }
 }
 
-/// A file system of 64 KiB, if one can be mounted.
-struct SmallDisk(TempDir);
-
-impl SmallDisk {
-    fn mount(size: &str) -> Option<Self> {
-        let dir = tempfile::tempdir().expect("temporary directory");
-        let options = ["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"];
-        let result = std::process::Command::new("mount").args(options).arg(dir.path()).output();
-        result.is_ok_and(|output| output.status.success()).then(|| Self(dir))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg(self.0.path()).status();
-    }
-}
-
 #[test]
 fn full_disk_fails_startup_with_hint() {
     let Some(small) = SmallDisk::mount("64k") else { return report_skip("cannot mount a file system") };
-    let state_dir = small.0.path().join("state");
+    let state_dir = small.path().join("state");
     let error = open_error(&state_dir);
     let path = state_dir.join("ledger");
     assert!(error.starts_with(&format!("cannot write {}", path.display())) && error.contains("free space"), "{error}");
@@ -581,7 +564,7 @@ fn killed_process_never_overspends() {
 #[test]
 fn process_killed_on_full_disk_never_overspends() {
     let Some(small) = SmallDisk::mount("512k") else { return report_skip("cannot mount a file system") };
-    crash::kill_on_full_disk(small.0.path(), 5);
+    crash::kill_on_full_disk(small.path(), 5);
 }
 
 #[test]

@@ -1,15 +1,18 @@
 //! Bodies in files, in blocks with checksums.
 
-use crate::format::Span;
+use crate::format::{BLOCK, Span};
 use crate::segment::Segment;
-use crate::store::Shared;
 use bytes::Bytes;
+use std::fmt::Debug;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Length of the blocks in which a body is read, in bytes. The last one may be shorter.
-pub const BLOCK: u64 = 64 * 1024;
+/// Store that a body belongs to.
+pub(crate) trait BodyOwner: Debug + Send + Sync {
+    /// Removes a record whose body could not be read, unless another has taken its place.
+    fn remove_damaged(&self, key: u128, body: Span, error: &io::Error);
+}
 
 /// Body of a record. It can be read even after its record was removed.
 #[derive(Clone, Debug)]
@@ -17,7 +20,7 @@ pub struct DiskBody {
     pub(crate) segment: Option<Arc<Segment>>,
     pub(crate) span: Span,
     pub(crate) checksums: Arc<[u32]>,
-    pub(crate) owner: Weak<Shared>,
+    pub(crate) owner: Weak<dyn BodyOwner>,
     pub(crate) key: u128,
     pub(crate) is_damaged: Arc<AtomicBool>,
 }

@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// First bytes of each index file. Files with others are of another version, and deleted.
-pub(crate) const MAGIC: &[u8; 8] = b"TGCACHE1";
+/// Version of the files. Files of others are deleted.
+pub(crate) const VERSION: u32 = 2;
+
+/// Length of the blocks in which a body is read, in bytes. The last one may be shorter.
+pub const BLOCK: u64 = 64 * 1024;
 
 /// Bytes of a frame before its value.
 pub(crate) const FRAME_HEAD: usize = 8;
@@ -35,6 +38,14 @@ pub struct Label<'a> {
     pub tags: &'a str,
 }
 
+/// First frame of an index file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct IndexHead<'a> {
+    pub(crate) version: u32,
+    /// Boot of the machine during which the file is written.
+    pub(crate) boot: &'a str,
+}
+
 /// Entry of an index file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum IndexEntry<'a> {
@@ -52,6 +63,8 @@ pub(crate) enum IndexEntry<'a> {
     Removed { key: u128 },
     /// All records of the group were removed.
     GroupRemoved { group: u64 },
+    /// The data file is synced as far as the entries before this one need it.
+    Synced,
 }
 
 /// Head of a record in a data file.

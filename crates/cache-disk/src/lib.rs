@@ -2,7 +2,8 @@
 //!
 //! [`DiskStore`] is the whole interface. A thread of its own writes; a reader blocks for one read of a file. A record
 //! is found only once its body, its head and its entry in the index file are written, in this order, and each part has a
-//! checksum: after a crash or a power cut a record is whole, or it is not there.
+//! checksum: after a crash a record is whole, or it is not there. After a restart of the machine, which may have lost what
+//! was not synced, only records before the last sync of their segment are found.
 //!
 //! A segment is a pair of files: `N.data` has bodies and heads, `N.index` one entry for each record and each removal. Only
 //! the index files are read at the start. When the files reach their size, the oldest segment is deleted; its records that
@@ -12,10 +13,15 @@ mod body;
 mod format;
 mod load;
 mod queue;
+mod record;
 mod segment;
+mod shared;
 mod store;
+#[cfg(test)]
+mod tests;
 mod writer;
 
-pub use body::{BLOCK, DiskBody};
-pub use format::Label;
-pub use store::{DiskRecord, DiskStats, DiskStore, NewBody, NewRecord};
+pub use body::DiskBody;
+pub use format::{BLOCK, Label};
+pub use record::{DiskRecord, NewBody, NewRecord};
+pub use store::{DiskStats, DiskStore};

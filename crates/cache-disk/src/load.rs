@@ -1,6 +1,6 @@
 //! The index at the start, from the index files.
 
-use crate::format::{IndexEntry, MAGIC, Span, split_frame};
+use crate::format::{IndexEntry, IndexHead, Span, VERSION, split_frame};
 use crate::segment::{self, Segment, index_path};
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
@@ -15,6 +15,8 @@ pub(crate) struct Loaded {
     pub(crate) records: HashMap<u128, (Span, Span), RandomState>,
     /// Segment of the last removal of each group.
     pub(crate) removed_groups: HashMap<u64, u32, RandomState>,
+    /// Segments of this boot that are not synced as a whole, with the end of their entries.
+    pub(crate) unsynced: Vec<(u32, u64)>,
     /// Number of the next segment.
     pub(crate) next_segment: u32,
 }
@@ -28,27 +30,37 @@ struct Found {
     position: u64,
 }
 
-/// Reads the index files. Segments of other versions, and those without data, are deleted.
-pub(crate) fn load(dir: &Path) -> io::Result<Loaded> {
+/// Reads the index files. `boot` names the boot of the machine: of what was written in others, only what was synced
+/// counts. Segments of other versions, and those without data, are deleted.
+pub(crate) fn load(dir: &Path, boot: &str) -> io::Result<Loaded> {
     let mut loaded = Loaded::default();
     let mut records = HashMap::<u128, Found, RandomState>::default();
     let mut removals = HashMap::<u64, u64, RandomState>::default();
     let mut position = 0;
     for number in segment::numbers(dir)? {
         loaded.next_segment = number.saturating_add(1);
-        let Some((segment, data_length, index)) = open(dir, number) else {
+        let index = fs::read(index_path(dir, number)).unwrap_or_default();
+        let head = split_frame::<IndexHead<'_>>(&index).filter(|(head, _)| head.version == VERSION);
+        let (Some((head, entries)), Ok((segment, data_length))) = (head, Segment::open(dir, number)) else {
             segment::delete(dir, number)?;
             continue;
         };
-        let mut rest = &index[MAGIC.len()..];
-        while let Some((entry, later)) = split_frame::<IndexEntry<'_>>(rest) {
-            rest = later;
+        let is_whole = !boot.is_empty() && head.boot == boot;
+        let (synced, last) = lengths(entries);
+        if is_whole && synced < last {
+            loaded.unsynced.push((number, (index.len() - entries.len() + last) as u64));
+        }
+        let whole_entries = if is_whole { last } else { synced };
+        for (entry, end) in entries_of(entries) {
             position += 1;
             match entry {
                 IndexEntry::Stored { key, group, head, body, .. } => {
                     // A torn data file has the older records.
-                    if head.segment == number && head.end() <= data_length {
+                    if end <= whole_entries && head.segment == number && head.end() <= data_length {
                         records.insert(key, Found { head, body, group, position });
+                    } else {
+                        // The older record is not the one that was stored last.
+                        records.remove(&key);
                     }
                 }
                 IndexEntry::Removed { key } => drop(records.remove(&key)),
@@ -56,6 +68,7 @@ pub(crate) fn load(dir: &Path) -> io::Result<Loaded> {
                     removals.insert(group, position);
                     loaded.removed_groups.insert(group, number);
                 }
+                IndexEntry::Synced => {}
             }
         }
         loaded.segments.insert(number, (Arc::new(segment), data_length + index.len() as u64));
@@ -69,8 +82,20 @@ pub(crate) fn load(dir: &Path) -> io::Result<Loaded> {
     Ok(loaded)
 }
 
-fn open(dir: &Path, number: u32) -> Option<(Segment, u64, Vec<u8>)> {
-    let index = fs::read(index_path(dir, number)).ok().filter(|index| index.starts_with(MAGIC))?;
-    let (segment, length) = Segment::open(dir, number).ok()?;
-    Some((segment, length, index))
+/// Iterates over the entries of an index file after its head, up to a torn one, each with its end.
+pub(crate) fn entries_of(entries: &[u8]) -> impl Iterator<Item = (IndexEntry<'_>, usize)> {
+    let mut rest = entries;
+    std::iter::from_fn(move || {
+        let (entry, later) = split_frame::<IndexEntry<'_>>(rest)?;
+        rest = later;
+        Some((entry, entries.len() - later.len()))
+    })
+}
+
+/// Returns the end of the entries whose data is synced, and that of all entries.
+fn lengths(entries: &[u8]) -> (usize, usize) {
+    entries_of(entries).fold((0, 0), |(synced, _), (entry, end)| match entry {
+        IndexEntry::Synced => (end, end),
+        _ => (synced, end),
+    })
 }

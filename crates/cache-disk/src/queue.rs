@@ -1,7 +1,7 @@
 //! Work for the writing thread: what waits, within bounds, and the removals that precede what waits.
 
 use crate::format::Label;
-use crate::store::NewRecord;
+use crate::record::NewRecord;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -22,6 +22,8 @@ pub(crate) enum Task {
     RemoveGroup(u64),
     /// Removes the records whose label matches, and sends their number.
     RemoveWhere(Box<dyn Fn(Label<'_>) -> bool + Send>, Sender<u64>),
+    /// Syncs the files.
+    Sync,
     /// Sends when all earlier tasks are done.
     Flush(Sender<()>),
 }
@@ -33,6 +35,8 @@ pub(crate) struct Queue {
     removals: Mutex<Removals>,
     /// Too many removals wait: no record may be read until the thread has deleted all.
     is_overflowed: AtomicBool,
+    /// A sync waits.
+    has_sync: AtomicBool,
 }
 
 #[derive(Default)]
@@ -44,14 +48,17 @@ struct Removals {
 impl Queue {
     pub(crate) fn new() -> (Self, Receiver<Task>) {
         let (tasks, receiver) = channel();
-        let (bytes, removals, is_overflowed) = Default::default();
-        (Self { tasks, bytes, removals, is_overflowed }, receiver)
+        let (bytes, removals, is_overflowed, has_sync) = Default::default();
+        (Self { tasks, bytes, removals, is_overflowed, has_sync }, receiver)
     }
 
     /// Adds a record. Returns false if too much waits.
     pub(crate) fn insert(&self, record: Box<NewRecord>) -> bool {
+        if self.is_overflowed() {
+            return false;
+        }
         let bytes = bytes_of(&record);
-        if self.is_overflowed() || self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_BYTES {
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_BYTES {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
             return false;
         }
@@ -73,6 +80,18 @@ impl Queue {
         if self.count(&mut self.removals.lock()) {
             let _ = self.tasks.send(Task::RemoveGroup(group));
         }
+    }
+
+    /// Adds a sync, unless one waits.
+    pub(crate) fn sync(&self) {
+        if !self.has_sync.swap(true, Ordering::Relaxed) {
+            let _ = self.tasks.send(Task::Sync);
+        }
+    }
+
+    /// Counts the sync as begun.
+    pub(crate) fn on_sync(&self) {
+        self.has_sync.store(false, Ordering::Relaxed);
     }
 
     /// Adds another task.

@@ -1,7 +1,6 @@
 //! Segments: pairs of files, of which the newest is written.
 
-use crate::body::BLOCK;
-use crate::format::{IndexEntry, MAGIC, RecordHead, Span, append_frame};
+use crate::format::{BLOCK, IndexEntry, IndexHead, RecordHead, Span, VERSION, append_frame};
 use bytes::Bytes;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -25,6 +24,10 @@ pub(crate) struct SegmentWriter {
     index: File,
     data_length: u64,
     index_length: u64,
+    /// Length of the index file without entries.
+    head_length: u64,
+    /// Length of the index file that is synced, with the data that its entries need.
+    synced_length: u64,
     buffer: Vec<u8>,
 }
 
@@ -53,6 +56,11 @@ pub(crate) fn numbers(dir: &Path) -> io::Result<Vec<u32>> {
     Ok(numbers)
 }
 
+/// Syncs the names of the files in `dir`.
+pub(crate) fn sync_names(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
 /// Deletes the files of a segment. Those who read it go on.
 pub(crate) fn delete(dir: &Path, number: u32) -> io::Result<()> {
     for path in [index_path(dir, number), data_path(dir, number)] {
@@ -62,6 +70,17 @@ pub(crate) fn delete(dir: &Path, number: u32) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Syncs a segment that is not written any more, whose entries end at `end`.
+pub(crate) fn sync_closed(dir: &Path, number: u32, end: u64) -> io::Result<()> {
+    File::open(data_path(dir, number))?.sync_data()?;
+    let index = OpenOptions::new().write(true).open(index_path(dir, number))?;
+    index.set_len(end)?;
+    let mut synced = Vec::new();
+    append_frame(&mut synced, &IndexEntry::Synced);
+    index.write_all_at(&synced, end)?;
+    index.sync_data()
 }
 
 impl Segment {
@@ -81,17 +100,22 @@ impl Segment {
 }
 
 impl SegmentWriter {
-    /// Creates a segment.
-    pub(crate) fn create(dir: &Path, number: u32) -> io::Result<Self> {
+    /// Creates a segment. `boot` names the boot of the machine.
+    pub(crate) fn create(dir: &Path, number: u32, boot: &str) -> io::Result<Self> {
+        let mut head = Vec::new();
+        append_frame(&mut head, &IndexHead { version: VERSION, boot });
         let create = |path| OpenOptions::new().read(true).write(true).create_new(true).mode(FILE_MODE).open(path);
         let files = || {
             let data = create(data_path(dir, number))?;
             let index = create(index_path(dir, number))?;
-            index.write_all_at(MAGIC, 0).map(|()| (data, index))
+            index.write_all_at(&head, 0)?;
+            sync_names(dir).map(|()| (data, index))
         };
         let (data, index) = files().inspect_err(|_| drop(delete(dir, number)))?;
         let segment = Arc::new(Segment { number, data });
-        Ok(Self { segment, index, data_length: 0, index_length: MAGIC.len() as u64, buffer: Vec::new() })
+        let head_length = head.len() as u64;
+        let (data_length, index_length, synced_length) = (0, head_length, head_length);
+        Ok(Self { segment, index, data_length, index_length, head_length, synced_length, buffer: head })
     }
 
     /// Returns the bytes of both files.
@@ -101,7 +125,19 @@ impl SegmentWriter {
 
     /// Returns true if the segment has no entries.
     pub(crate) fn is_empty(&self) -> bool {
-        self.index_length == MAGIC.len() as u64
+        self.index_length == self.head_length
+    }
+
+    /// Syncs data and entries, unless they are: a restart of the machine loses nothing written before.
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        if self.synced_length == self.index_length {
+            return Ok(());
+        }
+        self.segment.data.sync_data()?;
+        self.append_entry(&IndexEntry::Synced)?;
+        self.index.sync_data()?;
+        self.synced_length = self.index_length;
+        Ok(())
     }
 
     /// Appends a body. Returns its place, and the CRC-32 of each block.

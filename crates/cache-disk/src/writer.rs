@@ -1,10 +1,11 @@
 //! The thread that reads the index files at the start, and writes all files.
 
-use crate::format::{IndexEntry, Label, MAGIC, RecordHead, Span, split_frame};
-use crate::load::load;
+use crate::format::{IndexEntry, IndexHead, Label, RecordHead, Span, split_frame};
+use crate::load::{entries_of, load};
 use crate::queue::Task;
+use crate::record::{NewBody, NewRecord};
 use crate::segment::{self, SegmentWriter, index_path};
-use crate::store::{Location, NewBody, NewRecord, Shared};
+use crate::shared::{Location, Shared};
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,8 @@ const MAX_REMOVED_GROUPS: usize = 64 * 1024;
 /// The thread that writes.
 pub(crate) struct Writer {
     dir: PathBuf,
+    /// Name of the boot of the machine.
+    boot: String,
     /// The thread ends after the store.
     shared: Weak<Shared>,
     current: Option<SegmentWriter>,
@@ -40,16 +43,20 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(dir: PathBuf, shared: Weak<Shared>) -> Self {
+    pub(crate) fn new(dir: PathBuf, boot: String, shared: Weak<Shared>) -> Self {
         let (current, next_segment, closed, removed_groups, forgotten) = Default::default();
-        Self { dir, shared, current, next_segment, closed, removed_groups, forgotten }
+        Self { dir, boot, shared, current, next_segment, closed, removed_groups, forgotten }
     }
 
     /// Loads the index, then works until the store is dropped.
     pub(crate) fn run(mut self, tasks: &Receiver<Task>) {
         if let Some(shared) = self.shared.upgrade() {
-            self.load(&shared);
+            let unsynced = self.load(&shared);
             shared.is_loaded.store(true, Ordering::Release);
+            for (number, end) in unsynced {
+                let synced = segment::sync_closed(&self.dir, number, end);
+                self.check(&shared, synced);
+            }
         }
         while let Ok(task) = tasks.recv() {
             match task {
@@ -63,12 +70,14 @@ impl Writer {
         }
     }
 
-    fn load(&mut self, shared: &Arc<Shared>) {
-        let loaded = match load(&self.dir) {
+    /// Loads the index. Returns the segments that are not synced, with the ends of their entries.
+    fn load(&mut self, shared: &Arc<Shared>) -> Vec<(u32, u64)> {
+        let loaded = match load(&self.dir, &self.boot) {
             Ok(loaded) => loaded,
             Err(error) => {
                 shared.counts.on_error(&format!("index unreadable, starting empty: {error}"));
-                return self.delete_all(shared);
+                self.delete_all(shared);
+                return Vec::new();
             }
         };
         self.next_segment = loaded.next_segment;
@@ -84,6 +93,7 @@ impl Writer {
             });
         }
         self.count_bytes(shared);
+        loaded.unsynced
     }
 
     fn work(&mut self, shared: &Arc<Shared>, task: Task) {
@@ -114,8 +124,14 @@ impl Writer {
             }
             Task::RemoveWhere(is_removed, reply) => {
                 let (removed, stored) = self.remove_where(shared, &*is_removed);
-                self.check_removal(shared, stored);
+                let synced = stored.and_then(|()| self.sync());
+                self.check_removal(shared, synced);
                 let _ = reply.send(removed);
+            }
+            Task::Sync => {
+                shared.queue.on_sync();
+                let synced = self.sync();
+                self.check(shared, synced);
             }
             Task::Flush(_) => {}
         }
@@ -140,6 +156,10 @@ impl Writer {
             self.check(shared, stored);
             self.delete_all(shared);
         }
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.current.as_mut().map_or(Ok(()), SegmentWriter::sync)
     }
 
     /// Removes a record, also for the next start.
@@ -200,15 +220,17 @@ impl Writer {
         if self.current.is_none() {
             let number = self.next_segment;
             self.next_segment = number.checked_add(1).ok_or(io::ErrorKind::StorageFull)?;
-            let writer = SegmentWriter::create(&self.dir, number)?;
+            let writer = SegmentWriter::create(&self.dir, number, &self.boot)?;
             shared.segments.write().insert(number, Arc::clone(&writer.segment));
             self.current = Some(writer);
         }
         self.current.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    /// Closes the segment that is written. If it cannot be synced, its last records do not survive a restart of the machine.
     fn close_segment(&mut self) {
-        if let Some(writer) = self.current.take() {
+        if let Some(mut writer) = self.current.take() {
+            let _ = writer.sync();
             self.closed.insert(writer.segment.number, writer.bytes());
         }
     }
@@ -265,7 +287,9 @@ impl Writer {
         shared.index.retain(|_, location| !is_in(number, location.head, location.body));
         shared.segments.write().remove(&number);
         self.removed_groups.retain(|_, removed_in| *removed_in != number);
-        segment::delete(&self.dir, number)
+        segment::delete(&self.dir, number)?;
+        // So that no segment returns whose removals are in one that was deleted later.
+        segment::sync_names(&self.dir)
     }
 
     fn has_second_chance(&self, number: u32, group: u64) -> bool {
@@ -343,13 +367,8 @@ fn segment_bytes(size: u64) -> u64 {
 
 /// Iterates over the records of an index file.
 fn stored_in(index: &[u8]) -> impl Iterator<Item = (u128, u64, Label<'_>)> {
-    let mut rest = index.get(MAGIC.len()..).unwrap_or_default();
-    std::iter::from_fn(move || {
-        let (entry, later) = split_frame::<IndexEntry<'_>>(rest)?;
-        rest = later;
-        Some(entry)
-    })
-    .filter_map(|entry| match entry {
+    let entries = split_frame::<IndexHead<'_>>(index).map_or(&[][..], |(_, entries)| entries);
+    entries_of(entries).filter_map(|(entry, _)| match entry {
         IndexEntry::Stored { key, group, label, .. } => Some((key, group, label)),
         _ => None,
     })

@@ -1,11 +1,9 @@
-//! Stored responses on disk: the form of an entry in a file, and its way back to memory.
+//! The form of an entry in a file.
 
-use super::fetch_lock::{FetchEnd, FetchLocks, FetchRole};
+use super::entry::CacheEntry;
 use super::key::CacheKey;
-use super::store::{CacheEntry, CacheStore};
 use super::stored_response::{CopyUsage, ResponseHead, StoredBody, StoredResponse};
 use super::variants::Variants;
-use crate::gateway::shared::Shared;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -15,7 +13,6 @@ use tidegate_cache_disk::{DiskRecord, DiskStore, NewBody, NewRecord};
 use tidegate_policy::Timestamp;
 use tidegate_policy::cache::ReuseTerms;
 use tidegate_policy::cache::vary::SelectingFields;
-use tokio::task::spawn_blocking;
 use tracing::warn;
 
 /// Name of the directory in `state_dir`.
@@ -103,7 +100,7 @@ pub(super) fn record(key: CacheKey, entry: &CacheEntry, body: NewBody) -> Option
 }
 
 /// Returns the entry in a record. Reads a small body into memory; blocks the thread.
-fn entry(record: DiskRecord) -> io::Result<CacheEntry> {
+pub(super) fn entry(record: DiskRecord) -> io::Result<CacheEntry> {
     let DiskRecord { meta, body } = record;
     let unreadable = || io::Error::new(io::ErrorKind::InvalidData, "an entry of another version");
     let form: EntryForm<'_> = postcard::from_bytes(&meta).map_err(|_| unreadable())?;
@@ -128,48 +125,6 @@ fn entry(record: DiskRecord) -> io::Result<CacheEntry> {
                 url: form.url.into(),
                 usage: CopyUsage::default(),
             })))
-        }
-    }
-}
-
-/// Moves the entry of a key from disk to memory. Requests for the same one wait for one read.
-pub(in crate::gateway) async fn load(shared: &Arc<Shared>, key: CacheKey) {
-    let loads: &FetchLocks = &shared.cache.loads;
-    loop {
-        let guard = match loads.acquire(key) {
-            FetchRole::Fetch(guard) => guard,
-            FetchRole::Wait(waiter) => match waiter.wait().await {
-                Ok(_) => return,
-                Err(guard) => guard,
-            },
-        };
-        let shared = Arc::clone(shared);
-        // The read goes on if the client leaves: others may wait.
-        let work = spawn_blocking(move || {
-            shared.cache.store.load_from_disk(key);
-            guard.end(FetchEnd::Stored);
-        });
-        if work.await.is_ok() {
-            return;
-        }
-    }
-}
-
-impl CacheStore {
-    /// Moves an entry from disk to memory, unless memory has one. Blocks the thread.
-    fn load_from_disk(&self, key: CacheKey) {
-        let Some(disk) = self.disk() else { return };
-        let Some(record) = disk.read(key.number()) else { return };
-        match entry(record) {
-            Ok(entry) => {
-                self.insert_loaded(key, entry);
-                // Removed meanwhile: first from disk, then from memory.
-                if !disk.contains(key.number()) {
-                    self.remove(key);
-                }
-            }
-            // Of another version; a damaged one is removed already.
-            Err(_) => disk.remove(key.number()),
         }
     }
 }

@@ -20,6 +20,8 @@ struct Writes {
     order: VecDeque<(CacheKey, Timestamp)>,
     /// Time of the last write that was forgotten. Older responses count as invalidated.
     forgotten: Timestamp,
+    /// Time of the last removal by an administrator, which may have been of any URL.
+    purged: Timestamp,
 }
 
 impl Invalidations {
@@ -36,6 +38,17 @@ impl Invalidations {
                 writes.by_url.remove(&oldest);
             }
         }
+    }
+
+    /// Records a removal by an administrator.
+    pub(in crate::gateway) fn record_purge(&self, now: Timestamp) {
+        let mut writes = self.0.lock();
+        writes.purged = writes.purged.max(now);
+    }
+
+    /// Returns true if a response of the URL that was requested at `requested_at` must not be stored any more.
+    pub(super) fn forbids_storage(&self, url: CacheKey, requested_at: Timestamp) -> bool {
+        requested_at < self.0.lock().purged || self.includes(url, requested_at)
     }
 
     /// Returns true if a response of the URL that was requested at `requested_at` was invalidated.

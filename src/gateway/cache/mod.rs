@@ -5,7 +5,9 @@
 //! in the life of a request.
 
 mod disk;
+mod disk_load;
 mod disk_reader;
+mod entry;
 mod fetch;
 mod fetch_lock;
 mod fetch_rules;
@@ -19,7 +21,8 @@ mod store;
 mod stored_response;
 mod variants;
 
-pub(super) use disk::load;
+pub(super) use disk_load::load;
+pub(super) use entry::CacheEntry;
 pub(super) use fetch::CacheFetch;
 pub(super) use fetch_lock::{FetchEnd, FetchRole};
 pub(super) use fetch_rules::FetchRules;
@@ -27,7 +30,6 @@ pub(super) use field_lines::MessageFields;
 pub(super) use key::{CacheKey, UrlKey};
 pub use purge::CachePurge;
 pub(super) use recorder::{Recorder, RecordingBudget};
-pub(super) use store::CacheEntry;
 pub use store::{CacheStats, CachedUrl};
 pub(super) use stored_response::{CopyBody, ResponseHead, StoredResponse};
 pub(super) use variants::Variants;
@@ -37,6 +39,7 @@ use invalidations::Invalidations;
 use nominated_fields::NominatedFields;
 use store::CacheStore;
 use tidegate_config::Settings;
+use tidegate_policy::Timestamp;
 
 /// Stored responses of all sites, and the fetches in progress.
 pub(super) struct ResponseCache {
@@ -62,6 +65,28 @@ impl ResponseCache {
             recording: RecordingBudget::new(memory_of(settings)),
             invalidations: Invalidations::default(),
         }
+    }
+
+    /// Calls `insert`, which stores the response with `key`, unless a write or an administrator has removed it since it was
+    /// requested. Returns false then: the next request fetches the page as it is now.
+    pub(super) fn insert_unless_removed(
+        &self,
+        key: CacheKey,
+        url: CacheKey,
+        requested_at: Timestamp,
+        insert: impl FnOnce(&CacheStore),
+    ) -> bool {
+        let is_removed = || self.invalidations.forbids_storage(url, requested_at);
+        if is_removed() {
+            return false;
+        }
+        insert(&self.store);
+        // A removal that came after the first test may have found nothing yet.
+        if is_removed() {
+            self.store.remove(key);
+            return false;
+        }
+        true
     }
 
     /// Changes the size of the cache to that of other settings.

@@ -1,8 +1,8 @@
 //! Collects a response while it passes to the client, and stores it once it is whole.
 
+use super::entry::CacheEntry;
 use super::fetch_lock::{FetchEnd, FetchGuard};
 use super::key::CacheKey;
-use super::store::CacheEntry;
 use super::stored_response::{CopyUsage, ResponseHead, StoredBody, StoredResponse};
 use super::variants::Variants;
 use crate::gateway::shared::Shared;
@@ -129,10 +129,6 @@ impl Recorder {
         let body = StoredBody::from_parts(std::mem::take(&mut self.parts));
         let is_reusable = self.terms.is_reusable();
         let target = self.target.take().expect("taken once, at the end");
-        if self.shared.cache.invalidations.includes(target.plain_url, target.requested_at) {
-            // The next request fetches the page as it is after the write.
-            return;
-        }
         let (terms, head) = (self.terms, self.head.clone());
         let response = StoredResponse {
             terms,
@@ -142,12 +138,14 @@ impl Recorder {
             url: target.url,
             usage: CopyUsage::default(),
         };
-        let store = &self.shared.cache.store;
-        if let Some((url_key, variants)) = target.variants {
-            store.insert(url_key, CacheEntry::Variants(variants));
-        }
-        store.insert(target.key, CacheEntry::Response(Arc::new(response)));
-        if let Some(guard) = self.guard.take() {
+        let StorageTarget { key, plain_url, requested_at, variants, .. } = target;
+        let is_stored = self.shared.cache.insert_unless_removed(key, plain_url, requested_at, |store| {
+            if let Some((url_key, variants)) = variants {
+                store.insert(url_key, CacheEntry::Variants(variants));
+            }
+            store.insert(key, CacheEntry::Response(Arc::new(response)));
+        });
+        if let Some(guard) = self.guard.take().filter(|_| is_stored) {
             guard.end(if is_reusable { FetchEnd::Stored } else { FetchEnd::Unshared });
         }
     }

@@ -2,9 +2,9 @@
 //! does not displace what people read.
 
 use super::disk;
+use super::entry::CacheEntry;
 use super::key::CacheKey;
 use super::stored_response::StoredResponse;
-use super::variants::Variants;
 use foldhash::fast::RandomState;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate_cache_disk::{DiskStats, DiskStore, Label, NewBody};
+use tidegate_policy::Units;
 use tidegate_policy::hash::mix;
-use tidegate_policy::{Timestamp, Units};
 
 /// Most parts of the store, each with its own lock.
 const MAX_SHARDS: u64 = 64;
@@ -26,19 +26,6 @@ const OBJECTS_PER_SHARD: u64 = 4;
 const TYPICAL_OBJECT: u64 = 16 * 1024;
 /// Bytes of an entry without a response.
 const SMALL_ENTRY: u64 = 200;
-
-/// What the store has for a key.
-#[derive(Clone, Debug)]
-pub(in crate::gateway) enum CacheEntry {
-    Response(Arc<StoredResponse>),
-    /// The URL has several responses.
-    Variants(Arc<Variants>),
-    /// Responses of the URL were not stored: requests do not wait for each other before this time.
-    Pass {
-        url: Arc<str>,
-        until: Timestamp,
-    },
-}
 
 /// Contents of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,6 +87,11 @@ impl CacheStore {
         if let (Some(store), Some(size)) = (&self.disk, disk) {
             store.set_size(size);
         }
+    }
+
+    /// Syncs the files soon, so that entries written before survive a power cut.
+    pub(in crate::gateway) fn sync(&self) {
+        self.disk.iter().for_each(DiskStore::sync);
     }
 
     /// Waits until all entries are written to disk, for at most `timeout`. Returns false if the time is over.
@@ -244,16 +236,6 @@ impl CacheStore {
     }
 }
 
-impl CacheEntry {
-    fn url(&self) -> &str {
-        match self {
-            Self::Response(response) => &response.url,
-            Self::Variants(variants) => &variants.url,
-            Self::Pass { url, .. } => url,
-        }
-    }
-}
-
 #[derive(Clone)]
 struct ByBytes;
 
@@ -291,6 +273,7 @@ impl Lifecycle<CacheKey, CacheEntry> for CountEvictions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tidegate_policy::Timestamp;
 
     fn entry(url: &str) -> CacheEntry {
         CacheEntry::Pass { url: url.into(), until: Timestamp::default() }

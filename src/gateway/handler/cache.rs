@@ -35,6 +35,9 @@ const PASS_TIME: Duration = Duration::from_secs(10);
 /// Most entries that are read from disk for one request: that of the URL, that of the response, and one that was displaced.
 const MAX_LOADS: usize = 3;
 
+/// Maximum wait of a request for a read from disk. A disk that takes longer counts as one without the response.
+const MAX_DISK_WAIT: Duration = Duration::from_secs(2);
+
 /// Part of the cache in a request.
 pub(super) enum CacheRole {
     /// None: the route is not cached.
@@ -167,7 +170,7 @@ impl RequestHandler {
         let patience = current.settings.origin.response_timeout;
         let found = match self.find_in_memory(&url, &head.fields, credentials) {
             Ok(found) => found,
-            Err(OnDisk(_)) => Box::pin(self.find_copy(&url, &head.fields, credentials, fetch_rules, patience)).await,
+            Err(OnDisk(_)) => Box::pin(self.find_copy(&url, &head.fields, credentials, fetch_rules)).await,
         };
         if let Some((copy, Reuse::Fresh)) = found.reuse(&wanted, self.worker.now()) {
             return CacheRole::Copy(copy, CopyReason::Reusable);
@@ -216,7 +219,7 @@ impl RequestHandler {
             match (cache.fetches.acquire(fetch.lock_key(fields)), stale_use) {
                 (FetchRole::Fetch(guard), stale_use) => {
                     // Another request may have stored the response since.
-                    let again = self.find_copy(&url, fields, credentials, rules, patience).await;
+                    let again = self.find_copy(&url, fields, credentials, rules).await;
                     if let Some((copy, Reuse::Fresh)) = again.reuse(&wanted, worker.now()) {
                         guard.end(FetchEnd::Stored);
                         return CacheRole::Copy(copy, CopyReason::Reusable);
@@ -237,21 +240,20 @@ impl RequestHandler {
                     Some(Ok(FetchEnd::Unshared)) | None => return CacheRole::Fetch(fetch),
                 },
             }
-            found = self.find_copy(&url, fields, credentials, rules, patience).await;
+            found = self.find_copy(&url, fields, credentials, rules).await;
         }
     }
 
-    /// Returns what the store has for a request. What is on disk is read first, for at most `patience`.
+    /// Returns what the store has for a request. What is on disk is read first.
     async fn find_copy(
         &self,
         url: &UrlKey,
         fields: &Fields,
         credentials: RequestCredentials,
         rules: FetchRules<'_>,
-        patience: Duration,
     ) -> Found {
         let shared = &self.worker.shared;
-        let deadline = self.worker.upstream().new_deadline(patience);
+        let deadline = self.worker.upstream().new_deadline(MAX_DISK_WAIT);
         for _ in 0..MAX_LOADS {
             let OnDisk(key) = match self.find_in_memory(url, fields, credentials) {
                 Ok(found) => return found,

@@ -107,8 +107,11 @@ impl RequestHandler {
                     usage: copy.usage.so_far(),
                 };
                 let updated = Arc::new(updated);
-                store.insert_validated(key, Arc::clone(&updated));
-                if let Some(guard) = fetch.guard.take() {
+                let cache = &worker.shared().cache;
+                let is_stored = cache.insert_unless_removed(key, target.plain_url, target.requested_at, |store| {
+                    store.insert_validated(key, Arc::clone(&updated));
+                });
+                if let Some(guard) = fetch.guard.take().filter(|_| is_stored) {
                     guard.end(if terms.is_reusable() { FetchEnd::Stored } else { FetchEnd::Unshared });
                 }
                 return self.respond_from_copy(context, &updated, CopyReason::Validated);

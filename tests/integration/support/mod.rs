@@ -33,6 +33,7 @@ pub mod report;
 pub mod robots;
 pub mod running_gateway;
 pub mod signer;
+pub mod small_disk;
 pub mod stores;
 pub mod wait;
 

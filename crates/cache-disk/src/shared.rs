@@ -1,0 +1,110 @@
+//! What the store and its thread share: where each record is, and what waits.
+
+use crate::body::{BodyOwner, DiskBody};
+use crate::format::{RecordHead, Span, split_frame};
+use crate::queue::Queue;
+use crate::record::DiskRecord;
+use crate::segment::Segment;
+use dashmap::DashMap;
+use foldhash::fast::RandomState;
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use tracing::warn;
+
+/// What the store and its thread share.
+pub(crate) struct Shared {
+    pub(crate) index: DashMap<u128, Location, RandomState>,
+    pub(crate) segments: RwLock<BTreeMap<u32, Arc<Segment>>>,
+    pub(crate) queue: Queue,
+    /// The index files have been read.
+    pub(crate) is_loaded: AtomicBool,
+    pub(crate) size: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) counts: Counts,
+    /// Keeps other processes from the directory.
+    pub(crate) _lock: File,
+}
+
+/// Counts since the start.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) dropped: AtomicU64,
+    pub(crate) errors: AtomicU64,
+    pub(crate) evictions: AtomicU64,
+}
+
+/// Place of a record.
+#[derive(Debug)]
+pub(crate) struct Location {
+    pub(crate) head: Span,
+    pub(crate) body: Span,
+    /// The record was read since it was written.
+    pub(crate) is_used: AtomicBool,
+}
+
+impl Shared {
+    /// Returns true if records may be read.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.is_loaded.load(Ordering::Acquire) && !self.queue.is_overflowed()
+    }
+
+    /// Reads the record at a place, without its body.
+    pub(crate) fn read(self: &Arc<Self>, key: u128, head: Span, body: Span) -> io::Result<DiskRecord> {
+        let frame = self.segment(head)?.read(u64::from(head.offset), head.length as usize)?;
+        let record = split_frame::<RecordHead<'_>>(&frame).map(|(record, _)| record);
+        // The key and the place are compared, so that no record is taken for another.
+        let Some(record) = record.filter(|record| record.key == key && record.body == body) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the head is damaged"));
+        };
+        let segment = if body.length == 0 { None } else { Some(self.segment(body)?) };
+        let body = DiskBody {
+            segment,
+            span: body,
+            checksums: record.checksums.into(),
+            owner: Arc::downgrade(self) as Weak<dyn BodyOwner>,
+            key,
+            is_damaged: Arc::default(),
+        };
+        Ok(DiskRecord { meta: record.meta.to_vec(), body })
+    }
+
+    /// Removes the record with the key, and those that wait to be written.
+    pub(crate) fn remove(&self, key: u128) {
+        self.queue.remove(key);
+        self.index.remove(&key);
+    }
+
+    fn segment(&self, span: Span) -> io::Result<Arc<Segment>> {
+        self.segments.read().get(&span.segment).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl BodyOwner for Shared {
+    fn remove_damaged(&self, key: u128, body: Span, error: &io::Error) {
+        if self.index.get(&key).is_some_and(|location| location.body == body) {
+            self.counts.on_error(&format!("removing an unreadable response: {error}"));
+            self.remove(key);
+        }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Counts {
+    /// Counts an error. The first one is logged, and each that doubles their number.
+    pub(crate) fn on_error(&self, message: &str) {
+        let count = self.errors.fetch_add(1, Ordering::Relaxed) + 1;
+        if count.is_power_of_two() {
+            warn!(count, "Cache on disk: {message}; {count} errors since the start");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Entries of the store.
+
+use super::stored_response::StoredResponse;
+use super::variants::Variants;
+use std::sync::Arc;
+use tidegate_policy::Timestamp;
+
+/// What the store has for a key.
+#[derive(Clone, Debug)]
+pub(in crate::gateway) enum CacheEntry {
+    Response(Arc<StoredResponse>),
+    /// The URL has several responses.
+    Variants(Arc<Variants>),
+    /// Responses of the URL were not stored: requests do not wait for each other before this time.
+    Pass {
+        url: Arc<str>,
+        until: Timestamp,
+    },
+}
+
+impl CacheEntry {
+    /// Returns the URL, as far as it is part of the key.
+    pub(super) fn url(&self) -> &str {
+        match self {
+            Self::Response(response) => &response.url,
+            Self::Variants(variants) => &variants.url,
+            Self::Pass { url, .. } => url,
+        }
+    }
+}
