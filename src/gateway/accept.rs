@@ -1,6 +1,7 @@
 //! The accept loop of a worker, and the thread it runs on.
 
 use super::connection;
+use super::handler::run_fills;
 use super::shared::Shared;
 use super::worker::{Stage, Worker};
 use crate::telemetry::WorkerTelemetry;
@@ -44,6 +45,7 @@ pub(super) fn run(
         let (drain, drains) = mpsc::channel(MAX_DRAINS);
         let worker = Worker::new(shared, telemetry, drain, seed);
         tokio::task::spawn_local(drain_bodies(drains));
+        tokio::task::spawn_local(run_fills(Rc::clone(&worker)));
         for listener in listeners {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tokio::task::spawn_local(accept(Rc::clone(&worker), listener, stage.clone()));

@@ -16,6 +16,8 @@ pub(super) const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
 pub(super) enum ClientBody {
     Http1(server::RequestBody<TrackedStream>),
     Http2(Incoming),
+    /// None: a request of the gateway itself.
+    Empty,
 }
 
 /// Error of a body.
@@ -41,7 +43,7 @@ impl ClientBody {
     /// Returns the bytes that may be received and not read, besides the read buffer of an HTTP/1.1 connection.
     pub(super) fn max_unread(&self) -> usize {
         match self {
-            Self::Http1(_) => 0,
+            Self::Http1(_) | Self::Empty => 0,
             Self::Http2(_) => HTTP2_STREAM_WINDOW as usize,
         }
     }
@@ -66,6 +68,7 @@ impl Body for ClientBody {
         match &mut *self {
             Self::Http1(body) => Pin::new(body).poll_frame(context).map_err(BodyError::from),
             Self::Http2(body) => Pin::new(body).poll_frame(context).map_err(BodyError::from),
+            Self::Empty => Poll::Ready(None),
         }
     }
 
@@ -73,6 +76,7 @@ impl Body for ClientBody {
         match self {
             Self::Http1(body) => body.is_end_stream(),
             Self::Http2(body) => body.is_end_stream(),
+            Self::Empty => true,
         }
     }
 
@@ -80,6 +84,7 @@ impl Body for ClientBody {
         match self {
             Self::Http1(body) => body.size_hint(),
             Self::Http2(body) => body.size_hint(),
+            Self::Empty => SizeHint::with_exact(0),
         }
     }
 }

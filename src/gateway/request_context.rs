@@ -20,7 +20,7 @@ use tidegate_access_log::CLIENT_CLOSED_REQUEST;
 use tidegate_crawlers::robots::FetchSlot;
 use tidegate_engine::{Decision, Evaluation, Observation, Permit, Receipt, SlotGuard};
 use tidegate_http1::{Fields, RequestHead};
-use tidegate_policy::cache::{CacheResult, ForwardReason};
+use tidegate_policy::cache::{CacheFill, CacheResult, ForwardReason};
 use tidegate_policy::identity::{ClientAddress, ClientKey};
 use tidegate_policy::rng::ratio_from_id;
 use tidegate_policy::{OperatorId, QuotaId, Reason, Timestamp, Units};
@@ -95,6 +95,8 @@ pub(super) struct RequestContext {
     cache_result: Option<CacheResult>,
     /// Reason for which the request is forwarded in spite of the cache.
     forward_reason: Option<ForwardReason>,
+    /// Why the gateway makes the request itself.
+    fill: Option<CacheFill>,
     /// Units that a stored response saved.
     saved: SmallVec<[(QuotaId, Units); 2]>,
     is_complete: bool,
@@ -143,6 +145,7 @@ impl RequestContext {
             fetch: None,
             cache_result: None,
             forward_reason: None,
+            fill: None,
             saved: SmallVec::new(),
             is_complete: false,
             _memory: memory,
@@ -249,6 +252,11 @@ impl RequestContext {
         let now = self.worker.now();
         self.scope_wait = now.saturating_duration_since(self.ready_at);
         self.ready_at = now;
+    }
+
+    /// Records why the gateway makes the request itself; `None` for one of a client.
+    pub(super) fn set_fill(&mut self, fill: Option<CacheFill>) {
+        self.fill = fill;
     }
 
     /// Records that the request is forwarded, and its response not stored.

@@ -25,7 +25,7 @@ pub struct LogValue {
 }
 
 /// Name of the only field that some lines do not have.
-pub const OPTIONAL_LOG_FIELDS: [&str; 3] = ["unexpected_cost", "switch", "retry_seq"];
+pub const OPTIONAL_LOG_FIELDS: [&str; 4] = ["unexpected_cost", "switch", "fill", "retry_seq"];
 
 /// All fields of an access log line, in order.
 pub const LOG_FIELDS: &[LogField] = &[
@@ -104,6 +104,12 @@ pub const LOG_FIELDS: &[LogField] = &[
         "string",
         "Switch of an administrator that applied to the client: `block`, `allow` or `maintenance`. The field is absent if \
          none did.",
+    ),
+    field(
+        "fill",
+        "string",
+        "Reason of a request that the gateway made itself to fill the cache: `warm` (`tidegate cache warm`) or `refresh` \
+         (`cache.refresh`). Its class is the one that it was made for. The field is absent for requests of clients.",
     ),
     field("retry_after_s", "integer or null", "`Retry-After` sent to the client, in seconds."),
     field(

@@ -148,6 +148,11 @@ fn verdict(out: &mut Vec<u8>, record: &Record<'_>) {
         json::name(out, effect.name());
         out.push(b'"');
     }
+    if let Some(fill) = record.fill {
+        out.extend_from_slice(b",\"fill\":\"");
+        json::name(out, fill.name());
+        out.push(b'"');
+    }
 }
 
 fn numbers(out: &mut Vec<u8>, record: &Record<'_>) {

@@ -56,6 +56,7 @@ pub struct NativeLine<'a> {
     pub reason: Option<&'a str>,
     pub shadow_reason: Option<&'a str>,
     pub switch: Option<&'a str>,
+    pub fill: Option<&'a str>,
     pub retry_after_s: Option<u64>,
     pub tier: Option<u8>,
     pub scope: Option<Text<'a>>,

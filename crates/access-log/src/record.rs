@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 use tidegate_policy::bot_detection::HeadersSeen;
-use tidegate_policy::cache::CacheResult;
+use tidegate_policy::cache::{CacheFill, CacheResult};
 use tidegate_policy::class::Evidence;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::switches::SwitchEffect;
@@ -103,6 +103,8 @@ pub struct Record<'a> {
     pub outcome: RecordedOutcome,
     /// Effect of the switch that applied to the client; the field is absent without one.
     pub switch: Option<SwitchEffect>,
+    /// Reason of a request that the gateway made itself; the field is absent for requests of clients.
+    pub fill: Option<CacheFill>,
     /// `Retry-After` sent to the client, in seconds.
     pub retry_after_s: Option<u64>,
     /// Scope that refused the request (`reason` is `throttle` or `backoff`).

@@ -45,6 +45,7 @@ pub fn sample_record() -> Record<'static> {
         bucket_sequence: None,
         outcome: RecordedOutcome::Admitted { shadow_reason: None },
         switch: None,
+        fill: None,
         retry_after_s: None,
         tier: None,
         scope: None,

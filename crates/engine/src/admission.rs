@@ -115,6 +115,7 @@ impl Admission {
             is_exempt: self.rules.is_exempt(&Method::GET, path),
             switch: None,
             has_copy: false,
+            is_refresh: false,
         };
         self.admit_guarded(key, &request, route, None, now)
     }
@@ -130,7 +131,8 @@ impl Admission {
     ) -> Decision {
         let DecisionRequest { class, class_rules, .. } = *request;
         let charges = self.charges(request, route);
-        if request.bucket().is_none() && charges.is_empty() {
+        // A refresh is of no client.
+        if request.is_refresh || (request.bucket().is_none() && charges.is_empty()) {
             return self.decide(request, key, None, &mut BucketState::default(), charges, now);
         }
         let pages = &self.engine.refused_pages;
@@ -296,9 +298,13 @@ impl Admission {
                 Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => {
                     counter.request_refill_for(state, snapshot.cost);
                 }
+                Verdict::Refuse(_) if request.is_refresh => state.record_refresh(),
                 Verdict::Refuse(_) => state.record_decision(class_id, snapshot, &verdict),
                 Verdict::Admit { .. } => {
-                    state.record_decision(class_id, snapshot, &verdict);
+                    match request.is_refresh {
+                        true => state.record_refresh(),
+                        false => state.record_decision(class_id, snapshot, &verdict),
+                    }
                     state.reserve(snapshot.cost);
                     if snapshot.client_used.is_some() {
                         counter.reserve_for_client(state, client, snapshot.cost);
@@ -339,6 +345,17 @@ impl Admission {
             }
         };
         Decision { verdict, permit, decided_at: now, quota_usage: usages, bucket: None }
+    }
+
+    /// Returns true if a refresh of a stored response of `route` may be admitted at `now`: each of its quotas has surplus
+    /// units for it. A free route has no surplus to use.
+    pub fn may_refresh(&self, route: RouteId, now: Timestamp) -> bool {
+        let charges = &self.charges[route.index()];
+        let may_refresh = |(quota, expectation): &(QuotaId, ExpectedCost)| {
+            let state = self.counter(*quota).lock_at(now);
+            state.may_refresh(expectation.units(state.limit()))
+        };
+        !charges.is_empty() && charges.iter().all(may_refresh)
     }
 
     /// Iterates over the expected costs of a request on `route`.

@@ -42,6 +42,7 @@ impl Admission {
                 is_exempt: never_refused,
                 switch: None,
                 has_copy: false,
+                is_refresh: false,
             };
             let charges = self.charges(&request, route);
             let context = ChargeContext {

@@ -19,6 +19,18 @@ pub struct Classified {
     pub switch: Option<Switch>,
 }
 
+/// What a request is for, beside its response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RequestPurpose {
+    /// A response from the origin.
+    #[default]
+    Response,
+    /// A stored response, which costs nothing.
+    Copy,
+    /// A refresh of a stored response by the gateway, with surplus units.
+    Refresh,
+}
+
 /// Classification and decision of one request.
 pub struct Evaluation {
     /// Kind and class of the client.
@@ -43,7 +55,7 @@ impl Admission {
         secret: impl FnOnce(&CredentialSource) -> Option<u64>,
         now: Timestamp,
     ) -> Evaluation {
-        self.evaluate_classified(self.classify(facts, switch, secret), &facts.request, false, now)
+        self.evaluate_classified(self.classify(facts, switch, secret), &facts.request, RequestPurpose::Response, now)
     }
 
     /// Classifies and routes a request by its facts. `secret` returns the hash of a credential. It is called with the
@@ -62,12 +74,12 @@ impl Admission {
         Classified { classification, route, key, switch }
     }
 
-    /// Decides on a classified request. `has_copy` means that its response is a stored one.
+    /// Decides on a classified request.
     pub fn evaluate_classified(
         &self,
         classified: Classified,
         request: &RequestFacts<'_>,
-        has_copy: bool,
+        purpose: RequestPurpose,
         now: Timestamp,
     ) -> Evaluation {
         let Classified { classification, route, key, switch } = classified;
@@ -78,7 +90,8 @@ impl Admission {
             route: &self.rules[route],
             is_exempt: self.rules.is_exempt(request.method, request.path),
             switch,
-            has_copy,
+            has_copy: purpose == RequestPurpose::Copy,
+            is_refresh: purpose == RequestPurpose::Refresh,
         };
         let decision = self.admit_guarded(key, &decision_request, route, page, now);
         Evaluation { classification, route, key, switch, decision }

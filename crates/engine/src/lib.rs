@@ -40,7 +40,7 @@ pub use bot_detection::ProfileKey;
 pub use credentials::Credentials;
 pub use demand::LearnedDemand;
 pub use dry_run::DryRun;
-pub use evaluate::{Classified, Evaluation};
+pub use evaluate::{Classified, Evaluation, RequestPurpose};
 pub use heavy_hitters::Demand;
 pub use lease_mode::LeaseMode;
 pub use observation::{Observation, ObservedRequest};

@@ -32,6 +32,8 @@ pub struct DecisionRequest<'a> {
     pub switch: Option<Switch>,
     /// True if the response is a stored one, which costs nothing.
     pub has_copy: bool,
+    /// True if the gateway refreshes a stored response on its own: only surplus units are for it.
+    pub is_refresh: bool,
 }
 
 impl DecisionRequest<'_> {
@@ -43,7 +45,7 @@ impl DecisionRequest<'_> {
 
     /// Returns the bucket of the class if the request takes a token from it.
     pub fn bucket(&self) -> Option<&Bucket> {
-        let bucket = self.class_rules.bucket.as_ref().filter(|_| !self.is_allowed());
+        let bucket = self.class_rules.bucket.as_ref().filter(|_| !self.is_allowed() && !self.is_refresh);
         bucket.filter(|bucket| !(bucket.costed_only && self.is_free()))
     }
 
@@ -259,6 +261,12 @@ pub fn decide_observed(
             return Verdict::Refuse(refusal);
         }
     }
+    if request.is_refresh {
+        return match check_surplus(snapshots, now, observer) {
+            Ok(()) => Verdict::Admit { bucket_state, shadow: None },
+            Err(refusal) => Verdict::Refuse(refusal),
+        };
+    }
     if request.is_allowed() {
         return match check_quotas(request, snapshots, now, observer) {
             Ok(shadow) => Verdict::Admit { bucket_state, shadow },
@@ -330,6 +338,34 @@ fn check_bucket(
         quotas: RefusedQuotas::NONE,
         wait: refill_at.saturating_duration_since(now),
     })
+}
+
+/// Refuses a refresh unless every quota has units that its plan leaves for no request. A quota without a plan has none:
+/// nobody knows what requests will need.
+fn check_surplus(
+    snapshots: &[QuotaSnapshot<'_>],
+    now: Timestamp,
+    observer: &mut impl CheckObserver,
+) -> Result<(), Refusal> {
+    for (index, snapshot) in snapshots.iter().enumerate() {
+        let after = snapshot.taken.saturating_add(snapshot.cost);
+        let surplus = match snapshot.plan.is_some_and(|plan| after <= plan.refresh_limit) {
+            true => Ok(Pass::Rule),
+            false => Err((Reason::Pacing, snapshot.resets_at.saturating_duration_since(now))),
+        };
+        for (check, result) in
+            [(Check::Pacing(snapshot.id), surplus), (Check::Remaining(snapshot.id), check_remaining(snapshot, now))]
+        {
+            let result_of_rule = result.map_err(|(reason, _)| reason);
+            observer.checked(CheckResult { check, enforced: true, result: result_of_rule });
+            if let Err((reason, wait)) = result {
+                let mut quotas = RefusedQuotas::NONE;
+                quotas.insert(index);
+                return Err(Refusal { reason, quotas, wait });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Checks the client's share of each quota. Precedes the quotas, so that requests of a client beyond its share change

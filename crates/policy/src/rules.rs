@@ -118,6 +118,11 @@ impl Rules {
         self.quotas.iter().position(|quota| quota.name == name).map(QuotaId::from_index)
     }
 
+    /// Returns the class with a name.
+    pub fn class_id(&self, name: &str) -> Option<ClassId> {
+        self.classes.iter().position(|class| class.name == name).map(ClassId::from_index)
+    }
+
     /// Returns the request's route: the first match. If the path has several readings, the one whose route uses most,
     /// because the origin may read the path in that way.
     pub fn route(&self, request: &RequestFacts<'_>) -> RouteId {

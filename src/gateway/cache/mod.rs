@@ -12,6 +12,7 @@ mod fetch;
 mod fetch_lock;
 mod fetch_rules;
 mod field_lines;
+mod fill;
 mod invalidations;
 mod key;
 mod nominated_fields;
@@ -27,6 +28,8 @@ pub(super) use fetch::CacheFetch;
 pub(super) use fetch_lock::{FetchEnd, FetchRole};
 pub(super) use fetch_rules::FetchRules;
 pub(super) use field_lines::MessageFields;
+pub use fill::FillOutcome;
+pub(super) use fill::{FillQueue, FillRequest};
 pub(super) use key::{CacheKey, UrlKey};
 pub use purge::CachePurge;
 pub(super) use recorder::{Recorder, RecordingBudget};
@@ -50,6 +53,8 @@ pub(super) struct ResponseCache {
     pub(super) nominated: NominatedFields,
     pub(super) recording: RecordingBudget,
     pub(super) invalidations: Invalidations,
+    /// Requests of the gateway itself.
+    pub(super) fills: FillQueue,
 }
 
 impl ResponseCache {
@@ -64,6 +69,7 @@ impl ResponseCache {
             nominated: NominatedFields::default(),
             recording: RecordingBudget::new(memory_of(settings)),
             invalidations: Invalidations::default(),
+            fills: FillQueue::new(),
         }
     }
 

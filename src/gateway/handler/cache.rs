@@ -160,7 +160,7 @@ impl RequestHandler {
         let wanted = RequestDirectives::read(&lines);
         let may_reload = cache_rules.reload.includes(classified.classification.kind);
         let wanted = if may_reload { wanted } else { wanted.without_reload() };
-        let site = Site::from_head(head, rules.trust.trusts(self.peer));
+        let site = Site::from_head(head, self.is_trusted(&rules.trust));
         let credentials = RequestCredentials {
             has_cookies: head.fields.contains(Name::Cookie) && route.key_cookies.is_none(),
             has_authorization: head.fields.contains(Name::Authorization),

@@ -139,7 +139,7 @@ impl RequestHandler {
         if rules.cache.is_none() || is_safe || !is_success {
             return;
         }
-        let site = Site::from_head(&request.head, rules.trust.trusts(self.peer));
+        let site = Site::from_head(&request.head, self.is_trusted(&rules.trust));
         let target = &request.head.target;
         self.remove_copy(context, &site, target.path(), target.query());
         for name in ["location", "content-location"] {

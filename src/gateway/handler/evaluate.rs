@@ -11,9 +11,10 @@ use std::hash::BuildHasher;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
-use tidegate_engine::{Classified, Observation};
+use tidegate_engine::{Classified, Observation, RequestPurpose};
 use tidegate_http1::Fields;
 use tidegate_policy::bot_detection::BrowserTraits;
+use tidegate_policy::cache::CacheFill;
 use tidegate_policy::identity::{ClientAddress, CredentialSource, ProxyTrust};
 use tidegate_policy::{Classification, ClientFacts, ClientKind, Facts, OperatorId, Signature, Timestamp};
 use tokio::sync::Notify;
@@ -67,7 +68,10 @@ impl RequestHandler {
         let switch = |classified: &Classification| {
             current.switches.find(client_address.client, classified, client.claimed_operator(), now)
         };
-        let classified = current.admission.classify(&facts, switch, credential_hash);
+        let mut classified = current.admission.classify(&facts, switch, credential_hash);
+        if let Some(class) = self.fill.as_ref().and_then(|fill| rules.class_id(&fill.class)) {
+            classified.classification.class = class;
+        }
         let is_costly = !rules[classified.route].is_free();
         let observation = observation.map(|observation| observation.with_costly(is_costly));
         let classification = &classified.classification;
@@ -91,7 +95,12 @@ impl RequestHandler {
     ) -> Box<EvaluatedRequest> {
         let ClassifiedRequest { client_address, signed, crawler, observation, classified } = request;
         let facts = client_request.facts();
-        let evaluation = current.admission.evaluate_classified(classified, &facts, role.is_free(), now);
+        let purpose = match self.fill_reason() {
+            _ if role.is_free() => RequestPurpose::Copy,
+            Some(CacheFill::Refresh) => RequestPurpose::Refresh,
+            Some(CacheFill::Warm) | None => RequestPurpose::Response,
+        };
+        let evaluation = current.admission.evaluate_classified(classified, &facts, purpose, now);
         Box::new(EvaluatedRequest { client_address, signed, crawler, observation, evaluation })
     }
 

@@ -178,7 +178,7 @@ impl RequestHandler {
         let host: SmallVec<[u8; 64]> = SmallVec::from_slice(target::host(head));
         let fields = &mut head.fields;
         headers::strip_hop_by_hop(fields);
-        headers::strip_untrusted(fields, &rules.trust.source, rules.trust.trusts(*peer));
+        headers::strip_untrusted(fields, &rules.trust.source, self.is_trusted(&rules.trust));
         headers::strip_admin_sessions(fields);
         let via = &worker.shared().via;
         let via = match head.version {

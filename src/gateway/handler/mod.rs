@@ -24,6 +24,7 @@ mod client_response;
 mod crawl_policy;
 mod evaluate;
 mod evidence;
+mod fill;
 mod forward;
 mod receive;
 mod refuse;
@@ -32,6 +33,7 @@ mod robots;
 mod robots_fetch;
 mod throttle;
 
+pub(super) use fill::run_fills;
 pub(super) use request_handler::RequestHandler;
 
 use super::cache::StoredResponse;
@@ -53,6 +55,7 @@ use std::task::Poll;
 use tidegate_engine::{AcquireOutcome, ThrottleRejection};
 use tidegate_http1::{Request, Response};
 use tidegate_policy::Reason;
+use tidegate_policy::cache::CacheFill;
 use tidegate_policy::exempt::is_robots_txt_read;
 
 impl RequestHandler {
@@ -88,6 +91,7 @@ impl RequestHandler {
         let (worker, connection_state) = (Rc::clone(worker), Rc::clone(connection_state));
         let id = worker.next_decision_id();
         let mut context = RequestContext::new(worker, connection_state, current, request, evaluated, id);
+        context.set_fill(self.fill_reason());
         if let Some(refusal) = context.decision().verdict.refusal() {
             let replacement = self.replacement(&role, refusal.reason, &context);
             self.drain_body(&context.client_request().head, body);
@@ -153,6 +157,10 @@ impl RequestHandler {
         let acquired = match self.acquire_slots(&context) {
             AcquireOutcome::Acquired(slots) => Ok(slots),
             AcquireOutcome::Rejected(rejection) => Err(rejection),
+            // A refresh takes only what no request waits for.
+            AcquireOutcome::Queued(queued) if self.fill_reason() == Some(CacheFill::Refresh) => {
+                Err(queued.reject(self.worker.monotonic_now()))
+            }
             AcquireOutcome::Queued(queued) => {
                 // Boxed to keep the future of requests that need not wait small.
                 let acquired = Box::pin(self.wait_for_slot(queued)).await;

@@ -79,6 +79,7 @@ impl RequestContext {
                 None => RecordedOutcome::Admitted { shadow_reason: decision.verdict.shadow() },
             },
             switch: self.evaluated.evaluation.switch.map(|switch| switch.effect),
+            fill: self.fill,
             retry_after_s: self.retry_after,
             scope: self.refusing_scope.as_deref(),
             tier: decision.quota_usage.iter().map(|usage| usage.tier).max(),

@@ -368,6 +368,7 @@ pub fn decide(admission: &Admission, request: &TraceRequest, now: Timestamp) -> 
         is_exempt: false,
         switch: None,
         has_copy: false,
+        is_refresh: false,
     };
     admission.admit_guarded(key, &decided, route, page, now)
 }

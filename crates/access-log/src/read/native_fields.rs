@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::time::Duration;
 use tidegate_policy::bot_detection::HeadersSeen;
+use tidegate_policy::cache::CacheFill;
 use tidegate_policy::switches::{Switch, SwitchEffect};
 use tidegate_policy::{Timestamp, Units};
 
@@ -36,6 +37,8 @@ pub struct NativeFields<'a> {
     pub shadow_reason: Option<&'a str>,
     /// Effect of the switch that applied to the client.
     pub switch: Option<SwitchEffect>,
+    /// Reason of a request that the gateway made itself.
+    pub fill: Option<CacheFill>,
     /// `Retry-After` sent with the response, in seconds.
     pub retry_after_s: Option<u64>,
     /// Tier of the class.

@@ -34,6 +34,7 @@ impl GuardedSite {
             is_exempt: false,
             switch: None,
             has_copy: false,
+            is_refresh: false,
         };
         let Decision { verdict, permit, .. } = self.0.admit_guarded(CLIENT, &request, RouteId(0), Some(page), now);
         assert!(verdict.refusal().is_none_or(|refusal| refusal.reason == Reason::Tier));

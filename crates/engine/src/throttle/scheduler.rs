@@ -197,6 +197,15 @@ impl Scheduler {
         WaiterPoll::Queued(opens_at.map_or(until, |opens_at| opens_at.min(until)))
     }
 
+    /// Returns the rejection of a waiter that leaves instead of waiting.
+    pub(super) fn rejection_of(&mut self, id: WaiterId, now: Timestamp) -> ThrottleRejection {
+        self.now = self.now.max(now);
+        // The queue of another one may be gone.
+        let queued = self.waiters.get(&id).filter(|waiter| matches!(waiter.state, WaiterState::Queued));
+        let instances = queued.map(|waiter| self.queues[waiter.queue.0].instances.clone());
+        self.rejection(&instances.unwrap_or_default())
+    }
+
     pub(super) fn cancel(&mut self, id: WaiterId) {
         match self.waiters.get(&id).map(|waiter| &waiter.state) {
             None => {}

@@ -8,6 +8,7 @@
 pub mod coding;
 pub mod directives;
 pub mod fields;
+mod fill;
 pub mod query_filter;
 pub mod range;
 pub mod request_fields;
@@ -20,6 +21,7 @@ pub mod vary;
 
 pub use directives::{RequestDirectives, ResponseDirectives};
 pub use fields::FieldLines;
+pub use fill::CacheFill;
 pub use reuse::{Reuse, ReuseTerms};
 pub use rules::{CacheRules, ReloadPolicy, RouteCacheRules};
 pub use status::{CacheResult, CacheStatus, ForwardReason, HitDetail};

@@ -83,6 +83,7 @@ impl DecisionFixture {
             is_exempt: self.is_exempt,
             switch: self.switch,
             has_copy: false,
+            is_refresh: false,
         };
         let mut snapshots = [QuotaSnapshot {
             id: QuotaId(0),
@@ -331,6 +332,7 @@ fn request_takes_no_token_only_if_it_is_free_and_the_bucket_counts_costed_reques
                 is_exempt,
                 switch: None,
                 has_copy: false,
+                is_refresh: false,
             };
             assert_eq!((request.is_free(), request.bucket().is_none()), (is_free, is_free && costed_only));
         }

@@ -76,6 +76,8 @@ pub struct PlanSnapshot {
     pub is_ahead: bool,
     /// Units earmarked for unpaced classes.
     pub earmarked: Units,
+    /// Usage up to which stored responses may be refreshed: what is beyond it, requests are expected to need.
+    pub refresh_limit: Units,
     /// Current allowance of the request's class, if it is paced.
     pub allowance: Option<PacingAllowance>,
 }

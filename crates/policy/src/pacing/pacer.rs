@@ -25,6 +25,16 @@ pub struct Pacer {
     /// Units by which usage may exceed the planned usage before tiers apply.
     tier_slack: Units,
     earmarked: Units,
+    surplus: Surplus,
+}
+
+/// Units of a window that no request is expected to need.
+#[derive(Clone, Copy, Debug, Default)]
+struct Surplus {
+    /// Surplus when the last part of the window began; `None` before.
+    at_start: Option<Units>,
+    /// Usage up to which stored responses may be refreshed.
+    refresh_limit: Units,
 }
 
 /// Pacing state of one class.
@@ -69,6 +79,9 @@ const NOISE_DEVIATIONS: f64 = 3.0;
 const MAX_PLAN_AGE: Duration = Duration::from_secs(10);
 const MIN_PLAN_AGE: Duration = Duration::from_millis(100);
 const PLANS_PER_WINDOW: u32 = 1000;
+/// Last part of a window, in which surplus units are used, as a divisor. Before, forecasts of the rest are too uncertain, and
+/// what is refreshed would be stale again at its end.
+const SURPLUS_PART: u32 = 8;
 /// Maximum gap, in hours, over which hours without requests are recorded as observed.
 const MAX_GAP_HOURS: u64 = 24;
 
@@ -148,6 +161,8 @@ impl Pacer {
             class.allowance = Some(PacingAllowance { rate, bucket });
         }
         self.earmarked = plan.earmarked;
+        let at_start = self.surplus.at_start.filter(|_| is_same_window);
+        self.surplus = Surplus::new(at_start, totals, plan.needed, local_share, now);
         let rest_of_hour = self.hour.map_or(HOUR, |hour| (hour.start + HOUR).saturating_duration_since(now));
         let max_age = (span.length() / PLANS_PER_WINDOW).clamp(MIN_PLAN_AGE, MAX_PLAN_AGE);
         self.next_plan_at = now + max_age.min(rest_of_hour).min(left.max(MIN_PLAN_AGE));
@@ -179,6 +194,17 @@ impl Pacer {
     /// Returns the units earmarked for unpaced classes.
     pub fn earmarked(&self) -> Units {
         self.earmarked
+    }
+
+    /// Returns the usage up to which stored responses may be refreshed.
+    pub fn refresh_limit(&self) -> Units {
+        self.surplus.refresh_limit
+    }
+
+    /// Returns true if a refresh after which `taken` units are used may be admitted in the window of `span`: by this plan,
+    /// or perhaps by the next one, if that is due.
+    pub fn may_refresh(&self, taken: Units, span: Span, now: Timestamp) -> bool {
+        is_last_part(span, now) && (self.is_due(now) || taken <= self.surplus.refresh_limit)
     }
 
     /// Requests a new plan after an external change of the usage or limit.
@@ -266,6 +292,25 @@ impl Pacer {
     }
 }
 
+impl Surplus {
+    /// Returns the surplus at `now`. This instance has the part `local_share` of the demand, and its requests are expected to
+    /// need `needed` units until the end of the window. The surplus is released evenly over the last part of the window, so
+    /// that a demand beyond its forecast finds the rest.
+    fn new(at_start: Option<Units>, totals: &QuotaTotals, needed: Units, local_share: f64, now: Timestamp) -> Self {
+        if !is_last_part(totals.span, now) || local_share <= 0.0 {
+            return Self::default();
+        }
+        let left = totals.span.end.saturating_duration_since(now);
+        let last_part = totals.span.length() / SURPLUS_PART;
+        let needed_by_all = units(needed.as_f64() / local_share);
+        let surplus = totals.limit.saturating_sub(totals.taken).saturating_sub(needed_by_all);
+        let at_start = at_start.unwrap_or(surplus);
+        let held_back = scale_units(at_start, left.as_secs_f64() / last_part.as_secs_f64().max(f64::MIN_POSITIVE));
+        let refresh_limit = totals.limit.saturating_sub(needed_by_all).saturating_sub(held_back);
+        Self { at_start: Some(at_start), refresh_limit }
+    }
+}
+
 impl PacedClass {
     /// Returns the admit share; all requests while there is no plan.
     pub fn share(&self) -> Share {
@@ -309,6 +354,11 @@ impl PacedClass {
         let long_run_share = if total > 0.0 { Share::from_ratio(allocation.units / total).min(share) } else { share };
         PacingRate { share, long_run_share, refill_per_hour: units(per_hour), burst }
     }
+}
+
+/// Returns true in the part of a window in which surplus units are used.
+fn is_last_part(span: Span, now: Timestamp) -> bool {
+    span.end.saturating_duration_since(now) <= span.length() / SURPLUS_PART
 }
 
 fn scale_units(whole: Units, ratio: f64) -> Units {

@@ -42,6 +42,8 @@ pub struct ClassDemand {
 pub struct Plan {
     /// Units earmarked for unpaced classes.
     pub earmarked: Units,
+    /// Units that requests are expected to need until the end of the window, with a margin.
+    pub needed: Units,
     /// Allocation of each paced class, in the order of the input.
     pub allocations: Vec<ClassAllocation>,
 }
@@ -94,8 +96,11 @@ impl PlanInput {
             share: admit_share(kept, class.units),
             units: by_weight.max(kept) + surplus * class.weight / weights,
         };
+        let demand_margin = MARGIN_DEVIATIONS * self.unpaced_demand.variance.max(0.0).sqrt();
+        let needed = self.unpaced_demand.units + demand_margin + kept.iter().sum::<f64>();
         let allocations = self.paced_classes.iter().zip(by_weight.into_iter().zip(kept)).map(allocate).collect();
-        Plan { earmarked: Units::from_milli((earmarked * 1000.0) as u64), allocations }
+        let units = |amount: f64| Units::from_milli((amount * 1000.0) as u64);
+        Plan { earmarked: units(earmarked), needed: units(needed), allocations }
     }
 
     /// Returns the units of each class out of a budget from `min_budget` to `max_budget`, with the admit shares of the

@@ -243,6 +243,19 @@ impl QuotaState {
         self.current.held.saturating_add(self.current.taken_by_others).min(self.limit)
     }
 
+    /// Stores the plan of a decision on a refresh, which is no demand of its class.
+    pub fn record_refresh(&mut self) {
+        self.adopt_plan();
+    }
+
+    /// Returns true if a refresh of a stored response for `cost` may be admitted: by the last plan, or perhaps by the next
+    /// one, if that is due.
+    pub fn may_refresh(&self, cost: Units) -> bool {
+        let span = self.span_of(&self.current);
+        let after = self.taken().saturating_add(cost);
+        self.pacer().is_some_and(|pacer| pacer.may_refresh(after, span, self.latest_time))
+    }
+
     /// Stores the effects of a decision: the tier state of the class, and the demand and payment in the plan.
     pub fn record_decision(&mut self, class: StableClassId, snapshot: &QuotaSnapshot<'_>, verdict: &Verdict) {
         self.class_mut(class).shedding = snapshot.shedding;

@@ -31,6 +31,7 @@ impl QuotaState {
         PlanSnapshot {
             is_ahead: pacer.is_some_and(|pacer| pacer.is_ahead(self.taken())),
             earmarked: pacer.map_or(Units::ZERO, Pacer::earmarked),
+            refresh_limit: pacer.map_or(Units::ZERO, Pacer::refresh_limit),
             allowance: pacer.and_then(|pacer| pacer.classes().get(usize::from(class))?.allowance),
         }
     }

@@ -156,6 +156,7 @@ impl<'a> ExplainInput<'a> {
                 // The plan is unknown: assume that usage follows it, whatever it allots to this class.
                 plan: quota.pacing.as_ref().map(|_| PlanSnapshot {
                     is_ahead: false,
+                    refresh_limit: Units::ZERO,
                     earmarked: Units::ZERO,
                     allowance: None,
                 }),
@@ -262,6 +263,7 @@ impl<'a> ExplainInput<'a> {
             is_exempt: rules.is_exempt(&self.request.method, &self.request.path),
             switch: self.switch,
             has_copy: self.logged_decision().is_some_and(|decision| decision.has_copy),
+            is_refresh: self.logged_decision().is_some_and(|decision| decision.is_refresh),
         }
     }
 

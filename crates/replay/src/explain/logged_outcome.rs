@@ -3,6 +3,7 @@
 use crate::log::{LogField, LogLine};
 use std::time::Duration;
 use tidegate_policy::Reason;
+use tidegate_policy::cache::CacheFill;
 
 /// Outcome of a request according to its log line.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub(super) struct LoggedDecision {
     pub(super) has_copy: bool,
     /// True if a stored response was sent in place of the refusal.
     pub(super) has_copy_of_refusal: bool,
+    /// True if the gateway refreshed a stored response on its own.
+    pub(super) is_refresh: bool,
     /// Time in the wait queue.
     pub(super) queue_wait: Duration,
     /// Scope that refused the request.
@@ -48,6 +51,7 @@ impl LoggedOutcome {
             retry_after_s: native.retry_after_s,
             has_copy: native.has_copy,
             has_copy_of_refusal: native.has_copy_of_refusal,
+            is_refresh: native.fill == Some(CacheFill::Refresh),
             queue_wait: native.scope_wait,
             scope: native.scope.as_ref().map(ToString::to_string),
         });

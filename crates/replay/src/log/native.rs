@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidegate_access_log::read::{NativeFields, NativeLine, Text};
 use tidegate_engine::BucketUsage;
 use tidegate_policy::Timestamp;
+use tidegate_policy::cache::CacheFill;
 use tidegate_policy::switches::SwitchEffect;
 
 /// Parses a line.
@@ -46,6 +47,7 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
         reason: line.reason,
         shadow_reason: line.shadow_reason,
         switch: line.switch.and_then(SwitchEffect::from_name),
+        fill: line.fill.and_then(CacheFill::from_name),
         retry_after_s: line.retry_after_s,
         tier: line.tier,
         scope: line.scope.map(|scope| scope.0),

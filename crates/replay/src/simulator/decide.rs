@@ -11,7 +11,8 @@ use crate::request::ReplayRequest;
 use smallvec::{SmallVec, smallvec};
 use tidegate_access_log::CLIENT_CLOSED_REQUEST;
 use tidegate_access_log::read::{LoggedEvidence, NativeFields};
-use tidegate_engine::{Evaluation, Observation, ObservedRequest, QuotaUsage};
+use tidegate_engine::{Evaluation, Observation, ObservedRequest, QuotaUsage, RequestPurpose};
+use tidegate_policy::cache::CacheFill;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::rng::ratio_from_id;
 use tidegate_policy::{BotId, Claim, ClientFacts, Facts, QuotaId, Reason, RefusedQuotas, RouteId, Timestamp, Units};
@@ -65,9 +66,18 @@ impl Simulator {
             // The ledger refusal was the only one, and it changed no state.
             return self.copy_logged_refusal(next, line, &facts);
         }
-        let classified = self.admission.classify(&facts, |_| native.and_then(NativeFields::logged_switch), |_| secret);
-        let has_copy = native.is_some_and(|native| native.has_copy);
-        let evaluation = self.admission.evaluate_classified(classified, &facts.request, has_copy, at);
+        let mut classified =
+            self.admission.classify(&facts, |_| native.and_then(NativeFields::logged_switch), |_| secret);
+        let filled = native.filter(|native| native.fill.is_some());
+        if let Some(class) = filled.and_then(|native| self.rules.class_id(&native.class)) {
+            classified.classification.class = class;
+        }
+        let purpose = match native {
+            Some(native) if native.has_copy => RequestPurpose::Copy,
+            Some(native) if native.fill == Some(CacheFill::Refresh) => RequestPurpose::Refresh,
+            _ => RequestPurpose::Response,
+        };
+        let evaluation = self.admission.evaluate_classified(classified, &facts.request, purpose, at);
         let bot = match claim {
             Claim::Bot { bot, .. } => bot,
             _ => None,
@@ -174,9 +184,7 @@ impl Simulator {
             self.settle_in_sequence(&sequences, charge, at);
         }
         self.schedule_completion(Completion { due, charge: charge.map(Box::new), observation });
-        if replayed.refusal_reason.is_none()
-            && let Some(native) = native
-        {
+        if let Some(native) = native {
             self.charge_unexpected_costs(native, key, &replayed);
         }
         replayed

@@ -1,0 +1,56 @@
+//! Requests that the gateway makes itself to fill the cache: a queue to the workers, which fetch like for a client.
+
+use http::Uri;
+use std::sync::Arc;
+use tidegate_http1::Fields;
+use tidegate_policy::cache::CacheFill;
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+/// Most requests that wait for a worker.
+const MAX_WAITING: usize = 64;
+
+/// A request of the gateway itself.
+pub(in crate::gateway) struct FillRequest {
+    /// URL with scheme and host.
+    pub(in crate::gateway) url: Uri,
+    /// Request fields that select the stored response.
+    pub(in crate::gateway) fields: Fields,
+    /// Name of the class that it is made for.
+    pub(in crate::gateway) class: Arc<str>,
+    pub(in crate::gateway) fill: CacheFill,
+    pub(in crate::gateway) reply: oneshot::Sender<Result<FillOutcome, String>>,
+}
+
+/// Response to a request of the gateway itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FillOutcome {
+    /// Status of the response.
+    pub status: u16,
+    /// `Cache-Status` of the response; empty if it has none.
+    pub cache_status: String,
+    /// `Retry-After` of the response, in seconds.
+    pub retry_after_s: Option<u64>,
+}
+
+/// Queue of the gateway's own requests.
+pub(in crate::gateway) struct FillQueue {
+    sender: mpsc::Sender<FillRequest>,
+    receiver: Mutex<mpsc::Receiver<FillRequest>>,
+}
+
+impl FillQueue {
+    pub(super) fn new() -> Self {
+        let (sender, receiver) = mpsc::channel(MAX_WAITING);
+        Self { sender, receiver: Mutex::new(receiver) }
+    }
+
+    /// Sends a request to a worker. Returns false if too many wait.
+    pub(in crate::gateway) fn send(&self, request: FillRequest) -> bool {
+        self.sender.try_send(request).is_ok()
+    }
+
+    /// Returns the next request for a worker.
+    pub(in crate::gateway) async fn next(&self) -> Option<FillRequest> {
+        self.receiver.lock().await.recv().await
+    }
+}

@@ -1,0 +1,67 @@
+//! Requests that the gateway makes itself to fill the cache. They pass through the same phases as those of clients.
+
+use super::request_handler::{Fill, RequestHandler};
+use crate::gateway::cache::{FillOutcome, FillRequest};
+use crate::gateway::client_body::ClientBody;
+use crate::gateway::connection_timeouts::ConnectionState;
+use crate::gateway::response_body::ResponseBody;
+use crate::gateway::site::Site;
+use crate::gateway::worker::Worker;
+use http::{Method, Uri, Version};
+use hyper::body::Body;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use tidegate_http1::{Name, Request, RequestHead, Response};
+
+/// User agent in the log. The origin is sent that of all fetches for the cache.
+const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"), " (bot)");
+
+/// Makes the gateway's own requests, until dropped.
+pub(in crate::gateway) async fn run_fills(worker: Rc<Worker>) {
+    while let Some(request) = worker.shared().cache.fills.next().await {
+        let for_request = Rc::clone(&worker);
+        let _ = worker.run_detached(async move { fill(&for_request, request).await });
+    }
+}
+
+/// Makes one request and reads its response to the end.
+async fn fill(worker: &Rc<Worker>, request: FillRequest) {
+    let FillRequest { url, fields, class, fill, reply } = request;
+    let outcome = match head(&url, fields) {
+        None => Err(format!(
+            "found {:?}; give a URL with scheme and host, such as https://example.com/item/42",
+            url.to_string()
+        )),
+        Some(head) => {
+            let connection_state = ConnectionState::new(worker.monotonic_tick(), u32::MAX);
+            let handler = RequestHandler::for_fill(Rc::clone(worker), connection_state, Fill { reason: fill, class });
+            Ok(outcome(handler.handle(Request { head, body: ClientBody::Empty }).await).await)
+        }
+    };
+    // Fails if nobody waits for it.
+    let _ = reply.send(outcome);
+}
+
+/// Returns the head of a request for `url`; `None` without a scheme and a host.
+fn head(url: &Uri, mut fields: tidegate_http1::Fields) -> Option<RequestHead> {
+    let site = Site::from_url(url)?;
+    fields.append(Name::Host, site.host().as_bytes());
+    fields.append(Name::UserAgent, USER_AGENT.as_bytes());
+    fields.append(Name::ForwardedProto, site.scheme().as_bytes());
+    let target = url.path_and_query().map_or("/", |target| target.as_str());
+    let target = Uri::try_from(target).ok()?;
+    Some(RequestHead { method: Method::GET, target, version: Version::HTTP_11, fields })
+}
+
+async fn outcome(response: Response<ResponseBody>) -> FillOutcome {
+    let Response { status, fields, mut body } = response;
+    // Read to its end: the response is stored once it is whole.
+    while let Some(Ok(_)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {}
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    FillOutcome {
+        status: status.as_u16(),
+        cache_status: fields.get(Name::CacheStatus).map(text).unwrap_or_default(),
+        retry_after_s: fields.get(Name::RetryAfter).and_then(|value| text(value).parse().ok()),
+    }
+}
