@@ -3,6 +3,12 @@
 //! A map would hash every name on input and rebuild every line on output. A gateway forwards most fields unmodified, so
 //! they stay in the buffer they were read into. Added fields follow in a second buffer, and a list has the valid lines.
 
+mod block;
+#[cfg(test)]
+mod tests;
+
+pub use block::FieldBlock;
+
 use super::name::{Name, SEPARATOR};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -373,6 +379,3 @@ impl<'a> FromIterator<(&'a str, &'a str)> for Fields {
         fields
     }
 }
-
-#[cfg(test)]
-mod tests;

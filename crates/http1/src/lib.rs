@@ -24,7 +24,7 @@ pub use body::SendBody;
 pub use buffer::ReadBufferState;
 pub use date::DateCache;
 pub use fields::list;
-pub use fields::{Field, Fields, Value};
+pub use fields::{Field, FieldBlock, Fields, Value};
 pub use framing::Malformed;
 pub use head::HeadLimits;
 pub use message::{Request, RequestHead, Response};

@@ -113,13 +113,15 @@ pub(super) fn entry(record: DiskRecord) -> io::Result<CacheEntry> {
             Ok(CacheEntry::Variants(Arc::new(Variants { selected_by, salt, url: form.url.into() })))
         }
         KindForm::Response { status, lines, requested_at, terms } => {
+            let status = StatusCode::from_u16(status).map_err(|_| unreadable())?;
+            let head = ResponseHead::from_lines(status, lines).ok_or_else(unreadable)?;
             let body = match body.len() > MAX_LOADED_BODY {
                 true => StoredBody::Disk(body),
                 false => StoredBody::from_parts(body.read()?),
             };
             Ok(CacheEntry::Response(Arc::new(StoredResponse {
                 terms: terms.into(),
-                head: ResponseHead::from_lines(StatusCode::from_u16(status).map_err(|_| unreadable())?, lines),
+                head,
                 body,
                 requested_at: Timestamp(requested_at),
                 url: form.url.into(),

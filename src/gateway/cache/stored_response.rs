@@ -6,7 +6,7 @@ use http::StatusCode;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_cache_disk::{BLOCK, DiskBody};
-use tidegate_http1::{Field, Fields, Name};
+use tidegate_http1::{Field, FieldBlock, Fields, Name};
 use tidegate_policy::cache::ReuseTerms;
 use tidegate_policy::cache::validation::is_updated_by_304;
 use tidegate_policy::{Timestamp, Units};
@@ -62,7 +62,7 @@ impl CopyUsage {
 #[derive(Clone, Debug)]
 pub(in crate::gateway) struct ResponseHead {
     pub(in crate::gateway) status: StatusCode,
-    lines: Bytes,
+    fields: FieldBlock,
 }
 
 /// Body of a stored response: in memory, in one or several parts, or in a file.
@@ -80,14 +80,15 @@ pub(in crate::gateway) enum CopyBody {
 }
 
 impl ResponseHead {
-    /// Returns the head with the field lines that [`Self::lines`] returned.
-    pub(super) fn from_lines(status: StatusCode, lines: &[u8]) -> Self {
-        Self { status, lines: Bytes::copy_from_slice(lines) }
+    /// Returns the head with the field lines that [`Self::lines`] returned; `None` for other bytes.
+    pub(super) fn from_lines(status: StatusCode, lines: &[u8]) -> Option<Self> {
+        let fields = FieldBlock::parse(Bytes::copy_from_slice(lines))?;
+        Some(Self { status, fields })
     }
 
     /// Returns the field lines.
     pub(super) fn lines(&self) -> &[u8] {
-        &self.lines
+        self.fields.text()
     }
 
     /// Returns the head of a response that was received at `date`, without the fields that each use of it writes.
@@ -98,12 +99,13 @@ impl ResponseHead {
             own.append(Name::Date, date);
             lines.extend(own.to_lines(|_| true));
         }
-        Self { status, lines: lines.into() }
+        // Valid, because fields are.
+        Self { status, fields: FieldBlock::parse(lines.into()).unwrap_or_default() }
     }
 
     /// Returns the fields.
     pub(in crate::gateway) fn fields(&self) -> Fields {
-        Fields::from_lines(self.lines.clone()).unwrap_or_default()
+        self.fields.to_fields()
     }
 
     /// Returns the head updated by the fields of a 304.
@@ -130,7 +132,7 @@ fn lower_case(name: &[u8]) -> String {
 impl StoredResponse {
     /// Returns the bytes that the response occupies.
     pub(super) fn weight(&self) -> u64 {
-        OVERHEAD + self.head.lines.len() as u64 + self.body.memory() + self.url.len() as u64
+        OVERHEAD + self.head.fields.memory() as u64 + self.body.memory() + self.url.len() as u64
     }
 
     /// Returns the tags.

@@ -126,3 +126,19 @@ fn lines_are_read_as_written() {
         assert!(Fields::from_lines(invalid.as_bytes().to_vec().into()).is_none(), "{invalid:?}");
     }
 }
+
+proptest! {
+    /// A block yields the fields that it was made from, however long they are.
+    #[test]
+    fn block_has_the_fields_of_its_lines(lines in field_lines(), padding in prop_oneof![Just(0), 60_000..70_000_usize]) {
+        let mut fields: Fields = lines.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        fields.append_text("x-padding", &vec![b'a'; padding]);
+        let text = fields.to_lines(|_| true);
+        let block = FieldBlock::parse(text.clone().into()).expect("valid lines");
+        prop_assert_eq!(block.text(), text);
+        prop_assert_eq!(&block.to_fields(), &fields);
+        prop_assert_eq!(serialized(&block.to_fields()), String::from_utf8(text).expect("ASCII"));
+        let (names, expected): (Vec<_>, Vec<_>) = (block.to_fields().names().collect(), fields.names().collect());
+        prop_assert_eq!(names, expected);
+    }
+}
