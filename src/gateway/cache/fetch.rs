@@ -138,7 +138,7 @@ impl CacheFetch {
             rules.nominated.record(rules.route_name, &selected_by);
         }
         // Fields that were just named are part of the key by name from now on.
-        let url = self.url.clone().for_request(sent, rules);
+        let url = self.url.clone().with_fields(sent, rules);
         Ok((self.target(&url, &selected_by, sent, rules.route, store), terms))
     }
 

@@ -4,7 +4,7 @@ use super::fetch_rules::FetchRules;
 use super::field_lines::MessageFields;
 use super::variants::Variants;
 use crate::gateway::site::Site;
-use aws_lc_rs::digest::{Context, SHA256};
+use aws_lc_rs::digest::{SHA256, digest};
 use smallvec::SmallVec;
 use tidegate_http1::{Field, Fields, Name};
 use tidegate_policy::cache::{CacheRules, RouteCacheRules, query_filter};
@@ -21,8 +21,8 @@ pub(in crate::gateway) struct CacheKey(u128);
 pub(in crate::gateway) struct UrlKey {
     /// Key of the URL, and of the fields that are keyed by their values.
     pub(in crate::gateway) key: CacheKey,
-    /// Key of the URL alone.
-    plain: CacheKey,
+    /// Fields of the request are keyed by their values.
+    pub(in crate::gateway) has_keyed_fields: bool,
     /// Scheme, host, path and query, as far as they are part of the key.
     pub(in crate::gateway) url: String,
     /// Length of the URL up to its path.
@@ -30,54 +30,72 @@ pub(in crate::gateway) struct UrlKey {
 }
 
 impl UrlKey {
-    /// Returns the key of a request for `path` and `query` as the origin is sent them.
-    pub(in crate::gateway) fn new(
+    /// Returns the key of a request with `fields` for `path` and `query`, as the origin is sent them.
+    pub(in crate::gateway) fn for_request(
         site: &Site,
         path: &str,
         query: Option<&str>,
-        rules: &CacheRules,
-        route: &RouteCacheRules,
+        fields: &Fields,
+        rules: FetchRules<'_>,
     ) -> Self {
-        let mut url = String::with_capacity(site.host().len() + path.len() + query.map_or(0, str::len) + 16);
-        url.extend([site.scheme(), "://", site.host()]);
-        let path_start = url.len();
-        url.push_str(path);
-        if let Some(query) = query {
-            let query = query_filter::filter(query, route.key_parameters.as_deref(), &rules.ignored_parameters);
-            if !query.is_empty() {
-                url.extend(["?", &query]);
-            }
-        }
-        let plain = CacheKey::of_url(&url);
-        Self { key: plain, plain, url, path_start }
+        let (url, path_start) = keyed_url(site, path, query, rules.rules, rules.route);
+        let (key, has_keyed_fields) = key(&url, fields, rules);
+        Self { key, has_keyed_fields, url, path_start }
     }
 
-    /// Returns the key for a request with `fields`.
-    pub(in crate::gateway) fn for_request(self, fields: &Fields, rules: FetchRules<'_>) -> Self {
-        let mut keyed: SmallVec<[Field<'_>; 4]> =
-            fields.iter().filter(|field| rules.is_keyed_by_value(*field)).collect();
-        if keyed.is_empty() {
-            return Self { key: self.plain, ..self };
-        }
-        keyed.sort_by_key(|field| field.text.to_ascii_lowercase());
-        let mut hash = KeyHash::new();
-        hash.add(Some(&self.plain.0.to_le_bytes()));
-        for field in keyed {
-            hash.add(Some(&field.text.to_ascii_lowercase()));
-            hash.add(Some(field.value));
-        }
-        Self { key: hash.finish(), ..self }
+    /// Returns the key of the same URL for a request with other fields, or under other rules.
+    pub(in crate::gateway) fn with_fields(self, fields: &Fields, rules: FetchRules<'_>) -> Self {
+        let (key, has_keyed_fields) = key(&self.url, fields, rules);
+        Self { key, has_keyed_fields, ..self }
     }
 
     /// Returns the key of the URL alone.
     pub(in crate::gateway) fn plain(&self) -> CacheKey {
-        self.plain
+        if self.has_keyed_fields { CacheKey::of_url(&self.url) } else { self.key }
     }
 
     /// Returns path and query for the origin.
     pub(in crate::gateway) fn path_and_query(&self) -> &str {
         &self.url[self.path_start..]
     }
+}
+
+/// Returns the URL of a GET request, as far as it is part of the key, and its length up to the path.
+pub(super) fn keyed_url(
+    site: &Site,
+    path: &str,
+    query: Option<&str>,
+    rules: &CacheRules,
+    route: &RouteCacheRules,
+) -> (String, usize) {
+    let mut url = String::with_capacity(site.host().len() + path.len() + query.map_or(0, str::len) + 16);
+    url.extend([site.scheme(), "://", site.host()]);
+    let path_start = url.len();
+    url.push_str(path);
+    if let Some(query) = query {
+        let query = query_filter::filter(query, route.key_parameters.as_deref(), &rules.ignored_parameters);
+        if !query.is_empty() {
+            url.extend(["?", &query]);
+        }
+    }
+    (url, path_start)
+}
+
+/// Returns the key of a URL and of those `fields` that are keyed by their values, and whether there are any.
+fn key(url: &str, fields: &Fields, rules: FetchRules<'_>) -> (CacheKey, bool) {
+    let mut hash = KeyHash::new();
+    hash.add(Some(url.as_bytes()));
+    let mut keyed: SmallVec<[Field<'_>; 4]> = fields.iter().filter(|field| rules.is_keyed_by_value(*field)).collect();
+    keyed.sort_by(|one, other| lower_case(one.text).cmp(lower_case(other.text)));
+    for field in &keyed {
+        hash.add_lower_case(field.text);
+        hash.add(Some(field.value));
+    }
+    (hash.finish(), !keyed.is_empty())
+}
+
+fn lower_case(text: &[u8]) -> impl Iterator<Item = u8> {
+    text.iter().map(u8::to_ascii_lowercase)
 }
 
 impl CacheKey {
@@ -89,6 +107,17 @@ impl CacheKey {
     /// Returns the group of the responses of the URL with this key, for removals.
     pub(super) fn group(self) -> u64 {
         self.0 as u64
+    }
+
+    /// Returns the key of the GET request for `path` and `query` of a site without fields.
+    pub(in crate::gateway) fn of_target(
+        site: &Site,
+        path: &str,
+        query: Option<&str>,
+        rules: &CacheRules,
+        route: &RouteCacheRules,
+    ) -> Self {
+        Self::of_url(&keyed_url(site, path, query, rules, route).0)
     }
 
     /// Returns the key of a URL.
@@ -127,23 +156,82 @@ pub(super) fn cookies(fields: &Fields) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Hash of a list of byte strings. Each is preceded by its length, so that no two lists are hashed alike.
-struct KeyHash(Context);
+///
+/// The list is collected and hashed at once: the state of a hash that takes parts is allocated, which takes longer than
+/// to hash a URL.
+struct KeyHash(SmallVec<[u8; TYPICAL_LIST]>);
+
+/// Bytes of a typical list.
+const TYPICAL_LIST: usize = 256;
 
 impl KeyHash {
     fn new() -> Self {
-        Self(Context::new(&SHA256))
+        Self(SmallVec::new())
     }
 
     fn add(&mut self, part: Option<&[u8]>) {
         let length = part.map_or(u64::MAX, |part| part.len() as u64);
-        self.0.update(&length.to_le_bytes());
-        self.0.update(part.unwrap_or_default());
+        self.0.extend_from_slice(&length.to_le_bytes());
+        self.0.extend_from_slice(part.unwrap_or_default());
+    }
+
+    fn add_lower_case(&mut self, part: &[u8]) {
+        self.add(Some(part));
+        let start = self.0.len() - part.len();
+        self.0[start..].make_ascii_lowercase();
     }
 
     fn finish(self) -> CacheKey {
-        let digest = self.0.finish();
+        let digest = digest(&SHA256, &self.0);
         let mut half = [0; 16];
         half.copy_from_slice(&digest.as_ref()[..16]);
         CacheKey(u128::from_le_bytes(half))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::nominated_fields::NominatedFields;
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+    use tidegate_policy::cache::ReloadPolicy;
+
+    /// Returns the key of a request for a URL with `fields`.
+    fn key_of(url: &str, fields: &[(String, String)]) -> (CacheKey, bool) {
+        let rules = CacheRules {
+            max_object: 0,
+            ignored_parameters: Vec::new(),
+            stale_when_refused: Duration::ZERO,
+            stale_if_error: Duration::ZERO,
+            reload: ReloadPolicy::None,
+            unkeyed_headers: Vec::new(),
+        };
+        let (route, nominated) = (RouteCacheRules::default(), NominatedFields::default());
+        let rules = FetchRules { route_name: "/", rules: &rules, route: &route, nominated: &nominated };
+        let fields = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        key(url, &fields, rules)
+    }
+
+    proptest! {
+        #[test]
+        fn keys_differ_as_url_and_keyed_fields_do(
+            url in "http://[ab]{0,2}", other_url in "http://[ab]{0,2}",
+            fields in proptest::collection::vec(("x-[ab]{1,2}", "[ab]{0,2}"), 0..3),
+            others in proptest::collection::vec(("x-[ab]{1,2}", "[ab]{0,2}"), 0..3),
+        ) {
+            // Fields of one name keep their order, whatever is between them.
+            let sorted = |fields: &[(String, String)]| {
+                let mut sorted = fields.to_vec();
+                sorted.sort_by(|(one, _), (other, _)| one.cmp(other));
+                sorted
+            };
+            let is_same = url == other_url && sorted(&fields) == sorted(&others);
+            prop_assert_eq!(key_of(&url, &fields) == key_of(&other_url, &others), is_same);
+            let upper = |(name, value): &(String, String)| (name.to_ascii_uppercase(), value.clone());
+            let shouted: Vec<_> = sorted(&fields).iter().map(upper).collect();
+            prop_assert_eq!(key_of(&url, &shouted), key_of(&url, &fields));
+            prop_assert_eq!(key_of(&url, &fields) == (CacheKey::of_url(&url), false), fields.is_empty());
+        }
     }
 }

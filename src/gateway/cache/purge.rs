@@ -1,6 +1,6 @@
 //! Removal of stored responses by an administrator.
 
-use super::key::UrlKey;
+use super::key::keyed_url;
 use super::store::CacheStore;
 use crate::gateway::site::Site;
 use http::{Method, Uri};
@@ -25,8 +25,8 @@ impl CachePurge {
         match self {
             Self::Tag(tag) if tag.is_empty() => Err("tag: found nothing; give a tag".to_owned()),
             Self::Tag(tag) => Ok(store.remove_tag(tag)),
-            Self::Url(url) => {
-                let (site, uri) = parse(url).ok_or_else(|| invalid("url", url))?;
+            Self::Url(text) => {
+                let (site, uri) = parse(text).ok_or_else(|| invalid("url", text))?;
                 Ok(store.remove_url(&stored_url(&site, &uri, rules)))
             }
             Self::Prefix(prefix) => {
@@ -63,7 +63,7 @@ fn stored_url(site: &Site, uri: &Uri, rules: &Rules) -> String {
     };
     let route = rules[rules.route(&facts)].cache.as_ref().unwrap_or(&no_rules);
     match &rules.cache {
-        Some(cache_rules) => UrlKey::new(site, uri.path(), uri.query(), cache_rules, route).url,
+        Some(cache_rules) => keyed_url(site, uri.path(), uri.query(), cache_rules, route).0,
         None => uri.to_string(),
     }
 }

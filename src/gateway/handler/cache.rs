@@ -165,8 +165,8 @@ impl RequestHandler {
             has_cookies: head.fields.contains(Name::Cookie) && route.key_cookies.is_none(),
             has_authorization: head.fields.contains(Name::Authorization),
         };
-        let url = UrlKey::new(&site, request.origin_path(), head.target.query(), cache_rules, route);
-        let url = url.for_request(&head.fields, fetch_rules);
+        let (path, query) = (request.origin_path(), head.target.query());
+        let url = UrlKey::for_request(&site, path, query, &head.fields, fetch_rules);
         let patience = current.settings.origin.response_timeout;
         let found = match self.find_in_memory(&url, &head.fields, credentials) {
             Ok(found) => found,
@@ -303,7 +303,7 @@ impl RequestHandler {
 
     /// Returns true if a write invalidated a response that is not found by its URL alone.
     fn is_invalidated(&self, url: &UrlKey, copy: &StoredResponse) -> bool {
-        url.key != url.plain() && self.worker.shared().cache.invalidations.includes(url.plain(), copy.requested_at)
+        url.has_keyed_fields && self.worker.shared().cache.invalidations.includes(|| url.plain(), copy.requested_at)
     }
 
     /// Remembers that the response of a fetch was not for others, so that the next requests do not wait for each other.

@@ -2,7 +2,7 @@
 
 use super::cache::CopyReason;
 use super::request_handler::RequestHandler;
-use crate::gateway::cache::{CacheFetch, CacheKey, FetchEnd, Recorder, ResponseHead, StoredResponse, UrlKey};
+use crate::gateway::cache::{CacheFetch, CacheKey, FetchEnd, Recorder, ResponseHead, StoredResponse};
 use crate::gateway::headers;
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
@@ -159,10 +159,10 @@ impl RequestHandler {
             RequestFacts { method: &Method::GET, path, other_paths: &[], query, ..context.client_request().facts() };
         let no_rules = RouteCacheRules::default();
         let route = rules[rules.route(&facts)].cache.as_ref().unwrap_or(&no_rules);
-        let url = UrlKey::new(site, path, query, cache_rules, route);
+        let url = CacheKey::of_target(site, path, query, cache_rules, route);
         let cache = &self.worker.shared().cache;
-        cache.store.remove_group(url.plain());
-        cache.invalidations.record(url.plain(), self.worker.now());
+        cache.store.remove_group(url);
+        cache.invalidations.record(url, self.worker.now());
     }
 }
 

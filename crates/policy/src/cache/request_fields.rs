@@ -4,6 +4,8 @@
 //! that differ among browsers and that origins mostly ignore are not sent at all, or every browser would need copies of
 //! its own.
 
+use std::cmp::Ordering;
+
 /// What becomes of a request field in a fetch whose response may be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchField {
@@ -15,105 +17,115 @@ pub enum FetchField {
     KeyedByValue,
 }
 
-/// Fields of browsers, crawlers and content delivery networks that are not sent, unless they are part of the key.
+/// Fields of browsers, crawlers and content delivery networks that are not sent, unless they are part of the key. Sorted for
+/// [`is_listed`].
 const DROPPED: [&str; 40] = [
-    "accept-language",
-    "alt-used",
-    "baggage",
-    "cache-control",
-    "cdn-loop",
-    "device-memory",
     "dnt",
-    "downlink",
     "dpr",
     "ect",
-    "from",
-    "if-modified-since",
-    "if-none-match",
-    "if-range",
-    "keep-alive",
-    "pragma",
-    "priority",
-    "purpose",
-    "range",
-    "referer",
     "rtt",
-    "save-data",
+    "from",
+    "range",
+    "width",
+    "pragma",
+    "baggage",
+    "purpose",
+    "referer",
     "sec-gpc",
-    "sec-purpose",
+    "alt-used",
+    "cdn-loop",
+    "downlink",
+    "if-range",
+    "priority",
+    "save-data",
     "signature",
+    "x-purpose",
+    "keep-alive",
+    "user-agent",
+    "sec-purpose",
+    "x-request-id",
+    "cache-control",
+    "device-memory",
+    "if-none-match",
+    "true-client-ip",
+    "viewport-width",
+    "accept-language",
     "signature-agent",
     "signature-input",
-    "surrogate-capability",
-    "true-client-ip",
-    "upgrade-insecure-requests",
-    "user-agent",
-    "viewport-width",
-    "width",
     "x-amzn-trace-id",
-    "x-correlation-id",
     "x-forwarded-ssl",
-    "x-purpose",
-    "x-request-id",
+    "x-correlation-id",
     "x-tidegate-class",
+    "if-modified-since",
     "x-tidegate-operator",
+    "surrogate-capability",
+    "upgrade-insecure-requests",
 ];
 
 /// Beginnings of the names of further such fields.
 const DROPPED_PREFIXES: [&str; 6] = ["sec-fetch-", "sec-ch-", "cf-", "fastly-", "x-amz-", "x-b3-"];
 
-/// Fields that the gateway writes, or removes unless a trusted proxy sent them, and those of one connection.
+/// Fields that the gateway writes, or removes unless a trusted proxy sent them, and those of one connection. Sorted for
+/// [`is_listed`].
 const WRITTEN: [&str; 22] = [
-    "accept-encoding",
-    "authorization",
-    "connection",
-    "content-length",
+    "te",
+    "via",
+    "host",
     "cookie",
     "expect",
-    "forwarded",
-    "host",
-    "http2-settings",
-    "max-forwards",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
     "trailer",
-    "transfer-encoding",
     "upgrade",
-    "via",
+    "forwarded",
+    "x-real-ip",
+    "connection",
+    "max-forwards",
+    "authorization",
+    "content-length",
+    "http2-settings",
+    "accept-encoding",
     "x-forwarded-for",
+    "proxy-connection",
     "x-forwarded-host",
     "x-forwarded-port",
+    "transfer-encoding",
     "x-forwarded-proto",
-    "x-real-ip",
+    "proxy-authorization",
 ];
 
 /// Returns what becomes of the field `name`, in lower case, with one of its values. `is_keyed` says that it is part of
 /// the key by the rules or by `Vary`, or declared to change no response.
 pub fn fetch_field(name: &str, value: &[u8], is_keyed: bool) -> FetchField {
-    if is_keyed || WRITTEN.binary_search(&name).is_ok() {
+    if is_keyed || is_listed(&WRITTEN, name) {
         return FetchField::Sent;
     }
-    let is_dropped = DROPPED.binary_search(&name).is_ok()
+    let is_dropped = is_listed(&DROPPED, name)
         || DROPPED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || (name == "accept" && accepts_pages(value));
     if is_dropped { FetchField::Dropped } else { FetchField::KeyedByValue }
 }
 
+/// Returns true if `names`, sorted by length first, have the name. Most comparisons then read no text.
+fn is_listed(names: &[&str], name: &str) -> bool {
+    names.binary_search_by(|listed| order(listed, name)).is_ok()
+}
+
+fn order(one: &str, other: &str) -> Ordering {
+    one.len().cmp(&other.len()).then_with(|| one.cmp(other))
+}
+
 /// Returns true if the client takes what the origin serves by default.
 fn accepts_pages(accept: &[u8]) -> bool {
-    let media_type =
-        |member: &[u8]| member.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii().to_vec();
-    accept
-        .split(|&byte| byte == b',')
-        .map(media_type)
-        .any(|media_type| media_type == b"*/*" || media_type.eq_ignore_ascii_case(b"text/html"))
+    accept.split(|&byte| byte == b',').any(|member| {
+        let media_type = member.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
+        media_type == b"*/*" || media_type.eq_ignore_ascii_case(b"text/html")
+    })
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
     fn fields_are_sorted_for_the_search() {
-        assert!(super::DROPPED.is_sorted() && super::WRITTEN.is_sorted());
+        let is_sorted = |names: &[&str]| names.is_sorted_by(|one, next| super::order(one, next).is_lt());
+        assert!(is_sorted(&super::DROPPED) && is_sorted(&super::WRITTEN));
     }
 }
