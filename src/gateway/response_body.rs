@@ -67,7 +67,8 @@ impl ResponseBody {
 impl StoredParts {
     fn poll_next(&mut self, waker: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         let part = match &mut self.parts {
-            CopyBody::Memory(parts) => parts.pop_front().map(Ok),
+            CopyBody::One(part) => (!part.is_empty()).then(|| Ok(std::mem::take(part))),
+            CopyBody::Parts(parts) => parts.pop_front().map(Ok),
             CopyBody::Disk(reader) => {
                 ready!(reader.poll_next(waker)).map(|part| part.map_err(BodyError::StoredResponse))
             }

@@ -25,12 +25,12 @@ impl Site {
 
     fn new(is_https: bool, host: &str) -> Self {
         let (scheme, own_port) = if is_https { ("https", "443") } else { ("http", "80") };
-        let host = host.to_ascii_lowercase();
+        let mut host = host.to_ascii_lowercase();
         // A colon within brackets is part of an IPv6 address.
         let (name, port) = host.rsplit_once(':').filter(|(_, port)| !port.contains(']')).unwrap_or((host.as_str(), ""));
-        let name = without_last_dot(name);
-        let (name_len, port) = (name.len(), Some(port).filter(|port| !port.is_empty() && *port != own_port));
-        let host = port.map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"));
+        let (name_end, name_len) = (name.len(), without_last_dot(name).len());
+        let is_usual_port = port.is_empty() || port == own_port;
+        host.drain(name_len..if is_usual_port { host.len() } else { name_end });
         Self { scheme, host, name_len }
     }
 

@@ -42,7 +42,9 @@ impl CopyUsage {
     /// Counts a use that saved `saved` units.
     pub(in crate::gateway) fn record(&self, saved: Units) {
         self.hits.fetch_add(1, Ordering::Relaxed);
-        self.saved_milli.fetch_add(saved.milli(), Ordering::Relaxed);
+        if !saved.is_zero() {
+            self.saved_milli.fetch_add(saved.milli(), Ordering::Relaxed);
+        }
     }
 
     /// Returns the number of uses, and the units that they saved.
@@ -75,7 +77,8 @@ pub(in crate::gateway) enum StoredBody {
 
 /// Bytes of a stored body for a response.
 pub(in crate::gateway) enum CopyBody {
-    Memory(VecDeque<Bytes>),
+    One(Bytes),
+    Parts(VecDeque<Bytes>),
     Disk(DiskReader),
 }
 
@@ -190,7 +193,7 @@ impl StoredBody {
     /// Returns the bytes from `first` to before `end`.
     pub(in crate::gateway) fn range(&self, first: u64, end: u64) -> CopyBody {
         let parts = match self {
-            Self::One(body) => std::slice::from_ref(body),
+            Self::One(body) => return CopyBody::One(body.slice(first as usize..end as usize)),
             Self::Parts(parts) => parts,
             Self::Disk(body) => return CopyBody::Disk(DiskReader::new(body.clone(), first, end)),
         };
@@ -204,28 +207,29 @@ impl StoredBody {
             }
             start += length;
         }
-        CopyBody::Memory(range)
+        CopyBody::Parts(range)
     }
 }
 
 impl CopyBody {
     /// Returns the body of a response without one.
     pub(in crate::gateway) fn none() -> Self {
-        Self::Memory(VecDeque::new())
+        Self::One(Bytes::new())
     }
 
     /// Takes the body if it is in memory, in one part at most.
     pub(in crate::gateway) fn take_one(&mut self) -> Option<Bytes> {
         match self {
-            Self::Memory(parts) if parts.len() <= 1 => Some(parts.pop_front().unwrap_or_default()),
-            Self::Memory(_) | Self::Disk(_) => None,
+            Self::One(part) => Some(std::mem::take(part)),
+            Self::Parts(parts) if parts.len() <= 1 => Some(parts.pop_front().unwrap_or_default()),
+            Self::Parts(_) | Self::Disk(_) => None,
         }
     }
 
     /// Returns the bytes that it occupies at most while it is sent.
     pub(in crate::gateway) fn memory(&self) -> usize {
         match self {
-            Self::Memory(_) => self.len() as usize,
+            Self::One(_) | Self::Parts(_) => self.len() as usize,
             Self::Disk(_) => BLOCK as usize,
         }
     }
@@ -233,7 +237,8 @@ impl CopyBody {
     /// Returns the number of bytes.
     pub(in crate::gateway) fn len(&self) -> u64 {
         match self {
-            Self::Memory(parts) => parts.iter().map(|part| part.len() as u64).sum(),
+            Self::One(part) => part.len() as u64,
+            Self::Parts(parts) => parts.iter().map(|part| part.len() as u64).sum(),
             Self::Disk(reader) => reader.remaining(),
         }
     }

@@ -1,7 +1,7 @@
 //! The cache in the life of a request: which stored response it may use, who fetches one that is missing, and the
 //! response made from a copy.
 
-use super::client_response::prepare_client_response;
+use super::client_response::add_rate_limits;
 use super::request_handler::RequestHandler;
 use super::within;
 use crate::gateway::cache::CacheKey;
@@ -139,12 +139,14 @@ fn is_replaceable(reason: Reason) -> bool {
 }
 
 impl RequestHandler {
-    /// Returns the part of the cache in a request. Waits if another request fetches the response.
+    /// Returns the part of the cache in a request. Waits if another request fetches the response. `now` is the time; it is
+    /// read again after a wait.
     pub(super) async fn cache_role(
         &self,
         request: &ClientRequest,
         classified: &Classified,
         current: &CurrentConfig,
+        now: &mut Timestamp,
     ) -> CacheRole {
         let rules = &current.settings.rules;
         let Some(fetch_rules) = self.fetch_rules(current, classified.route) else { return CacheRole::Unused };
@@ -168,17 +170,23 @@ impl RequestHandler {
         let (path, query) = (request.origin_path(), head.target.query());
         let url = UrlKey::for_request(&site, path, query, &head.fields, fetch_rules);
         let patience = current.settings.origin.response_timeout;
-        let found = match self.find_in_memory(&url, &head.fields, credentials) {
+        let mut found = match self.find_in_memory(&url, &head.fields, credentials, *now) {
             Ok(found) => found,
-            Err(OnDisk(_)) => Box::pin(self.find_copy(&url, &head.fields, credentials, fetch_rules)).await,
+            Err(OnDisk(_)) => {
+                let found = Box::pin(self.find_copy(&url, &head.fields, credentials, fetch_rules)).await;
+                *now = self.worker.now();
+                found
+            }
         };
-        if let Some((copy, Reuse::Fresh)) = found.reuse(&wanted, self.worker.now()) {
+        if let Some((_, copy)) = found.copy.take_if(|(_, copy)| copy.terms.reuse(&wanted, *now) == Reuse::Fresh) {
             return CacheRole::Copy(copy, CopyReason::Reusable);
         }
         let can_store = head.method == Method::GET && !head.fields.contains(Name::Range);
         let lookup = CacheLookup { url, credentials, wanted, can_store, patience };
         // Boxed to keep the future of requests with a copy small.
-        Box::pin(self.fetch_or_wait(&head.fields, lookup, found, fetch_rules)).await
+        let role = Box::pin(self.fetch_or_wait(&head.fields, lookup, found, fetch_rules)).await;
+        *now = self.worker.now();
+        role
     }
 
     /// Returns the part of the cache in a request without a fresh copy.
@@ -255,7 +263,7 @@ impl RequestHandler {
         let shared = &self.worker.shared;
         let deadline = self.worker.upstream().new_deadline(MAX_DISK_WAIT);
         for _ in 0..MAX_LOADS {
-            let OnDisk(key) = match self.find_in_memory(url, fields, credentials) {
+            let OnDisk(key) = match self.find_in_memory(url, fields, credentials, self.worker.now()) {
                 Ok(found) => return found,
                 Err(on_disk) => on_disk,
             };
@@ -270,7 +278,13 @@ impl RequestHandler {
     }
 
     /// Returns what the memory of the store has for a request, or the key of what has to be read from disk.
-    fn find_in_memory(&self, url: &UrlKey, fields: &Fields, credentials: RequestCredentials) -> Result<Found, OnDisk> {
+    fn find_in_memory(
+        &self,
+        url: &UrlKey,
+        fields: &Fields,
+        credentials: RequestCredentials,
+        now: Timestamp,
+    ) -> Result<Found, OnDisk> {
         let store = &self.worker.shared().cache.store;
         let get = |key| match store.get(key) {
             None if store.is_on_disk(key) => Err(OnDisk(key)),
@@ -295,7 +309,7 @@ impl RequestHandler {
                     false => found.reason = ForwardReason::Bypass,
                 }
             }
-            Some(CacheEntry::Pass { until, .. }) => found.is_pass = self.worker.now() < until,
+            Some(CacheEntry::Pass { until, .. }) => found.is_pass = now < until,
             _ => {}
         }
         Ok(found)
@@ -332,7 +346,8 @@ impl RequestHandler {
         copy: &StoredResponse,
         reason: CopyReason,
     ) -> Response<ResponseBody> {
-        let now = self.worker.now();
+        // A reusable copy was found just before the decision.
+        let now = if reason == CopyReason::Reusable { context.started_at() } else { self.worker.now() };
         let is_stale = !copy.terms.is_fresh(now) && reason != CopyReason::Validated;
         context.set_cache_result(match reason {
             CopyReason::Validated => CacheResult::Revalidated,
@@ -418,7 +433,9 @@ impl RequestHandler {
         let length = copy.body.len();
         let is_ok = copy.head.status == StatusCode::OK;
         let mut digits = itoa::Buffer::new();
-        let (status, body) = if is_ok && is_not_modified(&request, &MessageFields(&fields)) {
+        let is_condition = |name| matches!(name, Name::IfNoneMatch | Name::IfModifiedSince);
+        let is_conditional = is_ok && client_fields.names().any(is_condition);
+        let (status, body) = if is_conditional && is_not_modified(&request, &MessageFields(&fields)) {
             fields.retain(|field| is_sent_in_304(&String::from_utf8_lossy(field.text).to_ascii_lowercase()));
             (StatusCode::NOT_MODIFIED, CopyBody::none())
         } else if head.method == Method::HEAD {
@@ -451,7 +468,8 @@ impl RequestHandler {
             }
         };
         fields.append_with(Name::CacheStatus, |text| write!(text, "{cache_status}"));
-        prepare_client_response(context, status, &mut fields);
+        // Connection-specific fields are not stored.
+        add_rate_limits(context, status, &mut fields);
         (status, fields, body)
     }
 

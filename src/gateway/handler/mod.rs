@@ -75,9 +75,10 @@ impl RequestHandler {
             }
         };
         let request = ClientRequest { head, target, has_body: !body.is_end_stream(), signature: OnceCell::new() };
-        let classified = self.classify(&request, &current, worker.now());
-        let role = self.cache_role(&request, &classified.classified, &current).await;
-        let mut evaluated = self.decide(classified, &request, &role, &current, worker.now());
+        let mut now = worker.now();
+        let classified = self.classify(&request, &current, now);
+        let role = self.cache_role(&request, &classified.classified, &current, &mut now).await;
+        let mut evaluated = self.decide(classified, &request, &role, &current, now);
         if evaluated.evaluation.decision.verdict.waits_for_lease()
             && let Some(ledger_responses) = &worker.shared().ledger_responses
         {

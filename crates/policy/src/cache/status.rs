@@ -107,10 +107,12 @@ impl ForwardReason {
 
 impl fmt::Display for CacheStatus {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{CACHE_NAME}; ")?;
+        // Without format strings, which take several times as long: each hit has the field.
+        out.write_str(CACHE_NAME)?;
         match self {
             Self::Hit { ttl, detail } => {
-                write!(out, "hit; ttl={ttl}")?;
+                out.write_str("; hit; ttl=")?;
+                ttl.fmt(out)?;
                 match detail {
                     Some(HitDetail::Refused) => out.write_str("; detail=refused"),
                     Some(HitDetail::Error) => out.write_str("; detail=error"),
@@ -118,7 +120,7 @@ impl fmt::Display for CacheStatus {
                 }
             }
             Self::Forward { reason, status, stored } => {
-                write!(out, "fwd={}", reason.text())?;
+                write!(out, "; fwd={}", reason.text())?;
                 status.map_or(Ok(()), |status| write!(out, "; fwd-status={status}"))?;
                 match stored {
                     Some(Ok(())) => out.write_str("; stored"),
@@ -126,7 +128,7 @@ impl fmt::Display for CacheStatus {
                     None => Ok(()),
                 }
             }
-            Self::Collapsed { reason } => write!(out, "fwd={}; collapsed", reason.text()),
+            Self::Collapsed { reason } => write!(out, "; fwd={}; collapsed", reason.text()),
         }
     }
 }
