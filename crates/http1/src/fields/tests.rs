@@ -135,7 +135,7 @@ proptest! {
         fields.append_text("x-padding", &vec![b'a'; padding]);
         let text = fields.to_lines(|_| true);
         let block = FieldBlock::parse(text.clone().into()).expect("valid lines");
-        prop_assert_eq!(block.text(), text);
+        prop_assert_eq!(block.text(), &text);
         prop_assert_eq!(&block.to_fields(), &fields);
         prop_assert_eq!(serialized(&block.to_fields()), String::from_utf8(text).expect("ASCII"));
         let (names, expected): (Vec<_>, Vec<_>) = (block.to_fields().names().collect(), fields.names().collect());
