@@ -1,7 +1,7 @@
 //! Bodies in files, in blocks with checksums.
 
 use crate::format::{BLOCK, Span};
-use crate::segment::Segment;
+use crate::segment::{ReadMode, Segment};
 use bytes::Bytes;
 use std::fmt::Debug;
 use std::io;
@@ -41,10 +41,12 @@ impl DiskBody {
         self.is_damaged.load(Ordering::Relaxed)
     }
 
-    /// Reads the block that begins at `number` times [`BLOCK`]. Blocks the thread. Fails if the file is damaged; the record
-    /// is removed then.
-    pub fn read_block(&self, number: u64) -> io::Result<Bytes> {
-        self.checked_block(number).inspect_err(|error| {
+    /// Reads the block that begins at `number` times [`BLOCK`]. Fails if the file is damaged; the record is removed then.
+    pub fn read_block(&self, number: u64, mode: ReadMode) -> io::Result<Bytes> {
+        self.checked_block(number, mode).inspect_err(|error| {
+            if error.kind() == io::ErrorKind::WouldBlock {
+                return;
+            }
             self.is_damaged.store(true, Ordering::Relaxed);
             if let Some(owner) = self.owner.upgrade() {
                 owner.remove_damaged(self.key, self.span, error);
@@ -52,21 +54,21 @@ impl DiskBody {
         })
     }
 
-    fn checked_block(&self, number: u64) -> io::Result<Bytes> {
+    fn checked_block(&self, number: u64, mode: ReadMode) -> io::Result<Bytes> {
         let start = number * BLOCK;
         let (Some(segment), Some(checksum)) = (&self.segment, self.checksums.get(number as usize)) else {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
         let length = self.len().saturating_sub(start).min(BLOCK);
-        let block = segment.read(u64::from(self.span.offset) + start, length as usize)?;
+        let block = segment.read(u64::from(self.span.offset) + start, length as usize, mode)?;
         match crc32fast::hash(&block) == *checksum {
             true => Ok(block.into()),
             false => Err(io::Error::new(io::ErrorKind::InvalidData, "a block of a stored body is damaged")),
         }
     }
 
-    /// Reads the whole body, in blocks. Blocks the thread. Fails if the file is damaged.
-    pub fn read(&self) -> io::Result<Vec<Bytes>> {
-        (0..self.len().div_ceil(BLOCK)).map(|number| self.read_block(number)).collect()
+    /// Reads the whole body, in blocks. Fails if the file is damaged.
+    pub fn read(&self, mode: ReadMode) -> io::Result<Vec<Bytes>> {
+        (0..self.len().div_ceil(BLOCK)).map(|number| self.read_block(number, mode)).collect()
     }
 }

@@ -2,14 +2,24 @@
 
 use crate::format::{BLOCK, IndexEntry, IndexHead, RecordHead, Span, VERSION, append_frame};
 use bytes::Bytes;
+use rustix::io::{ReadWriteFlags, preadv2};
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Access of the owner alone: responses may be for some clients only.
 const FILE_MODE: u32 = 0o600;
+
+/// How a file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadMode {
+    /// Waits for the disk; blocks the thread.
+    Blocking,
+    /// Reads only what the page cache of the system has, and fails with [`io::ErrorKind::WouldBlock`] otherwise.
+    PageCache,
+}
 
 /// A segment.
 #[derive(Debug)]
@@ -92,10 +102,22 @@ impl Segment {
     }
 
     /// Reads `length` bytes at `offset`.
-    pub(crate) fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    pub(crate) fn read(&self, offset: u64, length: usize, mode: ReadMode) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
-        self.data.read_exact_at(&mut bytes, offset)?;
+        match mode {
+            ReadMode::Blocking => self.data.read_exact_at(&mut bytes, offset)?,
+            ReadMode::PageCache => self.read_page_cache(&mut bytes, offset)?,
+        }
         Ok(bytes)
+    }
+
+    fn read_page_cache(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        let length = bytes.len();
+        match preadv2(&self.data, &mut [IoSliceMut::new(bytes)], offset, ReadWriteFlags::NOWAIT) {
+            Ok(read) if read == length => Ok(()),
+            // Partly in memory, or a file system without this kind of read: a blocking read finds out.
+            Ok(_) | Err(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::body::{BodyOwner, DiskBody};
 use crate::format::{RecordHead, Span, split_frame};
 use crate::queue::Queue;
 use crate::record::DiskRecord;
-use crate::segment::Segment;
+use crate::segment::{ReadMode, Segment};
 use dashmap::DashMap;
 use foldhash::fast::RandomState;
 use parking_lot::RwLock;
@@ -53,9 +53,16 @@ impl Shared {
         self.is_loaded.load(Ordering::Acquire) && !self.queue.is_overflowed()
     }
 
+    /// Returns the places of head and body of a record, which is read.
+    pub(crate) fn use_location(&self, key: u128) -> Option<(Span, Span)> {
+        let location = self.is_readable().then(|| self.index.get(&key))??;
+        location.is_used.store(true, Ordering::Relaxed);
+        Some((location.head, location.body))
+    }
+
     /// Reads the record at a place, without its body.
-    pub(crate) fn read(self: &Arc<Self>, key: u128, head: Span, body: Span) -> io::Result<DiskRecord> {
-        let frame = self.segment(head)?.read(u64::from(head.offset), head.length as usize)?;
+    pub(crate) fn read(self: &Arc<Self>, key: u128, head: Span, body: Span, mode: ReadMode) -> io::Result<DiskRecord> {
+        let frame = self.segment(head)?.read(u64::from(head.offset), head.length as usize, mode)?;
         let record = split_frame::<RecordHead<'_>>(&frame).map(|(record, _)| record);
         // The key and the place are compared, so that no record is taken for another.
         let Some(record) = record.filter(|record| record.key == key && record.body == body) else {

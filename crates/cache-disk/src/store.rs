@@ -4,6 +4,7 @@ use crate::body::BodyOwner;
 use crate::format::Label;
 use crate::queue::{Queue, Task};
 use crate::record::{DiskRecord, NewRecord};
+use crate::segment::ReadMode;
 use crate::shared::{Counts, Shared};
 use crate::writer::Writer;
 use dashmap::DashMap;
@@ -88,21 +89,16 @@ impl DiskStore {
         self.0.is_readable() && self.0.index.contains_key(&key)
     }
 
-    /// Reads a record, without its body. Blocks the thread. Returns `None` if there is none; a damaged one is removed.
-    pub fn read(&self, key: u128) -> Option<DiskRecord> {
-        if !self.0.is_readable() {
-            return None;
-        }
-        let (head, body) = {
-            let location = self.0.index.get(&key)?;
-            location.is_used.store(true, Ordering::Relaxed);
-            (location.head, location.body)
-        };
-        match self.0.read(key, head, body) {
-            Ok(record) => Some(record),
+    /// Reads a record, without its body. Returns `None` if there is none; a damaged one is removed. Fails only if the read
+    /// would block.
+    pub fn read(&self, key: u128, mode: ReadMode) -> io::Result<Option<DiskRecord>> {
+        let Some((head, body)) = self.0.use_location(key) else { return Ok(None) };
+        match self.0.read(key, head, body, mode) {
+            Ok(record) => Ok(Some(record)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(error),
             Err(error) => {
                 self.0.remove_damaged(key, body, &error);
-                None
+                Ok(None)
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Records through restarts, crashes, power cuts and damage: whole, or not there.
 
-use crate::{DiskStore, NewBody, NewRecord};
+use crate::{DiskStore, NewBody, NewRecord, ReadMode};
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -113,7 +113,7 @@ impl Model {
                 self.records.retain(|key, _| *key != tag);
                 assert_eq!(removed as usize, before - self.records.len());
             }
-            Step::Read { key } => drop(self.store().read(key.into())),
+            Step::Read { key } => drop(self.store().read(key.into(), ReadMode::PageCache)),
             Step::Sync => assert!(self.store().flush(TIMEOUT)),
             Step::Reopen => {
                 self.close();
@@ -130,11 +130,11 @@ impl Model {
     /// Returns the versions of head and body that the store has for a key; `None` if it has none. Fails if they are of no
     /// version of the key, or a body is not whole.
     fn read(&self, key: u8) -> Option<(u32, u32)> {
-        let record = self.store().read(key.into())?;
+        let record = self.store().read(key.into(), ReadMode::Blocking).expect("a blocking read")?;
         let meta = String::from_utf8(record.meta).expect("UTF-8");
         let (of_key, version) = meta.split_once(' ').expect("a key and a version");
         assert_eq!(of_key, key.to_string(), "the record of another key");
-        let found = record.body.read().ok()?.concat();
+        let found = record.body.read(ReadMode::Blocking).ok()?.concat();
         let body_version = match found.first_chunk() {
             Some(start) => u32::from_le_bytes(*start),
             None => return Some((version.parse().expect("a number"), u32::MAX)),
@@ -286,7 +286,10 @@ fn files_stay_within_their_size_and_keep_what_is_read() {
         store.insert(page(number, LENGTH));
         if number % 10 == 0 {
             assert!(store.wait(TIMEOUT));
-            assert!(store.read(0).is_some(), "a record that is read goes on, {number}");
+            assert!(
+                store.read(0, ReadMode::Blocking).is_ok_and(|record| record.is_some()),
+                "a record that is read goes on, {number}"
+            );
             assert!(store.stats().bytes <= size);
         }
     }
@@ -327,7 +330,7 @@ fn removed_group_does_not_return_by_a_second_chance() {
         store.insert(page(number, 10_000));
         if number % 50 == 0 {
             assert!(store.wait(TIMEOUT));
-            store.read(0);
+            let _ = store.read(0, ReadMode::Blocking);
         }
     }
     assert!(store.wait(TIMEOUT));
@@ -341,15 +344,15 @@ fn reader_goes_on_after_the_record_is_removed_and_its_files_deleted() {
     let store = store_of(dir.path(), 8 << 20);
     store.insert(page(1, LARGE));
     assert!(store.wait(TIMEOUT));
-    let record = store.read(1).expect("a record");
-    let first = record.body.read_block(0).expect("a block");
+    let record = store.read(1, ReadMode::Blocking).ok().flatten().expect("a record");
+    let first = record.body.read_block(0, ReadMode::Blocking).expect("a block");
     store.remove(1);
     (2..2000).for_each(|number| {
         store.insert(page(number, 10_000));
         assert!(store.wait(TIMEOUT));
     });
     assert!(!store.contains(1));
-    let rest = (1..3).map(|number| record.body.read_block(number).expect("a block"));
+    let rest = (1..3).map(|number| record.body.read_block(number, ReadMode::Blocking).expect("a block"));
     assert!(std::iter::once(first).chain(rest).collect::<Vec<_>>().concat() == body(1, LARGE));
 }
 

@@ -4,7 +4,7 @@ use crate::format::{IndexEntry, IndexHead, Label, RecordHead, Span, split_frame}
 use crate::load::{entries_of, load};
 use crate::queue::Task;
 use crate::record::{NewBody, NewRecord};
-use crate::segment::{self, SegmentWriter, index_path};
+use crate::segment::{self, ReadMode, SegmentWriter, index_path};
 use crate::shared::{Location, Shared};
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
@@ -183,7 +183,7 @@ impl Writer {
             NewBody::Unchanged => {
                 let place = shared.index.get(key).map(|location| (location.head, location.body));
                 let Some((head, body)) = place else { return Ok(false) };
-                (body, shared.read(*key, head, body)?.body.checksums.to_vec())
+                (body, shared.read(*key, head, body, ReadMode::Blocking)?.body.checksums.to_vec())
             }
         };
         let head = RecordHead { key: *key, body, checksums, meta };
@@ -304,8 +304,8 @@ impl Writer {
         (head, body): (Span, Span),
         label: Label<'_>,
     ) -> io::Result<()> {
-        let record = shared.read(key, head, body)?;
-        let (body, checksums) = self.segment(shared)?.append_body(&record.body.read()?)?;
+        let record = shared.read(key, head, body, ReadMode::Blocking)?;
+        let (body, checksums) = self.segment(shared)?.append_body(&record.body.read(ReadMode::Blocking)?)?;
         self.append_record(shared, group, &RecordHead { key, body, checksums, meta: &record.meta }, label)
     }
 

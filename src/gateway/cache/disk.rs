@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use tidegate_cache_disk::{DiskRecord, DiskStore, NewBody, NewRecord};
+use tidegate_cache_disk::{DiskRecord, DiskStore, NewBody, NewRecord, ReadMode};
 use tidegate_policy::Timestamp;
 use tidegate_policy::cache::ReuseTerms;
 use tidegate_policy::cache::vary::SelectingFields;
@@ -99,8 +99,8 @@ pub(super) fn record(key: CacheKey, entry: &CacheEntry, body: NewBody) -> Option
     Some(NewRecord { key: key.number(), group, url: url.into(), tags: tags.into(), meta, body })
 }
 
-/// Returns the entry in a record. Reads a small body into memory; blocks the thread.
-pub(super) fn entry(record: DiskRecord) -> io::Result<CacheEntry> {
+/// Returns the entry in a record. Reads a small body into memory.
+pub(super) fn entry(record: DiskRecord, mode: ReadMode) -> io::Result<CacheEntry> {
     let DiskRecord { meta, body } = record;
     let unreadable = || io::Error::new(io::ErrorKind::InvalidData, "an entry of another version");
     let form: EntryForm<'_> = postcard::from_bytes(&meta).map_err(|_| unreadable())?;
@@ -117,7 +117,7 @@ pub(super) fn entry(record: DiskRecord) -> io::Result<CacheEntry> {
             let head = ResponseHead::from_lines(status, lines).ok_or_else(unreadable)?;
             let body = match body.len() > MAX_LOADED_BODY {
                 true => StoredBody::Disk(body),
-                false => StoredBody::from_parts(body.read()?),
+                false => StoredBody::from_parts(body.read(mode)?),
             };
             Ok(CacheEntry::Response(Arc::new(StoredResponse {
                 terms: terms.into(),

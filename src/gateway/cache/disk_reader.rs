@@ -5,7 +5,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use tidegate_cache_disk::{BLOCK, DiskBody};
+use tidegate_cache_disk::{BLOCK, DiskBody, ReadMode};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 /// Reader of a part of a body.
@@ -33,17 +33,33 @@ impl DiskReader {
             return Poll::Ready(None);
         }
         let number = self.next / BLOCK;
-        let reading = self.reading.get_or_insert_with(|| {
-            let body = self.body.clone();
-            spawn_blocking(move || body.read_block(number))
-        });
-        let block = ready!(Pin::new(reading).poll(context)).map_err(io::Error::other).flatten();
-        self.reading = None;
+        let block = match self.read_page_cache(number) {
+            Some(block) => block,
+            None => ready!(self.poll_read(number, context)),
+        };
         Poll::Ready(Some(block.map(|block| {
             let start = number * BLOCK;
             let (from, to) = (self.next - start, (self.end - start).min(block.len() as u64));
             self.next = start + to;
             block.slice(from as usize..to as usize)
         })))
+    }
+
+    /// Returns the block, if no read of it is in progress and the page cache has it, or if it is damaged.
+    fn read_page_cache(&self, number: u64) -> Option<io::Result<Bytes>> {
+        let is_unread = self.reading.is_none();
+        let block = is_unread.then(|| self.body.read_block(number, ReadMode::PageCache))?;
+        (!matches!(&block, Err(error) if error.kind() == io::ErrorKind::WouldBlock)).then_some(block)
+    }
+
+    /// Polls for the block, which another thread reads.
+    fn poll_read(&mut self, number: u64, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let reading = self.reading.get_or_insert_with(|| {
+            let body = self.body.clone();
+            spawn_blocking(move || body.read_block(number, ReadMode::Blocking))
+        });
+        let block = ready!(Pin::new(reading).poll(context)).map_err(io::Error::other).flatten();
+        self.reading = None;
+        Poll::Ready(block)
     }
 }
