@@ -26,6 +26,8 @@ routes:
   - { match: \"/**\" }
 ";
 
+/// Length of a body that is read into memory.
+const MEDIUM: usize = 100_000;
 /// Length of a body that is sent from its file.
 const LARGE: usize = 2_000_000;
 
@@ -37,6 +39,7 @@ fn pages(request: &ReceivedRequest, connection: &mut OriginConnection) {
     }
     let fields = "Cache-Control: max-age=3600\r\nETag: \"1\"\r\nCache-Tag: all\r\n";
     match request.target.as_str() {
+        "/medium" => connection.reply("200 OK", fields, &large_page()[..MEDIUM]),
         "/large" => connection.reply("200 OK", fields, &large_page()),
         "/language" => {
             let page = format!("page in {}", request.fields.get("accept-language").map_or("none", String::as_str));
@@ -88,6 +91,23 @@ fn damage(files: &[PathBuf], text: &[u8]) {
         fs::write(file, content).expect("a file");
     }
     assert!(is_found, "the files have the page");
+}
+
+#[test]
+fn copy_is_served_from_disk_where_memory_has_no_space_for_it() {
+    let origin = Origin::with_script(pages);
+    let rules = |memory| RULES.replace("disk:", &format!("memory: {memory}, max_object: 128KiB, disk:"));
+    let gateway = TestGateway::with_rules(origin.address(), &rules("64MiB"));
+    assert_eq!(get(&gateway, "/medium", "").status, 200);
+    wait_until("the page to be on disk", || stats(&gateway)["disk"]["entries"] == 1);
+    // The store has as many parts as before, each too small for the page.
+    gateway.reload(origin.address(), &rules("1MiB")).expect("valid rules");
+    for _ in 0..3 {
+        let medium = get(&gateway, "/medium", "");
+        assert!(is_hit(&medium) && medium.body == large_page()[..MEDIUM]);
+        assert_eq!(stats(&gateway)["entries"], 0, "the page is not in memory");
+    }
+    assert_eq!(origin.received_requests().len(), 1);
 }
 
 #[test]

@@ -143,9 +143,11 @@ impl CacheStore {
         self.entries.insert(key, entry);
     }
 
-    /// Adds an entry that was read from disk, unless there is a newer one.
-    pub(super) fn insert_loaded(&self, key: CacheKey, entry: CacheEntry) {
-        let _ = self.entries.get_or_insert_with(&key, || Ok::<_, Infallible>(entry));
+    /// Adds an entry that was read from disk, unless there is a newer one. Returns the newest; others may displace it at
+    /// once.
+    pub(super) fn insert_loaded(&self, key: CacheKey, entry: CacheEntry) -> CacheEntry {
+        let Ok(newest) = self.entries.get_or_insert_with(&key, || Ok::<_, Infallible>(entry));
+        newest
     }
 
     /// Removes the entry of a key.

@@ -32,7 +32,8 @@ use tidegate_policy::{Reason, RouteId, Timestamp};
 /// Time for which requests for a URL do not wait for each other after one whose response was not for others.
 const PASS_TIME: Duration = Duration::from_secs(10);
 
-/// Most entries that are read from disk for one request: that of the URL, that of the response, and one that was displaced.
+/// Most entries that are read from disk for one request: that of the URL, that of the response, and one that took the
+/// place of either meanwhile.
 const MAX_LOADS: usize = 3;
 
 /// Maximum wait of a request for a read from disk. A disk that takes longer counts as one without the response.
@@ -170,7 +171,7 @@ impl RequestHandler {
         let (path, query) = (request.origin_path(), head.target.query());
         let url = UrlKey::for_request(&site, path, query, &head.fields, fetch_rules);
         let patience = current.settings.origin.response_timeout;
-        let mut found = match self.find_in_memory(&url, &head.fields, credentials, *now) {
+        let mut found = match self.find(&url, &head.fields, credentials, &[], *now) {
             Ok(found) => found,
             Err(OnDisk(_)) => {
                 let found = Box::pin(self.find_copy(&url, &head.fields, credentials, fetch_rules)).await;
@@ -262,33 +263,37 @@ impl RequestHandler {
     ) -> Found {
         let shared = &self.worker.shared;
         let deadline = self.worker.upstream().new_deadline(MAX_DISK_WAIT);
-        for _ in 0..MAX_LOADS {
-            let OnDisk(key) = match self.find_in_memory(url, fields, credentials, self.worker.now()) {
+        let mut loaded = Vec::new();
+        loop {
+            let OnDisk(key) = match self.find(url, fields, credentials, &loaded, self.worker.now()) {
                 Ok(found) => return found,
+                Err(_) if loaded.len() == MAX_LOADS => return Found::nothing(),
                 Err(on_disk) => on_disk,
             };
-            if within(&deadline, load(shared, key)).await.is_none() {
-                break;
-            }
-            if let Some(CacheEntry::Variants(variants)) = shared.cache.store.get(key) {
+            let Some(entry) = within(&deadline, load(shared, key)).await else { return Found::nothing() };
+            if let Some(CacheEntry::Variants(variants)) = &entry {
                 rules.nominated.record(rules.route_name, &variants.selected_by);
             }
+            loaded.push((key, entry));
         }
-        Found::nothing()
     }
 
-    /// Returns what the memory of the store has for a request, or the key of what has to be read from disk.
-    fn find_in_memory(
+    /// Returns what the store has for a request, or the key of what has to be read from disk. `loaded` was read from disk
+    /// for this request; memory may have no space for it.
+    fn find(
         &self,
         url: &UrlKey,
         fields: &Fields,
         credentials: RequestCredentials,
+        loaded: &[(CacheKey, Option<CacheEntry>)],
         now: Timestamp,
     ) -> Result<Found, OnDisk> {
         let store = &self.worker.shared().cache.store;
-        let get = |key| match store.get(key) {
-            None if store.is_on_disk(key) => Err(OnDisk(key)),
-            entry => Ok(entry),
+        let get = |key| match (store.get(key), loaded.iter().find(|(loaded, _)| *loaded == key)) {
+            (Some(entry), _) => Ok(Some(entry)),
+            (None, Some((_, entry))) => Ok(entry.clone()),
+            (None, None) if store.is_on_disk(key) => Err(OnDisk(key)),
+            (None, None) => Ok(None),
         };
         let mut found = Found::nothing();
         let mut key = url.key;
