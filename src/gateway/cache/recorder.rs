@@ -129,7 +129,7 @@ impl Recorder {
         let body = StoredBody::from_parts(std::mem::take(&mut self.parts));
         let is_reusable = self.terms.is_reusable();
         let target = self.target.take().expect("taken once, at the end");
-        let (terms, head) = (self.terms, self.head.clone());
+        let (terms, head) = (self.terms, self.head.take());
         let response = StoredResponse {
             terms,
             head,

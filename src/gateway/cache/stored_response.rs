@@ -102,8 +102,13 @@ impl ResponseHead {
             own.append(Name::Date, date);
             lines.extend(own.to_lines(|_| true));
         }
-        // Valid, because fields are.
-        Self { status, fields: FieldBlock::parse(lines.into()).unwrap_or_default() }
+        // Without spare capacity, which would be kept. Valid, because fields are.
+        Self { status, fields: FieldBlock::parse(lines.into_boxed_slice().into()).unwrap_or_default() }
+    }
+
+    /// Takes the head, and leaves one without fields. A clone would allocate a counter of its users.
+    pub(super) fn take(&mut self) -> Self {
+        Self { status: self.status, fields: std::mem::take(&mut self.fields) }
     }
 
     /// Returns the fields.
