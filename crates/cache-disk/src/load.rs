@@ -8,11 +8,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
 
+/// Bytes of an entry of an index file with a URL of usual length.
+const TYPICAL_ENTRY: usize = 128;
+
 /// Segments and records of a directory.
 #[derive(Default)]
 pub(crate) struct Loaded {
     pub(crate) segments: BTreeMap<u32, (Arc<Segment>, u64)>,
-    pub(crate) records: HashMap<u128, (Span, Span), RandomState>,
+    /// Keys, heads and bodies; each key once.
+    pub(crate) records: Vec<(u128, Span, Span)>,
     /// Segment of the last removal of each group.
     pub(crate) removed_groups: HashMap<u64, u32, RandomState>,
     /// Segments of this boot that are not synced as a whole, with the end of their entries.
@@ -46,12 +50,11 @@ pub(crate) fn load(dir: &Path, boot: &str) -> io::Result<Loaded> {
             continue;
         };
         let is_whole = !boot.is_empty() && head.boot == boot;
-        let (synced, last) = lengths(entries);
-        if is_whole && synced < last {
-            loaded.unsynced.push((number, (index.len() - entries.len() + last) as u64));
-        }
-        let whole_entries = if is_whole { last } else { synced };
+        let whole_entries = if is_whole { usize::MAX } else { synced_length(entries) };
+        let (mut synced, mut last) = (0, 0);
+        records.reserve(entries.len() / TYPICAL_ENTRY);
         for (entry, end) in entries_of(entries) {
+            last = end;
             position += 1;
             match entry {
                 IndexEntry::Stored { key, group, head, body, .. } => {
@@ -68,8 +71,11 @@ pub(crate) fn load(dir: &Path, boot: &str) -> io::Result<Loaded> {
                     removals.insert(group, position);
                     loaded.removed_groups.insert(group, number);
                 }
-                IndexEntry::Synced => {}
+                IndexEntry::Synced => synced = end,
             }
+        }
+        if is_whole && synced < last {
+            loaded.unsynced.push((number, (index.len() - entries.len() + last) as u64));
         }
         loaded.segments.insert(number, (Arc::new(segment), data_length + index.len() as u64));
     }
@@ -78,7 +84,7 @@ pub(crate) fn load(dir: &Path, boot: &str) -> io::Result<Loaded> {
         let is_removed = removals.get(&record.group).is_some_and(|removed_at| record.position < *removed_at);
         !is_removed && (record.body.length == 0 || has_segment(record.body))
     });
-    loaded.records = records.into_iter().map(|(key, record)| (key, (record.head, record.body))).collect();
+    loaded.records = records.into_iter().map(|(key, record)| (key, record.head, record.body)).collect();
     Ok(loaded)
 }
 
@@ -92,10 +98,8 @@ pub(crate) fn entries_of(entries: &[u8]) -> impl Iterator<Item = (IndexEntry<'_>
     })
 }
 
-/// Returns the end of the entries whose data is synced, and that of all entries.
-fn lengths(entries: &[u8]) -> (usize, usize) {
-    entries_of(entries).fold((0, 0), |(synced, _), (entry, end)| match entry {
-        IndexEntry::Synced => (end, end),
-        _ => (synced, end),
-    })
+/// Returns the end of the entries whose data is synced.
+fn synced_length(entries: &[u8]) -> usize {
+    let synced = entries_of(entries).filter(|(entry, _)| *entry == IndexEntry::Synced);
+    synced.map(|(_, end)| end).last().unwrap_or(0)
 }

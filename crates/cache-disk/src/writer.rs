@@ -86,7 +86,7 @@ impl Writer {
             self.closed.insert(number, bytes);
             shared.segments.write().insert(number, segment);
         }
-        for (key, (head, body)) in loaded.records {
+        for (key, head, body) in loaded.records {
             // A removal of the meantime may wait.
             shared.queue.publish(key, || {
                 shared.index.insert(key, Location { head, body, is_used: AtomicBool::new(false) });
