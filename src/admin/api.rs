@@ -1,6 +1,6 @@
 //! Interface through which the admin listener reads and controls the gateway.
 
-use crate::gateway::{CachePurge, CacheStats, CachedUrl, OriginOutage};
+use crate::gateway::{CachePurge, CacheStats, CachedUrl, FillOutcome, OriginOutage};
 use crate::telemetry::ClassTraffic;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{Timestamp, Units};
 use tidegate_replay::explain::Explanation;
+use tokio::sync::oneshot;
 
 /// The gateway as the admin API sees it. All methods read from memory, except [`Self::reload`].
 pub trait GatewayApi: Send + Sync + 'static {
@@ -65,6 +66,8 @@ pub trait GatewayApi: Send + Sync + 'static {
     fn cache(&self) -> Option<CacheView>;
     /// Removes stored responses; returns their number, or an error of one line.
     fn purge_cache(&self, purge: &CachePurge) -> Result<u64, String>;
+    /// Fetches a URL into the cache within the limits of a class. Returns where the outcome arrives, or an error of one line.
+    fn warm_cache(&self, url: &str, class: &str) -> Result<WarmReceiver, String>;
     /// Returns the switches in effect.
     fn switches(&self) -> Vec<SwitchEntry>;
     /// Changes a switch; returns the change, or an error of one line.
@@ -142,6 +145,11 @@ pub struct CacheView {
     pub requests: [u64; CacheResult::ALL.len()],
     /// Units that it saved: quota, class, units.
     pub saved: Vec<(String, String, Units)>,
+    /// Surplus units that refreshed stored responses: quota, class, units.
+    pub refreshed: Vec<(String, String, Units)>,
     /// URLs that were requested most, in descending order.
     pub most_requested: Vec<CachedUrl>,
 }
+
+/// Where the outcome of a request arrives that warms the cache.
+pub type WarmReceiver = oneshot::Receiver<Result<FillOutcome, String>>;

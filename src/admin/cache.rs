@@ -5,8 +5,9 @@ use super::listener::OptionalPeer;
 use super::login::peer_name;
 use super::problem::Problem;
 use super::{AccessControl, CacheView, DynGateway};
-use crate::gateway::{CachePurge, CachedUrl};
+use crate::gateway::{CachePurge, CachedUrl, FillOutcome};
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
@@ -29,6 +30,7 @@ pub(crate) struct CacheDocument {
     pub(crate) requests: CacheRequests,
     pub(crate) hit_ratio: Option<f64>,
     pub(crate) saved: Vec<SavedUnits>,
+    pub(crate) refreshed: Vec<SavedUnits>,
     pub(crate) most_requested: Vec<CachedUrlDocument>,
 }
 
@@ -54,7 +56,7 @@ pub(crate) struct CacheRequests {
     pub(crate) bypass: u64,
 }
 
-/// Units that stored responses saved.
+/// Units of a quota and a class.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SavedUnits {
     pub(crate) quota: String,
@@ -78,6 +80,34 @@ pub(super) struct PurgeQuery {
     url: Option<String>,
     prefix: Option<String>,
     tag: Option<String>,
+}
+
+/// Body of `POST /api/v1/cache/warm`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WarmBody {
+    url: String,
+    class: String,
+}
+
+/// Outcome of a request that warmed the cache: response to `POST /api/v1/cache/warm`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct WarmDocument {
+    pub(crate) status: u16,
+    pub(crate) cache_status: String,
+    pub(crate) retry_after_s: Option<u64>,
+}
+
+/// Fetches a URL within the limits of a class. Responds with the outcome.
+pub(super) async fn warm(State(gateway): State<DynGateway>, body: Bytes) -> Result<Json<WarmDocument>, Problem> {
+    let WarmBody { url, class } = serde_json::from_slice(&body).map_err(|error| {
+        invalid(format!(r#"body: {error}; send {{"url": "https://example.com/item/42", "class": "CLASS"}}"#))
+    })?;
+    gateway.cache().ok_or_else(no_cache)?;
+    let outcome = gateway.warm_cache(&url, &class).map_err(invalid)?.await;
+    let outcome = outcome.map_err(|_| invalid("the gateway shuts down".to_owned()))?.map_err(invalid)?;
+    let FillOutcome { status, cache_status, retry_after_s } = outcome;
+    Ok(Json(WarmDocument { status, cache_status, retry_after_s }))
 }
 
 /// Shows the state of the cache.
@@ -134,7 +164,7 @@ fn document(view: &CacheView) -> CacheDocument {
     let of = |result: CacheResult| view.requests[result as usize];
     let total: u64 = view.requests.iter().sum();
     let answered = of(CacheResult::Hit) + of(CacheResult::Stale) + of(CacheResult::Revalidated);
-    let saved = |(quota, class, units): &(String, String, Units)| SavedUnits {
+    let units = |(quota, class, units): &(String, String, Units)| SavedUnits {
         quota: quota.clone(),
         class: class.clone(),
         units: (*units).into(),
@@ -167,7 +197,8 @@ fn document(view: &CacheView) -> CacheDocument {
             bypass: of(CacheResult::Bypass),
         },
         hit_ratio: (total > 0).then(|| answered as f64 / total as f64),
-        saved: view.saved.iter().map(saved).collect(),
+        saved: view.saved.iter().map(units).collect(),
+        refreshed: view.refreshed.iter().map(units).collect(),
         most_requested: view.most_requested.iter().map(cached_url).collect(),
     }
 }

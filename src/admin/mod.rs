@@ -33,7 +33,7 @@ mod wrong_tokens;
 #[cfg(test)]
 mod tests;
 
-pub use api::{CacheView, GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange};
+pub use api::{CacheView, GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange, WarmReceiver};
 pub use auth::{AccessControl, AccessRules};
 pub use client::{AdminClient, AdminClientError, AdminResponse};
 pub use listener::{BoundListener, Listener};
@@ -133,6 +133,7 @@ fn router_with_history(gateway: DynGateway, access: AccessControl, history: Arc<
         .route("/api/v1/switches", get(switches::list).post(switches::set))
         .route("/api/v1/switches/{target}", delete(switches::end))
         .route("/api/v1/cache", get(cache::show).delete(cache::purge))
+        .route("/api/v1/cache/warm", post(cache::warm))
         .route("/api/v1/reload", post(reload))
         // Below the routes and above their handlers: an unauthorized request does not learn which paths exist, and the
         // health checks beside it stay open to orchestrators without a token.

@@ -1,7 +1,7 @@
 use super::corrections::{Actor, Correction};
 use super::server::{ConnectionLimits, serve, serve_within};
 use super::*;
-use crate::gateway::{CachePurge, CacheStats, CachedUrl, DiskStats, OriginOutage};
+use crate::gateway::{CachePurge, CacheStats, CachedUrl, DiskStats, FillOutcome, OriginOutage};
 use crate::telemetry::ClassTraffic;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
@@ -822,6 +822,7 @@ impl GatewayApi for FakeGateway {
             },
             requests: [6, 1, 1, 2, 0],
             saved: vec![("api".into(), "bot".into(), Units::from_milli(6500))],
+            refreshed: vec![("api".into(), "bot".into(), Units::from_whole(2))],
             most_requested: vec![CachedUrl {
                 url: "http://example.com/item/1".into(),
                 hits: 6,
@@ -836,6 +837,16 @@ impl GatewayApi for FakeGateway {
             CachePurge::Url(url) if url == "http://example.com/item/1" => Ok(1),
             _ => Err("url: unknown".into()),
         }
+    }
+
+    fn warm_cache(&self, url: &str, class: &str) -> Result<WarmReceiver, String> {
+        if class != "bot" {
+            return Err(format!("class: found {class:?}; known here: bot"));
+        }
+        let (reply, receiver) = tokio::sync::oneshot::channel();
+        let cache_status = format!("tidegate; fwd=uri-miss; stored; url={url}");
+        let _ = reply.send(Ok(FillOutcome { status: 429, cache_status, retry_after_s: Some(7) }));
+        Ok(receiver)
     }
 
     fn switches(&self) -> Vec<SwitchEntry> {

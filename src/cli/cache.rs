@@ -1,8 +1,9 @@
 //! `tidegate cache`: the stored responses of a running gateway.
 
 use super::admin_client::AdminArgs;
+use super::warm::{self, WarmArgs};
 use super::{CommandError, path_segment, print};
-use crate::admin::cache::{CacheDocument, CacheRequests};
+use crate::admin::cache::{CacheDocument, CacheRequests, SavedUnits};
 use clap::{Args, Subcommand};
 use http::Method;
 use serde::Deserialize;
@@ -36,6 +37,11 @@ pub(super) enum CacheCommand {
         #[command(flatten)]
         admin: AdminArgs,
     },
+    /// Fetches pages that are not stored, one after the other, as requests of a class and within its limits.
+    ///
+    /// When the class is refused, the command waits as long as Retry-After says, and goes on. The units that the pages cost
+    /// are charged as for a client of the class. Ctrl-C ends it; what is fetched stays.
+    Warm(#[command(flatten)] WarmArgs),
 }
 
 /// Stored responses to remove.
@@ -61,6 +67,7 @@ struct PurgeResponse {
 /// Shows or removes stored responses.
 pub(super) fn run(command: &CacheCommand) -> ExitCode {
     let text = match command {
+        CacheCommand::Warm(arguments) => return warm::run(arguments),
         CacheCommand::Stats { json, admin } => {
             let response = admin.request(Method::GET, PATH, "");
             response.and_then(|response| if *json { Ok(response) } else { Ok(stats(&parse(&response)?)) })
@@ -136,6 +143,10 @@ fn stats(document: &CacheDocument) -> String {
     }
     for saved in &document.saved {
         let _ = writeln!(text, "saved: {} units of {} for {}", saved.units, saved.quota, saved.class);
+    }
+    for refreshed in &document.refreshed {
+        let SavedUnits { units, quota, class } = refreshed;
+        let _ = writeln!(text, "refreshed with surplus: {units} units of {quota} for {class}");
     }
     if !document.most_requested.is_empty() {
         let head = ["hits", "saved", "KiB", "requested most"].map(str::to_owned).to_vec();

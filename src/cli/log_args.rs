@@ -99,7 +99,7 @@ impl AssumptionArgs {
     }
 }
 
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     config::duration(text).ok_or_else(|| "write a duration such as 200ms, 60s or 14d".to_owned())
 }
 

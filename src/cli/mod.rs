@@ -24,6 +24,8 @@ mod switch;
 pub mod tune;
 mod usage;
 pub mod user;
+mod warm;
+mod warm_urls;
 
 pub use config_file::ConfigArg;
 pub use error::CommandError;

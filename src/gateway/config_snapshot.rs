@@ -29,6 +29,8 @@ pub(super) struct ConfigSnapshot {
     unexpected_costs: Vec<AtomicBool>,
     /// Routes with an unreadable cost, by [`RouteId`].
     unreadable_costs: Vec<AtomicBool>,
+    /// The origin answered a request for its cache alone with something else (`origin.only_if_cached`).
+    origin_ignores_only_if_cached: AtomicBool,
     /// Networks of the address lists, as last read.
     lists: ArcSwap<AddressLists>,
     /// Switches of administrators, resolved by the rules.
@@ -55,6 +57,7 @@ impl ConfigSnapshot {
             reported_quotas: (0..rules.quotas.len()).map(QuotaId::from_index).filter(has_cost_header).collect(),
             unexpected_costs: no_routes(),
             unreadable_costs: no_routes(),
+            origin_ignores_only_if_cached: AtomicBool::new(false),
             lists: ArcSwap::from_pointee(lists),
             switches: ArcSwap::from_pointee(switches),
             settings,
@@ -64,6 +67,16 @@ impl ConfigSnapshot {
     /// Returns true for the first unexpected cost on `route`.
     pub(super) fn is_first_unexpected_cost(&self, route: RouteId) -> bool {
         !self.unexpected_costs[route.index()].swap(true, Ordering::Relaxed)
+    }
+
+    /// Returns true unless the origin answered a request for its cache alone with something else.
+    pub(super) fn trusts_origin_cache(&self) -> bool {
+        self.settings.origin.only_if_cached && !self.origin_ignores_only_if_cached.load(Ordering::Relaxed)
+    }
+
+    /// Records that the origin answered a request for its cache alone with something else. Returns true for the first time.
+    pub(super) fn distrust_origin_cache(&self) -> bool {
+        !self.origin_ignores_only_if_cached.swap(true, Ordering::Relaxed)
     }
 
     /// Returns true for the first unreadable cost on `route`.

@@ -25,6 +25,7 @@ mod listener;
 mod origin_health;
 mod problem;
 mod quota_sync;
+mod refresh;
 mod relay;
 mod request_context;
 mod response_body;
@@ -50,7 +51,7 @@ use tidegate_policy::hash::mix;
 use tidegate_policy::switches::Switches;
 use tidegate_policy::{Timestamp, Units};
 
-pub use cache::{CachePurge, CacheStats, CachedUrl};
+pub use cache::{CachePurge, CacheStats, CachedUrl, FillOutcome};
 pub use origin_health::OriginOutage;
 pub use shared::Dependencies;
 use shared::Shared;

@@ -97,6 +97,8 @@ pub(super) struct RequestContext {
     forward_reason: Option<ForwardReason>,
     /// Why the gateway makes the request itself.
     fill: Option<CacheFill>,
+    /// Only the origin's own cache may answer: the rules refused the request.
+    is_for_origin_cache: bool,
     /// Units that a stored response saved.
     saved: SmallVec<[(QuotaId, Units); 2]>,
     is_complete: bool,
@@ -146,6 +148,7 @@ impl RequestContext {
             cache_result: None,
             forward_reason: None,
             fill: None,
+            is_for_origin_cache: false,
             saved: SmallVec::new(),
             is_complete: false,
             _memory: memory,
@@ -367,6 +370,36 @@ impl RequestContext {
     pub(super) fn permit_and_head(&mut self) -> (&mut Permit, &RequestHead) {
         let permit = self.evaluated.evaluation.decision.permit.as_mut().expect("sent upstream and not settled");
         (permit, &self.client_request.head)
+    }
+
+    /// Lets the refused request ask the origin's own cache.
+    pub(super) fn ask_origin_cache(&mut self, fetch: Box<CacheFetch>) {
+        let class = self.evaluation().classification.class;
+        self.evaluated.evaluation.decision.permit = Some(self.current.admission.origin_cache_permit(class));
+        self.is_for_origin_cache = true;
+        self.set_fetch(fetch);
+    }
+
+    /// Ends the request to the origin's cache, which has no response. Nothing counts as sent.
+    pub(super) fn end_without_origin_cache(&mut self) {
+        self.settle_unknown();
+        self.end_upstream();
+        self.stage = RequestStage::Evaluated;
+    }
+
+    /// Charges what the route expects, because the origin's cache was not what responded.
+    pub(super) fn charge_as_unexpected(&mut self) {
+        let current = Rc::clone(&self.current);
+        let Evaluation { key, classification, route, .. } = *self.evaluation();
+        for (quota, cost) in current.admission.expected_costs(route) {
+            let permit = current.admission.unexpected_permit(key, classification.class, quota, self.started_at());
+            self.receipt.extend(permit.settle(|_, _| cost));
+        }
+    }
+
+    /// Returns true if units were charged for the request.
+    pub(super) fn has_charges(&self) -> bool {
+        self.receipt.iter().any(|charged| !charged.settled.is_zero())
     }
 
     /// Settles the permit with the cost that `actual` returns for each quota.

@@ -1,9 +1,11 @@
 //! A site: scheme and host as the client sees them. Each site has its own robots.txt (RFC 9309 section 2.3).
 
 use super::target;
-use http::Uri;
+use http::{Method, Uri};
 use tidegate_http1::{Name, RequestHead, list};
 use tidegate_policy::own_hosts::{OwnHosts, without_last_dot};
+use tidegate_policy::route::normalize_host;
+use tidegate_policy::{RequestFacts, RouteId, Rules, path};
 
 /// Scheme and host of a request in canonical form, so that all spellings share one copy of robots.txt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +65,20 @@ impl Site {
             }
             _ => false,
         }
+    }
+
+    /// Returns the route of a GET request for a URL of the site.
+    pub(super) fn route(&self, uri: &Uri, rules: &Rules) -> RouteId {
+        let host = normalize_host(self.host());
+        let normalized = path::normalize(uri.path()).unwrap_or_else(|_| uri.path().into());
+        rules.route(&RequestFacts {
+            method: &Method::GET,
+            host: &host,
+            path: &normalized,
+            other_paths: &[],
+            query: uri.query(),
+            user_agent: b"",
+        })
     }
 
     /// Returns the key of the site in the cache of robots.txt.

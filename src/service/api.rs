@@ -1,7 +1,7 @@
 //! The running gateway as the admin API sees it.
 
 use super::{BUILD, BoundAddresses, LEDGER_TIMEOUT, ServiceState, crawlers};
-use crate::admin::{CacheView, GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange};
+use crate::admin::{CacheView, GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange, WarmReceiver};
 use crate::gateway::{CachePurge, OriginOutage};
 use crate::telemetry::{AddressListView, ClassTraffic, NetworkListsView};
 use tidegate_engine::ledger::LeaseRefresher;
@@ -192,12 +192,17 @@ impl GatewayApi for ServiceState {
             stats: self.handle.cache_stats()?,
             requests: self.telemetry.cache_requests(),
             saved: self.telemetry.saved_units(),
+            refreshed: self.telemetry.refreshed_units(),
             most_requested: self.handle.most_requested_urls(MOST_REQUESTED_URLS),
         })
     }
 
     fn purge_cache(&self, purge: &CachePurge) -> Result<u64, String> {
         self.handle.purge_cache(purge)
+    }
+
+    fn warm_cache(&self, url: &str, class: &str) -> Result<WarmReceiver, String> {
+        self.handle.warm_cache(url, class)
     }
 
     fn switches(&self) -> Vec<SwitchEntry> {

@@ -70,6 +70,7 @@ impl ServiceState {
         // Joined instead of spawned, because they borrow the state.
         tokio::join!(
             self.handle.run_maintenance(),
+            self.handle.run_refreshes(),
             self.poll_address_lists(),
             self.persist_learned_loop(),
             self.log_shadow_refusals(),

@@ -7,7 +7,7 @@ use super::histogram::Histogram;
 use super::status_class::StatusClass;
 use tidegate_access_log::{NameResolver, Record, RecordedOutcome};
 use tidegate_policy::bot_detection::Signal;
-use tidegate_policy::cache::CacheResult;
+use tidegate_policy::cache::{CacheFill, CacheResult};
 use tidegate_policy::class::Evidence;
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::{ClientKind, Reason, ScopeId, Units};
@@ -63,6 +63,8 @@ pub(super) struct ClassCounters {
     pub(super) refused_duration: Histogram,
     /// Units that stored responses saved, by quota.
     pub(super) saved: NamedSlots<Units>,
+    /// Units that refreshes of stored responses used, by quota.
+    pub(super) refreshed: NamedSlots<Units>,
 }
 
 /// Counters of one scope.
@@ -226,6 +228,10 @@ impl ClassCounters {
             let total = self.saved.get_or_insert(quota);
             *total = total.saturating_add(*units);
         }
+        for charge in record.charges.iter().filter(|_| record.fill == Some(CacheFill::Refresh)) {
+            let total = self.refreshed.get_or_insert(charge.quota_name);
+            *total = total.saturating_add(charge.charged);
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -235,9 +241,11 @@ impl ClassCounters {
         add(&mut self.codes, &other.codes);
         self.admitted_duration.merge(&other.admitted_duration);
         self.refused_duration.merge(&other.refused_duration);
-        for (quota, units) in other.saved.iter() {
-            let total = self.saved.get_or_insert(quota);
-            *total = total.saturating_add(*units);
+        for (total, units) in [(&mut self.saved, &other.saved), (&mut self.refreshed, &other.refreshed)] {
+            for (quota, units) in units.iter() {
+                let total = total.get_or_insert(quota);
+                *total = total.saturating_add(*units);
+            }
         }
     }
 }

@@ -152,6 +152,9 @@ fn write_workers(text: &mut Exposition, counters: &WorkerCounters) {
         for (quota, units) in counts.saved.iter() {
             text.sample(QUOTA_SAVED, &[quota, class], units);
         }
+        for (quota, units) in counts.refreshed.iter() {
+            text.sample(CACHE_REFRESHED, &[quota, class], units);
+        }
     }
     for (route, units) in counters.unexpected_costs.iter() {
         text.sample(UNEXPECTED_COST, &[route], units);

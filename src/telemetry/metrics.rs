@@ -111,6 +111,8 @@ metrics! {
     QUOTA_CHARGED: Counter "tidegate_quota_charged_total" ["quota", "class"];
     /// Total number of units that stored responses saved, by class: the expected costs of the requests that they answered.
     QUOTA_SAVED: Counter "tidegate_quota_saved_total" ["quota", "class"];
+    /// Total number of surplus units that refreshed stored responses (`cache.refresh`), by the class that was last sent them.
+    CACHE_REFRESHED: Counter "tidegate_cache_refreshed_units_total" ["quota", "class"];
     /// Total number of requests on routes that are cached, by result: hit, stale, revalidated, miss or bypass.
     CACHE_REQUESTS: Counter "tidegate_cache_requests_total" ["result"];
     /// Bytes of stored responses: in memory, and in files, which have those in memory, too.

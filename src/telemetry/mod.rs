@@ -175,9 +175,21 @@ impl Telemetry {
 
     /// Returns the units that stored responses saved: quota, class, units.
     pub fn saved_units(&self) -> Vec<(String, String, Units)> {
+        self.units_by_class(|counts| &counts.saved)
+    }
+
+    /// Returns the units that refreshes of stored responses used: quota, class, units.
+    pub fn refreshed_units(&self) -> Vec<(String, String, Units)> {
+        self.units_by_class(|counts| &counts.refreshed)
+    }
+
+    fn units_by_class(
+        &self,
+        units: impl Fn(&counters::ClassCounters) -> &counters::NamedSlots<Units>,
+    ) -> Vec<(String, String, Units)> {
         let totals = self.totals();
         let of_class = |(class, counts): (&str, &counters::ClassCounters)| {
-            counts.saved.iter().map(|(quota, units)| (quota.to_owned(), class.to_owned(), *units)).collect::<Vec<_>>()
+            units(counts).iter().map(|(quota, units)| (quota.to_owned(), class.to_owned(), *units)).collect::<Vec<_>>()
         };
         totals.classes.iter().flat_map(of_class).collect()
     }

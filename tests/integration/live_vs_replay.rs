@@ -55,6 +55,36 @@ fn replay_follows_the_copies_of_the_log() {
 }
 
 #[test]
+fn replay_follows_refreshes_with_surplus_units() {
+    let origin =
+        Origin::with_script(|_, connection| connection.reply("200 OK", "Cache-Control: max-age=600\r\n", b"page"));
+    let paced = rules(200).replace("window: { fixed: 24h }", "window: { calendar: day, zone: UTC }\n    pacing: even");
+    // One worker, which writes its lines in the order of time: the clock jumps.
+    let paced = paced.replace("workers: 2", "workers: 1");
+    let rules = format!("cache: {{ disk: off }}\nbot_detection: {{ enabled: false }}\n{paced}");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let user_agents = ["User-Agent: Bot/1.0\r\n", "User-Agent: Googlebot\r\n", "User-Agent: Firefox\r\n"];
+    let mut requests = 0;
+    let mut get = |page: usize| {
+        gateway.connect().get(&format!("/item/{page}"), user_agents[page % 3]);
+        requests += 1;
+    };
+    (0..60).for_each(|number| get(number % 20));
+    // The last eighth of the day begins at 21:00.
+    for _ in 0..6 {
+        gateway.clock.advance(Duration::from_secs(6000));
+        (0..10).for_each(&mut get);
+    }
+    let is_refreshed = |name: &str| name.starts_with("tidegate_cache_refreshed_units_total");
+    wait_until("refreshes", || gateway.metrics().iter().any(|(name, units)| is_refreshed(name) && *units > 0.0));
+    (0..20).for_each(&mut get);
+    let (yaml, text) = (gateway.yaml(), gateway.read_log_text());
+    let refreshes = text.lines().filter(|line| line.contains("\"fill\":\"refresh\"")).count() as u64;
+    let agreement = replay(&yaml, text).agreement.expect("log written by the gateway");
+    assert_eq!((agreement.different, agreement.same), (0, requests + refreshes), "{agreement:?}");
+}
+
+#[test]
 fn replay_orders_same_instant_requests_by_sequence() {
     let requests = day_trace::generate_day(8, 0.05);
     let request_count = requests.len() as u64;

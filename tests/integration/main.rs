@@ -11,6 +11,7 @@ mod bot_detection;
 mod bucket_keys;
 mod cache;
 mod cache_disk;
+mod cache_fill;
 mod cache_keys;
 mod cache_suite;
 mod caddy;

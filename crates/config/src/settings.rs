@@ -79,6 +79,8 @@ pub struct Cache {
     pub memory: u64,
     /// Bytes of the files in `state_dir/cache`; `None` if responses are stored in memory alone.
     pub disk: Option<u64>,
+    /// Surplus units refresh stored responses.
+    pub refreshes_surplus: bool,
 }
 
 /// An address list in a file.
@@ -205,6 +207,8 @@ pub struct Origin {
     pub max_connections: usize,
     /// True if the origin stops its work when a connection closes.
     pub aborts_on_disconnect: bool,
+    /// True if the origin has a cache that is asked for what the rules refuse.
+    pub only_if_cached: bool,
 }
 
 /// Connection, size and time limits. No count and no duration is zero.

@@ -188,6 +188,11 @@ impl Admission {
         Permit::new(self.class_id(class), smallvec![reservation])
     }
 
+    /// Returns a permit for a request of `class` that only the origin's own cache may answer, which costs nothing.
+    pub fn origin_cache_permit(&self, class: ClassId) -> Permit {
+        Permit::new(self.class_id(class), SmallVec::new())
+    }
+
     /// Returns whether any scope of a route is throttled.
     pub fn is_throttled(&self, route: RouteId) -> bool {
         self.route_scopes[route.index()].is_some()

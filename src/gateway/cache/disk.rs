@@ -20,7 +20,7 @@ const DIRECTORY: &str = "cache";
 /// Largest body that returns to memory, in bytes. Larger ones are sent from their file.
 const MAX_LOADED_BODY: u64 = 256 * 1024;
 /// Version of [`EntryForm`]. Entries of others count as missing.
-const FORM: u8 = 1;
+const FORM: u8 = 2;
 
 /// An entry without its body, in a file.
 #[derive(Serialize, Deserialize)]
@@ -38,6 +38,7 @@ enum KindForm<'a> {
         lines: &'a [u8],
         requested_at: u64,
         terms: TermsForm,
+        selecting: Option<&'a [u8]>,
     },
     Variants {
         #[serde(borrow)]
@@ -84,6 +85,7 @@ pub(super) fn record(key: CacheKey, entry: &CacheEntry, body: NewBody) -> Option
                 lines: response.head.lines(),
                 requested_at: response.requested_at.0,
                 terms: TermsForm::from(&response.terms),
+                selecting: response.selecting.as_deref(),
             };
             (&*response.url, kind, response.tags().join("\n"))
         }
@@ -112,7 +114,7 @@ pub(super) fn entry(record: DiskRecord, mode: ReadMode) -> io::Result<CacheEntry
             let selected_by = SelectingFields::from_names(names.into_iter().map(str::to_owned));
             Ok(CacheEntry::Variants(Arc::new(Variants { selected_by, salt, url: form.url.into() })))
         }
-        KindForm::Response { status, lines, requested_at, terms } => {
+        KindForm::Response { status, lines, requested_at, terms, selecting } => {
             let status = StatusCode::from_u16(status).map_err(|_| unreadable())?;
             let head = ResponseHead::from_lines(status, lines).ok_or_else(unreadable)?;
             let body = match body.len() > MAX_LOADED_BODY {
@@ -125,6 +127,7 @@ pub(super) fn entry(record: DiskRecord, mode: ReadMode) -> io::Result<CacheEntry
                 body,
                 requested_at: Timestamp(requested_at),
                 url: form.url.into(),
+                selecting: selecting.map(Into::into),
                 usage: CopyUsage::default(),
             })))
         }

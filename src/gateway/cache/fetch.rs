@@ -150,32 +150,41 @@ impl CacheFetch {
         route: &RouteCacheRules,
         store: &CacheStore,
     ) -> StorageTarget {
-        let url = self.url.url.as_str().into();
         let of_vary = selected_by.names().map(str::to_owned);
         let of_route = route.key_headers.iter().cloned();
         let of_cookies = route.key_cookies.iter().flatten().map(|name| format!("{COOKIE_PREFIX}{name}"));
         let selected_by = SelectingFields::from_names(of_vary.chain(of_route).chain(of_cookies));
-        if selected_by.is_empty() {
-            return StorageTarget {
-                key: url_key.key,
-                variants: None,
-                url,
-                requested_at: self.requested_at,
-                plain_url: url_key.plain(),
-            };
-        }
-        let known = self.variants.as_ref().filter(|known| known.selected_by == selected_by);
-        let variants = known.cloned().unwrap_or_else(|| {
-            Arc::new(Variants { selected_by, salt: store.next_salt(), url: self.url.url.as_str().into() })
-        });
-        let key = url_key.key.of_variant(&variants, sent);
+        let selecting = self.selecting_lines(url_key, &selected_by, sent);
+        let (key, variants) = match selected_by.is_empty() {
+            true => (url_key.key, None),
+            false => {
+                let known = self.variants.as_ref().filter(|known| known.selected_by == selected_by);
+                let variants = known.cloned().unwrap_or_else(|| {
+                    Arc::new(Variants { selected_by, salt: store.next_salt(), url: self.url.url.as_str().into() })
+                });
+                (url_key.key.of_variant(&variants, sent), Some((url_key.key, variants)))
+            }
+        };
         StorageTarget {
             key,
-            variants: Some((url_key.key, variants)),
-            url,
+            variants,
+            url: self.url.url.as_str().into(),
             requested_at: self.requested_at,
             plain_url: url_key.plain(),
+            selecting,
+            usage: self.copy.as_ref().map(|(_, copy)| copy.usage.so_far()).unwrap_or_default(),
         }
+    }
+
+    /// Returns the lines of the request fields that select the response, which are named by the origin or the rules.
+    /// Returns `None` if it is selected by what is perhaps of one client: cookies, or fields that nothing names.
+    fn selecting_lines(&self, url_key: &UrlKey, selected_by: &SelectingFields, sent: &Fields) -> Option<Box<[u8]>> {
+        let has_cookies = selected_by.names().any(|name| name.starts_with(COOKIE_PREFIX));
+        if self.is_personal || has_cookies || url_key.has_keyed_fields {
+            return None;
+        }
+        let is_selecting = |text: &[u8]| selected_by.names().any(|name| name.as_bytes().eq_ignore_ascii_case(text));
+        Some(sent.to_lines(|field| is_selecting(field.text)).into())
     }
 }
 

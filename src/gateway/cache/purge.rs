@@ -3,10 +3,9 @@
 use super::key::keyed_url;
 use super::store::CacheStore;
 use crate::gateway::site::Site;
-use http::{Method, Uri};
+use http::Uri;
+use tidegate_policy::Rules;
 use tidegate_policy::cache::RouteCacheRules;
-use tidegate_policy::route::normalize_host;
-use tidegate_policy::{RequestFacts, Rules, path};
 
 /// Stored responses to remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,17 +50,7 @@ fn invalid(key: &str, found: &str) -> String {
 /// Returns the URL of a GET request as it is stored.
 fn stored_url(site: &Site, uri: &Uri, rules: &Rules) -> String {
     let no_rules = RouteCacheRules::default();
-    let host = normalize_host(site.host());
-    let normalized = path::normalize(uri.path()).unwrap_or_else(|_| uri.path().into());
-    let facts = RequestFacts {
-        method: &Method::GET,
-        host: &host,
-        path: &normalized,
-        other_paths: &[],
-        query: uri.query(),
-        user_agent: b"",
-    };
-    let route = rules[rules.route(&facts)].cache.as_ref().unwrap_or(&no_rules);
+    let route = rules[site.route(uri, rules)].cache.as_ref().unwrap_or(&no_rules);
     match &rules.cache {
         Some(cache_rules) => keyed_url(site, uri.path(), uri.query(), cache_rules, route).0,
         None => uri.to_string(),

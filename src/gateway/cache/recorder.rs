@@ -25,6 +25,10 @@ pub(in crate::gateway) struct StorageTarget {
     pub(in crate::gateway) url: Box<str>,
     /// Key of the URL alone.
     pub(in crate::gateway) plain_url: CacheKey,
+    /// Lines of the request fields that select the response; `None` if the gateway cannot send them itself.
+    pub(in crate::gateway) selecting: Option<Box<[u8]>>,
+    /// Use of the response that this one replaces.
+    pub(in crate::gateway) usage: CopyUsage,
     /// Time at which the origin was asked.
     pub(in crate::gateway) requested_at: Timestamp,
 }
@@ -136,7 +140,8 @@ impl Recorder {
             body,
             requested_at: target.requested_at,
             url: target.url,
-            usage: CopyUsage::default(),
+            selecting: target.selecting,
+            usage: target.usage,
         };
         let StorageTarget { key, plain_url, requested_at, variants, .. } = target;
         let is_stored = self.shared.cache.insert_unless_removed(key, plain_url, requested_at, |store| {

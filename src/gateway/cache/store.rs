@@ -9,14 +9,15 @@ use foldhash::fast::RandomState;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use std::cell::Cell;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate_cache_disk::{DiskStats, DiskStore, Label, NewBody};
-use tidegate_policy::Units;
 use tidegate_policy::hash::mix;
+use tidegate_policy::{Timestamp, Units};
 
 /// Most parts of the store, each with its own lock.
 const MAX_SHARDS: u64 = 64;
@@ -226,6 +227,23 @@ impl CacheStore {
         urls
     }
 
+    /// Returns up to `count` responses in memory that are stale at `now`, that the gateway can ask for again, and that were
+    /// requested most, in descending order.
+    pub(in crate::gateway) fn most_requested_stale(&self, count: usize, now: Timestamp) -> Vec<Arc<StoredResponse>> {
+        let is_candidate = |response: &Arc<StoredResponse>| {
+            response.selecting.is_some() && response.usage.get().0 > 0 && !response.terms.is_fresh(now)
+        };
+        let responses = self.entries.iter().filter_map(|(_, entry)| match entry {
+            CacheEntry::Response(response) => Some(response).filter(is_candidate),
+            CacheEntry::Variants(_) | CacheEntry::Pass { .. } => None,
+        });
+        let mut stale: Vec<_> = responses.map(|response| (Reverse(response.usage.get().0), response)).collect();
+        stale.sort_by(|(left_hits, left), (right_hits, right)| {
+            left_hits.cmp(right_hits).then_with(|| left.url.cmp(&right.url))
+        });
+        stale.into_iter().take(count).map(|(_, response)| response).collect()
+    }
+
     /// Returns what the store contains.
     pub(in crate::gateway) fn stats(&self) -> CacheStats {
         CacheStats {
@@ -275,7 +293,6 @@ impl Lifecycle<CacheKey, CacheEntry> for CountEvictions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_policy::Timestamp;
 
     fn entry(url: &str) -> CacheEntry {
         CacheEntry::Pass { url: url.into(), until: Timestamp::default() }

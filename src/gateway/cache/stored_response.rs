@@ -4,12 +4,12 @@ use super::disk_reader::DiskReader;
 use bytes::Bytes;
 use http::StatusCode;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tidegate_cache_disk::{BLOCK, DiskBody};
 use tidegate_http1::{Field, FieldBlock, Fields, Name};
 use tidegate_policy::cache::ReuseTerms;
 use tidegate_policy::cache::validation::is_updated_by_304;
-use tidegate_policy::{Timestamp, Units};
+use tidegate_policy::{ClassId, Timestamp, Units};
 
 /// Fields that list the tags of a response.
 const TAG_FIELDS: [&str; 2] = ["cache-tag", "surrogate-key"];
@@ -27,6 +27,8 @@ pub(in crate::gateway) struct StoredResponse {
     pub(in crate::gateway) requested_at: Timestamp,
     /// URL, as far as it is part of the key.
     pub(in crate::gateway) url: Box<str>,
+    /// Lines of the request fields that select the response, so that the gateway can ask for it again; `None` if it cannot.
+    pub(in crate::gateway) selecting: Option<Box<[u8]>>,
     pub(in crate::gateway) usage: CopyUsage,
 }
 
@@ -36,12 +38,15 @@ pub(in crate::gateway) struct CopyUsage {
     hits: AtomicU64,
     /// Thousandths of units.
     saved_milli: AtomicU64,
+    /// Class of the last client, by its index plus one; 0 for none.
+    class: AtomicU32,
 }
 
 impl CopyUsage {
-    /// Counts a use that saved `saved` units.
-    pub(in crate::gateway) fn record(&self, saved: Units) {
+    /// Counts a use by a client of `class` that saved `saved` units.
+    pub(in crate::gateway) fn record(&self, class: ClassId, saved: Units) {
         self.hits.fetch_add(1, Ordering::Relaxed);
+        self.class.store(class.index() as u32 + 1, Ordering::Relaxed);
         if !saved.is_zero() {
             self.saved_milli.fetch_add(saved.milli(), Ordering::Relaxed);
         }
@@ -53,10 +58,16 @@ impl CopyUsage {
         (self.hits.load(Ordering::Relaxed), saved)
     }
 
+    /// Returns the class of the last client by its index, as the rules were at that time.
+    pub(in crate::gateway) fn class_index(&self) -> Option<usize> {
+        self.class.load(Ordering::Relaxed).checked_sub(1).map(|index| index as usize)
+    }
+
     /// Returns the use so far, for the response that replaces this one.
     pub(in crate::gateway) fn so_far(&self) -> Self {
         let (hits, saved) = self.get();
-        Self { hits: AtomicU64::new(hits), saved_milli: AtomicU64::new(saved.milli()) }
+        let class = AtomicU32::new(self.class.load(Ordering::Relaxed));
+        Self { hits: AtomicU64::new(hits), saved_milli: AtomicU64::new(saved.milli()), class }
     }
 }
 

@@ -124,6 +124,17 @@ impl CacheRole {
     }
 }
 
+impl CacheRole {
+    /// Returns the fetch of a refused request that may ask the origin's own cache.
+    pub(super) fn fetch_for_origin_cache(self, context: &RequestContext) -> Option<Box<CacheFetch>> {
+        let reason = context.decision().verdict.refusal()?.reason;
+        match self {
+            Self::Fetch(fetch) if is_replaceable(reason) && context.current().trusts_origin_cache() => Some(fetch),
+            _ => None,
+        }
+    }
+}
+
 /// Returns true if a stored response may be sent in place of a refusal for `reason`: blocks and buckets hold for copies,
 /// too.
 fn is_replaceable(reason: Reason) -> bool {
@@ -363,7 +374,7 @@ impl RequestHandler {
         if !matches!(reason, CopyReason::Validated | CopyReason::Refused) {
             context.count_saved_units();
         }
-        copy.usage.record(context.saved_units());
+        copy.usage.record(context.evaluation().classification.class, context.saved_units());
         let (status, fields, mut body) = self.copy_response(&context, copy, reason, now);
         let body = match body.take_one() {
             Some(bytes) => {

@@ -104,6 +104,7 @@ impl RequestHandler {
                     body: copy.body.clone(),
                     requested_at: target.requested_at,
                     url: copy.url.clone(),
+                    selecting: copy.selecting.clone(),
                     usage: copy.usage.so_far(),
                 };
                 let updated = Arc::new(updated);

@@ -26,6 +26,7 @@ mod evaluate;
 mod evidence;
 mod fill;
 mod forward;
+mod origin_cache;
 mod receive;
 mod refuse;
 mod request_handler;
@@ -98,7 +99,11 @@ impl RequestHandler {
             self.drain_body(&context.client_request().head, body);
             return match replacement {
                 Some(copy) => self.respond_from_copy(context, &copy, CopyReason::Refused),
-                None => self.refuse(context),
+                // Boxed to keep the future of other requests small.
+                None => match role.fetch_for_origin_cache(&context) {
+                    Some(fetch) => Box::pin(self.respond_from_origin_cache(context, fetch)).await,
+                    None => self.refuse(context),
+                },
             };
         }
         if is_crawl_policy {

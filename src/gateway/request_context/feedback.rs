@@ -22,6 +22,10 @@ impl RequestContext {
         result: Result<&Response<OriginBody>, &ForwardError>,
     ) -> Option<ThrottleRejection> {
         let RequestStage::Answered { slots: Some(slots), duration: latency, .. } = &self.stage else { return None };
+        // A 504 means that the origin's cache has no response, which is no overload.
+        if self.is_for_origin_cache {
+            return None;
+        }
         let (status, retry_after) = match result {
             // Not caused by the origin.
             Err(ForwardError::PoolExhausted | ForwardError::ClientBody(_)) => return None,

@@ -13,6 +13,7 @@ use tidegate_access_log::{LineWriter, QuotaCharge, Record, RecordedOutcome, Unex
 use tidegate_policy::ListId;
 use tidegate_policy::Units;
 use tidegate_policy::bot_detection::{HeadersSeen, Signal};
+use tidegate_policy::cache::CacheFill;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{BotId, ClientKind, OperatorId, Reason};
@@ -55,6 +56,7 @@ fn lines_have_the_documented_fields_in_order() {
         tier: Some(2),
         guard_admitted: true,
         switch: Some(SwitchEffect::Allow),
+        fill: Some(CacheFill::Warm),
         scope: Some("default"),
         ..sample_record()
     };

@@ -322,6 +322,112 @@ pub fn measure(
     }
 }
 
+/// Metrics of simulated days of a site with a cache.
+#[derive(Debug)]
+pub struct CachedDaysMetrics {
+    /// Number of refused human requests.
+    pub human_refusals: u64,
+    /// Number of refused requests of bots.
+    pub bot_refusals: u64,
+    /// Maximum unused share of a day's limit, from the second day on.
+    pub max_unused: f64,
+    pub max_overspend: u64,
+    /// Share of the requests of search engines that are answered with a fresh page.
+    pub fresh_share: f64,
+}
+
+/// Simulates all requests under `policy` before a cache whose pages are fresh for `lifetime` seconds, with `limit` units a
+/// day. A request of a bot for a fresh page costs nothing; one that is refused is answered with the stale page. With
+/// `refreshes`, surplus units refresh the stale pages that were requested most.
+pub fn measure_cached(
+    requests: &[TraceRequest],
+    zone: &str,
+    policy: PacingPolicy,
+    (limit, lifetime, refreshes): (u64, u64, bool),
+) -> CachedDaysMetrics {
+    let rules = rules((policy, BotTreatment::Paced), &format!("calendar: day, zone: {zone}"), limit);
+    let first = requests[0].at;
+    let admission = Engine::new(LeaseMode::Local, 1000).admission(rules, Timestamp::from_seconds(first));
+    // Time of the last fetch and number of requests, by page.
+    let mut pages = BTreeMap::<u64, (u64, u64)>::new();
+    let mut windows = BTreeMap::<u64, u64>::new();
+    let (mut human_refusals, mut bot_refusals, mut searches, mut fresh) = (0, 0, 0, 0);
+    let mut refreshed_at = first;
+    for request in requests {
+        let now = Timestamp::from_seconds(request.at);
+        if refreshes && request.at > refreshed_at {
+            refreshed_at = request.at;
+            refresh_pages(&admission, &mut pages, &mut windows, (request.at, lifetime));
+        }
+        let known = request.page.map(|page| pages.entry(page).or_default());
+        let is_fresh = known.as_ref().is_some_and(|(fetched_at, _)| request.at < fetched_at + lifetime);
+        let mut is_answered_fresh = is_fresh;
+        if !is_fresh {
+            let decision = decide(&admission, request, now);
+            let end = decision.quota_usage[0].resets_at.seconds();
+            is_answered_fresh = decision.permit.map(|permit| permit.settle(|_, expected| expected)).is_some();
+            *windows.entry(end).or_default() += u64::from(is_answered_fresh);
+            human_refusals += u64::from(!is_answered_fresh && request.label == ClientLabel::Person);
+            bot_refusals += u64::from(!is_answered_fresh && request.label != ClientLabel::Person);
+        }
+        if let Some((fetched_at, count)) = known {
+            *count += 1;
+            if is_answered_fresh && !is_fresh {
+                *fetched_at = request.at;
+            }
+        }
+        if request.label == ClientLabel::Search && request.at >= first + DAY {
+            searches += 1;
+            fresh += u64::from(is_answered_fresh);
+        }
+    }
+    let last = requests[requests.len() - 1].at;
+    let complete = windows.iter().filter(|(end, _)| **end - DAY >= first + DAY && **end <= last + HOUR);
+    let unused = complete.map(|(_, used)| 1.0 - *used as f64 / limit as f64).max_by(f64::total_cmp);
+    CachedDaysMetrics {
+        human_refusals,
+        bot_refusals,
+        max_unused: unused.expect("a complete day"),
+        max_overspend: windows.values().map(|used| used.saturating_sub(limit)).max().unwrap_or_default(),
+        fresh_share: fresh as f64 / searches as f64,
+    }
+}
+
+/// Refreshes the stale pages that were requested most, while the plan has surplus units for them.
+fn refresh_pages(
+    admission: &Admission,
+    pages: &mut BTreeMap<u64, (u64, u64)>,
+    windows: &mut BTreeMap<u64, u64>,
+    (at, lifetime): (u64, u64),
+) {
+    let now = Timestamp::from_seconds(at);
+    if !admission.may_refresh(RouteId(0), now) {
+        return;
+    }
+    let is_stale = |(fetched_at, _): &(u64, u64)| at >= fetched_at + lifetime;
+    let mut stale: Vec<_> = pages.values_mut().filter(|page| is_stale(page)).collect();
+    stale.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    for page in stale {
+        let (route, rules) = (RouteId(0), admission.rules());
+        let class = ClassId(ClientLabel::Search as u16);
+        let refresh = DecisionRequest {
+            class,
+            class_rules: &rules[class],
+            route: &rules[route],
+            is_exempt: false,
+            switch: None,
+            has_copy: false,
+            is_refresh: true,
+        };
+        let decision = admission.admit_guarded(ClientKey::from_u64(9), &refresh, route, None, now);
+        let end = decision.quota_usage[0].resets_at.seconds();
+        let Some(permit) = decision.permit else { return };
+        permit.settle(|_, expected| expected);
+        *windows.entry(end).or_default() += 1;
+        page.0 = at;
+    }
+}
+
 /// Simulates all requests under learned pacing with `limit` units a day, by a gateway that starts with `learned`. Measures
 /// the requests from `start` on, which are those of one day.
 pub fn measure_day(

@@ -20,8 +20,9 @@ pub(crate) struct Cache {
     pub memory: Option<Size>,
     /// Disk for stored responses, which survive a restart there: { size }, or off for memory alone. Default { size: 10GiB }.
     pub disk: Option<Disk>,
-    /// Use of units that would be left over at the end of a window: off, or surplus, which refreshes the stored
-    /// responses that are requested most. This version refreshes none; the key has no effect yet. Default off.
+    /// Use of units that would be left over at the end of a window: off, or surplus. The latter refreshes the stale
+    /// responses that are requested most, in the last eighth of a window, with the units that no request is expected to
+    /// need. It requires `pacing`, whose forecast says which these are. Default surplus.
     pub refresh: Option<Refresh>,
     /// Largest body that is stored, at most an eighth of memory. Default 8MiB.
     pub max_object: Option<Size>,

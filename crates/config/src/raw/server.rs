@@ -73,6 +73,10 @@ pub(crate) struct Origin {
     /// True if the origin stops its work when a connection closes. A request whose client left is then aborted at once;
     /// otherwise it keeps its slots until the origin has responded. Default false.
     pub aborts_on_disconnect: bool,
+    /// True if the origin has a cache that honors `Cache-Control: only-if-cached` (RFC 9111 section 5.2.1.7), and says in
+    /// `Age` or `Cache-Status` that a response is from it. A request that the rules refuse, and for which the gateway has
+    /// no stored response, then asks that cache, which costs nothing; its 504 means that it has none. Default false.
+    pub only_if_cached: bool,
 }
 
 /// Rate limit header fields of responses.

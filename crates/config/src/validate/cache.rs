@@ -47,9 +47,6 @@ pub(super) fn cache(raw: Option<&raw::Cache>, report: &mut Diagnostics) -> Optio
     if disk.is_some_and(|size| size < MIN_DISK) {
         report.error(&path.disk(), "needs a size of at least 16MiB", "write { size: 10GiB }, or off");
     }
-    if raw.refresh == Some(raw::Refresh::Surplus) {
-        report.warning(format!("{}: no effect yet: this version refreshes no stored response", path.refresh()));
-    }
     let span = |span: Option<&Span>, default| span.map_or(default, |span| span.0);
     let rules = CacheRules {
         max_object,
@@ -69,7 +66,7 @@ pub(super) fn cache(raw: Option<&raw::Cache>, report: &mut Diagnostics) -> Optio
             None => DEFAULT_UNKEYED_HEADERS.map(str::to_owned).to_vec(),
         },
     };
-    Some((Cache { memory, disk }, rules))
+    Some((Cache { memory, disk, refreshes_surplus: raw.refresh != Some(raw::Refresh::Off) }, rules))
 }
 
 /// Returns the rules of a route; `None` if it is not cached.

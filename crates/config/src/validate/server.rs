@@ -128,6 +128,7 @@ pub(super) fn origin(raw: &raw_server::Origin, listen: &[SocketAddr], report: &m
         idle_timeout: report.nonzero_duration(&path.idle_timeout(), span(&raw.idle_timeout), Duration::from_secs(4)),
         max_connections: count(report.nonzero_count(&path.max_connections(), raw.max_connections, 256)),
         aborts_on_disconnect: raw.aborts_on_disconnect,
+        only_if_cached: raw.only_if_cached,
     }
 }
 

@@ -67,7 +67,7 @@ impl DecisionFixture {
         let mut bucket = PacingBucket::full(&rate, self.now);
         bucket.take(Units::from_whole(4));
         let (earmarked, allowance) = (Units::from_whole(earmarked), Some(PacingAllowance { rate, bucket }));
-        self.plan = Some(PlanSnapshot { is_ahead: true, earmarked, allowance });
+        self.plan = Some(PlanSnapshot { is_ahead: true, earmarked, refresh_limit: Units::ZERO, allowance });
         self
     }
 

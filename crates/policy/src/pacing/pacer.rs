@@ -162,7 +162,7 @@ impl Pacer {
         }
         self.earmarked = plan.earmarked;
         let at_start = self.surplus.at_start.filter(|_| is_same_window);
-        self.surplus = Surplus::new(at_start, totals, plan.needed, local_share, now);
+        self.surplus = Surplus::new(at_start, totals, (plan.expected, plan.demanded), local_share, now);
         let rest_of_hour = self.hour.map_or(HOUR, |hour| (hour.start + HOUR).saturating_duration_since(now));
         let max_age = (span.length() / PLANS_PER_WINDOW).clamp(MIN_PLAN_AGE, MAX_PLAN_AGE);
         self.next_plan_at = now + max_age.min(rest_of_hour).min(left.max(MIN_PLAN_AGE));
@@ -294,18 +294,27 @@ impl Pacer {
 
 impl Surplus {
     /// Returns the surplus at `now`. This instance has the part `local_share` of the demand, and its requests are expected to
-    /// need `needed` units until the end of the window. The surplus is released evenly over the last part of the window, so
-    /// that a demand beyond its forecast finds the rest.
-    fn new(at_start: Option<Units>, totals: &QuotaTotals, needed: Units, local_share: f64, now: Timestamp) -> Self {
+    /// use `expected` units until the end of the window, and ask for `demanded`. The surplus is released evenly over the last
+    /// part of the window, so that a demand beyond its forecast finds the rest. Requests that the plan refuses count less
+    /// and less: only what they leave at the very end is surplus.
+    fn new(
+        at_start: Option<Units>,
+        totals: &QuotaTotals,
+        (expected, demanded): (Units, Units),
+        local_share: f64,
+        now: Timestamp,
+    ) -> Self {
         if !is_last_part(totals.span, now) || local_share <= 0.0 {
             return Self::default();
         }
         let left = totals.span.end.saturating_duration_since(now);
         let last_part = totals.span.length() / SURPLUS_PART;
-        let needed_by_all = units(needed.as_f64() / local_share);
+        let left_part = left.as_secs_f64() / last_part.as_secs_f64().max(f64::MIN_POSITIVE);
+        let needed = expected.as_f64() + demanded.saturating_sub(expected).as_f64() * left_part;
+        let needed_by_all = units(needed / local_share);
         let surplus = totals.limit.saturating_sub(totals.taken).saturating_sub(needed_by_all);
         let at_start = at_start.unwrap_or(surplus);
-        let held_back = scale_units(at_start, left.as_secs_f64() / last_part.as_secs_f64().max(f64::MIN_POSITIVE));
+        let held_back = scale_units(at_start, left_part);
         let refresh_limit = totals.limit.saturating_sub(needed_by_all).saturating_sub(held_back);
         Self { at_start: Some(at_start), refresh_limit }
     }

@@ -42,8 +42,10 @@ pub struct ClassDemand {
 pub struct Plan {
     /// Units earmarked for unpaced classes.
     pub earmarked: Units,
-    /// Units that requests are expected to need until the end of the window, with a margin.
-    pub needed: Units,
+    /// Units that requests are expected to use until the end of the window, with a margin.
+    pub expected: Units,
+    /// Units that requests are expected to ask for, those that the plan refuses included, with a margin.
+    pub demanded: Units,
     /// Allocation of each paced class, in the order of the input.
     pub allocations: Vec<ClassAllocation>,
 }
@@ -97,10 +99,11 @@ impl PlanInput {
             units: by_weight.max(kept) + surplus * class.weight / weights,
         };
         let demand_margin = MARGIN_DEVIATIONS * self.unpaced_demand.variance.max(0.0).sqrt();
-        let needed = self.unpaced_demand.units + demand_margin + kept.iter().sum::<f64>();
+        let unpaced = self.unpaced_demand.units + demand_margin;
+        let (expected, demanded) = (unpaced + kept.iter().sum::<f64>(), unpaced + demand);
         let allocations = self.paced_classes.iter().zip(by_weight.into_iter().zip(kept)).map(allocate).collect();
         let units = |amount: f64| Units::from_milli((amount * 1000.0) as u64);
-        Plan { earmarked: units(earmarked), needed: units(needed), allocations }
+        Plan { earmarked: units(earmarked), expected: units(expected), demanded: units(demanded), allocations }
     }
 
     /// Returns the units of each class out of a budget from `min_budget` to `max_budget`, with the admit shares of the

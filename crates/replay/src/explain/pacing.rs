@@ -209,7 +209,12 @@ routes: [ { match: "/item/*", cost: { api: 1 } } ]
     /// Returns the input of a request that a replay reaches with this allowance of its class.
     fn replayed(policy: &PolicyFixture, allowance: PacingAllowance) -> ExplainInput<'_> {
         let mut input = policy.request(CURL, CLIENT, "/item/1", 10);
-        let plan = PlanSnapshot { is_ahead: false, earmarked: Units::ZERO, allowance: Some(allowance) };
+        let plan = PlanSnapshot {
+            is_ahead: false,
+            earmarked: Units::ZERO,
+            refresh_limit: Units::ZERO,
+            allowance: Some(allowance),
+        };
         input.quota_snapshots.iter_mut().for_each(|snapshot| snapshot.plan = Some(plan));
         let by_class = vec![input.quota_snapshots.clone(); input.environment.rules().classes.len()];
         input.replayed = Some(ReplayedState { class: input.classification().class, by_class });

@@ -1,0 +1,192 @@
+//! Requests that the gateway makes itself: `tidegate cache warm`, and refreshes with surplus units.
+
+use crate::support::gateway::TestGateway;
+use crate::support::origin::Origin;
+use crate::support::program::{ExitOutcome, run};
+use crate::support::wait::wait_until;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+const RULES: &str = "\
+workers: 1
+headers: { retry_after_spread: 0% }
+bot_detection: { enabled: false }
+hosts: [example.com]
+cache: { disk: off }
+quotas:
+  api:
+    limit: 10
+    window: { calendar: day, zone: UTC }
+    tiers: { bot: [ { above: 50%, shed: 100% } ] }
+classes:
+  - { name: bot, when: { kind: [declared_bot, verified_bot] } }
+  - { name: person, when: { kind: human } }
+routes:
+  - { match: \"/private/**\", cost: { api: 1 }, cache: off }
+  - { match: \"/**\", cost: { api: 1 }, cache: { ttl: 1h } }
+";
+
+fn pages() -> Origin {
+    Origin::with_script(|request, connection| {
+        let fields = "Vary: Accept-Encoding\r\nETag: \"1\"\r\n";
+        connection.reply("200 OK", fields, format!("page {}", request.target).as_bytes());
+    })
+}
+
+fn warm(gateway: &TestGateway, arguments: &[&str]) -> ExitOutcome {
+    let admin = gateway.admin_address().to_string();
+    run(&[&["cache", "warm", "--admin", &admin][..], arguments].concat(), b"")
+}
+
+fn cache_status(gateway: &TestGateway, path: &str) -> String {
+    gateway.connect().get(path, "").field("cache-status").to_owned()
+}
+
+#[test]
+fn warm_fetches_what_is_not_stored_as_a_request_of_the_class() {
+    let origin = pages();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    gateway.connect().get("/a", "");
+    let dir = tempfile::tempdir().expect("a directory");
+    let sitemap = dir.path().join("sitemap.xml");
+    let text = "<urlset><url><loc>http://example.com/b?x=1&amp;utm_source=2</loc></url>\
+                <url><loc>http://example.com/private/c</loc></url></urlset>";
+    std::fs::write(&sitemap, text).expect("a file");
+    let outcome = warm(&gateway, &["--class", "bot", "http://example.com/a", &sitemap.display().to_string()]);
+    assert_eq!((outcome.code, outcome.errors.as_str()), (0, ""));
+    assert_eq!(outcome.output, "1 fetched and stored, 1 were fresh\n1 not stored: status 200, not cached\n");
+    assert!(cache_status(&gateway, "/b?x=1").starts_with("tidegate; hit"));
+    let received = origin.received_requests();
+    assert_eq!(
+        received.iter().map(|request| request.target.as_str()).collect::<Vec<_>>(),
+        ["/a", "/b?x=1", "/private/c"]
+    );
+    let log = gateway.read_log();
+    let warmed: Vec<&Value> = log.iter().filter(|line| line["fill"] == "warm").collect();
+    let of = |line: &Value| json!([line["client"], line["class"], line["path"], line["cache"], line["charged"]]);
+    assert_eq!(of(warmed[0]), json!(["0.0.0.0", "bot", "/a", "hit", {}]));
+    assert_eq!(of(warmed[1]), json!(["0.0.0.0", "bot", "/b", "miss", { "api": 1 }]));
+    assert_eq!(warmed.len(), 3);
+}
+
+#[test]
+fn warm_keeps_to_the_limits_of_the_class() {
+    let origin = pages();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let urls: Vec<String> = (0..8).map(|number| format!("http://example.com/{number}")).collect();
+    let mut arguments = vec!["--class", "bot", "--max-wait", "1m"];
+    arguments.extend(urls.iter().map(String::as_str));
+    let outcome = warm(&gateway, &arguments);
+    assert_eq!((outcome.code, outcome.output.as_str()), (1, ""));
+    assert!(
+        outcome.errors.contains("the class bot is refused for 12 h 00 min, more than --max-wait 60 s")
+            && outcome.errors.contains("5 of 8 pages are done, the next is http://example.com/5"),
+        "{}",
+        outcome.errors
+    );
+    assert_eq!(origin.received_requests().len(), 5, "the tier begins at half of the quota");
+    for (arguments, error) in [
+        (["--class", "robot", "http://example.com/a"], "class: found \"robot\"; known here: bot, person"),
+        (["--class", "bot", "http:///a"], "give a URL with scheme and host"),
+        (["--class", "bot", "/no/such/file"], "/no/such/file: "),
+    ] {
+        let outcome = warm(&gateway, &arguments);
+        assert!(
+            outcome.code == 2 && outcome.errors.contains(error),
+            "{arguments:?}: {} {}",
+            outcome.code,
+            outcome.errors
+        );
+    }
+    // Another host than the own ones is refused like a client's request for it.
+    let foreign = warm(&gateway, &["--class", "bot", "http://other.example/a"]);
+    assert_eq!(
+        (foreign.code, foreign.output.as_str()),
+        (0, "0 fetched and stored, 0 were fresh\n1 not stored: status 421, not cached\n")
+    );
+}
+
+#[test]
+fn surplus_refreshes_what_clients_request() {
+    let origin = pages();
+    let rules = RULES.replace("limit: 10\n", "limit: 100\n    pacing: even\n").replace("above: 50%", "above: 95%");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let bot = "User-Agent: ExampleBot/1.0\r\nAccept-Encoding: gzip\r\n";
+    for page in 0..3 {
+        (0..page + 2).for_each(|_| drop(gateway.connect().get(&format!("/{page}"), bot)));
+    }
+    let fetched = origin.received_requests().len();
+    assert_eq!(fetched, 3);
+    // Nine hours before the end of the day nothing is refreshed; in the last three hours, what is stale is.
+    gateway.clock.advance(2 * HOUR);
+    gateway.connect().get("/other", "");
+    assert_eq!(gateway.metric("tidegate_cache_refreshed_units_total{quota=\"api\",class=\"bot\"}"), 0.0);
+    gateway.clock.advance(9 * HOUR);
+    gateway.connect().get("/other", "");
+    let refreshed =
+        || origin.received_requests().iter().filter(|request| request.fields.contains_key("if-none-match")).count();
+    wait_until("the stale pages are refreshed", || refreshed() >= 3);
+    let encodings: Vec<_> = origin
+        .received_requests()
+        .iter()
+        .skip(fetched)
+        .map(|request| request.fields["accept-encoding"].clone())
+        .collect();
+    assert!(encodings.iter().filter(|encoding| *encoding == "gzip").count() >= 3, "{encodings:?}");
+    wait_until("the responses are stored", || {
+        (0..3).all(|page| {
+            gateway.connect().get(&format!("/{page}"), bot).field("cache-status").starts_with("tidegate; hit")
+        })
+    });
+    let (_, stats) = gateway.admin_get("/api/v1/cache");
+    let stats: Value = serde_json::from_str(&stats).expect("JSON");
+    let log = gateway.read_log();
+    let refreshes: Vec<&Value> = log.iter().filter(|line| line["fill"] == "refresh").collect();
+    let mut pages: Vec<&str> = refreshes.iter().filter_map(|line| line["path"].as_str()).take(3).collect();
+    pages.sort_unstable();
+    assert_eq!(pages, ["/0", "/1", "/2"], "a page whose copy nobody was sent is not refreshed");
+    for line in refreshes {
+        assert_eq!(
+            json!([line["client"], line["class"], line["verdict"]]),
+            json!(["0.0.0.0", "bot", "admitted"]),
+            "{line}"
+        );
+    }
+    assert_eq!(stats["refreshed"][0]["class"], "bot");
+    assert!(stats["refreshed"][0]["units"].as_f64() >= Some(3.0), "{stats}");
+}
+
+#[test]
+fn refused_request_is_answered_by_the_cache_of_the_origin() {
+    let origin = Origin::with_script(|request, connection| {
+        let is_for_cache = request.fields.get("cache-control").is_some_and(|value| value == "only-if-cached");
+        match (is_for_cache, request.target.as_str()) {
+            (true, "/cached") => connection.reply("200 OK", "Age: 5\r\nCache-Control: max-age=60\r\n", b"cached"),
+            (true, "/ignores") => connection.reply("200 OK", "", b"new"),
+            (true, _) => connection.reply("504 Gateway Timeout", "", b"none"),
+            (false, _) => connection.reply("200 OK", "Cache-Control: max-age=60\r\n", b"new"),
+        }
+    });
+    let rules = RULES.replace("workers: 1\n", "workers: 1\norigin: { only_if_cached: true, url: \"ORIGIN\" }\n");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    gateway.set_used("api", 6);
+    let bot = "User-Agent: ExampleBot/1.0\r\n";
+    let get = |path: &str| gateway.connect().get(path, bot);
+    let used = || gateway.metric("tidegate_quota_used{quota=\"api\"}");
+    let answered = get("/cached");
+    assert_eq!((answered.status, answered.text().as_str()), (200, "cached"));
+    assert!(get("/cached").field("cache-status").starts_with("tidegate; hit"), "stored by the gateway from now on");
+    assert_eq!(get("/missing").status, 429);
+    assert_eq!(used(), 6.0, "neither costs a unit");
+    assert_eq!(get("/ignores").text(), "new");
+    assert_eq!(used(), 7.0, "a response that is not from the cache is charged");
+    let asked = origin.received_requests().len();
+    assert_eq!(get("/missing").status, 429);
+    assert_eq!(origin.received_requests().len(), asked, "the origin is not trusted any more");
+    let log = gateway.read_log();
+    let of = |line: &Value| json!([line["verdict"], line["reason"], line["status"], line["cache"]]);
+    assert_eq!(of(&log[0]), json!(["refused", "tier", 200, "miss"]));
+    assert_eq!(of(&log[2]), json!(["refused", "tier", 429, "miss"]));
+}
