@@ -13,6 +13,7 @@ mod cache;
 mod cache_disk;
 mod cache_fill;
 mod cache_keys;
+mod cache_live_log;
 mod cache_suite;
 mod caddy;
 mod cli_admin;

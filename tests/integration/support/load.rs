@@ -79,7 +79,7 @@ struct LoadConnection {
 impl LoadConnection {
     fn write_request(&mut self, index: usize, request: &LoadRequest) {
         let client = self.client.get_or_insert_with(|| Client::connect(self.gateway));
-        client.send(format_request(index, request));
+        client.send(format_request(&request_host(index), request));
     }
 
     fn receive_response(&mut self, request: &LoadRequest) -> Option<Response> {
@@ -91,10 +91,10 @@ impl LoadConnection {
     }
 }
 
-fn format_request(index: usize, request: &LoadRequest) -> String {
+/// Returns the head of a request to `host`.
+pub fn format_request(host: &str, request: &LoadRequest) -> String {
     let LoadRequest { client, method, target, user_agent, referer, .. } = request;
-    let mut text =
-        format!("{method} {target} HTTP/1.1\r\nHost: {}\r\nX-Forwarded-For: {client}\r\n", request_host(index));
+    let mut text = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nX-Forwarded-For: {client}\r\n");
     if !user_agent.is_empty() {
         text += &format!("User-Agent: {user_agent}\r\n");
     }
