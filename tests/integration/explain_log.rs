@@ -163,7 +163,10 @@ fn inapplicable_explain_options_are_errors() {
     let outcome = fixture.run(&["0123456789abcdef", "--used", "api=3", "--at", "12:00", "--latency", "1s"]);
     assert_eq!((outcome.code, outcome.output.as_str()), (2, ""));
     let options: Vec<&str> = outcome.errors.lines().filter_map(|line| line.split(": ").next()).collect();
-    assert_eq!(options, ["--used", "--at", "--actual-cost, --cache-ttl, --latency, --retry-model, --reorder-window"]);
+    assert_eq!(
+        options,
+        ["--used", "--at", "--actual-cost, --cache-ttl, --max-age, --latency, --retry-model, --reorder-window"]
+    );
     let outcome = fixture.run(&["/item/1", "--ip", "192.0.2.1", "--retry-model", "obey"]);
     assert!(outcome.code == 2 && outcome.errors.contains("add --log FILE:LINE"), "{}", outcome.errors);
 }

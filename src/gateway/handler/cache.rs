@@ -116,22 +116,7 @@ impl CacheRole {
             Self::Fetch(fetch) => &fetch.copy.as_ref()?.1,
             Self::Unused | Self::Bypass(_) | Self::OnlyIfCached => return None,
         };
-        (is_replaceable(reason) && copy.terms.may_replace_refusal(limit, now)).then(|| Arc::clone(copy))
-    }
-}
-
-/// Returns true if a stored response may be sent in place of a refusal for `reason`: blocks and buckets hold for copies,
-/// too.
-fn is_replaceable(reason: Reason) -> bool {
-    match reason {
-        Reason::Tier
-        | Reason::Quota
-        | Reason::Pacing
-        | Reason::ClientShare
-        | Reason::Ledger
-        | Reason::Throttle
-        | Reason::Backoff => true,
-        Reason::Bucket | Reason::Blocked | Reason::Maintenance => false,
+        (reason.allows_copy() && copy.terms.may_replace_refusal(limit, now)).then(|| Arc::clone(copy))
     }
 }
 

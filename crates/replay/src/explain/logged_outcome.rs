@@ -27,10 +27,6 @@ pub(super) struct LoggedDecision {
     pub(super) shadow_reason: Option<Reason>,
     /// `Retry-After` of the response, in seconds.
     pub(super) retry_after_s: Option<u64>,
-    /// True if a stored response answered the request, which cost nothing.
-    pub(super) has_copy: bool,
-    /// True if a stored response was sent in place of the refusal.
-    pub(super) has_copy_of_refusal: bool,
     /// Time in the wait queue.
     pub(super) queue_wait: Duration,
     /// Scope that refused the request.
@@ -46,8 +42,6 @@ impl LoggedOutcome {
             reason: native.reason.and_then(reason),
             shadow_reason: native.shadow_reason.and_then(reason),
             retry_after_s: native.retry_after_s,
-            has_copy: native.has_copy,
-            has_copy_of_refusal: native.has_copy_of_refusal,
             queue_wait: native.scope_wait,
             scope: native.scope.as_ref().map(ToString::to_string),
         });
