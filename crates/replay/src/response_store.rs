@@ -139,7 +139,7 @@ impl ResponseStore {
 /// Bytes of a response in a gateway besides its body: head, URL, and its place in the index.
 const OVERHEAD: u64 = 600;
 
-/// As many as a hash map holds in 2^20 buckets: at most 48 MiB.
+/// As many as a hash map of 2^21 buckets cleans up in place: 78 MiB with the order, 110 MiB while the map grows.
 const MAX_ENTRIES: usize = 7 << 17;
 
 #[cfg(test)]
