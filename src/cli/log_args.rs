@@ -27,11 +27,20 @@ pub struct AssumptionArgs {
     /// ROUTE is written as the `match` of the route. Default: the expected cost.
     #[arg(long, value_name = "ROUTE=UNITS", value_parser = parse_cost)]
     actual_cost: Vec<(String, Units)>,
-    /// Time for which the origin caches a page; a cached page costs nothing. Example: 14d
+    /// Time for which the origin caches a page itself; such a page costs nothing. Example: 14d
     ///
+    /// This is the origin's own cache, not the section `cache` of the gateway (--max-age).
     /// Pages are distinguished by host, path and query; a million are kept. Default: every response is generated.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     cache_ttl: Option<Duration>,
+    /// Lifetime that the origin gives its responses (Cache-Control: max-age), for a simulated cache of the gateway.
+    /// Example: 10m
+    ///
+    /// The section `cache` of the configuration is simulated unless the log names what a cache did. This lifetime
+    /// overrides the `ttl` of routes, as that of the origin does. Default: the `ttl` of the route; without both, a
+    /// stored response is only sent in place of a refusal.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    max_age: Option<Duration>,
     /// Time for which a request holds its reservation, if the log lacks the latency.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "200ms")]
     latency: Duration,
@@ -67,10 +76,11 @@ impl LogArgs {
 impl Default for AssumptionArgs {
     /// Returns the defaults of the options.
     fn default() -> Self {
-        let Assumptions { cache_ttl, latency, .. } = Assumptions::default();
+        let Assumptions { cache_ttl, max_age, latency, .. } = Assumptions::default();
         Self {
             actual_cost: Vec::new(),
             cache_ttl,
+            max_age,
             latency,
             retry_model: RetryModelArg::Ignore,
             reorder_window: Duration::from_secs(60),
@@ -91,6 +101,7 @@ impl AssumptionArgs {
         }
         Ok(Assumptions {
             cache_ttl: self.cache_ttl,
+            max_age: self.max_age,
             latency: self.latency,
             retry_model: self.retry_model.into(),
             // Of several costs of a route, the first one counts.

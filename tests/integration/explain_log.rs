@@ -43,6 +43,32 @@ fn explanation_of_log_line_matches_replay() {
 }
 
 #[test]
+fn explanation_names_the_simulated_response() {
+    let policy = format!(
+        "{ORIGIN}cache: {{}}\nquotas: {{ api: {{ limit: 2, window: {{ fixed: 1h }} }} }}\n\
+         routes: [{{ match: \"/item/*\", cost: {{ api: 1 }} }}]\n"
+    );
+    let fixture = ExplainLogFixture::with_policy(&policy, 0);
+    let line = |(time, item): (&str, u32)| {
+        format!(
+            "192.0.2.1 - - [07/Jun/2024:{time} +0000] \"GET /item/{item} HTTP/1.1\" 200 5 \"-\" \"Firefox/140.0\"\n"
+        )
+    };
+    let text: String = [("00:00:00", 1), ("00:00:30", 1), ("00:05:00", 2), ("00:10:00", 1)].map(line).concat();
+    let fixture = ExplainLogFixture { log: fixture.write_file("small.log", &text), ..fixture };
+    let options = ["--max-age", "1m"];
+    let verdicts = fixture.verdicts(&options);
+    for (result, is_named) in [("miss", false), ("hit", true), ("stale", true)] {
+        let verdict = verdicts.iter().find(|verdict| verdict["cache"] == result);
+        let verdict = verdict.unwrap_or_else(|| panic!("no line with the result {result}"));
+        let explanation = fixture.explain_json(&format!("{}:{}", fixture.log, verdict["line"]), &options);
+        let steps = explanation["steps"].as_array().expect("a list");
+        assert_eq!(steps.iter().any(|step| step["step"] == "cache"), is_named, "{result}: {explanation:#}");
+        assert_eq!(explained_outcome(&explanation), verdict_outcome(verdict), "{result}: {explanation:#}");
+    }
+}
+
+#[test]
 fn explanation_of_own_log_matches_decision() {
     let common = "headers: { retry_after_spread: 50% }\nclients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }";
     let policy = format!("{common}{EVEN}");
@@ -163,7 +189,10 @@ fn inapplicable_explain_options_are_errors() {
     let outcome = fixture.run(&["0123456789abcdef", "--used", "api=3", "--at", "12:00", "--latency", "1s"]);
     assert_eq!((outcome.code, outcome.output.as_str()), (2, ""));
     let options: Vec<&str> = outcome.errors.lines().filter_map(|line| line.split(": ").next()).collect();
-    assert_eq!(options, ["--used", "--at", "--actual-cost, --cache-ttl, --latency, --retry-model, --reorder-window"]);
+    assert_eq!(
+        options,
+        ["--used", "--at", "--actual-cost, --cache-ttl, --max-age, --latency, --retry-model, --reorder-window"]
+    );
     let outcome = fixture.run(&["/item/1", "--ip", "192.0.2.1", "--retry-model", "obey"]);
     assert!(outcome.code == 2 && outcome.errors.contains("add --log FILE:LINE"), "{}", outcome.errors);
 }

@@ -63,6 +63,35 @@ fn proposal_counts_like_the_replay_of_it() {
     }
 }
 
+#[test]
+fn proposed_cache_loads_and_saves_what_its_comment_says() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = |name: &str| dir.path().join(name).to_str().expect("a path as text").to_owned();
+    std::fs::write(path("access.log"), synthetic_log()).expect("file is writable");
+    let yaml = run(&["init", &path("access.log")], b"").output;
+    let comment = yaml.split_whitespace().filter(|word| *word != "#").collect::<Vec<_>>().join(" ");
+    let (_, figures) = comment.split_once("stay fresh for 10m, 1h, 1d would have answered ").expect("figures");
+    let shares: Vec<f64> = figures
+        .split(", ")
+        .take(3)
+        .map(|share| share.split('%').next().expect("text").parse().expect("a share"))
+        .collect();
+    assert!(yaml.contains("\n# cache: {}\n") && shares.is_sorted() && shares[2] > 0.0, "{shares:?}\n{yaml}");
+    std::fs::write(path("tidegate.yaml"), yaml.replace("\n# cache: {}\n", "\ncache: {}\n")).expect("file is writable");
+    for (share, max_age) in shares.iter().zip(["10m", "1h", "1d"]) {
+        let arguments = ["replay", "--config", &path("tidegate.yaml"), "--max-age", max_age, "--json", "-"];
+        let outcome = run(&[&arguments[..], &[&path("access.log")]].concat(), b"");
+        assert_eq!((outcome.code, outcome.errors.as_str()), (0, ""));
+        let report: Value = serde_json::from_str(&outcome.output).expect("JSON");
+        let policy = &report["policies"][0];
+        let saved = policy["cache"]["saved"]["pages"].as_f64().unwrap_or(0.0);
+        let windows = policy["quotas"][0]["windows"].as_array().expect("a list");
+        let used: f64 = windows.iter().filter_map(|window| window["used"].as_f64()).sum();
+        let saved_share = 100.0 * saved / (saved + used);
+        assert!((saved_share - share).abs() < 0.5, "{saved_share} with {max_age}, the comment says {share}");
+    }
+}
+
 /// Compares the counts in the comments of a proposal with the report of its replay.
 fn assert_counts_like_replay(log: &str) {
     let dir = tempfile::tempdir().expect("temporary directory");

@@ -6,6 +6,7 @@ use crate::support::gateway::TestGateway;
 use crate::support::load::{self, LoadRequest};
 use crate::support::origin::{Origin, signal};
 use crate::support::wait::wait_until;
+use serde_json::Value;
 use std::io::Cursor;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -82,6 +83,60 @@ fn replay_follows_refreshes_with_surplus_units() {
     let refreshes = text.lines().filter(|line| line.contains("\"fill\":\"refresh\"")).count() as u64;
     let agreement = replay(&yaml, text).agreement.expect("log written by the gateway");
     assert_eq!((agreement.different, agreement.same), (0, requests + refreshes), "{agreement:?}");
+}
+
+#[test]
+fn simulated_cache_answers_what_a_live_one_does() {
+    const REQUESTS: u64 = 600;
+    let origin =
+        Origin::with_script(|_, connection| connection.reply("200 OK", "Cache-Control: max-age=60\r\n", b"page"));
+    let rules = format!("bot_detection: {{ enabled: false }}\ncache: {{ stale_when_refused: 5m }}\n{}", rules(150));
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    for number in 0..REQUESTS {
+        let user_agent = ["User-Agent: Bot/1.0\r\n", "User-Agent: Firefox\r\n"][number as usize % 2];
+        let (page, campaign) = (number * number % 97 % 40, number % 3);
+        let target = format!("/item/{page}?utm_campaign={campaign}");
+        gateway.connect().get(&target, user_agent);
+        gateway.clock.advance(Duration::from_secs(1));
+    }
+    let metric = |result: &str| gateway.metric(&format!("tidegate_cache_requests_total{{result=\"{result}\"}}"));
+    let [hits, misses, stale] = ["hit", "miss", "stale"].map(metric);
+    let metrics = gateway.metrics();
+    let saved = metrics.iter().filter(|(name, _)| name.starts_with("tidegate_quota_saved_total"));
+    let saved: f64 = saved.map(|(_, units)| units).sum();
+    assert!(hits > 100.0 && misses > 100.0 && stale > 20.0, "{hits} hits, {misses} misses, {stale} stale");
+    let (yaml, lines) = (gateway.yaml(), gateway.read_log());
+    let mut by_time: Vec<(&str, String)> =
+        lines.iter().map(|line| (line["time"].as_str().expect("a time"), combined_line(line))).collect();
+    by_time.sort();
+    let log: String = by_time.into_iter().map(|(_, line)| line).collect();
+    let assumptions =
+        Assumptions { max_age: Some(Duration::from_secs(60)), latency: Duration::ZERO, ..Assumptions::default() };
+    let report = replay_with(&yaml, log, assumptions);
+    let refused = lines.iter().filter(|line| line["verdict"] == "refused").count() as u64;
+    assert_eq!((report.requests, report.refused), (REQUESTS, refused));
+    let cache = report.cache.expect("the configuration has a cache");
+    let counts = [cache.hits, cache.misses, cache.replaced_refusals].map(|count| count as f64);
+    assert_eq!((counts, cache.saved["api"].as_f64()), ([hits, misses, stale], saved));
+}
+
+#[test]
+fn cache_is_simulated_on_the_log_of_a_gateway_without_one() {
+    let gateway = TestGateway::with_rules(caching_origin().address(), &rules(20));
+    for number in 0..100 {
+        gateway.connect().get(&format!("/item/{}", number % 10), FIREFOX);
+        gateway.clock.advance(Duration::from_secs(1));
+    }
+    let (yaml, log) = (gateway.yaml(), gateway.read_log_text());
+    let without = replay(&yaml, log.clone());
+    assert!(without.refused > 0 && without.cache.is_none());
+    let assumptions = Assumptions { max_age: Some(Duration::from_secs(3600)), ..Assumptions::default() };
+    let with = replay_with(&format!("cache: {{}}\n{yaml}"), log, assumptions);
+    let cache = with.cache.as_ref().expect("the configuration has a cache");
+    assert_eq!((with.refused, cache.hits, cache.misses), (0, 90, 10), "each page is fetched once");
+    // What the log charged for the first request of each page, not what it used in the end.
+    let used = |report: &PolicyReport| report.quotas[0].windows[0].used.as_f64();
+    assert!(used(&with) <= 10.0 && used(&without) > used(&with), "{} and {}", used(&with), used(&without));
 }
 
 #[test]
@@ -454,6 +509,10 @@ fn assert_replay_matches_uncorrected(gateway: TestGateway, lines: u64) -> Policy
 }
 
 fn replay(yaml: &str, log: String) -> PolicyReport {
+    replay_with(yaml, log, Assumptions::default())
+}
+
+fn replay_with(yaml: &str, log: String, assumptions: Assumptions) -> PolicyReport {
     let builtin = OperatorTable::builtin();
     let names: Vec<&str> = builtin.names().collect();
     let settings =
@@ -466,11 +525,20 @@ fn replay(yaml: &str, log: String) -> PolicyReport {
         files: vec!["access.log".into()],
         lines: MergedLog::new(vec![source], window),
         reorder_window: window,
-        assumptions: Assumptions::default(),
+        assumptions,
     };
     let report = replay.run(policy, None, None, &mut |_| ()).expect("log is in memory");
     assert_eq!(report.log.late, 0);
     report.policies.into_iter().next().expect("one policy")
+}
+
+/// Returns a line of the gateway's log as another server would have written it in front of the same origin.
+fn combined_line(line: &Value) -> String {
+    let text = |name: &str| line[name].as_str().unwrap_or_default();
+    let time: jiff::Timestamp = text("time").parse().expect("a time");
+    let time = time.strftime("%d/%b/%Y:%H:%M:%S +0000");
+    let (client, path, query, agent) = (text("client"), text("path"), text("query"), text("user_agent"));
+    format!("{client} - - [{time}] \"GET {path}?{query} HTTP/1.1\" 200 4 \"-\" \"{agent}\"\n")
 }
 
 /// Requests `count` pages one after the other and returns the statuses.

@@ -173,6 +173,8 @@ fn every_output_field_is_documented() {
     let compared = [&*log, "--compare", &other];
     let mut fields = BTreeSet::new();
     collect_fields(&fixture.report(&compared), &mut fields);
+    let cached = fixture.write_file("cached.yaml", &format!("cache: {{}}\n{TEN_A_DAY}"));
+    collect_fields(&fixture.report(&[&log, "--compare", &cached]), &mut fields);
     fixture.verdicts(&compared).iter().for_each(|verdict| collect_fields(verdict, &mut fields));
     let missing: Vec<_> = fields.iter().filter(|field| !documentation.contains(&format!("`{field}`"))).collect();
     assert!(fields.len() > 60 && missing.is_empty(), "docs/REPLAY.md does not document {missing:?}");
@@ -302,6 +304,35 @@ fn cache_ttl_charges_each_page_once() {
     assert_eq!(used(&[&log, "--cache-ttl", "1d"]), 1.0);
     assert_eq!(used(&[&log, "--cache-ttl", "10m"]), 3.0);
     assert_eq!(used(&[&log, "--actual-cost", "/**=0.25"]), 7.5);
+}
+
+#[test]
+fn comparison_shows_what_a_cache_saves() {
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
+    let with_cache = format!("cache: {{ stale_when_refused: 1h }}\n{TEN_A_DAY}");
+    let cached = fixture.write_file("cached.yaml", &with_cache);
+    // Six pages, each again after six and twelve minutes, then new ones beyond the limit, and a page that is stale.
+    let pages = (0..18).map(|minute| log_line(minute, &format!("/{}", minute % 6), HUMAN));
+    let others = (18..28).map(|minute| log_line(minute, &format!("/{minute}"), HUMAN));
+    let text = pages.chain(others).chain([log_line(40, "/0", HUMAN)]).collect::<String>();
+    let log = fixture.write_file("access.log", &text);
+    let arguments = [&*log, "--compare", &cached, "--max-age", "10m"];
+    let report = fixture.report(&arguments);
+    assert_eq!((&report["assumptions"]["max_age_s"], &report["policies"][0]["cache"]), (&600.into(), &Value::Null));
+    let cache = &report["policies"][1]["cache"];
+    assert_eq!((&cache["hits"], &cache["requests"], &cache["misses"]), (&6.into(), &16.into(), &10.into()), "{cache}");
+    assert_eq!(cache["saved"], serde_json::json!({ "api": 6.0 }));
+    assert_eq!((&cache["replaced_refusals"], &cache["store"]["entries"]), (&3.into(), &6.into()), "{cache}");
+    let verdicts = fixture.verdicts(&arguments);
+    let of_cached: Vec<_> = verdicts.iter().filter(|verdict| verdict["policy"] == *cached).collect();
+    let stale: Vec<_> = of_cached.iter().filter(|verdict| verdict["cache"] == "stale").collect();
+    assert!(stale.iter().all(|verdict| verdict["verdict"] == "refused" && verdict["retry_after_s"].is_null()));
+    assert_eq!((stale.len(), &of_cached[6]["cache"], &of_cached[6]["saved"]["api"]), (3, &"hit".into(), &1.0.into()));
+    insta::assert_snapshot!(fixture.summary(&["access.log", "--compare", "cached.yaml", "--max-age", "10m"]));
+    let page = fixture.run(&[&log, "--compare", &cached, "--max-age", "10m", "--html", "-"], b"").output;
+    assert!(page.contains("<h2>Cache</h2>") && page.contains("saved 6 units of api"), "{page}");
+    let without = fixture.run(&[&log, "--html", "-"], b"").output;
+    assert!(!without.contains("<h2>Cache</h2>"));
 }
 
 #[test]
@@ -494,7 +525,8 @@ fn collect_fields(value: &Value, fields: &mut BTreeSet<String>) {
                         members.values().for_each(|value| collect_fields(value, fields));
                     }
                     (
-                        "units" | "cost" | "costs" | "expected" | "used" | "window_end" | "refused" | "shadow",
+                        "units" | "saved" | "cost" | "costs" | "expected" | "used" | "window_end" | "refused"
+                        | "shadow",
                         Value::Object(_),
                     ) => {}
                     _ => collect_fields(value, fields),

@@ -50,6 +50,27 @@ fn written_config_passes_check_and_matches_report() {
 }
 
 #[test]
+fn search_counts_with_the_cache_of_the_file() {
+    let cached = format!("cache: {{}}\n{}", rules_with_tier_at("90%"));
+    let fixture = TuneFixture::with_rules(&cached);
+    // All of the morning again, which the cache answers.
+    let evening = |minute: u32| log_line(7, 13 * 60 + minute * 6, &format!("/{minute}"), HUMAN);
+    fs::write(fixture.path("access.log"), morning_log(7, 100) + &(0..100).map(evening).collect::<String>())
+        .expect("file is writable");
+    let goal = "person refused <= 0";
+    let outcome = fixture.tune(&["--json", "--goal", goal, "--max-age", "1d"]);
+    assert_eq!((outcome.code, &*outcome.errors), (0, ""), "{}", outcome.output);
+    let report: Value = serde_json::from_str(&outcome.output).expect("JSON");
+    assert_eq!((&report["cache"]["hits"], &report["patch"]), (&90.into(), &"".into()), "{report}");
+    let (_, page) = (fixture.tune(&["--goal", goal]).code, fixture.tune(&["--goal", goal, "--max-age", "1d"]).output);
+    assert!(one_line(&page).contains("cache: answered 90 of"), "{page}");
+    assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
+    fs::write(fixture.path("tidegate.yaml"), rules_with_tier_at("90%")).expect("file is writable");
+    let report = serde_json::from_str::<Value>(&fixture.tune(&["--json", "--goal", goal]).output).expect("JSON");
+    assert!(report["cache"].is_null() && report["terms"][0]["present"].as_f64() > Some(50.0), "{report}");
+}
+
+#[test]
 fn inputs_are_never_overwritten() {
     let fixture = TuneFixture::with_rules(&rules_with_tier_at("90%"));
     let goal = ["--goal", "person refused <= 0"];

@@ -532,6 +532,21 @@ impl Reason {
         }
     }
 
+    /// Returns true if a stored response may be sent in place of the refusal: blocks and buckets hold for stored
+    /// responses, too.
+    pub const fn allows_copy(self) -> bool {
+        match self {
+            Self::Tier
+            | Self::Quota
+            | Self::Pacing
+            | Self::ClientShare
+            | Self::Ledger
+            | Self::Throttle
+            | Self::Backoff => true,
+            Self::Bucket | Self::Blocked | Self::Maintenance => false,
+        }
+    }
+
     /// Returns the name in logs, metrics and problem documents.
     pub const fn name(self) -> &'static str {
         match self {

@@ -15,6 +15,10 @@ pub struct Assumptions {
     /// Time for which the origin caches a page; a cached page costs nothing. `None`: the origin caches no pages.
     #[serde(rename = "cache_ttl_s", serialize_with = "serialize::optional_seconds")]
     pub cache_ttl: Option<Duration>,
+    /// Freshness lifetime that the origin gives its responses (`Cache-Control: max-age`), for the cache of the gateway.
+    /// `None`: the origin gives none.
+    #[serde(rename = "max_age_s", serialize_with = "serialize::optional_seconds")]
+    pub max_age: Option<Duration>,
     /// Time for which a request holds its reservation.
     #[serde(rename = "latency_ms", serialize_with = "serialize::milliseconds")]
     pub latency: Duration,
@@ -43,6 +47,7 @@ impl Default for Assumptions {
     fn default() -> Self {
         Self {
             cache_ttl: None,
+            max_age: None,
             latency: Duration::from_millis(200),
             retry_model: RetryModel::Ignore,
             costs: BTreeMap::new(),
@@ -70,6 +75,13 @@ impl Assumptions {
             }
             None => "The origin caches no pages; it generates every response.".to_owned(),
         };
+        let lifetime = match self.max_age {
+            Some(max_age) => format!(
+                "For the gateway's cache, the origin gives each response a lifetime of {} (max-age).",
+                format_duration(max_age.as_secs())
+            ),
+            None => "For the gateway's cache, the origin states no lifetimes; a route's ttl counts.".to_owned(),
+        };
         let latency = format!("A request without a logged latency holds its reservation for {}.", self.latency_text());
         let retry_model = match self.retry_model {
             RetryModel::Obey => "Refused bots send no request until Retry-After has passed, then retry.",
@@ -80,7 +92,7 @@ impl Assumptions {
         };
         let costs = self.costs.iter();
         let costs = costs.map(|(route, units)| format!("The actual cost of {route} is {}.", amount(*units)));
-        [cache, latency, retry_model.to_owned()].into_iter().chain(costs).collect()
+        [cache, lifetime, latency, retry_model.to_owned()].into_iter().chain(costs).collect()
     }
 
     fn latency_text(&self) -> String {

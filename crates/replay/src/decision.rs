@@ -3,6 +3,7 @@
 use super::log::LinePosition;
 use smallvec::SmallVec;
 use tidegate_engine::QuotaUsage;
+use tidegate_policy::cache::CacheResult;
 use tidegate_policy::{BotId, Classification, QuotaId, Reason, RefusedQuotas, RouteId, Timestamp, Units};
 
 /// Decision on one request, with everything that a report shows of it.
@@ -30,12 +31,21 @@ pub struct ReplayedDecision {
     pub quota_usage: SmallVec<[QuotaUsage; 2]>,
     /// Units charged to each quota in the end; for a refused request, the units it would have been charged.
     pub costs: SmallVec<[(QuotaId, Units); 2]>,
+    /// What the cache did, as logged or simulated; `None` if it did nothing.
+    pub cache: Option<CacheResult>,
+    /// Units of each quota that a stored response saved.
+    pub saved: SmallVec<[(QuotaId, Units); 2]>,
 }
 
 impl ReplayedDecision {
     /// Returns true if the request has a cost.
     pub fn is_costly(&self) -> bool {
         !self.quota_usage.is_empty()
+    }
+
+    /// Returns true if a stored response was sent in place of a refusal.
+    pub fn is_replaced_refusal(&self) -> bool {
+        self.refusal_reason.is_some() && self.cache.is_some()
     }
 
     /// Returns the usage of a quota before the request.

@@ -2,7 +2,7 @@
 //!
 //! The gateway's own log records between which decisions a request was settled; for other logs its time decides.
 
-use super::origin_cache::PageHash;
+use super::page_hash::PageHash;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use tidegate_engine::{Observation, Permit};

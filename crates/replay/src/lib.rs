@@ -5,6 +5,7 @@
 //! facts that the log lacks. A [`report::Report`] contains the results.
 
 mod assumptions;
+mod cache_text;
 mod comparison;
 mod decision;
 mod display_zone;
@@ -19,9 +20,12 @@ mod log_span;
 mod observer;
 mod origin_cache;
 pub mod page;
+mod page_hash;
 mod policy;
 pub mod report;
 mod request;
+mod response_cache;
+mod response_store;
 mod retry_queue;
 mod run;
 pub(crate) mod serialize;

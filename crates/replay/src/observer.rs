@@ -3,6 +3,7 @@
 use super::decision::ReplayedDecision;
 use super::log::{LinePosition, LogLine};
 use super::policy::Policy;
+use super::response_cache::CacheRole;
 use tidegate_engine::{Admission, DryRun, QuotaView};
 use tidegate_policy::{Facts, Timestamp};
 
@@ -36,6 +37,7 @@ pub struct PendingRequest<'a, 'text> {
     pub facts: &'a Facts<'a>,
     /// Fraction of `retry_after_spread` added to the `Retry-After` of the request.
     pub spread: f64,
+    pub(super) role: CacheRole,
     pub(super) credential_hash: Option<u64>,
     pub(super) admission: &'a Admission,
 }

@@ -1,9 +1,8 @@
 //! Model of the origin's own page cache, which makes requests free.
 
+use super::page_hash::PageHash;
 use super::request::ReplayRequest;
-use foldhash::fast::FixedState;
 use http::Method;
-use std::hash::BuildHasher;
 use std::time::Duration;
 use tidegate_policy::Timestamp;
 
@@ -15,10 +14,6 @@ pub(super) struct OriginCache {
     slots: Box<[(u64, u32)]>,
 }
 
-/// Hash that identifies a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PageHash(u64);
-
 impl OriginCache {
     pub(super) fn new(ttl: Duration) -> Self {
         Self { ttl, slots: vec![(0, 0); SLOTS].into() }
@@ -27,25 +22,28 @@ impl OriginCache {
     /// Returns the requested page; `None` if the method is not cacheable.
     pub(super) fn page(&self, request: &ReplayRequest<'_>) -> Option<PageHash> {
         let is_cacheable = matches!(*request.method, Method::GET | Method::HEAD);
-        // Never zero, which marks an empty slot.
-        is_cacheable
-            .then(|| PageHash(FixedState::default().hash_one((request.host, &*request.path, request.query)) | 1))
+        is_cacheable.then(|| PageHash::new(request.host, &request.path, request.query))
     }
 
     /// Returns true if the page is cached and fresh.
     pub(super) fn is_fresh(&self, page: PageHash, now: Timestamp) -> bool {
         let (stored, fetched) = self.slots[slot(page)];
-        stored == page.0 && now.saturating_duration_since(Timestamp::from_seconds(fetched.into())) < self.ttl
+        stored == tag(page) && now.saturating_duration_since(Timestamp::from_seconds(fetched.into())) < self.ttl
     }
 
     /// Stores a fetched page.
     pub(super) fn insert(&mut self, page: PageHash, now: Timestamp) {
-        self.slots[slot(page)] = (page.0, u32::try_from(now.seconds()).unwrap_or(u32::MAX));
+        self.slots[slot(page)] = (tag(page), u32::try_from(now.seconds()).unwrap_or(u32::MAX));
     }
 }
 
+/// Returns the number of the page in its slot. Never zero, which marks an empty slot.
+fn tag(page: PageHash) -> u64 {
+    page.number() | 1
+}
+
 fn slot(page: PageHash) -> usize {
-    (page.0 >> 32) as usize % SLOTS
+    (page.number() >> 32) as usize % SLOTS
 }
 
 /// A power of two. 16 MiB: more pages than most sites have.

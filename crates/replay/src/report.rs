@@ -111,6 +111,8 @@ pub struct PolicyReport {
     pub spikes: Vec<SpikeReport>,
     /// Pages that were refused to verified bots most often.
     pub refused_pages: Vec<RefusedPageReport>,
+    /// What the cache did and saved; null without a cache.
+    pub cache: Option<CacheReport>,
     /// Agreement with the verdicts of the gateway that wrote the log; null for logs of other servers.
     pub agreement: Option<AgreementReport>,
     /// Deferred requests that were never retried: refused too often, or the log ended before.
@@ -396,6 +398,61 @@ pub struct RefusedPageReport {
     /// Time of the last refusal.
     #[serde(serialize_with = "serialize::rfc3339")]
     pub last: Timestamp,
+}
+
+/// Results of the cache: simulated, or as the log of a gateway with a cache names them.
+#[derive(Clone, Debug, Serialize)]
+pub struct CacheReport {
+    /// Admitted requests on cached routes.
+    pub requests: u64,
+    /// Admitted requests that a stored response answered without the origin.
+    pub hits: u64,
+    /// Ratio of `hits` to `requests`; null if there were none.
+    pub hit_share: Option<f64>,
+    /// Requests whose stored response the origin confirmed; only a log tells of them.
+    pub revalidated: u64,
+    /// Requests that the origin answered, and whose response may be stored.
+    pub misses: u64,
+    /// Requests that do not use stored responses.
+    pub bypassed: u64,
+    /// Refused requests that a stored response answered.
+    pub replaced_refusals: u64,
+    /// Units saved, by quota.
+    #[serde(serialize_with = "serialize::units_by_name")]
+    pub saved: BTreeMap<String, Units>,
+    /// Classes that used the cache, in the order of the file.
+    pub classes: Vec<ClassCacheReport>,
+    /// What the simulated cache contains at the end; null without one.
+    pub store: Option<CacheStoreReport>,
+}
+
+/// Results of the cache for one class.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClassCacheReport {
+    /// Name of the class.
+    pub name: String,
+    /// Admitted requests on cached routes.
+    pub requests: u64,
+    /// Admitted requests that a stored response answered without the origin.
+    pub hits: u64,
+    /// Ratio of `hits` to `requests`; null if there were none.
+    pub hit_share: Option<f64>,
+    /// Refused requests that a stored response answered.
+    pub replaced_refusals: u64,
+    /// Units saved, by quota.
+    #[serde(serialize_with = "serialize::units_by_name")]
+    pub saved: BTreeMap<String, Units>,
+}
+
+/// Contents of a simulated cache.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CacheStoreReport {
+    /// Number of stored responses.
+    pub entries: u64,
+    /// Bytes that they occupy.
+    pub bytes: u64,
+    /// Number of responses that others displaced.
+    pub evictions: u64,
 }
 
 /// Agreement with the verdicts of the gateway that wrote the log.

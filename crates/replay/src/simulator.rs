@@ -1,5 +1,6 @@
 //! Simulator of one policy on the virtual clock: each line takes the same steps as a live request.
 
+mod cache;
 mod decide;
 mod learn;
 mod native_log;
@@ -14,6 +15,7 @@ use super::origin_cache::OriginCache;
 use super::policy::Policy;
 use super::report::PolicyReport;
 use super::request::ReplayRequest;
+use super::response_cache::ResponseCache;
 use super::retry_queue::{ClientHash, DeferredRequest, RetryQueue};
 use super::stats::ReplayStats;
 use super::unsupported::unsupported;
@@ -36,7 +38,12 @@ pub struct Simulator {
     latency: Duration,
     /// Actual cost of the requests of each route, if assumed (`--actual-cost`).
     costs: Vec<Option<Units>>,
-    cache: Option<OriginCache>,
+    origin_cache: Option<OriginCache>,
+    response_cache: Option<ResponseCache>,
+    /// The log names what a cache of the gateway did, so that none is simulated for the gateway's own lines.
+    log_names_cache: bool,
+    /// A simulated response answered a request of the gateway's own log, so that the logged usage no longer applies.
+    has_left_log: bool,
     retry_model: RetryModel,
     in_flight: InFlight,
     retry_queue: RetryQueue,
@@ -60,7 +67,10 @@ impl Simulator {
             claims: ClaimCache::new(RandomState::default()),
             latency: assumptions.latency,
             costs: rules.routes.iter().map(|route| assumptions.costs.get(&route.name).copied()).collect(),
-            cache: assumptions.cache_ttl.map(OriginCache::new),
+            origin_cache: assumptions.cache_ttl.map(OriginCache::new),
+            response_cache: ResponseCache::new(&policy.settings, assumptions.max_age),
+            log_names_cache: false,
+            has_left_log: false,
             retry_model: assumptions.retry_model,
             in_flight: InFlight::default(),
             retry_queue: RetryQueue::default(),
@@ -106,12 +116,15 @@ impl Simulator {
     /// Ends the simulation: settles all requests in flight, drops deferred requests, and returns the results.
     pub fn finish(mut self) -> PolicyReport {
         self.settle_all(self.last_evicted_at);
+        let simulated = self.response_cache.as_ref().filter(|_| !self.log_names_cache);
+        let stored = simulated.map(ResponseCache::usage);
         let names =
             super::report::NameLookup { user_agents: &self.policy.user_agents, operators: &self.policy.operators };
         self.stats.report(
             &self.policy.name,
             &self.rules,
             &names,
+            stored,
             self.retry_queue.dropped(),
             unsupported(&self.policy.settings),
         )

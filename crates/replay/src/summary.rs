@@ -1,11 +1,12 @@
 //! Terminal summary of a report. Pure function from report to text.
 
 use super::assumptions::Assumptions;
+use super::cache_text;
 use super::display_zone::{DisplayZone, seconds};
 use super::format::{amount, percent};
 use super::report::{
-    AdmitHourReport, AgreementReport, ClassReport, ComparisonReport, DifferenceReport, LogReport, PolicyReport,
-    QuotaReport, Report, RouteReport, SpenderReport, SpendersReport, WindowReport,
+    AdmitHourReport, AgreementReport, CacheReport, ClassCacheReport, ClassReport, ComparisonReport, DifferenceReport,
+    LogReport, PolicyReport, QuotaReport, Report, RouteReport, SpenderReport, SpendersReport, WindowReport,
 };
 use super::spike_text;
 use crate::terminal::{Align, ColorMode, columns, ellipsize, format_duration, group_digits, printable, wrap};
@@ -91,6 +92,7 @@ fn policy(policy: &PolicyReport, requests: u64, clock: &TimeFormatter, color: Co
     }
     out += &classes(&policy.classes);
     policy.quotas.iter().for_each(|quota| out += &self::quota(quota, clock, color));
+    policy.cache.iter().for_each(|cache| out += &self::cache(cache, color));
     for spike in &policy.spikes {
         let text = spike_text::describe(spike, |time| clock.day_and_time(time));
         out += &note(&format!("spike: {}", printable(&text)));
@@ -172,6 +174,28 @@ fn quota(quota: &QuotaReport, clock: &TimeFormatter, color: ColorMode) -> String
     if !overrun.is_zero() {
         let _ =
             writeln!(out, "    {} units overrun: charged beyond the limit, reported by the origin", amount(overrun));
+    }
+    out
+}
+
+fn cache(cache: &CacheReport, color: ColorMode) -> String {
+    let mut out = format!("\n  {}: {}\n", color.bold("cache"), cache_text::answered(cache));
+    let heading = ["class", "requests", "hits", "hit share", "instead of refusals", "units saved"];
+    let row = |class: &ClassCacheReport| {
+        vec![
+            class.name.clone(),
+            group_digits(class.requests),
+            group_digits(class.hits),
+            class.hit_share.map_or_else(|| "-".to_owned(), percent),
+            group_digits(class.replaced_refusals),
+            amount(class.saved.values().copied().sum()),
+        ]
+    };
+    let rows = [heading.map(str::to_owned).to_vec()].into_iter().chain(cache.classes.iter().map(row));
+    let alignment = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Right];
+    out += &columns(4, &alignment, rows);
+    for text in cache_text::saved(cache).into_iter().chain(cache.store.map(cache_text::stored)) {
+        let _ = writeln!(out, "    {}", wrap(&text, 4, 6, WIDTH));
     }
     out
 }
@@ -276,6 +300,7 @@ fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &Poli
         let other = second.quotas.iter().find(|other| other.name == quota.name).map_or_else(|| "-".to_owned(), used);
         rows.push(vec![format!("{} used", quota.name), used(quota), other]);
     }
+    rows.extend(cache_rows(first, second));
     out += &columns(2, &[Align::Left, Align::Right, Align::Right], rows.into_iter());
     let ComparisonReport { same, only_first_admits, only_second_admits, other_reason, other_class, .. } = comparison;
     out += &note(&format!(
@@ -302,6 +327,26 @@ fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &Poli
         ));
     }
     out
+}
+
+/// Returns what the caches of two policies did; no row if neither has a cache.
+fn cache_rows(first: &PolicyReport, second: &PolicyReport) -> Vec<Vec<String>> {
+    if first.cache.is_none() && second.cache.is_none() {
+        return Vec::new();
+    }
+    let row = |label: String, figure: &dyn Fn(&CacheReport) -> String| {
+        let cells = [first, second].map(|policy| policy.cache.as_ref().map_or_else(|| "-".to_owned(), figure));
+        [label].into_iter().chain(cells).collect()
+    };
+    let mut rows = vec![
+        row("cache hits".into(), &|cache| group_digits(cache.hits)),
+        row("copies instead of refusals".into(), &|cache| group_digits(cache.replaced_refusals)),
+    ];
+    rows.extend(first.quotas.iter().map(|quota| {
+        let saved = |cache: &CacheReport| amount(cache.saved.get(&quota.name).copied().unwrap_or_default());
+        row(format!("{} saved", quota.name), &saved)
+    }));
+    rows
 }
 
 /// Formats a note.

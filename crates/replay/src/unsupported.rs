@@ -20,7 +20,12 @@ pub(super) fn unsupported(settings: &Settings) -> Vec<String> {
         .dns
         .is_some()
         .then(|| "verify.dns: no name is resolved; results are copied from the gateway's log".to_owned());
-    synced.chain(scopes).chain(credentials).chain(dns).collect()
+    let cache = settings.cache.map(|_| {
+        "cache: simulated unless the log names its results; a log shows neither cookies nor response fields, so no \
+         request has a cookie, every response with a storable status is stored, and a stale one is fetched whole"
+            .to_owned()
+    });
+    synced.chain(scopes).chain(cache).chain(credentials).chain(dns).collect()
 }
 
 /// Returns true if the buckets of a class depend on credentials, which only the gateway's own log contains.

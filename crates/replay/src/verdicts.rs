@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use tidegate_access_log::{rfc3339, rfc3339_exact};
 use tidegate_engine::QuotaUsage;
-use tidegate_policy::{QuotaId, Reason};
+use tidegate_policy::cache::CacheResult;
+use tidegate_policy::{QuotaId, Reason, Units};
 
 /// Decision as a JSON line.
 #[derive(Serialize)]
@@ -28,6 +29,8 @@ struct VerdictLine<'a> {
     tier: Option<u8>,
     used: BTreeMap<&'a str, f64>,
     window_end: BTreeMap<&'a str, String>,
+    cache: Option<&'static str>,
+    saved: BTreeMap<&'a str, f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<&'a str>,
 }
@@ -44,6 +47,8 @@ pub(super) fn write(
     let classified = &decision.classification;
     let quota = |quota: QuotaId| rules[quota].name.as_str();
     let usages = || decision.quota_usage.iter();
+    let by_name =
+        |amounts: &[(QuotaId, Units)]| amounts.iter().map(|(id, units)| (quota(*id), units.as_f64())).collect();
     let by_quota =
         |amount: &dyn Fn(&QuotaUsage) -> f64| usages().map(|usage| (quota(usage.quota), amount(usage))).collect();
     let verdict = VerdictLine {
@@ -54,7 +59,7 @@ pub(super) fn write(
         class: &rules[classified.class].name,
         operator: classified.operator.map(|operator| policy.operators.name(operator)),
         route: &rules[decision.route].name,
-        cost: decision.costs.iter().map(|(id, cost)| (quota(*id), cost.as_f64())).collect(),
+        cost: by_name(&decision.costs),
         verdict: if decision.refusal_reason.is_none() { "admitted" } else { "refused" },
         reason: decision.refusal_reason.map(Reason::name),
         retry_after_s: decision.retry_after_s,
@@ -63,6 +68,8 @@ pub(super) fn write(
         tier: usages().map(|usage| usage.tier).max(),
         used: by_quota(&|usage| decision.used_before(usage).as_f64()),
         window_end: usages().map(|usage| (quota(usage.quota), rfc3339(usage.resets_at))).collect(),
+        cache: decision.cache.map(CacheResult::name),
+        saved: by_name(&decision.saved),
         policy: is_comparison.then_some(policy.name.as_str()),
     };
     serde_json::to_writer(&mut *out, &verdict)?;

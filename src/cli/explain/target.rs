@@ -32,8 +32,8 @@ impl ExplainTarget {
         let is_url = |url: &Uri| text.starts_with('/') || matches!(url.scheme_str(), Some("http" | "https"));
         match text.parse::<Uri>().ok().filter(is_url) {
             Some(_) if args.assumption_args.is_some() => Err(
-                "--actual-cost, --cache-ttl, --latency, --retry-model and --reorder-window apply only to a line of a \
-                 log; add --log FILE:LINE"
+                "--actual-cost, --cache-ttl, --max-age, --latency, --retry-model and --reorder-window apply only to a \
+                 line of a log; add --log FILE:LINE"
                     .into(),
             ),
             Some(url) => Ok(Self::Hypothetical(url)),
@@ -51,7 +51,10 @@ fn reject_request_options(args: &ExplainArgs) -> Result<(), String> {
         ("--method", args.method.is_some()),
         ("--used", !args.used.is_empty()),
         ("--at", args.at.is_some()),
-        ("--actual-cost, --cache-ttl, --latency, --retry-model, --reorder-window", args.assumption_args.is_some()),
+        (
+            "--actual-cost, --cache-ttl, --max-age, --latency, --retry-model, --reorder-window",
+            args.assumption_args.is_some(),
+        ),
     ];
     let given = given.into_iter().filter(|(_, is_given)| *is_given);
     let errors: Vec<String> =

@@ -120,33 +120,16 @@ impl CacheRole {
             Self::Fetch(fetch) => &fetch.copy.as_ref()?.1,
             Self::Unused | Self::Bypass(_) | Self::OnlyIfCached => return None,
         };
-        (is_replaceable(reason) && copy.terms.may_replace_refusal(limit, now)).then(|| Arc::clone(copy))
+        (reason.allows_copy() && copy.terms.may_replace_refusal(limit, now)).then(|| Arc::clone(copy))
     }
-}
 
-impl CacheRole {
     /// Returns the fetch of a refused request that may ask the origin's own cache.
     pub(super) fn fetch_for_origin_cache(self, context: &RequestContext) -> Option<Box<CacheFetch>> {
         let reason = context.decision().verdict.refusal()?.reason;
         match self {
-            Self::Fetch(fetch) if is_replaceable(reason) && context.current().trusts_origin_cache() => Some(fetch),
+            Self::Fetch(fetch) if reason.allows_copy() && context.current().trusts_origin_cache() => Some(fetch),
             _ => None,
         }
-    }
-}
-
-/// Returns true if a stored response may be sent in place of a refusal for `reason`: blocks and buckets hold for copies,
-/// too.
-fn is_replaceable(reason: Reason) -> bool {
-    match reason {
-        Reason::Tier
-        | Reason::Quota
-        | Reason::Pacing
-        | Reason::ClientShare
-        | Reason::Ledger
-        | Reason::Throttle
-        | Reason::Backoff => true,
-        Reason::Bucket | Reason::Blocked | Reason::Maintenance => false,
     }
 }
 

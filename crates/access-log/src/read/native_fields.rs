@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::time::Duration;
 use tidegate_policy::bot_detection::HeadersSeen;
-use tidegate_policy::cache::CacheFill;
+use tidegate_policy::cache::{CacheFill, CacheResult};
 use tidegate_policy::switches::{Switch, SwitchEffect};
 use tidegate_policy::{Timestamp, Units};
 
@@ -49,6 +49,8 @@ pub struct NativeFields<'a> {
     pub scope_wait: Duration,
     /// Response time of the origin; `None` if the request was not sent.
     pub origin_latency: Option<Duration>,
+    /// What the cache did; `None` if it did nothing, or there was none.
+    pub cache: Option<CacheResult>,
     /// True if a stored response answered the request, which cost nothing.
     pub has_copy: bool,
     /// True if a stored response was sent in place of a refusal.

@@ -42,6 +42,22 @@ pub enum Reuse {
 }
 
 impl ReuseTerms {
+    /// Returns the terms of a response that was generated at `generated_at` and states nothing but its lifetime.
+    pub const fn of_lifetime(generated_at: Timestamp, lifetime_s: u32) -> Self {
+        Self {
+            generated_at,
+            lifetime_s,
+            stale_while_revalidate_s: 0,
+            stale_if_error_s: None,
+            always_validate: false,
+            never_stale: false,
+            is_shared_lifetime: false,
+            is_immutable: false,
+            is_public: false,
+            is_for_authorized: false,
+        }
+    }
+
     /// Returns the age of the response.
     pub fn age(&self, now: Timestamp) -> Duration {
         now.saturating_duration_since(self.generated_at)

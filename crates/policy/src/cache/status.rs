@@ -51,6 +51,11 @@ impl CacheResult {
     /// All results.
     pub const ALL: [Self; 5] = [Self::Hit, Self::Stale, Self::Revalidated, Self::Miss, Self::Bypass];
 
+    /// Returns the result with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|result| result.name() == name)
+    }
+
     /// Returns the name of the result.
     pub const fn name(self) -> &'static str {
         match self {

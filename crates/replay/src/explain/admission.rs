@@ -1,6 +1,7 @@
 //! Steps of the admission rules, in evaluation order.
 
 use super::assessment::Assessment;
+use super::copy_use::CopyUse;
 use super::input::ExplainInput;
 use super::pacing;
 use super::step::{Stage, Step, StepResult};
@@ -40,13 +41,15 @@ pub(super) fn steps(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Ve
 
 /// Returns the step of a stored response that answered the request; `None` without one.
 fn cache(input: &ExplainInput<'_>) -> Option<Step> {
-    let logged = input.logged_decision()?;
-    let (result, message) = if logged.has_copy {
-        (StepResult::Passed, "a stored response answered the request: it cost nothing, and no quota was asked")
-    } else if logged.has_copy_of_refusal {
-        (StepResult::Info, "a stored response was sent in place of the refusal")
-    } else {
-        return None;
+    let (result, message) = match (input.copy, input.logged_decision()) {
+        (CopyUse::None, _) => return None,
+        (CopyUse::Answer, _) => {
+            (StepResult::Passed, "a stored response answered the request: it cost nothing, and no quota was asked")
+        }
+        (CopyUse::Replacement, Some(_)) => (StepResult::Info, "a stored response was sent in place of the refusal"),
+        (CopyUse::Replacement, None) => {
+            (StepResult::Info, "a stored response is sent in place of a refusal by a tier, pacing or a quota")
+        }
     };
     Some(Step::new(Stage::Cache, result, message))
 }

@@ -1,5 +1,6 @@
 //! Explanation input from a line of the gateway's own log, which contains everything that the decision used.
 
+use super::copy_use::CopyUse;
 use super::environment::Environment;
 use super::input::{ExplainInput, RequestAttributes};
 use super::logged_outcome::{LoggedDecision, LoggedOutcome};
@@ -31,7 +32,8 @@ pub fn input_from_log<'a>(
         _ => return Err(NoDecisionError),
     };
     let switch = line.native.as_deref().and_then(NativeFields::logged_switch);
-    Ok(ExplainInput { logged: Some(logged), switch, ..input })
+    let copy = line.native.as_deref().map_or(CopyUse::None, CopyUse::from_log);
+    Ok(ExplainInput { logged: Some(logged), switch, copy, ..input })
 }
 
 /// Returns what is known of the client. Logged evidence has precedence over the current tables.

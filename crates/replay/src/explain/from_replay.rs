@@ -1,5 +1,6 @@
 //! Explanation input from a replay, which has applied all lines before the request.
 
+use super::copy_use::CopyUse;
 use super::environment::Environment;
 use super::input::{ExplainInput, ReplayedState, RequestAttributes};
 use super::logged_outcome::LoggedOutcome;
@@ -25,6 +26,7 @@ pub fn input_from_replay<'a>(
         replayed: Some(ReplayedState { class, by_class: dry_run.by_class }),
         spread: pending.spread,
         switch: pending.line.native.as_deref().and_then(NativeFields::logged_switch),
+        copy: CopyUse::from_role(pending.role),
         logged: Some(LoggedOutcome::from_line(pending.line)),
         ..input
     }

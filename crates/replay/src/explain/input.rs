@@ -1,5 +1,6 @@
 //! Input of an explanation: one request and everything that the rules read about it.
 
+use super::copy_use::CopyUse;
 use super::environment::Environment;
 use super::explanation::RequestSummary;
 use super::logged_outcome::{LoggedDecision, LoggedOutcome};
@@ -42,6 +43,8 @@ pub struct ExplainInput<'a> {
     pub(super) switch: Option<Switch>,
     /// Logged outcome of the request, if it comes from a log.
     pub(super) logged: Option<LoggedOutcome>,
+    /// Use of a stored response.
+    pub(super) copy: CopyUse,
 }
 
 /// Usage of the route's quotas for each class, as a replay found it.
@@ -123,6 +126,7 @@ impl<'a> ExplainInput<'a> {
             quotas: &[],
             switch: None,
             spread: 0.0,
+            copy: CopyUse::None,
             logged: None,
         }
     }
@@ -262,7 +266,7 @@ impl<'a> ExplainInput<'a> {
             route: self.route(),
             is_exempt: rules.is_exempt(&self.request.method, &self.request.path),
             switch: self.switch,
-            has_copy: self.logged_decision().is_some_and(|decision| decision.has_copy),
+            has_copy: self.copy == CopyUse::Answer,
             is_refresh: self.logged_decision().is_some_and(|decision| decision.is_refresh),
         }
     }

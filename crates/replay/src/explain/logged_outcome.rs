@@ -28,10 +28,6 @@ pub(super) struct LoggedDecision {
     pub(super) shadow_reason: Option<Reason>,
     /// `Retry-After` of the response, in seconds.
     pub(super) retry_after_s: Option<u64>,
-    /// True if a stored response answered the request, which cost nothing.
-    pub(super) has_copy: bool,
-    /// True if a stored response was sent in place of the refusal.
-    pub(super) has_copy_of_refusal: bool,
     /// True if the gateway refreshed a stored response on its own.
     pub(super) is_refresh: bool,
     /// Time in the wait queue.
@@ -49,8 +45,6 @@ impl LoggedOutcome {
             reason: native.reason.and_then(reason),
             shadow_reason: native.shadow_reason.and_then(reason),
             retry_after_s: native.retry_after_s,
-            has_copy: native.has_copy,
-            has_copy_of_refusal: native.has_copy_of_refusal,
             is_refresh: native.fill == Some(CacheFill::Refresh),
             queue_wait: native.scope_wait,
             scope: native.scope.as_ref().map(ToString::to_string),

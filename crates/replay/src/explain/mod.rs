@@ -8,6 +8,7 @@
 mod admission;
 mod assessment;
 mod class;
+mod copy_use;
 mod environment;
 mod evidence;
 mod explanation;

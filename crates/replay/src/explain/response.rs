@@ -1,6 +1,7 @@
 //! Response to the client.
 
 use super::assessment::{AssessedDecision, Assessment};
+use super::copy_use::CopyUse;
 use super::explanation::{self, ResponseSummary};
 use super::input::ExplainInput;
 use super::logged_outcome::LoggedOutcome;
@@ -54,6 +55,10 @@ fn response(input: &ExplainInput<'_>, assessed: &AssessedDecision<'_>) -> Respon
     let bucket = request.bucket().map(|bucket| BucketUsage::new(bucket, level, input.now));
     let rate_limit = RateLimitSnapshot { class, route: input.route_id(), usages: &usages, bucket, refusal };
     let rendered = preview(input.environment.settings, rate_limit, input.spread, input.now);
+    // The stored response has its own status, and names no time to retry.
+    let is_replaced = input.copy == CopyUse::Replacement && refusal.is_some_and(|refusal| refusal.reason.allows_copy());
+    let is_sent =
+        |(name, _): &(&http::HeaderName, &http::HeaderValue)| !is_replaced || *name != http::header::RETRY_AFTER;
     let field = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
         (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
@@ -61,9 +66,9 @@ fn response(input: &ExplainInput<'_>, assessed: &AssessedDecision<'_>) -> Respon
         verdict: if refusal.is_some() { explanation::Verdict::Refused } else { explanation::Verdict::Admitted },
         reason: refusal.map(|refusal| refusal.reason.name().to_owned()),
         shadow: shadow.map(|reason| reason.name().to_owned()),
-        status: rendered.status.map(|status| status.as_u16()),
-        retry_after_s: rendered.retry_after_s.filter(|_| knows_retry_after),
-        headers: rendered.fields.iter().map(field).collect(),
+        status: rendered.status.filter(|_| !is_replaced).map(|status| status.as_u16()),
+        retry_after_s: rendered.retry_after_s.filter(|_| knows_retry_after && !is_replaced),
+        headers: rendered.fields.iter().filter(is_sent).map(field).collect(),
         depends_on: Vec::new(),
     }
 }

@@ -1,6 +1,7 @@
 //! Replays a generated configuration on its own log, without refusals, to measure what it charges.
 
 use super::analysis::{LogAnalysis, REORDER_WINDOW};
+use super::cache_savings::{CacheSavings, CacheShares};
 use super::error::DryRunError;
 use super::logs::Logs;
 use super::people_bursts::{PeopleBurst, PeopleBursts};
@@ -32,6 +33,8 @@ pub(super) struct DailyDemand {
     pub(super) spenders: SpendersReport,
     /// Number of requests and units by kind of client and by route.
     pub(super) counts: DryRunCounts,
+    /// What a cache would have answered.
+    pub(super) cache: CacheShares,
     /// Description of the figure for the busiest day.
     pub(super) description: String,
 }
@@ -47,6 +50,7 @@ impl DailyDemand {
             people_burst: None,
             spenders: SpendersReport::default(),
             counts: DryRunCounts::default(),
+            cache: CacheShares::default(),
             description: String::new(),
         }
     }
@@ -62,17 +66,21 @@ impl DailyDemand {
     pub(super) fn replay(yaml: &str, logs: &Logs, analysis: &LogAnalysis<'_>) -> Result<Self, DryRunError> {
         let LogAnalysis { user_agents: agents, operators, time_range: days, .. } = analysis;
         let names: Vec<&str> = operators.names().collect();
-        let settings = config::load(Path::new("proposed"), yaml, &[], &[], &names)
-            .map_err(|errors| DryRunError::InvalidConfig(errors.to_string()))?;
+        let load = |yaml: &str| {
+            config::load(Path::new("proposed"), yaml, &[], &[], &names)
+                .map_err(|errors| DryRunError::InvalidConfig(errors.to_string()))
+        };
+        let settings = load(yaml)?;
+        let savings = CacheSavings::new(&load(&format!("{yaml}\n{CACHE_SECTION}\n"))?);
         let (operators, agents) = (Arc::clone(operators), Arc::clone(agents));
         let policy =
             Policy { name: "proposed".into(), settings, operators, user_agents: agents, lists: Arc::default() };
-        let DryRunResult { report, busiest, bursts, counts } =
-            replay(policy, MergedLog::new(logs.open()?, REORDER_WINDOW))?;
+        let DryRunResult { report, busiest, bursts, counts, cache } =
+            replay(policy, MergedLog::new(logs.open()?, REORDER_WINDOW), savings)?;
         let Some(report) = report else { return Ok(Self::placeholder()) };
         let quota = report.quotas.iter().find(|quota| quota.name == QUOTA);
         let demand = quota.map_or_else(Self::placeholder, |quota| Self::from_quota(quota, busiest, days));
-        Ok(Self { people_burst: bursts.burst(), spenders: report.spenders, counts, ..demand })
+        Ok(Self { people_burst: bursts.burst(), spenders: report.spenders, counts, cache, ..demand })
     }
 
     /// Returns the demand of the busiest day; for a log shorter than a day, extrapolated to a day.
@@ -152,9 +160,10 @@ struct DryRunResult {
     busiest: BusiestClients,
     bursts: PeopleBursts,
     counts: DryRunCounts,
+    cache: CacheShares,
 }
 
-fn replay(policy: Policy, mut lines: MergedLog) -> Result<DryRunResult, LogReadError> {
+fn replay(policy: Policy, mut lines: MergedLog, mut savings: CacheSavings) -> Result<DryRunResult, LogReadError> {
     let assumptions = Assumptions::default();
     let rules = Arc::clone(&policy.settings.rules);
     let mut clients = ClientUsage::new(policy.settings.limits.max_tracked_clients);
@@ -170,6 +179,7 @@ fn replay(policy: Policy, mut lines: MergedLog) -> Result<DryRunResult, LogReadE
         if let Some(simulator) = &mut simulator {
             simulator.process(next, &line, &request, &mut |_, decision| {
                 counts.add(decision);
+                savings.add(&line, &request, decision);
                 let class = rules[decision.classification.class].name.as_str();
                 if BOT_CLASSES.contains(&class) {
                     return;
@@ -186,7 +196,7 @@ fn replay(policy: Policy, mut lines: MergedLog) -> Result<DryRunResult, LogReadE
             });
         }
     }
-    Ok(DryRunResult { report: simulator.map(Simulator::finish), busiest, bursts, counts })
+    Ok(DryRunResult { report: simulator.map(Simulator::finish), busiest, bursts, counts, cache: savings.shares() })
 }
 
 /// Returns the median; `None` for fewer than [`MIN_DAYS_FOR_MEDIAN`] days.
@@ -194,6 +204,9 @@ fn median(mut days: Vec<u64>) -> Option<u64> {
     days.sort_unstable();
     days.get(days.len() / 2).copied().filter(|_| days.len() >= MIN_DAYS_FOR_MEDIAN)
 }
+
+/// Section `cache` of a configuration with one.
+pub(super) const CACHE_SECTION: &str = "cache: {}";
 
 /// Name of the quota of the generated configuration.
 pub(super) const QUOTA: &str = "pages";

@@ -2,7 +2,8 @@
 
 use super::analysis::{LogAnalysis, RequestCounts};
 use super::bots::{BotTraffic, OperatorTraffic, SEARCH_ENGINES};
-use super::dry_run::{DailyDemand, DryRunCounts, PEOPLE, QUOTA};
+use super::cache_savings::CacheShares;
+use super::dry_run::{CACHE_SECTION, DailyDemand, DryRunCounts, PEOPLE, QUOTA};
 use super::error::InitError;
 use super::logs::Logs;
 use super::people_bursts::{PAGES_PER_SECOND, PeopleBurst};
@@ -63,6 +64,7 @@ impl LogAnalysis<'_> {
         out.push_str(SERVER_SECTION);
         let has_libraries = self.write_classes(&mut out, demand);
         self.write_quota(&mut out, demand, has_libraries);
+        write_cache(&mut out, &demand.cache);
         write_routes(&mut out, routes, self.requests, &demand.counts);
         out
     }
@@ -325,6 +327,32 @@ impl LogAnalysis<'_> {
         }
         out.push_str("      impostor: [{ above: 0%, shed: 100% }]\n");
     }
+}
+
+/// Writes the section of the cache as a comment: only the administrator knows whether pages are the same for all.
+fn write_cache(out: &mut String, cache: &CacheShares) {
+    let lifetimes: Vec<&str> = cache.hits.iter().map(|(lifetime, _)| *lifetime).collect();
+    let share = |hits: u64| format!("{:.1}%", hits as f64 * 100.0 / cache.requests.max(1) as f64);
+    let shares: Vec<String> = cache.hits.iter().map(|(_, hits)| share(*hits)).collect();
+    let figures = match cache.requests {
+        0 => "The log has no GET or HEAD requests for pages with a cost.".to_owned(),
+        requests => format!(
+            "Stored responses that stay fresh for {} would have answered {} of the {} GET and HEAD requests for pages \
+             with a cost, without a unit.",
+            lifetimes.join(", "),
+            shares.join(", "),
+            group_digits(requests)
+        ),
+    };
+    let comment = format!(
+        "The cache stores responses that the origin allows to store, and serves them to all clients, also in place of a \
+         refusal. {figures} Remove the # of the next line if pages are the same for all clients without cookies. If the \
+         origin sends no Cache-Control, add `cache: {{ ttl: 10m }}` to routes. `tidegate replay --max-age 10m` shows the \
+         effect on this log."
+    );
+    out.push('\n');
+    write_comment(out, 0, &comment);
+    writeln!(out, "# {CACHE_SECTION}").unwrap_or(());
 }
 
 fn write_routes(out: &mut String, routes: &Routes, requests: RequestCounts, counts: &DryRunCounts) {

@@ -6,6 +6,7 @@
 
 mod analysis;
 mod bots;
+mod cache_savings;
 mod dry_run;
 mod error;
 mod generate;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_access_log::read::{NativeFields, NativeLine, Text};
 use tidegate_engine::BucketUsage;
 use tidegate_policy::Timestamp;
-use tidegate_policy::cache::CacheFill;
+use tidegate_policy::cache::{CacheFill, CacheResult};
 use tidegate_policy::switches::SwitchEffect;
 
 /// Parses a line.
@@ -30,7 +30,8 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
             _ => Version::HTTP_11,
         },
     });
-    let is_copy = matches!(line.cache, Some("hit" | "stale"));
+    let cache = line.cache.and_then(CacheResult::from_name);
+    let is_copy = matches!(cache, Some(CacheResult::Hit | CacheResult::Stale));
     // A copy sent after a fetch or in place of a refusal leaves the costs of the request in the log.
     let (has_copy, has_copy_of_refusal) = (is_copy && quotas.is_empty(), is_copy && line.reason.is_some());
     let native = NativeFields {
@@ -53,6 +54,7 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
         scope: line.scope.map(|scope| scope.0),
         scope_wait: milliseconds(line.scope_wait_ms),
         origin_latency: line.origin_ms.map(milliseconds),
+        cache,
         has_copy,
         has_copy_of_refusal,
     };

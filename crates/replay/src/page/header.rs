@@ -141,5 +141,12 @@ fn key_figures(policy: &PolicyReport, log: &LogReport, span: TimeAxis<'_>) -> Ve
     for quota in &policy.quotas {
         figures.push((format!("{} used", quota.name), usage(quota)));
     }
+    if let Some(cache) = &policy.cache {
+        let share = cache.hit_share.map_or_else(|| "-".to_owned(), percent);
+        figures.push(("answered by the cache".into(), share));
+        let saved =
+            cache.saved.iter().map(|(quota, units)| (format!("{quota} saved"), format!("{} units", amount(*units))));
+        figures.extend(saved);
+    }
     figures
 }

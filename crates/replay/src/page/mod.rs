@@ -5,6 +5,7 @@
 //! All data from a log goes through [`Html::text`].
 
 mod bots;
+mod cache;
 mod chart;
 mod classes;
 mod comparison;
@@ -51,6 +52,9 @@ pub fn page(report: &Report) -> String {
     section(&mut out, "Admitted share of requests with a cost", report, |out, policy| {
         served::write(out, policy, &colors, &steps[policy_index(report, policy)], span);
     });
+    if report.policies.iter().any(|policy| policy.cache.is_some()) {
+        section(&mut out, "Cache", report, |out, policy| cache::write(out, policy.cache.as_ref()));
+    }
     section(&mut out, "Most expensive routes", report, |out, policy| routes::write(out, &policy.routes));
     section(&mut out, "Most expensive bots", report, |out, policy| bots::write(out, &policy.bots));
     section(&mut out, "Who asked for most", report, |out, policy| spenders::write(out, &policy.spenders));

@@ -90,6 +90,7 @@ fn report(days: u32) -> Report {
             ..SpendersReport::default()
         },
         refused_pages: Vec::new(),
+        cache: None,
         agreement: None,
         abandoned: 0,
         unsupported: Vec::new(),

@@ -6,12 +6,13 @@ use crate::evidence::LineEvidence;
 use crate::in_flight::{Completion, PendingCharge};
 use crate::log::{LogLine, OrderedLine};
 use crate::observer::{Observer, PendingRequest};
-use crate::origin_cache::PageHash;
+use crate::page_hash::PageHash;
 use crate::request::ReplayRequest;
+use crate::response_cache::CacheRole;
 use smallvec::{SmallVec, smallvec};
 use tidegate_access_log::CLIENT_CLOSED_REQUEST;
 use tidegate_access_log::read::{LoggedEvidence, NativeFields};
-use tidegate_engine::{Evaluation, Observation, ObservedRequest, QuotaUsage, RequestPurpose};
+use tidegate_engine::{Classified, Evaluation, Observation, ObservedRequest, RequestPurpose};
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::rng::ratio_from_id;
@@ -53,53 +54,43 @@ impl Simulator {
         let client = ClientFacts::gather(request.client, &mut evidence);
         let secret = evidence.logged.as_ref().and_then(|logged| logged.credential_hash);
         let facts = Facts { request: request.facts(self.rules.path_policy), client: &client };
-        observer.before_decision(&PendingRequest {
-            position: next.position,
-            at,
-            line,
-            facts: &facts,
-            spread: self.retry_after_spread(native),
-            credential_hash: secret,
-            admission: &self.admission,
-        });
-        if native.is_some_and(|native| native.reason == Some(Reason::Ledger.name())) {
-            // The ledger refusal was the only one, and it changed no state.
-            return self.copy_logged_refusal(next, line, &facts);
-        }
         let mut classified =
             self.admission.classify(&facts, |_| native.and_then(NativeFields::logged_switch), |_| secret);
         let filled = native.filter(|native| native.fill.is_some());
         if let Some(class) = filled.and_then(|native| self.rules.class_id(&native.class)) {
             classified.classification.class = class;
         }
-        let purpose = match native {
-            Some(native) if native.has_copy => RequestPurpose::Copy,
-            Some(native) if native.fill == Some(CacheFill::Refresh) => RequestPurpose::Refresh,
-            _ => RequestPurpose::Response,
+        let role = self.cache_role(line, request, classified.route, at);
+        observer.before_decision(&PendingRequest {
+            position: next.position,
+            at,
+            line,
+            facts: &facts,
+            spread: self.retry_after_spread(native),
+            role,
+            credential_hash: secret,
+            admission: &self.admission,
+        });
+        if native.is_some_and(|native| native.reason == Some(Reason::Ledger.name())) && !role.is_simulated_copy() {
+            // The ledger refusal was the only one, and it changed no state.
+            let refused = copy_logged_refusal(next, line, &classified, role);
+            self.update_cache(line, request, role, &refused);
+            return refused;
+        }
+        let purpose = match native.and_then(|native| native.fill) {
+            _ if role.is_free() => RequestPurpose::Copy,
+            Some(CacheFill::Refresh) => RequestPurpose::Refresh,
+            Some(CacheFill::Warm) | None => RequestPurpose::Response,
         };
         let evaluation = self.admission.evaluate_classified(classified, &facts.request, purpose, at);
         let bot = match claim {
             Claim::Bot { bot, .. } => bot,
             _ => None,
         };
-        self.apply_decision(next, line, request, (evaluation, observation, bot))
-    }
-
-    /// Returns a refusal by `ledger` as logged: the missing units cannot be reproduced.
-    fn copy_logged_refusal(&self, next: OrderedLine<'_>, line: &LogLine<'_>, facts: &Facts<'_>) -> ReplayedDecision {
-        ReplayedDecision {
-            position: next.position,
-            at: next.at,
-            classification: self.rules.classify(facts),
-            bot: None,
-            route: self.rules.route(&facts.request),
-            refusal_reason: Some(Reason::Ledger),
-            shadow: None,
-            refusing_quotas: RefusedQuotas::NONE,
-            retry_after_s: line.native.as_ref().and_then(|native| native.retry_after_s),
-            quota_usage: SmallVec::new(),
-            costs: SmallVec::new(),
-        }
+        let mut replayed = self.apply_decision(next, line, request, (evaluation, observation, bot), role);
+        replayed.saved = self.saved_units(&replayed, role, native, request);
+        self.update_cache(line, request, role, &replayed);
+        replayed
     }
 
     /// Applies a decision: schedules completion, settlement and observation of the request.
@@ -109,6 +100,7 @@ impl Simulator {
         line: &LogLine<'_>,
         request: &ReplayRequest<'_>,
         (evaluation, observation, bot): (Evaluation, Option<Observation>, Option<BotId>),
+        role: CacheRole,
     ) -> ReplayedDecision {
         let (at, native) = (next.at, line.native.as_deref());
         let Evaluation { classification: classified, route, key, decision, .. } = evaluation;
@@ -125,24 +117,29 @@ impl Simulator {
             retry_after_s: native.filter(|native| native.reason.is_none()).and_then(|native| native.retry_after_s),
             quota_usage: decision.quota_usage,
             costs: SmallVec::new(),
+            cache: None,
+            saved: SmallVec::new(),
         };
         let mut page = None;
         if replayed.is_costly() {
             page = self.page(request, at);
             let is_cached = page.is_some_and(|(_, is_cached)| is_cached);
-            replayed.costs = self.costs(&replayed.quota_usage, route, native, is_cached);
+            let expected = replayed.quota_usage.iter().map(|usage| (usage.quota, usage.cost));
+            replayed.costs = self.costs(expected, route, native, is_cached);
         }
         let mut charge = None;
         if let Some(refusal) = decision.verdict.refusal() {
             replayed.refusal_reason = Some(refusal.reason);
             replayed.refusing_quotas = refusal.quotas;
             let by_rules = Some(refusal.retry_after(self.retry_after_spread(native)));
-            // The log does not tell when a switch ends, except by this; a copy in place of a refusal names no time.
-            let as_logged = native.filter(|native| native.switch.is_some() || native.has_copy_of_refusal);
+            // The log does not tell when a switch ends, except by this.
+            let as_logged = native.filter(|native| native.switch.is_some());
             replayed.retry_after_s = as_logged.map_or(by_rules, |native| native.retry_after_s);
         }
         if let Some(permit) = decision.permit {
-            match native.and_then(|it| Some((logged_origin_refusal(it)?, it))) {
+            // A simulated response waits for no slots.
+            let refusing = native.filter(|_| !role.is_simulated_copy());
+            match refusing.and_then(|it| Some((logged_origin_refusal(it)?, it))) {
                 Some((reason, native)) => {
                     replayed.refusal_reason = Some(reason);
                     replayed.retry_after_s = native.retry_after_s;
@@ -169,11 +166,17 @@ impl Simulator {
                 None => {}
             }
         }
+        replayed.cache = role.result(replayed.refusal_reason);
+        if replayed.is_replaced_refusal() {
+            // As in the gateway: the client got a page, and is not told to wait.
+            replayed.retry_after_s = None;
+        }
         let is_costly = !self.rules[route].is_free();
         let status =
             Some(line.status).filter(|status| replayed.refusal_reason.is_none() && *status != CLIENT_CLOSED_REQUEST);
         let observation = observation.map(|observation| (observation.with_costly(is_costly), status));
         let due = match native {
+            _ if role.is_simulated_copy() => at,
             Some(native) => at + native.scope_wait + native.origin_latency.unwrap_or_default(),
             None => at + self.latency,
         };
@@ -184,7 +187,9 @@ impl Simulator {
             self.settle_in_sequence(&sequences, charge, at);
         }
         self.schedule_completion(Completion { due, charge: charge.map(Box::new), observation });
-        if let Some(native) = native {
+        if !role.is_simulated_copy()
+            && let Some(native) = native
+        {
             self.charge_unexpected_costs(native, key, &replayed);
         }
         replayed
@@ -209,28 +214,59 @@ impl Simulator {
         native.map_or(0.0, |native| self.policy.settings.headers.retry_after_spread.ratio() * ratio_from_id(native.id))
     }
 
-    /// Returns the requested page, and true if it is cached; `None` without a cache.
+    /// Returns the requested page, and true if the origin's cache has it; `None` without such a cache.
     fn page(&self, request: &ReplayRequest<'_>, now: Timestamp) -> Option<(PageHash, bool)> {
-        let cache = self.cache.as_ref()?;
+        let cache = self.origin_cache.as_ref()?;
         let page = cache.page(request)?;
         Some((page, cache.is_fresh(page, now)))
     }
 
+    /// Returns true if the origin would respond from its own cache.
+    pub(super) fn is_cached_by_origin(&self, request: &ReplayRequest<'_>, now: Timestamp) -> bool {
+        self.page(request, now).is_some_and(|(_, is_cached)| is_cached)
+    }
+
     /// Returns the actual cost by quota: as logged, else as assumed for the route, else the expected cost.
-    fn costs(
+    pub(super) fn costs(
         &self,
-        usages: &[QuotaUsage],
+        expected: impl Iterator<Item = (QuotaId, Units)>,
         route: RouteId,
         native: Option<&NativeFields<'_>>,
         is_cached: bool,
     ) -> SmallVec<[(QuotaId, Units); 2]> {
-        let cost = |usage: &QuotaUsage| {
-            let name = &self.rules[usage.quota].name;
+        let cost = |(quota, expected): (QuotaId, Units)| {
+            let name = &self.rules[quota].name;
             let logged = native.filter(|native| native.reason.is_none()).and_then(|native| native.charged(name));
-            let assumed = || if is_cached { Units::ZERO } else { self.costs[route.index()].unwrap_or(usage.cost) };
-            (usage.quota, logged.unwrap_or_else(assumed))
+            let assumed = || if is_cached { Units::ZERO } else { self.costs[route.index()].unwrap_or(expected) };
+            (quota, logged.unwrap_or_else(assumed))
         };
-        usages.iter().map(cost).collect()
+        expected.map(cost).collect()
+    }
+}
+
+/// Returns a refusal by `ledger` as logged: the missing units cannot be reproduced.
+fn copy_logged_refusal(
+    next: OrderedLine<'_>,
+    line: &LogLine<'_>,
+    classified: &Classified,
+    role: CacheRole,
+) -> ReplayedDecision {
+    let cache = role.result(Some(Reason::Ledger));
+    let retry_after_s = line.native.as_ref().and_then(|native| native.retry_after_s);
+    ReplayedDecision {
+        position: next.position,
+        at: next.at,
+        classification: classified.classification,
+        bot: None,
+        route: classified.route,
+        refusal_reason: Some(Reason::Ledger),
+        shadow: None,
+        refusing_quotas: RefusedQuotas::NONE,
+        retry_after_s: retry_after_s.filter(|_| cache.is_none()),
+        quota_usage: SmallVec::new(),
+        costs: SmallVec::new(),
+        cache,
+        saved: SmallVec::new(),
     }
 }
 

@@ -5,6 +5,7 @@ use super::decide::logged_origin_refusal;
 use crate::RetryModel;
 use crate::in_flight::{PendingCharge, SequenceDomain};
 use crate::log::OrderedLine;
+use crate::response_cache::ResponseCache;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use tidegate_access_log::read::NativeFields;
@@ -36,7 +37,8 @@ impl Simulator {
                 let applied = self.admission.set_used(&account.quota, used, next.at);
                 self.stats.set_initial_usage(quota, applied.map_or(Units::ZERO, |(_, used)| used));
             }
-            let follows_log = self.stats.is_consistent() && self.retry_model == RetryModel::Ignore;
+            let follows_log =
+                self.stats.is_consistent() && !self.has_left_log && self.retry_model == RetryModel::Ignore;
             if is_known && follows_log && self.admission.sync_used_from_log(quota, used, next.at) {
                 self.stats.record_correction();
             }
@@ -55,6 +57,7 @@ impl Simulator {
         engine.restore_baseline(&self.engine.learned_baseline(), &self.rules, now);
         (self.engine, self.admission) = (engine, admission);
         self.learned_until = self.learned_until.map(|_| Timestamp::default());
+        self.response_cache.iter_mut().for_each(ResponseCache::restart);
         self.stats.record_restart();
     }
 

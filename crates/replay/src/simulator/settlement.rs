@@ -47,7 +47,7 @@ impl Simulator {
             None => permit.settle_unknown(),
         };
         self.stats.record_settlement(class, &receipt, now);
-        if let Some((cache, page)) = self.cache.as_mut().zip(page) {
+        if let Some((cache, page)) = self.origin_cache.as_mut().zip(page) {
             cache.insert(page, now);
         }
     }

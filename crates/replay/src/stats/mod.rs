@@ -2,6 +2,7 @@
 
 mod agreement;
 mod bots;
+mod cache;
 mod classes;
 mod hours;
 mod refused_pages;
@@ -15,8 +16,10 @@ use super::decision::ReplayedDecision;
 use super::log_span::LogSpan;
 use super::report::{ClassTiersReport, NameLookup, PolicyReport, QuotaReport, TierReport};
 use super::request::ReplayRequest;
+use super::response_store::StoreUsage;
 use agreement::Agreement;
 use bots::Bots;
+use cache::CacheStats;
 use classes::Classes;
 use hours::Hours;
 use refused_pages::RefusedPages;
@@ -33,6 +36,7 @@ use windows::Windows;
 /// Statistics of one policy for its report.
 pub(super) struct ReplayStats {
     classes: Classes,
+    cache: CacheStats,
     hours: Hours,
     windows: Vec<Windows>,
     used: Vec<Series>,
@@ -52,6 +56,7 @@ impl ReplayStats {
         let (classes, quotas) = (rules.classes.len(), rules.quotas.len());
         Self {
             classes: Classes::new(classes, quotas),
+            cache: CacheStats::new(classes, quotas),
             hours: Hours::new(classes, quotas),
             windows: rules.quotas.iter().map(|quota| Windows::new(quota, classes)).collect(),
             used: rules.quotas.iter().map(|_| Series::default()).collect(),
@@ -70,6 +75,7 @@ impl ReplayStats {
     pub(super) fn record_decision(&mut self, decision: &ReplayedDecision, request: &ReplayRequest<'_>) {
         self.span.get_or_insert(LogSpan { first: decision.at, last: decision.at }).extend(decision.at);
         self.classes.add(decision);
+        self.cache.add(decision);
         self.hours.add(decision);
         for (index, usage) in decision.quota_usage.iter().enumerate() {
             let quota = usage.quota.index();
@@ -135,6 +141,7 @@ impl ReplayStats {
         name: &str,
         rules: &Rules,
         names: &NameLookup<'_>,
+        stored: Option<StoreUsage>,
         abandoned: u64,
         unsupported: Vec<String>,
     ) -> PolicyReport {
@@ -158,6 +165,7 @@ impl ReplayStats {
             spenders: spenders::report(&self.spenders),
             spikes: self.spikes.report(),
             refused_pages: self.refused_pages.report(names),
+            cache: self.cache.report(rules, stored),
             agreement: self.agreement.report(),
             abandoned,
             unsupported,

@@ -10,7 +10,7 @@ use super::pareto::{Objective, ParetoFront};
 use super::search::Evaluated;
 use super::space::SearchSpace;
 use super::tuner::Tuner;
-use crate::report::PolicyReport;
+use crate::report::{CacheReport, PolicyReport};
 use crate::serialize;
 use serde::Serialize;
 use similar::TextDiff;
@@ -22,6 +22,8 @@ use tidegate_policy::{Rules, Timestamp};
 pub struct TuningReport {
     /// Log that was replayed.
     pub log: TunedLogReport,
+    /// What the cache of the present file does; null without one. Measures do not count the requests that it answers.
+    pub cache: Option<CacheReport>,
     /// Quota whose tiers were varied.
     pub quota: String,
     /// Number of policies tried.
@@ -192,6 +194,7 @@ pub(super) fn report(
             windows: windows.len(),
             windows_are_whole: windows.iter().any(|window| window.whole),
         },
+        cache: present.cache.clone(),
         quota: quota.name.clone(),
         tried: evaluated.len(),
         picked: outcome.picked,

@@ -4,6 +4,7 @@ use super::chart::ScatterPlot;
 use super::report::{
     AxisReport, CandidateReport, PacingReport, TermReport, TradeOffReport, TunedLogReport, TuningReport,
 };
+use crate::cache_text;
 use crate::terminal::{Align, ColorMode, columns, display_width, format_duration, group_digits, wrap};
 use std::fmt::Write;
 use std::slice::from_ref;
@@ -11,6 +12,11 @@ use std::slice::from_ref;
 /// Renders the report as text, tables and a chart. Fits 80 columns, except for lines of the file.
 pub fn summary(report: &TuningReport, color: ColorMode) -> String {
     let mut out = log(&report.log, &report.quota, color);
+    if let Some(cache) = &report.cache {
+        let saved = cache_text::saved(cache).map_or_else(String::new, |saved| format!("; {saved}"));
+        let text = format!("cache: {}{saved}; hits are no requests with a cost", cache_text::answered(cache));
+        let _ = writeln!(out, "  {}", wrap(&text, 2, 4, WIDTH));
+    }
     out += &format!("\n{}", color.bold("Goal"));
     out += &format!(" (the first term counts most), {} policies tried\n", group_digits(report.tried as u64));
     out += &terms(&report.terms, color);

@@ -1,0 +1,93 @@
+//! The cache in a simulated request: simulated, unless the log names what a cache did.
+
+use super::Simulator;
+use crate::decision::ReplayedDecision;
+use crate::log::LogLine;
+use crate::request::ReplayRequest;
+use crate::response_cache::{CacheRole, LoggedUse, OriginResponse};
+use smallvec::SmallVec;
+use tidegate_access_log::read::NativeFields;
+use tidegate_policy::cache::CacheResult;
+use tidegate_policy::{QuotaId, RouteId, Timestamp, Units};
+
+impl Simulator {
+    /// Returns the part of the cache in a request.
+    pub(super) fn cache_role(
+        &mut self,
+        line: &LogLine<'_>,
+        request: &ReplayRequest<'_>,
+        route: RouteId,
+        now: Timestamp,
+    ) -> CacheRole {
+        if let Some(native) = line.native.as_deref() {
+            // A gateway with a cache names it on every route with one that it forwards. Lines without it are refusals,
+            // and routes without a cache.
+            self.log_names_cache |= native.cache.is_some();
+            if self.log_names_cache {
+                return logged_role(native);
+            }
+        }
+        self.response_cache.as_ref().map_or(CacheRole::Unused, |cache| cache.role(request, route, line.status, now))
+    }
+
+    /// Returns the units that a stored response saves: the cost that the request would have had, less what it has.
+    pub(super) fn saved_units(
+        &self,
+        decision: &ReplayedDecision,
+        role: CacheRole,
+        native: Option<&NativeFields<'_>>,
+        request: &ReplayRequest<'_>,
+    ) -> SmallVec<[(QuotaId, Units); 2]> {
+        let is_copy = matches!(decision.cache, Some(CacheResult::Hit | CacheResult::Stale | CacheResult::Revalidated));
+        // A refused request would have cost nothing.
+        if !is_copy || decision.refusal_reason.is_some() {
+            return SmallVec::new();
+        }
+        let expected = self.admission.expected_costs(decision.route);
+        let full: SmallVec<[(QuotaId, Units); 2]> = match role.is_simulated_copy() {
+            true => self.costs(expected, decision.route, native, self.is_cached_by_origin(request, decision.at)),
+            false => expected.collect(),
+        };
+        let charged =
+            |quota| decision.costs.iter().find(|(id, _)| *id == quota).map_or(Units::ZERO, |(_, units)| *units);
+        full.into_iter().map(|(quota, cost)| (quota, cost.saturating_sub(charged(quota)))).collect()
+    }
+
+    /// Updates the simulated cache after a decision.
+    pub(super) fn update_cache(
+        &mut self,
+        line: &LogLine<'_>,
+        request: &ReplayRequest<'_>,
+        role: CacheRole,
+        decision: &ReplayedDecision,
+    ) {
+        let Some(cache) = &mut self.response_cache else { return };
+        match (role, decision.refusal_reason) {
+            (CacheRole::Copy(page), None) => {
+                cache.record_use(page);
+                // The log has charged what the simulation has not.
+                self.has_left_log |= line.native.is_some();
+            }
+            (CacheRole::Fetch { page, .. }, Some(_)) if decision.cache.is_some() => cache.record_use(page),
+            (_, Some(_)) => {}
+            (_, None) => {
+                cache.record_response(request, (role, decision.route), origin_response(line), decision.at);
+            }
+        }
+    }
+}
+
+/// Returns the use of the cache that the log names.
+fn logged_role(native: &NativeFields<'_>) -> CacheRole {
+    native.cache.map_or(CacheRole::Unused, |result| {
+        CacheRole::Logged(LoggedUse { result, is_free: native.has_copy, is_replacement: native.has_copy_of_refusal })
+    })
+}
+
+/// Returns the response of the origin, also for a request that the log shows as refused by a gateway.
+fn origin_response(line: &LogLine<'_>) -> OriginResponse {
+    match line.native.as_deref().is_some_and(|native| native.reason.is_some()) {
+        true => OriginResponse::UNKNOWN,
+        false => OriginResponse::unconditional(line.status, line.bytes),
+    }
+}
