@@ -64,6 +64,8 @@ pub trait GatewayApi: Send + Sync + 'static {
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota>;
     /// Returns the state of the cache; `None` if nothing is stored.
     fn cache(&self) -> Option<CacheView>;
+    /// Returns what the cache did since the start; `None` if nothing is stored.
+    fn cache_usage(&self) -> Option<CacheUsage>;
     /// Removes stored responses; returns their number, or an error of one line.
     fn purge_cache(&self, purge: &CachePurge) -> Result<u64, String>;
     /// Fetches a URL into the cache within the limits of a class. Returns where the outcome arrives, or an error of one line.
@@ -141,14 +143,21 @@ pub struct SwitchChange {
 pub struct CacheView {
     /// What it contains.
     pub stats: CacheStats,
+    /// What it did.
+    pub usage: CacheUsage,
+    /// URLs that were requested most, in descending order.
+    pub most_requested: Vec<CachedUrl>,
+}
+
+/// What the cache did since the start.
+#[derive(Clone, Debug)]
+pub struct CacheUsage {
     /// Number of requests by result, in the order of [`CacheResult::ALL`].
     pub requests: [u64; CacheResult::ALL.len()],
     /// Units that it saved: quota, class, units.
     pub saved: Vec<(String, String, Units)>,
     /// Surplus units that refreshed stored responses: quota, class, units.
     pub refreshed: Vec<(String, String, Units)>,
-    /// URLs that were requested most, in descending order.
-    pub most_requested: Vec<CachedUrl>,
 }
 
 /// Where the outcome of a request arrives that warms the cache.

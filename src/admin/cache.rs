@@ -4,7 +4,7 @@ use super::amount::Amount;
 use super::listener::OptionalPeer;
 use super::login::peer_name;
 use super::problem::Problem;
-use super::{AccessControl, CacheView, DynGateway};
+use super::{AccessControl, CacheUsage, CacheView, DynGateway};
 use crate::gateway::{CachePurge, CachedUrl, FillOutcome};
 use axum::Json;
 use axum::body::Bytes;
@@ -160,15 +160,27 @@ fn no_cache() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "Nothing is stored; add the section cache to the configuration.")
 }
 
-fn document(view: &CacheView) -> CacheDocument {
-    let of = |result: CacheResult| view.requests[result as usize];
-    let total: u64 = view.requests.iter().sum();
+/// Returns the share of the requests on cached routes that stored responses answered; `None` without requests.
+pub(super) fn hit_ratio(usage: &CacheUsage) -> Option<f64> {
+    let of = |result: CacheResult| usage.requests[result as usize];
+    let total: u64 = usage.requests.iter().sum();
     let answered = of(CacheResult::Hit) + of(CacheResult::Stale) + of(CacheResult::Revalidated);
-    let units = |(quota, class, units): &(String, String, Units)| SavedUnits {
+    (total > 0).then(|| answered as f64 / total as f64)
+}
+
+/// Returns units by quota and class.
+pub(super) fn units(units: &[(String, String, Units)]) -> Vec<SavedUnits> {
+    let entry = |(quota, class, units): &(String, String, Units)| SavedUnits {
         quota: quota.clone(),
         class: class.clone(),
         units: (*units).into(),
     };
+    units.iter().map(entry).collect()
+}
+
+fn document(view: &CacheView) -> CacheDocument {
+    let usage = &view.usage;
+    let of = |result: CacheResult| usage.requests[result as usize];
     let cached_url = |url: &CachedUrl| CachedUrlDocument {
         url: url.url.clone(),
         hits: url.hits,
@@ -196,9 +208,9 @@ fn document(view: &CacheView) -> CacheDocument {
             miss: of(CacheResult::Miss),
             bypass: of(CacheResult::Bypass),
         },
-        hit_ratio: (total > 0).then(|| answered as f64 / total as f64),
-        saved: view.saved.iter().map(units).collect(),
-        refreshed: view.refreshed.iter().map(units).collect(),
+        hit_ratio: hit_ratio(usage),
+        saved: units(&usage.saved),
+        refreshed: units(&usage.refreshed),
         most_requested: view.most_requested.iter().map(cached_url).collect(),
     }
 }

@@ -226,6 +226,12 @@ pub const STATE_FIELDS: &[DocumentField] = &[
     field("switches[].why", "string or null", "Reason that the request gave."),
     field("switches[].by", "string or null", "Name that the request gave; it is not verified."),
     field("switches[].peer", "string or null", "Address of the request's peer; for a Unix socket, its user."),
+    field("cache", "object or null", "What the [cache](#cache) did since the start; null without the section `cache`."),
+    field("cache.hit_ratio", "number or null", "Share of the requests on cached routes that copies answered."),
+    field("cache.saved", "list of object", "Units that copies saved."),
+    field("cache.saved[].quota", "string", "Name of the quota."),
+    field("cache.saved[].class", "string", "Name of the class."),
+    field("cache.saved[].units", "number", "Saved units."),
 ];
 
 /// Fields of a quota.

@@ -33,7 +33,9 @@ mod wrong_tokens;
 #[cfg(test)]
 mod tests;
 
-pub use api::{CacheView, GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange, WarmReceiver};
+pub use api::{
+    CacheUsage, CacheView, GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange, WarmReceiver,
+};
 pub use auth::{AccessControl, AccessRules};
 pub use client::{AdminClient, AdminClientError, AdminResponse};
 pub use listener::{BoundListener, Listener};

@@ -7,6 +7,7 @@ mod views;
 pub(super) use views::{document, quota, show, switch};
 
 use super::amount::Amount;
+use super::cache::SavedUnits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -38,6 +39,15 @@ pub(crate) struct StateDocument {
     pub(crate) log_lines_dropped: u64,
     pub(crate) corrections: Vec<CorrectionDocument>,
     pub(crate) switches: Vec<SwitchDocument>,
+    pub(crate) cache: Option<CacheUsageDocument>,
+}
+
+/// What the cache did since the start.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct CacheUsageDocument {
+    pub(crate) hit_ratio: Option<f64>,
+    pub(crate) saved: Vec<SavedUnits>,
 }
 
 /// A switch of an administrator.

@@ -820,15 +820,21 @@ impl GatewayApi for FakeGateway {
                     ..DiskStats::default()
                 }),
             },
-            requests: [6, 1, 1, 2, 0],
-            saved: vec![("api".into(), "bot".into(), Units::from_milli(6500))],
-            refreshed: vec![("api".into(), "bot".into(), Units::from_whole(2))],
+            usage: self.cache_usage()?,
             most_requested: vec![CachedUrl {
                 url: "http://example.com/item/1".into(),
                 hits: 6,
                 saved: Units::from_whole(6),
                 bytes: 2048,
             }],
+        })
+    }
+
+    fn cache_usage(&self) -> Option<CacheUsage> {
+        Some(CacheUsage {
+            requests: [6, 1, 1, 2, 0],
+            saved: vec![("api".into(), "bot".into(), Units::from_milli(6500))],
+            refreshed: vec![("api".into(), "bot".into(), Units::from_whole(2))],
         })
     }
 

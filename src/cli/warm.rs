@@ -68,7 +68,7 @@ fn warm(arguments: &WarmArgs, urls: &WarmUrls) -> Result<String, CommandError> {
         let outcome =
             fetch(arguments, &progress, url).inspect_err(|_| progress.clear()).map_err(|error| match error {
                 CommandError::Failed(message) => {
-                    CommandError::Failed(format!("{message}; {} of {total} pages are done, the next is {url}", index))
+                    CommandError::Failed(format!("{message}; {index} of {total} pages are done, the next is {url}"))
                 }
                 usage => usage,
             })?;

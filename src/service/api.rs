@@ -1,7 +1,9 @@
 //! The running gateway as the admin API sees it.
 
 use super::{BUILD, BoundAddresses, LEDGER_TIMEOUT, ServiceState, crawlers};
-use crate::admin::{CacheView, GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange, WarmReceiver};
+use crate::admin::{
+    CacheUsage, CacheView, GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange, WarmReceiver,
+};
 use crate::gateway::{CachePurge, OriginOutage};
 use crate::telemetry::{AddressListView, ClassTraffic, NetworkListsView};
 use tidegate_engine::ledger::LeaseRefresher;
@@ -190,10 +192,17 @@ impl GatewayApi for ServiceState {
     fn cache(&self) -> Option<CacheView> {
         Some(CacheView {
             stats: self.handle.cache_stats()?,
+            usage: self.cache_usage()?,
+            most_requested: self.handle.most_requested_urls(MOST_REQUESTED_URLS),
+        })
+    }
+
+    fn cache_usage(&self) -> Option<CacheUsage> {
+        self.handle.cache_stats()?;
+        Some(CacheUsage {
             requests: self.telemetry.cache_requests(),
             saved: self.telemetry.saved_units(),
             refreshed: self.telemetry.refreshed_units(),
-            most_requested: self.handle.most_requested_urls(MOST_REQUESTED_URLS),
         })
     }
 

@@ -1,12 +1,14 @@
 //! State documents from the views of the gateway.
 
 use super::{
-    ClassDocument, ClassPlanDocument, ClientDocument, CrawlerDocument, OriginDocument, OutageDocument, PacingDocument,
-    PartitionDocument, QuotaDocument, ReloadFailureDocument, ScopeDocument, SettingsDocument, SpenderDocument,
-    SpendersDocument, StateDocument, SwitchDocument, ThrottleDocument, TrafficDocument,
+    CacheUsageDocument, ClassDocument, ClassPlanDocument, ClientDocument, CrawlerDocument, OriginDocument,
+    OutageDocument, PacingDocument, PartitionDocument, QuotaDocument, ReloadFailureDocument, ScopeDocument,
+    SettingsDocument, SpenderDocument, SpendersDocument, StateDocument, SwitchDocument, ThrottleDocument,
+    TrafficDocument,
 };
 use crate::admin::amount::Amount;
 use crate::admin::api::SettingsView;
+use crate::admin::cache;
 use crate::admin::corrections::Corrections;
 use crate::admin::{DynGateway, ScopeView};
 use crate::gateway::OriginOutage;
@@ -68,6 +70,9 @@ pub(in crate::admin) fn document(gateway: &DynGateway, corrections: &Corrections
         log_lines_dropped: gateway.log_lines_dropped(),
         corrections: corrections.list(),
         switches: gateway.switches().iter().map(switch).collect(),
+        cache: gateway
+            .cache_usage()
+            .map(|usage| CacheUsageDocument { hit_ratio: cache::hit_ratio(&usage), saved: cache::units(&usage.saved) }),
     }
 }
 

@@ -2,14 +2,18 @@
 
 use super::quota;
 use super::view::View;
+use crate::admin::cache::SavedUnits;
 use crate::admin::state::{
-    ClientDocument, CorrectionDocument, OutageDocument, PartitionDocument, ScopeDocument, SpenderDocument,
-    SpendersDocument, StateDocument, SwitchDocument, ThrottleDocument, TrafficDocument,
+    CacheUsageDocument, ClientDocument, CorrectionDocument, OutageDocument, PartitionDocument, ScopeDocument,
+    SpenderDocument, SpendersDocument, StateDocument, SwitchDocument, ThrottleDocument, TrafficDocument,
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use tidegate_policy::Units;
 use tidegate_replay::terminal::Align::{self, Left, Right};
-use tidegate_replay::terminal::{columns, display_width, ellipsize, format_duration, group_digits, printable, wrap};
+use tidegate_replay::terminal::{
+    columns, decimal, display_width, ellipsize, format_duration, group_digits, printable, wrap,
+};
 
 /// Renders who asks for the most units, below what needs an action and the quotas.
 pub(super) fn render_top(state: &StateDocument, view: &View) -> String {
@@ -25,6 +29,7 @@ pub(super) fn render(state: &StateDocument, view: &View) -> String {
     let mut parts =
         vec![headline(state, view), warnings(state, view), notes(&state.notes, view), addresses(state, view)];
     parts.extend(state.quotas.iter().map(|quota| quota::block(quota, Some(&state.time), view)));
+    parts.push(cache(state));
     parts.push(traffic(&state.traffic, view));
     parts.push(scopes(&state.scopes, view));
     parts.push(clients(&state.top_clients, view));
@@ -182,6 +187,22 @@ fn spenders(state: &StateDocument, view: &View) -> String {
         true => format!("No request has cost units since {since}.\n"),
         false => tables.into_iter().filter(|table| !table.is_empty()).collect::<Vec<_>>().join("\n"),
     }
+}
+
+/// Renders what the cache answered and saved; empty without a cache or requests.
+fn cache(state: &StateDocument) -> String {
+    let Some(CacheUsageDocument { hit_ratio: Some(ratio), saved }) = &state.cache else { return String::new() };
+    let mut by_quota = BTreeMap::<&str, Units>::new();
+    for SavedUnits { quota, units, .. } in saved {
+        let total = by_quota.entry(quota).or_default();
+        *total = total.saturating_add(units.units().unwrap_or_default());
+    }
+    let mut text = format!("cache: {} % of the requests since the start", decimal(format!("{:.1}", ratio * 100.0)));
+    for (quota, units) in by_quota {
+        text.push_str(&format!("; {units} units of {quota} saved", quota = printable(quota)));
+    }
+    text.push('\n');
+    text
 }
 
 fn scopes(scopes: &[ScopeDocument], view: &View) -> String {
