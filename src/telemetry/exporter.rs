@@ -11,7 +11,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, Prometheu
 use tidegate_engine::{Admission, QuotaView, ScopeState};
 use tidegate_policy::bot_detection::Signal;
 use tidegate_policy::cache::CacheResult;
-use tidegate_policy::{ClientKind, Reason};
+use tidegate_policy::{ClientKind, Reason, Units};
 
 /// Whole counters and plain gauges, stored by the exporter library. A process may have several exporters; none is
 /// installed globally.
@@ -154,6 +154,11 @@ fn write_workers(text: &mut Exposition, counters: &WorkerCounters) {
         }
         for (quota, units) in counts.refreshed.iter() {
             text.sample(CACHE_REFRESHED, &[quota, class], units);
+        }
+        // From zero on, so that a rate shows the first refresh.
+        let is_refreshed = |quota: &str| counts.refreshed.iter().any(|(refreshed, _)| refreshed == quota);
+        for (quota, _) in counts.saved.iter().filter(|(quota, _)| !is_refreshed(quota)) {
+            text.sample(CACHE_REFRESHED, &[quota, class], Units::ZERO);
         }
     }
     for (route, units) in counters.unexpected_costs.iter() {

@@ -44,6 +44,11 @@ fn response_head_invariants_hold() {
 }
 
 #[test]
+fn cache_invariants_hold() {
+    check_corpus("policy", "cache", policy::cache);
+}
+
+#[test]
 fn path_invariants_hold() {
     check_corpus("policy", "paths", policy::paths);
 }

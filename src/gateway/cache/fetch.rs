@@ -23,6 +23,9 @@ use tidegate_policy::cache::{
 /// User agent of fetches, which are for all clients.
 const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
 
+/// Largest request fields that are kept with a response, in bytes.
+const MAX_SELECTING_LINES: usize = 1024;
+
 /// A fetch whose response may be stored.
 pub(in crate::gateway) struct CacheFetch {
     pub(in crate::gateway) url: UrlKey,
@@ -184,7 +187,8 @@ impl CacheFetch {
             return None;
         }
         let is_selecting = |text: &[u8]| selected_by.names().any(|name| name.as_bytes().eq_ignore_ascii_case(text));
-        Some(sent.to_lines(|field| is_selecting(field.text)).into())
+        let lines = sent.to_lines(|field| is_selecting(field.text));
+        (lines.len() <= MAX_SELECTING_LINES).then(|| lines.into())
     }
 }
 

@@ -14,8 +14,9 @@ use tidegate_policy::{ClassId, Timestamp, Units};
 /// Fields that list the tags of a response.
 const TAG_FIELDS: [&str; 2] = ["cache-tag", "surrogate-key"];
 
-/// Bytes of a stored response besides its head, body and URL: its own structures and those of the index.
-const OVERHEAD: u64 = 200;
+/// Bytes of a stored response besides its head, body and URL, as measured with a million pages of 1 KiB: its own structures,
+/// those of the index, and what the allocator adds (docs/PERFORMANCE.md).
+const OVERHEAD: u64 = 490;
 
 /// A stored response. Immutable: a validation replaces it.
 #[derive(Debug)]
@@ -151,7 +152,8 @@ fn lower_case(name: &[u8]) -> String {
 impl StoredResponse {
     /// Returns the bytes that the response occupies.
     pub(super) fn weight(&self) -> u64 {
-        OVERHEAD + self.head.fields.memory() as u64 + self.body.memory() + self.url.len() as u64
+        let selecting = self.selecting.as_ref().map_or(0, |lines| lines.len());
+        OVERHEAD + (self.head.fields.memory() + self.url.len() + selecting) as u64 + self.body.memory()
     }
 
     /// Returns the tags.
