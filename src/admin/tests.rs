@@ -851,7 +851,7 @@ impl GatewayApi for FakeGateway {
         }
         let (reply, receiver) = tokio::sync::oneshot::channel();
         let cache_status = format!("tidegate; fwd=uri-miss; stored; url={url}");
-        let _ = reply.send(Ok(FillOutcome { status: 429, cache_status, retry_after_s: Some(7) }));
+        let _ = reply.send(Ok(FillOutcome { status: 429, is_refused: true, cache_status, retry_after_s: Some(7) }));
         Ok(receiver)
     }
 

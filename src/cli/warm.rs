@@ -35,14 +35,15 @@ pub(super) struct WarmArgs {
 struct WarmCounts {
     fetched: u64,
     fresh: u64,
-    not_stored: BTreeMap<String, u64>,
+    /// Number of pages by reason, with the first one.
+    not_stored: BTreeMap<String, (u64, String)>,
+    /// Number of failures of the origin in a row.
+    failures: u32,
 }
 
 const PATH: &str = "/api/v1/cache/warm";
-/// Status of a refusal of this client's class.
-const TOO_MANY_REQUESTS: u16 = 429;
-/// Status of a refusal of all clients.
-const UNAVAILABLE: u16 = 503;
+/// Failures of the origin in a row that end the command: each may cost a page's units.
+const MAX_FAILURES: u32 = 5;
 /// Wait after a refusal that names none.
 const DEFAULT_WAIT_S: u64 = 10;
 
@@ -72,7 +73,15 @@ fn warm(arguments: &WarmArgs, urls: &WarmUrls) -> Result<String, CommandError> {
                 }
                 usage => usage,
             })?;
-        counts.add(&outcome);
+        counts.add(&outcome, url);
+        if counts.failures == MAX_FAILURES {
+            progress.clear();
+            let (text, status) = (counts.text(), outcome.status);
+            return Err(CommandError::Failed(format!(
+                "the origin failed {MAX_FAILURES} times in a row, last with status {status} for {url}; so far: {}",
+                text.trim_end().replace('\n', "; ")
+            )));
+        }
     }
     progress.clear();
     Ok(counts.text())
@@ -88,7 +97,7 @@ fn fetch(arguments: &WarmArgs, progress: &Progress, url: &str) -> Result<WarmDoc
                 "unreadable response of the gateway: {error}; check that it has the version of this command"
             ))
         })?;
-        if !matches!(outcome.status, TOO_MANY_REQUESTS | UNAVAILABLE) {
+        if !outcome.refused {
             return Ok(outcome);
         }
         let wait = Duration::from_secs(outcome.retry_after_s.unwrap_or(DEFAULT_WAIT_S));
@@ -105,23 +114,32 @@ fn fetch(arguments: &WarmArgs, progress: &Progress, url: &str) -> Result<WarmDoc
 }
 
 impl WarmCounts {
-    fn add(&mut self, outcome: &WarmDocument) {
+    fn add(&mut self, outcome: &WarmDocument, url: &str) {
         let WarmDocument { status, cache_status, .. } = outcome;
-        if cache_status.contains("; hit") {
-            self.fresh += 1;
-        } else if cache_status.contains("; stored") {
-            self.fetched += 1;
-        } else {
-            let why = cache_status.split("detail=").nth(1).unwrap_or("not cached");
-            *self.not_stored.entry(format!("status {status}, {why}")).or_default() += 1;
+        self.failures = if *status >= 500 { self.failures + 1 } else { 0 };
+        let detail = cache_status.split("detail=").nth(1);
+        match (cache_status.contains("; hit"), cache_status.contains("; stored"), detail) {
+            (true, _, None) => self.fresh += 1,
+            (_, true, _) => self.fetched += 1,
+            (is_hit, _, detail) => {
+                let why = match (is_hit, detail) {
+                    (true, Some("refused")) => "the class is refused, and a stale copy is stored",
+                    (_, detail) => detail.unwrap_or("not cached"),
+                };
+                let entry = self.not_stored.entry(format!("status {status}, {why}")).or_default();
+                entry.0 += 1;
+                if entry.0 == 1 {
+                    url.clone_into(&mut entry.1);
+                }
+            }
         }
     }
 
     fn text(&self) -> String {
         let mut text =
             format!("{} fetched and stored, {} were fresh\n", group_digits(self.fetched), group_digits(self.fresh));
-        for (why, count) in &self.not_stored {
-            text.push_str(&format!("{} not stored: {why}\n", group_digits(*count)));
+        for (why, (count, first)) in &self.not_stored {
+            text.push_str(&format!("{} not stored: {why}; the first is {first}\n", group_digits(*count)));
         }
         text
     }

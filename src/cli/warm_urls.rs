@@ -20,6 +20,11 @@ impl WarmUrls {
         let mut urls = Vec::new();
         for item in what {
             if item.starts_with("http://") || item.starts_with("https://") {
+                if item.ends_with(".xml") || item.ends_with(".xml.gz") {
+                    return Err(CommandError::Usage(format!(
+                        "{item}: a sitemap is read from a file; use curl -s --compressed {item} | tidegate cache warm --class CLASS -"
+                    )));
+                }
                 urls.push(item.clone());
                 continue;
             }

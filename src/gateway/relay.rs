@@ -171,6 +171,7 @@ impl Relay {
             match frame {
                 Some(Ok(frame)) => drained += transfer.on_received(&frame),
                 Some(Err(_)) => return,
+                None if !transfer.incoming.is_end_stream() => return,
                 None => {}
             }
             if transfer.incoming.is_end_stream() {
@@ -326,6 +327,7 @@ impl Transfer {
         let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(context) else {
             return match self.deadline.poll_expired(context) {
                 true => {
+                    self.recorder = None;
                     self.on_abort();
                     Poll::Ready(Some(Err(BodyError::TimedOut)))
                 }
@@ -333,13 +335,17 @@ impl Transfer {
             };
         };
         self.deadline.reset();
-        if next.is_none() {
-            self.end_recording();
-        }
-        if let Some(Err(error)) = &next
-            && !matches!(error, client::Error::Body(_) | client::Error::BodyLength)
-        {
-            self.on_abort();
+        match &next {
+            Some(Ok(_)) => {}
+            None if self.incoming.is_end_stream() => self.end_recording(),
+            // A body that failed is not whole, and ends without its end.
+            None => self.recorder = None,
+            Some(Err(error)) => {
+                self.recorder = None;
+                if !matches!(error, client::Error::Body(_) | client::Error::BodyLength) {
+                    self.on_abort();
+                }
+            }
         }
         Poll::Ready(next.map(|frame| frame.map_err(BodyError::from)))
     }

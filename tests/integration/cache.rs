@@ -522,3 +522,33 @@ fn without_the_section_nothing_is_stored() {
     assert_eq!(origin.received_requests().len(), 2);
     assert_eq!(gateway.admin_get("/api/v1/cache").0, 404);
 }
+
+#[test]
+fn truncated_response_is_not_stored_and_stops_no_worker() {
+    let origin = Origin::with_script(|request, connection| {
+        let framing =
+            if request.target.starts_with("/chunked") { "Transfer-Encoding: chunked" } else { "Content-Length: 1000" };
+        let part = if request.target.starts_with("/chunked") { "4\r\nhalf\r\n" } else { "half" };
+        connection.send(format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\n{framing}\r\n\r\n{part}"));
+        connection.close();
+    });
+    let gateway = TestGateway::with_rules(origin.address(), "workers: 1\ncache: {}\nroutes: [ { match: \"/**\" } ]\n");
+    for (asked, path) in ["/length", "/chunked", "/length", "/chunked"].into_iter().enumerate() {
+        let mut client = gateway.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+        let sent = String::from_utf8_lossy(&client.read_rest()).into_owned();
+        assert!(sent.contains("fwd=uri-miss") && sent.contains("half"), "{path}: {sent}");
+        assert_eq!(origin.received_requests().len(), asked + 1, "the part was not stored as the whole");
+    }
+    // A client that leaves in the middle.
+    for path in ["/length/left", "/chunked/left"] {
+        let mut client = gateway.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.head();
+        client.reset();
+    }
+    assert_eq!(gateway.admin_get("/healthz").0, 200);
+    let mut client = gateway.connect();
+    client.send("GET /length HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert!(String::from_utf8_lossy(&client.read_rest()).contains("half"), "the worker goes on");
+}

@@ -56,7 +56,10 @@ fn warm_fetches_what_is_not_stored_as_a_request_of_the_class() {
     std::fs::write(&sitemap, text).expect("a file");
     let outcome = warm(&gateway, &["--class", "bot", "http://example.com/a", &sitemap.display().to_string()]);
     assert_eq!((outcome.code, outcome.errors.as_str()), (0, ""));
-    assert_eq!(outcome.output, "1 fetched and stored, 1 were fresh\n1 not stored: status 200, not cached\n");
+    assert_eq!(
+        outcome.output,
+        "1 fetched and stored, 1 were fresh\n1 not stored: status 200, not cached; the first is http://example.com/private/c\n"
+    );
     assert!(cache_status(&gateway, "/b?x=1").starts_with("tidegate; hit"));
     let received = origin.received_requests();
     assert_eq!(
@@ -104,7 +107,10 @@ fn warm_keeps_to_the_limits_of_the_class() {
     let foreign = warm(&gateway, &["--class", "bot", "http://other.example/a"]);
     assert_eq!(
         (foreign.code, foreign.output.as_str()),
-        (0, "0 fetched and stored, 0 were fresh\n1 not stored: status 421, not cached\n")
+        (
+            0,
+            "0 fetched and stored, 0 were fresh\n1 not stored: status 421, not cached; the first is http://other.example/a\n"
+        )
     );
 }
 
@@ -184,4 +190,34 @@ fn refused_request_is_answered_by_the_cache_of_the_origin() {
     let of = |line: &Value| json!([line["verdict"], line["reason"], line["status"], line["cache"]]);
     assert_eq!(of(&log[0]), json!(["refused", "tier", 200, "miss"]));
     assert_eq!(of(&log[2]), json!(["refused", "tier", 429, "miss"]));
+}
+
+#[test]
+fn warm_does_not_ask_a_failing_origin_again() {
+    let origin = Origin::with_script(|_, connection| connection.reply("503 Service Unavailable", "", b"busy"));
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let urls: Vec<String> = (0..8).map(|number| format!("http://example.com/{number}")).collect();
+    let mut arguments = vec!["--class", "person"];
+    arguments.extend(urls.iter().map(String::as_str));
+    let outcome = warm(&gateway, &arguments);
+    assert_eq!(outcome.code, 1);
+    assert!(outcome.errors.contains("the origin failed 5 times in a row, last with status 503"), "{}", outcome.errors);
+    assert_eq!(origin.received_requests().len(), 5, "each page once");
+    let sitemap = warm(&gateway, &["--class", "person", "http://example.com/sitemap.xml"]);
+    assert!(sitemap.code == 2 && sitemap.errors.contains("a sitemap is read from a file"), "{}", sitemap.errors);
+}
+
+#[test]
+fn head_and_range_get_a_stale_copy_in_place_of_a_refusal() {
+    let origin = pages();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let bot = "User-Agent: ExampleBot/1.0\r\n";
+    gateway.connect().get("/a", bot);
+    gateway.clock.advance(2 * HOUR);
+    gateway.set_used("api", 10);
+    let range = gateway.connect().get("/a", &format!("{bot}Range: bytes=0-3\r\n"));
+    assert_eq!((range.status, range.text().as_str()), (206, "page"));
+    let mut client = gateway.connect();
+    client.send(format!("HEAD /a HTTP/1.1\r\nHost: example.com\r\n{bot}\r\n"));
+    assert_eq!(client.response_to("HEAD").status, 200);
 }

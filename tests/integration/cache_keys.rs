@@ -237,3 +237,91 @@ fn host_and_scheme_are_part_of_the_key() {
     assert!(is_hit(&page("A.example.", "")));
     assert!(is_hit(&page("a.example:80", "")));
 }
+
+#[test]
+fn session_of_the_live_page_lifts_no_filter() {
+    let origin = reflecting_origin();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let evil = "User-Agent: evil\r\nX-Forwarded-Ssl: evil\r\nReferer: evil\r\nAccept: application/evil, */*\r\n";
+    for (index, cookie) in ["tidegate_session=1", "tidegate_session_9090=1; tidegate_session=2"].into_iter().enumerate()
+    {
+        let path = format!("/session/{index}");
+        get(&gateway, &path, &format!("Cookie: {cookie}\r\n{evil}"));
+        let innocent = get(&gateway, &path, "User-Agent: Person\r\n");
+        assert!(is_hit(&innocent) && !innocent.text().contains("evil"), "{}", innocent.text());
+    }
+}
+
+#[test]
+fn public_response_to_a_request_with_cookies_is_stored_only_if_nothing_else_was_sent() {
+    let origin = reflecting_origin();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let stored = get(&gateway, "/public/1", "Cookie: a=1\r\n");
+    assert_eq!(stored.field("cache-status"), "tidegate; fwd=uri-miss; stored");
+    let other = get(&gateway, "/public/2", "Cookie: a=1\r\nUser-Agent: evil\r\nCF-Visitor: evil\r\n");
+    assert!(other.text().contains("user-agent: evil"), "the page may be for the client alone");
+    assert_eq!(other.field("cache-status"), "tidegate; fwd=uri-miss; detail=cookies");
+    assert!(!get(&gateway, "/public/2", "").text().contains("evil"));
+}
+
+#[test]
+fn origin_is_sent_the_cookies_of_the_key_alone() {
+    let origin = reflecting_origin();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    for (index, cookies) in ["lang=en; lang=evil; id=evil", "evil; lang=en", "lang=en; lang"].into_iter().enumerate() {
+        let path = format!("/by-key/{index}");
+        let text = get(&gateway, &path, &format!("Cookie: {cookies}\r\n")).text();
+        assert!(text.contains("cookie: lang=en\r\n") && !text.contains("evil"), "{cookies}: {text}");
+    }
+    assert!(!get(&gateway, "/by-key/none", "Cookie: lang\r\n").text().contains("cookie"), "it has no value in the key");
+}
+
+#[test]
+fn field_that_other_pages_vary_by_is_part_of_the_key() {
+    let origin = reflecting_origin();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    get(&gateway, "/vary/x-foo", "X-Foo: 1\r\n");
+    get(&gateway, "/vary/accept-language", "Accept-Language: de\r\n");
+    for (index, field) in ["X-Foo: evil\r\n", "Accept-Language: evil\r\n"].into_iter().enumerate() {
+        let path = format!("/plain/{index}");
+        assert!(get(&gateway, &path, field).text().contains("evil"), "sent since another page varies by it");
+        assert!(is_hit(&get(&gateway, &path, field)));
+        assert!(!get(&gateway, &path, "").text().contains("evil"), "{field}");
+    }
+}
+
+#[test]
+fn origin_is_sent_host_and_connection_fields_in_one_form() {
+    let origin = reflecting_origin();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let mut client = gateway.connect();
+    client.send(
+        "GET /form HTTP/1.1\r\nHost: EXAMPLE.com.:80\r\nVia: 1.1 evil\r\nMax-Forwards: 0\r\nTE: trailers\r\nTrailer: X-T\r\n\
+         HTTP2-Settings: AAA\r\nContent-Length: 0\r\n\r\n",
+    );
+    client.read_response();
+    let head = &origin.last_request().head;
+    assert!(head.contains("Host: example.com\r\n") || head.contains("host: example.com\r\n"), "{head}");
+    let lower = head.to_ascii_lowercase();
+    assert!(lower.contains("x-forwarded-host: example.com\r\n"), "{head}");
+    for absent in ["evil", "max-forwards", "trailer", "http2-settings", "content-length", "example.com."] {
+        assert!(!lower.contains(absent), "{absent} in {head}");
+    }
+}
+
+#[test]
+fn confirmation_that_changes_vary_removes_the_copy() {
+    let origin = Origin::with_script(|request, connection| {
+        let language = request.fields.get("accept-language").cloned().unwrap_or_default();
+        match request.fields.contains_key("if-none-match") {
+            true => connection.reply("304 Not Modified", "ETag: \"1\"\r\nVary: Accept-Language\r\n", b""),
+            false => connection.reply("200 OK", "ETag: \"1\"\r\nCache-Control: max-age=1\r\n", language.as_bytes()),
+        }
+    });
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    get(&gateway, "/page", "Accept-Language: en\r\n");
+    gateway.clock.advance(std::time::Duration::from_secs(2));
+    get(&gateway, "/page", "Accept-Language: en\r\n");
+    let other = get(&gateway, "/page", "Accept-Language: fr\r\n");
+    assert_eq!((is_hit(&other), other.text().as_str()), (false, "fr"));
+}

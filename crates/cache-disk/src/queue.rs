@@ -65,6 +65,11 @@ impl Queue {
         self.tasks.send(Task::Insert(record)).is_ok()
     }
 
+    /// Returns true if no record waits to be written.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.load(Ordering::Acquire) == 0
+    }
+
     /// Adds the removal of a record. Those that wait are not stored.
     pub(crate) fn remove(&self, key: u128) {
         let mut removals = self.removals.lock();

@@ -21,6 +21,9 @@ pub enum ReadMode {
     PageCache,
 }
 
+/// Digits of the number in the name of a file.
+const NUMBER_DIGITS: usize = 10;
+
 /// A segment.
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -56,7 +59,11 @@ pub(crate) fn numbers(dir: &Path) -> io::Result<Vec<u32>> {
         let name = entry?.file_name();
         let name = Path::new(&name);
         if name.extension().is_some_and(|extension| extension == "index" || extension == "data")
-            && let Some(number) = name.file_stem().and_then(|stem| stem.to_str()?.parse().ok())
+            && let Some(stem) = name.file_stem().and_then(|stem| stem.to_str())
+            && let Ok(number) = stem.parse()
+            // No other file is the store's. Numbers are counted up, and stay far from their end.
+            && stem.len() == NUMBER_DIGITS
+            && number < u32::MAX / 2
         {
             numbers.push(number);
         }

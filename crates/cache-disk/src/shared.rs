@@ -82,6 +82,10 @@ impl Shared {
 
     /// Removes the record with the key, and those that wait to be written.
     pub(crate) fn remove(&self, key: u128) {
+        // Nothing to remove: neither written, nor waiting, nor perhaps in an index that is being read.
+        if self.is_loaded.load(Ordering::Acquire) && self.queue.is_empty() && !self.index.contains_key(&key) {
+            return;
+        }
         self.queue.remove(key);
         self.index.remove(&key);
     }

@@ -117,6 +117,8 @@ impl Writer {
                 shared.queue.on_removed(key);
             }
             Task::RemoveGroup(group) => {
+                // The entries of removals occupy space, too.
+                let _ = self.make_space(shared, shared.size.load(Ordering::Relaxed), 0);
                 let stored = self.append_entry(shared, &IndexEntry::GroupRemoved { group });
                 self.remember_removal(group);
                 shared.queue.on_group_removed();

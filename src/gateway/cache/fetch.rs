@@ -3,25 +3,26 @@
 use super::fetch_lock::FetchGuard;
 use super::fetch_rules::FetchRules;
 use super::field_lines::MessageFields;
-use super::key::{COOKIE_PREFIX, CacheKey, UrlKey, cookies};
+use super::key::{COOKIE_PREFIX, CacheKey, UrlKey, cookie};
 use super::recorder::StorageTarget;
 use super::store::CacheStore;
 use super::stored_response::StoredResponse;
 use super::variants::Variants;
 use http::StatusCode;
 use std::sync::Arc;
-use tidegate_http1::{Fields, Name, RequestHead};
+use tidegate_http1::{Field, Fields, Name, RequestHead};
 use tidegate_policy::Timestamp;
 use tidegate_policy::cache::coding::AcceptedCodings;
 use tidegate_policy::cache::request_fields::FetchField;
 use tidegate_policy::cache::storage::{self, StorageRequest};
 use tidegate_policy::cache::vary::SelectingFields;
-use tidegate_policy::cache::{
-    CacheRules, FieldLines, ForwardReason, RequestDirectives, ReuseTerms, RouteCacheRules, Unstorable,
-};
+use tidegate_policy::cache::{CacheRules, FieldLines, ForwardReason, RequestDirectives, ReuseTerms, Unstorable};
 
 /// User agent of fetches, which are for all clients.
 const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
+
+/// Fields of one request or connection, which a fetch without a body does not need.
+const PER_REQUEST: [&str; 5] = ["te", "trailer", "max-forwards", "http2-settings", "content-length"];
 
 /// Largest request fields that are kept with a response, in bytes.
 const MAX_SELECTING_LINES: usize = 1024;
@@ -39,6 +40,12 @@ pub(in crate::gateway) struct CacheFetch {
     /// The request has cookies or credentials outside the key, and its response is probably for its client alone: the
     /// origin is sent all fields. A response that is `public` nevertheless is stored.
     pub(in crate::gateway) is_personal: bool,
+    /// The client sent cookies that are no part of the key.
+    pub(in crate::gateway) had_cookies: bool,
+    /// The client sent `Authorization`.
+    pub(in crate::gateway) had_authorization: bool,
+    /// The origin was sent fields outside the key, besides cookies and credentials: the response may depend on them.
+    sends_unkeyed: bool,
     /// The request forbids the storage of its response.
     is_no_store: bool,
     requested_at: Timestamp,
@@ -54,7 +61,19 @@ impl CacheFetch {
     ) -> Self {
         let is_no_store = wanted.no_store;
         let requested_at = Timestamp::default();
-        Self { url, variants, copy, guard: None, reason, is_personal: false, is_no_store, requested_at }
+        Self {
+            url,
+            variants,
+            copy,
+            guard: None,
+            reason,
+            is_personal: false,
+            had_cookies: false,
+            had_authorization: false,
+            sends_unkeyed: false,
+            is_no_store,
+            requested_at,
+        }
     }
 
     /// Returns the key that others wait for: that of the response if it is known which fields select it, else that of
@@ -90,8 +109,17 @@ impl CacheFetch {
         let fields = &mut head.fields;
         let accepted = AcceptedCodings::read(&MessageFields(fields));
         let had_accept = fields.contains(Name::Accept);
-        let is_personal = self.is_personal;
-        fields.retain(|field| is_personal || rules.fetch_field(field) != FetchField::Dropped);
+        let is_dropped = |field: Field<'_>| rules.fetch_field(field) == FetchField::Dropped;
+        // The gateway's own: a response may not depend on who asked for it first.
+        fields.remove(Name::Class);
+        fields.remove(Name::Operator);
+        match self.is_personal {
+            true => self.sends_unkeyed = fields.iter().any(is_dropped),
+            false => {
+                fields.retain(|field| !is_dropped(field));
+                self.write_common_fields(fields);
+            }
+        }
         if let Some(names) = &rules.route.key_cookies {
             keep_cookies(fields, names);
         }
@@ -114,6 +142,21 @@ impl CacheFetch {
         }
     }
 
+    /// Writes the fields that are the same for all requests of the key, whatever the client sent.
+    fn write_common_fields(&self, fields: &mut Fields) {
+        // The key has the host in its canonical form.
+        let forwards_host = fields.get(Name::ForwardedHost) == fields.get(Name::Host);
+        fields.insert(Name::Host, self.url.host().as_bytes());
+        if forwards_host {
+            fields.insert(Name::ForwardedHost, self.url.host().as_bytes());
+        }
+        // The last line is the gateway's own.
+        if let Some(via) = fields.all(Name::Via).last().map(<[u8]>::to_vec) {
+            fields.insert(Name::Via, &via);
+        }
+        fields.retain(|field| !PER_REQUEST.iter().any(|name| field.text.eq_ignore_ascii_case(name.as_bytes())));
+    }
+
     /// Returns where the response to the request `sent` is stored, and on which terms.
     pub(in crate::gateway) fn storage(
         &self,
@@ -126,8 +169,8 @@ impl CacheFetch {
     ) -> Result<(StorageTarget, ReuseTerms), Unstorable> {
         let request = StorageRequest {
             is_no_store: self.is_no_store,
-            has_authorization: sent.contains(Name::Authorization),
-            has_cookies: sent.contains(Name::Cookie) && rules.route.key_cookies.is_none(),
+            has_authorization: self.had_authorization || sent.contains(Name::Authorization),
+            has_cookies: self.had_cookies || (sent.contains(Name::Cookie) && rules.route.key_cookies.is_none()),
             requested_at: self.requested_at,
             received_at: now,
             status: status.as_u16(),
@@ -135,6 +178,9 @@ impl CacheFetch {
             useful_stale: rules.rules.stale_when_refused.max(rules.rules.stale_if_error),
         };
         let terms = storage::terms(&request, &MessageFields(response))?;
+        if self.sends_unkeyed {
+            return Err(if request.has_cookies { Unstorable::Cookies } else { Unstorable::Authorization });
+        }
         let accepted = AcceptedCodings::read(&MessageFields(sent));
         let selected_by = SelectingFields::read(&MessageFields(response), accepted).ok_or(Unstorable::Vary)?;
         if !selected_by.is_empty() {
@@ -142,7 +188,7 @@ impl CacheFetch {
         }
         // Fields that were just named are part of the key by name from now on.
         let url = self.url.clone().with_fields(sent, rules);
-        Ok((self.target(&url, &selected_by, sent, rules.route, store), terms))
+        Ok((self.target(&url, &selected_by, sent, rules, store), terms))
     }
 
     fn target(
@@ -150,13 +196,20 @@ impl CacheFetch {
         url_key: &UrlKey,
         selected_by: &SelectingFields,
         sent: &Fields,
-        route: &RouteCacheRules,
+        rules: FetchRules<'_>,
         store: &CacheStore,
     ) -> StorageTarget {
+        let route = rules.route;
+        // What other responses of the route vary by was sent, so that this one may depend on it, too.
+        let of_others = rules.nominated.names(rules.route_name).into_iter().filter(|name| {
+            name != "accept-encoding"
+                && !rules.rules.unkeyed_headers.contains(name)
+                && sent.get_all_by_text(name).next().is_some()
+        });
         let of_vary = selected_by.names().map(str::to_owned);
         let of_route = route.key_headers.iter().cloned();
         let of_cookies = route.key_cookies.iter().flatten().map(|name| format!("{COOKIE_PREFIX}{name}"));
-        let selected_by = SelectingFields::from_names(of_vary.chain(of_route).chain(of_cookies));
+        let selected_by = SelectingFields::from_names(of_vary.chain(of_others).chain(of_route).chain(of_cookies));
         let selecting = self.selecting_lines(url_key, &selected_by, sent);
         let (key, variants) = match selected_by.is_empty() {
             true => (url_key.key, None),
@@ -182,8 +235,9 @@ impl CacheFetch {
     /// Returns the lines of the request fields that select the response, which are named by the origin or the rules.
     /// Returns `None` if it is selected by what is perhaps of one client: cookies, or fields that nothing names.
     fn selecting_lines(&self, url_key: &UrlKey, selected_by: &SelectingFields, sent: &Fields) -> Option<Box<[u8]>> {
-        let has_cookies = selected_by.names().any(|name| name.starts_with(COOKIE_PREFIX));
-        if self.is_personal || has_cookies || url_key.has_keyed_fields {
+        let is_of_client = |name: &str| name.starts_with(COOKIE_PREFIX) || matches!(name, "cookie" | "authorization");
+        let has_credentials = self.had_cookies || self.had_authorization || selected_by.names().any(is_of_client);
+        if has_credentials || url_key.has_keyed_fields {
             return None;
         }
         let is_selecting = |text: &[u8]| selected_by.names().any(|name| name.as_bytes().eq_ignore_ascii_case(text));
@@ -192,13 +246,10 @@ impl CacheFetch {
     }
 }
 
-/// Keeps the cookies named `names`.
+/// Keeps the first cookie of each of `names`: those that the key has.
 fn keep_cookies(fields: &mut Fields, names: &[String]) {
-    let is_kept = |pair: &[u8]| {
-        let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default();
-        names.iter().any(|kept| kept.as_bytes() == name)
-    };
-    let kept: Vec<&[u8]> = cookies(fields).filter(|pair| is_kept(pair)).collect();
+    let pair = |name: &String| Some([name.as_bytes(), b"=", cookie(fields, name)?].concat());
+    let kept: Vec<Vec<u8>> = names.iter().filter_map(pair).collect();
     let kept = kept.join(&b"; "[..]);
     fields.remove(Name::Cookie);
     if !kept.is_empty() {

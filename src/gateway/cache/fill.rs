@@ -26,6 +26,8 @@ pub(in crate::gateway) struct FillRequest {
 pub struct FillOutcome {
     /// Status of the response.
     pub status: u16,
+    /// The gateway refused the request.
+    pub is_refused: bool,
     /// `Cache-Status` of the response; empty if it has none.
     pub cache_status: String,
     /// `Retry-After` of the response, in seconds.

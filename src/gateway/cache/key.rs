@@ -54,6 +54,11 @@ impl UrlKey {
         if self.has_keyed_fields { CacheKey::of_url(&self.url) } else { self.key }
     }
 
+    /// Returns the host, with its port unless that is the one of the scheme.
+    pub(in crate::gateway) fn host(&self) -> &str {
+        self.url[..self.path_start].split_once("://").map_or("", |(_, host)| host)
+    }
+
     /// Returns path and query for the origin.
     pub(in crate::gateway) fn path_and_query(&self) -> &str {
         &self.url[self.path_start..]
@@ -145,13 +150,13 @@ impl CacheKey {
     }
 }
 
-/// Returns the first cookie with that name.
-fn cookie<'a>(fields: &'a Fields, name: &str) -> Option<&'a [u8]> {
+/// Returns the value of the first cookie with that name.
+pub(super) fn cookie<'a>(fields: &'a Fields, name: &str) -> Option<&'a [u8]> {
     cookies(fields).find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
 /// Iterates over the cookies of a request: name, equals sign, value.
-pub(super) fn cookies(fields: &Fields) -> impl Iterator<Item = &[u8]> {
+fn cookies(fields: &Fields) -> impl Iterator<Item = &[u8]> {
     fields.all(Name::Cookie).flat_map(|line| line.split(|&byte| byte == b';')).map(<[u8]>::trim_ascii)
 }
 

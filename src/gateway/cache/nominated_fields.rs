@@ -19,6 +19,11 @@ impl NominatedFields {
         self.0.load().get(route).is_some_and(|names| names.iter().any(|known| known == name))
     }
 
+    /// Returns the names of all fields that responses of the route named.
+    pub(in crate::gateway) fn names(&self, route: &str) -> Vec<String> {
+        self.0.load().get(route).cloned().unwrap_or_default()
+    }
+
     /// Records the fields that a response of the route named.
     pub(in crate::gateway) fn record(&self, route: &str, selected_by: &SelectingFields) {
         if selected_by.names().all(|name| self.contains(route, name)) {

@@ -43,8 +43,8 @@ const MAX_DISK_WAIT: Duration = Duration::from_secs(2);
 pub(super) enum CacheRole {
     /// None: the route is not cached.
     Unused,
-    /// The request is forwarded, and its response not stored.
-    Bypass(ForwardReason),
+    /// The request is forwarded, and its response not stored. The stored response may be sent in place of a refusal.
+    Bypass(ForwardReason, Option<Arc<StoredResponse>>),
     /// A stored response is sent.
     Copy(Arc<StoredResponse>, CopyReason),
     /// A stored response is sent, and this request validates it meanwhile.
@@ -118,7 +118,8 @@ impl CacheRole {
         let copy = match self {
             Self::Copy(copy, _) | Self::CopyAndFetch(copy, _) => copy,
             Self::Fetch(fetch) => &fetch.copy.as_ref()?.1,
-            Self::Unused | Self::Bypass(_) | Self::OnlyIfCached => return None,
+            Self::Bypass(_, Some(copy)) => copy,
+            Self::Unused | Self::Bypass(_, None) | Self::OnlyIfCached => return None,
         };
         (reason.allows_copy() && copy.terms.may_replace_refusal(limit, now)).then(|| Arc::clone(copy))
     }
@@ -149,10 +150,10 @@ impl RequestHandler {
         let head = &request.head;
         let lines = MessageFields(&head.fields);
         if !matches!(head.method, Method::GET | Method::HEAD) {
-            return CacheRole::Bypass(ForwardReason::Method);
+            return CacheRole::Bypass(ForwardReason::Method, None);
         }
         if request.has_body || has_origin_condition(&lines) || head.fields.contains(Name::Upgrade) {
-            return CacheRole::Bypass(ForwardReason::Bypass);
+            return CacheRole::Bypass(ForwardReason::Bypass, None);
         }
         let wanted = RequestDirectives::read(&lines);
         let may_reload = cache_rules.reload.includes(classified.classification.kind);
@@ -210,12 +211,14 @@ impl RequestHandler {
             let reason = found.forward_reason(worker.now());
             let stale_use = reuse.and_then(|(copy, reuse)| (reuse == Reuse::StaleWhileRevalidate).then_some(copy));
             if !can_store {
-                return stale_use.map_or(CacheRole::Bypass(reason), |copy| CacheRole::Copy(copy, CopyReason::Reusable));
+                let bypass = || CacheRole::Bypass(reason, found.copy.as_ref().map(|(_, copy)| Arc::clone(copy)));
+                return stale_use.map_or_else(bypass, |copy| CacheRole::Copy(copy, CopyReason::Reusable));
             }
             let is_shared = found.is_shared() && !credentials.is_any();
             let mut fetch =
                 Box::new(CacheFetch::new(url.clone(), found.variants.clone(), found.copy.clone(), reason, &wanted));
             fetch.is_personal = credentials.is_any() && found.copy.is_none();
+            (fetch.had_cookies, fetch.had_authorization) = (credentials.has_cookies, credentials.has_authorization);
             if !is_shared || wanted.no_store {
                 return CacheRole::Fetch(fetch);
             }

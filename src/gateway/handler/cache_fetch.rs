@@ -97,6 +97,8 @@ impl RequestHandler {
             .fetch_rules(&current, context.evaluation().route)
             .map(|rules| fetch.storage(sent, head.status, &updated_fields, rules, store, now));
         let end = match storage {
+            // A confirmation that changes what selects the response is not for the key of the copy.
+            Some(Ok((target, _))) if target.key != key => Some(FetchEnd::Unshared),
             Some(Ok((target, terms))) => {
                 let updated = StoredResponse {
                     terms,

@@ -61,6 +61,8 @@ async fn outcome(response: Response<ResponseBody>) -> FillOutcome {
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     FillOutcome {
         status: status.as_u16(),
+        // A response of the gateway itself names its decision.
+        is_refused: matches!(status.as_u16(), 429 | 503) && fields.contains(Name::Decision),
         cache_status: fields.get(Name::CacheStatus).map(text).unwrap_or_default(),
         retry_after_s: fields.get(Name::RetryAfter).and_then(|value| text(value).parse().ok()),
     }

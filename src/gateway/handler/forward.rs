@@ -179,7 +179,6 @@ impl RequestHandler {
         let fields = &mut head.fields;
         headers::strip_hop_by_hop(fields);
         headers::strip_untrusted(fields, &rules.trust.source, self.is_trusted(&rules.trust));
-        headers::strip_admin_sessions(fields);
         let via = &worker.shared().via;
         let via = match head.version {
             Version::HTTP_2 => {

@@ -39,6 +39,7 @@ pub(super) use request_handler::RequestHandler;
 
 use super::cache::StoredResponse;
 use super::client_body::ClientBody;
+use super::headers;
 use super::problem::{Problem, ResponseFormat};
 use super::request_context::RequestContext;
 use super::response_body::ResponseBody;
@@ -64,7 +65,9 @@ impl RequestHandler {
     pub(super) async fn handle(self: Rc<Self>, request: Request<ClientBody>) -> Response<ResponseBody> {
         let Self { worker, connection_state, .. } = &*self;
         let mut current = worker.current();
-        let Request { head, body } = request;
+        let Request { mut head, body } = request;
+        // Before anything reads the cookies: the session of the live page is for the gateway alone.
+        headers::strip_admin_sessions(&mut head.fields);
         connection_state.on_request_start(head.version);
         let settings = &current.settings;
         let target = match Target::parse(&head, &worker.shared().via.pseudonym, settings) {
@@ -115,7 +118,7 @@ impl RequestHandler {
         }
         match role {
             CacheRole::Unused => {}
-            CacheRole::Bypass(reason) => context.set_cache_bypass(reason),
+            CacheRole::Bypass(reason, _) => context.set_cache_bypass(reason),
             CacheRole::Fetch(fetch) => context.set_fetch(fetch),
             CacheRole::Copy(copy, reason) => return self.respond_from_copy(context, &copy, reason),
             CacheRole::CopyAndFetch(copy, fetch) => return self.respond_while_revalidating(context, &copy, fetch),

@@ -74,9 +74,18 @@ impl Origin {
         (origin, arrival, release)
     }
 
-    /// Returns an address without a listener.
-    pub fn unreachable() -> SocketAddr {
+    /// Returns an address for a server that is started later.
+    pub fn free_address() -> SocketAddr {
         TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
+    }
+
+    /// Returns an address without a listener. No other test gets its port: a socket that does not listen keeps it.
+    pub fn unreachable() -> SocketAddr {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
+        let address = socket.local_addr().ok().and_then(|address| address.as_socket()).expect("a bound socket");
+        std::mem::forget(socket);
+        address
     }
 
     pub fn address(&self) -> SocketAddr {
