@@ -17,7 +17,8 @@ const MAX_REMOVALS: usize = 64 * 1024;
 
 /// Work for the writing thread.
 pub(crate) enum Task {
-    Insert(Box<NewRecord>),
+    /// Stores a record, unless removals were forgotten since it was added: the number of overflows until then.
+    Insert(Box<NewRecord>, u64),
     Remove(u128),
     RemoveGroup(u64),
     /// Removes the records whose label matches, and sends their number.
@@ -35,6 +36,7 @@ pub(crate) struct Queue {
     removals: Mutex<Removals>,
     /// Too many removals wait: no record may be read until the thread has deleted all.
     is_overflowed: AtomicBool,
+    overflows: AtomicU64,
     /// A sync waits.
     has_sync: AtomicBool,
 }
@@ -48,12 +50,13 @@ struct Removals {
 impl Queue {
     pub(crate) fn new() -> (Self, Receiver<Task>) {
         let (tasks, receiver) = channel();
-        let (bytes, removals, is_overflowed, has_sync) = Default::default();
-        (Self { tasks, bytes, removals, is_overflowed, has_sync }, receiver)
+        let (bytes, removals, is_overflowed, overflows, has_sync) = Default::default();
+        (Self { tasks, bytes, removals, is_overflowed, overflows, has_sync }, receiver)
     }
 
     /// Adds a record. Returns false if too much waits.
     pub(crate) fn insert(&self, record: Box<NewRecord>) -> bool {
+        let overflows = self.overflows();
         if self.is_overflowed() {
             return false;
         }
@@ -62,7 +65,7 @@ impl Queue {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
             return false;
         }
-        self.tasks.send(Task::Insert(record)).is_ok()
+        self.tasks.send(Task::Insert(record, overflows)).is_ok()
     }
 
     /// Returns true if no record waits to be written.
@@ -107,9 +110,16 @@ impl Queue {
     fn count(&self, removals: &mut Removals) -> bool {
         removals.count += 1;
         if removals.count > MAX_REMOVALS {
-            self.is_overflowed.store(true, Ordering::Relaxed);
+            if !self.is_overflowed.swap(true, Ordering::AcqRel) {
+                self.overflows.fetch_add(1, Ordering::AcqRel);
+            }
         }
         !self.is_overflowed()
+    }
+
+    /// Returns the number of overflows so far.
+    pub(crate) fn overflows(&self) -> u64 {
+        self.overflows.load(Ordering::Acquire)
     }
 
     /// Returns true if no record may be read or written before all are deleted.

@@ -102,7 +102,11 @@ impl Writer {
             shared.queue.end_overflow();
         }
         match task {
-            Task::Insert(record) => {
+            // Its removal may be among those that were forgotten.
+            Task::Insert(record, overflows) if overflows != shared.queue.overflows() => {
+                shared.queue.on_inserted(&record)
+            }
+            Task::Insert(record, _) => {
                 let stored = self.insert(shared, &record);
                 if !matches!(stored, Ok(true)) && shared.index.contains_key(&record.key) {
                     // The older record is not the one that was to be stored.
