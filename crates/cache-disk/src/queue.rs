@@ -109,10 +109,8 @@ impl Queue {
 
     fn count(&self, removals: &mut Removals) -> bool {
         removals.count += 1;
-        if removals.count > MAX_REMOVALS {
-            if !self.is_overflowed.swap(true, Ordering::AcqRel) {
-                self.overflows.fetch_add(1, Ordering::AcqRel);
-            }
+        if removals.count > MAX_REMOVALS && !self.is_overflowed.swap(true, Ordering::AcqRel) {
+            self.overflows.fetch_add(1, Ordering::AcqRel);
         }
         !self.is_overflowed()
     }

@@ -104,7 +104,7 @@ impl Writer {
         match task {
             // Its removal may be among those that were forgotten.
             Task::Insert(record, overflows) if overflows != shared.queue.overflows() => {
-                shared.queue.on_inserted(&record)
+                shared.queue.on_inserted(&record);
             }
             Task::Insert(record, _) => {
                 let stored = self.insert(shared, &record);
