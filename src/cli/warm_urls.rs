@@ -92,11 +92,11 @@ mod tests {
         let sitemap = "\u{feff}<?xml version=\"1.0\"?>\n<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">\
             <url><loc> https://example.com/?a=1&amp;b=2 </loc><lastmod>2026-01-01</lastmod></url>\
             <url><loc><![CDATA[https://example.com/b]]></loc></url></urlset>";
-        assert_eq!(of_text(sitemap).unwrap(), ["https://example.com/?a=1&b=2", "https://example.com/b"]);
-        assert_eq!(of_text("# pages\nhttps://a/1\n\n https://a/2 \n").unwrap(), ["https://a/1", "https://a/2"]);
+        assert_eq!(of_text(sitemap).expect("a sitemap"), ["https://example.com/?a=1&b=2", "https://example.com/b"]);
+        assert_eq!(of_text("# pages\nhttps://a/1\n\n https://a/2 \n").expect("a list"), ["https://a/1", "https://a/2"]);
         let index = of_text("<sitemapindex><sitemap><loc>https://a/s.xml</loc></sitemap></sitemapindex>");
-        assert_eq!(index.unwrap_err(), "an index of sitemaps; give the sitemaps that it lists");
-        assert!(of_text("<urlset><loc>https://a/</url>").unwrap_err().contains("byte"));
+        assert_eq!(index.expect_err("an index"), "an index of sitemaps; give the sitemaps that it lists");
+        assert!(of_text("<urlset><loc>https://a/</url>").expect_err("an open tag").contains("byte"));
     }
 
     proptest! {

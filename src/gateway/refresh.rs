@@ -67,7 +67,7 @@ impl Handle {
         while in_flight.join_next().await.is_some() {}
     }
 
-    /// Returns the next stale response for which there are surplus units. Those that nobody needs refreshed are dropped.
+    /// Returns the next stale response for which there are surplus units. Those that are no longer to be refreshed are dropped.
     fn next_stale(&self, candidates: &mut Candidates) -> Option<Arc<StoredResponse>> {
         let snapshot = self.0.generation();
         if !snapshot.settings.cache?.refreshes_surplus {

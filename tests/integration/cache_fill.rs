@@ -147,7 +147,7 @@ fn surplus_refreshes_what_clients_request() {
     let refreshes: Vec<&Value> = log.iter().filter(|line| line["fill"] == "refresh").collect();
     let mut pages: Vec<&str> = refreshes.iter().filter_map(|line| line["path"].as_str()).take(3).collect();
     pages.sort_unstable();
-    assert_eq!(pages, ["/0", "/1", "/2"], "a page whose copy nobody was sent is not refreshed");
+    assert_eq!(pages, ["/0", "/1", "/2"], "a copy that no client was sent is not refreshed");
     for line in refreshes {
         assert_eq!(
             json!([line["client"], line["class"], line["verdict"]]),

@@ -60,7 +60,7 @@ impl Writer {
         }
         while let Ok(task) = tasks.recv() {
             match task {
-                // Without the store, so that whoever waits can open the directory again.
+                // The store is not held here, so that its owner can open the directory again.
                 Task::Flush(reply) => drop(reply.send(())),
                 task => {
                     let Some(shared) = self.shared.upgrade() else { return };

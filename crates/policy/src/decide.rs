@@ -340,8 +340,8 @@ fn check_bucket(
     })
 }
 
-/// Refuses a refresh unless every quota has units that its plan leaves for no request. A quota without a plan has none:
-/// nobody knows what requests will need.
+/// Refuses a refresh unless every quota has units that its plan leaves for no request. A quota without a plan has none,
+/// because the demand of later requests is unknown.
 fn check_surplus(
     snapshots: &[QuotaSnapshot<'_>],
     now: Timestamp,

@@ -39,7 +39,7 @@ async fn fill(worker: &Rc<Worker>, request: FillRequest) {
             Ok(outcome(handler.handle(Request { head, body: ClientBody::Empty }).await).await)
         }
     };
-    // Fails if nobody waits for it.
+    // Fails if the receiver is dropped.
     let _ = reply.send(outcome);
 }
 
