@@ -95,6 +95,8 @@ pub(super) struct RequestContext {
     cache_result: Option<CacheResult>,
     /// Reason for which the request is forwarded in spite of the cache.
     forward_reason: Option<ForwardReason>,
+    /// Stored response that the request could not use: it may take the place of a failure.
+    bypassed_copy: Option<Arc<StoredResponse>>,
     /// Why the gateway makes the request itself.
     fill: Option<CacheFill>,
     /// Only the origin's own cache may answer: the rules refused the request.
@@ -147,6 +149,7 @@ impl RequestContext {
             fetch: None,
             cache_result: None,
             forward_reason: None,
+            bypassed_copy: None,
             fill: None,
             is_for_origin_cache: false,
             saved: SmallVec::new(),
@@ -263,8 +266,9 @@ impl RequestContext {
     }
 
     /// Records that the request is forwarded, and its response not stored.
-    pub(super) fn set_cache_bypass(&mut self, reason: ForwardReason) {
+    pub(super) fn set_cache_bypass(&mut self, reason: ForwardReason, copy: Option<Arc<StoredResponse>>) {
         self.forward_reason = Some(reason);
+        self.bypassed_copy = copy;
         self.cache_result = Some(match reason {
             ForwardReason::Bypass | ForwardReason::Method => CacheResult::Bypass,
             _ => CacheResult::Miss,
@@ -307,10 +311,23 @@ impl RequestContext {
         self.cache_result = Some(result);
     }
 
-    /// Returns the stored response to send in place of a refusal by a scope.
+    /// Returns the stored response to send in place of a refusal by a scope, or by the origin.
     pub(super) fn copy_in_place_of_refusal(&self) -> Option<Arc<StoredResponse>> {
-        let rules = self.current.settings.rules.cache.as_ref()?;
-        self.fetch.as_ref()?.copy_in_place_of_refusal(rules, self.worker.now())
+        let limit = self.current.settings.rules.cache.as_ref()?.stale_when_refused;
+        self.stored_copy().filter(|copy| copy.terms.may_replace_refusal(limit, self.worker.now()))
+    }
+
+    /// Returns the stored response to send after a failure of the origin.
+    pub(super) fn copy_in_place_of_error(&self) -> Option<Arc<StoredResponse>> {
+        let limit = self.current.settings.rules.cache.as_ref()?.stale_if_error;
+        self.stored_copy().filter(|copy| copy.terms.may_replace_error(limit, self.worker.now()))
+    }
+
+    fn stored_copy(&self) -> Option<Arc<StoredResponse>> {
+        match &self.fetch {
+            Some(fetch) => fetch.copy.as_ref().map(|(_, copy)| Arc::clone(copy)),
+            None => self.bypassed_copy.clone(),
+        }
     }
 
     /// Counts the expected cost of the request as saved, less what was charged.

@@ -179,6 +179,11 @@ fn stale_copy_stands_in_for_a_failing_origin() {
         fails.store(how, Ordering::SeqCst);
         let stale = get(&gateway, "/page", PERSON);
         assert_eq!((stale.status, status_of(&stale)), (200, "tidegate; hit; ttl=-3600; detail=error"), "{how}");
+        let mut client = gateway.connect();
+        client.send(format!("HEAD /page HTTP/1.1\r\nHost: example.com\r\n{PERSON}\r\n"));
+        assert_eq!(client.response_to("HEAD").status, 200, "{how}");
+        let range = format!("{PERSON}Range: bytes=0-0\r\n");
+        assert_eq!(get(&gateway, "/page", &range).status, 206, "{how}");
     }
     gateway.clock.advance(24 * HOUR);
     assert_eq!(get(&gateway, "/page", PERSON).status, 502, "older than stale_if_error");

@@ -11,6 +11,7 @@
 
 mod body;
 mod format;
+mod groups;
 mod load;
 mod queue;
 mod record;

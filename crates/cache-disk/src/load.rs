@@ -1,12 +1,12 @@
 //! The index at the start, from the index files.
 
 use crate::format::{IndexEntry, IndexHead, Span, VERSION, split_frame};
-use crate::segment::{self, Segment, index_path};
+use crate::segment::{self, Segment};
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::{fs, io};
 
 /// Bytes of an entry of an index file with a URL of usual length.
 const TYPICAL_ENTRY: usize = 128;
@@ -15,8 +15,8 @@ const TYPICAL_ENTRY: usize = 128;
 #[derive(Default)]
 pub(crate) struct Loaded {
     pub(crate) segments: BTreeMap<u32, (Arc<Segment>, u64)>,
-    /// Keys, heads and bodies; each key once.
-    pub(crate) records: Vec<(u128, Span, Span)>,
+    /// Keys, groups, heads and bodies; each key once.
+    pub(crate) records: Vec<(u128, u64, Span, Span)>,
     /// Segment of the last removal of each group.
     pub(crate) removed_groups: HashMap<u64, u32, RandomState>,
     /// Segments of this boot that are not synced as a whole, with the end of their entries.
@@ -43,7 +43,7 @@ pub(crate) fn load(dir: &Path, boot: &str) -> io::Result<Loaded> {
     let mut position = 0;
     for number in segment::numbers(dir)? {
         loaded.next_segment = number.saturating_add(1);
-        let index = fs::read(index_path(dir, number)).unwrap_or_default();
+        let index = segment::read_index(dir, number).unwrap_or_default();
         let head = split_frame::<IndexHead<'_>>(&index).filter(|(head, _)| head.version == VERSION);
         let (Some((head, entries)), Ok((segment, data_length))) = (head, Segment::open(dir, number)) else {
             segment::delete(dir, number)?;
@@ -84,7 +84,7 @@ pub(crate) fn load(dir: &Path, boot: &str) -> io::Result<Loaded> {
         let is_removed = removals.get(&record.group).is_some_and(|removed_at| record.position < *removed_at);
         !is_removed && (record.body.length == 0 || has_segment(record.body))
     });
-    loaded.records = records.into_iter().map(|(key, record)| (key, record.head, record.body)).collect();
+    loaded.records = records.into_iter().map(|(key, record)| (key, record.group, record.head, record.body)).collect();
     Ok(loaded)
 }
 

@@ -2,9 +2,10 @@
 
 use crate::format::{BLOCK, IndexEntry, IndexHead, RecordHead, Span, VERSION, append_frame};
 use bytes::Bytes;
+use rustix::fs::OFlags;
 use rustix::io::{ReadWriteFlags, preadv2};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSliceMut, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,6 +74,23 @@ pub(crate) fn numbers(dir: &Path) -> io::Result<Vec<u32>> {
     Ok(numbers)
 }
 
+/// Opens a file of a segment. Fails for anything but a regular file, without waiting for it and without following a link.
+fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = options.custom_flags(flags.bits() as i32).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a regular file", path.display()))),
+    }
+}
+
+/// Reads the index file of a segment.
+pub(crate) fn read_index(dir: &Path, number: u32) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(&index_path(dir, number), OpenOptions::new().read(true))?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Syncs the names of the files in `dir`.
 pub(crate) fn sync_names(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
@@ -91,8 +109,8 @@ pub(crate) fn delete(dir: &Path, number: u32) -> io::Result<()> {
 
 /// Syncs a segment that is not written any more, whose entries end at `end`.
 pub(crate) fn sync_closed(dir: &Path, number: u32, end: u64) -> io::Result<()> {
-    File::open(data_path(dir, number))?.sync_data()?;
-    let index = OpenOptions::new().write(true).open(index_path(dir, number))?;
+    open(&data_path(dir, number), OpenOptions::new().read(true))?.sync_data()?;
+    let index = open(&index_path(dir, number), OpenOptions::new().write(true))?;
     index.set_len(end)?;
     let mut synced = Vec::new();
     append_frame(&mut synced, &IndexEntry::Synced);
@@ -103,7 +121,7 @@ pub(crate) fn sync_closed(dir: &Path, number: u32, end: u64) -> io::Result<()> {
 impl Segment {
     /// Opens a segment for reading. Returns it with the length of its data.
     pub(crate) fn open(dir: &Path, number: u32) -> io::Result<(Self, u64)> {
-        let data = File::open(data_path(dir, number))?;
+        let data = open(&data_path(dir, number), OpenOptions::new().read(true))?;
         let length = data.metadata()?.len();
         Ok((Self { number, data }, length))
     }

@@ -2,6 +2,7 @@
 
 use crate::body::{BodyOwner, DiskBody};
 use crate::format::{RecordHead, Span, split_frame};
+use crate::groups::Groups;
 use crate::queue::Queue;
 use crate::record::DiskRecord;
 use crate::segment::{ReadMode, Segment};
@@ -21,6 +22,8 @@ pub(crate) struct Shared {
     pub(crate) index: DashMap<u128, Location, RandomState>,
     pub(crate) segments: RwLock<BTreeMap<u32, Arc<Segment>>>,
     pub(crate) queue: Queue,
+    /// Groups of all records that are in the files, or wait to be written.
+    pub(crate) groups: Groups,
     /// The index files have been read.
     pub(crate) is_loaded: AtomicBool,
     pub(crate) size: AtomicU64,
@@ -88,6 +91,13 @@ impl Shared {
         }
         self.queue.remove(key);
         self.index.remove(&key);
+    }
+
+    /// Removes the records of a group, after the next start at the latest.
+    pub(crate) fn remove_group(&self, group: u64) {
+        if !self.is_loaded.load(Ordering::Acquire) || self.groups.may_contain(group) {
+            self.queue.remove_group(group);
+        }
     }
 
     fn segment(&self, span: Span) -> io::Result<Arc<Segment>> {

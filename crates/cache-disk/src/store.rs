@@ -2,6 +2,7 @@
 
 use crate::body::BodyOwner;
 use crate::format::Label;
+use crate::groups::Groups;
 use crate::queue::{Queue, Task};
 use crate::record::{DiskRecord, NewRecord};
 use crate::segment::ReadMode;
@@ -68,6 +69,7 @@ impl DiskStore {
             index: DashMap::default(),
             segments: RwLock::default(),
             queue,
+            groups: Groups::new(),
             is_loaded: AtomicBool::new(false),
             size: AtomicU64::new(size),
             bytes: AtomicU64::new(0),
@@ -106,6 +108,7 @@ impl DiskStore {
     /// Stores a record soon, unless too much waits. It takes the place of an older one when it is written.
     pub fn insert(&self, record: NewRecord) {
         let key = record.key;
+        self.0.groups.insert(record.group);
         if !self.0.queue.insert(Box::new(record)) {
             self.0.counts.dropped.fetch_add(1, Ordering::Relaxed);
             // The older record is not the one that was to be stored.
@@ -122,7 +125,7 @@ impl DiskStore {
 
     /// Removes the records of a group, after the next start at the latest.
     pub fn remove_group(&self, group: u64) {
-        self.0.queue.remove_group(group);
+        self.0.remove_group(group);
     }
 
     /// Removes the records whose label matches. Returns their number. Blocks the thread.

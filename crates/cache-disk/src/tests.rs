@@ -401,3 +401,35 @@ fn more_removals_than_may_wait_remove_all() {
     store.insert(page(12, 1000));
     assert!(store.wait(TIMEOUT) && store.contains(12));
 }
+
+#[test]
+fn removal_of_a_group_without_records_writes_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = store_of(dir.path(), SIZE);
+    store.insert(page(1, 100));
+    assert!(store.wait(TIMEOUT));
+    let bytes = store.stats().bytes;
+    (1000..3000).for_each(|group| store.remove_group(group));
+    assert!(store.wait(TIMEOUT));
+    // A few groups have the bit of that of the record.
+    assert!(store.stats().bytes < bytes + 100, "{} bytes, then {}", bytes, store.stats().bytes);
+}
+
+#[test]
+fn planted_links_and_pipes_are_neither_read_nor_written_nor_waited_for() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let outside = dir.path().join("outside");
+    fs::write(&outside, b"not a segment").expect("a file");
+    for number in [1, 2] {
+        std::os::unix::fs::symlink(&outside, dir.path().join(format!("{number:010}.index"))).expect("a link");
+        std::os::unix::fs::symlink(&outside, dir.path().join(format!("{number:010}.data"))).expect("a link");
+    }
+    let pipe = dir.path().join("0000000003.index");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a pipe");
+    let store = store_of(dir.path(), SIZE);
+    assert_eq!(store.stats().entries, 0);
+    store.insert(page(7, 100));
+    assert!(store.wait(TIMEOUT) && store.stats().entries == 1, "{:?}", store.stats());
+    assert_eq!(store.remove_where(|_| true), 1);
+    assert_eq!(fs::read(&outside).expect("the file is there"), b"not a segment");
+}

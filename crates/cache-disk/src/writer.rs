@@ -4,15 +4,15 @@ use crate::format::{IndexEntry, IndexHead, Label, RecordHead, Span, split_frame}
 use crate::load::{entries_of, load};
 use crate::queue::Task;
 use crate::record::{NewBody, NewRecord};
-use crate::segment::{self, ReadMode, SegmentWriter, index_path};
+use crate::segment::{self, ReadMode, SegmentWriter};
 use crate::shared::{Location, Shared};
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
-use std::{fs, io};
 
 /// Number of segments that the size of the files is divided into.
 const SEGMENTS: u64 = 64;
@@ -86,7 +86,8 @@ impl Writer {
             self.closed.insert(number, bytes);
             shared.segments.write().insert(number, segment);
         }
-        for (key, head, body) in loaded.records {
+        for (key, group, head, body) in loaded.records {
+            shared.groups.insert(group);
             // A removal of the meantime may wait.
             shared.queue.publish(key, || {
                 shared.index.insert(key, Location { head, body, is_used: AtomicBool::new(false) });
@@ -270,7 +271,7 @@ impl Writer {
 
     /// Deletes a segment, after up to `budget` bytes of its used records were moved to the newest one.
     fn delete_segment(&mut self, shared: &Arc<Shared>, number: u32, mut budget: u64) -> io::Result<()> {
-        let index = fs::read(index_path(&self.dir, number)).unwrap_or_default();
+        let index = segment::read_index(&self.dir, number).unwrap_or_default();
         for (key, group, label) in stored_in(&index) {
             let place = shared
                 .index
@@ -328,7 +329,7 @@ impl Writer {
         let mut removed = 0;
         let numbers: Vec<u32> = shared.segments.read().keys().copied().collect();
         for number in numbers {
-            let index = fs::read(index_path(&self.dir, number)).unwrap_or_default();
+            let index = segment::read_index(&self.dir, number).unwrap_or_default();
             for (key, _, label) in stored_in(&index) {
                 let is_current = || shared.index.get(&key).is_some_and(|location| location.head.segment == number);
                 if is_removed(label) && is_current() {

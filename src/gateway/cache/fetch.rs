@@ -16,7 +16,7 @@ use tidegate_policy::cache::coding::AcceptedCodings;
 use tidegate_policy::cache::request_fields::FetchField;
 use tidegate_policy::cache::storage::{self, StorageRequest};
 use tidegate_policy::cache::vary::SelectingFields;
-use tidegate_policy::cache::{CacheRules, FieldLines, ForwardReason, RequestDirectives, ReuseTerms, Unstorable};
+use tidegate_policy::cache::{FieldLines, ForwardReason, RequestDirectives, ReuseTerms, Unstorable};
 
 /// User agent of fetches, which are for all clients.
 const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
@@ -80,26 +80,6 @@ impl CacheFetch {
     /// the URL.
     pub(in crate::gateway) fn lock_key(&self, fields: &Fields) -> CacheKey {
         self.variants.as_ref().map_or(self.url.key, |variants| self.url.key.of_variant(variants, fields))
-    }
-
-    /// Returns the stored response to send in place of a refusal.
-    pub(in crate::gateway) fn copy_in_place_of_refusal(
-        &self,
-        rules: &CacheRules,
-        now: Timestamp,
-    ) -> Option<Arc<StoredResponse>> {
-        let (_, copy) = self.copy.as_ref()?;
-        copy.terms.may_replace_refusal(rules.stale_when_refused, now).then(|| Arc::clone(copy))
-    }
-
-    /// Returns the stored response to send after a failure of the origin.
-    pub(in crate::gateway) fn copy_in_place_of_error(
-        &self,
-        rules: &CacheRules,
-        now: Timestamp,
-    ) -> Option<Arc<StoredResponse>> {
-        let (_, copy) = self.copy.as_ref()?;
-        copy.terms.may_replace_error(rules.stale_if_error, now).then(|| Arc::clone(copy))
     }
 
     /// Prepares the head for the origin at `now`: removes what is no part of the key, and asks for a validation if there

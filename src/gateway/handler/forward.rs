@@ -37,15 +37,13 @@ impl RequestHandler {
         }
         context.resolve_target();
         let (result, backoff) = self.send_upstream(None, body, &mut context, slots).await;
+        let in_place_of_error = context.copy_in_place_of_error();
+        let in_place_of_refusal = context.copy_in_place_of_refusal();
         let fetch = context.take_fetch();
-        let cache_rules = current.settings.rules.cache.as_ref();
-        let copies = fetch.as_ref().zip(cache_rules);
         let upstream = match result {
             Ok(upstream) => upstream,
             Err(error) => {
-                if let Some(copy) =
-                    copies.and_then(|(fetch, rules)| fetch.copy_in_place_of_error(rules, self.worker.now()))
-                {
+                if let Some(copy) = in_place_of_error {
                     context.settle_unknown();
                     self.worker.record_upstream_failure(&error);
                     return self.respond_from_copy(context, &copy, CopyReason::Error);
@@ -72,9 +70,7 @@ impl RequestHandler {
             backoff.filter(|_| *status == StatusCode::TOO_MANY_REQUESTS)
         {
             Box::pin(scan_to_end(upstream.response.body, &upstream.deadline, &mut context)).await;
-            if let Some(copy) =
-                copies.and_then(|(fetch, rules)| fetch.copy_in_place_of_refusal(rules, self.worker.now()))
-            {
+            if let Some(copy) = in_place_of_refusal {
                 return self.respond_from_copy(context, &copy, CopyReason::Refused);
             }
             let problem = Problem::throttled(reason, retry_after, 0.0);
@@ -82,7 +78,7 @@ impl RequestHandler {
             return self.respond_with_problem(context, problem);
         }
         if is_failure(upstream.response.status)
-            && let Some(copy) = copies.and_then(|(fetch, rules)| fetch.copy_in_place_of_error(rules, self.worker.now()))
+            && let Some(copy) = in_place_of_error
         {
             Box::pin(scan_to_end(upstream.response.body, &upstream.deadline, &mut context)).await;
             return self.respond_from_copy(context, &copy, CopyReason::Error);

@@ -118,7 +118,7 @@ impl RequestHandler {
         }
         match role {
             CacheRole::Unused => {}
-            CacheRole::Bypass(reason, _) => context.set_cache_bypass(reason),
+            CacheRole::Bypass(reason, copy) => context.set_cache_bypass(reason, copy),
             CacheRole::Fetch(fetch) => context.set_fetch(fetch),
             CacheRole::Copy(copy, reason) => return self.respond_from_copy(context, &copy, reason),
             CacheRole::CopyAndFetch(copy, fetch) => return self.respond_while_revalidating(context, &copy, fetch),
