@@ -1,6 +1,6 @@
 //! Interface through which the admin listener reads and controls the gateway.
 
-use crate::gateway::{CachePurge, CacheStats, CachedUrl, FillOutcome, OriginOutage};
+use crate::gateway::{CachePurge, CacheStats, CachedUrl, FillOutcome, OriginOutage, OriginServerView};
 use crate::telemetry::ClassTraffic;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub trait GatewayApi: Send + Sync + 'static {
     fn revision(&self) -> &str;
     /// Returns the listen addresses and the address of the origin.
     fn addresses(&self) -> ListenAddresses;
+    /// Returns the state of each server of the origin.
+    fn origin_servers(&self) -> Vec<OriginServerView>;
     /// Returns the outage of the origin; `None` if it responded to the last request.
     fn origin_outage(&self) -> Option<OriginOutage>;
     /// Returns the load time of the current config, and the error of the last reload if it failed.

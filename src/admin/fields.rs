@@ -30,6 +30,20 @@ pub const STATE_FIELDS: &[DocumentField] = &[
         "list of string",
         "Addresses of the origin. The list is empty until the name is resolved.",
     ),
+    field("origin.servers", "list of object", "Servers of the origin."),
+    field("origin.servers[].url", "string", "URL of the server."),
+    field(
+        "origin.servers[].healthy",
+        "boolean",
+        "False if the server is ejected: it is sent one request now and then, until it responds.",
+    ),
+    field(
+        "origin.servers[].in_flight",
+        "integer",
+        "Number of requests in flight to the server. It is 0 if there is only one server.",
+    ),
+    field("origin.servers[].failures", "integer", "Number of requests without a response since the last response."),
+    field("origin.servers[].last_error", "string or null", "Error of the last of them."),
     field(
         "origin.outage",
         "object or null",

@@ -71,7 +71,19 @@ pub(crate) struct OriginDocument {
     pub(crate) authority: String,
     pub(crate) resolved: bool,
     pub(crate) addresses: Vec<String>,
+    pub(crate) servers: Vec<OriginServerDocument>,
     pub(crate) outage: Option<OutageDocument>,
+}
+
+/// Server of the origin.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct OriginServerDocument {
+    pub(crate) url: String,
+    pub(crate) healthy: bool,
+    pub(crate) in_flight: u32,
+    pub(crate) failures: u32,
+    pub(crate) last_error: Option<String>,
 }
 
 /// Outage of the origin.

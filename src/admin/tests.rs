@@ -1,7 +1,7 @@
 use super::corrections::{Actor, Correction};
 use super::server::{ConnectionLimits, serve, serve_within};
 use super::*;
-use crate::gateway::{CachePurge, CacheStats, CachedUrl, DiskStats, FillOutcome, OriginOutage};
+use crate::gateway::{CachePurge, CacheStats, CachedUrl, DiskStats, FillOutcome, OriginOutage, OriginServerView};
 use crate::telemetry::ClassTraffic;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
@@ -92,7 +92,7 @@ async fn state_shows_addresses_and_failed_reload() {
         ("admin", json!("127.0.0.1:9090")),
         (
             "origin",
-            json!({"authority": "site:3000", "resolved": false, "addresses": [], "outage": {"since": "1970-01-01T00:01:40Z", "failed_requests": 3, "last_error": "connection refused"}}),
+            json!({"authority": "site:3000", "resolved": false, "addresses": [], "servers": [{"url": "http://site:3000", "healthy": true, "in_flight": 2, "failures": 1, "last_error": "connection refused"}], "outage": {"since": "1970-01-01T00:01:40Z", "failed_requests": 3, "last_error": "connection refused"}}),
         ),
         ("connections", json!(4)),
         ("log_lines_dropped", json!(7)),
@@ -669,6 +669,15 @@ impl GatewayApi for FakeGateway {
             origin: "site:3000".into(),
             origin_addresses: Vec::new(),
         }
+    }
+    fn origin_servers(&self) -> Vec<OriginServerView> {
+        vec![OriginServerView {
+            url: "http://site:3000".into(),
+            is_healthy: true,
+            in_flight: 2,
+            failures: 1,
+            last_error: Some("connection refused".into()),
+        }]
     }
     fn origin_outage(&self) -> Option<OriginOutage> {
         Some(OriginOutage { since: self.started_at(), failed_requests: 3, last_error: "connection refused".into() })

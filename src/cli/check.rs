@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::gateway::OriginServers;
 use crate::service::crawlers;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -20,6 +21,7 @@ use tidegate_policy::{ClassId, ClientKind, QuotaId, Rules};
 pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, String> {
     let mut settings = config::read(file, environment, &[], operators).map_err(|errors| errors.to_string())?;
     let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
+    OriginServers::new(&settings.origin)?;
     settings.warnings.extend(loopback_listener_warning(&settings));
     settings.warnings.extend(state_dir_warning(&settings));
     settings.warnings.extend(unbounded_client_warnings(&settings.rules));

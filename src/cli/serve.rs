@@ -89,9 +89,9 @@ fn ready_line(service: &Service, settings: &Settings) -> String {
         Ledger::Memory => String::new(),
         Ledger::File | Ledger::Redis(_) => format!(", state in {}", settings.state_dir.display()),
     };
-    let origin = &settings.origin.authority;
+    let origin = settings.origin.urls();
     let listen = listen.join(", ");
-    format!("tidegate {} ready: listening on {listen}, forwarding to http://{origin}{admin}{state}", BUILD.0)
+    format!("tidegate {} ready: listening on {listen}, forwarding to {origin}{admin}{state}", BUILD.0)
 }
 
 fn log_to_stderr(level: LogLevel) {

@@ -2,8 +2,9 @@
 
 use super::crawl_policy::CrawlPolicy;
 use super::untrusted_proxy::UntrustedProxy;
+use super::upstream::OriginServers;
 use arc_swap::ArcSwap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_config::Settings;
@@ -20,9 +21,9 @@ pub(super) struct ConfigSnapshot {
     pub(super) rate_limit_headers: RateLimitHeaders,
     pub(super) crawl_policy: CrawlPolicy,
     pub(super) untrusted_proxy: UntrustedProxy,
-    /// Addresses of the origin as last resolved; empty before the first lookup. Each snapshot has its own, so that no
-    /// request is sent to the origin of another one.
-    pub(super) origin_addresses: ArcSwap<Vec<SocketAddr>>,
+    /// Servers of the origin. Each snapshot has its own, unless they are the same, so that no request is sent to the
+    /// origin of another one.
+    pub(super) origin_servers: Arc<OriginServers>,
     /// Quotas whose costs the origin reports.
     pub(super) reported_quotas: Vec<QuotaId>,
     /// Routes with an unexpected cost, by [`RouteId`].
@@ -40,6 +41,7 @@ pub(super) struct ConfigSnapshot {
 impl ConfigSnapshot {
     pub(super) fn new(
         settings: Settings,
+        origin_servers: Arc<OriginServers>,
         lists: AddressLists,
         switches: Switches,
         engine: &Arc<Engine>,
@@ -53,7 +55,7 @@ impl ConfigSnapshot {
             rate_limit_headers: RateLimitHeaders::new(&settings.headers, &rules),
             crawl_policy: CrawlPolicy::default(),
             untrusted_proxy: UntrustedProxy::default(),
-            origin_addresses: ArcSwap::from_pointee(settings.origin.address().into_iter().collect()),
+            origin_servers,
             reported_quotas: (0..rules.quotas.len()).map(QuotaId::from_index).filter(has_cost_header).collect(),
             unexpected_costs: no_routes(),
             unreadable_costs: no_routes(),
@@ -110,14 +112,5 @@ impl ConfigSnapshot {
     /// Activates other switches. Workers use them with their next [`CurrentConfig`](super::worker::CurrentConfig).
     pub(super) fn replace_switches(&self, switches: Switches) {
         self.switches.store(Arc::new(switches));
-    }
-
-    /// Takes the resolved addresses from `before` if both have the same origin.
-    pub(super) fn with_addresses_from(self, before: &Self) -> Self {
-        let (origin, previous) = (&self.settings.origin, &before.settings.origin);
-        if (&origin.host, origin.port) == (&previous.host, previous.port) {
-            self.origin_addresses.store(before.origin_addresses.load_full());
-        }
-        self
     }
 }

@@ -64,7 +64,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 pub use tidegate_cache_disk::DiskStats;
 use tokio::sync::watch;
-use tracing::{info, warn};
+use tracing::warn;
+pub use upstream::{OriginServerView, OriginServers};
 use worker::Stage;
 
 /// Part of the drain timeout for requests that clients sent on idle connections before they could know of the shutdown.
@@ -98,6 +99,9 @@ pub enum StartError {
         /// Error of the system.
         source: io::Error,
     },
+    /// A file of TLS to the origin is invalid.
+    #[error("{0}")]
+    Origin(String),
     /// A thread cannot be started.
     #[error("cannot start a worker: {0}")]
     Thread(io::Error),
@@ -122,6 +126,7 @@ impl Gateway {
         dependencies: Dependencies,
         mut telemetry: impl FnMut(usize) -> WorkerTelemetry,
     ) -> Result<Self, StartError> {
+        let origin_servers = OriginServers::new(&settings.origin).map_err(StartError::Origin)?;
         let count = worker_count(&settings);
         let mut sockets: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
         let mut listen = Vec::new();
@@ -132,7 +137,7 @@ impl Gateway {
             sockets.iter_mut().zip(bound).for_each(|(worker_sockets, socket)| worker_sockets.push(socket));
         }
         let seed = dependencies.seed;
-        let shared = Arc::new(Shared::new(dependencies, settings, count));
+        let shared = Arc::new(Shared::new(dependencies, settings, origin_servers, count));
         let handle = Handle(Arc::clone(&shared));
         handle.refresh_robots();
         let (stage, stage_receiver) = watch::channel(Stage::Serving);
@@ -186,16 +191,23 @@ impl Gateway {
 }
 
 impl Handle {
-    /// Activates new settings with the networks of their address lists and the switches, resolved by their rules. Counters are kept. Requests in flight complete
-    /// under the settings they started with.
-    pub fn replace_settings(&self, settings: Settings, lists: AddressLists, switches: Switches) {
-        let before = self.0.generation();
-        let snapshot = ConfigSnapshot::new(settings, lists, switches, &self.0.engine, self.now());
+    /// Activates new settings with the servers of their origin, the networks of their address lists and the switches,
+    /// resolved by their rules. Counters are kept. Requests in flight complete under the settings they started with.
+    pub fn replace_settings(
+        &self,
+        settings: Settings,
+        origin_servers: OriginServers,
+        lists: AddressLists,
+        switches: Switches,
+    ) {
+        let origin_servers = origin_servers.or_unchanged(&self.0.generation().origin_servers);
+        let snapshot = ConfigSnapshot::new(settings, origin_servers, lists, switches, &self.0.engine, self.now());
         self.0.cache.resize(&snapshot.settings);
-        self.0.replace_config(snapshot.with_addresses_from(&before));
+        self.0.replace_config(snapshot);
         self.0.crawl_delay_adviser.reset();
         self.refresh_robots();
         self.0.origin_changed.notify_one();
+        self.0.origin_servers_changed.notify_one();
     }
 
     /// Activates new networks for the address lists of the current settings.
@@ -235,12 +247,17 @@ impl Handle {
 
     /// Returns true once the origin's address is resolved.
     pub fn is_origin_resolved(&self) -> bool {
-        !self.0.generation().origin_addresses.load().is_empty()
+        self.0.generation().origin_servers.is_resolved()
     }
 
     /// Returns the addresses of the origin, as last resolved.
     pub fn origin_addresses(&self) -> Vec<SocketAddr> {
-        self.0.generation().origin_addresses.load().to_vec()
+        self.0.generation().origin_servers.addresses()
+    }
+
+    /// Returns the state of each server of the origin.
+    pub fn origin_servers(&self) -> Vec<OriginServerView> {
+        self.0.generation().origin_servers.views()
     }
 
     /// Returns the outage of the origin; `None` if it responded to the last request.
@@ -353,22 +370,21 @@ impl Handle {
         self.0.crawl_compliance.views()
     }
 
-    /// Resolves the origin. A failed lookup keeps the previous addresses.
+    /// Resolves the servers of the origin. A failed lookup keeps the previous addresses.
     pub async fn resolve_origin(&self) {
-        let snapshot = self.0.generation();
-        let origin = &snapshot.settings.origin;
-        if origin.address().is_some() {
-            return;
-        }
-        match tokio::net::lookup_host((origin.host.as_str(), origin.port)).await.map(Vec::from_iter) {
-            Ok(addresses) if !addresses.is_empty() => {
-                if snapshot.origin_addresses.load().is_empty() {
-                    info!("Origin {} resolved to {}", origin.authority, addresses[0]);
-                }
-                snapshot.origin_addresses.store(Arc::new(addresses));
+        let servers = Arc::clone(&self.0.generation().origin_servers);
+        servers.resolve().await;
+    }
+
+    /// Checks the servers of the origin, if the settings want it, until dropped.
+    pub async fn run_health_checks(&self) {
+        loop {
+            let servers = Arc::clone(&self.0.generation().origin_servers);
+            let pause = servers.check_all(|| self.uptime()).await;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.0.origin_servers_changed.notified() => {}
             }
-            Ok(_) => warn!("Origin {} has no address records", origin.host),
-            Err(error) => warn!(%error, "Origin {} DNS lookup failed: {error}", origin.host),
         }
     }
 }

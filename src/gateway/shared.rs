@@ -7,6 +7,7 @@ use super::connection_memory::MemoryTotal;
 use super::crawl_delay::CrawlDelayAdviser;
 use super::origin_health::OriginHealth;
 use super::spool::SpoolUsage;
+use super::upstream::OriginServers;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::hash::RandomState;
@@ -58,6 +59,8 @@ pub(super) struct Shared {
     pub(super) ledger_responses: Option<Arc<Notify>>,
     /// Notified when an origin needs a DNS lookup at once.
     pub(super) origin_changed: Notify,
+    /// The servers of the origin may have changed: checks start over.
+    pub(super) origin_servers_changed: Notify,
     pub(super) origin_health: OriginHealth,
     /// Request bodies in reception, by address.
     pub(super) body_counts: ConnectionCounts,
@@ -96,7 +99,12 @@ pub(super) struct Via {
 }
 
 impl Shared {
-    pub(super) fn new(dependencies: Dependencies, settings: Settings, worker_count: usize) -> Self {
+    pub(super) fn new(
+        dependencies: Dependencies,
+        settings: Settings,
+        origin_servers: OriginServers,
+        worker_count: usize,
+    ) -> Self {
         let Dependencies {
             clock,
             engine,
@@ -111,7 +119,7 @@ impl Shared {
         } = dependencies;
         let max_tracked_clients = settings.limits.max_tracked_clients;
         let cache = ResponseCache::of(&settings, seed);
-        let snapshot = ConfigSnapshot::new(settings, lists, switches, &engine, clock.now());
+        let snapshot = ConfigSnapshot::new(settings, Arc::new(origin_servers), lists, switches, &engine, clock.now());
         let compliance = CrawlCompliance::new(operators.names().count());
         Self {
             clock,
@@ -121,6 +129,7 @@ impl Shared {
             signatures,
             ledger_responses,
             origin_changed: Notify::new(),
+            origin_servers_changed: Notify::new(),
             origin_health: OriginHealth::default(),
             body_counts: ConnectionCounts::default(),
             spool_usage: Arc::default(),

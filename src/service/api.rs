@@ -4,8 +4,8 @@ use super::{BUILD, BoundAddresses, LEDGER_TIMEOUT, ServiceState, crawlers};
 use crate::admin::{
     CacheUsage, CacheView, GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange, WarmReceiver,
 };
-use crate::gateway::{CachePurge, OriginOutage};
-use crate::telemetry::{AddressListView, ClassTraffic, NetworkListsView};
+use crate::gateway::{CachePurge, OriginOutage, OriginServerView};
+use crate::telemetry::{AddressListView, ClassTraffic, ConfiguredView};
 use tidegate_engine::ledger::LeaseRefresher;
 use tidegate_engine::spenders::TopSpenders;
 use tidegate_engine::switch_store::SwitchEntry;
@@ -46,9 +46,13 @@ impl GatewayApi for ServiceState {
         ListenAddresses {
             listen: listen.clone(),
             admin: admin.clone(),
-            origin: self.handle.with_settings(|settings| settings.origin.authority.clone()),
+            origin: self.handle.with_settings(|settings| settings.origin.authorities()),
             origin_addresses: self.handle.origin_addresses(),
         }
+    }
+
+    fn origin_servers(&self) -> Vec<OriginServerView> {
+        self.handle.origin_servers()
     }
 
     fn origin_outage(&self) -> Option<OriginOutage> {
@@ -60,7 +64,7 @@ impl GatewayApi for ServiceState {
     }
 
     fn not_ready_reasons(&self) -> Vec<String> {
-        let origin = self.handle.with_settings(|settings| settings.origin.host.clone());
+        let origin = self.handle.with_settings(|settings| settings.origin.authorities());
         let mut reasons = Vec::new();
         if !self.handle.is_origin_resolved() {
             reasons.push(format!("The origin {origin} has not been resolved yet."));
@@ -112,7 +116,6 @@ impl GatewayApi for ServiceState {
                 self.telemetry.set_cache_on_disk(disk.bytes, disk.errors);
             }
         }
-        let operators: Vec<&str> = self.operators.names().collect();
         let (now, uptime) = (self.handle.now(), self.handle.uptime());
         self.handle.crawl_compliance().iter().for_each(|compliance| {
             self.telemetry.record_compliance(self.operators.name(compliance.operator), compliance);
@@ -123,12 +126,15 @@ impl GatewayApi for ServiceState {
             networks,
             is_stale: error.is_some(),
         };
-        let lists = NetworkListsView {
+        let servers = self.handle.origin_servers();
+        let configured = ConfiguredView {
+            operators: self.operators.names().collect(),
+            origin_servers: servers.into_iter().map(|server| (server.url, server.is_healthy)).collect(),
             lists: self.lists(&files).map(view).collect(),
             stale_ranges: self.operators.stale_lists(),
         };
         drop(files);
-        self.handle.with_admission(|admission| self.telemetry.render(admission, &operators, &lists, now, uptime))
+        self.handle.with_admission(|admission| self.telemetry.render(admission, &configured, now, uptime))
     }
 
     fn quotas(&self) -> Vec<QuotaView> {

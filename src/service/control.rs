@@ -71,6 +71,7 @@ impl ServiceState {
         tokio::join!(
             self.handle.run_maintenance(),
             self.handle.run_refreshes(),
+            self.handle.run_health_checks(),
             self.poll_address_lists(),
             self.persist_learned_loop(),
             self.log_shadow_refusals(),

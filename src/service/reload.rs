@@ -2,6 +2,7 @@
 
 use super::{LEDGER_TIMEOUT, ServiceState, crawlers, switches};
 use crate::admin::SettingsView;
+use crate::gateway::OriginServers;
 use std::time::Duration;
 use tidegate_config::{Settings, describe};
 use tidegate_crawlers::address_list_files::{AddressListFiles, ReloadResult};
@@ -15,7 +16,7 @@ impl ServiceState {
     /// Reloads the settings and their address lists. Returns a summary, or all errors.
     pub(super) fn reload_config(&self) -> Result<String, String> {
         let names: Vec<&str> = self.operators.names().collect();
-        let (settings, new_files) = self.reload_settings(&names).inspect_err(|errors| {
+        let (settings, origin_servers, new_files) = self.reload_settings(&names).inspect_err(|errors| {
             self.telemetry.reload_failed();
             for line in errors.lines() {
                 error!("Configuration reload failed, keeping the current settings: {line}");
@@ -40,7 +41,7 @@ impl ServiceState {
         // The lock prevents a concurrent poll from putting lists of the old settings into the new ones.
         let mut files = self.address_list_files.lock();
         let switches = switches::resolve(&self.switches, &self.operators, &settings.rules, now);
-        self.handle.replace_settings(settings, lists, switches);
+        self.handle.replace_settings(settings, origin_servers, lists, switches);
         // A switch may have changed meanwhile.
         self.apply_switches();
         *files = new_files;
@@ -52,8 +53,8 @@ impl ServiceState {
         Ok(summary)
     }
 
-    /// Loads the settings and their address lists. Returns all errors of either, and all errors of the next start.
-    fn reload_settings(&self, names: &[&str]) -> Result<(Settings, AddressListFiles), String> {
+    /// Loads the settings, the files of TLS to the origin and the address lists. Returns all errors of one of them, and all errors of the next start.
+    fn reload_settings(&self, names: &[&str]) -> Result<(Settings, OriginServers, AddressListFiles), String> {
         let load = |names: &[&str]| (self.source)(names).map_err(|errors| errors.to_string());
         if !self.startup_settings.operators.is_empty() {
             // The next start only knows the operators of the file, not those that run.
@@ -61,7 +62,8 @@ impl ServiceState {
         }
         let settings = load(names)?;
         let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
-        Ok((settings, files))
+        let origin_servers = OriginServers::new(&settings.origin)?;
+        Ok((settings, origin_servers, files))
     }
 
     /// Polls the address lists until dropped.

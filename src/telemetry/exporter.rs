@@ -1,6 +1,6 @@
 //! Prometheus exporter: adds up the counters of all workers and reads the state of the engine.
 
-use super::NetworkListsView;
+use super::ConfiguredView;
 use super::counters::WorkerCounters;
 use super::exposition::Exposition;
 use super::metrics::*;
@@ -59,8 +59,7 @@ impl Exporter {
         admission: &Admission,
         quotas: &[QuotaView],
         scopes: &[ScopeState],
-        operators: &[&str],
-        lists: &NetworkListsView<'_>,
+        configured: &ConfiguredView<'_>,
     ) -> String {
         self.count_requests(counters);
         self.count_connections_and_kinds(counters);
@@ -76,16 +75,19 @@ impl Exporter {
         scopes.iter().for_each(|scope| write_scope(&mut text, scope));
         quotas.iter().for_each(|quota| write_quota(&mut text, quota));
         for (operator, span) in engine.longest_refusals() {
-            if let Some(name) = operators.get(operator.index()) {
+            if let Some(name) = configured.operators.get(operator.index()) {
                 text.sample(LONGEST_REFUSAL, &[name], span.as_secs());
             }
         }
-        for list in &lists.lists {
+        for list in &configured.lists {
             text.sample(ADDRESS_LIST_NETWORKS, &[&list.name], list.networks);
             text.sample(ADDRESS_LIST_STALE, &[&list.name], u8::from(list.is_stale));
         }
-        for (operator, count) in &lists.stale_ranges {
+        for (operator, count) in &configured.stale_ranges {
             text.sample(OPERATOR_RANGES_STALE, &[operator], count);
+        }
+        for (url, is_up) in &configured.origin_servers {
+            text.sample(ORIGIN_SERVER_UP, &[url], u8::from(*is_up));
         }
         text.finish()
     }

@@ -79,6 +79,8 @@ metrics! {
     UNEXPECTED_COST: Counter "tidegate_unexpected_cost_total" ["route"];
     /// Number of requests currently in flight to the origin. Partitions of a scope are added up.
     ORIGIN_INFLIGHT: Gauge "tidegate_origin_inflight" ["scope"];
+    /// 1 if the server of the origin is sent requests, 0 if it is ejected because it did not respond.
+    ORIGIN_SERVER_UP: Gauge "tidegate_origin_server_up" ["server"];
     /// Current concurrency limit of the scope.
     ORIGIN_CONCURRENCY_LIMIT: Gauge "tidegate_origin_concurrency_limit" ["scope"];
     /// Current minimum delay between two requests of the scope. The maximum over the partitions of a partitioned scope.
@@ -234,6 +236,7 @@ pub const LABELS: &[MetricLabel] = &[
         StatusClass::NAMES.to_vec()
     }),
     label("scope", "Name of a scope of the configuration, or `default`.", Vec::new),
+    label("server", "URL of a server of the origin.", Vec::new),
     label("quota", "Name of a quota of the configuration.", Vec::new),
     label("route", "Route of the configuration, as its `match` is written, or `/**`.", Vec::new),
     label("operator", "Name of an operator, built in or of the configuration.", Vec::new),

@@ -66,9 +66,13 @@ pub struct ClassTraffic {
     pub shadow: Vec<(Reason, u64)>,
 }
 
-/// State of all address lists and range lists.
+/// State of what the configuration names.
 #[derive(Clone, Debug, Default)]
-pub struct NetworkListsView<'a> {
+pub struct ConfiguredView<'a> {
+    /// Names of the operators of crawlers, by their id.
+    pub operators: Vec<&'a str>,
+    /// Servers of the origin by their URL; false for those that are ejected.
+    pub origin_servers: Vec<(String, bool)>,
     /// Address lists of the config.
     pub lists: Vec<AddressListView>,
     /// Operators that have range lists, each with the number of lists that could not be refreshed.
@@ -213,18 +217,17 @@ impl Telemetry {
         }
     }
 
-    /// Returns the exposition in text format 0.0.4. `operators` are names by operator id; `uptime` is monotonic time.
+    /// Returns the exposition in text format 0.0.4. `uptime` is monotonic time.
     pub fn render(
         &self,
         admission: &Admission,
-        operators: &[&str],
-        lists: &NetworkListsView<'_>,
+        configured: &ConfiguredView<'_>,
         now: Timestamp,
         uptime: Timestamp,
     ) -> String {
         self.exporter.count(ACCESS_LOG_DROPPED, &[], self.log_lines_dropped());
         let (quotas, scopes) = (admission.quotas(now), admission.scopes(uptime));
-        self.exporter.render(&self.totals(), admission, &quotas, &scopes, operators, lists)
+        self.exporter.render(&self.totals(), admission, &quotas, &scopes, configured)
     }
 
     /// Returns the counters of all workers since the start, with their current numbers of open connections and requests

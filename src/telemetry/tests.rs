@@ -142,7 +142,8 @@ impl TelemetryFixture {
     }
 
     fn scrape(&self) -> String {
-        self.telemetry.render(&self.admission, &["googlebot"], &NetworkListsView::default(), NOW, NOW)
+        let configured = ConfiguredView { operators: vec!["googlebot"], ..ConfiguredView::default() };
+        self.telemetry.render(&self.admission, &configured, NOW, NOW)
     }
 }
 

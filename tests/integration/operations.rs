@@ -333,7 +333,7 @@ fn usage_errors_exit_two_with_hint() {
     }
     for arguments in [
         &["serve", "--config", "no/such.yaml"][..],
-        &["serve", "--origin", "https://a.example"],
+        &["serve", "--origin", "ftp://a.example"],
         &["serve", "--origin", "http://127.0.0.1:1", "--listen", "everywhere"],
     ] {
         let outcome = run(arguments, b"");

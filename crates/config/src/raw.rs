@@ -10,6 +10,7 @@ pub(super) mod classes;
 pub(super) mod clients;
 pub(super) mod crawl_policy;
 pub(super) mod ledger;
+pub(super) mod origin;
 pub(super) mod pacing;
 pub(super) mod partition;
 pub(super) mod quotas;
@@ -49,7 +50,7 @@ pub(super) struct File {
     /// which several instances share their quotas. A change takes effect at the next start. Default file.
     pub ledger: ledger::Ledger,
     /// Server behind the gateway.
-    pub origin: server::Origin,
+    pub origin: origin::Origin,
     /// The site's own hosts: one, or a list of names, such as example.com, wildcards, such as `"*.example.com"` (all names
     /// below it, not example.com itself), and addresses. At most 1000. Default none: every host is accepted.
     ///

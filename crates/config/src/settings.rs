@@ -1,8 +1,12 @@
 //! The validated configuration, [`Settings`]. Only [`super::load`] and its siblings create it.
 
+mod origin;
+
+pub use origin::*;
+
 use super::SourceMap;
 use crate::admin_address::AdminAddress;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +31,7 @@ pub struct Settings {
     pub state_dir: PathBuf,
     /// Storage of quota usage.
     pub ledger: Ledger,
-    /// Server behind the gateway.
+    /// The site behind the gateway.
     pub origin: Origin,
     /// Hosts of the site; requests for others are rejected. `None` accepts every host.
     pub hosts: Option<OwnHosts>,
@@ -186,29 +190,6 @@ pub struct Dns {
     pub nameservers: Vec<SocketAddr>,
     /// Timeout of a query to one name server; not zero.
     pub timeout: Duration,
-}
-
-/// Server behind the gateway.
-#[derive(Clone, Debug)]
-pub struct Origin {
-    /// Host: a name, or an address without brackets.
-    pub host: String,
-    /// Port number.
-    pub port: u16,
-    /// Host and port as in a `Host` field: the port only if it is not 80, IPv6 in brackets.
-    pub authority: String,
-    /// Maximum time to connect.
-    pub connect_timeout: Duration,
-    /// Maximum time to the response head, and between parts of the body.
-    pub response_timeout: Duration,
-    /// Time until an unused connection is closed.
-    pub idle_timeout: Duration,
-    /// Maximum number of connections to the origin; at least 1.
-    pub max_connections: usize,
-    /// True if the origin stops its work when a connection closes.
-    pub aborts_on_disconnect: bool,
-    /// True if the origin has a cache that is asked for what the rules refuse.
-    pub only_if_cached: bool,
 }
 
 /// Connection, size and time limits. No count and no duration is zero.
@@ -379,13 +360,6 @@ impl Settings {
         .into_iter()
         .filter_map(|(key, differs)| differs.then_some(key))
         .collect()
-    }
-}
-
-impl Origin {
-    /// Returns the address of the origin; `None` if the host is a name.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.host.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, self.port))
     }
 }
 

@@ -158,7 +158,7 @@ fn own_hosts_are_one_or_a_list() {
 fn example_config_has_the_expected_settings() {
     let settings = settings(EXAMPLE);
     assert_eq!(settings.listen, ["127.0.0.1:8080".parse().expect("an address")]);
-    assert_eq!((settings.origin.host.as_str(), settings.origin.port), ("127.0.0.1", 3000));
+    assert_eq!(settings.origin.urls(), "http://127.0.0.1:3000");
     assert_eq!(settings.origin.idle_timeout, Duration::from_secs(4));
     assert_eq!(settings.headers.legacy, [LegacyFamily::Atlassian]);
     assert_eq!(settings.headers.retry_after_spread.millionths(), 200_000);
@@ -469,7 +469,7 @@ fn origin_url_is_the_only_required_setting() {
         &[(SettingPath::ROOT.origin().url(), "http://[::1]:81"), (SettingPath::ROOT.listen(), "127.0.0.1:0")],
     )
     .expect("valid settings");
-    assert_eq!((settings.origin.host.as_str(), settings.origin.authority.as_str()), ("::1", "[::1]:81"));
+    assert_eq!(settings.origin.authorities(), "[::1]:81");
     assert_eq!(settings.rules.classes.len(), 1);
     assert_eq!(settings.rules.routes[0].name, "/**");
     assert_eq!(settings.admin.map(|admin| admin.listen.to_string()).as_deref(), Some("127.0.0.1:9090"));
@@ -512,7 +512,7 @@ fn command_line_overrides_environment_overrides_file() {
     ];
     let settings = load_with(EXAMPLE, &environment, &[(SettingPath::ROOT.origin().url(), "http://Three")])
         .expect("valid settings");
-    assert_eq!(settings.origin.authority, "three");
+    assert_eq!(settings.origin.authorities(), "three");
     assert_eq!(settings.listen.len(), 2);
     assert_eq!(settings.limits.max_headers, 50);
     assert_eq!(settings.origin.max_connections, 256, "keys without override keep their value");
@@ -533,7 +533,7 @@ fn variables_can_hold_numbers_booleans_and_text() {
                 admin: { token: '${TOKEN:-}a$${b}-of-16-letters' }";
     let settings = load_with(text, &[("PORT", "81"), ("MOST", "7"), ("MERGE", "false"), ("HOST", "")], &[])
         .expect("valid settings");
-    assert_eq!((settings.origin.authority.as_str(), settings.origin.max_connections), ("localhost:81", 7));
+    assert_eq!((settings.origin.authorities().as_str(), settings.origin.max_connections), ("localhost:81", 7));
     assert_eq!(settings.warnings.len(), 1);
     let admin = settings.admin.expect("the key is set");
     assert!(
@@ -610,8 +610,8 @@ routes:
         config_errors(text),
         [
             "1:9: listen: found 8080, needs one word or a list of words; write an address and a port, such as 127.0.0.1:8080, or 0.0.0.0:8080 for all addresses",
-            "3:8: origin.url: \"ftp://site\": unsupported scheme; use http://HOST:PORT, such as http://127.0.0.1:3000",
-            "4:3: origin.conect_timeout: unknown key \"conect_timeout\" (did you mean \"connect_timeout\"?); known here: url, connect_timeout, response_timeout, idle_timeout, max_connections, aborts_on_disconnect, only_if_cached",
+            "3:8: origin.url: \"ftp://site\": unsupported scheme; use http://HOST:PORT, https://HOST:PORT or unix:/PATH, such as http://127.0.0.1:3000",
+            "4:3: origin.conect_timeout: unknown key \"conect_timeout\" (did you mean \"connect_timeout\"?); known here: url, urls, ca, server_name, certificate, key, verify, health, connect_timeout, response_timeout, idle_timeout, max_connections, aborts_on_disconnect, only_if_cached",
             "7:12: quotas.places_api.limit: found \"many\", needs an amount, to a thousandth; write it like 10000 or 0.25",
             "8:25: quotas.places_api.window.calendar: found \"fortnight\"; use one of hour, day, week, month",
             "12:31: quotas.places_api.tiers.search[1].shed: found 75, needs a share such as 75%; write a number from 0 to 100 with a percent sign",
@@ -737,7 +737,7 @@ fn environment_error_names_the_variable() {
             "2:12: state_dir: environment variable STATE is not set; set STATE, or write ${STATE:-default}",
             "TIDEGATE_LOG__LEVEL: overrides no key; write it with two underscores: TIDEGATE__LOG__LEVEL",
             "TIDEGATE__LISTEN: listen[0]: found \"127.0.0.1\", needs an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"",
-            "TIDEGATE__ORIGIN__ULR: origin.ulr: unknown key \"ulr\" (did you mean \"url\"?); known here: url, connect_timeout, response_timeout, idle_timeout, max_connections, aborts_on_disconnect, only_if_cached",
+            "TIDEGATE__ORIGIN__ULR: origin.ulr: unknown key \"ulr\" (did you mean \"url\"?); known here: url, urls, ca, server_name, certificate, key, verify, health, connect_timeout, response_timeout, idle_timeout, max_connections, aborts_on_disconnect, only_if_cached",
             "TIDEGATE__WORKERS: workers: found \"none\", needs a number of threads; write auto or a number from 1 to 1024",
         ]
     );
@@ -1397,24 +1397,78 @@ fn each_invalid_value_is_reported() {
 }
 
 #[test]
-fn origin_url_must_be_plain_http() {
+fn origin_url_names_a_server_without_a_path() {
+    let example = "use http://HOST:PORT, https://HOST:PORT or unix:/PATH, such as http://127.0.0.1:3000";
     for (url, expected) in [
-        ("https://a", "TLS to the origin is not supported in this version; use http://, over a network that you trust"),
+        ("unix:site.sock", &*format!("\"unix:site.sock\": needs the absolute path of a socket; {example}")),
+        ("ftp://a", &*format!("\"ftp://a\": unsupported scheme; {example}")),
         (
             "http://me:secret@a",
             "contains a user name or password; leave it out: the gateway forwards the credentials of clients",
         ),
         (
             "http://a/b",
-            "\"http://a/b\": contains a path: request paths are forwarded unchanged; use http://HOST:PORT, such as http://127.0.0.1:3000",
+            "\"http://a/b\": contains a path: request paths are forwarded unchanged; use http://HOST:PORT, https://HOST:PORT or unix:/PATH, such as http://127.0.0.1:3000",
         ),
         (
             "http://a:0",
-            "\"http://a:0\": invalid port, needs 1 to 65535; use http://HOST:PORT, such as http://127.0.0.1:3000",
+            "\"http://a:0\": invalid port, needs 1 to 65535; use http://HOST:PORT, https://HOST:PORT or unix:/PATH, such as http://127.0.0.1:3000",
         ),
-        ("http://", "\"http://\": missing or invalid host; use http://HOST:PORT, such as http://127.0.0.1:3000"),
+        (
+            "http://",
+            "\"http://\": missing or invalid host; use http://HOST:PORT, https://HOST:PORT or unix:/PATH, such as http://127.0.0.1:3000",
+        ),
     ] {
         assert_eq!(config_errors(&format!("origin: {{ url: '{url}' }}")), [format!("1:16: origin.url: {expected}")]);
+    }
+}
+
+#[test]
+fn origin_has_servers_and_keys_of_tls_only_for_https() {
+    let servers = |origin: &str| {
+        let settings = settings(&format!("origin: {origin}"));
+        settings.origin.servers.iter().map(|server| server.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(servers("{ url: 'https://site.internal' }"), ["https://site.internal"]);
+    assert_eq!(
+        servers("{ urls: ['http://[::1]:3000/', 'unix:/run/site.sock'] }"),
+        ["http://[::1]:3000", "unix:/run/site.sock"]
+    );
+    for (origin, expected) in [
+        (
+            "url: http://a, urls: [http://b]",
+            "origin.urls: beside origin.url; name all servers here, or one in url (or as --origin)",
+        ),
+        ("urls: []", "origin.url: missing; write the address of the site, such as http://127.0.0.1:3000"),
+        ("urls: [http://a, http://a]", "origin.urls[1]: http://a is there twice; leave one out"),
+        ("url: http://a, ca: ca.pem", "origin.ca: no server has https://; leave it out, or write https:// in the URL"),
+        (
+            "url: https://a, certificate: a.pem",
+            "origin.key: missing; name the PEM file of the key of origin.certificate",
+        ),
+        (
+            "url: https://a, server_name: a/b",
+            "origin.server_name: not a host name; write a name such as origin.internal",
+        ),
+        (
+            "url: https://a, ca: ca.pem, verify: false",
+            "origin.ca: beside verify: false; leave verify out: with ca, only its certificates are trusted",
+        ),
+        (
+            "url: http://a, health: { max_failures: 0 }",
+            "origin.health.max_failures: found 0, needs at least 1; write a number such as 3",
+        ),
+        (
+            "url: http://a, health: { check: { path: healthz } }",
+            "origin.health.check.path: found \"healthz\"; write a path such as /healthz",
+        ),
+        (
+            "url: http://a, health: { check: { path: /, interval: 10ms } }",
+            "origin.health.check.interval: found 10ms; write at least 1s",
+        ),
+    ] {
+        let errors = config_errors(&format!("origin: {{ {origin} }}"));
+        assert!(errors.len() == 1 && errors[0].ends_with(expected), "{origin}: {errors:?}");
     }
 }
 

@@ -2,16 +2,16 @@
 
 use super::{
     CacheUsageDocument, ClassDocument, ClassPlanDocument, ClientDocument, CrawlerDocument, OriginDocument,
-    OutageDocument, PacingDocument, PartitionDocument, QuotaDocument, ReloadFailureDocument, ScopeDocument,
-    SettingsDocument, SpenderDocument, SpendersDocument, StateDocument, SwitchDocument, ThrottleDocument,
-    TrafficDocument,
+    OriginServerDocument, OutageDocument, PacingDocument, PartitionDocument, QuotaDocument, ReloadFailureDocument,
+    ScopeDocument, SettingsDocument, SpenderDocument, SpendersDocument, StateDocument, SwitchDocument,
+    ThrottleDocument, TrafficDocument,
 };
 use crate::admin::amount::Amount;
 use crate::admin::api::SettingsView;
 use crate::admin::cache;
 use crate::admin::corrections::Corrections;
 use crate::admin::{DynGateway, ScopeView};
-use crate::gateway::OriginOutage;
+use crate::gateway::{OriginOutage, OriginServerView};
 use crate::telemetry::ClassTraffic;
 use axum::Json;
 use axum::extract::State;
@@ -52,6 +52,7 @@ pub(in crate::admin) fn document(gateway: &DynGateway, corrections: &Corrections
             resolved: !listen_addresses.origin_addresses.is_empty(),
             addresses: addresses(&listen_addresses.origin_addresses),
             authority: listen_addresses.origin,
+            servers: gateway.origin_servers().into_iter().map(origin_server).collect(),
             outage: gateway.origin_outage().map(outage),
         },
         settings: settings(gateway.settings()),
@@ -201,6 +202,11 @@ fn crawler(operator: &str, view: &ComplianceView) -> CrawlerDocument {
         violations: view.violations,
         violation_ratio: ratio(view.violations as f64, view.interval_count),
     }
+}
+
+fn origin_server(server: OriginServerView) -> OriginServerDocument {
+    let OriginServerView { url, is_healthy, in_flight, failures, last_error } = server;
+    OriginServerDocument { url, healthy: is_healthy, in_flight, failures, last_error }
 }
 
 fn outage(outage: OriginOutage) -> OutageDocument {

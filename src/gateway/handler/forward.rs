@@ -103,12 +103,11 @@ impl RequestHandler {
     ) -> (Result<UpstreamResponse, ForwardError>, Option<ThrottleRejection>) {
         let current = Rc::clone(context.current());
         let worker = &self.worker;
-        let addresses = current.origin_addresses.load_full();
         let origin = &current.settings.origin;
         let max_connections = origin.max_connections.div_ceil(worker.shared().worker_count);
         let uptime = worker.monotonic_tick().get();
         let clock = &worker.shared().clock;
-        let target = UpstreamTarget { origin, addresses: &addresses, uptime, clock, max_connections };
+        let target = UpstreamTarget { origin, servers: &current.origin_servers, uptime, clock, max_connections };
         context.begin_upstream(slots);
         let state = Rc::clone(context.forward_state());
         let (permit, client_head) = context.permit_and_head();

@@ -7,22 +7,28 @@ mod connection;
 mod deadline;
 mod error;
 mod forward_state;
+mod health_check;
 mod pool;
 pub(super) mod rate_limit;
 mod request_body;
+mod servers;
+mod stream;
+mod tls;
 pub(super) use connection::OriginBody;
 pub(super) use deadline::{Deadline, Deadlines};
 pub(super) use error::{ClientBodyError, ForwardError};
 pub(super) use forward_state::ForwardState;
 pub(super) use pool::PoolGuard;
 pub(super) use request_body::{ReceivedBody, RequestBody};
+pub use servers::{OriginServerView, OriginServers};
 
 use http::Method;
 use hyper::body::Body;
 use pool::Pool;
-use std::net::SocketAddr;
+use std::fmt::Display;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tidegate_config::settings::Origin;
@@ -47,10 +53,10 @@ pub(super) struct UpstreamResponse {
     pub(super) deadline: Deadline,
 }
 
-/// The origin and its resolved addresses.
+/// The origin and its servers.
 pub(super) struct UpstreamTarget<'a> {
     pub(super) origin: &'a Origin,
-    pub(super) addresses: &'a [SocketAddr],
+    pub(super) servers: &'a Arc<OriginServers>,
     /// Monotonic time.
     pub(super) uptime: Timestamp,
     /// Wall clock, because time has passed before a retry.
@@ -90,8 +96,8 @@ impl Upstream {
         let mut tries = 0;
         loop {
             let (pool_guard, connection) = match tries {
-                0 => self.pool.acquire(target.origin, target.max_connections, target.addresses, target.uptime).await?,
-                _ => self.pool.connect_new(target.origin, target.addresses).await?,
+                0 => self.pool.acquire(target).await?,
+                _ => self.pool.connect_new(target).await?,
             };
             tries += 1;
             let may_repeat = is_repeatable && pool_guard.idle_for.is_some();
@@ -112,9 +118,17 @@ impl Upstream {
                 }
             })
             .await;
+            let record_failure = |error: &dyn Display| {
+                target.servers.record_failure(pool_guard.server, &error.to_string(), target.clock.monotonic_now());
+            };
             let failed = match sent {
-                None => return Err(ForwardError::TimedOut { after }),
+                None => {
+                    let error = ForwardError::TimedOut { after };
+                    record_failure(&error);
+                    return Err(error);
+                }
                 Some(Ok(response)) => {
+                    target.servers.record_response(pool_guard.server);
                     state.set_sent(!upload.as_ref().is_some_and(|upload| upload.is_in_progress()));
                     deadline.reset();
                     return Ok(UpstreamResponse { response, pool_guard, deadline });
@@ -135,6 +149,7 @@ impl Upstream {
                 body = RequestBody::Empty;
                 continue;
             }
+            record_failure(&failed.error);
             return Err(ForwardError::OriginClosed { source: failed.error });
         }
     }

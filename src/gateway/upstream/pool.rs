@@ -1,16 +1,16 @@
-//! Connection pool of one worker to the origin: last used first, bounded, without locks.
+//! Connection pool of one worker to the servers of the origin: last used first, bounded, without locks.
 
+use super::UpstreamTarget;
 use super::connection::Connection;
 use super::error::ForwardError;
+use super::servers::{InFlight, OriginServers, ServerSet};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
-use tidegate_config::settings::Origin;
 use tidegate_http1::HeadLimits;
 use tidegate_policy::Timestamp;
-use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -29,13 +29,15 @@ pub(super) struct Pool {
     idle: RefCell<Vec<IdleConnection>>,
     open: Cell<usize>,
     waiters: RefCell<VecDeque<oneshot::Sender<()>>>,
-    /// Current origin; connections to a previous one are not reused.
-    origin: RefCell<(String, u16)>,
+    /// Current servers; connections to previous ones are not reused.
+    servers: RefCell<Option<Arc<OriginServers>>>,
     pool_generation: Cell<u64>,
 }
 
 struct IdleConnection {
     connection: Connection,
+    /// Index of its server.
+    server: usize,
     since: Timestamp,
 }
 
@@ -44,6 +46,9 @@ struct IdleConnection {
 pub(in crate::gateway) struct PoolGuard {
     pool: Rc<Pool>,
     pool_generation: u64,
+    /// Index of the server.
+    pub(super) server: usize,
+    in_flight: Option<InFlight>,
     /// Idle time of the connection before this request; `None` for a new connection.
     pub(super) idle_for: Option<Duration>,
 }
@@ -54,7 +59,7 @@ impl Pool {
             idle: RefCell::default(),
             open: Cell::new(0),
             waiters: RefCell::default(),
-            origin: RefCell::default(),
+            servers: RefCell::default(),
             pool_generation: Cell::new(0),
         })
     }
@@ -62,42 +67,71 @@ impl Pool {
     /// Returns a connection that is ready to send: an idle one, a new one, or the next that becomes free.
     pub(super) async fn acquire(
         self: &Rc<Self>,
-        origin: &Origin,
-        max_connections: usize,
-        addresses: &[SocketAddr],
-        now: Timestamp,
+        target: &UpstreamTarget<'_>,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
-        self.set_origin(origin);
+        self.set_servers(target.servers);
         // Yield to ready tasks first: the reactor detects connections that the origin closed, and requests are sent
         // back to back, so that a local origin is woken once for many of them.
         tokio::task::yield_now().await;
+        let mut tried = ServerSet::default();
         loop {
-            if let Some(leased) = self.take_idle(now) {
+            let Some(server) = target.servers.choose(tried, target.uptime) else {
+                return Err(ForwardError::PoolExhausted);
+            };
+            if let Some(leased) = self.take_idle(server, target) {
                 return Ok(leased);
             }
-            if self.open.get() < max_connections {
-                return self.connect_new(origin, addresses).await;
+            if self.open.get() < target.max_connections || self.close_oldest_idle() {
+                match self.connect(server, target).await {
+                    Err(error) => {
+                        target.servers.record_failure(server, &error.to_string(), target.clock.monotonic_now());
+                        tried.insert(server);
+                        if target.servers.choose(tried, target.uptime).is_none() {
+                            return Err(error);
+                        }
+                    }
+                    connected => return connected,
+                }
+            } else {
+                self.wait(target.origin.connect_timeout).await?;
             }
-            self.wait(origin.connect_timeout).await?;
         }
     }
 
     /// Returns a new connection even if one is idle, for a retry.
     pub(super) async fn connect_new(
         self: &Rc<Self>,
-        origin: &Origin,
-        addresses: &[SocketAddr],
+        target: &UpstreamTarget<'_>,
+    ) -> Result<(PoolGuard, Connection), ForwardError> {
+        let server = target.servers.choose(ServerSet::default(), target.uptime).unwrap_or_default();
+        self.connect(server, target).await
+    }
+
+    async fn connect(
+        self: &Rc<Self>,
+        server: usize,
+        target: &UpstreamTarget<'_>,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
         // Counted before it exists: the guard releases the slot if connecting fails or the client disconnects.
         self.open.set(self.open.get() + 1);
-        let lease = PoolGuard { pool: Rc::clone(self), pool_generation: self.pool_generation.get(), idle_for: None };
-        let stream = match timeout(origin.connect_timeout, connect(addresses)).await {
-            Err(_) => return Err(ForwardError::ConnectTimedOut { after: origin.connect_timeout }),
+        let lease = self.guard(server, target, None);
+        let after = target.origin.connect_timeout;
+        let stream = match timeout(after, target.servers.connect(server)).await {
+            Err(_) => return Err(ForwardError::ConnectTimedOut { after }),
             Ok(Err(source)) => return Err(ForwardError::ConnectFailed { source }),
             Ok(Ok(stream)) => stream,
         };
-        let _ = stream.set_nodelay(true);
         Ok((lease, Connection::new(stream, LIMITS)))
+    }
+
+    fn guard(self: &Rc<Self>, server: usize, target: &UpstreamTarget<'_>, idle_for: Option<Duration>) -> PoolGuard {
+        PoolGuard {
+            pool: Rc::clone(self),
+            pool_generation: self.pool_generation.get(),
+            server,
+            in_flight: target.servers.begin_request(server),
+            idle_for,
+        }
     }
 
     /// Closes connections that were idle longer than the origin keeps them, and drops those that the origin closed.
@@ -111,10 +145,10 @@ impl Pool {
         (0..removed).for_each(|_| self.release_slot());
     }
 
-    fn set_origin(&self, origin: &Origin) {
-        let mut current = self.origin.borrow_mut();
-        if (current.0.as_str(), current.1) != (origin.host.as_str(), origin.port) {
-            *current = (origin.host.clone(), origin.port);
+    fn set_servers(&self, servers: &Arc<OriginServers>) {
+        let mut current = self.servers.borrow_mut();
+        if !current.as_ref().is_some_and(|current| Arc::ptr_eq(current, servers)) {
+            *current = Some(Arc::clone(servers));
             drop(current);
             self.pool_generation.set(self.pool_generation.get() + 1);
             let dropped = self.idle.take().len();
@@ -122,20 +156,32 @@ impl Pool {
         }
     }
 
-    fn take_idle(self: &Rc<Self>, now: Timestamp) -> Option<(PoolGuard, Connection)> {
+    fn take_idle(self: &Rc<Self>, server: usize, target: &UpstreamTarget<'_>) -> Option<(PoolGuard, Connection)> {
         loop {
-            let IdleConnection { mut connection, since } = self.idle.borrow_mut().pop()?;
-            let idle_for = now.saturating_duration_since(since);
-            let lease = PoolGuard {
-                pool: Rc::clone(self),
-                pool_generation: self.pool_generation.get(),
-                idle_for: Some(idle_for),
+            let IdleConnection { mut connection, since, .. } = {
+                let mut idle = self.idle.borrow_mut();
+                let last = idle.iter().rposition(|idle| idle.server == server)?;
+                idle.remove(last)
             };
+            let idle_for = target.uptime.saturating_duration_since(since);
+            let lease = self.guard(server, target, Some(idle_for));
             let is_in_use = connection.requests_sent() > 1 && idle_for < LIVENESS_CHECK_AFTER;
             if connection.is_idle() && (is_in_use || connection.is_idle_now()) {
                 return Some((lease, connection));
             }
         }
+    }
+
+    /// Closes an idle connection, which is to a server that is not wanted. Returns false if there is none.
+    fn close_oldest_idle(&self) -> bool {
+        let mut idle = self.idle.borrow_mut();
+        if idle.is_empty() {
+            return false;
+        }
+        idle.remove(0);
+        drop(idle);
+        self.open.set(self.open.get() - 1);
+        true
     }
 
     async fn wait(&self, max_wait: Duration) -> Result<(), ForwardError> {
@@ -173,7 +219,8 @@ impl PoolGuard {
     /// Returns the connection and its slot to the pool.
     pub(in crate::gateway) fn put_back(mut self, connection: Connection, now: Timestamp) {
         if self.pool_generation == self.pool.pool_generation.get() {
-            self.pool.idle.borrow_mut().push(IdleConnection { connection, since: now });
+            self.pool.idle.borrow_mut().push(IdleConnection { connection, server: self.server, since: now });
+            self.in_flight = None;
             self.pool_generation = RETURNED;
             self.pool.wake_one();
         }
@@ -189,15 +236,4 @@ impl Drop for PoolGuard {
             self.pool.release_slot();
         }
     }
-}
-
-async fn connect(addresses: &[SocketAddr]) -> std::io::Result<TcpStream> {
-    let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "origin has no address records");
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }

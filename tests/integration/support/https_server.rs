@@ -1,8 +1,7 @@
 //! An HTTPS server on loopback that publishes a document, and the certificate authority that signed its certificate.
 
+use super::authority::Authority;
 use parking_lot::Mutex;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::pki_types::PrivateKeyDer;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -78,21 +77,16 @@ fn serve(mut stream: StreamOwned<ServerConnection, TcpStream>, response: &str) {
 
 /// Creates a certificate authority, and the configuration of a server with a certificate that it signed.
 fn certificate_authority() -> (RootCertStore, Arc<ServerConfig>) {
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let issuer =
-        CertifiedIssuer::self_signed(params, KeyPair::generate().expect("generated key")).expect("valid authority");
-    let key = KeyPair::generate().expect("generated key");
-    let params = CertificateParams::new(["localhost".to_owned()]).expect("valid name");
-    let certificate = params.signed_by(&key, &issuer).expect("signed certificate");
+    let authority = Authority::new();
+    let (certificate, key) = authority.sign(&["localhost"]).der();
     let mut roots = RootCertStore::empty();
-    roots.add(issuer.der().clone()).expect("valid certificate");
+    roots.add(authority.der()).expect("valid certificate");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("provider supports TLS 1.2 and 1.3")
         .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::Pkcs8(key.serialize_der().into()))
+        .with_single_cert(vec![certificate], key)
         .expect("key matches the certificate");
     (roots, Arc::new(config))
 }

@@ -36,7 +36,7 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     let mut line = |content: String| writeln!(text, "{content}").unwrap_or(());
 
     let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
-    line(format!("listening on {}, forwarding to {}", listen.join(", "), settings.origin.authority));
+    line(format!("listening on {}, forwarding to {}", listen.join(", "), settings.origin.authorities()));
     if let Some(hosts) = &settings.hosts {
         line(format!("own hosts: {hosts}"));
     }

@@ -1,4 +1,4 @@
-//! Raw sections `admin`, `origin`, `headers`, `robots`, `log` and `limits`.
+//! Raw sections `admin`, `headers`, `robots`, `log` and `limits`.
 
 use crate::scalars::{AdminSocket, Percent, Size, Span};
 use crate::serde_forms::{OneOrMany, SecretText, string_or_map};
@@ -51,32 +51,6 @@ impl JsonSchema for AdminListener {
         let keys = generator.subschema_for::<Admin>();
         json_schema!({ "anyOf": [{ "enum": ["off"] }, keys] })
     }
-}
-
-/// Server behind the gateway.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Origin {
-    /// URL of the origin: `http://host` or `http://host:port`, without a path. The origin must be reachable without TLS
-    /// (`https://` is not supported in this version). Required, here or as --origin.
-    pub url: Option<String>,
-    /// Maximum time to connect, more than 0; then the client receives 504. Default 3s.
-    pub connect_timeout: Option<Span>,
-    /// Maximum time to the response head, and between parts of the body, more than 0; then the client receives 504.
-    /// Default 30s.
-    pub response_timeout: Option<Span>,
-    /// Time until an unused connection is closed, more than 0. Keep it below the origin's own keep-alive (Node.js: 5
-    /// s). Default 4s.
-    pub idle_timeout: Option<Span>,
-    /// Maximum number of connections to the origin, at least 1. Default 256.
-    pub max_connections: Option<u32>,
-    /// True if the origin stops its work when a connection closes. A request whose client left is then aborted at once;
-    /// otherwise it keeps its slots until the origin has responded. Default false.
-    pub aborts_on_disconnect: bool,
-    /// True if the origin has a cache that honors `Cache-Control: only-if-cached` (RFC 9111 section 5.2.1.7), and says in
-    /// `Age` or `Cache-Status` that a response is from it. A request that the rules refuse, and for which the gateway has
-    /// no stored response, then asks that cache, which costs nothing; its 504 means that it has none. Default false.
-    pub only_if_cached: bool,
 }
 
 /// Rate limit header fields of responses.

@@ -11,6 +11,7 @@ mod clients;
 mod crawl_policy;
 mod diagnostics;
 mod ledger;
+mod origin;
 mod pacing;
 mod partition;
 mod quotas;
@@ -38,7 +39,7 @@ pub(super) fn validate(
     let mut report = Diagnostics::new(source_map, errors);
     let listen = server::listen(raw, &mut report);
     let admin = server::admin(raw, &listen, &mut report);
-    let origin = server::origin(&raw.origin, &listen, &mut report);
+    let origin = origin::origin(&raw.origin, &listen, &mut report);
     let hosts = server::hosts(raw, &mut report);
     let limits = server::limits(&raw.limits, &mut report);
     let headers = server::headers(&raw.headers);

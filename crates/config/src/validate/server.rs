@@ -1,4 +1,4 @@
-//! Validates the listeners, `origin`, `headers`, `log` and `limits`.
+//! Validates the listeners, `headers`, `log` and `limits`.
 
 use super::diagnostics::Diagnostics;
 use crate::admin_address::AdminAddress;
@@ -6,7 +6,7 @@ use crate::raw::{self, server as raw_server};
 use crate::scalars::{Size, Span};
 use crate::serde_forms::SecretText;
 use crate::setting_path::SettingPath;
-use crate::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, LogRotation, Origin};
+use crate::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, LogRotation};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -88,92 +88,6 @@ fn admin_token(path: &SettingPath, token: &SecretText, report: &mut Diagnostics)
 
 pub(super) fn state_dir(raw: &raw::File) -> PathBuf {
     raw.state_dir.as_deref().unwrap_or("./state").into()
-}
-
-pub(super) fn origin(raw: &raw_server::Origin, listen: &[SocketAddr], report: &mut Diagnostics) -> Origin {
-    let path = SettingPath::ROOT.origin();
-    let (host, port, authority) = match raw.url.as_deref().map(parse_origin_url) {
-        Some(Ok(address)) => address,
-        Some(Err((message, hint))) => {
-            report.error(&path.url(), message, hint);
-            Default::default()
-        }
-        None => {
-            report.error(&path.url(), "missing", "write the address of the site, such as http://127.0.0.1:3000");
-            Default::default()
-        }
-    };
-    let is_own_address = |address: &&SocketAddr| {
-        address.port() == port
-            && (host == address.ip().to_string() || (host == "localhost" && address.ip().is_loopback()))
-    };
-    if let Some(address) = listen.iter().find(is_own_address) {
-        report.error(&path.url(), format!("{address} points to the gateway itself"), "set the address of the site");
-    }
-    let span = |span: &Option<Span>| span.as_ref().map(|span| span.0);
-    Origin {
-        host,
-        port,
-        authority,
-        connect_timeout: report.nonzero_duration(
-            &path.connect_timeout(),
-            span(&raw.connect_timeout),
-            Duration::from_secs(3),
-        ),
-        response_timeout: report.nonzero_duration(
-            &path.response_timeout(),
-            span(&raw.response_timeout),
-            Duration::from_secs(30),
-        ),
-        idle_timeout: report.nonzero_duration(&path.idle_timeout(), span(&raw.idle_timeout), Duration::from_secs(4)),
-        max_connections: count(report.nonzero_count(&path.max_connections(), raw.max_connections, 256)),
-        aborts_on_disconnect: raw.aborts_on_disconnect,
-        only_if_cached: raw.only_if_cached,
-    }
-}
-
-/// Returns host, port and authority of `http://host[:port]`. `Err` is the message and the hint.
-fn parse_origin_url(url: &str) -> Result<(String, u16, String), (String, &'static str)> {
-    const EXAMPLE: &str = "use http://HOST:PORT, such as http://127.0.0.1:3000";
-    let invalid = |message: &str| Err((format!("{url:?}: {message}"), EXAMPLE));
-    if url.starts_with("https://") {
-        return Err((
-            "TLS to the origin is not supported in this version".into(),
-            "use http://, over a network that you trust",
-        ));
-    }
-    let Some(rest) = url.strip_prefix("http://") else { return invalid("unsupported scheme") };
-    let rest = rest.strip_suffix('/').unwrap_or(rest);
-    if rest.contains('@') {
-        return Err((
-            "contains a user name or password".into(),
-            "leave it out: the gateway forwards the credentials of clients",
-        ));
-    }
-    if rest.contains(['/', '?', '#']) {
-        return invalid("contains a path: request paths are forwarded unchanged");
-    }
-    let Ok(authority) = rest.parse::<http::uri::Authority>() else { return invalid("missing or invalid host") };
-    let port = match rest[authority.host().len()..].strip_prefix(':') {
-        None => 80,
-        Some(digits) => match digits.parse::<u16>() {
-            Ok(port) if port > 0 => port,
-            _ => return invalid("invalid port, needs 1 to 65535"),
-        },
-    };
-    let bracketed = authority.host().to_ascii_lowercase();
-    let host = bracketed.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    let is_host = if bracketed.starts_with('[') {
-        host.parse::<std::net::Ipv6Addr>().is_ok()
-    } else {
-        !host.is_empty() && host.bytes().all(plain)
-    };
-    if !is_host {
-        return invalid("missing or invalid host");
-    }
-    let authority = if port == 80 { bracketed } else { format!("{bracketed}:{port}") };
-    Ok((host, port, authority))
 }
 
 /// Returns the own hosts; `None` if the file does not list them.
@@ -265,7 +179,7 @@ fn nonzero_size(number: u32) -> NonZeroUsize {
     NonZeroUsize::new(count(number)).unwrap_or(NonZeroUsize::MIN)
 }
 
-fn count(count: u32) -> usize {
+pub(super) fn count(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 

@@ -1,0 +1,203 @@
+//! Validates `origin`.
+
+use super::diagnostics::Diagnostics;
+use super::server::count;
+use crate::raw::origin as raw;
+use crate::scalars::Span;
+use crate::setting_path::SettingPath;
+use crate::settings::{HealthCheck, Origin, OriginEndpoint, OriginHealth, OriginServer, OriginTls, default_port};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Most servers.
+const MAX_SERVERS: usize = 64;
+/// Least time between two checks of a server.
+const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+const EXAMPLE: &str = "use http://HOST:PORT, https://HOST:PORT or unix:/PATH, such as http://127.0.0.1:3000";
+
+pub(super) fn origin(raw: &raw::Origin, listen: &[SocketAddr], report: &mut Diagnostics) -> Origin {
+    let path = SettingPath::ROOT.origin();
+    let servers = servers(raw, listen, report);
+    let span = |span: &Option<Span>| span.as_ref().map(|span| span.0);
+    Origin {
+        tls: tls(raw, servers.iter().any(|server| server.is_tls), report),
+        servers,
+        health: health(&raw.health, report),
+        connect_timeout: report.nonzero_duration(
+            &path.connect_timeout(),
+            span(&raw.connect_timeout),
+            Duration::from_secs(3),
+        ),
+        response_timeout: report.nonzero_duration(
+            &path.response_timeout(),
+            span(&raw.response_timeout),
+            Duration::from_secs(30),
+        ),
+        idle_timeout: report.nonzero_duration(&path.idle_timeout(), span(&raw.idle_timeout), Duration::from_secs(4)),
+        max_connections: count(report.nonzero_count(&path.max_connections(), raw.max_connections, 256)),
+        aborts_on_disconnect: raw.aborts_on_disconnect,
+        only_if_cached: raw.only_if_cached,
+    }
+}
+
+fn servers(raw: &raw::Origin, listen: &[SocketAddr], report: &mut Diagnostics) -> Vec<OriginServer> {
+    let path = SettingPath::ROOT.origin();
+    let urls: Vec<(SettingPath, &str)> = match (&raw.url, &raw.urls) {
+        (Some(_), Some(_)) => {
+            report.error(&path.urls(), "beside origin.url", "name all servers here, or one in url (or as --origin)");
+            Vec::new()
+        }
+        (Some(url), None) => vec![(path.url(), url)],
+        (None, Some(urls)) => {
+            report.check_len(&path.urls(), "servers", urls.len(), MAX_SERVERS, "put a load balancer in front of them");
+            urls.iter().enumerate().map(|(index, url)| (path.urls().index(index), url.as_str())).collect()
+        }
+        (None, None) => Vec::new(),
+    };
+    if urls.is_empty() && !report.has_error_at(&path.urls()) {
+        report.error(&path.url(), "missing", "write the address of the site, such as http://127.0.0.1:3000");
+    }
+    let mut servers = Vec::new();
+    for (path, url) in urls {
+        match parse_url(url) {
+            Ok(server) => {
+                if let Some(address) = listen.iter().find(|address| is_own_address(&server, address)) {
+                    report.error(
+                        &path,
+                        format!("{address} points to the gateway itself"),
+                        "set the address of the site",
+                    );
+                }
+                if servers.contains(&server) {
+                    report.error(&path, format!("{server} is there twice"), "leave one out");
+                }
+                servers.push(server);
+            }
+            Err((message, hint)) => report.error(&path, message, hint),
+        }
+    }
+    servers
+}
+
+fn is_own_address(server: &OriginServer, own: &SocketAddr) -> bool {
+    let OriginEndpoint::Tcp { host, port } = &server.endpoint else { return false };
+    own.port() == *port && (*host == own.ip().to_string() || (host == "localhost" && own.ip().is_loopback()))
+}
+
+fn tls(raw: &raw::Origin, is_used: bool, report: &mut Diagnostics) -> OriginTls {
+    let path = SettingPath::ROOT.origin();
+    let keys = [
+        (path.ca(), raw.ca.is_some()),
+        (path.server_name(), raw.server_name.is_some()),
+        (path.certificate(), raw.certificate.is_some()),
+        (path.verify(), raw.verify.is_some()),
+    ];
+    for (path, _) in keys.iter().filter(|(_, is_set)| *is_set && !is_used) {
+        report.error(path, "no server has https://", "leave it out, or write https:// in the URL");
+    }
+    let client_certificate = match (&raw.certificate, &raw.key) {
+        (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
+        (None, None) => None,
+        (Some(_), None) => {
+            report.error(&path.key(), "missing", "name the PEM file of the key of origin.certificate");
+            None
+        }
+        (None, Some(_)) => {
+            report.error(&path.certificate(), "missing", "name the PEM file of the certificate of origin.key");
+            None
+        }
+    };
+    if raw.server_name.as_ref().is_some_and(|name| !is_host_name(name)) {
+        report.error(&path.server_name(), "not a host name", "write a name such as origin.internal");
+    }
+    let verifies = raw.verify.unwrap_or(true);
+    if !verifies && is_used {
+        if raw.ca.is_some() {
+            report.error(
+                &path.ca(),
+                "beside verify: false",
+                "leave verify out: with ca, only its certificates are trusted",
+            );
+        }
+        report.warning(
+            "origin.verify: false: any server that answers in place of the origin can read and change all pages",
+        );
+    }
+    OriginTls {
+        ca: raw.ca.as_ref().map(PathBuf::from),
+        server_name: raw.server_name.clone(),
+        client_certificate,
+        verifies,
+    }
+}
+
+fn health(raw: &raw::Health, report: &mut Diagnostics) -> OriginHealth {
+    let path = SettingPath::ROOT.origin().health();
+    let span = |span: &Option<Span>| span.as_ref().map(|span| span.0);
+    let check = raw.check.as_ref().map(|check| {
+        let path = path.check();
+        if !check.path.starts_with('/') || check.path.parse::<http::uri::PathAndQuery>().is_err() {
+            report.error(&path.path(), format!("found {:?}", check.path), "write a path such as /healthz");
+        }
+        let interval = span(&check.interval).unwrap_or(Duration::from_secs(10));
+        if interval < MIN_CHECK_INTERVAL {
+            report.error(&path.interval(), format!("found {interval:?}"), "write at least 1s");
+        }
+        let timeout = report.nonzero_duration(&path.timeout(), span(&check.timeout), Duration::from_secs(2));
+        HealthCheck { path: check.path.clone(), interval, timeout }
+    });
+    OriginHealth {
+        max_failures: report.nonzero_count(&path.max_failures(), raw.max_failures, 3),
+        eject_for: report.nonzero_duration(&path.eject_for(), span(&raw.eject_for), Duration::from_secs(10)),
+        check,
+    }
+}
+
+/// Parses `http://host[:port]`, `https://host[:port]` or `unix:/path`. `Err` is the message and the hint.
+fn parse_url(url: &str) -> Result<OriginServer, (String, &'static str)> {
+    let invalid = |message: &str| Err((format!("{url:?}: {message}"), EXAMPLE));
+    if let Some(path) = url.strip_prefix("unix:") {
+        return match path.starts_with('/') && !path.starts_with("//") && !path.contains('\0') {
+            true => Ok(OriginServer { endpoint: OriginEndpoint::Unix(path.into()), is_tls: false }),
+            false => invalid("needs the absolute path of a socket"),
+        };
+    }
+    let (rest, is_tls) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+        (Some(rest), _) => (rest, false),
+        (_, Some(rest)) => (rest, true),
+        (None, None) => return invalid("unsupported scheme"),
+    };
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    if rest.contains('@') {
+        return Err((
+            "contains a user name or password".into(),
+            "leave it out: the gateway forwards the credentials of clients",
+        ));
+    }
+    if rest.contains(['/', '?', '#']) {
+        return invalid("contains a path: request paths are forwarded unchanged");
+    }
+    let Ok(authority) = rest.parse::<http::uri::Authority>() else { return invalid("missing or invalid host") };
+    let port = match rest[authority.host().len()..].strip_prefix(':') {
+        None => default_port(is_tls),
+        Some(digits) => match digits.parse::<u16>() {
+            Ok(port) if port > 0 => port,
+            _ => return invalid("invalid port, needs 1 to 65535"),
+        },
+    };
+    let bracketed = authority.host().to_ascii_lowercase();
+    let host = bracketed.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let is_host = match bracketed.starts_with('[') {
+        true => host.parse::<std::net::Ipv6Addr>().is_ok(),
+        false => is_host_name(&host),
+    };
+    if !is_host {
+        return invalid("missing or invalid host");
+    }
+    Ok(OriginServer { endpoint: OriginEndpoint::Tcp { host, port }, is_tls })
+}
+
+fn is_host_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'))
+}

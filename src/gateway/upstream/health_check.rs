@@ -1,0 +1,66 @@
+//! Active checks of the servers of an origin: requests of the gateway itself, which cost nothing here.
+
+use super::servers::OriginServers;
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Empty;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_config::settings::HealthCheck;
+use tidegate_policy::Timestamp;
+use tokio::task::JoinSet;
+
+/// Interval at which the checks look for settings that turn them on.
+const OFF_INTERVAL: Duration = Duration::from_secs(1);
+
+impl OriginServers {
+    /// Checks each server once, if checks are on. Returns the time until the next check.
+    pub(in crate::gateway) async fn check_all(self: Arc<Self>, now: impl Fn() -> Timestamp) -> Duration {
+        let Some(check) = self.health_check() else { return OFF_INTERVAL };
+        let mut checks = JoinSet::new();
+        for index in 0..self.len() {
+            let (servers, check) = (Arc::clone(&self), check.clone());
+            checks.spawn(async move { (index, servers.check(index, &check).await) });
+        }
+        while let Some(checked) = checks.join_next().await {
+            match checked {
+                Ok((index, Ok(()))) => self.record_response(index),
+                Ok((index, Err(error))) => self.record_failure(index, &format!("check: {error}"), now()),
+                // Only if the runtime ends.
+                Err(_) => {}
+            }
+        }
+        check.interval
+    }
+
+    async fn check(&self, index: usize, check: &HealthCheck) -> Result<(), String> {
+        match tokio::time::timeout(check.timeout, self.response_to_check(index, &check.path)).await {
+            Err(_) => Err(format!("no response within {:?}", check.timeout)),
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(status)) if status.is_client_error() || status.is_server_error() => Err(format!("status {status}")),
+            Ok(Ok(_)) => Ok(()),
+        }
+    }
+
+    async fn response_to_check(&self, index: usize, path: &str) -> Result<StatusCode, String> {
+        let stream = self.connect(index).await.map_err(|error| error.to_string())?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        let request = Request::get(path)
+            .header("host", self.host(index))
+            .header("user-agent", concat!("tidegate/", env!("CARGO_PKG_VERSION")))
+            .header("connection", "close")
+            .body(Empty::<Bytes>::new())
+            .map_err(|error| error.to_string())?;
+        let mut response = pin!(sender.send_request(request));
+        let response = tokio::select! {
+            response = &mut response => response,
+            // The connection may end with the response.
+            _ = connection => response.await,
+        };
+        response.map(|response| response.status()).map_err(|error| error.to_string())
+    }
+}

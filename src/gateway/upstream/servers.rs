@@ -1,0 +1,296 @@
+//! Servers of the origin, as all workers see them: their addresses, the requests in flight, and which of them respond.
+
+use super::stream::OriginStream;
+use super::tls::{TlsFiles, server_name};
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use tidegate_config::settings::{self, Origin, OriginEndpoint, OriginHealth};
+use tidegate_policy::Timestamp;
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
+use tracing::{info, warn};
+
+/// Servers of the origin.
+pub struct OriginServers {
+    servers: Box<[OriginServer]>,
+    health: OriginHealth,
+    tls_files: TlsFiles,
+    tls: settings::OriginTls,
+    /// Where the search for a server begins, so that servers with equally many requests take turns.
+    turn: AtomicUsize,
+}
+
+/// Server of the origin.
+struct OriginServer {
+    settings: settings::OriginServer,
+    /// Configuration of TLS, and the name in the certificate.
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    /// Addresses as last resolved; empty before the first lookup.
+    addresses: ArcSwap<Vec<SocketAddr>>,
+    /// Requests in flight; counted only beside other servers.
+    in_flight: AtomicU32,
+    /// Failures since the last response.
+    failures: AtomicU32,
+    /// Monotonic time in nanoseconds at which one request may try the server; 0 unless it is ejected.
+    ejected_until: AtomicU64,
+    last_error: Mutex<String>,
+}
+
+/// State of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OriginServerView {
+    /// URL.
+    pub url: String,
+    /// False if it is ejected.
+    pub is_healthy: bool,
+    /// Requests in flight; 0 for the only server.
+    pub in_flight: u32,
+    /// Failures since the last response.
+    pub failures: u32,
+    /// Last failure since the last response.
+    pub last_error: Option<String>,
+}
+
+/// Servers by their index; at most 64.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ServerSet(u64);
+
+impl ServerSet {
+    pub(super) fn insert(&mut self, index: usize) {
+        self.0 |= 1 << index;
+    }
+
+    fn contains(self, index: usize) -> bool {
+        self.0 & (1 << index) != 0
+    }
+}
+
+/// A request in flight to one server of several. Dropping it ends the request.
+pub(super) struct InFlight(Arc<OriginServers>, usize);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.servers[self.1].in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl OriginServers {
+    /// Returns the servers of `origin`. Reads the files of TLS; the error names a key of the settings.
+    pub fn new(origin: &Origin) -> Result<Self, String> {
+        let mut tls_files = TlsFiles::default();
+        let mut connector = None;
+        if origin.servers.iter().any(|server| server.is_tls) {
+            tls_files = TlsFiles::read(&origin.tls)?;
+            connector = Some(TlsConnector::from(Arc::new(tls_files.client_config(&origin.tls)?)));
+        }
+        let new_server = |settings: &settings::OriginServer| {
+            let tls = match (&connector, &settings.endpoint) {
+                (Some(connector), OriginEndpoint::Tcp { host, .. }) if settings.is_tls => {
+                    let name =
+                        server_name(&origin.tls, host).map_err(|error| format!("origin: {settings}: {error}"))?;
+                    Some((connector.clone(), name))
+                }
+                _ => None,
+            };
+            Ok(OriginServer {
+                tls,
+                addresses: ArcSwap::from_pointee(settings.address().into_iter().collect()),
+                settings: settings.clone(),
+                in_flight: AtomicU32::default(),
+                failures: AtomicU32::default(),
+                ejected_until: AtomicU64::default(),
+                last_error: Mutex::default(),
+            })
+        };
+        let servers = origin.servers.iter().map(new_server).collect::<Result<_, String>>()?;
+        let (health, tls) = (origin.health.clone(), origin.tls.clone());
+        Ok(Self { servers, health, tls_files, tls, turn: AtomicUsize::default() })
+    }
+
+    /// Returns `before` if it has the same servers, with what is known of them, and their connections.
+    pub(in crate::gateway) fn or_unchanged(self, before: &Arc<Self>) -> Arc<Self> {
+        let settings =
+            |servers: &Self| servers.servers.iter().map(|server| server.settings.clone()).collect::<Vec<_>>();
+        let is_same = settings(&self) == settings(before)
+            && (&self.health, &self.tls, &self.tls_files) == (&before.health, &before.tls, &before.tls_files);
+        if is_same {
+            return Arc::clone(before);
+        }
+        for server in &self.servers {
+            if let Some(known) = before.servers.iter().find(|known| known.settings == server.settings) {
+                server.addresses.store(known.addresses.load_full());
+            }
+        }
+        Arc::new(self)
+    }
+
+    /// Returns the server for a request at the monotonic time `now`: of those that respond, and that are not in `tried`,
+    /// the one with the fewest requests in flight. An ejected server is tried with one request at a time. If no server
+    /// responds, all are tried.
+    pub(super) fn choose(&self, tried: ServerSet, now: Timestamp) -> Option<usize> {
+        let count = self.servers.len();
+        if count == 1 {
+            return (!tried.contains(0)).then_some(0);
+        }
+        let first = self.turn.fetch_add(1, Ordering::Relaxed);
+        let candidates =
+            || (0..count).map(|offset| first.wrapping_add(offset) % count).filter(|index| !tried.contains(*index));
+        let probed = candidates().find(|&index| self.servers[index].begin_probe(now + self.health.eject_for, now));
+        let least = |ejected: bool| {
+            candidates()
+                .filter(|&index| self.servers[index].is_ejected() == ejected)
+                .min_by_key(|&index| self.servers[index].in_flight.load(Ordering::Relaxed))
+        };
+        probed.or_else(|| least(false)).or_else(|| least(true))
+    }
+
+    /// Counts a request in flight, if there are other servers.
+    pub(super) fn begin_request(self: &Arc<Self>, index: usize) -> Option<InFlight> {
+        (self.servers.len() > 1).then(|| {
+            self.servers[index].in_flight.fetch_add(1, Ordering::Relaxed);
+            InFlight(Arc::clone(self), index)
+        })
+    }
+
+    /// Records a response of a server, whatever its status.
+    pub(super) fn record_response(&self, index: usize) {
+        let server = &self.servers[index];
+        if server.failures.load(Ordering::Relaxed) > 0 {
+            server.failures.store(0, Ordering::Relaxed);
+            if server.ejected_until.swap(0, Ordering::Relaxed) > 0 {
+                info!("Origin server {} responds again", server.settings);
+            }
+        }
+    }
+
+    /// Records a request to which a server did not respond.
+    pub(super) fn record_failure(&self, index: usize, error: &str, now: Timestamp) {
+        let server = &self.servers[index];
+        let failures = server.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        *server.last_error.lock() = error.to_owned();
+        if failures >= self.health.max_failures && self.servers.len() > 1 {
+            let until = (now + self.health.eject_for).0;
+            if server.ejected_until.swap(until, Ordering::Relaxed) == 0 {
+                warn!("Origin server {} ejected after {failures} failures: {error}", server.settings);
+            }
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Returns the settings of active checks, which need several servers.
+    pub(super) fn health_check(&self) -> Option<settings::HealthCheck> {
+        self.health.check.clone().filter(|_| self.len() > 1)
+    }
+
+    /// Returns the `Host` field of the gateway's own requests to a server.
+    pub(super) fn host(&self, index: usize) -> String {
+        match &self.servers[index].settings.endpoint {
+            OriginEndpoint::Tcp { .. } => self.servers[index].settings.authority(),
+            OriginEndpoint::Unix(_) => "localhost".into(),
+        }
+    }
+
+    /// Connects to a server.
+    pub(super) async fn connect(&self, index: usize) -> io::Result<OriginStream> {
+        self.servers[index].connect().await
+    }
+
+    /// Returns true once there is a server whose address is known.
+    pub(in crate::gateway) fn is_resolved(&self) -> bool {
+        self.servers.iter().any(|server| {
+            matches!(server.settings.endpoint, OriginEndpoint::Unix(_)) || !server.addresses.load().is_empty()
+        })
+    }
+
+    /// Returns the addresses of all servers, as last resolved.
+    pub(in crate::gateway) fn addresses(&self) -> Vec<SocketAddr> {
+        self.servers.iter().flat_map(|server| server.addresses.load().to_vec()).collect()
+    }
+
+    /// Returns the state of each server.
+    pub(in crate::gateway) fn views(&self) -> Vec<OriginServerView> {
+        let view = |server: &OriginServer| {
+            let failures = server.failures.load(Ordering::Relaxed);
+            OriginServerView {
+                url: server.settings.to_string(),
+                is_healthy: !server.is_ejected(),
+                in_flight: server.in_flight.load(Ordering::Relaxed),
+                failures,
+                last_error: (failures > 0).then(|| server.last_error.lock().clone()),
+            }
+        };
+        self.servers.iter().map(view).collect()
+    }
+
+    /// Resolves the names of the servers. A failed lookup keeps the previous addresses.
+    pub(in crate::gateway) async fn resolve(&self) {
+        for server in &self.servers {
+            server.resolve().await;
+        }
+    }
+}
+
+impl OriginServer {
+    fn is_ejected(&self) -> bool {
+        self.ejected_until.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns true if the server is ejected and the request may try it. No other one may until `until`.
+    fn begin_probe(&self, until: Timestamp, now: Timestamp) -> bool {
+        let ejected_until = self.ejected_until.load(Ordering::Relaxed);
+        let is_due = ejected_until > 0 && now.0 >= ejected_until;
+        is_due
+            && self.ejected_until.compare_exchange(ejected_until, until.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    async fn connect(&self) -> io::Result<OriginStream> {
+        if let OriginEndpoint::Unix(path) = &self.settings.endpoint {
+            return UnixStream::connect(path).await.map(OriginStream::Unix);
+        }
+        let stream = connect_tcp(&self.addresses.load_full()).await?;
+        let _ = stream.set_nodelay(true);
+        match &self.tls {
+            None => Ok(OriginStream::Tcp(stream)),
+            Some((connector, name)) => {
+                let stream = connector.connect(name.clone(), stream).await?;
+                Ok(OriginStream::Tls(Box::new(stream)))
+            }
+        }
+    }
+
+    async fn resolve(&self) {
+        let OriginEndpoint::Tcp { host, port } = &self.settings.endpoint else { return };
+        if self.settings.address().is_some() {
+            return;
+        }
+        match tokio::net::lookup_host((host.as_str(), *port)).await.map(Vec::from_iter) {
+            Ok(addresses) if !addresses.is_empty() => {
+                if self.addresses.load().is_empty() {
+                    info!("Origin {} resolved to {}", self.settings.authority(), addresses[0]);
+                }
+                self.addresses.store(Arc::new(addresses));
+            }
+            Ok(_) => warn!("Origin {host} has no address records"),
+            Err(error) => warn!(%error, "Origin {host} DNS lookup failed: {error}"),
+        }
+    }
+}
+
+async fn connect_tcp(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "origin has no address records");
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}

@@ -1,0 +1,122 @@
+//! TLS to the origin.
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use std::path::Path;
+use std::sync::Arc;
+use std::{fs, io};
+use tidegate_config::settings::OriginTls;
+
+/// Contents of the files that the settings of TLS name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TlsFiles {
+    ca: Option<Vec<u8>>,
+    /// Certificate and key.
+    client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl TlsFiles {
+    /// Reads the files. The error names the key of the settings.
+    pub(super) fn read(tls: &OriginTls) -> Result<Self, String> {
+        let read = |key: &str, path: &Path| {
+            fs::read(path).map_err(|error| format!("origin.{key}: cannot read {}: {error}", path.display()))
+        };
+        let ca = tls.ca.as_deref().map(|path| read("ca", path)).transpose()?;
+        let client = match &tls.client_certificate {
+            Some((certificate, key)) => Some((read("certificate", certificate)?, read("key", key)?)),
+            None => None,
+        };
+        Ok(Self { ca, client })
+    }
+
+    /// Returns the configuration of a client that offers HTTP/1.1. The error names the key of the settings.
+    pub(super) fn client_config(&self, tls: &OriginTls) -> Result<ClientConfig, String> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_safe_default_protocol_versions().map_err(|error| format!("origin: {error}"))?;
+        let builder = match tls.verifies {
+            true => builder.with_root_certificates(self.roots(tls)?),
+            false => builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny(provider))),
+        };
+        let mut config = match (&self.client, &tls.client_certificate) {
+            (Some((certificate, key)), Some((certificate_path, key_path))) => {
+                let chain = certificates("certificate", certificate_path, certificate)?;
+                let invalid = |error: &dyn std::fmt::Display| format!("origin.key: {}: {error}", key_path.display());
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| invalid(&error))?;
+                builder.with_client_auth_cert(chain, key).map_err(|error| invalid(&error))?
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(config)
+    }
+
+    fn roots(&self, tls: &OriginTls) -> Result<RootCertStore, String> {
+        let (Some(ca), Some(path)) = (&self.ca, &tls.ca) else {
+            return Ok(RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()));
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates("ca", path, ca)? {
+            roots.add(certificate).map_err(|error| format!("origin.ca: {}: {error}", path.display()))?;
+        }
+        Ok(roots)
+    }
+}
+
+/// Returns the certificates in the PEM file that `key` of the settings names.
+fn certificates(key: &str, path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(format!("origin.{key}: {} has no certificate; it needs one in PEM format", path.display())),
+        Err(error) => Err(format!("origin.{key}: {}: {error}", path.display())),
+    }
+}
+
+/// Returns the name that the certificate of a server must have.
+pub(super) fn server_name(tls: &OriginTls, host: &str) -> io::Result<ServerName<'static>> {
+    let name = tls.server_name.as_deref().unwrap_or(host).to_owned();
+    ServerName::try_from(name).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+}
+
+/// Accepts any certificate whose key the server has (`origin.verify: false`).
+#[derive(Debug)]
+struct AcceptAny(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AcceptAny {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
