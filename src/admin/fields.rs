@@ -317,7 +317,7 @@ pub const CACHE_FIELDS: &[DocumentField] = &[
     field("entries", "integer", "Number of entries: responses, and URLs with several responses."),
     field("memory_bytes", "integer", "Bytes that they occupy."),
     field("memory_limit_bytes", "integer", "Bytes that they may occupy (`cache.memory`)."),
-    field("evictions", "integer", "Number of entries that others displaced since the start."),
+    field("evictions", "integer", "Number of entries removed from memory to make space, since the start."),
     field(
         "disk",
         "object or null",
@@ -327,7 +327,7 @@ pub const CACHE_FIELDS: &[DocumentField] = &[
     field("disk.entries", "integer", "Number of entries in files. Those in memory are among them."),
     field("disk.bytes", "integer", "Bytes of the files."),
     field("disk.limit_bytes", "integer", "Bytes that they may have (`cache.disk`)."),
-    field("disk.evictions", "integer", "Number of entries that others displaced since the start."),
+    field("disk.evictions", "integer", "Number of entries removed from the files to make space, since the start."),
     field(
         "disk.dropped",
         "integer",

@@ -122,7 +122,7 @@ fn stats(document: &CacheDocument) -> String {
     );
     let _ = writeln!(
         text,
-        "memory: {} of {} MiB, {} entries, {} displaced since the start",
+        "memory: {} of {} MiB, {} entries, {} displaced to make space since the start",
         mebibytes(document.memory_bytes),
         mebibytes(document.memory_limit_bytes),
         group_digits(document.entries),
@@ -131,7 +131,7 @@ fn stats(document: &CacheDocument) -> String {
     if let Some(disk) = &document.disk {
         let _ = writeln!(
             text,
-            "disk: {} of {} MiB, {} entries, {} displaced, {} not written, {} errors since the start{}",
+            "disk: {} of {} MiB, {} entries, {} displaced to make space, {} not written, {} errors since the start{}",
             mebibytes(disk.bytes),
             mebibytes(disk.limit_bytes),
             group_digits(disk.entries),

@@ -121,7 +121,7 @@ metrics! {
     CACHE_BYTES: Gauge "tidegate_cache_bytes" ["store"];
     /// Number of entries of the cache: responses, and URLs with several responses.
     CACHE_ENTRIES: Gauge "tidegate_cache_entries" [];
-    /// Total number of entries that others displaced from memory.
+    /// Total number of entries removed from memory to make space for others. A newer version of a copy counts as none.
     CACHE_EVICTIONS: Counter "tidegate_cache_evictions_total" [];
     /// Total number of failed reads and writes of `cache.disk`, and of damaged responses. None of them is served.
     CACHE_DISK_ERRORS: Counter "tidegate_cache_disk_errors_total" [];

@@ -8,6 +8,7 @@ use super::stored_response::StoredResponse;
 use foldhash::fast::RandomState;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -37,7 +38,7 @@ pub struct CacheStats {
     pub memory_bytes: u64,
     /// Bytes that they may occupy.
     pub memory_limit: u64,
-    /// Number of entries that were displaced since the start.
+    /// Number of entries that were removed to make space since the start.
     pub evictions: u64,
     /// What is on disk; `None` if that is off.
     pub disk: Option<DiskStats>,
@@ -141,7 +142,10 @@ impl CacheStore {
                 None => {}
             }
         }
-        self.entries.insert(key, entry);
+        let mut evicted = self.entries.insert_with_lifecycle(key, entry);
+        // The previous entry of the key is replaced, not displaced.
+        evicted.retain(|evicted| *evicted != key);
+        self.evictions.fetch_add(evicted.len() as u64, Ordering::Relaxed);
     }
 
     /// Adds an entry that was read from disk, unless there is a newer one. Returns the newest; others may displace it at
@@ -268,24 +272,27 @@ impl Weighter<CacheKey, CacheEntry> for ByBytes {
     }
 }
 
+/// Keys of the entries that one insertion removed. Most insertions remove none or one.
+type EvictedKeys = SmallVec<[CacheKey; 2]>;
+
 /// Counts the entries that others displace.
 #[derive(Clone)]
 struct CountEvictions(Arc<AtomicU64>);
 
 impl Lifecycle<CacheKey, CacheEntry> for CountEvictions {
-    type RequestState = u64;
+    type RequestState = EvictedKeys;
 
-    fn begin_request(&self) -> u64 {
-        0
+    fn begin_request(&self) -> EvictedKeys {
+        EvictedKeys::new()
     }
 
-    fn on_evict(&self, evicted: &mut u64, _: CacheKey, _: CacheEntry) {
-        *evicted += 1;
+    fn on_evict(&self, evicted: &mut EvictedKeys, key: CacheKey, _: CacheEntry) {
+        evicted.push(key);
     }
 
-    fn end_request(&self, evicted: u64) {
-        if evicted > 0 {
-            self.0.fetch_add(evicted, Ordering::Relaxed);
+    fn end_request(&self, evicted: EvictedKeys) {
+        if !evicted.is_empty() {
+            self.0.fetch_add(evicted.len() as u64, Ordering::Relaxed);
         }
     }
 }
@@ -313,6 +320,15 @@ mod tests {
         let stats = store.stats();
         assert!(kept > POPULAR * 9 / 10, "{kept} of {POPULAR} popular pages are left, {stats:?}");
         assert!(stats.memory_bytes <= stats.memory_limit && stats.evictions > 100_000, "{stats:?}");
+    }
+
+    #[test]
+    fn newer_version_of_an_entry_is_no_eviction() {
+        let store = CacheStore::new(1 << 20, 64 * 1024, None, 0);
+        let key = CacheKey::of_url("http://example.com/");
+        (0..100).for_each(|_| store.insert(key, entry("http://example.com/")));
+        store.remove(key);
+        assert_eq!((store.stats().entries, store.stats().evictions), (0, 0));
     }
 
     #[test]
