@@ -64,6 +64,9 @@ impl DeError {
         if let Some(hint) = form_of(path).filter(|_| is_generic) {
             hint.clone_into(&mut self.hint);
         }
+        if let Some(place) = place_of(path).filter(|_| self.message.starts_with("unknown key")) {
+            self.hint = format!("{place}; {}", self.hint);
+        }
         self
     }
 }
@@ -79,6 +82,25 @@ fn form_of(path: &SettingPath) -> Option<&'static str> {
         "match" if path.starts_with("routes[") => "write a path such as /item/* or /shop/**",
         _ => return None,
     })
+}
+
+/// Returns where to write a key of the cache that belongs to another section.
+fn place_of(path: &SettingPath) -> Option<&'static str> {
+    let path = path.to_string();
+    let (section, key) = path.rsplit_once('.')?;
+    match (section, key) {
+        ("cache", "ttl" | "key" | "revalidation_cost") => {
+            Some("write it at a route, routes: [{ match: \"/**\", cache: { ttl: 10m } }]")
+        }
+        (
+            route,
+            "memory" | "disk" | "refresh" | "max_object" | "ignore_query" | "stale_when_refused" | "stale_if_error"
+            | "reload" | "unkeyed_headers",
+        ) if route.starts_with("routes[") && route.ends_with("].cache") => Some(
+            "it is for all routes: write it in the section cache at the top level, such as cache: { stale_when_refused: 30d }",
+        ),
+        _ => None,
+    }
 }
 
 impl fmt::Display for DeError {
@@ -332,7 +354,7 @@ impl Visitor<'_> for ExpectedVariants {
 
 /// Keys whose section enables a feature and has a default for each of its keys. Without a value, they mean these
 /// defaults.
-const DEFAULT_ON_NULL_KEYS: [&str; 5] = ["adaptive_concurrency", "autothrottle", "backoff", "queue", "rampup"];
+const DEFAULT_ON_NULL_KEYS: [&str; 6] = ["adaptive_concurrency", "autothrottle", "backoff", "cache", "queue", "rampup"];
 
 struct TableAccess<'a> {
     rest: std::vec::IntoIter<(Option<&'a SourceLocation>, &'a str, ValueDeserializer<'a>)>,

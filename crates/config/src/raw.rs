@@ -42,9 +42,10 @@ pub(super) struct File {
     /// Directory of the ledger and other state. Each instance needs its own directory; a second instance on the same
     /// directory does not start. Never copy it to an instance that runs beside the original. Files: `ledger`, `journal`
     /// (usage), `gate` (identity with Redis), `demand.json` (learned demand), `baseline.json` (learned behavior of
-    /// people, for bot detection), `ranges/` (last valid range lists), `lock`, and by default `access.log`. Relative
-    /// paths, here and elsewhere, start at the working directory, not at the directory of this file. A change takes
-    /// effect at the next start. Default ./state.
+    /// people, for bot detection), `ranges/` (last valid range lists), `cache/` (stored responses, if `cache` is
+    /// configured; up to cache.disk.size), `lock`, and by default `access.log`. Relative paths, here and elsewhere, start
+    /// at the working directory, not at the directory of this file. A change takes effect at the next start. Default
+    /// ./state.
     pub state_dir: Option<String>,
     /// Storage of quota usage: file (in state_dir), memory (a restart resets the usage), or { redis: ... }, through
     /// which several instances share their quotas. A change takes effect at the next start. Default file.
@@ -106,6 +107,7 @@ pub(super) struct File {
     /// Default none.
     pub routes: Vec<routes::Route>,
     /// Cache of responses. Default none: nothing is stored.
+    #[serde(deserialize_with = "cache::section")]
     pub cache: Option<cache::Cache>,
     /// Rate limit header fields of responses.
     pub headers: server::Headers,

@@ -96,7 +96,7 @@ word! {
 
 word! {
     /// A size such as `64KiB` or `10MiB`.
-    Size(u64), "a size; write it like 64KiB or 10MiB", "[0-9]+(B|KiB|MiB|GiB)", digits: false, size
+    Size(u64), "a size; write it like 64KiB, 10MiB or 2GiB, in the units B, KiB, MiB or GiB", "[0-9]+(B|KiB|MiB|GiB)", digits: false, size
 }
 
 word! {
@@ -201,6 +201,18 @@ pub fn duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     count.checked_mul(milliseconds).map(Duration::from_millis).filter(|&span| span <= MAX_DURATION)
+}
+
+impl fmt::Display for Size {
+    /// Writes the size as the file does, in the largest unit of which it is a multiple.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(bytes) = *self;
+        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        match units.into_iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit)) {
+            Some((unit, name)) => write!(out, "{}{name}", bytes / unit),
+            None => write!(out, "{bytes}B"),
+        }
+    }
 }
 
 impl Delay {

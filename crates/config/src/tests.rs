@@ -1355,11 +1355,55 @@ fn each_invalid_value_is_reported() {
         ("cache: { memory: 1KiB }".into(), "2:18: cache.memory: needs at least 1MiB; write a size such as 128MiB"),
         (
             "cache: { max_object: 17MiB }".into(),
-            "2:22: cache.max_object: needs at most an eighth of cache.memory, 16777216 bytes; lower it, or raise cache.memory",
+            "2:22: cache.max_object: needs at most an eighth of cache.memory, 16MiB; lower it, or raise cache.memory",
         ),
         (
             "cache: { ignore_query: [\"a*b\"] }".into(),
             "2:10: cache.ignore_query: invalid parameter \"a*b\"; write a name such as gclid, or utm_*",
+        ),
+        (
+            "cache: { ignore_query: [\"*\"] }".into(),
+            "2:10: cache.ignore_query: found \"*\", with which all searches and numbered pages of a path would be one copy; name parameters that change no page, such as utm_*, or write cache: { key: { query: [] } } at routes without a query",
+        ),
+        (
+            "cache: { unkeyed_headers: [traceparent, Cookie] }".into(),
+            "2:10: cache.unkeyed_headers: found \"cookie\", with which the page of one person would be sent to others; remove it; what a response depends on belongs in the key: cache: { key: { cookies: [lang] } } at a route",
+        ),
+        (
+            "cache: { unkeyed_headers: authorization }".into(),
+            "2:27: cache.unkeyed_headers: found \"authorization\", with which the page of one person would be sent to others; remove it; what a response depends on belongs in the key: cache: { key: { cookies: [lang] } } at a route",
+        ),
+        (
+            "cache: { unkeyed_headers: host }".into(),
+            "2:27: cache.unkeyed_headers: found \"host\", which is always part of the key; remove it",
+        ),
+        (
+            "cache: on\nroutes: [{ match: /a, cache: { ttl: 1m } }]".into(),
+            "2:8: cache: found \"on\", needs keys; write cache: {} to cache with the defaults, or leave the section out for no cache",
+        ),
+        (
+            "cache: true".into(),
+            "2:8: cache: found true, needs keys; write cache: {} to cache with the defaults, or leave the section out for no cache",
+        ),
+        (
+            "cache: { ttl: 10m }".into(),
+            "2:10: cache.ttl: unknown key \"ttl\"; write it at a route, routes: [{ match: \"/**\", cache: { ttl: 10m } }]; known here: memory, disk, refresh, max_object, ignore_query, stale_when_refused, stale_if_error, reload, unkeyed_headers",
+        ),
+        (
+            "cache: { key: { cookies: [] } }".into(),
+            "2:10: cache.key: unknown key \"key\"; write it at a route, routes: [{ match: \"/**\", cache: { ttl: 10m } }]; known here: memory, disk, refresh, max_object, ignore_query, stale_when_refused, stale_if_error, reload, unkeyed_headers",
+        ),
+        (
+            "cache: {}\nroutes: [{ match: /a, cache: { stale_when_refused: 1h } }]".into(),
+            "3:32: routes[0].cache.stale_when_refused: unknown key \"stale_when_refused\"; it is for all routes: write it in the section cache at the top level, such as cache: { stale_when_refused: 30d }; known here: ttl, revalidation_cost, key",
+        ),
+        (
+            "cache: {}\nroutes: [{ match: /a, cache: { ttl: 0s } }]".into(),
+            "3:37: routes[0].cache.ttl: found 0s, with which each request would fetch the page; write a duration such as 10m, or cache: off to store nothing, or leave it out to keep copies for refusals alone",
+        ),
+        (
+            "cache: { memory: 10GB }".into(),
+            "2:18: cache.memory: found \"10GB\", needs a size; write it like 64KiB, 10MiB or 2GiB, in the units B, KiB, MiB or GiB",
         ),
         (
             "cache: { reload: bots }".into(),
@@ -1394,6 +1438,26 @@ fn each_invalid_value_is_reported() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn section_cache_without_a_value_has_the_defaults() {
+    let of = |text: &str| settings(&with_origin(text)).cache;
+    assert!(of("cache: {}").is_some() && of("cache:") == of("cache: {}"));
+    assert_eq!(of("workers: 1"), None);
+}
+
+#[test]
+fn unkeyed_headers_that_change_responses_are_a_warning() {
+    let warnings = |names: &str| settings(&with_origin(&format!("cache: {{ unkeyed_headers: {names} }}"))).warnings;
+    assert_eq!(
+        warnings("[traceparent, Accept-Language]"),
+        [
+            "cache.unkeyed_headers: many origins respond to accept-language, and then the response to one client is sent \
+          to all; remove it, unless no response depends on it"
+        ]
+    );
+    assert_eq!(warnings("[traceparent, x-request-id]"), [""; 0]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Summary of the cache.
 
 use super::format;
+use crate::scalars::Size;
 use crate::settings::Cache;
 use tidegate_policy::cache::{CacheRules, RouteCacheRules};
 
@@ -9,10 +10,10 @@ pub(super) fn cache(cache: Option<Cache>, rules: Option<&CacheRules>) -> String 
     let (Some(cache), Some(rules)) = (cache, rules) else { return "off".to_owned() };
     let span = |span: std::time::Duration| if span.is_zero() { "never".to_owned() } else { format::duration(span) };
     format!(
-        "{} bytes of memory, {}, bodies up to {} bytes; stale in place of a refusal: {}, of an error: {}",
-        cache.memory,
-        cache.disk.map_or("no disk".to_owned(), |size| format!("{size} bytes of disk")),
-        rules.max_object,
+        "{} of memory, {}, bodies up to {}; stale in place of a refusal: {}, of an error: {}",
+        Size(cache.memory),
+        cache.disk.map_or("no disk".to_owned(), |size| format!("{} of disk", Size(size))),
+        Size(rules.max_object),
         span(rules.stale_when_refused),
         span(rules.stale_if_error)
     )

@@ -12,6 +12,7 @@ mod scopes;
 mod tests;
 
 use super::Settings;
+use super::scalars::Size;
 use super::settings::{AccessLog, LogRotation};
 use std::fmt::Write as _;
 use tidegate_policy::ClassId;
@@ -48,7 +49,7 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
         AccessLog::Stdout => "access log: standard output".into(),
         AccessLog::File { path, rotation: None } => format!("access log: {}", path.display()),
         AccessLog::File { path, rotation: Some(LogRotation { max_size, keep }) } => {
-            format!("access log: {}, rotated at {max_size} bytes, {keep} earlier files", path.display())
+            format!("access log: {}, rotated at {}, {keep} earlier files", path.display(), Size(*max_size))
         }
     });
 

@@ -1,11 +1,27 @@
 //! Tests of the parts of the summary.
 
+use super::cache::cache;
 use super::classes::conditions;
 use super::scopes::scope;
 use crate as config;
 use std::path::Path;
 use std::time::Duration;
 use tidegate_policy::window::Window;
+
+#[test]
+fn summary_shows_sizes_as_the_file_writes_them() {
+    let summary = |text: &str| {
+        let yaml = format!("origin: {{ url: 'http://a' }}\n{text}");
+        let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &[]).expect("valid settings");
+        cache(settings.cache, settings.rules.cache.as_ref())
+    };
+    let stale = "stale in place of a refusal: 30d, of an error: 1d";
+    assert_eq!(summary("cache: {}"), format!("128MiB of memory, 10GiB of disk, bodies up to 8MiB; {stale}"));
+    assert_eq!(
+        summary("cache: { memory: 1536KiB, disk: off, max_object: 1001B }"),
+        format!("1536KiB of memory, no disk, bodies up to 1001B; {stale}")
+    );
+}
 
 #[test]
 fn summary_describes_scope_limits() {

@@ -3,10 +3,14 @@
 use crate::scalars::{Amount, Field, Size, Span};
 use crate::serde_forms::{NamedMap, OneOrMany, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
+use std::fmt;
 
-/// Cache of responses (RFC 9111). Without this section nothing is stored; `cache: {}` takes the defaults.
+/// Cache of responses (RFC 9111). Without this section nothing is stored; `cache: {}`, or `cache:` without a value, takes
+/// the defaults.
 ///
 /// A response is stored if its fields and its route allow it, and served to all clients: it costs no unit, and neither
 /// tiers, pacing nor quotas refuse it. Blocks and buckets still hold. A fetch whose response may be stored carries only
@@ -27,7 +31,7 @@ pub(crate) struct Cache {
     /// Largest body that is stored, at most an eighth of memory. Default 8MiB.
     pub max_object: Option<Size>,
     /// Query parameters that are no part of the key, and are not sent to the origin in a fetch whose response may be
-    /// stored: one, or a list of names or beginnings such as `utm_*`. Default [utm_*, gclid, fbclid].
+    /// stored: one, or a list of names or beginnings such as `utm_*`. A star alone is refused: pages that differ in their query would be one. Default [utm_*, gclid, fbclid].
     pub ignore_query: Option<OneOrMany<String>>,
     /// Time past its freshness for which a stored response is served to a request that tiers, pacing, a quota, a
     /// client's share or a scope would refuse. 0s: never. Default 30d.
@@ -39,8 +43,31 @@ pub(crate) struct Cache {
     /// stored response is served while it is fresh. Default people.
     pub reload: Reload,
     /// Request fields that are sent to the origin although they are no part of the key: one, or a list. Name only such
-    /// fields that change no response. Default [traceparent, tracestate].
+    /// fields that change no response; cookie, authorization and host are refused. Default [traceparent, tracestate].
     pub unkeyed_headers: Option<OneOrMany<Field>>,
+}
+
+/// Deserializes the section. Without a value, it has the defaults.
+pub(crate) fn section<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Cache>, D::Error> {
+    deserializer.deserialize_any(CacheVisitor)
+}
+
+struct CacheVisitor;
+
+impl<'de> Visitor<'de> for CacheVisitor {
+    type Value = Option<Cache>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("keys; write cache: {} to cache with the defaults, or leave the section out for no cache")
+    }
+
+    fn visit_unit<E>(self) -> Result<Option<Cache>, E> {
+        Ok(Some(Cache::default()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<Cache>, A::Error> {
+        Cache::deserialize(MapAccessDeserializer::new(map)).map(Some)
+    }
 }
 
 /// Disk of the cache: off, or keys.
@@ -119,7 +146,7 @@ pub(crate) enum RouteCache {
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RouteCacheOptions {
-    /// Freshness lifetime of responses of which the origin states none. Default none: they are fetched for each
+    /// Freshness lifetime of responses of which the origin states none, more than 0s. Default none: they are fetched for each
     /// request, and served only in place of a refusal or an error.
     pub ttl: Option<Span>,
     /// Cost of a validation that finds the stored response unchanged (304), by quota, to a thousandth. A cost_header of

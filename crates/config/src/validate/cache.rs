@@ -2,7 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use crate::raw::cache as raw;
-use crate::scalars::{Field, Span};
+use crate::scalars::{Field, Size, Span};
 use crate::serde_forms::OneOrMany;
 use crate::setting_path::SettingPath;
 use crate::settings::Cache;
@@ -21,6 +21,16 @@ const DEFAULT_MAX_OBJECT: u64 = 8 << 20;
 const MAX_OBJECT_PART: u64 = 8;
 const DEFAULT_IGNORED_PARAMETERS: [&str; 3] = ["utm_*", "gclid", "fbclid"];
 const DEFAULT_UNKEYED_HEADERS: [&str; 2] = ["traceparent", "tracestate"];
+/// Request fields that origins and frameworks commonly respond to.
+const RESPONSE_CHANGING_HEADERS: [&str; 7] = [
+    "accept",
+    "accept-language",
+    "user-agent",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-original-url",
+    "x-rewrite-url",
+];
 const DAY: Duration = Duration::from_secs(86_400);
 /// Most fields, cookies or parameters of a key.
 const MAX_KEY_PARTS: usize = 16;
@@ -36,7 +46,7 @@ pub(super) fn cache(raw: Option<&raw::Cache>, report: &mut Diagnostics) -> Optio
     let largest = memory.max(MIN_MEMORY) / MAX_OBJECT_PART;
     let max_object = raw.max_object.as_ref().map_or(DEFAULT_MAX_OBJECT.min(largest), |size| size.0);
     if max_object > largest {
-        let needs = format!("needs at most an eighth of cache.memory, {largest} bytes");
+        let needs = format!("needs at most an eighth of cache.memory, {}", Size(largest));
         report.error(&path.max_object(), needs, "lower it, or raise cache.memory");
     }
     let disk = match &raw.disk {
@@ -51,7 +61,10 @@ pub(super) fn cache(raw: Option<&raw::Cache>, report: &mut Diagnostics) -> Optio
     let rules = CacheRules {
         max_object,
         ignored_parameters: match &raw.ignore_query {
-            Some(names) => patterns(names, &path.ignore_query(), report),
+            Some(names) => {
+                refuse_any_parameter(names, &path.ignore_query(), report);
+                patterns(names, &path.ignore_query(), report)
+            }
             None => DEFAULT_IGNORED_PARAMETERS.iter().filter_map(|name| ParameterPattern::parse(name)).collect(),
         },
         stale_when_refused: span(raw.stale_when_refused.as_ref(), 30 * DAY),
@@ -62,7 +75,7 @@ pub(super) fn cache(raw: Option<&raw::Cache>, report: &mut Diagnostics) -> Optio
             raw::Reload::None => ReloadPolicy::None,
         },
         unkeyed_headers: match &raw.unkeyed_headers {
-            Some(names) => header_names(names),
+            Some(names) => unkeyed_headers(names, &path.unkeyed_headers(), report),
             None => DEFAULT_UNKEYED_HEADERS.map(str::to_owned).to_vec(),
         },
     };
@@ -86,6 +99,13 @@ pub(super) fn route_cache(
         report.error(path, "needs the section cache", "add cache: {} at the top level, or remove this key");
         return None;
     }
+    if options.ttl.as_ref().is_some_and(|ttl| ttl.0.is_zero()) {
+        report.error(
+            &path.ttl(),
+            "found 0s, with which each request would fetch the page",
+            "write a duration such as 10m, or cache: off to store nothing, or leave it out to keep copies for refusals alone",
+        );
+    }
     let mut revalidation_costs = Vec::new();
     for (name, amount) in &options.revalidation_cost.0 {
         let path = path.revalidation_cost().entry(name);
@@ -105,6 +125,37 @@ pub(super) fn route_cache(
         key_cookies: cookies,
         key_parameters: key.query.as_ref().map(|names| patterns(names, &key_path.query(), report)),
     })
+}
+
+fn refuse_any_parameter(names: &OneOrMany<String>, path: &SettingPath, report: &mut Diagnostics) {
+    if names.0.iter().any(|name| name == "*") {
+        report.error(
+            path,
+            "found \"*\", with which all searches and numbered pages of a path would be one copy",
+            "name parameters that change no page, such as utm_*, or write cache: { key: { query: [] } } at routes without a query",
+        );
+    }
+}
+
+/// Returns the names of fields that are sent although they are no part of the key.
+fn unkeyed_headers(names: &OneOrMany<Field>, path: &SettingPath, report: &mut Diagnostics) -> Vec<String> {
+    let names = header_names(names);
+    for name in &names {
+        match name.as_str() {
+            "cookie" | "authorization" | "proxy-authorization" => report.error(
+                path,
+                format!("found {name:?}, with which the page of one person would be sent to others"),
+                "remove it; what a response depends on belongs in the key: cache: { key: { cookies: [lang] } } at a route",
+            ),
+            "host" => report.error(path, "found \"host\", which is always part of the key", "remove it"),
+            name if RESPONSE_CHANGING_HEADERS.contains(&name) => report.warning(format!(
+                "{path}: many origins respond to {name}, and then the response to one client is sent to all; remove it, unless \
+                 no response depends on it"
+            )),
+            _ => {}
+        }
+    }
+    names
 }
 
 fn header_names(names: &OneOrMany<Field>) -> Vec<String> {

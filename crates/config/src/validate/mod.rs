@@ -23,6 +23,7 @@ mod verify;
 
 use super::error::ConfigError;
 use super::raw;
+use super::setting_path::SettingPath;
 use super::settings::{CrawlerOperator, Settings};
 use super::source_map::SourceMap;
 use diagnostics::Diagnostics;
@@ -61,7 +62,8 @@ pub(super) fn validate(
         quotas: &quotas,
         scopes: &scopes,
         scope_quotas: &scope_quotas,
-        is_cache_enabled: cache.is_some(),
+        // An invalid section is reported once, not at each route.
+        is_cache_enabled: cache.is_some() || report.has_error_at(&SettingPath::ROOT.cache()),
     };
     let routes = routes::routes(&raw.routes, &context, &mut report);
     partition::check_use(&scopes, &routes, &mut report);
