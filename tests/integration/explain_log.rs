@@ -58,12 +58,17 @@ fn explanation_names_the_simulated_response() {
     let fixture = ExplainLogFixture { log: fixture.write_file("small.log", &text), ..fixture };
     let options = ["--max-age", "1m"];
     let verdicts = fixture.verdicts(&options);
-    for (result, is_named) in [("miss", false), ("hit", true), ("stale", true)] {
+    for (result, beginning) in [
+        ("miss", "in the simulated cache, no stored response could answer"),
+        ("hit", "in the simulated cache, a fresh response answers"),
+        ("stale", "in the simulated cache, a stale response is sent in place of the refusal"),
+    ] {
         let verdict = verdicts.iter().find(|verdict| verdict["cache"] == result);
         let verdict = verdict.unwrap_or_else(|| panic!("no line with the result {result}"));
         let explanation = fixture.explain_json(&format!("{}:{}", fixture.log, verdict["line"]), &options);
         let steps = explanation["steps"].as_array().expect("a list");
-        assert_eq!(steps.iter().any(|step| step["step"] == "cache"), is_named, "{result}: {explanation:#}");
+        let step = steps.iter().find(|step| step["step"] == "cache").and_then(|step| step["message"].as_str());
+        assert!(step.is_some_and(|step| step.starts_with(beginning)), "{result}: {explanation:#}");
         assert_eq!(explained_outcome(&explanation), verdict_outcome(verdict), "{result}: {explanation:#}");
     }
 }

@@ -1,7 +1,7 @@
 //! Steps of the admission rules, in evaluation order.
 
 use super::assessment::Assessment;
-use super::copy_use::CopyUse;
+use super::cache;
 use super::input::ExplainInput;
 use super::pacing;
 use super::step::{Stage, Step, StepResult};
@@ -21,7 +21,7 @@ pub(super) fn steps(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Ve
     }
     let mut steps: Vec<Step> = switch(&request, assessment).into_iter().collect();
     steps.extend([block(input, &request, assessment), bucket(input, &request, assessment)]);
-    steps.extend(cache(input));
+    steps.extend(cache::step(input, assessment));
     steps.extend(assessment.quota_snapshots().iter().filter_map(|snapshot| client_share(input, snapshot, assessment)));
     for snapshot in assessment.quota_snapshots() {
         match assessment.step_result(Check::Tier(snapshot.id)) {
@@ -37,21 +37,6 @@ pub(super) fn steps(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Ve
         }
     }
     steps
-}
-
-/// Returns the step of a stored response that answered the request; `None` without one.
-fn cache(input: &ExplainInput<'_>) -> Option<Step> {
-    let (result, message) = match (input.copy, input.logged_decision()) {
-        (CopyUse::None, _) => return None,
-        (CopyUse::Answer, _) => {
-            (StepResult::Passed, "a stored response answered the request: it cost nothing, and no quota was asked")
-        }
-        (CopyUse::Replacement, Some(_)) => (StepResult::Info, "a stored response was sent in place of the refusal"),
-        (CopyUse::Replacement, None) => {
-            (StepResult::Info, "a stored response is sent in place of a refusal by a tier, pacing or a quota")
-        }
-    };
-    Some(Step::new(Stage::Cache, result, message))
 }
 
 /// Returns the step of the switch that applied to the client; `None` without one.

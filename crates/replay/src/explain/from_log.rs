@@ -32,7 +32,7 @@ pub fn input_from_log<'a>(
         _ => return Err(NoDecisionError),
     };
     let switch = line.native.as_deref().and_then(NativeFields::logged_switch);
-    let copy = line.native.as_deref().map_or(CopyUse::None, CopyUse::from_log);
+    let copy = line.native.as_deref().map_or(CopyUse::Unknown, CopyUse::from_log);
     Ok(ExplainInput { logged: Some(logged), switch, copy, ..input })
 }
 

@@ -1,6 +1,6 @@
 //! Input of an explanation: one request and everything that the rules read about it.
 
-use super::copy_use::CopyUse;
+use super::copy_use::{CopyEffect, CopyUse};
 use super::environment::Environment;
 use super::explanation::RequestSummary;
 use super::logged_outcome::{LoggedDecision, LoggedOutcome};
@@ -126,7 +126,7 @@ impl<'a> ExplainInput<'a> {
             quotas: &[],
             switch: None,
             spread: 0.0,
-            copy: CopyUse::None,
+            copy: CopyUse::Unknown,
             logged: None,
         }
     }
@@ -266,7 +266,7 @@ impl<'a> ExplainInput<'a> {
             route: self.route(),
             is_exempt: rules.is_exempt(&self.request.method, &self.request.path),
             switch: self.switch,
-            has_copy: self.copy == CopyUse::Answer,
+            has_copy: self.copy.effect() == CopyEffect::Answer,
             is_refresh: self.logged_decision().is_some_and(|decision| decision.is_refresh),
         }
     }

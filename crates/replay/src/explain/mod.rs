@@ -7,6 +7,7 @@
 
 mod admission;
 mod assessment;
+mod cache;
 mod class;
 mod copy_use;
 mod environment;

@@ -1,11 +1,12 @@
 //! Notes on a logged request: differences from the current configuration, and fields missing in the log.
 
 use super::assessment::Assessment;
+use super::cache;
 use super::input::ExplainInput;
 use crate::log::LogField;
 
 pub(super) fn notes(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<String> {
-    let Some(logged) = &input.logged else { return Vec::new() };
+    let Some(logged) = &input.logged else { return stored_response(input, assessment).into_iter().collect() };
     let mut notes = Vec::new();
     match &logged.decision {
         None => notes.push(format!("the logged status is {}; this is what a gateway would have done", logged.status)),
@@ -31,4 +32,14 @@ pub(super) fn notes(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Ve
         notes.push(format!("missing in the line: {}", missing.join(", ")));
     }
     notes
+}
+
+/// Returns the note on a stored response that replaces the refusal of a hypothetical request.
+fn stored_response(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Option<String> {
+    let refusal = assessment.refusal().filter(|refusal| cache::may_replace(input, refusal.reason));
+    refusal.map(|_| {
+        "if a response is stored, it is sent in place of the refusal; X-Tidegate-Decision of a live request, with \
+         `tidegate explain ID`, shows what was"
+            .to_owned()
+    })
 }

@@ -1,7 +1,7 @@
 //! Response to the client.
 
 use super::assessment::{AssessedDecision, Assessment};
-use super::copy_use::CopyUse;
+use super::copy_use::CopyEffect;
 use super::explanation::{self, ResponseSummary};
 use super::input::ExplainInput;
 use super::logged_outcome::LoggedOutcome;
@@ -56,7 +56,8 @@ fn response(input: &ExplainInput<'_>, assessed: &AssessedDecision<'_>) -> Respon
     let rate_limit = RateLimitSnapshot { class, route: input.route_id(), usages: &usages, bucket, refusal };
     let rendered = preview(input.environment.settings, rate_limit, input.spread, input.now);
     // The stored response has its own status, and names no time to retry.
-    let is_replaced = input.copy == CopyUse::Replacement && refusal.is_some_and(|refusal| refusal.reason.allows_copy());
+    let is_replaced =
+        input.copy.effect() == CopyEffect::Replacement && refusal.is_some_and(|refusal| refusal.reason.allows_copy());
     let is_sent =
         |(name, _): &(&http::HeaderName, &http::HeaderValue)| !is_replaced || *name != http::header::RETRY_AFTER;
     let field = |(name, value): (&http::HeaderName, &http::HeaderValue)| {

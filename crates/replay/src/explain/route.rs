@@ -1,20 +1,28 @@
 //! Step of the route: the matching route and the expected cost.
 
+use super::copy_use::CopyEffect;
 use super::input::ExplainInput;
 use super::step::{Stage, Step};
 use crate::terminal::decimal;
 use serde_json::{Map, Value};
 use tidegate_config::SettingPath;
+use tidegate_policy::QuotaId;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::decide::QuotaSnapshot;
 
 pub(super) fn step(input: &ExplainInput<'_>) -> Step {
     let (route, id) = (input.route(), input.route_id());
-    let message = match input.quota_snapshots.as_slice() {
-        [] => format!("{} costs nothing, so no quota refuses it", route.name),
-        positions => {
-            let costs: Vec<String> = positions.iter().map(cost).collect();
-            format!("{} costs {}", route.name, costs.join(" and "))
+    let has_copy = input.copy.effect() == CopyEffect::Answer;
+    let costs = match input.quota_snapshots.as_slice() {
+        // A stored response answered, so that no quota was asked.
+        [] if has_copy => route.costs.iter().map(|&(id, cost)| configured_cost(input, id, cost)).collect(),
+        positions => positions.iter().map(cost).collect::<Vec<_>>(),
+    };
+    let message = match (costs.as_slice(), has_copy) {
+        ([], _) => format!("{} costs nothing, so no quota refuses it", route.name),
+        (costs, false) => format!("{} costs {}", route.name, costs.join(" and ")),
+        (costs, true) => {
+            format!("{} costs {}, or nothing if a stored response answers", route.name, costs.join(" and "))
         }
     };
     let learned = route.costs.iter().any(|(_, cost)| *cost == Cost::Learned);
@@ -29,6 +37,14 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
         .with_rule(input.environment.rule(&SettingPath::of_route(id.index())))
         .with_number("route", route.name.as_str())
         .with_number("cost", costs)
+}
+
+fn configured_cost(input: &ExplainInput<'_>, quota: QuotaId, cost: Cost) -> String {
+    let name = &input.environment.rules()[quota].name;
+    match cost {
+        Cost::Fixed(units) => format!("{} of {name}", decimal(units)),
+        Cost::Learned => format!("a learned cost of {name}"),
+    }
 }
 
 fn cost(snapshot: &QuotaSnapshot<'_>) -> String {
