@@ -336,6 +336,34 @@ fn comparison_shows_what_a_cache_saves() {
 }
 
 #[test]
+fn comparison_on_the_log_of_a_gateway_with_a_cache_says_why_its_sides_are_equal() {
+    let fixture = ReplayFixture::with_rules(TEN_A_DAY);
+    let cached = fixture.write_file("cached.yaml", &format!("cache: {{}}\n{TEN_A_DAY}"));
+    let line = |minute: u32, cache: &str| {
+        let used = if cache == "hit" { serde_json::json!({}) } else { serde_json::json!({ "api": 1 }) };
+        let at = format!("2026-09-04T12:{minute:02}:00Z");
+        let fields = serde_json::json!({
+            "settled": at, "started_us": 0, "id": format!("{minute:016x}"), "client": "192.0.2.1", "key": "192.0.2.1",
+            "method": "GET", "host": "example.com", "path": "/1", "query": null, "version": "1.1", "status": 200,
+            "bytes": 5, "user_agent": HUMAN, "referer": "", "headers_seen": [], "tls": true, "http_10": false,
+            "kind": "human", "class": "other", "operator": null, "evidence": [], "route": "/**", "cost": used,
+            "charged": used, "verdict": "admitted", "reason": null, "shadow_reason": null, "retry_after_s": null,
+            "tier": 0, "guard_admitted": false, "bot_score": null, "used": used, "seq": {}, "settle_seq": {},
+            "bucket_seq": null, "scope": null, "scope_wait_ms": 0, "origin_ms": 1, "total_ms": 1, "cache": cache
+        });
+        // A line begins with its time.
+        format!("{{\"time\":\"{at}\",{}\n", &fields.to_string()[1..])
+    };
+    let log = fixture.write_file("access.log", &(line(0, "miss") + &line(1, "hit")));
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let summary = flat(&fixture.summary(&["access.log", "--compare", "cached.yaml"]));
+    assert!(summary.contains("as the log says: a gateway with a cache wrote it"), "{summary}");
+    assert!(summary.contains("replay a log from before the cache was on"), "{summary}");
+    let page = fixture.run(&[&log, "--compare", &cached, "--html", "-"], b"").output;
+    assert!(page.contains("replay a log from before the cache was on"), "{page}");
+}
+
+#[test]
 fn latency_keeps_units_reserved() {
     let fixture = ReplayFixture::with_rules(TEN_A_DAY);
     let log = fixture.write_file(

@@ -1,7 +1,7 @@
 //! What a cache did, as text for the terminal and the page.
 
 use super::format::{amount, percent};
-use super::report::{CacheReport, CacheStoreReport};
+use super::report::{CacheReport, CacheStoreReport, PolicyReport};
 use crate::terminal::group_digits;
 
 /// Returns the number and share of the requests that stored responses answered.
@@ -23,8 +23,26 @@ pub(super) fn saved(cache: &CacheReport) -> Option<String> {
     (!saved.is_empty()).then(|| format!("saved {}", saved.join(", ")))
 }
 
+/// Returns where the results come from: a simulated cache with its contents at the end, or the log.
+pub(super) fn source(cache: &CacheReport) -> String {
+    cache.store.map_or_else(
+        || "as the log says: a gateway with a cache wrote it, so that none is simulated".to_owned(),
+        stored,
+    )
+}
+
+/// Returns the note on a comparison under a log that names what a cache did; `None` if it names nothing.
+pub(super) fn comparison_note(policies: [&PolicyReport; 2]) -> Option<&'static str> {
+    let is_logged = |policy: &PolicyReport| policy.cache.as_ref().is_some_and(|cache| cache.store.is_none());
+    policies.into_iter().any(is_logged).then_some(
+        "the log comes from a gateway with its cache on: both policies are replayed with the copies that it sent, also \
+         one without a cache, so the figures do not show what a cache saves; for that, replay a log from before the cache \
+         was on, or the log of the server in front of the gateway",
+    )
+}
+
 /// Returns what a simulated cache contains at the end.
-pub(super) fn stored(store: CacheStoreReport) -> String {
+fn stored(store: CacheStoreReport) -> String {
     let CacheStoreReport { entries, bytes, evictions } = store;
     let mebibytes = group_digits(bytes.div_ceil(1 << 20));
     format!(

@@ -194,7 +194,7 @@ fn cache(cache: &CacheReport, color: ColorMode) -> String {
     let rows = [heading.map(str::to_owned).to_vec()].into_iter().chain(cache.classes.iter().map(row));
     let alignment = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Right];
     out += &columns(4, &alignment, rows);
-    for text in cache_text::saved(cache).into_iter().chain(cache.store.map(cache_text::stored)) {
+    for text in cache_text::saved(cache).into_iter().chain([cache_text::source(cache)]) {
         let _ = writeln!(out, "    {}", wrap(&text, 4, 6, WIDTH));
     }
     out
@@ -302,6 +302,7 @@ fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &Poli
     }
     rows.extend(cache_rows(first, second));
     out += &columns(2, &[Align::Left, Align::Right, Align::Right], rows.into_iter());
+    out.extend(cache_text::comparison_note([first, second]).map(note));
     let ComparisonReport { same, only_first_admits, only_second_admits, other_reason, other_class, .. } = comparison;
     out += &note(&format!(
         "{} lines have the same verdict; only the first policy admits {}, only the second {}; \

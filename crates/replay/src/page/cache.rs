@@ -14,7 +14,7 @@ pub(super) fn write(out: &mut Html, cache: Option<&CacheReport>) {
         return;
     };
     out.raw("<p>The cache ").text(cache_text::answered(cache));
-    for text in cache_text::saved(cache).into_iter().chain(cache.store.map(cache_text::stored)) {
+    for text in cache_text::saved(cache).into_iter().chain([cache_text::source(cache)]) {
         out.raw("; ").text(text);
     }
     out.raw(".</p>\n");

@@ -3,6 +3,7 @@
 use super::html::Html;
 use super::table;
 use super::time::TimeAxis;
+use crate::cache_text;
 use crate::report::{ComparisonReport, ExampleReport, PolicyReport};
 use crate::terminal::{Align, group_digits};
 
@@ -21,6 +22,9 @@ pub(super) fn write(
     out.text(group_digits(comparison.only_first_admits)).raw(" are admitted only under ").text(first).raw(", ");
     out.text(group_digits(comparison.only_second_admits)).raw(" only under ").text(second).raw("; ");
     out.text(group_digits(comparison.other_reason)).raw(" are refused by both for different reasons.</p>\n");
+    if let Some(note) = cache_text::comparison_note(policies) {
+        out.raw("<p>").text(note).raw(".</p>\n");
+    }
     if comparison.other_class > 0 {
         out.raw("<p>").text(group_digits(comparison.other_class)).raw(" have another class under ").text(second);
         out.raw(": responses affect how their client is classified.</p>\n");
