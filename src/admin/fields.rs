@@ -199,7 +199,7 @@ pub const STATE_FIELDS: &[DocumentField] = &[
         "Violations per interval, 0 to 1. It is null without an interval.",
     ),
     field("connections", "integer", "Number of open client connections."),
-    field("top_clients", "list of object", "The twenty clients refused most often."),
+    field("top_clients", "list of object", "Up to twenty clients, those refused most often. The gateway's own requests are not among them."),
     field("top_clients[].key", "string", "Key of the client, as in the [access log](ACCESS_LOG.md)."),
     field("top_clients[].class", "string", "Class of the client."),
     field("top_clients[].refused", "integer", "Number of refusals by all rules, including tiers, quotas and scopes."),

@@ -39,8 +39,9 @@ pub(super) enum CacheCommand {
     },
     /// Fetches pages that are not stored, one after the other, as requests of a class and within its limits.
     ///
-    /// When the class is refused, the command waits as long as Retry-After says, and goes on. The units that the pages cost
-    /// are charged as for a client of the class. Ctrl-C ends it; what is fetched stays.
+    /// When the class is refused, the command says so, waits as long as Retry-After says, and goes on. The units that the
+    /// pages cost are charged as for a client of the class. Ctrl-C ends it with a summary and exit code 1; what is fetched
+    /// stays.
     Warm(#[command(flatten)] WarmArgs),
 }
 

@@ -33,11 +33,24 @@ impl Progress {
     /// early.
     pub(super) fn show(&self, render: impl FnOnce(Duration) -> String) {
         let now = self.clock.monotonic_now();
-        if !self.is_terminal || now.saturating_duration_since(self.drawn_at.get()) < REDRAW_INTERVAL {
+        if now.saturating_duration_since(self.drawn_at.get()) >= REDRAW_INTERVAL {
+            self.show_now(render);
+        }
+    }
+
+    /// Draws the line that `render` renders from the elapsed time, unless stderr is no terminal.
+    pub(super) fn show_now(&self, render: impl FnOnce(Duration) -> String) {
+        if !self.is_terminal {
             return;
         }
+        let now = self.clock.monotonic_now();
         self.drawn_at.set(now);
         let _ = write!(io::stderr(), "\r\x1b[2K{}", render(now.saturating_duration_since(Timestamp::default())));
+    }
+
+    /// Returns true if the line is drawn.
+    pub(super) fn is_terminal(&self) -> bool {
+        self.is_terminal
     }
 
     /// Erases the line.

@@ -330,8 +330,17 @@ impl RequestContext {
         }
     }
 
-    /// Counts the expected cost of the request as saved, less what was charged.
+    /// Returns true if the gateway makes the request itself.
+    pub(super) fn is_fill(&self) -> bool {
+        self.fill.is_some()
+    }
+
+    /// Counts the expected cost of the request as saved, less what was charged. A request of the gateway itself saves
+    /// nothing: without the cache, there would be none.
     pub(super) fn count_saved_units(&mut self) {
+        if self.is_fill() {
+            return;
+        }
         let charged = |quota| self.receipt.iter().find(|charged| charged.quota == quota).map(|charged| charged.settled);
         let expected = self.current.admission.expected_costs(self.evaluation().route);
         self.saved =

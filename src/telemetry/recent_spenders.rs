@@ -30,7 +30,8 @@ impl RecentSpenders {
         self.advance_to(record.settled_at);
         let charged: Units = record.charges.iter().map(|charge| charge.charged).sum();
         self.current.add(&SpendingRequest {
-            client: Some(record.client),
+            // The gateway's own requests have a user agent of their own, and no client.
+            client: record.fill.is_none().then_some(record.client),
             kind: record.kind,
             path: record.path,
             user_agent: record.user_agent,
@@ -82,6 +83,17 @@ const MAX_ENTRIES: usize = 512;
 mod tests {
     use super::*;
     use tidegate_access_log::sample::sample_record;
+    use tidegate_policy::cache::CacheFill;
+
+    #[test]
+    fn requests_of_the_gateway_itself_have_no_client() {
+        let mut spenders = RecentSpenders::new(sample_record().settled_at);
+        spenders.record(&Record { fill: Some(CacheFill::Warm), ..sample_record() });
+        let mut total = totals();
+        spenders.add_to(&mut total, sample_record().settled_at);
+        let top = total.top(9);
+        assert_eq!((top.clients.len(), top.networks.len(), top.user_agents.len()), (0, 0, 1));
+    }
 
     #[test]
     fn two_hours_are_kept() {

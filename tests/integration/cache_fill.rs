@@ -2,7 +2,7 @@
 
 use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, ReceivedRequest};
-use crate::support::program::{ExitOutcome, run};
+use crate::support::program::{ExitOutcome, Program, run};
 use crate::support::wait::wait_until;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -66,12 +66,45 @@ fn warm_fetches_what_is_not_stored_as_a_request_of_the_class() {
         received.iter().map(|request| request.target.as_str()).collect::<Vec<_>>(),
         ["/a", "/b?x=1", "/private/c"]
     );
+    let stats = || serde_json::from_str::<Value>(&gateway.admin_get("/api/v1/cache").1).expect("JSON");
+    gateway.connect().get("/b?x=1", "");
+    let saved = stats();
+    assert_eq!(
+        json!([saved["requests"]["hit"], saved["saved"][0]["units"], saved["most_requested"][0]["hits"]]),
+        json!([3, 2, 2]),
+        "the own hit saves nothing: {saved}"
+    );
     let log = gateway.read_log();
     let warmed: Vec<&Value> = log.iter().filter(|line| line["fill"] == "warm").collect();
     let of = |line: &Value| json!([line["client"], line["class"], line["path"], line["cache"], line["charged"]]);
     assert_eq!(of(warmed[0]), json!(["0.0.0.0", "bot", "/a", "hit", {}]));
     assert_eq!(of(warmed[1]), json!(["0.0.0.0", "bot", "/b", "miss", { "api": 1 }]));
     assert_eq!(warmed.len(), 3);
+}
+
+#[test]
+fn interrupted_warm_says_why_it_waited_and_what_it_did() {
+    let origin = pages();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let dir = tempfile::tempdir().expect("a directory");
+    let list = dir.path().join("pages.txt");
+    let text: String = (0..8).map(|number| format!("http://example.com/{number}\n")).collect();
+    std::fs::write(&list, &text).expect("a file");
+    let (admin, file) = (gateway.admin_address().to_string(), list.display().to_string());
+    let arguments = ["cache", "warm", "--admin", &admin, "--class", "bot", "--max-wait", "24h", &file];
+    let mut program = Program::start(&arguments);
+    program.wait_for_error("5 of 8: the class bot is refused; next attempt in 12 h 00 min");
+    program.signal("INT");
+    let outcome = program.wait_for_exit();
+    assert_eq!((outcome.code, outcome.output.as_str()), (1, "5 fetched and stored, 0 were fresh\n"));
+    let stopped = "stopped by Ctrl-C; 5 of 8 pages are done, the next is http://example.com/5";
+    assert!(outcome.errors.contains(stopped), "{}", outcome.errors);
+    // Its refusal and its units are not those of a client.
+    let state: Value = serde_json::from_str(&gateway.admin_get("/api/v1/state").1).expect("JSON");
+    assert_eq!(json!([state["top_clients"], state["spenders"]["clients"]]), json!([[], []]), "{state}");
+    std::fs::write(&list, format!("{text}item/9\n")).expect("a file");
+    let invalid = run(&arguments, b"");
+    assert!(invalid.code == 2 && invalid.errors.contains("pages.txt:9: found \"item/9\""), "{}", invalid.errors);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tidegate_access_log::rfc3339;
 use tidegate_engine::spenders::{Spender, TopSpenders};
@@ -67,7 +67,7 @@ pub(in crate::admin) fn document(gateway: &DynGateway, corrections: &Corrections
         scopes: gateway.scopes().iter().map(scope).collect(),
         crawlers: gateway.crawlers().iter().map(|(operator, view)| crawler(operator, view)).collect(),
         connections: gateway.connections() as u64,
-        top_clients: gateway.top_clients(TOP_CLIENTS).iter().map(client).collect(),
+        top_clients: gateway.top_clients(TOP_CLIENTS).iter().filter(|view| !is_gateway(view)).map(client).collect(),
         log_lines_dropped: gateway.log_lines_dropped(),
         corrections: corrections.list(),
         switches: gateway.switches().iter().map(switch).collect(),
@@ -248,6 +248,11 @@ fn throttle(state: &ScopeState) -> ThrottleDocument {
         backoff_parts: state.backoff_parts as u64,
         controller: state.controller.unwrap_or("fixed").into(),
     }
+}
+
+/// Returns true for the client of the gateway's own requests: refusals of `tidegate cache warm` are no concern of others.
+fn is_gateway(view: &ClientView) -> bool {
+    view.key.parse() == Ok(IpAddr::from(Ipv4Addr::UNSPECIFIED))
 }
 
 fn client(view: &ClientView) -> ClientDocument {

@@ -360,7 +360,9 @@ impl RequestHandler {
         if !matches!(reason, CopyReason::Validated | CopyReason::Refused) {
             context.count_saved_units();
         }
-        copy.usage.record(context.evaluation().classification.class, context.saved_units());
+        if !context.is_fill() {
+            copy.usage.record(context.evaluation().classification.class, context.saved_units());
+        }
         let (status, fields, mut body) = self.copy_response(&context, copy, reason, now);
         let body = match body.take_one() {
             Some(bytes) => {
