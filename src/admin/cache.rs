@@ -161,11 +161,15 @@ fn no_cache() -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "Nothing is stored; add the section cache to the configuration.")
 }
 
+/// Returns the number of requests on cached routes, and of those that stored responses answered.
+pub(super) fn answered(usage: &CacheUsage) -> (u64, u64) {
+    let of = |result: CacheResult| usage.requests[result as usize];
+    (usage.requests.iter().sum(), of(CacheResult::Hit) + of(CacheResult::Stale) + of(CacheResult::Revalidated))
+}
+
 /// Returns the share of the requests on cached routes that stored responses answered; `None` without requests.
 pub(super) fn hit_ratio(usage: &CacheUsage) -> Option<f64> {
-    let of = |result: CacheResult| usage.requests[result as usize];
-    let total: u64 = usage.requests.iter().sum();
-    let answered = of(CacheResult::Hit) + of(CacheResult::Stale) + of(CacheResult::Revalidated);
+    let (total, answered) = answered(usage);
     (total > 0).then(|| answered as f64 / total as f64)
 }
 

@@ -82,7 +82,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         path: "/api/v1/history",
         response: "`{\"hour\": [...], \"day\": [...]}`: samples of the last hour and the last day, at most 361 each, oldest \
                    first. A sample has its `time`, the `quotas` with `name`, `used`, `limit` and `planned` (null without \
-                   pacing), and the `classes` with `name`, `admitted`, `refused` and `shadow_refused` since the start.",
+                   pacing), the `classes` with `name`, `admitted`, `refused` and `shadow_refused` since the start, and the \
+                   `cache` with `requests`, `answered` and the units `saved` by quota since the start (null without one).",
         errors: &[],
     },
     Endpoint {

@@ -1,16 +1,16 @@
 //! Usage of the quotas and requests of the classes over the last hour and the last day, in bounded memory.
 
-use super::DynGateway;
 use super::amount::Amount;
+use super::{CacheUsage, DynGateway, cache};
 use axum::Json;
 use axum::extract::State;
 use parking_lot::Mutex;
 use serde::Serialize;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_access_log::rfc3339;
-use tidegate_policy::Timestamp;
+use tidegate_policy::{Timestamp, Units};
 
 /// Samples of the last hour and the last day.
 #[derive(Default)]
@@ -32,6 +32,16 @@ struct Sample {
     at: Timestamp,
     quotas: Vec<QuotaSample>,
     classes: Vec<ClassSample>,
+    cache: Option<CacheSample>,
+}
+
+/// What the cache did since the start.
+#[derive(Clone, Debug, Serialize)]
+struct CacheSample {
+    requests: u64,
+    answered: u64,
+    /// Units by quota.
+    saved: BTreeMap<String, Amount>,
 }
 
 /// Usage of a quota.
@@ -64,6 +74,7 @@ struct SampleDocument {
     time: String,
     quotas: Vec<QuotaSample>,
     classes: Vec<ClassSample>,
+    cache: Option<CacheSample>,
 }
 
 impl History {
@@ -132,11 +143,25 @@ impl Sample {
             refused: count(&class.refused),
             shadow_refused: count(&class.shadow),
         });
-        Self { at, quotas: quotas.collect(), classes: classes.collect() }
+        let cache = gateway.cache_usage().as_ref().map(CacheSample::of);
+        Self { at, quotas: quotas.collect(), classes: classes.collect(), cache }
     }
 
     fn document(&self) -> SampleDocument {
-        SampleDocument { time: rfc3339(self.at), quotas: self.quotas.clone(), classes: self.classes.clone() }
+        let (quotas, classes, cache) = (self.quotas.clone(), self.classes.clone(), self.cache.clone());
+        SampleDocument { time: rfc3339(self.at), quotas, classes, cache }
+    }
+}
+
+impl CacheSample {
+    fn of(usage: &CacheUsage) -> Self {
+        let (requests, answered) = cache::answered(usage);
+        let mut saved = BTreeMap::<String, Units>::new();
+        for (quota, _, units) in &usage.saved {
+            let total = saved.entry(quota.clone()).or_default();
+            *total = total.saturating_add(*units);
+        }
+        Self { requests, answered, saved: saved.into_iter().map(|(quota, units)| (quota, units.into())).collect() }
     }
 }
 
@@ -159,13 +184,13 @@ mod tests {
         let at = |seconds| Timestamp::from_seconds(seconds);
         for second in 0..3 * 3600 {
             if samples.is_due(at(second), HOUR) {
-                samples.push(Sample { at: at(second), quotas: Vec::new(), classes: Vec::new() }, HOUR);
+                samples.push(Sample { at: at(second), quotas: Vec::new(), classes: Vec::new(), cache: None }, HOUR);
             }
         }
         let times: Vec<u64> = samples.0.iter().map(|sample| sample.at.seconds()).collect();
         assert_eq!((times.len(), times[0], times[1], times[360]), (361, 7190, 7200, 10_790));
         assert!(!samples.is_due(at(9), HOUR), "a clock that goes back adds nothing");
-        samples.push(Sample { at: at(20_000), quotas: Vec::new(), classes: Vec::new() }, HOUR);
+        samples.push(Sample { at: at(20_000), quotas: Vec::new(), classes: Vec::new(), cache: None }, HOUR);
         assert_eq!(samples.0.len(), 1, "after a pause of hours, only what is recent is left");
     }
 }

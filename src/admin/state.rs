@@ -46,6 +46,8 @@ pub(crate) struct StateDocument {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct CacheUsageDocument {
+    pub(crate) requests: u64,
+    pub(crate) answered: u64,
     pub(crate) hit_ratio: Option<f64>,
     pub(crate) saved: Vec<SavedUnits>,
 }

@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::time::Duration;
 
 const DESKTOP: Screen = Screen { width: 1280, scheme: "light" };
 
@@ -86,6 +87,29 @@ fn page_follows_the_gateway_and_explains_decisions() {
     browser.wait_until("document.querySelector('#problems').innerText.includes('Reload failed')");
     assert!(page_text(&mut browser).contains("unknown key \"limt\""));
     fixture.assert_quiet(&browser.activity(), "after the changes");
+}
+
+#[test]
+fn page_shows_what_the_cache_answered_and_saved() {
+    let fixture = PageFixture::start("");
+    let mut browser = Browser::start();
+    fixture.open(&mut browser, DESKTOP);
+    assert_eq!(browser.evaluate("document.querySelector('#cache-section').hidden"), true);
+
+    let origin =
+        Origin::with_script(|_, connection| connection.reply("200 OK", "Cache-Control: max-age=60\r\n", b"page"));
+    let gateway = TestGateway::with_rules(origin.address(), &format!("cache: {{ disk: off }}\n{RULES}"));
+    (0..4).for_each(|_| drop(gateway.connect().get("/page/1", "")));
+    browser.open_url(&format!("http://{}/", gateway.admin_address()), DESKTOP);
+    let shown = "document.querySelector('#cache').innerText";
+    browser.wait_until(&format!("{shown}.includes('3 units of api saved since the start')"));
+    browser.wait_until(&format!(
+        "{shown}.includes('75 % of 4 requests on cached routes answered by stored responses since the start')"
+    ));
+    // A new window begins: what was saved before it does not count.
+    gateway.clock.advance(Duration::from_secs(8 * 86_400));
+    browser.wait_until(&format!("{shown}.includes('0 units of api saved')"));
+    assert_eq!(browser.activity().messages, [""; 0]);
 }
 
 #[test]

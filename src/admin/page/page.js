@@ -123,6 +123,7 @@ function samples() {
     time: state.time,
     quotas: state.quotas.map(({ name, used, limit, pacing }) => ({ name, used, limit, planned: pacing?.planned ?? null })),
     classes: state.traffic.map(({ class: name, admitted, refused, shadow_refused }) => ({ name, admitted, refused, shadow_refused })),
+    cache: state.cache ? { requests: state.cache.requests, answered: state.cache.answered } : null,
   };
   return [...history[span()], current].map((sample) => ({ ...sample, at: Date.parse(sample.time) }));
 }
@@ -176,6 +177,43 @@ function drawQuotas() {
   render(find('quotas'), state.quotas.length > 0
     ? h('div', { class: 'cards' }, state.quotas.map(card))
     : h('p', {}, 'The configuration has no quotas.'));
+}
+
+/** Returns the units of a quota that the cache has saved since the start, now. */
+const savedSoFar = (quota) => state.cache.saved.filter((entry) => entry.quota === quota).reduce((sum, { units }) => sum + units, 0);
+
+/** Returns the units of a quota that the cache saved in its window, as far as the samples reach, and the words for that time. */
+function savedInWindow({ name, window_start }) {
+  const start = Date.parse(window_start);
+  if (Date.parse(state.started) >= start) {
+    return [savedSoFar(name), 'since the start'];
+  }
+  const cached = history.day.filter(({ cache }) => cache);
+  const first = cached.find(({ time: at }) => Date.parse(at) >= start) ?? cached.at(-1);
+  if (!first) {
+    return [savedSoFar(name), 'since the start'];
+  }
+  // Samples are four minutes apart: the first one after the start of the window stands for it.
+  const isWhole = Date.parse(first.time) - start < 600e3;
+  return [savedSoFar(name) - (first.cache.saved[name] ?? 0), isWhole ? 'in its window' : `since ${moment(first.time)}`];
+}
+
+function drawCache() {
+  find('cache-section').hidden = !state.cache;
+  if (!state.cache) {
+    return;
+  }
+  const counted = samples().filter(({ at, cache }) => cache && at >= spanLimits().from);
+  const [first, last] = [counted[0].cache, counted.at(-1).cache];
+  const isNew = Date.parse(state.started) >= spanLimits().from;
+  const [requests, answered] = isNew ? [last.requests, last.answered] : [last.requests - first.requests, last.answered - first.answered];
+  const since = isNew ? 'since the start' : `in the last ${span()}`;
+  const saved = state.quotas.map((quota) => [quota.name, ...savedInWindow(quota)]);
+  render(find('cache'),
+    h('p', {}, requests > 0
+      ? [h('span', { class: 'big' }, percent(answered / requests)), ` of ${number(requests)} requests on cached routes answered by stored responses ${since}`]
+      : `No request on a cached route ${since}.`),
+    saved.map(([name, units, words]) => h('p', {}, `${number(units)} units of ${name} saved ${words}`)));
 }
 
 /** Returns the requests a minute of one class between two samples each. */
@@ -338,6 +376,7 @@ function draw() {
   render(find('about'), `${version}${revision && revision !== 'unknown' ? ` (${revision})` : ''}, up ${duration(state.uptime_s)}, ${new Date(state.time).toLocaleString()}`);
   drawProblems();
   drawQuotas();
+  drawCache();
   drawClasses();
   drawSpenders();
   drawOrigin();

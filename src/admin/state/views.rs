@@ -10,7 +10,7 @@ use crate::admin::amount::Amount;
 use crate::admin::api::SettingsView;
 use crate::admin::cache;
 use crate::admin::corrections::Corrections;
-use crate::admin::{DynGateway, ScopeView};
+use crate::admin::{CacheUsage, DynGateway, ScopeView};
 use crate::gateway::{OriginOutage, OriginServerView};
 use crate::telemetry::ClassTraffic;
 use axum::Json;
@@ -71,10 +71,13 @@ pub(in crate::admin) fn document(gateway: &DynGateway, corrections: &Corrections
         log_lines_dropped: gateway.log_lines_dropped(),
         corrections: corrections.list(),
         switches: gateway.switches().iter().map(switch).collect(),
-        cache: gateway
-            .cache_usage()
-            .map(|usage| CacheUsageDocument { hit_ratio: cache::hit_ratio(&usage), saved: cache::units(&usage.saved) }),
+        cache: gateway.cache_usage().map(|usage| cache_usage(&usage)),
     }
+}
+
+fn cache_usage(usage: &CacheUsage) -> CacheUsageDocument {
+    let (requests, answered) = cache::answered(usage);
+    CacheUsageDocument { requests, answered, hit_ratio: cache::hit_ratio(usage), saved: cache::units(&usage.saved) }
 }
 
 /// Returns a switch; an ended one has the effect `off`.

@@ -191,7 +191,7 @@ fn spenders(state: &StateDocument, view: &View) -> String {
 
 /// Renders what the cache answered and saved; empty without a cache or requests.
 fn cache(state: &StateDocument) -> String {
-    let Some(CacheUsageDocument { hit_ratio: Some(ratio), saved }) = &state.cache else { return String::new() };
+    let Some(CacheUsageDocument { hit_ratio: Some(ratio), saved, .. }) = &state.cache else { return String::new() };
     let mut by_quota = BTreeMap::<&str, Units>::new();
     for SavedUnits { quota, units, .. } in saved {
         let total = by_quota.entry(quota).or_default();
