@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
+use tidegate_policy::cache::{ForwardReason, Unstorable};
 
 #[test]
 fn every_yaml_block_is_accepted_by_check() {
@@ -62,6 +63,17 @@ fn readme_commands_work_with_readme_yaml() {
     gateway.program.signal("TERM");
     assert_eq!(gateway.program.wait_for_exit().code, 0);
     assert!(fs::read_to_string(log).expect("access log is in state_dir").contains("\"path\":\"/item/1\""));
+}
+
+#[test]
+fn every_cache_status_is_explained() {
+    let text = fs::read_to_string("docs/CACHE.md").expect("readable");
+    // No response of the gateway has the reason `partial`: it stores no parts.
+    let sent = ForwardReason::ALL.into_iter().filter(|reason| *reason != ForwardReason::Partial);
+    let forwards = sent.map(|reason| format!("fwd={}", reason.text()));
+    let details = Unstorable::ALL.iter().map(|reason| format!("`{}`", reason.name()));
+    let missing: Vec<String> = forwards.chain(details).filter(|word| !text.contains(word.as_str())).collect();
+    assert_eq!(missing, [""; 0]);
 }
 
 #[test]

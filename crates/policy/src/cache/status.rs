@@ -97,7 +97,12 @@ pub enum ForwardReason {
 }
 
 impl ForwardReason {
-    const fn text(self) -> &'static str {
+    /// All reasons.
+    pub const ALL: [Self; 7] =
+        [Self::Bypass, Self::Method, Self::UriMiss, Self::VaryMiss, Self::Request, Self::Stale, Self::Partial];
+
+    /// Returns the name of the reason, in `Cache-Status`.
+    pub const fn text(self) -> &'static str {
         match self {
             Self::Bypass => "bypass",
             Self::Method => "method",

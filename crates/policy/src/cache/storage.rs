@@ -56,6 +56,21 @@ pub enum Unstorable {
 }
 
 impl Unstorable {
+    /// All reasons.
+    pub const ALL: [Self; 11] = [
+        Self::RequestNoStore,
+        Self::Authorization,
+        Self::Cookies,
+        Self::NoStore,
+        Self::Private,
+        Self::SetCookie,
+        Self::Status,
+        Self::Partial,
+        Self::Vary,
+        Self::NoLifetime,
+        Self::TooLarge,
+    ];
+
     /// Returns true if the reason is the request, so that the response to another request may be stored.
     pub const fn is_of_request(self) -> bool {
         matches!(self, Self::RequestNoStore | Self::Authorization | Self::Cookies)
