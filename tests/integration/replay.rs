@@ -354,7 +354,14 @@ fn comparison_on_the_log_of_a_gateway_with_a_cache_says_why_its_sides_are_equal(
         // A line begins with its time.
         format!("{{\"time\":\"{at}\",{}\n", &fields.to_string()[1..])
     };
-    let log = fixture.write_file("access.log", &(line(0, "miss") + &line(1, "hit")));
+    let warmed = line(2, "hit").replacen("\"cache\":", "\"fill\":\"warm\",\"cache\":", 1);
+    let log = fixture.write_file("access.log", &(line(0, "miss") + &line(1, "hit") + &warmed));
+    let cache = &fixture.report(&[&log])["policies"][0]["cache"];
+    assert_eq!(
+        (&cache["hits"], &cache["saved"]["api"]),
+        (&2.into(), &1.0.into()),
+        "the gateway's own hit saves nothing"
+    );
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let summary = flat(&fixture.summary(&["access.log", "--compare", "cached.yaml"]));
     assert!(summary.contains("as the log says: a gateway with a cache wrote it"), "{summary}");

@@ -39,8 +39,9 @@ impl Simulator {
         request: &ReplayRequest<'_>,
     ) -> SmallVec<[(QuotaId, Units); 2]> {
         let is_copy = matches!(decision.cache, Some(CacheResult::Hit | CacheResult::Stale | CacheResult::Revalidated));
-        // A refused request would have cost nothing.
-        if !is_copy || decision.refusal_reason.is_some() {
+        // A refused request would have cost nothing; one of the gateway itself exists for the cache alone.
+        let is_fill = native.is_some_and(|native| native.fill.is_some());
+        if !is_copy || is_fill || decision.refusal_reason.is_some() {
             return SmallVec::new();
         }
         let expected = self.admission.expected_costs(decision.route);
