@@ -52,7 +52,7 @@ fn acquire(admission: &Admission, route: RouteId, client: u64, tenant: &str) -> 
     let request = RequestFacts { query: Some(tenant), ..request_facts("/") };
     let input = PartitionInput { route: "", request, header: &|_| None };
     let source = RequestSource { client: ClientKey::from_u64(client), network: client, route };
-    admission.acquire_slots(source, ClassId(0), &input, 0.5, NOW)
+    admission.acquire_slots(source, ClassId(0), &input, 0.5, true, NOW)
 }
 
 /// Acquires slots, records a response and releases the slots.

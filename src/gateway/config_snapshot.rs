@@ -6,13 +6,19 @@ use super::upstream::OriginServers;
 use arc_swap::ArcSwap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use tidegate_config::Settings;
 use tidegate_engine::{Admission, Engine};
 use tidegate_policy::address_lists::{AddressLists, ListSet};
 use tidegate_policy::switches::Switches;
 use tidegate_policy::{QuotaId, RouteId, Timestamp};
 use tidegate_rate_limit_headers::RateLimitHeaders;
+
+/// Time for which the origin's cache is not asked after it answered with something else.
+const DISTRUST_TIME: Duration = Duration::from_secs(3600);
+/// Part of the smallest scope that requests for the origin's cache may take, as a divisor: they were refused.
+const ORIGIN_CACHE_PART: usize = 8;
 
 /// Settings and the tables precomputed from them.
 pub(super) struct ConfigSnapshot {
@@ -30,8 +36,11 @@ pub(super) struct ConfigSnapshot {
     unexpected_costs: Vec<AtomicBool>,
     /// Routes with an unreadable cost, by [`RouteId`].
     unreadable_costs: Vec<AtomicBool>,
-    /// The origin answered a request for its cache alone with something else (`origin.only_if_cached`).
-    origin_ignores_only_if_cached: AtomicBool,
+    /// Times until which the origin's cache is not asked, by [`RouteId`]: it answered a request for its cache alone with
+    /// something else (`origin.only_if_cached`).
+    origin_cache_distrusted_until: Vec<AtomicU64>,
+    /// Most requests for the origin's cache alone at once.
+    pub(super) max_origin_cache_requests: usize,
     /// Networks of the address lists, as last read.
     lists: ArcSwap<AddressLists>,
     /// Switches of administrators, resolved by the rules.
@@ -59,7 +68,8 @@ impl ConfigSnapshot {
             reported_quotas: (0..rules.quotas.len()).map(QuotaId::from_index).filter(has_cost_header).collect(),
             unexpected_costs: no_routes(),
             unreadable_costs: no_routes(),
-            origin_ignores_only_if_cached: AtomicBool::new(false),
+            origin_cache_distrusted_until: rules.routes.iter().map(|_| AtomicU64::default()).collect(),
+            max_origin_cache_requests: max_origin_cache_requests(&settings),
             lists: ArcSwap::from_pointee(lists),
             switches: ArcSwap::from_pointee(switches),
             settings,
@@ -71,14 +81,16 @@ impl ConfigSnapshot {
         !self.unexpected_costs[route.index()].swap(true, Ordering::Relaxed)
     }
 
-    /// Returns true unless the origin answered a request for its cache alone with something else.
-    pub(super) fn trusts_origin_cache(&self) -> bool {
-        self.settings.origin.only_if_cached && !self.origin_ignores_only_if_cached.load(Ordering::Relaxed)
+    /// Returns true if the origin's cache may be asked for pages of `route`.
+    pub(super) fn trusts_origin_cache(&self, route: RouteId, now: Timestamp) -> bool {
+        self.settings.origin.only_if_cached
+            && now.0 >= self.origin_cache_distrusted_until[route.index()].load(Ordering::Relaxed)
     }
 
-    /// Records that the origin answered a request for its cache alone with something else. Returns true for the first time.
-    pub(super) fn distrust_origin_cache(&self) -> bool {
-        !self.origin_ignores_only_if_cached.swap(true, Ordering::Relaxed)
+    /// Records that the origin answered a request for its cache alone with something else: it is not asked on `route` for
+    /// an hour.
+    pub(super) fn distrust_origin_cache(&self, route: RouteId, now: Timestamp) {
+        self.origin_cache_distrusted_until[route.index()].store((now + DISTRUST_TIME).0, Ordering::Relaxed);
     }
 
     /// Returns true for the first unreadable cost on `route`.
@@ -113,4 +125,10 @@ impl ConfigSnapshot {
     pub(super) fn replace_switches(&self, switches: Switches) {
         self.switches.store(Arc::new(switches));
     }
+}
+
+fn max_origin_cache_requests(settings: &Settings) -> usize {
+    let throttles = settings.rules.scopes.iter().filter_map(|scope| scope.throttle.as_ref());
+    let smallest = throttles.filter_map(|throttle| throttle.concurrency).map(|limit| limit.get() as usize).min();
+    (smallest.unwrap_or(settings.origin.max_connections) / ORIGIN_CACHE_PART).max(1)
 }

@@ -7,8 +7,10 @@
 use super::cache::{FillRequest, StoredResponse};
 use super::site::Site;
 use super::{FillOutcome, Handle};
+use foldhash::fast::RandomState;
 use http::Uri;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_http1::Fields;
@@ -33,6 +35,8 @@ struct Candidates {
     responses: VecDeque<Arc<StoredResponse>>,
     /// Monotonic time of the next collection.
     next_at: Timestamp,
+    /// Times of the last requests, by response: not all of them are stored.
+    asked_at: HashMap<u64, Timestamp, RandomState>,
 }
 
 impl Handle {
@@ -58,7 +62,7 @@ impl Handle {
                 in_flight.spawn(request);
             }
             match in_flight.join_next().await {
-                Some(Ok(Ok(Ok(outcome)))) if outcome.status < 400 => {}
+                Some(Ok(Ok(Ok(outcome)))) if !outcome.is_refused && outcome.status < 500 => {}
                 // Refused, or the origin fails: the rest waits for the next look.
                 Some(_) => break,
                 None => return,
@@ -82,13 +86,17 @@ impl Handle {
         }
         if candidates.responses.is_empty() && uptime >= candidates.next_at {
             candidates.next_at = uptime + COLLECTION_INTERVAL;
+            candidates.asked_at.retain(|_, asked_at| now.saturating_duration_since(*asked_at) < MIN_AGE);
             candidates.responses = self.0.cache.store.most_requested_stale(MAX_CANDIDATES, now).into();
         }
         while let Some(copy) = candidates.responses.pop_front() {
+            let response = candidates.asked_at.hasher().hash_one((&copy.url, &copy.selecting));
             if now.saturating_duration_since(copy.requested_at) >= MIN_AGE
                 && let Some(route) = self.route_of(&copy)
                 && may_refresh(route.index())
+                && !candidates.asked_at.contains_key(&response)
             {
+                candidates.asked_at.insert(response, now);
                 return Some(copy);
             }
         }

@@ -301,6 +301,16 @@ impl RequestContext {
         self.fetch.take()
     }
 
+    /// Returns the fetch for the cache that the request is.
+    pub(super) fn fetch_mut(&mut self) -> Option<&mut CacheFetch> {
+        self.fetch.as_deref_mut()
+    }
+
+    /// Returns the fetch for the cache that the request is.
+    pub(super) fn fetch(&self) -> Option<&CacheFetch> {
+        self.fetch.as_deref()
+    }
+
     /// Returns the reason for which the request was forwarded; `None` if the route is not cached.
     pub(super) fn forward_reason(&self) -> Option<ForwardReason> {
         self.forward_reason

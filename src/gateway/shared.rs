@@ -62,6 +62,8 @@ pub(super) struct Shared {
     /// The servers of the origin may have changed: checks start over.
     pub(super) origin_servers_changed: Notify,
     pub(super) origin_health: OriginHealth,
+    /// Requests for the origin's cache alone, in flight.
+    pub(super) origin_cache_requests: Arc<AtomicUsize>,
     /// Request bodies in reception, by address.
     pub(super) body_counts: ConnectionCounts,
     /// Bytes of bodies in files.
@@ -131,6 +133,7 @@ impl Shared {
             origin_changed: Notify::new(),
             origin_servers_changed: Notify::new(),
             origin_health: OriginHealth::default(),
+            origin_cache_requests: Arc::default(),
             body_counts: ConnectionCounts::default(),
             spool_usage: Arc::default(),
             default_memory,

@@ -192,7 +192,7 @@ fn check_host(head: &RequestHead) -> Result<(), RequestError> {
         return Err(RequestError::Host);
     }
     let is_valid = match (head.target.authority(), field) {
-        (Some(authority), _) if authority.as_str().contains('@') => false,
+        (Some(authority), _) if authority.as_str().contains('@') || !is_valid_authority(authority) => false,
         (Some(authority), Some(field)) if head.version == Version::HTTP_2 => {
             field.eq_ignore_ascii_case(authority.as_str().as_bytes())
         }
@@ -210,7 +210,15 @@ fn is_host(value: &[u8]) -> bool {
     }
     // Only names and ports that are certainly valid skip the parser.
     let is_simple = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-' || *byte == b'.';
-    value.iter().all(is_simple) || Authority::try_from(value).is_ok_and(|authority| authority.host().len() > 1)
+    value.iter().all(is_simple) || Authority::try_from(value).is_ok_and(|authority| is_valid_authority(&authority))
+}
+
+/// Returns true if there is a host, and its port is one or absent.
+fn is_valid_authority(authority: &Authority) -> bool {
+    let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+    let is_port = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.parse::<u16>().is_ok();
+    let port_is_valid = matches!(port, "" | ":") || port.strip_prefix(':').is_some_and(is_port);
+    port_is_valid && !authority.host().is_empty()
 }
 
 fn check_path(head: &RequestHead) -> Result<(), RequestError> {

@@ -1,7 +1,7 @@
 //! Requests that the gateway makes itself: `tidegate cache warm`, and refreshes with surplus units.
 
 use crate::support::gateway::TestGateway;
-use crate::support::origin::{Origin, ReceivedRequest};
+use crate::support::origin::{Origin, ReceivedRequest, signal};
 use crate::support::program::{ExitOutcome, Program, run};
 use crate::support::wait::wait_until;
 use serde_json::{Value, json};
@@ -253,4 +253,109 @@ fn head_and_range_get_a_stale_copy_in_place_of_a_refusal() {
     let mut client = gateway.connect();
     client.send(format!("HEAD /a HTTP/1.1\r\nHost: example.com\r\n{bot}\r\n"));
     assert_eq!(client.response_to("HEAD").status, 200);
+}
+
+/// Rules with a throttled scope in which a client may take two slots, and one request may ask the origin's cache.
+fn throttled_rules() -> String {
+    let scope = "scopes: { default: { concurrency: 8, per_client: 25%, queue: { max_wait: 2s } } }";
+    RULES.replace("workers: 1\n", &format!("workers: 1\norigin: {{ only_if_cached: true, url: ORIGIN }}\n{scope}\n"))
+}
+
+#[test]
+fn requests_for_the_cache_of_the_origin_take_few_slots_also_after_their_clients_left() {
+    let (release, held) = signal();
+    let held = parking_lot::Mutex::new(held);
+    let origin = Origin::with_script(move |request, connection| match request.fields.contains_key("cache-control") {
+        true => {
+            held.lock().wait();
+            connection.reply("200 OK", "", b"new");
+        }
+        false => connection.reply("200 OK", "", b"page"),
+    });
+    let gateway = TestGateway::with_rules(origin.address(), &throttled_rules());
+    gateway.set_used("api", 6);
+    let used = || gateway.metric("tidegate_quota_used{quota=\"api\"}");
+    let request = |number: usize| {
+        let mut client = gateway.connect();
+        client.send(format!(
+            "GET /page/{number} HTTP/1.1\r\nHost: example.com\r\nUser-Agent: ExampleBot/1.0\r\nX-Forwarded-For: 192.0.{number}.1\r\n\r\n"
+        ));
+        client
+    };
+    let first = request(0);
+    wait_until("the origin's cache to be asked", || origin.received_requests().len() == 1);
+    assert_eq!(request(1).read_response().status, 429, "one at a time");
+    assert_eq!(gateway.connect().get("/person", "User-Agent: Mozilla/5.0 Firefox/140.0\r\n").status, 200);
+    drop(first);
+    assert_eq!(request(2).read_response().status, 429, "the origin still works on the first");
+    assert_eq!(origin.received_requests().len(), 2);
+    let before = used();
+    release.notify();
+    wait_until("the response to be charged, although its client left", || used() == before + 1.0);
+    assert_eq!(request(3).read_response().status, 429, "the origin ignored only-if-cached");
+}
+
+#[test]
+fn client_that_waits_for_slots_of_its_own_holds_no_page_from_others() {
+    let (release, held) = signal();
+    let held = parking_lot::Mutex::new(held);
+    let origin = Origin::with_script(move |request, connection| {
+        if request.target.starts_with("/slow") {
+            held.lock().wait();
+        }
+        connection.reply("200 OK", "Cache-Control: max-age=60\r\n", b"page");
+    });
+    let rules = throttled_rules()
+        .replace("limit: 10", "limit: 1000")
+        .replace("max_wait: 2s", "max_wait: 10h")
+        .replace("url: ORIGIN", "url: ORIGIN, response_timeout: 10h");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let request = |path: &str, address: &str| {
+        let mut client = gateway.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: example.com\r\nX-Forwarded-For: {address}\r\n\r\n"));
+        client
+    };
+    let _slow = [request("/slow/1", "192.0.2.1"), request("/slow/2", "192.0.2.1")];
+    wait_until("the client to use its slots", || origin.received_requests().len() == 2);
+    let mut own: Vec<_> = (0..5).map(|_| request("/popular", "192.0.2.1")).collect();
+    wait_until("its requests to wait", || gateway.metric("tidegate_queue_length{scope=\"default\"}") > 0.0);
+    let mut other = request("/popular", "198.51.100.1");
+    let is_popular = |request: &ReceivedRequest| request.target == "/popular";
+    wait_until("the page to be fetched, by the other client", || {
+        gateway.clock.advance(Duration::from_secs(1));
+        origin.received_requests().iter().any(is_popular)
+    });
+    assert_eq!(other.read_response().text(), "page");
+    assert_eq!(origin.received_requests().into_iter().filter(is_popular).count(), 1);
+    release.notify();
+    release.notify();
+    for client in &mut own {
+        assert_eq!(client.read_response().text(), "page", "also those of the client get the copy");
+    }
+    assert_eq!(origin.received_requests().into_iter().filter(is_popular).count(), 1);
+}
+
+#[test]
+fn refresh_has_the_fields_of_the_client_once_and_replaces_its_copy() {
+    let origin = Origin::with_script(|request, connection| {
+        connection.reply("200 OK", "Vary: User-Agent, Host\r\nETag: \"1\"\r\n", request.head.as_bytes());
+    });
+    let rules = RULES.replace("limit: 10\n", "limit: 100\n    pacing: even\n").replace("above: 50%", "above: 95%");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let bot = "User-Agent: ExampleBot/1.0\r\n";
+    (0..3).for_each(|_| drop(gateway.connect().get("/varied", bot)));
+    gateway.clock.advance(11 * HOUR);
+    gateway.connect().get("/other", "");
+    let refresh =
+        || origin.received_requests().into_iter().find(|request| request.fields.contains_key("if-none-match"));
+    wait_until("the refresh", || refresh().is_some());
+    let head = refresh().expect("the origin received it").head.to_ascii_lowercase();
+    for line in ["host: example.com", "user-agent: examplebot/1.0", "x-forwarded-proto: http"] {
+        let name = line.split_once(':').expect("a field").0;
+        let lines: Vec<&str> = head.lines().filter(|found| found.starts_with(&format!("{name}:"))).collect();
+        assert_eq!(lines, [line]);
+    }
+    wait_until("the copy of the client to be fresh", || {
+        gateway.connect().get("/varied", bot).field("cache-status").starts_with("tidegate; hit; ttl=3600")
+    });
 }

@@ -44,9 +44,30 @@ fn is_hit(response: &Response) -> bool {
 #[test]
 fn nothing_outside_the_key_reaches_other_clients() {
     let origin = reflecting_origin();
-    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    check_that_nothing_reaches_others(&TestGateway::with_rules(origin.address(), RULES));
+}
+
+#[test]
+fn nothing_that_a_trusted_proxy_passes_on_reaches_other_clients() {
+    let origin = reflecting_origin();
+    for source in ["x-forwarded-for", "forwarded", "{ header: X-Client-IP }"] {
+        let clients = format!("address_from: {source}, trusted_proxies: [127.0.0.0/8]");
+        let rules = RULES.replace("address_from: peer", &clients);
+        check_that_nothing_reaches_others(&TestGateway::with_rules(origin.address(), &rules));
+    }
+}
+
+fn check_that_nothing_reaches_others(gateway: &TestGateway) {
     for (index, evil) in [
         "X-Forwarded-Host: evil.example",
+        "X-Forwarded-Host: evil.example, example.com",
+        "X-Forwarded-Proto: evil, http",
+        "X-Forwarded-Port: evil",
+        "X-Forwarded-For: 666.evil, 192.0.2.1",
+        "X-Forwarded-For: 192.0.2.66",
+        "X-Client-IP: 192.0.2.66",
+        "X-Real-IP: 192.0.2.66",
+        "Forwarded: host=evil.example;for=192.0.2.1, for=192.0.2.2;host=example.com",
         "X-Forwarded-Scheme: evil",
         "X-Host: evil.example",
         "X-Original-URL: /evil",
@@ -71,13 +92,75 @@ fn nothing_outside_the_key_reaches_other_clients() {
     .enumerate()
     {
         let path = format!("/page/{index}");
-        get(&gateway, &path, &format!("{evil}\r\n"));
-        let innocent = get(&gateway, &path, "User-Agent: Person\r\n");
+        get(gateway, &path, &format!("{evil}\r\n"));
+        let innocent = get(gateway, &path, "User-Agent: Person\r\n");
         assert_eq!(innocent.status, 200, "{evil}");
         let text = innocent.text();
-        let reflected = text.lines().filter(|line| !line.starts_with("via:")).any(|line| line.contains("evil"));
+        let is_of_client = |line: &str| line.contains("evil") || line.contains("192.0.2.");
+        let reflected = text.lines().filter(|line| !line.starts_with("via:")).any(is_of_client);
         assert!(!reflected, "{evil}:\n{text}");
-        assert!(is_hit(&get(&gateway, &path, "User-Agent: Person\r\n")), "{evil}: the page is cacheable");
+        assert!(is_hit(&get(gateway, &path, "User-Agent: Person\r\n")), "{evil}: the page is cacheable");
+    }
+}
+
+#[test]
+fn vary_by_what_the_gateway_writes_selects_nothing() {
+    let origin = reflecting_origin();
+    let rules = RULES.replace("address_from: peer", "address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8]");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let proxied = |address: &str| {
+        format!("X-Forwarded-For: {address}\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: example.com\r\n")
+    };
+    for name in ["X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-For", "Host", "Via", "TE"] {
+        let path = format!("/vary/{name}");
+        assert!(!is_hit(&get(&gateway, &path, &proxied("192.0.2.1"))), "{name}");
+        assert!(is_hit(&get(&gateway, &path, &proxied("192.0.2.2"))), "{name}");
+    }
+    assert!(!is_hit(&get(&gateway, "/page", &proxied("192.0.2.1"))));
+    assert!(is_hit(&get(&gateway, "/page", &proxied("192.0.2.2"))), "other pages are as before");
+}
+
+#[test]
+fn field_of_a_proxy_is_sent_if_the_route_keys_it() {
+    let origin = reflecting_origin();
+    let rules = RULES
+        .replace("address_from: peer", "address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8]")
+        .replace("x-tenant", "x-forwarded-host");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let page = |host: &str| get(&gateway, "/by-key/a", &format!("X-Forwarded-Host: {host}\r\n"));
+    assert!(page("one.example").text().contains("x-forwarded-host: one.example"));
+    assert!(page("two.example").text().contains("x-forwarded-host: two.example"));
+    assert!(is_hit(&page("one.example")) && page("one.example").text().contains("x-forwarded-host: one.example"));
+}
+
+#[test]
+fn client_that_the_origin_refuses_removes_no_copy() {
+    let origin = Origin::with_script(|request, connection| match request.head.contains("id=banned") {
+        true => connection.reply("403 Forbidden", "", b"no"),
+        false => connection.reply("200 OK", "Cache-Control: public, max-age=60\r\n", b"page"),
+    });
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    get(&gateway, "/page", "User-Agent: Person\r\n");
+    let person = "User-Agent: Person\r\nCache-Control: no-cache\r\nCookie: id=banned\r\n";
+    let refused = get(&gateway, "/page", person);
+    assert_eq!(refused.status, 403, "{}", refused.field("cache-status"));
+    assert!(is_hit(&get(&gateway, "/page", "User-Agent: Person\r\n")));
+}
+
+#[test]
+fn host_with_an_impossible_port_is_rejected() {
+    let origin = reflecting_origin();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let status = |host: &str| {
+        let mut client = gateway.connect();
+        client.send(format!("GET /page HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        client.read_response().status
+    };
+    for host in ["example.com:8x", "example.com:99999", "example.com:-1", "[::1]:65536"] {
+        assert_eq!(status(host), 400, "{host}");
+    }
+    for host in ["example.com:65535", "example.com:", "[::1]:80"] {
+        assert_eq!(status(host), 200, "{host}");
     }
 }
 

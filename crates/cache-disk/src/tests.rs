@@ -433,3 +433,18 @@ fn planted_links_and_pipes_are_neither_read_nor_written_nor_waited_for() {
     assert_eq!(store.remove_where(|_| true), 1);
     assert_eq!(fs::read(&outside).expect("the file is there"), b"not a segment");
 }
+
+#[test]
+fn small_records_do_not_fill_the_memory_of_the_index() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = store_of(dir.path(), 16 << 20);
+    (0..10_000).for_each(|number| {
+        store.insert(page(number, 1));
+        if number % 1000 == 0 {
+            assert!(store.wait(TIMEOUT));
+        }
+    });
+    assert!(store.wait(TIMEOUT));
+    let stats = store.stats();
+    assert!(stats.entries <= 4096 && stats.evictions > 0, "{stats:?}");
+}

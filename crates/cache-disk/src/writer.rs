@@ -22,6 +22,9 @@ const SEGMENT_BYTES: (u64, u64) = (1 << 20, 1 << 30);
 const RECORD_PART: u64 = 8;
 /// Part of a segment whose used records move to the newest one, as a divisor.
 const SECOND_CHANCE_PART: u64 = 2;
+/// Bytes of the files that a record counts at least, so that small ones do not fill the memory of the index: 142 bytes
+/// each.
+const MIN_RECORD: u64 = 4096;
 /// Most groups whose removals are remembered.
 const MAX_REMOVED_GROUPS: usize = 64 * 1024;
 
@@ -253,7 +256,11 @@ impl Writer {
     /// Deletes the oldest segments until `needed` bytes fit, and those that move from the next segment.
     fn make_space(&mut self, shared: &Arc<Shared>, size: u64, needed: u64) -> io::Result<()> {
         let segment = segment_bytes(size);
-        while self.bytes() + needed + segment / SECOND_CHANCE_PART > size {
+        let is_full = |writer: &Self| {
+            writer.bytes() + needed + segment / SECOND_CHANCE_PART > size
+                || shared.index.len() as u64 >= size / MIN_RECORD
+        };
+        while is_full(self) {
             let Some((&oldest, &bytes)) = self.closed.first_key_value() else {
                 // The segment that is written alone exceeds a size that was lowered.
                 if self.current.is_none() {

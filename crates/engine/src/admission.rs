@@ -200,20 +200,22 @@ impl Admission {
 
     /// Acquires slots in all scopes of the route for an admitted request, queues it, or rejects it if it cannot be
     /// served in time. The partition input selects the partitions. `random` is a number from 0 to 1 for jitter.
-    /// `uptime` is monotonic time, so that a change of the wall clock does not extend pauses.
+    /// `uptime` is monotonic time, so that a change of the wall clock does not extend pauses. A request that may not wait
+    /// takes only what is free.
     pub fn acquire_slots(
         &self,
         source: RequestSource,
         class: ClassId,
         input: &PartitionInput<'_>,
         random: f64,
+        may_wait: bool,
         uptime: Timestamp,
     ) -> AcquireOutcome {
         match &self.route_scopes[source.route.index()] {
             None => AcquireOutcome::Acquired(None),
             Some(scopes) => {
                 let priority = self.rules[class].priority;
-                let request = SlotRequest { source, priority, random };
+                let request = SlotRequest { source, priority, random, may_wait };
                 self.engine.throttle.acquire(scopes, input, request, uptime)
             }
         }

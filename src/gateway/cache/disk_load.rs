@@ -9,7 +9,11 @@ use crate::gateway::shared::Shared;
 use std::io;
 use std::sync::Arc;
 use tidegate_cache_disk::ReadMode;
+use tidegate_policy::identity::ClientKey;
 use tokio::task::spawn_blocking;
+
+/// All clients wait alike for a read.
+const ANY_CLIENT: ClientKey = ClientKey::from_u64(0);
 
 /// Returns the entry of a key from disk, and adds it to those in memory. Requests for the same one wait for one read.
 pub(in crate::gateway) async fn load(shared: &Arc<Shared>, key: CacheKey) -> Option<CacheEntry> {
@@ -19,7 +23,7 @@ pub(in crate::gateway) async fn load(shared: &Arc<Shared>, key: CacheKey) -> Opt
     }
     let loads: &FetchLocks = &shared.cache.loads;
     loop {
-        let guard = match loads.acquire(key) {
+        let guard = match loads.acquire(key, ANY_CLIENT) {
             FetchRole::Fetch(guard) => guard,
             FetchRole::Wait(waiter) => match waiter.wait().await {
                 Ok(_) => match shared.cache.store.get(key) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tidegate_http1::{Field, Fields, Name, RequestHead};
 use tidegate_policy::Timestamp;
 use tidegate_policy::cache::coding::AcceptedCodings;
-use tidegate_policy::cache::request_fields::FetchField;
+use tidegate_policy::cache::request_fields::{FetchField, is_client_address, is_constant};
 use tidegate_policy::cache::storage::{self, StorageRequest};
 use tidegate_policy::cache::vary::SelectingFields;
 use tidegate_policy::cache::{FieldLines, ForwardReason, RequestDirectives, ReuseTerms, Unstorable};
@@ -44,6 +44,8 @@ pub(in crate::gateway) struct CacheFetch {
     pub(in crate::gateway) had_cookies: bool,
     /// The client sent `Authorization`.
     pub(in crate::gateway) had_authorization: bool,
+    /// Another request has the lock, because this one waited for slots.
+    pub(in crate::gateway) is_handed_over: bool,
     /// The origin was sent fields outside the key, besides cookies and credentials: the response may depend on them.
     sends_unkeyed: bool,
     /// The request forbids the storage of its response.
@@ -70,6 +72,7 @@ impl CacheFetch {
             is_personal: false,
             had_cookies: false,
             had_authorization: false,
+            is_handed_over: false,
             sends_unkeyed: false,
             is_no_store,
             requested_at,
@@ -80,6 +83,11 @@ impl CacheFetch {
     /// the URL.
     pub(in crate::gateway) fn lock_key(&self, fields: &Fields) -> CacheKey {
         self.variants.as_ref().map_or(self.url.key, |variants| self.url.key.of_variant(variants, fields))
+    }
+
+    /// Leaves the fetch to a request that waits for it, of another client if there is one. This request goes on, too.
+    pub(in crate::gateway) fn hand_over(&mut self) {
+        self.is_handed_over |= self.guard.take().is_some();
     }
 
     /// Prepares the head for the origin at `now`: removes what is no part of the key, and asks for a validation if there
@@ -93,11 +101,17 @@ impl CacheFetch {
         // The gateway's own: a response may not depend on who asked for it first.
         fields.remove(Name::Class);
         fields.remove(Name::Operator);
+        // Trusted proxies pass on what clients send in them.
+        self.write_site(fields, rules);
         match self.is_personal {
-            true => self.sends_unkeyed = fields.iter().any(is_dropped),
+            // The gateway itself sends the address of the client.
+            true => {
+                let is_unkeyed = |field: Field<'_>| field.name != Name::ForwardedFor && is_dropped(field);
+                self.sends_unkeyed = fields.iter().any(is_unkeyed);
+            }
             false => {
                 fields.retain(|field| !is_dropped(field));
-                self.write_common_fields(fields);
+                write_common_fields(fields);
             }
         }
         if let Some(names) = &rules.route.key_cookies {
@@ -122,19 +136,16 @@ impl CacheFetch {
         }
     }
 
-    /// Writes the fields that are the same for all requests of the key, whatever the client sent.
-    fn write_common_fields(&self, fields: &mut Fields) {
-        // The key has the host in its canonical form.
-        let forwards_host = fields.get(Name::ForwardedHost) == fields.get(Name::Host);
-        fields.insert(Name::Host, self.url.host().as_bytes());
-        if forwards_host {
-            fields.insert(Name::ForwardedHost, self.url.host().as_bytes());
+    /// Writes scheme and host as they are in the key, whatever the client sent.
+    fn write_site(&self, fields: &mut Fields, rules: FetchRules<'_>) {
+        let host = self.url.host().as_bytes();
+        fields.insert(Name::Host, host);
+        if !rules.is_named("x-forwarded-host") {
+            fields.insert(Name::ForwardedHost, host);
         }
-        // The last line is the gateway's own.
-        if let Some(via) = fields.all(Name::Via).last().map(<[u8]>::to_vec) {
-            fields.insert(Name::Via, &via);
+        if !rules.is_named("x-forwarded-proto") {
+            fields.insert(Name::ForwardedProto, self.url.scheme().as_bytes());
         }
-        fields.retain(|field| !PER_REQUEST.iter().any(|name| field.text.eq_ignore_ascii_case(name.as_bytes())));
     }
 
     /// Returns where the response to the request `sent` is stored, and on which terms.
@@ -163,6 +174,10 @@ impl CacheFetch {
         }
         let accepted = AcceptedCodings::read(&MessageFields(sent));
         let selected_by = SelectingFields::read(&MessageFields(response), accepted).ok_or(Unstorable::Vary)?;
+        if self.is_personal && selected_by.names().any(is_client_address) {
+            return Err(Unstorable::Vary);
+        }
+        let selected_by = selected_by.filter(|name| !is_constant(name) || rules.is_named(name));
         if !selected_by.is_empty() {
             rules.nominated.record(rules.route_name, &selected_by);
         }
@@ -224,6 +239,15 @@ impl CacheFetch {
         let lines = sent.to_lines(|field| is_selecting(field.text));
         (lines.len() <= MAX_SELECTING_LINES).then(|| lines.into())
     }
+}
+
+/// Writes the fields that are the same for all requests, whatever the client sent.
+fn write_common_fields(fields: &mut Fields) {
+    // The last line is the gateway's own.
+    if let Some(via) = fields.all(Name::Via).last().map(<[u8]>::to_vec) {
+        fields.insert(Name::Via, &via);
+    }
+    fields.retain(|field| !PER_REQUEST.iter().any(|name| field.text.eq_ignore_ascii_case(name.as_bytes())));
 }
 
 /// Keeps the first cookie of each of `names`: those that the key has.

@@ -13,6 +13,8 @@ pub(in crate::gateway) struct FetchRules<'a> {
     pub(in crate::gateway) rules: &'a CacheRules,
     pub(in crate::gateway) route: &'a RouteCacheRules,
     pub(in crate::gateway) nominated: &'a NominatedFields,
+    /// Field in which a proxy names the client.
+    pub(in crate::gateway) address_header: Option<&'a str>,
 }
 
 impl FetchRules<'_> {
@@ -21,11 +23,17 @@ impl FetchRules<'_> {
         let name: SmallVec<[u8; 48]> = field.text.iter().map(u8::to_ascii_lowercase).collect();
         // A name that is no text is no name that the rules know.
         let name = std::str::from_utf8(&name).unwrap_or("?");
+        match self.is_named(name) || self.nominated.contains(self.route_name, name) {
+            false if self.address_header == Some(name) => FetchField::Dropped,
+            is_keyed => fetch_field(name, field.value, is_keyed),
+        }
+    }
+
+    /// Returns true if the rules make the field `name`, in lower case, a part of the key, or say that no response depends
+    /// on it.
+    pub(super) fn is_named(&self, name: &str) -> bool {
         let is_in = |names: &[String]| names.iter().any(|known| known == name);
-        let is_keyed = is_in(&self.rules.unkeyed_headers)
-            || is_in(&self.route.key_headers)
-            || self.nominated.contains(self.route_name, name);
-        fetch_field(name, field.value, is_keyed)
+        is_in(&self.rules.unkeyed_headers) || is_in(&self.route.key_headers)
     }
 
     /// Returns true if the field is sent and its value is part of the key, although neither the rules nor `Vary` name it.

@@ -59,6 +59,11 @@ impl UrlKey {
         self.url[..self.path_start].split_once("://").map_or("", |(_, host)| host)
     }
 
+    /// Returns the scheme.
+    pub(in crate::gateway) fn scheme(&self) -> &str {
+        self.url.split_once("://").map_or("", |(scheme, _)| scheme)
+    }
+
     /// Returns path and query for the origin.
     pub(in crate::gateway) fn path_and_query(&self) -> &str {
         &self.url[self.path_start..]
@@ -213,7 +218,8 @@ mod tests {
             unkeyed_headers: Vec::new(),
         };
         let (route, nominated) = (RouteCacheRules::default(), NominatedFields::default());
-        let rules = FetchRules { route_name: "/", rules: &rules, route: &route, nominated: &nominated };
+        let rules =
+            FetchRules { route_name: "/", rules: &rules, route: &route, nominated: &nominated, address_header: None };
         let fields = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         key(url, &fields, rules)
     }

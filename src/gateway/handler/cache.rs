@@ -27,6 +27,7 @@ use tidegate_http1::{Fields, Name, Response};
 use tidegate_policy::cache::range::{RequestedRange, requested_range};
 use tidegate_policy::cache::validation::{allows_range, has_origin_condition, is_not_modified, is_sent_in_304};
 use tidegate_policy::cache::{CacheResult, CacheStatus, ForwardReason, HitDetail, RequestDirectives, Reuse};
+use tidegate_policy::identity::ClientKey;
 use tidegate_policy::{Reason, RouteId, Timestamp};
 
 /// Time for which requests for a URL do not wait for each other after one whose response was not for others.
@@ -103,6 +104,7 @@ struct CacheLookup {
     wanted: RequestDirectives,
     /// The response may be stored: GET, without a range.
     can_store: bool,
+    client: ClientKey,
     /// Maximum wait for the fetch of another request.
     patience: Duration,
 }
@@ -124,11 +126,15 @@ impl CacheRole {
         (reason.allows_copy() && copy.terms.may_replace_refusal(limit, now)).then(|| Arc::clone(copy))
     }
 
-    /// Returns the fetch of a refused request that may ask the origin's own cache.
+    /// Returns the fetch of a refused request that may ask the origin's own cache. Others do not wait for it.
     pub(super) fn fetch_for_origin_cache(self, context: &RequestContext) -> Option<Box<CacheFetch>> {
         let reason = context.decision().verdict.refusal()?.reason;
+        let (current, route, now) = (context.current(), context.evaluation().route, context.started_at());
         match self {
-            Self::Fetch(fetch) if reason.allows_copy() && context.current().trusts_origin_cache() => Some(fetch),
+            Self::Fetch(mut fetch) if reason.allows_copy() && current.trusts_origin_cache(route, now) => {
+                fetch.hand_over();
+                Some(fetch)
+            }
             _ => None,
         }
     }
@@ -178,7 +184,7 @@ impl RequestHandler {
             return CacheRole::Copy(copy, CopyReason::Reusable);
         }
         let can_store = head.method == Method::GET && !head.fields.contains(Name::Range);
-        let lookup = CacheLookup { url, credentials, wanted, can_store, patience };
+        let lookup = CacheLookup { url, credentials, wanted, can_store, client: classified.key, patience };
         // Boxed to keep the future of requests with a copy small.
         let role = Box::pin(self.fetch_or_wait(&head.fields, lookup, found, fetch_rules)).await;
         *now = self.worker.now();
@@ -193,7 +199,7 @@ impl RequestHandler {
         mut found: Found,
         rules: FetchRules<'_>,
     ) -> CacheRole {
-        let CacheLookup { url, credentials, wanted, can_store, patience } = lookup;
+        let CacheLookup { url, credentials, wanted, can_store, client, patience } = lookup;
         let worker = &self.worker;
         let cache = &worker.shared().cache;
         // A request that waits occupies as much memory as one that is forwarded.
@@ -222,7 +228,7 @@ impl RequestHandler {
             if !is_shared || wanted.no_store {
                 return CacheRole::Fetch(fetch);
             }
-            match (cache.fetches.acquire(fetch.lock_key(fields)), stale_use) {
+            match (cache.fetches.acquire(fetch.lock_key(fields), client), stale_use) {
                 (FetchRole::Fetch(guard), stale_use) => {
                     // Another request may have stored the response since.
                     let again = self.find_copy(&url, fields, credentials, rules).await;
@@ -315,6 +321,20 @@ impl RequestHandler {
             _ => {}
         }
         Ok(found)
+    }
+
+    /// Returns the response that another request fetched while this one waited for slots.
+    pub(super) fn copy_fetched_by_others(
+        &self,
+        context: &RequestContext,
+    ) -> Option<(Arc<StoredResponse>, ForwardReason)> {
+        let fetch = context.fetch().filter(|fetch| fetch.is_handed_over)?;
+        let credentials =
+            RequestCredentials { has_cookies: fetch.had_cookies, has_authorization: fetch.had_authorization };
+        let now = self.worker.now();
+        let found = self.find(&fetch.url, context.client_fields(), credentials, &[], now).ok()?;
+        let (_, copy) = found.copy?;
+        (copy.terms.is_fresh(now) && !copy.terms.always_validate).then_some((copy, fetch.reason))
     }
 
     /// Returns true if a write invalidated a response that is not found by its URL alone.
@@ -410,7 +430,7 @@ impl RequestHandler {
         let slots = match self.acquire_slots(&context) {
             AcquireOutcome::Acquired(slots) => Some(slots),
             AcquireOutcome::Rejected(_) => None,
-            AcquireOutcome::Queued(queued) => self.wait_for_slot(queued).await.ok().map(Some),
+            AcquireOutcome::Queued(queued) => self.wait_for_slot_of_fetch(queued, &mut context).await.ok().map(Some),
         };
         match slots {
             // Dropping the response stores the rest of its body.
@@ -486,6 +506,7 @@ impl RequestHandler {
             rules: rules.cache.as_ref()?,
             route: route.cache.as_ref()?,
             nominated: &self.worker.shared().cache.nominated,
+            address_header: rules.trust.source.header(),
         })
     }
 }

@@ -56,8 +56,10 @@ impl RequestHandler {
             Err(reason) => {
                 // After a failure, or a response that only this request has, the next request that waits fetches.
                 if !reason.is_of_request() && !is_overload(status) && !fetch.is_personal {
-                    // The copy that the response replaces is no longer the origin's.
-                    if let Some((key, _)) = &fetch.copy {
+                    // The copy that the response replaces is no longer the origin's, unless this client was refused.
+                    if let Some((key, _)) = &fetch.copy
+                        && !is_refusal(status)
+                    {
                         store.remove(*key);
                     }
                     self.remember_unshared(&mut fetch, context.client_fields());
@@ -172,6 +174,11 @@ impl RequestHandler {
 /// Returns true for statuses that say nothing about the page.
 fn is_overload(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
+}
+
+/// Returns true for statuses that say something about the request or its client, and nothing about the page.
+fn is_refusal(status: StatusCode) -> bool {
+    status.is_client_error() && !matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
 }
 
 /// Returns true for statuses after which a stale copy may be sent (RFC 5861 section 4).

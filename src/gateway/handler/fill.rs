@@ -1,6 +1,7 @@
 //! Requests that the gateway makes itself to fill the cache. They pass through the same phases as those of clients.
 
 use super::request_handler::{Fill, RequestHandler};
+use super::within;
 use crate::gateway::cache::{FillOutcome, FillRequest};
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::connection_timeouts::ConnectionState;
@@ -12,16 +13,26 @@ use hyper::body::Body;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use tidegate_http1::{Name, Request, RequestHead, Response};
+use std::sync::Arc;
+use tidegate_http1::{Fields, Name, Request, RequestHead, Response};
+use tokio::sync::Semaphore;
 
 /// User agent in the log. The origin is sent that of all fetches for the cache.
 const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"), " (bot)");
 
+/// Most requests of the gateway itself in flight on one worker.
+const MAX_IN_FLIGHT: usize = 8;
+
 /// Makes the gateway's own requests, until dropped.
 pub(in crate::gateway) async fn run_fills(worker: Rc<Worker>) {
-    while let Some(request) = worker.shared().cache.fills.next().await {
+    let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
+    while let Ok(permit) = Arc::clone(&in_flight).acquire_owned().await {
+        let Some(request) = worker.shared().cache.fills.next().await else { return };
         let for_request = Rc::clone(&worker);
-        let _ = worker.run_detached(async move { fill(&for_request, request).await });
+        let _ = worker.run_detached(async move {
+            fill(&for_request, request).await;
+            drop(permit);
+        });
     }
 }
 
@@ -36,7 +47,10 @@ async fn fill(worker: &Rc<Worker>, request: FillRequest) {
         Some(head) => {
             let connection_state = ConnectionState::new(worker.monotonic_tick(), u32::MAX);
             let handler = RequestHandler::for_fill(Rc::clone(worker), connection_state, Fill { reason: fill, class });
-            Ok(outcome(handler.handle(Request { head, body: ClientBody::Empty }).await).await)
+            let limit = 2 * worker.current().settings.origin.response_timeout;
+            let deadline = worker.upstream().new_deadline(limit);
+            let work = async { outcome(handler.handle(Request { head, body: ClientBody::Empty }).await).await };
+            within(&deadline, work).await.ok_or_else(|| format!("no whole response within {limit:?}"))
         }
     };
     // Fails if the receiver is dropped.
@@ -44,11 +58,14 @@ async fn fill(worker: &Rc<Worker>, request: FillRequest) {
 }
 
 /// Returns the head of a request for `url`; `None` without a scheme and a host.
-fn head(url: &Uri, mut fields: tidegate_http1::Fields) -> Option<RequestHead> {
+fn head(url: &Uri, mut fields: Fields) -> Option<RequestHead> {
     let site = Site::from_url(url)?;
-    fields.append(Name::Host, site.host().as_bytes());
-    fields.append(Name::UserAgent, USER_AGENT.as_bytes());
-    fields.append(Name::ForwardedProto, site.scheme().as_bytes());
+    fields.insert(Name::Host, site.host().as_bytes());
+    fields.insert(Name::ForwardedProto, site.scheme().as_bytes());
+    // A page that is selected by its user agent is refreshed with that of the clients who get it.
+    if !fields.contains(Name::UserAgent) {
+        fields.append(Name::UserAgent, USER_AGENT.as_bytes());
+    }
     let target = url.path_and_query().map_or("/", |target| target.as_str());
     let target = Uri::try_from(target).ok()?;
     Some(RequestHead { method: Method::GET, target, version: Version::HTTP_11, fields })
@@ -62,8 +79,14 @@ async fn outcome(response: Response<ResponseBody>) -> FillOutcome {
     FillOutcome {
         status: status.as_u16(),
         // A response of the gateway itself names its decision.
-        is_refused: matches!(status.as_u16(), 429 | 503) && fields.contains(Name::Decision),
+        is_refused: (matches!(status.as_u16(), 429 | 503) && fields.contains(Name::Decision)) || is_replaced(&fields),
         cache_status: fields.get(Name::CacheStatus).map(text).unwrap_or_default(),
         retry_after_s: fields.get(Name::RetryAfter).and_then(|value| text(value).parse().ok()),
     }
+}
+
+/// Returns true if a stored response was sent in place of a refusal.
+fn is_replaced(fields: &Fields) -> bool {
+    let is_refused = |status: &[u8]| String::from_utf8_lossy(status).contains("detail=refused");
+    fields.get(Name::CacheStatus).is_some_and(is_refused)
 }

@@ -57,7 +57,6 @@ use std::task::Poll;
 use tidegate_engine::{AcquireOutcome, ThrottleRejection};
 use tidegate_http1::{Request, Response};
 use tidegate_policy::Reason;
-use tidegate_policy::cache::CacheFill;
 use tidegate_policy::exempt::is_robots_txt_read;
 
 impl RequestHandler {
@@ -103,8 +102,14 @@ impl RequestHandler {
             return match replacement {
                 Some(copy) => self.respond_from_copy(context, &copy, CopyReason::Refused),
                 // Boxed to keep the future of other requests small.
-                None => match role.fetch_for_origin_cache(&context) {
-                    Some(fetch) => Box::pin(self.respond_from_origin_cache(context, fetch)).await,
+                None => match role
+                    .fetch_for_origin_cache(&context)
+                    .and_then(|fetch| self.origin_cache_request(&context, fetch))
+                {
+                    Some(request) => {
+                        let (state, handler) = (Rc::clone(context.forward_state()), Rc::clone(&self));
+                        Abandonable::new(self.respond_from_origin_cache(context, request), state, handler).await
+                    }
                     None => self.refuse(context),
                 },
             };
@@ -166,19 +171,19 @@ impl RequestHandler {
         let acquired = match self.acquire_slots(&context) {
             AcquireOutcome::Acquired(slots) => Ok(slots),
             AcquireOutcome::Rejected(rejection) => Err(rejection),
-            // A refresh takes only what no request waits for.
-            AcquireOutcome::Queued(queued) if self.fill_reason() == Some(CacheFill::Refresh) => {
-                Err(queued.reject(self.worker.monotonic_now()))
-            }
             AcquireOutcome::Queued(queued) => {
                 // Boxed to keep the future of requests that need not wait small.
-                let acquired = Box::pin(self.wait_for_slot(queued)).await;
+                let acquired = Box::pin(self.wait_for_slot_of_fetch(queued, &mut context)).await;
                 context.end_queue_wait();
                 acquired.map(Some)
             }
         };
         match acquired {
             Ok(slots) => {
+                if let Some((copy, reason)) = self.copy_fetched_by_others(&context) {
+                    context.settle_unknown();
+                    return self.respond_from_copy(context, &copy, CopyReason::Collapsed(reason));
+                }
                 let (state, handler) = (Rc::clone(context.forward_state()), Rc::clone(&self));
                 Abandonable::new(self.forward(body, context, slots), state, handler).await
             }

@@ -7,19 +7,56 @@ use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
 use crate::gateway::upstream::{RequestBody, UpstreamResponse};
 use std::rc::Rc;
-use tidegate_engine::AcquireOutcome;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tidegate_engine::SlotGuard;
 use tidegate_http1::{Fields, Name, Response};
 use tracing::warn;
 
+/// A refused request that may ask the origin's own cache, with its slots.
+pub(super) struct OriginCacheRequest {
+    fetch: Box<CacheFetch>,
+    slots: Option<SlotGuard>,
+    turn: Turn,
+}
+
+/// One of the few requests for the origin's cache in flight.
+struct Turn(Arc<AtomicUsize>);
+
+impl Turn {
+    fn take(in_flight: &Arc<AtomicUsize>, limit: usize) -> Option<Self> {
+        let turn = Self(Arc::clone(in_flight));
+        (in_flight.fetch_add(1, Ordering::AcqRel) < limit).then_some(turn)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl RequestHandler {
-    /// Responds with what the origin's own cache has for a refused request (RFC 9111 section 5.2.1.7), or refuses it. Takes
-    /// only free slots.
+    /// Returns the request of a client that was refused for the origin's cache, if few others are in flight, and slots are
+    /// free.
+    pub(super) fn origin_cache_request(
+        &self,
+        context: &RequestContext,
+        fetch: Box<CacheFetch>,
+    ) -> Option<OriginCacheRequest> {
+        let in_flight = &self.worker.shared().origin_cache_requests;
+        let turn = Turn::take(in_flight, context.current().max_origin_cache_requests)?;
+        let slots = self.acquire_free_slots(context)?;
+        Some(OriginCacheRequest { fetch, slots, turn })
+    }
+
+    /// Responds with what the origin's own cache has for a refused request (RFC 9111 section 5.2.1.7), or refuses it.
     pub(super) async fn respond_from_origin_cache(
         self: Rc<Self>,
         mut context: Box<RequestContext>,
-        fetch: Box<CacheFetch>,
+        request: OriginCacheRequest,
     ) -> Response<ResponseBody> {
-        let AcquireOutcome::Acquired(slots) = self.acquire_slots(&context) else { return self.refuse(context) };
+        let OriginCacheRequest { fetch, slots, turn: _turn } = request;
         let current = Rc::clone(context.current());
         context.ask_origin_cache(fetch);
         self.prepare_upstream_request(&mut context);
@@ -45,10 +82,14 @@ impl RequestHandler {
             if !context.has_charges() {
                 context.charge_as_unexpected();
             }
-            if current.distrust_origin_cache() {
+            // The redirect of a server in front of the cache says nothing about the cache.
+            if !upstream.response.status.is_redirection() {
+                let route = context.evaluation().route;
+                current.distrust_origin_cache(route, self.worker.now());
                 warn!(
-                    "origin.only_if_cached: the origin answered a request for its cache with a response that has no Age and no \
-                     hit in Cache-Status, or a cost: charging it, and refusing such requests until the next reload"
+                    "origin.only_if_cached: the origin answered a request for its cache on route {} with a response that has \
+                     no Age and no hit in Cache-Status, or a cost: charging it, and refusing such requests there for an hour",
+                    current.settings.rules[route].name
                 );
             }
         }

@@ -1,19 +1,36 @@
 //! Slots of a request in its throttled scopes.
 
 use super::request_handler::RequestHandler;
+use super::within;
 use crate::gateway::connection_timeouts::TICK;
 use crate::gateway::request_context::RequestContext;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 use tidegate_engine::{AcquireOutcome, QueuePoll, QueuedRequest, SlotGuard, ThrottleRejection};
+use tidegate_policy::cache::CacheFill;
 use tidegate_policy::throttle::overload::RequestSource;
 use tidegate_policy::throttle::partition::{self, PartitionInput};
 use tokio::time::sleep;
 
+/// Time for which a request that waits for slots keeps others from fetching the same response.
+const MAX_FETCH_QUEUE_TIME: Duration = Duration::ZERO;
+
 impl RequestHandler {
-    /// Acquires a slot in each scope of the route, or queues the request.
+    /// Acquires a slot in each scope of the route, or queues the request. A refresh takes only what no request waits for.
     pub(super) fn acquire_slots(&self, context: &RequestContext) -> AcquireOutcome {
+        self.acquire(context, self.fill_reason() != Some(CacheFill::Refresh))
+    }
+
+    /// Acquires a slot in each scope of the route, if all are free.
+    pub(super) fn acquire_free_slots(&self, context: &RequestContext) -> Option<Option<SlotGuard>> {
+        match self.acquire(context, false) {
+            AcquireOutcome::Acquired(slots) => Some(slots),
+            AcquireOutcome::Queued(_) | AcquireOutcome::Rejected(_) => None,
+        }
+    }
+
+    fn acquire(&self, context: &RequestContext, may_wait: bool) -> AcquireOutcome {
         let (current, request, evaluation) = (context.current(), context.client_request(), context.evaluation());
         if !current.admission.is_throttled(evaluation.route) {
             return AcquireOutcome::Acquired(None);
@@ -31,8 +48,27 @@ impl RequestHandler {
             evaluation.classification.class,
             &input,
             context.random(),
+            may_wait,
             self.worker.monotonic_now(),
         )
+    }
+
+    /// Waits until the queued request is granted its slots or rejected. If it fetches a response that others wait for, it
+    /// leaves the fetch to one of them after a moment: its client may have used up its share of the slots.
+    pub(super) async fn wait_for_slot_of_fetch(
+        &self,
+        queued: QueuedRequest,
+        context: &mut RequestContext,
+    ) -> Result<SlotGuard, ThrottleRejection> {
+        let mut waiting = pin!(self.wait_for_slot(queued));
+        if let Some(fetch) = context.fetch_mut().filter(|fetch| fetch.guard.is_some()) {
+            let deadline = self.worker.upstream().new_deadline(MAX_FETCH_QUEUE_TIME);
+            if let Some(acquired) = within(&deadline, waiting.as_mut()).await {
+                return acquired;
+            }
+            fetch.hand_over();
+        }
+        waiting.await
     }
 
     /// Waits until the queued request is granted its slots or rejected.

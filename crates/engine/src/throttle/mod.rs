@@ -91,6 +91,8 @@ pub(super) struct SlotRequest {
     pub(super) priority: u8,
     /// Random number from 0 to 1 for the jitter of delays.
     pub(super) random: f64,
+    /// False if the request takes only what is free.
+    pub(super) may_wait: bool,
 }
 
 /// Throttle of all scopes; one per process.

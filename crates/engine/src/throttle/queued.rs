@@ -43,13 +43,6 @@ impl QueuedRequest {
     }
 }
 
-impl QueuedRequest {
-    /// Leaves the queue. Returns the rejection of a request that does not wait.
-    pub fn reject(self, now: Timestamp) -> ThrottleRejection {
-        self.throttle.with_scheduler(|scheduler| scheduler.rejection_of(self.waiter, now))
-    }
-}
-
 impl Drop for QueuedRequest {
     fn drop(&mut self) {
         self.throttle.with_scheduler(|scheduler| scheduler.cancel(self.waiter));

@@ -123,6 +123,11 @@ impl Scheduler {
             self.dispatch(instances);
             return ScheduleResult::Granted(grant);
         };
+        if !request.may_wait {
+            let rejection = self.rejection(instances);
+            self.remove_idle_subjects(instances);
+            return ScheduleResult::Rejected(rejection);
+        }
         let max_wait = self.configs(instances).map(|rules| rules.queue.max_wait).min().unwrap_or_default();
         let until = self.now + max_wait;
         let mut evicted: InlineVec<InstanceId> = InlineVec::new();
@@ -195,15 +200,6 @@ impl Scheduler {
             waiter.waker = Some(waker.clone());
         }
         WaiterPoll::Queued(opens_at.map_or(until, |opens_at| opens_at.min(until)))
-    }
-
-    /// Returns the rejection of a waiter that leaves instead of waiting.
-    pub(super) fn rejection_of(&mut self, id: WaiterId, now: Timestamp) -> ThrottleRejection {
-        self.now = self.now.max(now);
-        // The queue of another one may be gone.
-        let queued = self.waiters.get(&id).filter(|waiter| matches!(waiter.state, WaiterState::Queued));
-        let instances = queued.map(|waiter| self.queues[waiter.queue.0].instances.clone());
-        self.rejection(&instances.unwrap_or_default())
     }
 
     pub(super) fn cancel(&mut self, id: WaiterId) {

@@ -119,7 +119,7 @@ impl ThrottleFixture {
     }
 
     fn acquire_from(&self, source: RequestSource, names: &[&str], priority: u8, now: u64) -> AcquireOutcome {
-        let request = SlotRequest { source, priority, random: 0.0 };
+        let request = SlotRequest { source, priority, random: 0.0, may_wait: true };
         let query = names.join("&");
         let facts = RequestFacts { query: Some(&query), ..request_facts("/") };
         let input = PartitionInput { route: "/**", request: facts, header: &|_| None };

@@ -17,9 +17,9 @@ pub enum FetchField {
     KeyedByValue,
 }
 
-/// Fields of browsers, crawlers and content delivery networks that are not sent, unless they are part of the key. Sorted for
-/// [`is_listed`].
-const DROPPED: [&str; 40] = [
+/// Fields of browsers, crawlers, proxies and content delivery networks that are not sent, unless they are part of the key.
+/// Sorted for [`is_listed`].
+const DROPPED: [&str; 44] = [
     "dnt",
     "dpr",
     "ect",
@@ -37,9 +37,11 @@ const DROPPED: [&str; 40] = [
     "downlink",
     "if-range",
     "priority",
+    "forwarded",
     "save-data",
     "signature",
     "x-purpose",
+    "x-real-ip",
     "keep-alive",
     "user-agent",
     "sec-purpose",
@@ -53,8 +55,10 @@ const DROPPED: [&str; 40] = [
     "signature-agent",
     "signature-input",
     "x-amzn-trace-id",
+    "x-forwarded-for",
     "x-forwarded-ssl",
     "x-correlation-id",
+    "x-forwarded-port",
     "x-tidegate-class",
     "if-modified-since",
     "x-tidegate-operator",
@@ -67,7 +71,7 @@ const DROPPED_PREFIXES: [&str; 6] = ["sec-fetch-", "sec-ch-", "cf-", "fastly-", 
 
 /// Fields that the gateway writes, or removes unless a trusted proxy sent them, and those of one connection. Sorted for
 /// [`is_listed`].
-const WRITTEN: [&str; 22] = [
+const WRITTEN: [&str; 18] = [
     "te",
     "via",
     "host",
@@ -75,22 +79,50 @@ const WRITTEN: [&str; 22] = [
     "expect",
     "trailer",
     "upgrade",
-    "forwarded",
-    "x-real-ip",
     "connection",
     "max-forwards",
     "authorization",
     "content-length",
     "http2-settings",
     "accept-encoding",
-    "x-forwarded-for",
     "proxy-connection",
     "x-forwarded-host",
-    "x-forwarded-port",
     "transfer-encoding",
     "x-forwarded-proto",
     "proxy-authorization",
 ];
+
+/// Fields that are the same in all fetches of a URL, although origins name them in `Vary`: the gateway writes them, or does
+/// not send them. Sorted for [`is_listed`].
+const CONSTANT: [&str; 16] = [
+    "te",
+    "via",
+    "host",
+    "expect",
+    "trailer",
+    "upgrade",
+    "forwarded",
+    "x-real-ip",
+    "connection",
+    "max-forwards",
+    "content-length",
+    "http2-settings",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+];
+
+/// Returns true if the field `name`, in lower case, is the same in all fetches of a URL, unless the rules make it a part
+/// of the key: it selects no response.
+pub fn is_constant(name: &str) -> bool {
+    is_listed(&CONSTANT, name)
+}
+
+/// Returns true if the field `name`, in lower case, has the address of the client.
+pub fn is_client_address(name: &str) -> bool {
+    matches!(name, "forwarded" | "x-forwarded-for" | "x-real-ip")
+}
 
 /// Returns what becomes of the field `name`, in lower case, with one of its values. `is_keyed` says that it is part of
 /// the key by the rules or by `Vary`, or declared to change no response.
@@ -126,6 +158,6 @@ mod tests {
     #[test]
     fn fields_are_sorted_for_the_search() {
         let is_sorted = |names: &[&str]| names.is_sorted_by(|one, next| super::order(one, next).is_lt());
-        assert!(is_sorted(&super::DROPPED) && is_sorted(&super::WRITTEN));
+        assert!(is_sorted(&super::DROPPED) && is_sorted(&super::WRITTEN) && is_sorted(&super::CONSTANT));
     }
 }

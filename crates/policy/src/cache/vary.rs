@@ -46,6 +46,12 @@ impl SelectingFields {
         Self(names)
     }
 
+    /// Returns the fields for which `is_kept` is true.
+    pub fn filter(mut self, mut is_kept: impl FnMut(&str) -> bool) -> Self {
+        self.0.retain(|name| is_kept(name));
+        self
+    }
+
     /// Returns true if no field selects the response.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -146,8 +146,12 @@ fn fields_are_not_sent_or_part_of_the_key() {
     assert_eq!(fetch_field("accept", b"text/html,image/avif,*/*;q=0.8", false), FetchField::Dropped);
     assert_eq!(fetch_field("accept", b"application/json, */* ;q=0.1", false), FetchField::Dropped);
     assert_eq!(fetch_field("accept", b"application/json", false), FetchField::KeyedByValue);
-    for name in ["host", "x-forwarded-for", "x-real-ip"] {
+    for name in ["host", "x-forwarded-host", "x-forwarded-proto"] {
         assert_eq!(fetch_field(name, b"of the gateway", false), FetchField::Sent, "{name}");
+    }
+    for name in ["forwarded", "x-forwarded-for", "x-forwarded-port", "x-real-ip"] {
+        assert_eq!(fetch_field(name, b"of one client", false), FetchField::Dropped, "{name}");
+        assert_eq!(fetch_field(name, b"of one client", true), FetchField::Sent, "{name}");
     }
 }
 
