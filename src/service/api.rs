@@ -5,7 +5,7 @@ use crate::admin::{
     CacheUsage, CacheView, GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange, WarmReceiver,
 };
 use crate::gateway::{CachePurge, OriginOutage};
-use crate::telemetry::{AddressListView, ClassTraffic, NetworkListsView};
+use crate::telemetry::{AddressListView, ClassTraffic, FilesView};
 use tidegate_engine::ledger::LeaseRefresher;
 use tidegate_engine::spenders::TopSpenders;
 use tidegate_engine::switch_store::SwitchEntry;
@@ -90,6 +90,7 @@ impl GatewayApi for ServiceState {
         notes.extend(self.lists(&self.address_list_files.lock()).filter_map(|(list, _, error)| {
             Some(format!("address_lists.{list}: {}; keeping the previous version", error?))
         }));
+        notes.extend(self.certificate_warnings());
         notes.extend(self.switch_file_error.clone());
         notes.extend(crawlers::stale_ranges_warning(&self.operators.errors()));
         notes.extend(match self.handle.robots_over_limit() {
@@ -123,12 +124,13 @@ impl GatewayApi for ServiceState {
             networks,
             is_stale: error.is_some(),
         };
-        let lists = NetworkListsView {
+        let files_view = FilesView {
             lists: self.lists(&files).map(view).collect(),
             stale_ranges: self.operators.stale_lists(),
+            certificates: self.certificates(),
         };
         drop(files);
-        self.handle.with_admission(|admission| self.telemetry.render(admission, &operators, &lists, now, uptime))
+        self.handle.with_admission(|admission| self.telemetry.render(admission, &operators, &files_view, now, uptime))
     }
 
     fn quotas(&self) -> Vec<QuotaView> {

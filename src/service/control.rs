@@ -71,7 +71,7 @@ impl ServiceState {
         tokio::join!(
             self.handle.run_maintenance(),
             self.handle.run_refreshes(),
-            self.poll_address_lists(),
+            self.poll_files(),
             self.persist_learned_loop(),
             self.log_shadow_refusals(),
             self.share_switches(),

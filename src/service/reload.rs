@@ -1,6 +1,6 @@
-//! Reload of the settings and of changed address lists.
+//! Reload of the settings, and of changed address lists and certificates.
 
-use super::{LEDGER_TIMEOUT, ServiceState, crawlers, switches};
+use super::{LEDGER_TIMEOUT, ServiceState, certificates, crawlers, switches};
 use crate::admin::SettingsView;
 use std::time::Duration;
 use tidegate_config::{Settings, describe};
@@ -8,8 +8,8 @@ use tidegate_crawlers::address_list_files::{AddressListFiles, ReloadResult};
 use tidegate_crawlers::verify::OperatorTable;
 use tracing::{error, info, warn};
 
-/// Interval at which the files of address lists are checked for changes.
-const ADDRESS_LIST_POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval at which the files of address lists and certificates are checked for changes.
+const FILE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 impl ServiceState {
     /// Reloads the settings and their address lists. Returns a summary, or all errors.
@@ -61,15 +61,18 @@ impl ServiceState {
         }
         let settings = load(names)?;
         let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
+        // The next start needs them.
+        certificates::read(&settings, self.handle.now()).map_err(|errors| errors.to_string())?;
         Ok((settings, files))
     }
 
-    /// Polls the address lists until dropped.
-    pub(super) async fn poll_address_lists(&self) {
-        let mut ticks = tokio::time::interval(ADDRESS_LIST_POLL_INTERVAL);
+    /// Polls the address lists and certificates until dropped.
+    pub(super) async fn poll_files(&self) {
+        let mut ticks = tokio::time::interval(FILE_POLL_INTERVAL);
         loop {
             ticks.tick().await;
             self.reload_address_lists();
+            self.reload_certificates();
         }
     }
 

@@ -1,11 +1,12 @@
 //! Prometheus exporter: adds up the counters of all workers and reads the state of the engine.
 
-use super::NetworkListsView;
 use super::counters::WorkerCounters;
 use super::exposition::Exposition;
+use super::handshake_result::HandshakeResult;
 use super::metrics::*;
 use super::panics::panic_count;
 use super::status_class::StatusClass;
+use super::{CertificateView, FilesView};
 use metrics::{Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use tidegate_engine::{Admission, QuotaView, ScopeState};
@@ -60,7 +61,7 @@ impl Exporter {
         quotas: &[QuotaView],
         scopes: &[ScopeState],
         operators: &[&str],
-        lists: &NetworkListsView<'_>,
+        files: &FilesView<'_>,
     ) -> String {
         self.count_requests(counters);
         self.count_connections_and_kinds(counters);
@@ -80,12 +81,16 @@ impl Exporter {
                 text.sample(LONGEST_REFUSAL, &[name], span.as_secs());
             }
         }
-        for list in &lists.lists {
+        for list in &files.lists {
             text.sample(ADDRESS_LIST_NETWORKS, &[&list.name], list.networks);
             text.sample(ADDRESS_LIST_STALE, &[&list.name], u8::from(list.is_stale));
         }
-        for (operator, count) in &lists.stale_ranges {
+        for (operator, count) in &files.stale_ranges {
             text.sample(OPERATOR_RANGES_STALE, &[operator], count);
+        }
+        for CertificateView { domain, expires_at, is_stale } in &files.certificates {
+            text.sample(CERTIFICATE_EXPIRY, &[domain], expires_at);
+            text.sample(CERTIFICATE_STALE, &[domain], u8::from(*is_stale));
         }
         text.finish()
     }
@@ -134,6 +139,9 @@ impl Exporter {
         self.count(PANICS, &[], panic_count());
         self.gauge(CONNECTIONS, &[], counters.connections_open as f64);
         self.count(CONNECTIONS_REFUSED, &[], counters.connections_refused);
+        for (result, &count) in HandshakeResult::ALL.iter().zip(&counters.handshakes) {
+            self.count(TLS_HANDSHAKES, &[result.name()], count);
+        }
         self.gauge(CONNECTION_MEMORY, &[], counters.connection_memory as f64);
         self.count(CONNECTIONS_SHED, &[], counters.connections_shed);
     }

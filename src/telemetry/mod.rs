@@ -9,6 +9,7 @@ mod counters;
 mod decision_ring;
 mod exporter;
 mod exposition;
+mod handshake_result;
 mod histogram;
 mod log_file;
 mod log_writer;
@@ -23,6 +24,7 @@ mod tests;
 
 pub use access_log::{AccessLog, LogBuffer, LogTarget};
 pub use counters::WorkerCounters;
+pub use handshake_result::HandshakeResult;
 pub use histogram::Histogram;
 pub use log_writer::OpenSink;
 pub use panics::count_panics;
@@ -66,13 +68,26 @@ pub struct ClassTraffic {
     pub shadow: Vec<(Reason, u64)>,
 }
 
-/// State of all address lists and range lists.
+/// State of the files that are read again when they change.
 #[derive(Clone, Debug, Default)]
-pub struct NetworkListsView<'a> {
+pub struct FilesView<'a> {
     /// Address lists of the config.
     pub lists: Vec<AddressListView>,
     /// Operators that have range lists, each with the number of lists that could not be refreshed.
     pub stale_ranges: Vec<(&'a str, usize)>,
+    /// Certificates, each name once.
+    pub certificates: Vec<CertificateView>,
+}
+
+/// State of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateView {
+    /// First name of the certificate.
+    pub domain: String,
+    /// End of its validity, in seconds since 1970.
+    pub expires_at: u64,
+    /// True if its files have changed since and could not be loaded; the older certificate is in use.
+    pub is_stale: bool,
 }
 
 /// State of one address list of the config.
@@ -218,13 +233,13 @@ impl Telemetry {
         &self,
         admission: &Admission,
         operators: &[&str],
-        lists: &NetworkListsView<'_>,
+        files: &FilesView<'_>,
         now: Timestamp,
         uptime: Timestamp,
     ) -> String {
         self.exporter.count(ACCESS_LOG_DROPPED, &[], self.log_lines_dropped());
         let (quotas, scopes) = (admission.quotas(now), admission.scopes(uptime));
-        self.exporter.render(&self.totals(), admission, &quotas, &scopes, operators, lists)
+        self.exporter.render(&self.totals(), admission, &quotas, &scopes, operators, files)
     }
 
     /// Returns the counters of all workers since the start, with their current numbers of open connections and requests

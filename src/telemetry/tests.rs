@@ -142,7 +142,7 @@ impl TelemetryFixture {
     }
 
     fn scrape(&self) -> String {
-        self.telemetry.render(&self.admission, &["googlebot"], &NetworkListsView::default(), NOW, NOW)
+        self.telemetry.render(&self.admission, &["googlebot"], &FilesView::default(), NOW, NOW)
     }
 }
 

@@ -135,6 +135,11 @@ word! {
 }
 
 word! {
+    /// Redirect to https: at the port of the first listener with TLS, or at a given one.
+    HttpsRedirect(Option<u16>), "https, or https with a port; write https or https:443", "https(:[0-9]+)?", digits: false, https_redirect
+}
+
+word! {
     /// The address of the admin listener, such as `127.0.0.1:9090` or `unix:/run/tidegate/admin.sock`.
     AdminSocket(AdminAddress), "an address and port, or the path of a Unix socket; write it like 127.0.0.1:9090 or unix:/run/tidegate/admin.sock", "[0-9a-fA-F.:\\[\\]]+:[0-9]+|unix:/.+", digits: false, |text| text.parse().ok()
 }
@@ -257,6 +262,13 @@ fn parse_threshold(text: &str) -> Option<ThresholdValue> {
     match text.ends_with('%') {
         true => parse_share(text).map(ThresholdValue::LimitShare),
         false => units(text).map(ThresholdValue::Units),
+    }
+}
+
+fn https_redirect(text: &str) -> Option<Option<u16>> {
+    match text.strip_prefix("https")? {
+        "" => Some(None),
+        port => port.strip_prefix(':')?.parse().ok().filter(|&port| port > 0).map(Some),
     }
 }
 

@@ -138,7 +138,7 @@ fn certificate_is_chosen_by_name() {
 fn all_unusable_files_are_reported() {
     let mut site = Site::new();
     let (valid, other) = (site.write("valid", &["a.example"]), site.write("other", &["b.example"]));
-    let mixed = CertificatePaths { key: other.key.clone(), ..valid.clone() };
+    let mixed = CertificatePaths { key: other.key, ..valid.clone() };
     let swapped = CertificatePaths { certificate: valid.key.clone(), key: valid.certificate.clone(), ocsp: None };
     let no_key = CertificatePaths { key: valid.certificate.clone(), ..valid.clone() };
     let errors = site.files(vec![valid, site.paths("missing"), mixed, swapped, no_key]).expect_err("invalid files");

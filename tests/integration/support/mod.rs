@@ -35,6 +35,7 @@ pub mod running_gateway;
 pub mod signer;
 pub mod small_disk;
 pub mod stores;
+pub mod tls;
 pub mod wait;
 
 use std::io::Write;

@@ -11,6 +11,7 @@ mod clients;
 mod crawl_policy;
 mod diagnostics;
 mod ledger;
+mod listen;
 mod pacing;
 mod partition;
 mod quotas;
@@ -36,7 +37,8 @@ pub(super) fn validate(
     errors: Vec<ConfigError>,
 ) -> (Settings, Vec<ConfigError>) {
     let mut report = Diagnostics::new(source_map, errors);
-    let listen = server::listen(raw, &mut report);
+    let listen = listen::listen(raw, &mut report);
+    listen::check_address_source(raw, &listen, &mut report);
     let admin = server::admin(raw, &listen, &mut report);
     let origin = server::origin(&raw.origin, &listen, &mut report);
     let hosts = server::hosts(raw, &mut report);
