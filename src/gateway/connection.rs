@@ -115,10 +115,11 @@ async fn serve_tls(
     connection_state.on_handshake_start();
     let handshake = tls_handshake::accept(&worker, tls, stream, peer, &connection_state);
     let connection = run_until_commanded(&connection_state, handshake, close_unless_last).await;
-    let Some(Some(TlsConnection { stream, is_http2 })) = connection else { return };
+    let Some(Some(TlsConnection { stream, is_http2, certificate_names })) = connection else { return };
     connection_state.on_established();
     let limits = worker.current().settings.limits.clone();
-    let handler = RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), options, peer);
+    let handler =
+        RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), options, peer, certificate_names);
     let prefix = BytesMut::new();
     match is_http2 {
         true => serve_http2(&limits, &connection_state, RewindStream { prefix, io: stream }, handler).await,
@@ -146,7 +147,7 @@ async fn serve_plain(
     let mut prefix = BytesMut::with_capacity(INITIAL_READ_CAPACITY);
     let is_http2 =
         run_until_commanded(&connection_state, detect_http2(&mut stream, &mut prefix), close_unless_last).await;
-    let handler = RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), options, peer);
+    let handler = RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), options, peer, Vec::new());
     match is_http2 {
         Some(Ok(true)) => serve_http2(&limits, &connection_state, RewindStream { prefix, io: stream }, handler).await,
         Some(Ok(false)) => serve_http1(&worker, &limits, &connection_state, stream, prefix, handler).await,

@@ -35,6 +35,8 @@ pub(super) struct TlsConnection {
     pub(super) stream: ClientStream,
     /// True if the client chose HTTP/2.
     pub(super) is_http2: bool,
+    /// Names in the certificate of the client; empty without one.
+    pub(super) certificate_names: Vec<String>,
 }
 
 /// Performs the handshake. Returns `None` if it fails, or if there are too many.
@@ -71,8 +73,10 @@ pub(super) async fn accept(
                 _ => HandshakeResult::Full,
             };
             let is_http2 = connection.alpn_protocol() == Some(HTTP2);
+            let certificate = connection.peer_certificates().and_then(<[_]>::first);
+            let certificate_names = certificate.map(|der| tidegate_tls::client_names(der)).unwrap_or_default();
             let stream = ClientStream::Tls(ChargedTlsStream::new(stream, connection_state.memory()));
-            Some(TlsConnection { stream, is_http2 })
+            Some(TlsConnection { stream, is_http2, certificate_names })
         }
         Err(error) => {
             debug!(%error, "TLS handshake failed: {error}");

@@ -25,6 +25,20 @@ fn contract_config_equals_shipped_config_except_limits_of_clients() {
 }
 
 #[test]
+fn contract_of_the_edge_loads() {
+    let Some(shared) = crate::support::shared_data() else { return };
+    let text = std::fs::read_to_string(shared.join("contract/edge.yaml")).expect("contract exists");
+    let (before, origin) = text.split_once("\norigin:").expect("contract has an origin");
+    let (_, after) = origin.split_once("\nclients:").expect("contract has clients");
+    let text = format!("{before}\norigin: {{ url: \"http://127.0.0.1:3000\" }}\nclients:{after}");
+    let settings = config::load(Path::new("edge.yaml"), &text, &[], &[], &[]);
+    let listen = settings.unwrap_or_else(|errors| panic!("{errors}")).listen;
+    assert_eq!(listen.iter().map(|listener| listener.redirect.is_some()).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!(listen.iter().map(|listener| listener.tls.is_some()).collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(listen.iter().map(|listener| listener.proxy_protocol).collect::<Vec<_>>(), [false, false, true]);
+}
+
+#[test]
 fn config_errors_are_listed_with_locations() {
     let text = "origin:\n  url: http://a\n  port: 80\nlisten: here\n";
     let result =

@@ -360,3 +360,33 @@ fn client_certificates_are_verified() {
         assert!(!is_served(stranger.clone()), "{mode}");
     }
 }
+
+#[test]
+fn certificate_of_a_client_decides_its_class() {
+    let (certificates, origin) = (Certificates::new(), Origin::plain());
+    let pair = certificates.issue("site", &[SITE]);
+    certificates.issue("partner", &["api.partner.example"]);
+    certificates.issue("other", &["api.other.example"]);
+    let authority = certificates.path("ca.pem");
+    let tls = format!("{pair}, client_ca: {}, client_certificates: optional", authority.display());
+    let rules = "workers: 1\nclasses: [{ name: partner, when: { certificate: '*.partner.example' } }, { name: other, when: {} }]";
+    let (gateway, address) = start(&origin, &tls, rules);
+    let mut expected = Vec::new();
+    for (config, class) in [
+        (certificates.client_config_with("partner"), "partner"),
+        (certificates.client_config_with("other"), "other"),
+        (certificates.client_config(), "other"),
+    ] {
+        let mut client = try_connect(connect(address), SITE, &Arc::new(config)).expect("handshake succeeds");
+        assert_eq!(client.get("/item", "").status, 200);
+        assert_eq!(origin.last_request().field("x-tidegate-class"), class);
+        expected.push(class);
+    }
+    assert_eq!(gateway.connect().get("/item", "").status, 200);
+    assert_eq!(origin.last_request().field("x-tidegate-class"), "other", "a client without TLS has no certificate");
+    let log = gateway.read_log();
+    let classes: Vec<_> = log[..3].iter().map(|line| line["class"].as_str().expect("a class")).collect();
+    assert_eq!(classes, expected);
+    let has_certificate = |line: &serde_json::Value| line["evidence"].to_string().contains("\"certificate\"");
+    assert_eq!(log.iter().map(has_certificate).collect::<Vec<_>>(), [true, false, false, false]);
+}

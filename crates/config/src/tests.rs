@@ -1072,6 +1072,10 @@ fn each_invalid_value_is_reported() {
             "2:45: listen.redirect: requires hosts, so that it leads nowhere else; name them, such as hosts: [example.com]",
         ),
         (
+            "classes: [{ name: partner, when: { certificate: partner } }]".into(),
+            "2:49: classes[0].when.certificate: no listener verifies certificates; add tls: { client_ca: tls/clients.pem } to one",
+        ),
+        (
             "listen: { address: '127.0.0.1:1', redirect: http }".into(),
             "2:45: listen.redirect: found \"http\", needs https, or https with a port; write https or https:443",
         ),

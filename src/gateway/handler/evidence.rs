@@ -71,6 +71,13 @@ impl ClientEvidence for LiveEvidence<'_> {
         self.current.settings.rules.api_key_classes(|source| credential(source, &self.request.head.fields))
     }
 
+    fn certificate_classes(&mut self) -> Vec<ClassId> {
+        match self.handler.certificate_names.as_slice() {
+            [] => Vec::new(),
+            names => self.current.settings.rules.certificate_classes(names),
+        }
+    }
+
     fn bot_score(&mut self) -> Option<BotScore> {
         let Self { handler, request: ClientRequest { head, .. }, facts, current, client_address, browser, now, .. } =
             *self;

@@ -21,6 +21,8 @@ pub(in crate::gateway) struct RequestHandler {
     pub(super) listener: Rc<ListenerOptions>,
     pub(super) peer: IpAddr,
     pub(super) peer_text: String,
+    /// Names in the verified certificate of the client; empty without one.
+    pub(super) certificate_names: Vec<String>,
     /// What the request is for, if the gateway makes it itself.
     pub(super) fill: Option<Fill>,
 }
@@ -38,15 +40,32 @@ impl RequestHandler {
         connection_state: Rc<ConnectionState>,
         listener: Rc<ListenerOptions>,
         peer: IpAddr,
+        certificate_names: Vec<String>,
     ) -> Rc<Self> {
         let peer = peer.to_canonical();
-        Rc::new(Self { worker, connection_state, listener, peer, peer_text: peer.to_string(), fill: None })
+        Rc::new(Self {
+            worker,
+            connection_state,
+            listener,
+            peer,
+            peer_text: peer.to_string(),
+            certificate_names,
+            fill: None,
+        })
     }
 
     /// Returns the handler of a request that the gateway makes itself.
     pub(super) fn for_fill(worker: Rc<Worker>, connection_state: Rc<ConnectionState>, fill: Fill) -> Rc<Self> {
         let (peer, peer_text, fill) = (OWN_ADDRESS, OWN_ADDRESS.to_string(), Some(fill));
-        Rc::new(Self { worker, connection_state, listener: Rc::default(), peer, peer_text, fill })
+        Rc::new(Self {
+            worker,
+            connection_state,
+            listener: Rc::default(),
+            peer,
+            peer_text,
+            certificate_names: Vec::new(),
+            fill,
+        })
     }
 
     /// Returns true if forwarding fields of the request are believed.

@@ -286,6 +286,7 @@ const SCALAR_TYPES: &[ScalarType] = &[
     ),
     pattern_type!("`https`, or with a port", "`https:443`", "https(:[0-9]+)?"),
     pattern_type!("time of day", "`\"06:30\"`", "[0-2][0-9]:[0-5][0-9]"),
+    pattern_type!("name in a certificate", "`partner` or `\"*.partner.example\"`", ".+"),
     pattern_type!("header name", "`X-API-Cost`", "[-!#$%&'*+.^_`|~0-9A-Za-z]+"),
     pattern_type!("method", "`GET`, in capitals", "[A-Z-]+"),
     pattern_type!("rate", "`10/s`, `60/m`, `100/h` or `1000/d`", "[0-9]+/(s|m|h|d)"),

@@ -8,6 +8,7 @@ use crate::setting_path::SettingPath;
 use crate::settings::{CertificateFiles, CertificateSource, ClientAuthority, Listener, Tls};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use tidegate_policy::class::Class;
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 /// Maximum number of certificates of a listener: all of their files are checked for changes.
@@ -132,6 +133,18 @@ fn certificate_files(keys: &CertificateKeys, path: &SettingPath, report: &mut Di
         key: file(&keys.key, path.key(), "tls/site.key"),
         ocsp: keys.ocsp.is_some().then(|| file(&keys.ocsp, path.ocsp(), "tls/site.ocsp")),
         path: path.clone(),
+    }
+}
+
+/// Checks that the certificates that classes require are verified.
+pub(super) fn check_certificate_classes(classes: &[Class], listeners: &[Listener], report: &mut Diagnostics) {
+    let verifies = |listener: &Listener| listener.tls.as_ref().is_some_and(|tls| tls.client_authority.is_some());
+    let mut classes = classes.iter().enumerate();
+    if let Some((index, _)) = classes.find(|(_, class)| !class.matcher.certificates.is_empty())
+        && !listeners.iter().any(verifies)
+    {
+        let path = SettingPath::of_class(index).when().certificate();
+        report.error(&path, "no listener verifies certificates", "add tls: { client_ca: tls/clients.pem } to one");
     }
 }
 

@@ -55,6 +55,7 @@ pub(super) fn validate(
     let lists = address_lists::lists(&raw.address_lists, &mut report);
     let list_names: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
     let classes = classes::classes(&raw.classes, &operators, &list_names, &mut report);
+    listen::check_certificate_classes(&classes, &listen, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
     let (quotas, scope_quotas) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
     let (cache, cache_rules) = cache::cache(raw.cache.as_ref(), &mut report).unzip();
