@@ -6,7 +6,7 @@ mod tests;
 use crate::service::{certificates, crawlers};
 use std::io::ErrorKind;
 use std::path::Path;
-use tidegate_config::settings::{CrawlerOperator, RangeFile};
+use tidegate_config::settings::{CrawlerOperator, Listener, RangeFile};
 use tidegate_config::{self as config, Settings, describe};
 use tidegate_crawlers::address_list_files::AddressListFiles;
 use tidegate_crawlers::robots;
@@ -36,10 +36,11 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     Ok(describe::summary(&settings, files.lists().network_counts(), &crawlers::builtin_operators(&builtin)))
 }
 
-/// Returns a warning if the gateway listens on loopback only and reads no address header: it has a proxy in front, or
-/// local clients only.
+/// Returns a warning if the gateway listens on loopback only and learns no address of a client: it has a proxy in front,
+/// or local clients only.
 fn loopback_listener_warning(settings: &Settings) -> Option<String> {
-    let only_local = settings.listen.iter().all(|listener| listener.address.ip().is_loopback());
+    let is_local = |listener: &Listener| listener.address.ip().is_loopback() && !listener.proxy_protocol;
+    let only_local = settings.listen.iter().all(is_local);
     (only_local && settings.rules.trust.source == AddressSource::Peer).then(|| {
         "clients.address_from: peer, and the gateway listens on loopback only: behind a proxy all clients share one address, and \
          no crawler can be verified; write clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, \

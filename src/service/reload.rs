@@ -12,8 +12,10 @@ use tracing::{error, info, warn};
 const FILE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 impl ServiceState {
-    /// Reloads the settings and their address lists. Returns a summary, or all errors.
+    /// Reloads the certificates, the settings and their address lists. Returns a summary, or all errors.
     pub(super) fn reload_config(&self) -> Result<String, String> {
+        // Those of the running listeners, whatever becomes of the settings.
+        self.reload_certificates();
         let names: Vec<&str> = self.operators.names().collect();
         let (settings, new_files) = self.reload_settings(&names).inspect_err(|errors| {
             self.telemetry.reload_failed();

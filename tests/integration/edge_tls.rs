@@ -116,6 +116,36 @@ fn changed_certificate_is_used_and_a_bad_one_is_not() {
 }
 
 #[test]
+fn reload_reads_certificates_at_once_and_is_refused_with_a_bad_one() {
+    let (certificates, origin) = (Certificates::new(), Origin::plain());
+    let pair = certificates.issue("site", &[SITE]);
+    let (gateway, address) = start(&origin, &pair, "");
+    let listen = gateway.yaml().lines().find(|line| line.starts_with("listen:")).expect("a listener").to_owned();
+    certificates.issue("site", &["new.example"]);
+    gateway.reload(origin.address(), &listen).expect("valid files");
+    assert!(certificates.common_name_at(address, "new.example").is_ok());
+    fs::remove_file(certificates.path("site.pem")).expect("file can be removed");
+    let error = gateway.reload(origin.address(), &listen).expect_err("the next start would fail");
+    assert!(error.contains("listen[1].tls.certificate") && error.contains("cannot be read"), "{error}");
+    assert!(certificates.common_name_at(address, "new.example").is_ok(), "the previous pair stays in use");
+}
+
+#[test]
+fn client_that_does_not_read_ends_at_the_write_timeout() {
+    let origin = Origin::with_script(|_, connection| connection.reply("200 OK", "", &vec![b'a'; 64 << 20]));
+    let certificates = Certificates::new();
+    let rules = "limits: { response_write_timeout: 5s, min_rate: 0B, buffer_disk: 0B }";
+    let (gateway, address) = start(&origin, &certificates.issue("site", &[SITE]), rules);
+    let mut client = certificates.connect(address, SITE);
+    client.send("GET /item HTTP/1.1\r\nHost: example.com\r\n\r\n");
+    assert_eq!(client.head().status, 200);
+    wait_until("the gateway to close the connection", || {
+        gateway.clock.advance(Duration::from_secs(1));
+        gateway.metric("tidegate_client_connections") == 0.0
+    });
+}
+
+#[test]
 fn sessions_are_resumed_on_every_worker_and_after_a_renewal() {
     let (certificates, origin) = (Certificates::new(), Origin::plain());
     let (gateway, address) = start(&origin, &certificates.issue("site", &[SITE]), "workers: 4");

@@ -4,7 +4,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
 /// A directory with certificates of several sites.
@@ -42,14 +42,20 @@ impl Site {
 
     /// Returns the names of the certificate that a client of `server_name` receives.
     fn names_for(&self, files: &TlsFiles, server_name: &'static str) -> Vec<String> {
-        struct AnyCertificate(Arc<rustls::crypto::CryptoProvider>);
+        self.names_and_ocsp_for(files, server_name).0
+    }
+
+    /// Returns the names of the certificate, and the OCSP response, that a client of `server_name` receives.
+    fn names_and_ocsp_for(&self, files: &TlsFiles, server_name: &'static str) -> (Vec<String>, Vec<u8>) {
+        struct AnyCertificate(Arc<rustls::crypto::CryptoProvider>, Arc<Mutex<Vec<u8>>>);
+        let ocsp = Arc::<Mutex<Vec<u8>>>::default();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_root_certificates(self.roots.clone())
             .with_no_client_auth();
-        config.dangerous().set_certificate_verifier(Arc::new(AnyCertificate(provider)));
+        config.dangerous().set_certificate_verifier(Arc::new(AnyCertificate(provider, Arc::clone(&ocsp))));
         let name = ServerName::try_from(server_name).expect("valid name");
         let mut client = ClientConnection::new(Arc::new(config), name).expect("client");
         let listener = files.listeners().next().expect("a listener");
@@ -65,7 +71,9 @@ impl Site {
             client.process_new_packets().expect("client accepts");
         }
         let certificates = client.peer_certificates().expect("a certificate");
-        return x509::CertificateFacts::parse(&certificates[0]).expect("valid certificate").dns_names;
+        let names = x509::CertificateFacts::parse(&certificates[0]).expect("valid certificate").dns_names;
+        let received = ocsp.lock().expect("not poisoned").clone();
+        return (names, received);
 
         impl std::fmt::Debug for AnyCertificate {
             fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -79,9 +87,10 @@ impl Site {
                 _: &rustls::pki_types::CertificateDer<'_>,
                 _: &[rustls::pki_types::CertificateDer<'_>],
                 _: &ServerName<'_>,
-                _: &[u8],
+                ocsp: &[u8],
                 _: rustls::pki_types::UnixTime,
             ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+                *self.1.lock().expect("not poisoned") = ocsp.to_vec();
                 Ok(rustls::client::danger::ServerCertVerified::assertion())
             }
 
@@ -195,4 +204,17 @@ fn expired_certificate_is_a_warning() {
         files.expired_warnings(expires_at),
         ["pem of site: the certificate of a.example has expired, and clients refuse it: renew it"]
     );
+}
+
+#[test]
+fn ocsp_response_is_sent_along_and_read_again() {
+    let mut site = Site::new();
+    let file = site.dir.path().join("site.ocsp");
+    fs::write(&file, b"first").expect("write file");
+    let paths = CertificatePaths { ocsp: Some((file.clone(), "ocsp".into())), ..site.write("site", &["a.example"]) };
+    let mut files = site.files(vec![paths]).expect("valid files");
+    assert_eq!(site.names_and_ocsp_for(&files, "a.example").1, b"first");
+    fs::write(&file, b"second").expect("write file");
+    assert_eq!(files.reload_changed().replaced, ["a.example"]);
+    assert_eq!(site.names_and_ocsp_for(&files, "a.example").1, b"second");
 }
