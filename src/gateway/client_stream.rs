@@ -1,10 +1,9 @@
 //! The stream of a client, with or without TLS.
 
-use super::connection_memory::{ConnectionMemory, MemoryCharge, TLS_CONNECTION, TLS_SEND_BUFFER};
+use super::connection_memory::{MemoryCharge, TLS_CONNECTION, TLS_SEND_BUFFER};
 use super::tracked_stream::TrackedStream;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
@@ -24,10 +23,11 @@ pub(super) struct ChargedTlsStream {
 }
 
 impl ChargedTlsStream {
-    pub(super) fn new(mut io: TlsStream<TrackedStream>, memory: &Rc<ConnectionMemory>) -> Box<Self> {
+    /// Takes over the `charge` of the handshake.
+    pub(super) fn new(mut io: TlsStream<TrackedStream>, charge: MemoryCharge) -> Box<Self> {
         // Bounds what the client lets wait, by the amount that is charged for it.
         io.get_mut().1.set_buffer_limit(Some(TLS_SEND_BUFFER));
-        Box::new(Self { io, charge: MemoryCharge::new(memory, TLS_CONNECTION) })
+        Box::new(Self { io, charge })
     }
 
     /// Adjusts the charge after a write.

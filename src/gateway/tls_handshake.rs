@@ -1,6 +1,7 @@
 //! The TLS handshake of a connection, and the limits of handshakes in progress: each costs as much as hundreds of requests.
 
 use super::client_stream::{ChargedTlsStream, ClientStream};
+use super::connection_memory::{MemoryCharge, TLS_CONNECTION};
 use super::connection_timeouts::ConnectionState;
 use super::tracked_stream::TrackedStream;
 use super::worker::Worker;
@@ -63,6 +64,7 @@ pub(super) async fn accept(
         }
         _ => return None,
     }
+    let charge = MemoryCharge::new(connection_state.memory(), TLS_CONNECTION);
     let stream = TrackedStream::new(stream, Rc::clone(connection_state));
     match TlsAcceptor::from(listener.config()).accept(stream).await {
         Ok(stream) => {
@@ -75,7 +77,7 @@ pub(super) async fn accept(
             let is_http2 = connection.alpn_protocol() == Some(HTTP2);
             let certificate = connection.peer_certificates().and_then(<[_]>::first);
             let certificate_names = certificate.map(|der| tidegate_tls::client_names(der)).unwrap_or_default();
-            let stream = ClientStream::Tls(ChargedTlsStream::new(stream, connection_state.memory()));
+            let stream = ClientStream::Tls(ChargedTlsStream::new(stream, charge));
             Some(TlsConnection { stream, is_http2, certificate_names })
         }
         Err(error) => {
