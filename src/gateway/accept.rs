@@ -70,14 +70,15 @@ async fn accept(
         };
         match accepted {
             Ok((stream, peer)) => {
+                let peer = peer.ip().to_canonical();
                 worker.monotonic_now();
                 let Some(mut slot) = ConnectionSlot::try_acquire(&worker) else { continue };
                 let (worker, options) = (Rc::clone(&worker), Rc::clone(&options));
                 if options.proxy_protocol {
-                    tokio::task::spawn_local(connection::serve_proxied(worker, options, stream, peer.ip(), slot));
-                } else if slot.try_count(&worker, peer.ip()) {
+                    tokio::task::spawn_local(connection::serve_proxied(worker, options, stream, peer, slot));
+                } else if slot.try_count(&worker, peer) {
                     tokio::task::spawn_local(async move {
-                        connection::serve(worker, options, stream, peer.ip()).await;
+                        connection::serve(worker, options, stream, peer).await;
                         drop(slot);
                     });
                 }

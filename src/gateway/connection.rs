@@ -62,7 +62,6 @@ pub(super) async fn serve_proxied(
     proxy: IpAddr,
     mut slot: ConnectionSlot,
 ) {
-    let proxy = proxy.to_canonical();
     let connection_state = track(&worker, &stream);
     connection_state.on_proxy_header_start();
     let header = match worker.current().settings.rules.trust.trusts(proxy) {
