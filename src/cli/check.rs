@@ -4,14 +4,15 @@
 mod tests;
 
 use crate::gateway::OriginServers;
-use crate::service::crawlers;
+use crate::service::{certificates, crawlers};
 use std::io::ErrorKind;
 use std::path::Path;
-use tidegate_config::settings::{CrawlerOperator, RangeFile};
+use tidegate_config::settings::{CrawlerOperator, Listener, RangeFile};
 use tidegate_config::{self as config, Settings, describe};
 use tidegate_crawlers::address_list_files::AddressListFiles;
 use tidegate_crawlers::robots;
 use tidegate_crawlers::verify::{self, OperatorTable};
+use tidegate_engine::clock::Clock;
 use tidegate_engine::files;
 use tidegate_policy::class::{Class, ClassMatcher};
 use tidegate_policy::identity::AddressSource;
@@ -22,6 +23,9 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     let mut settings = config::read(file, environment, &[], operators).map_err(|errors| errors.to_string())?;
     let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
     OriginServers::new(&settings.origin)?;
+    let now = Clock::system().now();
+    let tls_files = certificates::read(&settings, now).map_err(|errors| errors.to_string())?;
+    settings.warnings.extend(tls_files.expired_warnings(now.seconds()));
     settings.warnings.extend(loopback_listener_warning(&settings));
     settings.warnings.extend(state_dir_warning(&settings));
     settings.warnings.extend(unbounded_client_warnings(&settings.rules));
@@ -34,10 +38,11 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     Ok(describe::summary(&settings, files.lists().network_counts(), &crawlers::builtin_operators(&builtin)))
 }
 
-/// Returns a warning if the gateway listens on loopback only and reads no address header: it has a proxy in front, or
-/// local clients only.
+/// Returns a warning if the gateway listens on loopback only and learns no address of a client: it has a proxy in front,
+/// or local clients only.
 fn loopback_listener_warning(settings: &Settings) -> Option<String> {
-    let only_local = settings.listen.iter().all(|address| address.ip().is_loopback());
+    let is_local = |listener: &Listener| listener.address.ip().is_loopback() && !listener.proxy_protocol;
+    let only_local = settings.listen.iter().all(is_local);
     (only_local && settings.rules.trust.source == AddressSource::Peer).then(|| {
         "clients.address_from: peer, and the gateway listens on loopback only: behind a proxy all clients share one address, and \
          no crawler can be verified; write clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, \

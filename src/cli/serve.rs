@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::str::FromStr;
 use tidegate_config::admin_address::AdminAddress;
-use tidegate_config::settings::{AccessLog, Ledger, LogLevel};
+use tidegate_config::settings::{AccessLog, Ledger, Listener, LogLevel};
 use tidegate_config::{self as config, ConfigErrors, SettingPath, Settings};
 use tidegate_engine::clock::Clock;
 use tokio::runtime::Runtime;
@@ -79,7 +79,9 @@ fn read(file: Option<&Path>, args: &ServeArgs, operators: &[&str]) -> Result<Set
 }
 
 fn ready_line(service: &Service, settings: &Settings) -> String {
-    let listen: Vec<String> = service.listen().iter().map(|address| format!("http://{address}")).collect();
+    let schemes = settings.listen.iter().map(Listener::scheme);
+    let listen: Vec<String> =
+        schemes.zip(service.listen()).map(|(scheme, address)| format!("{scheme}://{address}")).collect();
     let admin = service.admin().map(|address| match address {
         AdminAddress::Tcp(address) => format!(", admin on http://{address}"),
         AdminAddress::Unix(_) => format!(", admin on {address}"),

@@ -1,19 +1,19 @@
 //! The accept loop of a worker, and the thread it runs on.
 
 use super::connection;
+use super::connection_slot::ConnectionSlot;
 use super::handler::run_fills;
+use super::listener::ListenerOptions;
 use super::shared::Shared;
 use super::worker::{Stage, Worker};
 use crate::telemetry::WorkerTelemetry;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use std::io;
-use std::net::{IpAddr, TcpListener};
+use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tidegate_policy::identity::ClientKey;
 use tokio::sync::{mpsc, watch};
 use tracing::warn;
 
@@ -32,7 +32,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Runs one worker on this thread until the gateway is closed.
 pub(super) fn run(
     shared: Arc<Shared>,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<(TcpListener, ListenerOptions)>,
     telemetry: WorkerTelemetry,
     stage: watch::Receiver<Stage>,
     seed: u64,
@@ -46,9 +46,9 @@ pub(super) fn run(
         let worker = Worker::new(shared, telemetry, drain, seed);
         tokio::task::spawn_local(drain_bodies(drains));
         tokio::task::spawn_local(run_fills(Rc::clone(&worker)));
-        for listener in listeners {
+        for (listener, options) in listeners {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::task::spawn_local(accept(Rc::clone(&worker), listener, stage.clone()));
+            tokio::task::spawn_local(accept(Rc::clone(&worker), listener, Rc::new(options), stage.clone()));
         }
         let maintenance = tokio::task::spawn_local(worker.run_maintenance(stage));
         maintenance.await.map_err(io::Error::other)
@@ -56,7 +56,12 @@ pub(super) fn run(
 }
 
 /// Accepts connections until the gateway drains.
-async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage: watch::Receiver<Stage>) {
+async fn accept(
+    worker: Rc<Worker>,
+    listener: tokio::net::TcpListener,
+    options: Rc<ListenerOptions>,
+    mut stage: watch::Receiver<Stage>,
+) {
     loop {
         let accepted = tokio::select! {
             biased;
@@ -65,13 +70,18 @@ async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage
         };
         match accepted {
             Ok((stream, peer)) => {
+                let peer = peer.ip().to_canonical();
                 worker.monotonic_now();
-                let Some(slot) = ConnectionSlot::try_acquire(&worker, peer.ip()) else { continue };
-                let worker = Rc::clone(&worker);
-                tokio::task::spawn_local(async move {
-                    connection::serve(worker, stream, peer).await;
-                    drop(slot);
-                });
+                let Some(mut slot) = ConnectionSlot::try_acquire(&worker) else { continue };
+                let (worker, options) = (Rc::clone(&worker), Rc::clone(&options));
+                if options.proxy_protocol {
+                    tokio::task::spawn_local(connection::serve_proxied(worker, options, stream, peer, slot));
+                } else if slot.try_count(&worker, peer) {
+                    tokio::task::spawn_local(async move {
+                        connection::serve(worker, options, stream, peer).await;
+                        drop(slot);
+                    });
+                }
             }
             Err(error) => {
                 // A connection closed before it was accepted is harmless; any other error is a shortage.
@@ -81,44 +91,6 @@ async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage
                 }
             }
         }
-    }
-}
-
-/// Slot of an open connection.
-struct ConnectionSlot {
-    shared: Arc<Shared>,
-    telemetry: WorkerTelemetry,
-    /// Address it is counted for, if connections per address are limited.
-    counted_address: Option<ClientKey>,
-}
-
-impl ConnectionSlot {
-    fn try_acquire(worker: &Rc<Worker>, peer: IpAddr) -> Option<Self> {
-        let current = worker.current();
-        let limits = &current.settings.limits;
-        let address_limit = limits.max_connections_per_address.map(|max| (current.settings.rules.trust.key(peer), max));
-        let shared = &worker.shared;
-        let open = shared.open_connections.fetch_add(1, Ordering::Relaxed);
-        if open < limits.max_connections
-            && address_limit.is_none_or(|(key, max)| shared.connection_counts.try_acquire(key, max))
-        {
-            worker.telemetry().connection_opened();
-            let counted_address = address_limit.map(|(key, _)| key);
-            return Some(Self { shared: Arc::clone(shared), telemetry: worker.telemetry().clone(), counted_address });
-        }
-        shared.open_connections.fetch_sub(1, Ordering::Relaxed);
-        worker.telemetry().connection_refused();
-        None
-    }
-}
-
-impl Drop for ConnectionSlot {
-    fn drop(&mut self) {
-        self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
-        if let Some(key) = self.counted_address {
-            self.shared.connection_counts.release(key);
-        }
-        self.telemetry.connection_closed();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Request bodies as clients send them, and the errors of all bodies.
 
-use super::tracked_stream::TrackedStream;
+use super::client_stream::ClientStream;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::pin::Pin;
@@ -14,7 +14,7 @@ pub(super) const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
 /// A request body as its connection reads it.
 #[derive(Debug)]
 pub(super) enum ClientBody {
-    Http1(server::RequestBody<TrackedStream>),
+    Http1(server::RequestBody<ClientStream>),
     Http2(Incoming),
     /// None: a request of the gateway itself.
     Empty,

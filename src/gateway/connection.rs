@@ -1,10 +1,15 @@
-//! A client connection: protocol detection, serving, and forced closing.
+//! A client connection: what precedes its first request, protocol detection, serving, and forced closing.
 
 use super::client_body::{ClientBody, HTTP2_STREAM_WINDOW};
+use super::client_stream::ClientStream;
 use super::connection_memory::{HTTP2_CONNECTION, MemoryCharge};
+use super::connection_slot::ConnectionSlot;
 use super::connection_timeouts::{ConnectionCommand, ConnectionState};
 use super::handler::RequestHandler;
+use super::listener::ListenerOptions;
+use super::proxy_protocol::{ProxyHeaderError, read_header};
 use super::response_body::ResponseBody;
+use super::tls_handshake::{self, TlsConnection};
 use super::tracked_stream::TrackedStream;
 use super::worker::Worker;
 use bytes::BytesMut;
@@ -16,7 +21,7 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -24,6 +29,7 @@ use std::time::Duration;
 use tidegate_config::settings::Limits;
 use tidegate_http1::server::{self, Finish};
 use tidegate_http1::{self as http1, Fields, Request, RequestHead, Response};
+use tidegate_tls::TlsListener;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -43,20 +49,104 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 const INITIAL_READ_CAPACITY: usize = 8 * 1024;
 
 /// Serves one client until it disconnects, times out, or the connection is closed by command.
-pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
-    let limits = worker.current().settings.limits.clone();
-    let connection_state = ConnectionState::new(worker.monotonic_tick(), limits.max_requests_per_connection);
+pub(super) async fn serve(worker: Rc<Worker>, options: Rc<ListenerOptions>, stream: TcpStream, peer: IpAddr) {
+    let connection_state = track(&worker, &stream);
+    serve_tracked(worker, options, stream, peer, connection_state).await;
+}
+
+/// Serves the client of a proxy, whose address precedes the connection. `slot` is that of the connection.
+pub(super) async fn serve_proxied(
+    worker: Rc<Worker>,
+    options: Rc<ListenerOptions>,
+    mut stream: TcpStream,
+    proxy: IpAddr,
+    mut slot: ConnectionSlot,
+) {
+    let connection_state = track(&worker, &stream);
+    connection_state.on_proxy_header_start();
+    let header = match worker.current().settings.rules.trust.trusts(proxy) {
+        true => run_until_commanded(&connection_state, read_header(&mut stream), close_unless_last).await,
+        false => Some(Err(ProxyHeaderError::Untrusted)),
+    };
+    let client = match header {
+        Some(Ok(client)) => client.map_or(proxy, |client| client.ip().to_canonical()),
+        Some(Err(error)) => return worker.record_proxy_error(proxy, &error),
+        None => return,
+    };
+    // The limit is one of clients, and a health check of the proxy is none.
+    if client == proxy || slot.try_count(&worker, client) {
+        connection_state.on_established();
+        serve_tracked(worker, options, stream, client, connection_state).await;
+    }
+}
+
+/// Adds the connection to those whose timeouts are checked.
+fn track(worker: &Worker, stream: &TcpStream) -> Rc<ConnectionState> {
+    let max_requests = worker.current().settings.limits.max_requests_per_connection;
+    let connection_state = ConnectionState::new(worker.monotonic_tick(), max_requests);
     worker.connections().add(&connection_state);
     let _ = stream.set_nodelay(true);
-    let mut stream = TrackedStream::new(stream, Rc::clone(&connection_state));
+    connection_state
+}
+
+async fn serve_tracked(
+    worker: Rc<Worker>,
+    options: Rc<ListenerOptions>,
+    stream: TcpStream,
+    peer: IpAddr,
+    connection_state: Rc<ConnectionState>,
+) {
+    match &options.tls {
+        None => serve_plain(worker, options, stream, peer, connection_state).await,
+        // Boxed to keep the future of connections without TLS small.
+        Some(tls) => Box::pin(serve_tls(worker, Rc::clone(&options), tls, stream, peer, connection_state)).await,
+    }
+}
+
+async fn serve_tls(
+    worker: Rc<Worker>,
+    options: Rc<ListenerOptions>,
+    tls: &TlsListener,
+    stream: TcpStream,
+    peer: IpAddr,
+    connection_state: Rc<ConnectionState>,
+) {
+    connection_state.on_handshake_start();
+    let handshake = tls_handshake::accept(&worker, tls, stream, peer, &connection_state);
+    let connection = run_until_commanded(&connection_state, handshake, close_unless_last).await;
+    let Some(Some(TlsConnection { stream, is_http2, certificate_names })) = connection else { return };
+    connection_state.on_established();
+    let limits = worker.current().settings.limits.clone();
+    let handler =
+        RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), options, peer, certificate_names);
+    let prefix = BytesMut::new();
+    match is_http2 {
+        true => serve_http2(&limits, &connection_state, RewindStream { prefix, io: stream }, handler).await,
+        false => serve_http1(&worker, &limits, &connection_state, stream, prefix, handler).await,
+    }
+}
+
+/// Lets a connection without a request wait for the last one, but not longer.
+fn close_unless_last<F>(_: Pin<&mut F>, command: ConnectionCommand) -> CloseMode {
+    match command {
+        ConnectionCommand::Drain => CloseMode::Immediate,
+        _ => CloseMode::Graceful,
+    }
+}
+
+async fn serve_plain(
+    worker: Rc<Worker>,
+    options: Rc<ListenerOptions>,
+    stream: TcpStream,
+    peer: IpAddr,
+    connection_state: Rc<ConnectionState>,
+) {
+    let limits = worker.current().settings.limits.clone();
+    let mut stream = ClientStream::Plain(TrackedStream::new(stream, Rc::clone(&connection_state)));
     let mut prefix = BytesMut::with_capacity(INITIAL_READ_CAPACITY);
     let is_http2 =
-        run_until_commanded(&connection_state, detect_http2(&mut stream, &mut prefix), |_, command| match command {
-            ConnectionCommand::Drain => CloseMode::Immediate,
-            _ => CloseMode::Graceful,
-        });
-    let is_http2 = is_http2.await;
-    let handler = RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), peer);
+        run_until_commanded(&connection_state, detect_http2(&mut stream, &mut prefix), close_unless_last).await;
+    let handler = RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), options, peer, Vec::new());
     match is_http2 {
         Some(Ok(true)) => serve_http2(&limits, &connection_state, RewindStream { prefix, io: stream }, handler).await,
         Some(Ok(false)) => serve_http1(&worker, &limits, &connection_state, stream, prefix, handler).await,
@@ -68,7 +158,7 @@ async fn serve_http1(
     worker: &Worker,
     limits: &Limits,
     connection_state: &ConnectionState,
-    stream: TrackedStream,
+    stream: ClientStream,
     prefix: BytesMut,
     handler: Rc<RequestHandler>,
 ) {
@@ -134,7 +224,7 @@ fn to_http2(response: Response<ResponseBody>) -> http::Response<ResponseBody> {
 }
 
 /// Reads into `prefix` until the protocol is certain. Returns true for HTTP/2.
-async fn detect_http2(stream: &mut TrackedStream, prefix: &mut BytesMut) -> io::Result<bool> {
+async fn detect_http2(stream: &mut ClientStream, prefix: &mut BytesMut) -> io::Result<bool> {
     loop {
         let compared = prefix.len().min(PREFACE.len());
         if prefix[..compared] != PREFACE[..compared] {
@@ -183,7 +273,7 @@ enum CloseMode {
 /// A stream that first yields the bytes read for protocol detection.
 struct RewindStream {
     prefix: BytesMut,
-    io: TrackedStream,
+    io: ClientStream,
 }
 
 impl AsyncRead for RewindStream {

@@ -12,6 +12,10 @@ use tidegate_http1::ReadBufferState;
 const CONNECTION: usize = 16 * 1024;
 /// Bytes of an HTTP/2 connection in addition: its frame buffers and header tables.
 pub(super) const HTTP2_CONNECTION: usize = 48 * 1024;
+/// Bytes of a TLS connection in addition: its keys, and the record that is received.
+pub(super) const TLS_CONNECTION: usize = 24 * 1024;
+/// Bytes of a TLS connection in addition while encrypted data waits for the client.
+pub(super) const TLS_SEND_BUFFER: usize = 32 * 1024;
 /// Bytes of a request in progress, besides its head.
 pub(super) const REQUEST: usize = 8 * 1024;
 

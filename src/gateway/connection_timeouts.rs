@@ -47,6 +47,10 @@ pub(super) struct ConnectionState {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    /// Connected to a listener with the PROXY protocol, whose header is not complete.
+    ReadingProxyHeader,
+    /// Connected to a listener with TLS, whose handshake is not complete.
+    Handshaking,
     /// Connected, no byte received.
     AwaitingFirstByte,
     /// Between requests.
@@ -91,6 +95,21 @@ impl ConnectionState {
 
     pub(super) fn memory(&self) -> &Rc<ConnectionMemory> {
         &self.memory
+    }
+
+    /// Records that a header of the PROXY protocol is awaited.
+    pub(super) fn on_proxy_header_start(&self) {
+        self.set_phase(Phase::ReadingProxyHeader);
+    }
+
+    /// Records that a TLS handshake is awaited.
+    pub(super) fn on_handshake_start(&self) {
+        self.set_phase(Phase::Handshaking);
+    }
+
+    /// Records that the first request is awaited: what precedes it is complete.
+    pub(super) fn on_established(&self) {
+        self.set_phase(Phase::AwaitingFirstByte);
     }
 
     /// Records bytes received from the client.
@@ -209,6 +228,8 @@ impl ConnectionState {
         }
         let since = Some(self.since.get());
         match self.phase.get() {
+            Phase::ReadingProxyHeader if exceeds(since, limits.proxy_header_timeout) => ConnectionCommand::Close,
+            Phase::Handshaking if exceeds(since, limits.handshake_timeout) => ConnectionCommand::Close,
             Phase::AwaitingFirstByte if exceeds(since, limits.first_byte_timeout) => ConnectionCommand::Close,
             Phase::ReadingHead if exceeds(since, limits.head_timeout) => ConnectionCommand::Close,
             // A part of the next head arrived before the last response was sent.

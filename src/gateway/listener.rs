@@ -1,9 +1,44 @@
 //! Listening sockets: one per worker on the same port, so that the kernel distributes connections and workers accept
-//! independently.
+//! independently. Each has the options of its listener.
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use tidegate_config::settings::{HttpsRedirect, Listener};
+use tidegate_tls::TlsListener;
+
+/// How the connections of a listener begin, and how they are answered.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ListenerOptions {
+    /// True if a header of the PROXY protocol comes first.
+    pub(super) proxy_protocol: bool,
+    /// TLS; `None` is HTTP without TLS.
+    pub(super) tls: Option<Arc<TlsListener>>,
+    /// Value of `Strict-Transport-Security`, if it is added.
+    pub(super) hsts: Option<String>,
+    /// Port of the https URLs to which all requests are redirected; `None` if they are handled.
+    pub(super) redirect_port: Option<u16>,
+}
+
+/// Returns the options of all listeners, which are bound to `addresses`. `tls` belongs to the listeners that have it, in
+/// order.
+pub(super) fn options(
+    listeners: &[Listener],
+    addresses: &[SocketAddr],
+    tls: &[Arc<TlsListener>],
+) -> Vec<ListenerOptions> {
+    let https_port = listeners.iter().zip(addresses).find(|(listener, _)| listener.tls.is_some());
+    let https_port = https_port.map(|(_, address)| address.port());
+    let mut tls = tls.iter();
+    let options = |listener: &Listener| ListenerOptions {
+        proxy_protocol: listener.proxy_protocol,
+        tls: listener.tls.as_ref().and_then(|_| tls.next().cloned()),
+        hsts: listener.tls.as_ref().and_then(|tls| Some(format!("max-age={}", tls.hsts?.as_secs()))),
+        redirect_port: listener.redirect.and_then(|HttpsRedirect { port }| port.or(https_port)),
+    };
+    listeners.iter().map(options).collect()
+}
 
 /// Maximum length of the accept queue.
 const BACKLOG: i32 = 4096;

@@ -1,6 +1,7 @@
 //! The data plane: accepts connections, handles requests, and forwards them to the origin.
 //!
-//! One [`worker`] accepts a connection ([`accept`]) and keeps it. [`connection`] detects the protocol; `http1` or hyper
+//! One [`worker`] accepts a connection ([`accept`]) and keeps it. Some begin with a header of the PROXY protocol
+//! ([`proxy_protocol`]), then with a TLS handshake ([`tls_handshake`]). [`connection`] detects the protocol; `http1` or hyper
 //! (HTTP/2) parses it. [`handler`] handles each request: [`target`] validates it, the engine decides, [`upstream`]
 //! forwards it, [`response_body`] streams the response, [`problem`] builds the gateway's own responses. A
 //! [`request_context`] accompanies each request and writes its log line. [`connection_timeouts`] bounds all waits for a
@@ -9,11 +10,13 @@
 mod accept;
 mod cache;
 mod client_body;
+mod client_stream;
 mod config_names;
 mod config_snapshot;
 mod connection;
 mod connection_limits;
 mod connection_memory;
+mod connection_slot;
 mod connection_timeouts;
 mod cost;
 mod crawl_delay;
@@ -22,8 +25,10 @@ mod handler;
 mod headers;
 mod html;
 mod listener;
+mod log_interval;
 mod origin_health;
 mod problem;
+mod proxy_protocol;
 mod quota_sync;
 mod refresh;
 mod relay;
@@ -35,6 +40,7 @@ mod site;
 mod spool;
 mod sweep;
 mod target;
+mod tls_handshake;
 mod tracked_stream;
 mod untrusted_proxy;
 mod upstream;
@@ -43,6 +49,7 @@ mod worker;
 use crate::telemetry::WorkerTelemetry;
 use config_snapshot::ConfigSnapshot;
 use tidegate_config::Settings;
+use tidegate_config::settings::Listener;
 use tidegate_crawlers::robots::OverrideFile;
 use tidegate_engine::{Admission, ClientView, QuotaView, UnknownQuota};
 use tidegate_policy::address_lists::AddressLists;
@@ -130,18 +137,20 @@ impl Gateway {
         let count = worker_count(&settings);
         let mut sockets: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
         let mut listen = Vec::new();
-        for &address in &settings.listen {
+        for &Listener { address, .. } in &settings.listen {
             let bound = listener::bind(address, count);
             let bound = bound.map_err(|source| StartError::Listen { address, source })?;
-            listen.extend(bound.first().and_then(|socket| socket.local_addr().ok()));
+            listen.push(bound.first().and_then(|socket| socket.local_addr().ok()).unwrap_or(address));
             sockets.iter_mut().zip(bound).for_each(|(worker_sockets, socket)| worker_sockets.push(socket));
         }
+        let options = listener::options(&settings.listen, &listen, &dependencies.tls);
         let seed = dependencies.seed;
         let shared = Arc::new(Shared::new(dependencies, settings, origin_servers, count));
         let handle = Handle(Arc::clone(&shared));
         handle.refresh_robots();
         let (stage, stage_receiver) = watch::channel(Stage::Serving);
-        let start = |(number, listeners): (usize, Vec<_>)| {
+        let start = |(number, sockets): (usize, Vec<_>)| {
+            let listeners = sockets.into_iter().zip(options.iter().cloned()).collect();
             let (shared, stage_receiver, telemetry) = (Arc::clone(&shared), stage_receiver.clone(), telemetry(number));
             let seed = mix(seed ^ number as u64);
             std::thread::Builder::new()

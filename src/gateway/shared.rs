@@ -22,6 +22,7 @@ use tidegate_engine::clock::Clock;
 use tidegate_engine::{Credentials, Engine};
 use tidegate_policy::address_lists::AddressLists;
 use tidegate_policy::switches::Switches;
+use tidegate_tls::TlsListener;
 use tokio::sync::Notify;
 
 /// Dependencies of a gateway besides its settings, injected for tests and demos.
@@ -36,6 +37,8 @@ pub struct Dependencies {
     pub operators: Arc<OperatorTable>,
     /// Verifies request signatures.
     pub signatures: Arc<SignatureVerifier>,
+    /// TLS of the listeners that have it, in order.
+    pub tls: Vec<Arc<TlsListener>>,
     /// The networks of the settings' address lists.
     pub lists: AddressLists,
     /// Switches of administrators, resolved by the rules of the settings.
@@ -75,6 +78,8 @@ pub(super) struct Shared {
     pub(super) open_connections: AtomicUsize,
     /// Open client connections by address, if limited.
     pub(super) connection_counts: ConnectionCounts,
+    /// TLS handshakes in progress by address, if limited.
+    pub(super) handshake_counts: ConnectionCounts,
     pub(super) worker_count: usize,
     pub(super) via: Via,
     /// Credentials that count as clients of their own.
@@ -113,6 +118,7 @@ impl Shared {
             user_agents,
             operators,
             signatures,
+            tls: _,
             lists,
             switches,
             ledger_responses,
@@ -140,6 +146,7 @@ impl Shared {
             connection_memory: MemoryTotal::default(),
             open_connections: AtomicUsize::new(0),
             connection_counts: ConnectionCounts::default(),
+            handshake_counts: ConnectionCounts::default(),
             worker_count,
             via: Via::new(seed),
             credentials: Credentials::new(max_tracked_clients),

@@ -2,7 +2,7 @@
 
 use super::target;
 use http::{Method, Uri};
-use tidegate_http1::{Name, RequestHead, list};
+use tidegate_http1::{Fields, Name, RequestHead, list};
 use tidegate_policy::own_hosts::{OwnHosts, without_last_dot};
 use tidegate_policy::route::normalize_host;
 use tidegate_policy::{RequestFacts, RouteId, Rules, path};
@@ -17,11 +17,15 @@ pub(super) struct Site {
     name_len: usize,
 }
 
+/// Returns whether the last proxy was asked by https, as it says; `None` if it does not say.
+pub(super) fn is_forwarded_https(fields: &Fields) -> Option<bool> {
+    let proto = fields.all(Name::ForwardedProto).flat_map(list).last()?;
+    Some(proto.eq_ignore_ascii_case(b"https"))
+}
+
 impl Site {
-    /// Returns the site of a valid request. `trusted` means that the peer is a trusted proxy, which knows the scheme.
-    pub(super) fn from_head(head: &RequestHead, trusted: bool) -> Self {
-        let proto = || head.fields.all(Name::ForwardedProto).flat_map(list).last();
-        let is_https = trusted && proto().is_some_and(|proto| proto.eq_ignore_ascii_case(b"https"));
+    /// Returns the site of a valid request.
+    pub(super) fn from_head(head: &RequestHead, is_https: bool) -> Self {
         Self::new(is_https, &String::from_utf8_lossy(target::host(head)))
     }
 
@@ -104,7 +108,8 @@ mod tests {
     }
 
     fn key(host: &'static str, proto: &'static str, trusted: bool) -> String {
-        Site::from_head(&head("/robots.txt", &[("host", host), ("x-forwarded-proto", proto)]), trusted).key()
+        let head = head("/robots.txt", &[("host", host), ("x-forwarded-proto", proto)]);
+        Site::from_head(&head, trusted && is_forwarded_https(&head.fields) == Some(true)).key()
     }
 
     #[test]
@@ -137,7 +142,7 @@ mod tests {
 
     #[test]
     fn absolute_target_counts_before_the_host_field() {
-        let site = Site::from_head(&head("http://A.example.:81/robots.txt", &[("host", "b.example")]), true);
+        let site = Site::from_head(&head("http://A.example.:81/robots.txt", &[("host", "b.example")]), false);
         assert_eq!((site.scheme(), site.host()), ("http", "a.example:81"));
     }
 
@@ -145,13 +150,13 @@ mod tests {
     fn only_a_listed_host_with_the_usual_port_is_named() {
         let patterns = ["example.com", "*.example.com", "::1"].map(|text| text.parse().expect("valid pattern"));
         let own_hosts = OwnHosts::new(patterns.to_vec());
-        let is_named = |host| Site::from_head(&head("/", &[("host", host)]), true).is_named_by(Some(&own_hosts));
+        let is_named = |host| Site::from_head(&head("/", &[("host", host)]), false).is_named_by(Some(&own_hosts));
         for host in ["example.com", "EXAMPLE.com.", "example.com:80", "[::1]", "[::1]:80"] {
             assert!(is_named(host), "{host}");
         }
         for host in ["example.com:8080", "example.com:080", "made-up.example.com", "[::1]:81", "evil.com"] {
             assert!(!is_named(host), "{host}");
         }
-        assert!(!Site::from_head(&head("/", &[("host", "example.com")]), true).is_named_by(None));
+        assert!(!Site::from_head(&head("/", &[("host", "example.com")]), false).is_named_by(None));
     }
 }

@@ -104,6 +104,11 @@ impl ClientRequest {
 }
 
 impl Target {
+    /// Returns the host in lower case, without its port and last dot.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
     /// Parses the target of a request. Rejects everything that the gateway and the origin could interpret differently,
     /// and requests for other hosts than the own ones.
     pub(super) fn parse(head: &RequestHead, via: &str, settings: &Settings) -> Result<Self, RequestError> {

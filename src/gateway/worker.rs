@@ -4,6 +4,8 @@
 use super::config_names::ConfigNames;
 use super::config_snapshot::ConfigSnapshot;
 use super::connection_timeouts::{ConnectionCommand, ConnectionRegistry, TICK};
+use super::log_interval::LogInterval;
+use super::proxy_protocol::ProxyHeaderError;
 use super::scratch::ScratchBuffer;
 use super::shared::Shared;
 use super::sweep::SweepList;
@@ -13,10 +15,10 @@ use http::HeaderName;
 use hyper::body::Incoming;
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 use tidegate_access_log::rfc3339;
 use tidegate_config::settings::Limits;
 use tidegate_crawlers::user_agents::ClaimCache;
@@ -29,9 +31,6 @@ use tidegate_policy::{Claim, QuotaId, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::{debug, info, warn};
-
-/// Minimum time between two logged failures of the origin.
-const FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// State shared by all requests of one thread.
 pub(super) struct Worker {
@@ -51,8 +50,12 @@ pub(super) struct Worker {
     scratch: RefCell<ScratchBuffer>,
     /// Window in which the origin's count of a quota was last unparsable.
     unreadable_windows: RefCell<BTreeMap<QuotaId, u64>>,
-    /// Time of the last logged failure of the origin, and the number of failures since.
-    logged_failure: Cell<(Option<Timestamp>, u64)>,
+    /// Logged failures of the origin.
+    logged_failures: LogInterval,
+    /// Logged connections that were closed because of their PROXY protocol header.
+    logged_proxy_errors: LogInterval,
+    /// TLS handshakes in progress.
+    handshakes: Cell<usize>,
     drain: mpsc::Sender<Incoming>,
     /// Work on requests that does not wait for their clients: the origin still processes them although their clients
     /// left, or sends faster than their clients read. `None` once the gateway is closed.
@@ -103,7 +106,9 @@ impl Worker {
             telemetry,
             scratch: RefCell::new(ScratchBuffer::new()),
             unreadable_windows: RefCell::default(),
-            logged_failure: Cell::default(),
+            logged_failures: LogInterval::default(),
+            logged_proxy_errors: LogInterval::default(),
+            handshakes: Cell::default(),
             drain,
             detached: RefCell::new(Some(JoinSet::new())),
             seed,
@@ -301,17 +306,27 @@ impl Worker {
         if !error.is_capacity() {
             self.shared().origin_health.record_failure(error.to_string(), self.now());
         }
-        let now = self.monotonic_tick().get();
-        let (logged_at, since) = self.logged_failure.get();
-        if logged_at.is_some_and(|at| now < at + FAILURE_LOG_INTERVAL) {
-            self.logged_failure.set((logged_at, since + 1));
-            return debug!(%error, "Request to the origin failed: {error}");
+        match self.logged_failures.record(self.uptime.get()) {
+            None => debug!(%error, "Request to the origin failed: {error}"),
+            Some(0) => warn!(%error, "Request to the origin failed: {error}"),
+            Some(since) => {
+                warn!(%error, since, "Request to the origin failed: {error}; {since} more since the last report");
+            }
         }
-        self.logged_failure.set((Some(now), 0));
-        match since {
-            0 => warn!(%error, "Request to the origin failed: {error}"),
-            _ => warn!(%error, since, "Request to the origin failed: {error}; {since} more since the last report"),
+    }
+
+    /// Records a connection that is closed because of its PROXY protocol header. Logs at most one a minute.
+    pub(super) fn record_proxy_error(&self, peer: IpAddr, error: &ProxyHeaderError) {
+        match self.logged_proxy_errors.record(self.uptime.get()) {
+            None => debug!("Connection of {peer} closed: {error}"),
+            Some(0) => warn!("Connection of {peer} closed: {error}"),
+            Some(since) => warn!("Connection of {peer} closed: {error}; {since} more since the last report"),
         }
+    }
+
+    /// Returns the number of TLS handshakes in progress.
+    pub(super) fn handshakes(&self) -> &Cell<usize> {
+        &self.handshakes
     }
 }
 

@@ -94,6 +94,7 @@ impl GatewayApi for ServiceState {
         notes.extend(self.lists(&self.address_list_files.lock()).filter_map(|(list, _, error)| {
             Some(format!("address_lists.{list}: {}; keeping the previous version", error?))
         }));
+        notes.extend(self.certificate_warnings());
         notes.extend(self.switch_file_error.clone());
         notes.extend(crawlers::stale_ranges_warning(&self.operators.errors()));
         notes.extend(match self.handle.robots_over_limit() {
@@ -132,6 +133,7 @@ impl GatewayApi for ServiceState {
             origin_servers: servers.into_iter().map(|server| (server.url, server.is_healthy)).collect(),
             lists: self.lists(&files).map(view).collect(),
             stale_ranges: self.operators.stale_lists(),
+            certificates: self.certificates(),
         };
         drop(files);
         self.handle.with_admission(|admission| self.telemetry.render(admission, &configured, now, uptime))

@@ -72,7 +72,7 @@ impl ServiceState {
             self.handle.run_maintenance(),
             self.handle.run_refreshes(),
             self.handle.run_health_checks(),
-            self.poll_address_lists(),
+            self.poll_files(),
             self.persist_learned_loop(),
             self.log_shadow_refusals(),
             self.share_switches(),

@@ -4,6 +4,7 @@
 
 mod api;
 mod available_memory;
+pub mod certificates;
 mod control;
 pub mod crawlers;
 mod ledger;
@@ -41,6 +42,7 @@ use tidegate_engine::ledger::{LeaseRefresher, OpenError};
 use tidegate_engine::state_lock::StateLock;
 use tidegate_engine::switch_store::SwitchStore;
 use tidegate_policy::Timestamp;
+use tidegate_tls::{TlsErrors, TlsFiles};
 use tokio::sync::oneshot;
 use tracing::warn;
 
@@ -131,6 +133,9 @@ pub enum ServiceError {
     /// An address list file is invalid.
     #[error("{0}")]
     Lists(AddressListErrors),
+    /// A certificate file is unusable.
+    #[error("{0}")]
+    Certificates(TlsErrors),
     /// The ledger cannot be opened.
     #[error(transparent)]
     Ledger(#[from] OpenError),
@@ -158,6 +163,7 @@ impl Service {
         let address_list_files = AddressListFiles::read(settings.address_list_files()).map_err(ServiceError::Lists)?;
         let lists = address_list_files.lists();
         let started_at = clock.now();
+        let tls_files = certificates::read(&settings, started_at).map_err(ServiceError::Certificates)?;
 
         let log = access_log(&settings.log.access)?;
         let telemetry = Telemetry::new(log, BUILD, started_at);
@@ -204,6 +210,7 @@ impl Service {
             lists,
             switches: switches::resolve(&switches, &operators, &settings.rules, started_at),
             signatures: Arc::clone(&signatures),
+            tls: tls_files.listeners().cloned().collect(),
             // Redis may be remote, so requests do not wait for it.
             ledger_responses: lease_refresher
                 .as_ref()
@@ -239,6 +246,7 @@ impl Service {
             startup_settings,
             settings,
             address_list_files: Mutex::new(address_list_files),
+            tls_files: Mutex::new(tls_files),
         });
         let (shutdown_sender, shutdown) = oneshot::channel();
         let (resolved_sender, resolved) = mpsc::channel();
@@ -274,9 +282,10 @@ impl Service {
         self.state.telemetry.reopen_access_log();
     }
 
-    /// Reloads changed address lists now, instead of at the next poll.
-    pub fn reload_address_lists(&self) {
+    /// Reloads changed address lists and certificates now, instead of at the next poll.
+    pub fn reload_files(&self) {
         self.state.reload_address_lists();
+        self.state.reload_certificates();
     }
 
     /// Returns warnings for the administrator.
@@ -338,6 +347,7 @@ struct ServiceState {
     startup_settings: Settings,
     settings: Mutex<SettingsView>,
     address_list_files: Mutex<AddressListFiles>,
+    tls_files: Mutex<TlsFiles>,
 }
 
 /// Bound addresses.

@@ -1,6 +1,6 @@
-//! Reload of the settings and of changed address lists.
+//! Reload of the settings, and of changed address lists and certificates.
 
-use super::{LEDGER_TIMEOUT, ServiceState, crawlers, switches};
+use super::{LEDGER_TIMEOUT, ServiceState, certificates, crawlers, switches};
 use crate::admin::SettingsView;
 use crate::gateway::OriginServers;
 use std::time::Duration;
@@ -9,12 +9,14 @@ use tidegate_crawlers::address_list_files::{AddressListFiles, ReloadResult};
 use tidegate_crawlers::verify::OperatorTable;
 use tracing::{error, info, warn};
 
-/// Interval at which the files of address lists are checked for changes.
-const ADDRESS_LIST_POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval at which the files of address lists and certificates are checked for changes.
+const FILE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 impl ServiceState {
-    /// Reloads the settings and their address lists. Returns a summary, or all errors.
+    /// Reloads the certificates, the settings and their address lists. Returns a summary, or all errors.
     pub(super) fn reload_config(&self) -> Result<String, String> {
+        // Those of the running listeners, whatever becomes of the settings.
+        self.reload_certificates();
         let names: Vec<&str> = self.operators.names().collect();
         let (settings, origin_servers, new_files) = self.reload_settings(&names).inspect_err(|errors| {
             self.telemetry.reload_failed();
@@ -63,15 +65,18 @@ impl ServiceState {
         let settings = load(names)?;
         let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
         let origin_servers = OriginServers::new(&settings.origin)?;
+        // The next start needs them.
+        certificates::read(&settings, self.handle.now()).map_err(|errors| errors.to_string())?;
         Ok((settings, origin_servers, files))
     }
 
-    /// Polls the address lists until dropped.
-    pub(super) async fn poll_address_lists(&self) {
-        let mut ticks = tokio::time::interval(ADDRESS_LIST_POLL_INTERVAL);
+    /// Polls the address lists and certificates until dropped.
+    pub(super) async fn poll_files(&self) {
+        let mut ticks = tokio::time::interval(FILE_POLL_INTERVAL);
         loop {
             ticks.tick().await;
             self.reload_address_lists();
+            self.reload_certificates();
         }
     }
 

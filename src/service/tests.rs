@@ -135,10 +135,10 @@ fn reordered_address_lists_keep_their_files() {
     fixture.reload(&format!("address_lists: {{ two: {{ file: {two} }}, one: {{ file: {one} }} }}")).expect("valid");
     assert_eq!(fixture.list_sizes(), [("two".to_owned(), 2), ("one".to_owned(), 1)]);
     std::fs::write(&paths[0], "192.0.2.0/24\n198.51.100.0/24\n203.0.113.0/24\n").expect("directory is writable");
-    fixture.service().reload_address_lists();
+    fixture.service().reload_files();
     assert_eq!(fixture.list_sizes(), [("two".to_owned(), 2), ("one".to_owned(), 3)]);
     std::fs::remove_file(&paths[1]).expect("file exists");
-    fixture.service().reload_address_lists();
+    fixture.service().reload_files();
     assert_eq!(fixture.list_sizes(), [("two".to_owned(), 2), ("one".to_owned(), 3)], "the networks stay");
     let [warning] = &fixture.service().warnings()[..] else { panic!("{:?}", fixture.service().warnings()) };
     assert!(warning.starts_with("address_lists.two: ") && warning.ends_with("; keeping the previous version"));

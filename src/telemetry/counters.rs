@@ -3,6 +3,7 @@
 //! Classes, scopes and operators keep their index across reloads. Their names come from the configuration and the
 //! built-in lists, so clients cannot add any.
 
+use super::handshake_result::HandshakeResult;
 use super::histogram::Histogram;
 use super::status_class::StatusClass;
 use tidegate_access_log::{NameResolver, Record, RecordedOutcome};
@@ -30,6 +31,8 @@ pub struct WorkerCounters {
     pub(super) connections_open: u64,
     pub(super) connections_refused: u64,
     pub(super) connections_shed: u64,
+    /// TLS handshakes, in the order of [`HandshakeResult::ALL`].
+    pub(super) handshakes: [u64; HandshakeResult::ALL.len()],
     /// Bytes that the open connections occupy.
     pub(super) connection_memory: u64,
     slot_index: SlotIndex,
@@ -161,6 +164,11 @@ impl WorkerCounters {
         self.connections_shed += closed;
     }
 
+    /// Counts a TLS handshake.
+    pub fn tls_handshake(&mut self, result: HandshakeResult) {
+        self.handshakes[result as usize] += 1;
+    }
+
     /// Takes all counters and resets them. Slot indexes and the numbers of open connections and requests in flight
     /// remain.
     pub(super) fn take_all(&mut self) -> Self {
@@ -205,6 +213,7 @@ impl WorkerCounters {
         add(&mut self.unclassified, &other.unclassified);
         self.connections_refused += other.connections_refused;
         self.connections_shed += other.connections_shed;
+        add(&mut self.handshakes, &other.handshakes);
     }
 }
 

@@ -1,11 +1,12 @@
 //! Prometheus exporter: adds up the counters of all workers and reads the state of the engine.
 
-use super::ConfiguredView;
 use super::counters::WorkerCounters;
 use super::exposition::Exposition;
+use super::handshake_result::HandshakeResult;
 use super::metrics::*;
 use super::panics::panic_count;
 use super::status_class::StatusClass;
+use super::{CertificateView, ConfiguredView};
 use metrics::{Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use tidegate_engine::{Admission, QuotaView, ScopeState};
@@ -89,6 +90,10 @@ impl Exporter {
         for (url, is_up) in &configured.origin_servers {
             text.sample(ORIGIN_SERVER_UP, &[url], u8::from(*is_up));
         }
+        for CertificateView { domain, expires_at, is_stale } in &configured.certificates {
+            text.sample(CERTIFICATE_EXPIRY, &[domain], expires_at);
+            text.sample(CERTIFICATE_STALE, &[domain], u8::from(*is_stale));
+        }
         text.finish()
     }
 
@@ -136,6 +141,9 @@ impl Exporter {
         self.count(PANICS, &[], panic_count());
         self.gauge(CONNECTIONS, &[], counters.connections_open as f64);
         self.count(CONNECTIONS_REFUSED, &[], counters.connections_refused);
+        for (result, &count) in HandshakeResult::ALL.iter().zip(&counters.handshakes) {
+            self.count(TLS_HANDSHAKES, &[result.name()], count);
+        }
         self.gauge(CONNECTION_MEMORY, &[], counters.connection_memory as f64);
         self.count(CONNECTIONS_SHED, &[], counters.connections_shed);
     }

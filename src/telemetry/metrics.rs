@@ -1,5 +1,6 @@
 //! All exported metrics. The doc comment of each is its help text.
 
+use super::handshake_result::HandshakeResult;
 use super::status_class::StatusClass;
 use super::{VerificationMethod, VerificationResult};
 use tidegate_policy::bot_detection::Signal;
@@ -190,6 +191,14 @@ metrics! {
     CONNECTIONS: Gauge "tidegate_client_connections" [];
     /// Total number of client connections closed because a connection limit was reached.
     CONNECTIONS_REFUSED: Counter "tidegate_client_connections_refused_total" [];
+    /// Total number of TLS handshakes with clients, by result: full, resumed (with a session ticket), failed (an error, a
+    /// timeout, or no TLS), or refused (`limits.max_handshakes`).
+    TLS_HANDSHAKES: Counter "tidegate_tls_handshakes_total" ["result"];
+    /// End of the validity of the certificate, as a Unix timestamp. The label is its first name. An alert fires ten days
+    /// before.
+    CERTIFICATE_EXPIRY: Gauge "tidegate_certificate_expiry_timestamp_seconds" ["domain"];
+    /// 1 if the files of the certificate have changed and cannot be used, so that the previous certificate stays in use.
+    CERTIFICATE_STALE: Gauge "tidegate_certificate_stale" ["domain"];
     /// Memory that the open client connections occupy: their buffers, requests and responses in progress. `limits.memory`
     /// is its limit.
     CONNECTION_MEMORY: Gauge "tidegate_client_connection_memory_bytes" [];
@@ -245,11 +254,17 @@ pub const LABELS: &[MetricLabel] = &[
     label("method", "Proof method of the verification: published ranges, reverse DNS, or a signed request.", || {
         vec!["ranges", VerificationMethod::Dns.name(), "signature"]
     }),
-    label("result", "Result of the verification (`invalid` is a result of signatures only), or of the cache.", || {
-        use VerificationResult::{Impostor, Unknown, Verified};
-        let of_verification = [Verified.name(), Impostor.name(), "invalid", Unknown.name()];
-        of_verification.into_iter().chain(CacheResult::ALL.map(CacheResult::name)).collect()
-    }),
+    label(
+        "result",
+        "Result of the verification (`invalid` is a result of signatures only), of the cache, or of the handshake.",
+        || {
+            use VerificationResult::{Impostor, Unknown, Verified};
+            let of_verification = [Verified.name(), Impostor.name(), "invalid", Unknown.name()];
+            let of_handshake = HandshakeResult::ALL.map(HandshakeResult::name);
+            of_verification.into_iter().chain(CacheResult::ALL.map(CacheResult::name)).chain(of_handshake).collect()
+        },
+    ),
+    label("domain", "First name of a certificate.", Vec::new),
     label("store", "Place of stored responses.", || vec![MEMORY_STORE, DISK_STORE]),
     label("version", "Version of the program.", Vec::new),
     label("revision", "Source revision of the program.", Vec::new),

@@ -9,6 +9,7 @@ mod counters;
 mod decision_ring;
 mod exporter;
 mod exposition;
+mod handshake_result;
 mod histogram;
 mod log_file;
 mod log_writer;
@@ -23,6 +24,7 @@ mod tests;
 
 pub use access_log::{AccessLog, LogBuffer, LogTarget};
 pub use counters::WorkerCounters;
+pub use handshake_result::HandshakeResult;
 pub use histogram::Histogram;
 pub use log_writer::OpenSink;
 pub use panics::count_panics;
@@ -77,6 +79,19 @@ pub struct ConfiguredView<'a> {
     pub lists: Vec<AddressListView>,
     /// Operators that have range lists, each with the number of lists that could not be refreshed.
     pub stale_ranges: Vec<(&'a str, usize)>,
+    /// Certificates, each name once.
+    pub certificates: Vec<CertificateView>,
+}
+
+/// State of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateView {
+    /// First name of the certificate.
+    pub domain: String,
+    /// End of its validity, in seconds since 1970.
+    pub expires_at: u64,
+    /// True if its files have changed since and could not be loaded; the older certificate is in use.
+    pub is_stale: bool,
 }
 
 /// State of one address list of the config.

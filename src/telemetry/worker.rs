@@ -4,6 +4,7 @@
 use super::access_log::LogBuffer;
 use super::counters::WorkerCounters;
 use super::decision_ring::DecisionRing;
+use super::handshake_result::HandshakeResult;
 use super::recent_spenders::RecentSpenders;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -70,6 +71,11 @@ impl WorkerTelemetry {
     /// Counts a connection that was closed because a limit was reached.
     pub fn connection_refused(&self) {
         self.0.lock().counters.connection_refused();
+    }
+
+    /// Counts a TLS handshake.
+    pub fn tls_handshake(&self, result: HandshakeResult) {
+        self.0.lock().counters.tls_handshake(result);
     }
 
     /// Records the `bytes` that the open connections occupy, and counts connections `closed` to free memory.

@@ -20,12 +20,12 @@ fn list_membership_follows_the_file() {
     assert_eq!(gateway.metric(r#"tidegate_address_list_networks{list="hosting"}"#), 2.0);
 
     write("198.51.100.7\n");
-    gateway.reload_address_lists();
+    gateway.reload_files();
     assert_eq!(["192.0.2.7", "198.51.100.7"].map(&mut status), [200, 429]);
     assert_eq!(gateway.metric(r#"tidegate_address_list_networks{list="hosting"}"#), 1.0);
 
     write("198.51.100\n");
-    gateway.reload_address_lists();
+    gateway.reload_files();
     assert_eq!(["192.0.2.7", "198.51.100.7"].map(&mut status), [200, 429], "the previous list stays current");
     let notes = |gateway: &TestGateway| gateway.state()["notes"].to_string();
     assert!(

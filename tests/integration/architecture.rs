@@ -18,6 +18,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("access-log", &["policy"]),
     ("rate-limit-headers", &["policy", "http1", "engine", "config"]),
     ("cache-disk", &[]),
+    ("tls", &["engine"]),
     ("replay", &["policy", "engine", "crawlers", "config", "access-log", "rate-limit-headers"]),
 ];
 

@@ -1,5 +1,7 @@
 //! Shipped and contractual configuration files load unchanged.
 
+use crate::support::program::run;
+use crate::support::tls::Certificates;
 use std::path::Path;
 use std::sync::Arc;
 use tidegate_config as config;
@@ -22,6 +24,29 @@ fn contract_config_equals_shipped_config_except_limits_of_clients() {
     assert!(person_class.bucket.take().is_some_and(|bucket| bucket.costed_only));
     assert!(rules.quotas[0].client_limit.take().is_some());
     assert_eq!(format!("{contract:#?}"), format!("{shipped:#?}"));
+}
+
+#[test]
+fn contract_of_the_edge_loads() {
+    let Some(shared) = crate::support::shared_data() else { return };
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let (file, tls) = (dir.path().join("edge.yaml"), dir.path().join("tls"));
+    std::fs::copy(shared.join("contract/edge.yaml"), &file).expect("contract exists");
+    std::fs::create_dir(&tls).expect("directory is writable");
+    let certificates = Certificates::new();
+    certificates.issue("site", &["example.com"]);
+    for (from, to) in [("ca.pem", "origin-ca.pem"), ("site.pem", "site.pem"), ("site.key", "site.key")] {
+        std::fs::copy(certificates.path(from), tls.join(to)).expect("file is readable");
+    }
+    let outcome = run(&["check", &file.display().to_string()], b"");
+    assert_eq!((outcome.code, outcome.errors.as_str()), (0, ""), "{}", outcome.output);
+    let text = std::fs::read_to_string(&file).expect("contract is there");
+    let settings = config::load(&file, &text, &[], &[], &[]).unwrap_or_else(|errors| panic!("{errors}"));
+    let listen = settings.listen;
+    assert_eq!(listen.iter().map(|listener| listener.redirect.is_some()).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!(listen.iter().map(|listener| listener.tls.is_some()).collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(listen.iter().map(|listener| listener.proxy_protocol).collect::<Vec<_>>(), [false, false, true]);
+    assert_eq!(settings.origin.urls(), "https://127.0.0.1:3443, https://127.0.0.1:3444");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use crate::support::client::Client;
 use crate::support::origin::Origin;
 use crate::support::program::Program;
+use crate::support::tls::Certificates;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -192,6 +193,15 @@ fn dir_with_lists() -> TempDir {
     for list in ["hosting.txt", "partners.txt"] {
         fs::write(dir.path().join(list), "192.0.2.0/24\n").expect("file is writable");
     }
+    let certificates = Certificates::new();
+    fs::create_dir(dir.path().join("tls")).expect("directory is writable");
+    for name in ["site", "shop", "wildcard"] {
+        certificates.issue(name, &["example.com"]);
+        for file in [format!("{name}.pem"), format!("{name}.key")] {
+            fs::copy(certificates.path(&file), dir.path().join("tls").join(file)).expect("directory is writable");
+        }
+    }
+    fs::copy(certificates.path("ca.pem"), dir.path().join("tls/partners.pem")).expect("directory is writable");
     dir
 }
 

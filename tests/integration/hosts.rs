@@ -11,7 +11,7 @@ routes: [{ match: /**, cost: { api: 1 } }]
 ";
 
 /// Hosts of other sites that resemble own ones.
-const FOREIGN_HOSTS: [&str; 19] = [
+const FOREIGN_HOSTS: [&str; 17] = [
     "evil.com",
     "example.com.evil.com",
     "example.com..",
@@ -19,8 +19,6 @@ const FOREIGN_HOSTS: [&str; 19] = [
     "www.example.com",
     "example.co",
     "example.com,evil.com",
-    "example.com:80.evil.com",
-    "example.com:evil",
     "shop.example",
     "evilshop.example",
     ".shop.example",
@@ -62,9 +60,16 @@ fn foreign_hosts_are_rejected_before_anything_is_counted() {
             assert_eq!(response.json()["title"], "Misdirected Request");
         }
     }
-    for host in
-        ["", "user@example.com", "example.com/evil", "exam ple.com", "example%2ecom", "example.com\r\nHost: evil.com"]
-    {
+    for host in [
+        "",
+        "example.com:80.evil.com",
+        "example.com:evil",
+        "user@example.com",
+        "example.com/evil",
+        "exam ple.com",
+        "example%2ecom",
+        "example.com\r\nHost: evil.com",
+    ] {
         assert_eq!(get(&gateway, "/", &format!("Host: {host}\r\n")), 400, "{host:?}");
     }
     assert_eq!(get(&gateway, "/", ""), 400, "HTTP/1.1 requires a host");
@@ -75,7 +80,7 @@ fn foreign_hosts_are_rejected_before_anything_is_counted() {
     assert_eq!(client.read_response().status, 421);
     assert_eq!(client.get("/", "").status, 200, "the connection stays usable");
     assert_eq!(gateway.counters(), (1.0, 0.0));
-    let rejected = (FOREIGN_HOSTS.len() * 3 + 9) as f64;
+    let rejected = (FOREIGN_HOSTS.len() * 3 + 11) as f64;
     assert_eq!(gateway.metric("tidegate_responses_total{class=\"\",code=\"4xx\"}"), rejected);
     assert_eq!(origin.received_requests().len(), 1);
     assert_eq!(gateway.read_log().len(), 1);
@@ -105,9 +110,10 @@ fn request_without_a_host_needs_a_site_without_own_hosts() {
 fn host_of_an_absolute_target_counts() {
     let origin = Origin::plain();
     let gateway = TestGateway::with_rules(origin.address(), RULES);
-    for target in ["http://evil.com/", "http://example.com.evil.com/", "http://example.com:80.evil.com/"] {
+    for target in ["http://evil.com/", "http://example.com.evil.com/"] {
         assert_eq!(get(&gateway, target, "Host: example.com\r\n"), 421, "{target}");
     }
+    assert_eq!(get(&gateway, "http://example.com:80.evil.com/", "Host: example.com\r\n"), 400);
     assert_eq!(get(&gateway, "http://example.com@evil.com/", "Host: example.com\r\n"), 400);
     assert!(origin.received_requests().is_empty());
     assert_eq!(get(&gateway, "http://EXAMPLE.com./", "Host: evil.com\r\n"), 200);

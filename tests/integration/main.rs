@@ -25,6 +25,8 @@ mod crawl_policy;
 mod crawler_verification;
 mod demo;
 mod docs;
+mod edge_proxy_protocol;
+mod edge_tls;
 mod explain;
 mod explain_log;
 mod explain_refusals;

@@ -1,37 +1,34 @@
 //! Servers of the origin: TLS, sockets in the file system, several servers, and those that do not respond.
 
-use crate::support::authority::Authority;
 use crate::support::gateway::TestGateway;
 use crate::support::nginx::Nginx;
 use crate::support::origin::{Origin, signal};
+use crate::support::tls::Certificates;
 use crate::support::wait::wait_until;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tempfile::TempDir;
 
-/// nginx that listens with TLS, too, and the authority of its certificate for `site.internal`.
+/// nginx that listens with TLS, too, with a certificate for `site.internal`.
 struct TlsOrigin {
     _nginx: Nginx,
     plain: SocketAddr,
     port: u16,
-    dir: TempDir,
+    certificates: Certificates,
 }
 
 impl TlsOrigin {
     fn start(directives: &str) -> Self {
-        let dir = tempfile::tempdir().expect("temporary directory");
-        let authority = Authority::new();
-        authority.write(&dir.path().join("ca.pem"));
-        let (certificate, key) = authority.sign(&["site.internal"]).write(dir.path(), "server");
-        authority.sign(&["gateway.internal"]).write(dir.path(), "gateway");
+        let certificates = Certificates::new();
+        certificates.issue("server", &["site.internal"]);
+        certificates.issue("gateway", &["gateway.internal"]);
         let port = Origin::free_address().port();
-        let directives = directives.replace("CA", &dir.path().join("ca.pem").display().to_string());
+        let directives = directives.replace("CA", &certificates.path("ca.pem").display().to_string());
         let nginx = Nginx::start(&format!(
             "listen 127.0.0.1:{port} ssl; ssl_certificate {}; ssl_certificate_key {}; {directives}",
-            certificate.display(),
-            key.display()
+            certificates.path("server.pem").display(),
+            certificates.path("server.key").display()
         ));
-        Self { plain: nginx.address, port, _nginx: nginx, dir }
+        Self { plain: nginx.address, port, _nginx: nginx, certificates }
     }
 
     /// Returns a gateway with `keys` of its section `origin`, in which DIR is the directory of the certificates.
@@ -40,7 +37,7 @@ impl TlsOrigin {
     }
 
     fn rules(&self, keys: &str) -> String {
-        let keys = keys.replace("DIR", &self.dir.path().display().to_string());
+        let keys = keys.replace("DIR/", &self.certificates.path("").display().to_string());
         format!("origin: {{ url: 'https://127.0.0.1:{}', {keys} }}", self.port)
     }
 }
@@ -82,7 +79,7 @@ fn reload_with_an_invalid_file_keeps_the_origin() {
     let keys = "ca: DIR/ca.pem, server_name: site.internal";
     let gateway = origin.gateway(keys);
     let reload = || gateway.reload(origin.plain, &origin.rules(keys));
-    let file = origin.dir.path().join("ca.pem");
+    let file = origin.certificates.path("ca.pem");
     let authority = std::fs::read(&file).expect("the file is there");
     std::fs::write(&file, "nothing").expect("file is writable");
     let error = reload().expect_err("the file has no certificate");
@@ -95,7 +92,7 @@ fn reload_with_an_invalid_file_keeps_the_origin() {
     assert!(error.starts_with("origin.ca: cannot read "), "{error}");
     assert_eq!(gateway.connect().get("/page", "").status, 200);
     // Another authority is used from the next connection on.
-    Authority::new().write(&file);
+    std::fs::copy(Certificates::new().path("ca.pem"), &file).expect("file is writable");
     reload().expect("the file is valid");
     assert_eq!(gateway.connect().get("/page", "").status, 502);
     std::fs::write(&file, authority).expect("file is writable");

@@ -5,6 +5,7 @@ use crate::support::crawlers::InstalledClients;
 use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, OriginConnection};
 use crate::support::prometheus::{Alertmanager, Prometheus, promtool};
+use crate::support::tls::Certificates;
 use crate::support::wait::{pass_real_time, wait_for, wait_until};
 use regex::Regex;
 use serde_json::Value;
@@ -135,6 +136,7 @@ fn dashboard_has_the_types_of_grafana() {
 struct BusySite {
     gateway: TestGateway,
     files: TempDir,
+    certificates: Certificates,
     _origin: Origin,
 }
 
@@ -145,9 +147,11 @@ impl BusySite {
             std::fs::write(files.path().join(name), "192.0.2.0/24\n").expect("file is writable");
         }
         let origin = Origin::with_script(respond);
-        let rules = RULES.replace("FILES", &files.path().display().to_string());
+        let certificates = Certificates::new();
+        let pair = certificates.issue("site", &["example.com"]);
+        let rules = RULES.replace("FILES", &files.path().display().to_string()).replace("PAIR", &pair);
         let gateway = TestGateway::with_clock(origin.address(), &rules, Clock::system());
-        Self { gateway, files, _origin: origin }
+        Self { gateway, files, certificates, _origin: origin }
     }
 
     /// Sends one request of each kind.
@@ -156,6 +160,7 @@ impl BusySite {
         for (path, fields) in ROUND {
             client.get(path, fields);
         }
+        self.certificates.connect(self.gateway.addresses()[1], "example.com").get("/item/1", "");
     }
 
     /// Sends rounds of requests while `check` runs.
@@ -197,7 +202,7 @@ impl BusySite {
         for name in ["hosting.txt", "acme.txt"] {
             std::fs::write(self.files.path().join(name), "no network\n").expect("file is writable");
         }
-        self.gateway.reload_address_lists();
+        self.gateway.reload_files();
     }
 }
 
@@ -295,7 +300,7 @@ fn assert_rules_are_evaluated(prometheus: &Prometheus) {
         rules.map(|rule| (rule["name"].to_string(), rule["health"].to_string())).collect::<BTreeMap<_, _>>()
     };
     wait_until("all rules to be evaluated", || health().values().all(|health| health != "\"unknown\""));
-    assert!(health().len() == 14 && health().values().all(|health| health == "\"ok\""), "{:?}", health());
+    assert!(health().len() == 15 && health().values().all(|health| health == "\"ok\""), "{:?}", health());
 }
 
 /// Checks dashboards against Grafana's types. Returns the errors, each with the number and the line of its dashboard.
@@ -360,6 +365,7 @@ const GOOGLEBOT: &str = "X-Forwarded-For: 66.249.66.1\r\nUser-Agent: Mozilla/5.0
 
 const RULES: &str = "
 workers: 1
+listen: [127.0.0.1:0, { address: '127.0.0.1:0', tls: { PAIR } }]
 cache: {}
 clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
 address_lists: { hosting: { file: FILES/hosting.txt } }

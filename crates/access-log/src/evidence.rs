@@ -41,6 +41,7 @@ evidence_words! {
     Behavior "behavior"
     AddressList "address_list"
     ApiKey "api_key"
+    Certificate "certificate"
 }
 
 impl EvidenceWord {
@@ -75,6 +76,7 @@ impl EvidenceWord {
             Evidence::Behavior(signal) => (Self::Behavior, Some(signal.name())),
             Evidence::AddressList(list) => (Self::AddressList, Some(names.list(list))),
             Evidence::ApiKey => (Self::ApiKey, None),
+            Evidence::Certificate => (Self::Certificate, None),
         }
     }
 }

@@ -279,6 +279,7 @@ pub const EVIDENCE: &[LogValue] = &[
     value("behavior:SIGNAL", "A behavior signal; up to three, strongest last."),
     value("address_list:NAME", "The client is in its class because of this address list."),
     value("api_key", "The client sent a known key of the class."),
+    value("certificate", "The client's certificate has a name of the class."),
 ];
 
 const fn field(name: &'static str, json_type: &'static str, meaning: &'static str) -> LogField {

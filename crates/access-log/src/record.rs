@@ -83,6 +83,7 @@ pub struct Record<'a> {
     ///   signature in an agent's name declares a bot, valid or not: a browser that sends one is a `declared_bot`.
     /// - `signature_malformed`: the signature fields cannot be parsed or name no agent; no effect on the kind.
     /// - `api_key`: the client sent a known key of the class.
+    /// - `certificate`: the client's certificate has a name of the class.
     /// - `address_list:NAME`: the client is in its class because of this address list.
     /// - `behavior:SIGNAL`: a behavior signal, up to three, strongest last.
     pub evidence: &'a [Option<Evidence>],

@@ -10,6 +10,7 @@ pub(super) mod classes;
 pub(super) mod clients;
 pub(super) mod crawl_policy;
 pub(super) mod ledger;
+pub(super) mod listen;
 pub(super) mod origin;
 pub(super) mod pacing;
 pub(super) mod partition;
@@ -19,19 +20,19 @@ pub(super) mod scopes;
 pub(super) mod server;
 pub(super) mod verify;
 
-use super::scalars::{Host, Socket, Threads};
+use super::scalars::{Host, Threads};
 use super::serde_forms::{NamedMap, OneOrMany};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Configuration of Tidegate. `${NAME}` and `${NAME:-default}` in a value are replaced by environment variables.
-/// Relative paths start at the working directory of the process.
+/// Relative paths start at the working directory of the process, those of certificates at the directory of the file.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct File {
-    /// Address and port for clients, or a list, for HTTP/1.1 and HTTP/2 without TLS. A change takes effect at the next
-    /// start. Default 127.0.0.1:8080.
-    pub listen: Option<OneOrMany<Socket>>,
+    /// Listeners for clients: an address and port, for HTTP/1.1 and HTTP/2 without TLS, or { address, tls,
+    /// proxy_protocol, redirect }; one, or a list. A change takes effect at the next start. Default 127.0.0.1:8080.
+    pub listen: Option<OneOrMany<listen::Listen>>,
     /// Number of threads that process requests, 1 to 1024, or auto: one per CPU core. A change takes effect at the next
     /// start. Default auto.
     pub workers: Option<Threads>,
@@ -43,8 +44,8 @@ pub(super) struct File {
     /// directory does not start. Never copy it to an instance that runs beside the original. Files: `ledger`, `journal`
     /// (usage), `gate` (identity with Redis), `demand.json` (learned demand), `baseline.json` (learned behavior of
     /// people, for bot detection), `ranges/` (last valid range lists), `cache/` (stored responses, if `cache` is
-    /// configured; up to cache.disk.size), `lock`, and by default `access.log`. Relative paths, here and elsewhere, start
-    /// at the working directory, not at the directory of this file. A change takes effect at the next start. Default
+    /// configured; up to cache.disk.size), `lock`, and by default `access.log`. Relative paths, here and elsewhere but
+    /// in listen and origin, start at the working directory, not at the directory of this file. A change takes effect at the next start. Default
     /// ./state.
     pub state_dir: Option<String>,
     /// Storage of quota usage: file (in state_dir), memory (a restart resets the usage), or { redis: ... }, through

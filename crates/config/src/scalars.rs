@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::dns_pattern::DnsPattern;
+use tidegate_policy::name_pattern::NamePattern;
 use tidegate_policy::network::IpPrefix;
 use tidegate_policy::own_hosts::OwnHost;
 use tidegate_policy::tier::Share;
@@ -135,8 +136,18 @@ word! {
 }
 
 word! {
+    /// Redirect to https: at the port of the first listener with TLS, or at a given one.
+    HttpsRedirect(Option<u16>), "https, or https with a port; write https or https:443", "https(:[0-9]+)?", digits: false, https_redirect
+}
+
+word! {
     /// The address of the admin listener, such as `127.0.0.1:9090` or `unix:/run/tidegate/admin.sock`.
     AdminSocket(AdminAddress), "an address and port, or the path of a Unix socket; write it like 127.0.0.1:9090 or unix:/run/tidegate/admin.sock", "[0-9a-fA-F.:\\[\\]]+:[0-9]+|unix:/.+", digits: false, |text| text.parse().ok()
+}
+
+word! {
+    /// A pattern of the names in client certificates.
+    CertificateName(NamePattern), "a name of up to 256 characters; write it like partner or \"*.partner.example\"", ".+", digits: false, |text| text.parse().ok()
 }
 
 word! {
@@ -269,6 +280,13 @@ fn parse_threshold(text: &str) -> Option<ThresholdValue> {
     match text.ends_with('%') {
         true => parse_share(text).map(ThresholdValue::LimitShare),
         false => units(text).map(ThresholdValue::Units),
+    }
+}
+
+fn https_redirect(text: &str) -> Option<Option<u16>> {
+    match text.strip_prefix("https")? {
+        "" => Some(None),
+        port => port.strip_prefix(':')?.parse().ok().filter(|&port| port > 0).map(Some),
     }
 }
 

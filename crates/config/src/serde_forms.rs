@@ -139,6 +139,10 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for OneOrManyVisitor<T> {
         T::deserialize(value::StrDeserializer::new(text)).map(|one| OneOrMany(vec![one]))
     }
 
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OneOrMany<T>, A::Error> {
+        T::deserialize(value::MapAccessDeserializer::new(map)).map(|one| OneOrMany(vec![one]))
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OneOrMany<T>, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = list.next_element()? {

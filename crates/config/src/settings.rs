@@ -4,7 +4,7 @@ mod origin;
 
 pub use origin::*;
 
-use super::SourceMap;
+use super::{SettingPath, SourceMap};
 use crate::admin_address::AdminAddress;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -21,8 +21,8 @@ use tidegate_policy::{ProofMethod, Rules};
 /// Validated configuration of the gateway.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Addresses for clients; at least one, without duplicates.
-    pub listen: Vec<SocketAddr>,
+    /// Listeners for clients; at least one, without duplicate addresses.
+    pub listen: Vec<Listener>,
     /// Number of threads that process requests; `None` is one per CPU core.
     pub workers: Option<NonZeroUsize>,
     /// Admin listener; `None` if it is off.
@@ -63,6 +63,68 @@ pub struct Settings {
     pub warnings: Vec<String>,
     /// Locations of the settings.
     pub source_map: SourceMap,
+}
+
+/// Listener for clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Address and port.
+    pub address: SocketAddr,
+    /// TLS; `None` is HTTP without TLS.
+    pub tls: Option<Tls>,
+    /// True if each connection begins with a header of the PROXY protocol, sent by a trusted proxy.
+    pub proxy_protocol: bool,
+    /// Redirects all requests to https; excludes `tls`, and requires own hosts.
+    pub redirect: Option<HttpsRedirect>,
+}
+
+/// TLS of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// Source of the certificates.
+    pub certificates: CertificateSource,
+    /// Authority of client certificates; `None` if clients are not asked for one.
+    pub client_authority: Option<ClientAuthority>,
+    /// Max-age of `Strict-Transport-Security`; `None` if the field is not added.
+    pub hsts: Option<Duration>,
+}
+
+/// Source of the certificates of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertificateSource {
+    /// Files of the administrator, the default certificate first; at least one.
+    Files(Vec<CertificateFiles>),
+}
+
+/// Files of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// Certificate and intermediate certificates, in PEM.
+    pub certificate: PathBuf,
+    /// Private key, in PEM.
+    pub key: PathBuf,
+    /// OCSP response, in DER.
+    pub ocsp: Option<PathBuf>,
+    /// Path of the keys.
+    pub path: SettingPath,
+}
+
+/// Authority of client certificates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientAuthority {
+    /// Certificates of the authority, in PEM.
+    pub file: PathBuf,
+    /// True if clients without a certificate are disconnected.
+    pub is_required: bool,
+    /// Path of the key.
+    pub path: SettingPath,
+}
+
+/// Redirect of all requests to https.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpsRedirect {
+    /// Port of the https URLs; `None` is that of the first listener with TLS.
+    pub port: Option<u16>,
 }
 
 /// Storage of quota usage.
@@ -203,6 +265,14 @@ pub struct Limits {
     pub memory: Option<u64>,
     /// Time until the first byte on a new connection.
     pub first_byte_timeout: Duration,
+    /// Time for the TLS handshake.
+    pub handshake_timeout: Duration,
+    /// Time to receive the PROXY protocol header.
+    pub proxy_header_timeout: Duration,
+    /// Maximum number of TLS handshakes in progress on one worker.
+    pub max_handshakes: usize,
+    /// Maximum number of TLS handshakes in progress per address or IPv6 prefix; `None` is no limit.
+    pub max_handshakes_per_address: Option<NonZeroUsize>,
     /// Time to receive a request head.
     pub head_timeout: Duration,
     /// Idle time between two requests of a connection.
@@ -335,6 +405,11 @@ impl Settings {
         self.address_lists.iter().map(|list| (list.override_file.as_path(), list.location.as_str()))
     }
 
+    /// Returns the location and the path of a setting, for messages: `tidegate.yaml:3:12: listen.tls.key`.
+    pub fn location_of(&self, path: &SettingPath) -> String {
+        format!("{}: {path}", self.source_map.nearest_location(path))
+    }
+
     /// Returns the keys that differ from those of a gateway started with `running`, and that it applies only after a
     /// restart.
     pub fn keys_needing_restart(&self, running: &Settings) -> Vec<&'static str> {
@@ -360,6 +435,18 @@ impl Settings {
         .into_iter()
         .filter_map(|(key, differs)| differs.then_some(key))
         .collect()
+    }
+}
+
+impl Listener {
+    /// Returns a listener for HTTP without TLS.
+    pub const fn plain(address: SocketAddr) -> Self {
+        Self { address, tls: None, proxy_protocol: false, redirect: None }
+    }
+
+    /// Returns the scheme of its URLs: `https` or `http`.
+    pub const fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
     }
 }
 

@@ -29,6 +29,11 @@ impl SourceMap {
         Self { file: file.to_owned(), sources: HashMap::new() }
     }
 
+    /// Returns the path of the file.
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
     /// Adds the value at `path` of a layer. Its parent is added before, its children afterwards.
     pub(super) fn add(&mut self, path: &SettingPath, key_location: &SourceLocation, node: &Node) {
         match self.sources.get_mut(path) {

@@ -157,7 +157,7 @@ fn own_hosts_are_one_or_a_list() {
 #[test]
 fn example_config_has_the_expected_settings() {
     let settings = settings(EXAMPLE);
-    assert_eq!(settings.listen, ["127.0.0.1:8080".parse().expect("an address")]);
+    assert_eq!(settings.listen, [crate::settings::Listener::plain("127.0.0.1:8080".parse().expect("an address"))]);
     assert_eq!(settings.origin.urls(), "http://127.0.0.1:3000");
     assert_eq!(settings.origin.idle_timeout, Duration::from_secs(4));
     assert_eq!(settings.headers.legacy, [LegacyFamily::Atlassian]);
@@ -1029,7 +1029,55 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "clients: { address_from: proxy-protocol, trusted_proxies: [10.0.0.1] }".into(),
-            "2:26: clients.address_from: proxy-protocol is not supported in this version; use x-forwarded-for, forwarded or { header: NAME }",
+            "2:26: clients.address_from: no listener has proxy_protocol; write listen: { address: \"0.0.0.0:8080\", proxy_protocol: true }",
+        ),
+        (
+            "listen: { address: '127.0.0.1:1', proxy_protocol: true }".into(),
+            "2:51: listen.proxy_protocol: no proxy may send the header; name the proxies in front, such as clients: { trusted_proxies: [10.0.0.0/8] }",
+        ),
+        (
+            "listen: [{ tls: { certificate: a, key: b } }]".into(),
+            "2:10: listen[0].address: missing; write an address and port such as 0.0.0.0:443",
+        ),
+        (
+            "listen: { address: '127.0.0.1:1', tls: {} }".into(),
+            "2:35: listen.tls.certificates: no certificate; write tls: { certificate: tls/site.pem, key: tls/site.key }",
+        ),
+        (
+            "listen: { address: '127.0.0.1:1', tls: { certificate: a } }".into(),
+            "2:35: listen.tls.key: missing; name a file such as tls/site.key",
+        ),
+        (
+            "listen: { address: '127.0.0.1:1', tls: { certificate: a, key: b, certificates: [{ certificate: a, key: b }] } }".into(),
+            "2:55: listen.tls.certificate: found together with certificates; write all of them under certificates, the default one first",
+        ),
+        (
+            "listen: { address: '127.0.0.1:1', tls: { certificate: a, key: b, client_certificates: optional } }".into(),
+            "2:87: listen.tls.client_certificates: requires client_ca; name the file with the authorities, such as client_ca: tls/clients.pem",
+        ),
+        (
+            "listen: { address: '127.0.0.1:1', tls: { certificate: a, key: b, hsts: 0s } }".into(),
+            "2:72: listen.tls.hsts: found a zero duration; write a duration such as 10s",
+        ),
+        (
+            "hosts: a.example\nlisten: { address: '127.0.0.1:1', tls: { certificate: a, key: b }, redirect: https }".into(),
+            "3:78: listen.redirect: found together with tls, whose requests have https already; remove one of them",
+        ),
+        (
+            "hosts: a.example\nlisten: { address: '127.0.0.1:1', redirect: https }".into(),
+            "3:45: listen.redirect: no listener has tls; add one, or write the port of another server, such as https:443",
+        ),
+        (
+            "listen: { address: '127.0.0.1:1', redirect: https:443 }".into(),
+            "2:45: listen.redirect: requires hosts, so that it leads nowhere else; name them, such as hosts: [example.com]",
+        ),
+        (
+            "classes: [{ name: partner, when: { certificate: partner } }]".into(),
+            "2:49: classes[0].when.certificate: no listener verifies certificates; add tls: { client_ca: tls/clients.pem } to one",
+        ),
+        (
+            "listen: { address: '127.0.0.1:1', redirect: http }".into(),
+            "2:45: listen.redirect: found \"http\", needs https, or https with a port; write https or https:443",
         ),
         (
             "clients: { address_from: {}, trusted_proxies: [10.0.0.1] }".into(),
@@ -1782,4 +1830,27 @@ fn invalid_verification_settings_are_errors() {
         let errors = site_errors(text);
         assert!(errors.len() == 1 && errors[0].contains(expected), "{text}: {errors:?}");
     }
+}
+
+#[test]
+fn listeners_have_their_keys_and_files_beside_the_yaml() {
+    let text = with_origin(
+        "hosts: [example.com]\n\
+         listen:\n\
+         - 127.0.0.1:1\n\
+         - { address: '127.0.0.1:2', redirect: https }\n\
+         - { address: '127.0.0.1:3', tls: { certificate: tls/a.pem, key: /b.key, hsts: 365d } }\n\
+         - { address: '127.0.0.1:4', proxy_protocol: true, redirect: 'https:443' }\n\
+         clients: { address_from: proxy-protocol, trusted_proxies: [127.0.0.0/8] }",
+    );
+    let settings = load(std::path::Path::new("/etc/tidegate/tidegate.yaml"), &text, &[], &[], &[]);
+    let listen = settings.unwrap_or_else(|errors| panic!("{errors}")).listen;
+    let redirects = listen.iter().map(|listener| listener.redirect.map(|redirect| redirect.port));
+    assert_eq!(redirects.collect::<Vec<_>>(), [None, Some(None), None, Some(Some(443))]);
+    assert_eq!(listen.iter().filter(|listener| listener.proxy_protocol).count(), 1);
+    let tls = listen[2].tls.as_ref().expect("TLS");
+    let settings::CertificateSource::Files(files) = &tls.certificates;
+    let paths = [&files[0].certificate, &files[0].key].map(|path| path.display().to_string());
+    assert_eq!(paths, ["/etc/tidegate/tls/a.pem", "/b.key"]);
+    assert_eq!(files[0].path.to_string(), "listen[2].tls");
 }

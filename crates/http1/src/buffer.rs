@@ -159,7 +159,7 @@ impl WriteBuffer {
         self.chunk.is_empty() && self.front.len() < MAX_PENDING
     }
 
-    /// Writes until the buffer is empty.
+    /// Writes until the buffer is empty, and what the stream has buffered is written, too.
     pub(super) fn poll_flush<IO: AsyncWrite + Unpin>(
         &mut self,
         io: &mut IO,
@@ -181,7 +181,8 @@ impl WriteBuffer {
             }
             self.advance(written);
         }
-        Poll::Ready(Ok(()))
+        // A TLS stream accepts more than it can send at once.
+        Pin::new(io).poll_flush(context)
     }
 
     /// Returns true if the buffer is empty.

@@ -16,6 +16,7 @@ use super::crawler_guard::CrawlerGuard;
 use super::facts::Facts;
 use super::identity::{CredentialSource, KeySource};
 use super::ids::{ClassId, OperatorId};
+use super::name_pattern::NamePattern;
 use super::network::IpPrefix;
 use super::secret::Secret;
 use super::words::Words;
@@ -69,6 +70,8 @@ pub struct ClassMatcher {
     pub lists: ListSet,
     /// Accepted API keys.
     pub keys: Option<ApiKeys>,
+    /// Patterns of the names in the client's certificate.
+    pub certificates: Vec<NamePattern>,
 }
 
 /// A condition of [`ClassMatcher`].
@@ -86,6 +89,8 @@ pub enum ConditionKind {
     List,
     /// API key.
     Key,
+    /// Client certificate.
+    Certificate,
 }
 
 /// API keys of a class, all sent in the same header or cookie.
@@ -141,13 +146,14 @@ impl UserAgentRules {
 impl ClassMatcher {
     /// Returns true if every client matches.
     pub fn matches_all(&self) -> bool {
-        let Self { kinds, operators, user_agents, addresses, lists, keys } = self;
+        let Self { kinds, operators, user_agents, addresses, lists, keys, certificates } = self;
         kinds.is_empty()
             && operators.is_empty()
             && user_agents.is_empty()
             && addresses.is_empty()
             && lists.is_empty()
             && keys.is_none()
+            && certificates.is_empty()
     }
 
     /// Returns the first condition that the client does not meet; `None` if it belongs to `class`, the class of this
@@ -174,7 +180,11 @@ impl ClassMatcher {
         if !self.lists.is_empty() && self.lists.first_common(facts.client.address_lists).is_none() {
             return Some(ConditionKind::List);
         }
-        (self.keys.is_some() && !facts.client.api_key_classes.contains(&class)).then_some(ConditionKind::Key)
+        if self.keys.is_some() && !facts.client.api_key_classes.contains(&class) {
+            return Some(ConditionKind::Key);
+        }
+        (!self.certificates.is_empty() && !facts.client.certificate_classes.contains(&class))
+            .then_some(ConditionKind::Certificate)
     }
 }
 

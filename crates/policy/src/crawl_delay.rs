@@ -94,6 +94,7 @@ pub fn find_bot_class(classes: &[Class], kind: ClientKind, operator: Option<Oper
             && matcher.addresses.is_empty()
             && matcher.lists == ListSet::default()
             && matcher.keys.is_none()
+            && matcher.certificates.is_empty()
     };
     classes.iter().position(matches).map(ClassId::from_index)
 }

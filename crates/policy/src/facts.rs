@@ -47,6 +47,8 @@ pub struct ClientFacts {
     pub signature: Signature,
     /// Classes for which the request carries a valid API key.
     pub api_key_classes: Vec<ClassId>,
+    /// Classes that the client's certificate has a name of.
+    pub certificate_classes: Vec<ClassId>,
     /// Bot score, if the client declares no bot and the score reaches the threshold.
     pub bot_score: Option<BotScore>,
 }
@@ -64,6 +66,8 @@ pub trait ClientEvidence {
     fn address_lists(&mut self) -> ListSet;
     /// Returns the classes for which the request carries a valid API key.
     fn api_key_classes(&mut self) -> Vec<ClassId>;
+    /// Returns the classes that the client's certificate has a name of.
+    fn certificate_classes(&mut self) -> Vec<ClassId>;
     /// Returns the bot score of a client that declares no bot; `None` below the threshold.
     fn bot_score(&mut self) -> Option<BotScore>;
 }
@@ -81,7 +85,8 @@ impl ClientFacts {
             _ => None,
         };
         let (address_lists, api_key_classes) = (evidence.address_lists(), evidence.api_key_classes());
-        Self { address, address_lists, claim, proof, signature, api_key_classes, bot_score }
+        let certificate_classes = evidence.certificate_classes();
+        Self { address, address_lists, claim, proof, signature, api_key_classes, certificate_classes, bot_score }
     }
 
     /// Returns the operator that the client claims to belong to.

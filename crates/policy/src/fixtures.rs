@@ -55,6 +55,7 @@ pub fn client_facts(claim: Claim) -> ClientFacts {
         proof: Proof::Unknown,
         signature: Signature::Absent,
         api_key_classes: Vec::new(),
+        certificate_classes: Vec::new(),
         bot_score: None,
     }
 }

@@ -26,6 +26,7 @@ pub mod hash;
 pub mod identity;
 mod ids;
 pub mod lease;
+pub mod name_pattern;
 pub mod network;
 pub mod network_table;
 pub mod own_hosts;

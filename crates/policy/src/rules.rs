@@ -61,6 +61,15 @@ impl Rules {
         matching.map(|(index, _)| ClassId::from_index(index)).collect()
     }
 
+    /// Returns the classes that a certificate with `names` belongs to.
+    pub fn certificate_classes(&self, names: &[String]) -> Vec<ClassId> {
+        let has_name = |class: &class::Class| {
+            class.matcher.certificates.iter().any(|pattern| names.iter().any(|name| pattern.matches(name)))
+        };
+        let matching = self.classes.iter().enumerate().filter(|(_, class)| has_name(class));
+        matching.map(|(index, _)| ClassId::from_index(index)).collect()
+    }
+
     /// Returns the headers, besides the common ones, that determine the class and bucket key of a client of `class`.
     /// Includes the signature headers if the request is `signed`.
     pub fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str> {

@@ -51,6 +51,10 @@ impl<S: FnMut() -> Option<BotScore>> ClientEvidence for LineEvidence<'_, S> {
         self.logged.iter().filter_map(|logged| logged.api_key_class).collect()
     }
 
+    fn certificate_classes(&mut self) -> Vec<ClassId> {
+        self.logged.iter().filter_map(|logged| logged.certificate_class).collect()
+    }
+
     fn bot_score(&mut self) -> Option<BotScore> {
         let observed = if self.logged.is_none() || self.observes_all { (self.bot_score)() } else { None };
         self.logged.as_ref().map_or(observed, |logged| logged.bot_score)

@@ -164,7 +164,7 @@ impl RequestHandler {
         let wanted = RequestDirectives::read(&lines);
         let may_reload = cache_rules.reload.includes(classified.classification.kind);
         let wanted = if may_reload { wanted } else { wanted.without_reload() };
-        let site = Site::from_head(head, self.is_trusted(&rules.trust));
+        let site = Site::from_head(head, self.is_https(&rules.trust, &head.fields));
         let credentials = RequestCredentials {
             has_cookies: head.fields.contains(Name::Cookie) && route.key_cookies.is_none(),
             has_authorization: head.fields.contains(Name::Authorization),

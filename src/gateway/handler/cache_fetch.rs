@@ -144,7 +144,7 @@ impl RequestHandler {
         if rules.cache.is_none() || is_safe || !is_success {
             return;
         }
-        let site = Site::from_head(&request.head, self.is_trusted(&rules.trust));
+        let site = Site::from_head(&request.head, self.is_https(&rules.trust, &request.head.fields));
         let target = &request.head.target;
         self.remove_copy(context, &site, target.path(), target.query());
         for name in ["location", "content-location"] {

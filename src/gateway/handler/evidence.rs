@@ -4,11 +4,10 @@ use super::request_handler::RequestHandler;
 use crate::gateway::target::{self, ClientRequest};
 use crate::gateway::worker::CurrentConfig;
 use http::Version;
-use std::net::IpAddr;
 use tidegate_config::settings::Signatures;
 use tidegate_crawlers::verify::signature::{SignaturePolicy, SignedMessage, VerifyTime};
 use tidegate_engine::{Observation, ObservedRequest};
-use tidegate_http1::{Fields, Name, RequestHead, list};
+use tidegate_http1::{Fields, Name, RequestHead};
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::bot_detection::{BotScore, BrowserTraits, HeadersSeen, Referer};
 use tidegate_policy::identity::{ClientAddress, CredentialSource, cookie};
@@ -32,9 +31,7 @@ impl LiveEvidence<'_> {
     fn verify_signature(&self, config: &Signatures) -> Signature {
         let Self { handler, request: ClientRequest { head, has_body, .. }, current, now, .. } = *self;
         let (worker, trust) = (&handler.worker, &current.settings.rules.trust);
-        // TLS, if any, ends at a proxy before the gateway.
-        let secure = trust.trusts(handler.peer)
-            && head.fields.get(Name::ForwardedProto).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
+        let secure = handler.is_https(trust, &head.fields);
         let message = SignedMessage { head, authority: target::host(head), secure, has_body: *has_body };
         let policy =
             SignaturePolicy { fetch_unlisted_keys: config.fetch_unlisted_keys, max_lifetime: config.max_lifetime };
@@ -74,6 +71,13 @@ impl ClientEvidence for LiveEvidence<'_> {
         self.current.settings.rules.api_key_classes(|source| credential(source, &self.request.head.fields))
     }
 
+    fn certificate_classes(&mut self) -> Vec<ClassId> {
+        match self.handler.certificate_names.as_slice() {
+            [] => Vec::new(),
+            names => self.current.settings.rules.certificate_classes(names),
+        }
+    }
+
     fn bot_score(&mut self) -> Option<BotScore> {
         let Self { handler, request: ClientRequest { head, .. }, facts, current, client_address, browser, now, .. } =
             *self;
@@ -84,21 +88,20 @@ impl ClientEvidence for LiveEvidence<'_> {
             client: client_address.client,
             browser,
             referer: Referer::from_header(head.fields.get(Name::Referer), facts.host),
-            headers: headers_seen(head, rules, client_address, handler.peer),
+            headers: headers_seen(head, rules, client_address, handler),
         };
         self.observation = Observation::observe(&observed, &current.admission, now);
         self.observation.and_then(|observation| observation.score_if_suspected(&current.admission))
     }
 }
 
-/// Returns which headers are present and how the request arrived. `peer` is the address of the connection.
-fn headers_seen(head: &RequestHead, rules: &Rules, address: &ClientAddress, peer: IpAddr) -> HeadersSeen {
+/// Returns which headers are present and how the request arrived.
+fn headers_seen(head: &RequestHead, rules: &Rules, address: &ClientAddress, handler: &RequestHandler) -> HeadersSeen {
     let has = |name| head.fields.contains(name);
-    let through_proxy = rules.trust.trusts(peer);
-    let proto = || head.fields.all(Name::ForwardedProto).flat_map(list).last();
-    let secure = through_proxy && proto().is_some_and(|proto| proto.eq_ignore_ascii_case(b"https"));
+    let through_proxy = rules.trust.trusts(handler.peer);
+    let secure = handler.is_https(&rules.trust, &head.fields);
     // The HTTP version of a proxy does not show that of the client.
-    let old_http = head.version == Version::HTTP_10 && !through_proxy && address.client == peer;
+    let old_http = head.version == Version::HTTP_10 && !through_proxy && address.client == handler.peer;
     HeadersSeen::INSPECTED
         .with(HeadersSeen::ACCEPT, has(Name::Accept))
         .with(HeadersSeen::ENCODING, has(Name::AcceptEncoding))

@@ -190,7 +190,7 @@ impl RequestHandler {
             false => write_forwarded_for(text, origin, *peer),
         });
         if !fields.contains(Name::ForwardedProto) {
-            fields.append(Name::ForwardedProto, b"http");
+            fields.append(Name::ForwardedProto, if self.listener.tls.is_some() { b"https" } else { b"http" });
         }
         if !fields.contains(Name::ForwardedHost) {
             fields.append(Name::ForwardedHost, &host);

@@ -2,6 +2,7 @@
 //!
 //! 1. Validate (`target`): a request that the gateway and the origin could interpret differently, or for another host
 //!    than the own ones, is rejected before it is counted. Host and path are normalized once.
+//!    A listener that redirects to https ends here (`redirect`).
 //! 2. Identify (`evaluate`): user agent, then signature, then proof, because a signature can be a claim to prove.
 //! 3. Observe (`evaluate`): the bot score is a fact that classification uses.
 //! 4. Look up (`cache`): a stored response costs nothing, so it comes before admission. A request whose response
@@ -28,6 +29,7 @@ mod fill;
 mod forward;
 mod origin_cache;
 mod receive;
+mod redirect;
 mod refuse;
 mod request_handler;
 mod robots;
@@ -59,9 +61,23 @@ use tidegate_http1::{Request, Response};
 use tidegate_policy::Reason;
 use tidegate_policy::exempt::is_robots_txt_read;
 
+/// Field that tells browsers to use https only (RFC 6797).
+const STRICT_TRANSPORT_SECURITY: &str = "strict-transport-security";
+
 impl RequestHandler {
     /// Handles one request. Always returns a response.
     pub(super) async fn handle(self: Rc<Self>, request: Request<ClientBody>) -> Response<ResponseBody> {
+        let listener = Rc::clone(&self.listener);
+        let mut response = self.respond(request).await;
+        if let Some(hsts) = &listener.hsts
+            && response.fields.get_all_by_text(STRICT_TRANSPORT_SECURITY).next().is_none()
+        {
+            response.fields.append_text(STRICT_TRANSPORT_SECURITY, hsts.as_bytes());
+        }
+        response
+    }
+
+    async fn respond(self: Rc<Self>, request: Request<ClientBody>) -> Response<ResponseBody> {
         let Self { worker, connection_state, .. } = &*self;
         let mut current = worker.current();
         let Request { mut head, body } = request;
@@ -77,6 +93,11 @@ impl RequestHandler {
                 return self.reject(error, ResponseFormat::from_head(&head));
             }
         };
+        if let Some(port) = self.listener.redirect_port {
+            connection_state.on_request_end(false);
+            self.drain_body(&head, body);
+            return self.redirect(&head, &target, port);
+        }
         let request = ClientRequest { head, target, has_body: !body.is_end_stream(), signature: OnceCell::new() };
         let mut now = worker.now();
         let classified = self.classify(&request, &current, now);

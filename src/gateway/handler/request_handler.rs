@@ -1,10 +1,13 @@
 //! What all requests of one client connection share.
 
 use crate::gateway::connection_timeouts::ConnectionState;
+use crate::gateway::listener::ListenerOptions;
+use crate::gateway::site::is_forwarded_https;
 use crate::gateway::worker::Worker;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::sync::Arc;
+use tidegate_http1::Fields;
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::identity::ProxyTrust;
 
@@ -15,8 +18,11 @@ const OWN_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 pub(in crate::gateway) struct RequestHandler {
     pub(super) worker: Rc<Worker>,
     pub(super) connection_state: Rc<ConnectionState>,
+    pub(super) listener: Rc<ListenerOptions>,
     pub(super) peer: IpAddr,
     pub(super) peer_text: String,
+    /// Names in the verified certificate of the client; empty without one.
+    pub(super) certificate_names: Vec<String>,
     /// What the request is for, if the gateway makes it itself.
     pub(super) fill: Option<Fill>,
 }
@@ -32,21 +38,45 @@ impl RequestHandler {
     pub(in crate::gateway) fn new(
         worker: Rc<Worker>,
         connection_state: Rc<ConnectionState>,
-        peer: SocketAddr,
+        listener: Rc<ListenerOptions>,
+        peer: IpAddr,
+        certificate_names: Vec<String>,
     ) -> Rc<Self> {
-        let peer = peer.ip().to_canonical();
-        Rc::new(Self { worker, connection_state, peer, peer_text: peer.to_string(), fill: None })
+        let peer = peer.to_canonical();
+        Rc::new(Self {
+            worker,
+            connection_state,
+            listener,
+            peer,
+            peer_text: peer.to_string(),
+            certificate_names,
+            fill: None,
+        })
     }
 
     /// Returns the handler of a request that the gateway makes itself.
     pub(super) fn for_fill(worker: Rc<Worker>, connection_state: Rc<ConnectionState>, fill: Fill) -> Rc<Self> {
         let (peer, peer_text, fill) = (OWN_ADDRESS, OWN_ADDRESS.to_string(), Some(fill));
-        Rc::new(Self { worker, connection_state, peer, peer_text, fill })
+        Rc::new(Self {
+            worker,
+            connection_state,
+            listener: Rc::default(),
+            peer,
+            peer_text,
+            certificate_names: Vec::new(),
+            fill,
+        })
     }
 
     /// Returns true if forwarding fields of the request are believed.
     pub(super) fn is_trusted(&self, trust: &ProxyTrust) -> bool {
         self.fill.is_some() || trust.trusts(self.peer)
+    }
+
+    /// Returns true if the client uses https: by what a trusted proxy says, else by the connection.
+    pub(super) fn is_https(&self, trust: &ProxyTrust, fields: &Fields) -> bool {
+        let forwarded = if self.is_trusted(trust) { is_forwarded_https(fields) } else { None };
+        forwarded.unwrap_or(self.listener.tls.is_some())
     }
 
     /// Returns why the gateway makes the request itself; `None` for a request of a client.

@@ -46,7 +46,7 @@ impl RequestHandler {
         self.drain_body(head, body);
         let conditions = ConditionalGet::from_head(head);
         let settings = &context.current().settings;
-        let site = Site::from_head(head, settings.rules.trust.trusts(self.peer));
+        let site = Site::from_head(head, self.is_https(&settings.rules.trust, &head.fields));
         let is_named = site.is_named_by(settings.hosts.as_ref());
         let patience = settings.origin.response_timeout;
         let network = context.address_key().network();

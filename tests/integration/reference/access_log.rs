@@ -132,7 +132,8 @@ fn successor(evidence: Evidence) -> Option<Evidence> {
         Evidence::SignatureMalformed => Evidence::Behavior(Signal::NoLinks),
         Evidence::Behavior(_) => Evidence::AddressList(ListId(0)),
         Evidence::AddressList(_) => Evidence::ApiKey,
-        Evidence::ApiKey => return None,
+        Evidence::ApiKey => Evidence::Certificate,
+        Evidence::Certificate => return None,
     })
 }
 

@@ -284,7 +284,9 @@ const SCALAR_TYPES: &[ScalarType] = &[
         "`127.0.0.1:9090`, `unix:/run/tidegate/admin.sock`",
         "[0-9a-fA-F.:\\[\\]]+:[0-9]+|unix:/.+"
     ),
+    pattern_type!("`https`, or with a port", "`https:443`", "https(:[0-9]+)?"),
     pattern_type!("time of day", "`\"06:30\"`", "[0-2][0-9]:[0-5][0-9]"),
+    pattern_type!("name in a certificate", "`partner` or `\"*.partner.example\"`", ".+"),
     pattern_type!("header name", "`X-API-Cost`", "[-!#$%&'*+.^_`|~0-9A-Za-z]+"),
     pattern_type!("method", "`GET`, in capitals", "[A-Z-]+"),
     pattern_type!("rate", "`10/s`, `60/m`, `100/h` or `1000/d`", "[0-9]+/(s|m|h|d)"),
@@ -321,7 +323,8 @@ keys are errors. `tidegate schema` prints the JSON Schema of the file, for edito
 commented example.
 
 `${NAME}` and `${NAME:-default}` in a value are replaced by environment variables. A variable such as
-`TIDEGATE__ADMIN__LISTEN` sets the key `admin.listen`. Relative paths start at the working directory of the process.
+`TIDEGATE__ADMIN__LISTEN` sets the key `admin.listen`. Relative paths start at the working directory of the
+process, those in `listen` at the directory of the file.
 
 In a path, `NAME` stands for a name of your own, up to 64 of a-z, 0-9, `_`, `.` and `-`. `[N]` stands for a place in a
 list. The types of scalar values are:

@@ -7,9 +7,9 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An HTTP/1.1 connection.
-pub struct Client {
-    stream: TcpStream,
+/// An HTTP/1.1 connection, over TCP or over a stream on it.
+pub struct Client<S = TcpStream> {
+    stream: S,
     buffer: Vec<u8>,
     /// Counter of complete responses, if the test gateway needs it.
     response_count: Option<Arc<AtomicU64>>,
@@ -35,7 +35,30 @@ impl Client {
         stream.set_read_timeout(Some(TIMEOUT)).expect("timeout can be set");
         stream.set_write_timeout(Some(TIMEOUT)).expect("timeout can be set");
         stream.set_nodelay(true).expect("socket option can be set");
+        Self::over(stream)
+    }
+
+    /// Shuts down the write direction.
+    pub fn finish_sending(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Closes the connection with a reset.
+    pub fn reset(self) {
+        let socket = socket2::Socket::from(self.stream);
+        socket.set_linger(Some(std::time::Duration::ZERO)).expect("socket option can be set");
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    /// Creates a client on an open stream with timeouts.
+    pub fn over(stream: S) -> Self {
         Self { stream, buffer: Vec::new(), response_count: None }
+    }
+
+    /// Returns the stream.
+    pub fn stream(&mut self) -> &mut S {
+        &mut self.stream
     }
 
     /// Counts complete responses in `counter`.
@@ -138,17 +161,6 @@ impl Client {
     /// Returns true if the gateway has closed the connection and no bytes remain.
     pub fn is_closed(&mut self) -> bool {
         self.buffer.is_empty() && !self.fill()
-    }
-
-    /// Shuts down the write direction.
-    pub fn finish_sending(&mut self) {
-        let _ = self.stream.shutdown(Shutdown::Write);
-    }
-
-    /// Closes the connection with a reset.
-    pub fn reset(self) {
-        let socket = socket2::Socket::from(self.stream);
-        socket.set_linger(Some(std::time::Duration::ZERO)).expect("socket option can be set");
     }
 
     fn read_chunked(&mut self, response: &mut Response) {

@@ -104,6 +104,11 @@ impl TestGateway {
         self.service().listen()[0]
     }
 
+    /// Returns the addresses of all client listeners.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        self.service().listen()
+    }
+
     /// Returns the address of the admin listener.
     pub fn admin_address(&self) -> SocketAddr {
         self.service().admin().and_then(AdminAddress::tcp).expect("tests have an admin listener")
@@ -125,9 +130,9 @@ impl TestGateway {
         self.service().reload()
     }
 
-    /// Reloads address lists that have changed.
-    pub fn reload_address_lists(&self) {
-        self.service().reload_address_lists();
+    /// Reloads address lists and certificates that have changed.
+    pub fn reload_files(&self) {
+        self.service().reload_files();
     }
 
     /// Sends `GET path` to the admin listener and returns the response. First waits until each response that a client
@@ -281,9 +286,10 @@ const TRUST_LOOPBACK_PROXIES: &str = "clients: { address_from: x-forwarded-for, 
 
 fn yaml(origin: SocketAddr, dir: &Path, rules: &str) -> String {
     format!(
-        "listen: 127.0.0.1:0\n{admin}\nstate_dir: {dir}\n{ledger}\n{verify}\n\
+        "{listen}\n{admin}\nstate_dir: {dir}\n{ledger}\n{verify}\n\
          log: {{ access: {{ path: {log} }}, level: warn }}\n\
          {clients}\n{rules}\n{origin}\n",
+        listen = if rules.lines().any(|line| line.starts_with("listen:")) { "" } else { "listen: 127.0.0.1:0" },
         admin = if rules.contains("admin:") { "" } else { "admin: { listen: \"127.0.0.1:0\" }" },
         dir = dir.display(),
         // Counters of a test are not needed by the next test.

@@ -1,7 +1,9 @@
 //! An HTTPS server on loopback that publishes a document, and the certificate authority that signed its certificate.
 
-use super::authority::Authority;
+use super::tls::Certificates;
 use parking_lot::Mutex;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -77,10 +79,11 @@ fn serve(mut stream: StreamOwned<ServerConnection, TcpStream>, response: &str) {
 
 /// Creates a certificate authority, and the configuration of a server with a certificate that it signed.
 fn certificate_authority() -> (RootCertStore, Arc<ServerConfig>) {
-    let authority = Authority::new();
-    let (certificate, key) = authority.sign(&["localhost"]).der();
-    let mut roots = RootCertStore::empty();
-    roots.add(authority.der()).expect("valid certificate");
+    let certificates = Certificates::new();
+    certificates.issue("server", &["localhost"]);
+    let certificate = CertificateDer::from_pem_file(certificates.path("server.pem")).expect("certificate");
+    let key = PrivateKeyDer::from_pem_file(certificates.path("server.key")).expect("key");
+    let roots = certificates.roots();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -5,7 +5,6 @@
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test module uses a part")]
 
 pub mod access_log;
-pub mod authority;
 pub mod browser;
 pub mod classifier_harness;
 pub mod client;
@@ -36,6 +35,7 @@ pub mod running_gateway;
 pub mod signer;
 pub mod small_disk;
 pub mod stores;
+pub mod tls;
 pub mod wait;
 
 use std::io::Write;

@@ -35,6 +35,13 @@ pub struct OriginConnection {
     is_closed: bool,
 }
 
+impl ReceivedRequest {
+    /// Returns a field, or an empty string.
+    pub fn field(&self, name: &str) -> &str {
+        self.fields.get(name).map_or("", String::as_str)
+    }
+}
+
 impl Origin {
     /// Starts an origin that responds to all requests with a small page.
     pub fn plain() -> Self {

@@ -17,6 +17,8 @@ pub struct LoggedEvidence {
     pub bot_score: Option<BotScore>,
     /// Class whose API key the client sent.
     pub api_key_class: Option<ClassId>,
+    /// Class that the client's certificate had a name of.
+    pub certificate_class: Option<ClassId>,
     /// Hash of the credential sent.
     pub credential_hash: Option<u64>,
 }
@@ -54,10 +56,8 @@ impl LoggedEvidence {
                     signals.rotate_right(1);
                     signals[0] = Signal::ALL.into_iter().find(|signal| signal.name() == name);
                 }
-                EvidenceWord::ApiKey => {
-                    let class = rules.classes.iter().position(|class| class.name == native.class);
-                    evidence.api_key_class = class.map(ClassId::from_index);
-                }
+                EvidenceWord::ApiKey => evidence.api_key_class = class_named(native.class.as_ref(), rules),
+                EvidenceWord::Certificate => evidence.certificate_class = class_named(native.class.as_ref(), rules),
                 // The replay derives these again from the line and the rules.
                 EvidenceWord::NoUserAgent
                 | EvidenceWord::UserAgentNoMatch
@@ -68,4 +68,8 @@ impl LoggedEvidence {
         }
         evidence
     }
+}
+
+fn class_named(name: &str, rules: &Rules) -> Option<ClassId> {
+    rules.classes.iter().position(|class| class.name == name).map(ClassId::from_index)
 }

@@ -47,6 +47,10 @@ pub(super) fn conditions(when: &ClassMatcher, operators: &[String], lists: &[Str
             count => format!("with one of {count} API keys in {location}"),
         });
     }
+    if !when.certificates.is_empty() {
+        let names: Vec<String> = when.certificates.iter().map(ToString::to_string).collect();
+        conditions.push(format!("with a certificate of {}", names.join(" or ")));
+    }
     if conditions.is_empty() { "all other clients".into() } else { conditions.join(", ") }
 }
 

@@ -5,6 +5,7 @@ mod classes;
 mod crawlers;
 mod format;
 mod ledger;
+mod listen;
 mod quotas;
 mod routes;
 mod scopes;
@@ -36,8 +37,9 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     let mut text = String::new();
     let mut line = |content: String| writeln!(text, "{content}").unwrap_or(());
 
-    let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
-    line(format!("listening on {}, forwarding to {}", listen.join(", "), settings.origin.authorities()));
+    let addresses: Vec<String> = settings.listen.iter().map(|listener| listener.address.to_string()).collect();
+    line(format!("listening on {}, forwarding to {}", addresses.join(", "), settings.origin.authorities()));
+    settings.listen.iter().filter_map(listen::listener).for_each(|content| line(format!("  {content}")));
     if let Some(hosts) = &settings.hosts {
         line(format!("own hosts: {hosts}"));
     }

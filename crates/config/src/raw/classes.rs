@@ -1,6 +1,6 @@
 //! Raw sections `classes` and `user_agent_rules`.
 
-use crate::scalars::{Delay, Field, Percent, Range, Rate, Span};
+use crate::scalars::{CertificateName, Delay, Field, Percent, Range, Rate, Span};
 use crate::serde_forms::{NamedMap, OneOrMany, SecretTexts, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -114,6 +114,10 @@ pub(crate) struct ClassConditions {
     /// class. A new key takes effect with a reload, but `${...}` keeps the value of the start: if keys change often,
     /// write them into the file and make it readable for the gateway only.
     pub api_key: Option<ApiKeyCondition>,
+    /// Name in the client's certificate: its common name, a DNS name, an email address or a URI, in any case. `*` matches any
+    /// text. One, or a list, such as `"*.partner.example"`. Requires a listener with tls.client_ca, which verifies the
+    /// certificate; a client without one never matches. `certificate` in the evidence shows that one did. Default any.
+    pub certificate: OneOrMany<CertificateName>,
 }
 
 /// Known API keys, in a header or in a cookie.

@@ -10,13 +10,16 @@ use std::borrow::Cow;
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Clients {
-    /// Source of the client address: peer (the connection), x-forwarded-for, forwarded, or { header: NAME }. The header
-    /// is used only if the request comes from a trusted proxy. The chain is read from right to left: trusted hops are
-    /// skipped, and the first untrusted address is the client.
+    /// Source of the client address: peer (the connection), proxy-protocol, x-forwarded-for, forwarded, or { header: NAME
+    /// }. The header is used only if the request comes from a trusted proxy. The chain is read from right to left: trusted
+    /// hops are skipped, and the first untrusted address is the client.
+    ///
+    /// proxy-protocol requires a listener with proxy_protocol, whose connections have the address that their proxy
+    /// sends; no header is read. With another source, that address is the peer that may be a trusted proxy.
     ///
     /// X-Forwarded-For, Forwarded and X-Real-IP are removed from a request if they are not the configured header,
     /// because any client can send them. All forwarding fields (also X-Forwarded-Proto, -Host, -Port) are removed if
-    /// the peer is not a trusted proxy. proxy-protocol is not supported in this version. Default peer.
+    /// the peer is not a trusted proxy. Default peer.
     pub address_from: Option<AddressFrom>,
     /// Proxies whose client-address header is trusted: a list of addresses and networks. Without the address of the
     /// proxy in front, all clients share the proxy's address and no crawler can be verified. The gateway warns once if
@@ -54,7 +57,7 @@ impl From<HeaderKeys> for AddressFrom {
 
 impl<'de> Deserialize<'de> for AddressFrom {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "an address source; use peer, x-forwarded-for, forwarded or { header: NAME }";
+        let needs = "an address source; use peer, proxy-protocol, x-forwarded-for, forwarded or { header: NAME }";
         string_or_map::<D, Self, HeaderKeys>(deserializer, needs, |word| match word {
             "peer" => Some(Self::Peer),
             "x-forwarded-for" => Some(Self::XForwardedFor),
@@ -72,7 +75,7 @@ impl JsonSchema for AddressFrom {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "anyOf": [
-            { "enum": ["peer", "x-forwarded-for", "forwarded"] },
+            { "enum": ["peer", "proxy-protocol", "x-forwarded-for", "forwarded"] },
             { "type": "object", "properties": { "header": { "type": "string" } }, "required": ["header"], "additionalProperties": false },
         ] })
     }

@@ -14,7 +14,8 @@ pub(crate) struct Origin {
     /// URLs of several servers with the same pages, in place of `url`. A request is sent to the one that has the fewest
     /// in flight. Default none.
     pub urls: Option<Vec<String>>,
-    /// PEM file with the certificates of the authorities that may sign those of the origin. Default those of
+    /// PEM file with the certificates of the authorities that may sign those of the origin. This path, and those below, start
+    /// at the directory of this file. They are read at a start and at a reload. Default those of
     /// public authorities (Mozilla's list, compiled in).
     pub ca: Option<String>,
     /// Name that the certificates of the origin must have, and that is sent as SNI. Default the host of the URL.

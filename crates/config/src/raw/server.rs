@@ -212,6 +212,16 @@ pub(crate) struct Limits {
     pub memory: Option<Size>,
     /// Time until the first byte on a new connection, more than 0. Default 10s.
     pub first_byte_timeout: Option<Span>,
+    /// Time for the TLS handshake of a new connection, more than 0. Default 5s.
+    pub handshake_timeout: Option<Span>,
+    /// Time to receive the PROXY protocol header of a new connection, more than 0. Default 5s.
+    pub proxy_header_timeout: Option<Span>,
+    /// Maximum number of TLS handshakes in progress on one thread, at least 1; further connections are closed. Default
+    /// 1000.
+    pub max_handshakes: Option<u32>,
+    /// Maximum number of TLS handshakes in progress per address or IPv6 prefix; further connections are closed. 0 is no
+    /// limit; there is none for trusted proxies. Default 100.
+    pub max_handshakes_per_address: Option<u32>,
     /// Time to receive a request head, more than 0. Default 10s.
     pub header_timeout: Option<Span>,
     /// Idle time between two requests of a connection, more than 0. Default 60s.

@@ -173,6 +173,7 @@ fn class_matcher(
         addresses: raw.address.0.iter().map(|range| range.0).collect(),
         keys: raw.api_key.as_ref().map(|keys| api_keys(keys, &path.api_key(), report)),
         lists: ListSet::from_ids(list_ids),
+        certificates: raw.certificate.0.iter().map(|name| name.0.clone()).collect(),
     }
 }
 

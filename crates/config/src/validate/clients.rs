@@ -10,21 +10,14 @@ use tidegate_policy::identity::{AddressSource, ProxyTrust};
 pub(super) fn proxy_trust(raw: &Clients, report: &mut Diagnostics) -> ProxyTrust {
     let path = SettingPath::ROOT.clients();
     let source = match raw.address_from.as_ref() {
-        None | Some(AddressFrom::Peer) => AddressSource::Peer,
+        // The address in the header is the peer.
+        None | Some(AddressFrom::Peer | AddressFrom::ProxyProtocol) => AddressSource::Peer,
         Some(AddressFrom::XForwardedFor) => AddressSource::XForwardedFor,
         Some(AddressFrom::Forwarded) => AddressSource::Forwarded,
         Some(AddressFrom::Header(Some(name))) => AddressSource::Header(name.0.clone()),
         Some(AddressFrom::Header(None)) => {
             let hint = "name the header, such as CF-Connecting-IP";
             report.error(&path.address_from().header(), "missing", hint);
-            AddressSource::Peer
-        }
-        Some(AddressFrom::ProxyProtocol) => {
-            report.error(
-                &path.address_from(),
-                "proxy-protocol is not supported in this version",
-                "use x-forwarded-for, forwarded or { header: NAME }",
-            );
             AddressSource::Peer
         }
     };

@@ -3,6 +3,7 @@
 use crate::SourceMap;
 use crate::error::{ConfigError, SourceLocation, did_you_mean};
 use crate::setting_path::SettingPath;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Errors with the locations of their paths, and warnings.
@@ -100,6 +101,16 @@ impl Diagnostics {
             self.error(path, "found 0, needs at least 1", format!("write a number such as {default}"));
         }
         value.unwrap_or(default)
+    }
+
+    /// Returns true if the file, a variable or an option has a value at `path`.
+    pub(super) fn is_set(&self, path: &SettingPath) -> bool {
+        self.source_map.position(path).is_some()
+    }
+
+    /// Returns a path of the file, relative to the directory of the file.
+    pub(super) fn beside_file(&self, path: &str) -> PathBuf {
+        self.source_map.file().parent().unwrap_or(Path::new("")).join(path)
     }
 
     /// Returns the location of `path`, or of its nearest parent, as text for messages.

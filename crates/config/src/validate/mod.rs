@@ -11,6 +11,7 @@ mod clients;
 mod crawl_policy;
 mod diagnostics;
 mod ledger;
+mod listen;
 mod origin;
 mod pacing;
 mod partition;
@@ -38,7 +39,8 @@ pub(super) fn validate(
     errors: Vec<ConfigError>,
 ) -> (Settings, Vec<ConfigError>) {
     let mut report = Diagnostics::new(source_map, errors);
-    let listen = server::listen(raw, &mut report);
+    let listen = listen::listen(raw, &mut report);
+    listen::check_address_source(raw, &listen, &mut report);
     let admin = server::admin(raw, &listen, &mut report);
     let origin = origin::origin(&raw.origin, &listen, &mut report);
     let hosts = server::hosts(raw, &mut report);
@@ -55,6 +57,7 @@ pub(super) fn validate(
     let lists = address_lists::lists(&raw.address_lists, &mut report);
     let list_names: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
     let classes = classes::classes(&raw.classes, &operators, &list_names, &mut report);
+    listen::check_certificate_classes(&classes, &listen, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
     let (quotas, scope_quotas) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
     let (cache, cache_rules) = cache::cache(raw.cache.as_ref(), &mut report).unzip();

@@ -5,9 +5,10 @@ use super::server::count;
 use crate::raw::origin as raw;
 use crate::scalars::Span;
 use crate::setting_path::SettingPath;
-use crate::settings::{HealthCheck, Origin, OriginEndpoint, OriginHealth, OriginServer, OriginTls, default_port};
+use crate::settings::{
+    HealthCheck, Listener, Origin, OriginEndpoint, OriginHealth, OriginServer, OriginTls, default_port,
+};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Most servers.
@@ -16,7 +17,7 @@ const MAX_SERVERS: usize = 64;
 const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const EXAMPLE: &str = "use http://HOST:PORT, https://HOST:PORT or unix:/PATH, such as http://127.0.0.1:3000";
 
-pub(super) fn origin(raw: &raw::Origin, listen: &[SocketAddr], report: &mut Diagnostics) -> Origin {
+pub(super) fn origin(raw: &raw::Origin, listen: &[Listener], report: &mut Diagnostics) -> Origin {
     let path = SettingPath::ROOT.origin();
     let servers = servers(raw, listen, report);
     let span = |span: &Option<Span>| span.as_ref().map(|span| span.0);
@@ -41,7 +42,7 @@ pub(super) fn origin(raw: &raw::Origin, listen: &[SocketAddr], report: &mut Diag
     }
 }
 
-fn servers(raw: &raw::Origin, listen: &[SocketAddr], report: &mut Diagnostics) -> Vec<OriginServer> {
+fn servers(raw: &raw::Origin, listen: &[Listener], report: &mut Diagnostics) -> Vec<OriginServer> {
     let path = SettingPath::ROOT.origin();
     let urls: Vec<(SettingPath, &str)> = match (&raw.url, &raw.urls) {
         (Some(_), Some(_)) => {
@@ -62,7 +63,9 @@ fn servers(raw: &raw::Origin, listen: &[SocketAddr], report: &mut Diagnostics) -
     for (path, url) in urls {
         match parse_url(url) {
             Ok(server) => {
-                if let Some(address) = listen.iter().find(|address| is_own_address(&server, address)) {
+                if let Some(address) =
+                    listen.iter().map(|listener| listener.address).find(|own| is_own_address(&server, own))
+                {
                     report.error(
                         &path,
                         format!("{address} points to the gateway itself"),
@@ -97,7 +100,7 @@ fn tls(raw: &raw::Origin, is_used: bool, report: &mut Diagnostics) -> OriginTls 
         report.error(path, "no server has https://", "leave it out, or write https:// in the URL");
     }
     let client_certificate = match (&raw.certificate, &raw.key) {
-        (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
+        (Some(certificate), Some(key)) => Some((report.beside_file(certificate), report.beside_file(key))),
         (None, None) => None,
         (Some(_), None) => {
             report.error(&path.key(), "missing", "name the PEM file of the key of origin.certificate");
@@ -125,7 +128,7 @@ fn tls(raw: &raw::Origin, is_used: bool, report: &mut Diagnostics) -> OriginTls 
         );
     }
     OriginTls {
-        ca: raw.ca.as_ref().map(PathBuf::from),
+        ca: raw.ca.as_ref().map(|ca| report.beside_file(ca)),
         server_name: raw.server_name.clone(),
         client_certificate,
         verifies,

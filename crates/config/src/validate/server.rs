@@ -1,4 +1,4 @@
-//! Validates the listeners, `headers`, `log` and `limits`.
+//! Validates `admin`, `headers`, `log` and `limits`.
 
 use super::diagnostics::Diagnostics;
 use crate::admin_address::AdminAddress;
@@ -6,7 +6,7 @@ use crate::raw::{self, server as raw_server};
 use crate::scalars::{Size, Span};
 use crate::serde_forms::SecretText;
 use crate::setting_path::SettingPath;
-use crate::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, LogRotation};
+use crate::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Listener, Log, LogLevel, LogRotation};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,6 @@ use tidegate_policy::path::PathPolicy;
 use tidegate_policy::secret::Secret;
 use tidegate_policy::tier::Share;
 
-const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 const DEFAULT_ADMIN_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
 /// Default file name of the access log, in `state_dir`.
 const DEFAULT_ACCESS_LOG: &str = "access.log";
@@ -25,22 +24,7 @@ const KIB: u64 = 1024;
 /// Maximum number of own hosts: a request is compared with each.
 const MAX_HOSTS: usize = 1000;
 
-pub(super) fn listen(raw: &raw::File, report: &mut Diagnostics) -> Vec<SocketAddr> {
-    let Some(sockets) = &raw.listen else { return vec![DEFAULT_LISTEN] };
-    let addresses: Vec<SocketAddr> = sockets.0.iter().map(|socket| socket.0).collect();
-    let path = SettingPath::ROOT.listen();
-    if addresses.is_empty() && !report.has_error_at(&path) {
-        report.error(&path, "no listen address", "add one such as 127.0.0.1:8080");
-    }
-    for (index, address) in addresses.iter().enumerate() {
-        if address.port() != 0 && addresses[..index].contains(address) {
-            report.error(&path.index(index), format!("duplicate address {address}"), "keep one of them");
-        }
-    }
-    addresses
-}
-
-pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Diagnostics) -> Option<Admin> {
+pub(super) fn admin(raw: &raw::File, listen: &[Listener], report: &mut Diagnostics) -> Option<Admin> {
     let keys = match &raw.admin {
         Some(raw_server::AdminListener::Off) => return None,
         Some(raw_server::AdminListener::On(keys)) => keys,
@@ -48,7 +32,10 @@ pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Diagnos
     };
     let path = SettingPath::ROOT.admin();
     let address = keys.listen.as_ref().map_or(AdminAddress::Tcp(DEFAULT_ADMIN_LISTEN), |socket| socket.0.clone());
-    if address.tcp().is_some_and(|address| address.port() != 0 && listen.contains(&address)) {
+    if address
+        .tcp()
+        .is_some_and(|address| address.port() != 0 && listen.iter().any(|listener| listener.address == address))
+    {
         report.error(
             &path.listen(),
             format!("{address} is an address for clients"),
@@ -117,6 +104,10 @@ pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limi
         max_connections_per_address: NonZeroUsize::new(count(per_address)),
         memory: raw.memory.as_ref().map(|size| memory(size.0, report)),
         first_byte_timeout: limit_span(&path.first_byte_timeout(), &raw.first_byte_timeout, 10, report),
+        handshake_timeout: limit_span(&path.handshake_timeout(), &raw.handshake_timeout, 5, report),
+        proxy_header_timeout: limit_span(&path.proxy_header_timeout(), &raw.proxy_header_timeout, 5, report),
+        max_handshakes: count(report.nonzero_count(&path.max_handshakes(), raw.max_handshakes, 1000)),
+        max_handshakes_per_address: NonZeroUsize::new(count(raw.max_handshakes_per_address.unwrap_or(100))),
         head_timeout: limit_span(&path.header_timeout(), &raw.header_timeout, 10, report),
         keep_alive_timeout: limit_span(&path.keep_alive_timeout(), &raw.keep_alive_timeout, 60, report),
         request_body_timeout: limit_span(&path.request_body_timeout(), &raw.request_body_timeout, 30, report),

@@ -211,7 +211,7 @@ fn poll_continue<IO: AsyncWrite + Unpin>(
         }
         *continue_response = &continue_response[written..];
     }
-    Poll::Ready(Ok(()))
+    Pin::new(io).poll_flush(context)
 }
 
 /// Borrows the connection only during a write: the body being written may read from it.

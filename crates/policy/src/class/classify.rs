@@ -1,8 +1,8 @@
 //! Classification of a client: its kind by the evidence, then the first class that matches.
 
 use super::evidence::{
-    ADDRESS_LIST_INDEX, API_KEY_INDEX, claim_evidence, evidence_list, mismatch_evidence, proof_evidence,
-    signature_evidence,
+    ADDRESS_LIST_INDEX, API_KEY_INDEX, CERTIFICATE_INDEX, claim_evidence, evidence_list, mismatch_evidence,
+    proof_evidence, signature_evidence,
 };
 use super::{Class, Classification, ClientKind, Evidence, EvidenceList, UserAgentRules};
 use crate::bot_detection::{BotScore, Signal};
@@ -20,6 +20,7 @@ pub fn classify(rules: &UserAgentRules, classes: &[Class], facts: &Facts<'_>) ->
         evidence[ADDRESS_LIST_INDEX] =
             matcher.lists.first_common(facts.client.address_lists).map(Evidence::AddressList);
         evidence[API_KEY_INDEX] = matcher.keys.is_some().then_some(Evidence::ApiKey);
+        evidence[CERTIFICATE_INDEX] = (!matcher.certificates.is_empty()).then_some(Evidence::Certificate);
     }
     Classification { kind, operator, class: ClassId::from_index(index), evidence }
 }

@@ -25,6 +25,8 @@ pub enum Evidence {
     AddressPrivate(OperatorId),
     /// The request carries an API key of its class.
     ApiKey,
+    /// The client's certificate has a name of its class.
+    Certificate,
     /// Forward-confirmed reverse DNS yields a name of the operator.
     DnsVerified(OperatorId),
     /// The operator's DNS names are exhaustive, and the address resolves to none of them.
@@ -46,11 +48,12 @@ pub enum Evidence {
 }
 
 /// Evidence for a classification, strongest last.
-pub type EvidenceList = [Option<Evidence>; 7];
+pub type EvidenceList = [Option<Evidence>; 8];
 
 /// Indexes of the evidence for the class, after the evidence for the kind.
 pub(super) const ADDRESS_LIST_INDEX: usize = 5;
 pub(super) const API_KEY_INDEX: usize = 6;
+pub(super) const CERTIFICATE_INDEX: usize = 7;
 
 impl Evidence {
     /// Returns the operator whose claim was verified, if this evidence is the result.

@@ -245,12 +245,14 @@ fn each_condition_excludes_the_clients_that_do_not_meet_it() {
     let met = ClientFacts {
         address_lists: ListSet::from_ids([ListId(1)]),
         api_key_classes: vec![CLASS],
+        certificate_classes: vec![CLASS],
         ..client_facts(Claim::Browser)
     };
     let unmet = ClientFacts {
         address: std::net::Ipv4Addr::new(192, 0, 2, 1).into(),
         address_lists: ListSet::from_ids([ListId(2)]),
         api_key_classes: vec![ClassId(0)],
+        certificate_classes: vec![ClassId(0)],
         ..met
     };
     let first_unmet = |matcher: &ClassMatcher, is_met: bool| {
@@ -276,6 +278,10 @@ fn each_condition_excludes_the_clients_that_do_not_meet_it() {
         (ClassMatcher { addresses: range("127.0.0.0/8"), ..any() }, ConditionKind::Address),
         (ClassMatcher { lists: ListSet::from_ids([ListId(1)]), ..any() }, ConditionKind::List),
         (ClassMatcher { keys: Some(ApiKeys { source, values: Vec::new() }), ..any() }, ConditionKind::Key),
+        (
+            ClassMatcher { certificates: vec!["partner".parse().expect("valid pattern")], ..any() },
+            ConditionKind::Certificate,
+        ),
     ] {
         assert!(!matcher.matches_all(), "{condition:?}");
         assert_eq!((first_unmet(&matcher, true), first_unmet(&matcher, false)), (None, Some(condition)));

@@ -71,6 +71,11 @@ fn mismatch_reason(input: &ExplainInput<'_>, class: ClassId) -> String {
             let header = when.keys.as_ref().map_or("", |keys| keys.source.header());
             format!("one of its API keys in {header}")
         }
+        Some(ConditionKind::Certificate) => {
+            let patterns: Vec<String> = when.certificates.iter().map(ToString::to_string).collect();
+            let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
+            format!("a client certificate with the name {}", any_of(&patterns))
+        }
         None => "nothing more".into(),
     };
     format!("not {name}, which requires {requirement}")

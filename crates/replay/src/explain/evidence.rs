@@ -44,6 +44,7 @@ fn sentence(input: &ExplainInput<'_>, evidence: Evidence) -> String {
             format!("claims to be {0}, but {client} resolves to no DNS name of {0}", operator(id))
         }
         Evidence::ApiKey => "the request contains an API key of the class".into(),
+        Evidence::Certificate => "the client's certificate has a name of the class".into(),
         Evidence::AddressList(list) => {
             let name = environment.rules().address_list_names.get(list.index()).map_or("", String::as_str);
             format!("{client} is on the address list {name}")

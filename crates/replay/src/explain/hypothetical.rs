@@ -87,6 +87,11 @@ impl ClientEvidence for HypotheticalEvidence<'_> {
         self.environment.rules().api_key_classes(|source| find_credential(source, &self.request.headers))
     }
 
+    /// A hypothetical request has no certificate.
+    fn certificate_classes(&mut self) -> Vec<ClassId> {
+        Vec::new()
+    }
+
     fn bot_score(&mut self) -> Option<BotScore> {
         None
     }

@@ -1,0 +1,34 @@
+//! Listeners in words.
+
+use super::format;
+use crate::settings::{CertificateSource, ClientAuthority, HttpsRedirect, Listener, Tls};
+
+/// Returns what a listener does besides HTTP without TLS; `None` if that is all.
+pub(super) fn listener(listener: &Listener) -> Option<String> {
+    let Listener { address, tls, proxy_protocol, redirect } = listener;
+    let mut parts = Vec::new();
+    if *proxy_protocol {
+        parts.push("PROXY protocol of trusted proxies".to_owned());
+    }
+    parts.extend(tls.as_ref().map(self::tls));
+    parts.extend(redirect.map(|HttpsRedirect { port }| match port {
+        None => "redirects to https".to_owned(),
+        Some(port) => format!("redirects to https, port {port}"),
+    }));
+    (!parts.is_empty()).then(|| format!("{address}: {}", parts.join(", ")))
+}
+
+fn tls(tls: &Tls) -> String {
+    let Tls { certificates: CertificateSource::Files(files), client_authority, hsts } = tls;
+    let names: Vec<String> = files.iter().map(|files| files.certificate.display().to_string()).collect();
+    let mut text = format!("TLS with {}", names.join(" and "));
+    match client_authority {
+        None => {}
+        Some(ClientAuthority { is_required: true, .. }) => text.push_str(", client certificates required"),
+        Some(ClientAuthority { is_required: false, .. }) => text.push_str(", client certificates optional"),
+    }
+    if let Some(span) = hsts {
+        text.push_str(&format!(", HSTS for {}", format::duration(*span)));
+    }
+    text
+}

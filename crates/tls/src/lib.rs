@@ -1,0 +1,25 @@
+//! TLS towards clients.
+//!
+//! [`TlsFiles`] reads the certificates of all listeners and reads them again when they change. It keeps the [`TlsListener`]
+//! of each, whose configuration a connection takes at its handshake. A [`Certificate`] is chosen by the name that the client
+//! asks for. [`TicketKeys`] are shared by all listeners and threads, so that a client can resume a session on any of them.
+//!
+//! Nothing here does network I/O, and the time is a parameter.
+
+mod certificate;
+mod client_certificate;
+mod files;
+mod listener;
+mod resolver;
+#[cfg(test)]
+mod tests;
+mod tickets;
+mod x509;
+
+pub use certificate::{Certificate, CertificateError};
+pub use client_certificate::client_names;
+pub use files::{
+    CertificatePaths, CertificateState, ClientAuthorityFile, Location, TlsErrors, TlsFiles, TlsReload, TlsSource,
+};
+pub use listener::{ClientAuthentication, TlsListener};
+pub use tickets::{TicketKey, TicketKeySet, TicketKeys};

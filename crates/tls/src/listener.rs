@@ -1,0 +1,101 @@
+//! TLS of one listener: protocol versions, certificates, tickets and client certificates.
+
+use super::certificate::Certificate;
+use super::resolver::CertificateResolver;
+use super::tickets::{TicketKeys, Ticketer};
+use arc_swap::ArcSwap;
+use aws_lc_rs::digest::{SHA256, digest};
+use rustls::crypto::aws_lc_rs as provider;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::version::{TLS12, TLS13};
+use rustls::{RootCertStore, ServerConfig};
+use std::sync::Arc;
+
+/// Protocols by preference. A client that names none speaks HTTP/1.1.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// TLS of one listener, which may be replaced while it is in use.
+#[derive(Debug)]
+pub struct TlsListener {
+    config: ArcSwap<ServerConfig>,
+    tickets: Arc<TicketKeys>,
+}
+
+/// Verification of client certificates.
+#[derive(Clone, Debug)]
+pub struct ClientAuthentication {
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// Digest of the authority, and whether a certificate is required.
+    fingerprint: Vec<u8>,
+}
+
+impl ClientAuthentication {
+    /// Creates the verification by the authorities in `pem`. The error is its reason.
+    pub fn new(pem: &[u8], is_required: bool) -> Result<Self, String> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|error| format!("invalid PEM: {error}"))?;
+            roots.add(certificate).map_err(|error| format!("invalid certificate: {error}"))?;
+        }
+        let builder =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(provider::default_provider()));
+        let builder = if is_required { builder } else { builder.allow_unauthenticated() };
+        let verifier = builder.build().map_err(|_| "contains no certificate".to_owned())?;
+        let fingerprint = [&[u8::from(is_required)], digest(&SHA256, pem).as_ref()].concat();
+        Ok(Self { verifier, fingerprint })
+    }
+}
+
+impl TlsListener {
+    /// Creates the TLS of a listener; the first certificate is the default. Returns `None` without a certificate.
+    pub fn new<'a>(
+        certificates: impl IntoIterator<Item = &'a Certificate>,
+        clients: Option<&ClientAuthentication>,
+        tickets: Arc<TicketKeys>,
+    ) -> Option<Arc<Self>> {
+        let config = config(certificates, clients, &tickets)?;
+        Some(Arc::new(Self { config: ArcSwap::from_pointee(config), tickets }))
+    }
+
+    /// Replaces the certificates for the next handshakes. Without a certificate, the present ones stay.
+    pub fn replace<'a>(
+        &self,
+        certificates: impl IntoIterator<Item = &'a Certificate>,
+        clients: Option<&ClientAuthentication>,
+    ) {
+        if let Some(config) = config(certificates, clients, &self.tickets) {
+            self.config.store(Arc::new(config));
+        }
+    }
+
+    /// Returns the configuration for a handshake.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.config.load_full()
+    }
+}
+
+/// Returns the configuration: all cipher suites of rustls are AEAD with an ephemeral key exchange.
+fn config<'a>(
+    certificates: impl IntoIterator<Item = &'a Certificate>,
+    clients: Option<&ClientAuthentication>,
+    tickets: &Arc<TicketKeys>,
+) -> Option<ServerConfig> {
+    let resolver = CertificateResolver::new(certificates)?;
+    let builder = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()))
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .expect("the provider has suites of both versions");
+    let builder = match clients {
+        Some(clients) => builder.with_client_cert_verifier(Arc::clone(&clients.verifier)),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(resolver));
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    let scope = clients.map_or(Vec::new(), |clients| clients.fingerprint.clone());
+    config.ticketer = Arc::new(Ticketer { keys: Arc::clone(tickets), scope });
+    // Tickets need no memory here, and no lock.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Some(config)
+}

@@ -1,0 +1,143 @@
+//! The TLS handshake of a connection, and the limits of handshakes in progress: each costs as much as hundreds of requests.
+
+use super::client_stream::{ChargedTlsStream, ClientStream};
+use super::connection_memory::{MemoryCharge, TLS_CONNECTION};
+use super::connection_timeouts::ConnectionState;
+use super::tracked_stream::TrackedStream;
+use super::worker::Worker;
+use crate::telemetry::HandshakeResult;
+use rustls::HandshakeKind;
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use tidegate_policy::identity::ClientKey;
+use tidegate_tls::TlsListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tracing::debug;
+
+/// First byte of a TLS connection: the type of a handshake record.
+const HANDSHAKE_RECORD: u8 = 22;
+
+/// Name of HTTP/2 in the protocol negotiation (ALPN).
+const HTTP2: &[u8] = b"h2";
+
+/// Response to HTTP without TLS.
+const PLAIN_HTTP_RESPONSE: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 58\r\n\
+    Cache-Control: no-store\r\nConnection: close\r\n\r\nThis port requires TLS: write https:// instead of http://\n";
+const PLAIN_HTTP_STATUS: u16 = 400;
+
+/// Maximum bytes of a request without TLS that are read, so that its client can read the response.
+const MAX_PLAIN_REQUEST: u64 = 64 * 1024;
+
+/// A connection after its handshake.
+pub(super) struct TlsConnection {
+    pub(super) stream: ClientStream,
+    /// True if the client chose HTTP/2.
+    pub(super) is_http2: bool,
+    /// Names in the certificate of the client; empty without one.
+    pub(super) certificate_names: Vec<String>,
+}
+
+/// Performs the handshake. Returns `None` if it fails, or if there are too many.
+pub(super) async fn accept(
+    worker: &Worker,
+    listener: &TlsListener,
+    mut stream: TcpStream,
+    peer: IpAddr,
+    connection_state: &Rc<ConnectionState>,
+) -> Option<TlsConnection> {
+    let telemetry = worker.telemetry();
+    let Some(slot) = HandshakeSlot::try_acquire(worker, peer) else {
+        telemetry.tls_handshake(HandshakeResult::Refused);
+        return None;
+    };
+    let mut outcome = CountedOutcome { worker, result: HandshakeResult::Failed };
+    let mut first = [0];
+    match stream.peek(&mut first).await {
+        Ok(1) if first[0] == HANDSHAKE_RECORD => {}
+        Ok(1) if first[0].is_ascii_alphabetic() => {
+            telemetry.response_without_class(PLAIN_HTTP_STATUS);
+            let _ = respond_without_tls(&mut stream).await;
+            return None;
+        }
+        _ => return None,
+    }
+    let charge = MemoryCharge::new(connection_state.memory(), TLS_CONNECTION);
+    let stream = TrackedStream::new(stream, Rc::clone(connection_state));
+    match TlsAcceptor::from(listener.config()).accept(stream).await {
+        Ok(stream) => {
+            drop(slot);
+            let connection = stream.get_ref().1;
+            outcome.result = match connection.handshake_kind() {
+                Some(HandshakeKind::Resumed) => HandshakeResult::Resumed,
+                _ => HandshakeResult::Full,
+            };
+            let is_http2 = connection.alpn_protocol() == Some(HTTP2);
+            let certificate = connection.peer_certificates().and_then(<[_]>::first);
+            let certificate_names = certificate.map(|der| tidegate_tls::client_names(der)).unwrap_or_default();
+            let stream = ClientStream::Tls(ChargedTlsStream::new(stream, charge));
+            Some(TlsConnection { stream, is_http2, certificate_names })
+        }
+        Err(error) => {
+            debug!(%error, "TLS handshake failed: {error}");
+            None
+        }
+    }
+}
+
+/// Tells a client of HTTP without TLS what to write. Reads its request, because closing the connection earlier could
+/// reset it before the client reads the response.
+async fn respond_without_tls(stream: &mut TcpStream) -> io::Result<()> {
+    stream.write_all(PLAIN_HTTP_RESPONSE).await?;
+    stream.shutdown().await?;
+    tokio::io::copy(&mut stream.take(MAX_PLAIN_REQUEST), &mut tokio::io::sink()).await?;
+    Ok(())
+}
+
+/// Counts the result of a handshake when it ends, also by a timeout.
+struct CountedOutcome<'a> {
+    worker: &'a Worker,
+    result: HandshakeResult,
+}
+
+impl Drop for CountedOutcome<'_> {
+    fn drop(&mut self) {
+        self.worker.telemetry().tls_handshake(self.result);
+    }
+}
+
+/// Slot of a handshake in progress.
+struct HandshakeSlot<'a> {
+    worker: &'a Worker,
+    /// Address it is counted for, if handshakes per address are limited.
+    counted_address: Option<ClientKey>,
+}
+
+impl<'a> HandshakeSlot<'a> {
+    fn try_acquire(worker: &'a Worker, peer: IpAddr) -> Option<Self> {
+        let current = worker.current();
+        let (limits, trust) = (&current.settings.limits, &current.settings.rules.trust);
+        if worker.handshakes().get() >= limits.max_handshakes {
+            return None;
+        }
+        // A proxy has many clients.
+        let address_limit = limits.max_handshakes_per_address.filter(|_| !trust.trusts(peer));
+        let key = trust.key(peer);
+        if address_limit.is_some_and(|max| !worker.shared.handshake_counts.try_acquire(key, max)) {
+            return None;
+        }
+        worker.handshakes().set(worker.handshakes().get() + 1);
+        Some(Self { worker, counted_address: address_limit.map(|_| key) })
+    }
+}
+
+impl Drop for HandshakeSlot<'_> {
+    fn drop(&mut self) {
+        self.worker.handshakes().set(self.worker.handshakes().get() - 1);
+        if let Some(key) = self.counted_address {
+            self.worker.shared.handshake_counts.release(key);
+        }
+    }
+}

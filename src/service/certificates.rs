@@ -1,0 +1,70 @@
+//! Certificates of the listeners: their files, their reload, and their state.
+
+use super::ServiceState;
+use crate::telemetry::CertificateView;
+use std::collections::BTreeMap;
+use tidegate_config::Settings;
+use tidegate_config::settings::{CertificateFiles, CertificateSource, ClientAuthority, Tls};
+use tidegate_policy::Timestamp;
+use tidegate_tls::{CertificatePaths, ClientAuthorityFile, TicketKeys, TlsErrors, TlsFiles, TlsReload, TlsSource};
+use tracing::{info, warn};
+
+/// Reads the files of all listeners with TLS, or returns all errors.
+pub fn read(settings: &Settings, now: Timestamp) -> Result<TlsFiles, TlsErrors> {
+    let listeners = settings.listen.iter().filter_map(|listener| listener.tls.as_ref());
+    TlsFiles::read(listeners.map(|tls| source(tls, settings)), TicketKeys::generate(now.seconds()))
+}
+
+fn source(tls: &Tls, settings: &Settings) -> TlsSource {
+    let CertificateSource::Files(files) = &tls.certificates;
+    let paths = |files: &CertificateFiles| CertificatePaths {
+        certificate: (files.certificate.clone(), settings.location_of(&files.path.certificate())),
+        key: (files.key.clone(), settings.location_of(&files.path.key())),
+        ocsp: files.ocsp.clone().map(|file| (file, settings.location_of(&files.path.ocsp()))),
+    };
+    let authority = |authority: &ClientAuthority| ClientAuthorityFile {
+        file: (authority.file.clone(), settings.location_of(&authority.path)),
+        is_required: authority.is_required,
+    };
+    TlsSource {
+        certificates: files.iter().map(paths).collect(),
+        client_authority: tls.client_authority.as_ref().map(authority),
+    }
+}
+
+impl ServiceState {
+    /// Reads the changed files of certificates, and replaces the key of session tickets if its time is over. A certificate
+    /// with unusable files stays in use.
+    pub(super) fn reload_certificates(&self) {
+        let mut files = self.tls_files.lock();
+        let TlsReload { replaced, errors } = files.reload_changed();
+        for domain in replaced {
+            info!("Certificate of {domain} changed: in use for new connections");
+        }
+        for error in errors {
+            warn!("Rejected certificate: {error}; keeping the previous one");
+        }
+        files.tickets().rotate_if_due(self.handle.now().seconds());
+    }
+
+    /// Returns the state of all certificates; of several with the same first name, the first end.
+    pub(super) fn certificates(&self) -> Vec<CertificateView> {
+        let mut views = BTreeMap::new();
+        for state in self.tls_files.lock().states() {
+            let new = || CertificateView { domain: state.domain.to_owned(), expires_at: u64::MAX, is_stale: false };
+            let view = views.entry(state.domain.to_owned()).or_insert_with(new);
+            view.expires_at = view.expires_at.min(state.expires_at);
+            view.is_stale |= state.error.is_some();
+        }
+        views.into_values().collect()
+    }
+
+    /// Returns a warning for each certificate that has expired or cannot be replaced.
+    pub(super) fn certificate_warnings(&self) -> Vec<String> {
+        let files = self.tls_files.lock();
+        let mut warnings = files.expired_warnings(self.handle.now().seconds());
+        let errors = files.states().filter_map(|state| state.error.map(str::to_owned));
+        warnings.extend(errors.map(|error| format!("{error}; keeping the previous certificate")));
+        warnings
+    }
+}
