@@ -5,15 +5,15 @@ use super::client_stream::ClientStream;
 use super::connection_memory::{HTTP2_CONNECTION, MemoryCharge};
 use super::connection_slot::ConnectionSlot;
 use super::connection_timeouts::{ConnectionCommand, ConnectionState};
+use super::extended_connect;
 use super::handler::RequestHandler;
+use super::http2_messages::{from_http2, to_http2};
 use super::listener::ListenerOptions;
 use super::proxy_protocol::{ProxyHeaderError, read_header};
-use super::response_body::ResponseBody;
 use super::tls_handshake::{self, TlsConnection};
 use super::tracked_stream::TrackedStream;
 use super::worker::Worker;
 use bytes::BytesMut;
-use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -27,8 +27,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tidegate_config::settings::Limits;
-use tidegate_http1::server::{self, Finish};
-use tidegate_http1::{self as http1, Fields, Request, RequestHead, Response};
+use tidegate_http1::server::{self, Finish, Served};
+use tidegate_http1::{self as http1, Request};
 use tidegate_tls::TlsListener;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -177,9 +177,18 @@ async fn serve_http1(
         finish.set(if command == ConnectionCommand::Drain { Finish::Now } else { Finish::AfterResponse });
         CloseMode::Graceful
     });
-    if let Some(Some(lingering)) = ended.await {
-        let closed = run_until_commanded(connection_state, lingering.until_closed(), |_, _| CloseMode::Graceful);
-        let _ = tokio::time::timeout(LINGER_TIMEOUT, closed).await;
+    match ended.await.flatten() {
+        Some(Served::Lingering(lingering)) => {
+            let closed = run_until_commanded(connection_state, lingering.until_closed(), |_, _| CloseMode::Graceful);
+            let _ = tokio::time::timeout(LINGER_TIMEOUT, closed).await;
+        }
+        Some(Served::Upgraded { io, received, mut body }) => {
+            if let Some(tunnel) = body.take_tunnel() {
+                let tunnel = tunnel.run(io, received);
+                run_until_commanded(connection_state, tunnel, |_, _| CloseMode::Graceful).await;
+            }
+        }
+        None => {}
     }
 }
 
@@ -190,9 +199,16 @@ async fn serve_http2(
     handler: Rc<RequestHandler>,
 ) {
     let _charge = MemoryCharge::new(connection_state.memory(), HTTP2_CONNECTION);
-    let service = service_fn(move |request: http::Request<_>| {
-        let response = Rc::clone(&handler).handle(from_http2(request));
-        async move { Ok::<_, Infallible>(to_http2(response.await)) }
+    let service = service_fn(move |mut request: http::Request<_>| {
+        let upgrade = extended_connect::is_request(&request).then(|| hyper::upgrade::on(&mut request));
+        let handler = Rc::clone(&handler);
+        async move {
+            let response = match upgrade {
+                None => to_http2(handler.handle(from_http2(request)).await),
+                Some(upgrade) => extended_connect::respond(handler, request, upgrade).await,
+            };
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = hyper::server::conn::http2::Builder::new(LocalExecutor)
         .timer(TokioTimer::new())
@@ -200,6 +216,7 @@ async fn serve_http2(
         .initial_stream_window_size(HTTP2_STREAM_WINDOW)
         .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
         .max_send_buf_size(HTTP2_SEND_BUFFER)
+        .enable_connect_protocol()
         .max_concurrent_streams(limits.http2_max_concurrent_streams)
         .max_header_list_size(u32::try_from(limits.max_head_size).unwrap_or(u32::MAX))
         .serve_connection(TokioIo::new(stream), service);
@@ -208,19 +225,6 @@ async fn serve_http2(
         CloseMode::Graceful
     })
     .await;
-}
-
-fn from_http2(request: http::Request<Incoming>) -> Request<ClientBody> {
-    let (http::request::Parts { method, uri, version, headers, .. }, body) = request.into_parts();
-    let head = RequestHead { method, target: uri, version, fields: Fields::from(&headers) };
-    Request { head, body: ClientBody::Http2(body) }
-}
-
-fn to_http2(response: Response<ResponseBody>) -> http::Response<ResponseBody> {
-    let mut converted = http::Response::new(response.body);
-    *converted.status_mut() = response.status;
-    *converted.headers_mut() = response.fields.to_map();
-    converted
 }
 
 /// Reads into `prefix` until the protocol is certain. Returns true for HTTP/2.

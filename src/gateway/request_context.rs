@@ -470,6 +470,11 @@ impl RequestContext {
         }
     }
 
+    /// Records the status at the start of a connection that is no longer HTTP. It has timeouts of its own.
+    pub(super) fn begin_tunnel(&mut self, status: StatusCode) {
+        self.status = status;
+    }
+
     /// Adds `bytes` to the number of body bytes sent, if the client reads them.
     pub(super) fn add_body_bytes(&mut self, bytes: u64) {
         if self.forward_state.client_left() {

@@ -5,6 +5,7 @@ use super::client_body::BodyError;
 use super::connection_memory::MemoryCharge;
 use super::relay::Relay;
 use super::request_context::RequestContext;
+use super::tunnel::Tunnel;
 use super::upstream::{Deadline, OriginBody, PoolGuard};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
@@ -21,6 +22,8 @@ pub(super) enum ResponseBody {
     Stored(Box<StoredParts>),
     /// Sent by the origin.
     Relayed(Rc<Relay>),
+    /// None: the response switches protocols.
+    Tunnel(Option<Box<Tunnel>>),
 }
 
 /// Parts of a stored response on their way to the client.
@@ -61,6 +64,16 @@ impl ResponseBody {
         context: Box<RequestContext>,
     ) -> Self {
         Self::Relayed(Relay::new(prefix, incoming, pool_guard, deadline, recorder, context))
+    }
+}
+
+impl ResponseBody {
+    /// Returns the connection to the origin of a response that switches protocols.
+    pub(super) fn take_tunnel(&mut self) -> Option<Box<Tunnel>> {
+        match self {
+            Self::Tunnel(tunnel) => tunnel.take(),
+            Self::Full(_) | Self::Stored(_) | Self::Relayed(_) => None,
+        }
     }
 }
 
@@ -105,6 +118,7 @@ impl Body for ResponseBody {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Stored(parts) => parts.poll_next(context).map_ok(Frame::data),
             Self::Relayed(relay) => relay.poll_frame(context),
+            Self::Tunnel(_) => Poll::Ready(None),
         }
     }
 
@@ -113,6 +127,7 @@ impl Body for ResponseBody {
             Self::Full(bytes) => bytes.is_none(),
             Self::Stored(parts) => parts.parts.len() == 0,
             Self::Relayed(relay) => relay.is_end_stream(),
+            Self::Tunnel(_) => true,
         }
     }
 
@@ -121,6 +136,7 @@ impl Body for ResponseBody {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Self::Stored(parts) => SizeHint::with_exact(parts.parts.len()),
             Self::Relayed(relay) => relay.size_hint(),
+            Self::Tunnel(_) => SizeHint::with_exact(0),
         }
     }
 }

@@ -75,4 +75,5 @@ mod throttle;
 mod tune;
 mod tutorial;
 mod unexpected_costs;
+mod upgrades;
 mod user_agents;

@@ -119,7 +119,8 @@ keys! {
     redact redirect redis refresh refresh_interval request_body_timeout response_timeout response_write_timeout
     revalidation_cost robots routes scopes server_name shed signature_agents signatures sliding start_delay statuses
     steps stream success_statuses sync_from target_concurrency target_overloads tiers timeout tls token trailing_slash
-    trusted_proxies ttl unkeyed_headers url urls user_agent user_agent_rules value verify weights when window zone
+    trusted_proxies ttl unkeyed_headers upgrade_idle_timeout upgrade_timeout url urls user_agent user_agent_rules value
+    verify weights when window zone
 }
 
 impl fmt::Display for SettingPath {

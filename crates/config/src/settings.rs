@@ -303,6 +303,12 @@ pub struct Limits {
     pub max_credentials_per_address: NonZeroUsize,
     /// Time for requests in flight to finish at shutdown.
     pub drain_timeout: Duration,
+    /// Time without a byte in either direction after which an upgraded connection ends.
+    pub upgrade_idle_timeout: Duration,
+    /// Maximum time of an upgraded connection.
+    pub upgrade_timeout: Duration,
+    /// True if an upgraded connection keeps the slots of its request.
+    pub upgrade_holds_slots: bool,
 }
 
 /// Rate limit header fields of responses.

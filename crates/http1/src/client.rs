@@ -6,7 +6,7 @@
 use super::body::{BodyCoding, BodyReader, BodyWriter, SendBody, WriteError};
 use super::buffer::{ReadBuffer, WriteBuffer};
 use super::chunked::{self, BodyChunk};
-use super::framing::Malformed;
+use super::framing::{BodyLength, Malformed};
 use super::head::{self, HeadLimits, HeadReader, ResponseHead};
 use super::message::{RequestHead, Response};
 use super::name::Name;
@@ -184,7 +184,10 @@ impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
         let head = loop {
             match self.reader.response(&mut conn.incoming.buffer)? {
                 Some(head) if head.status == StatusCode::SWITCHING_PROTOCOLS => {
-                    return Poll::Ready(Err(Malformed::SwitchingProtocols.into()));
+                    if !self.head.fields.contains(Name::Upgrade) || !upload.done {
+                        return Poll::Ready(Err(Malformed::SwitchingProtocols.into()));
+                    }
+                    break head;
                 }
                 Some(head) if head.status.is_informational() => {}
                 Some(head) => break head,
@@ -198,12 +201,15 @@ impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
             }
         };
         let ResponseHead { status, version, fields, framing } = head;
-        let length = framing.response_length(&self.head.method, status, version)?;
+        let length = match status {
+            StatusCode::SWITCHING_PROTOCOLS => BodyLength::Exact(0),
+            _ => framing.response_length(&self.head.method, status, version)?,
+        };
         let body = ResponseBody {
             conn: self.conn.take(),
             upload: self.upload.take().filter(|upload| !upload.done),
             body: BodyReader::new(length),
-            reusable: framing.keeps_alive(version),
+            reusable: framing.keeps_alive(version) && status != StatusCode::SWITCHING_PROTOCOLS,
         };
         Poll::Ready(Ok(Response { status, fields, body }))
     }
@@ -279,6 +285,14 @@ impl<IO, B> ResponseBody<IO, B> {
         let mut conn = self.conn.take()?;
         conn.incoming.shrink();
         (is_complete && conn.incoming.buffer.is_empty()).then_some(Connection(conn))
+    }
+}
+
+impl<IO, B> ResponseBody<IO, B> {
+    /// Returns the stream after a response that switched protocols, and what the origin has sent on it.
+    pub fn into_upgraded(mut self) -> Option<(IO, BytesMut)> {
+        let ConnectionInner { io, incoming, .. } = *self.conn.take()?;
+        Some((io, incoming.buffer))
     }
 }
 

@@ -20,6 +20,7 @@ use super::head::{HeadLimits, HeadReader};
 use super::message::{Request, Response};
 use bytes::BytesMut;
 use conn::{SharedConn, SkipResult};
+use http::StatusCode;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -41,6 +42,21 @@ pub struct ServeOptions<'a, D, R> {
     /// Responds to a malformed request. This response is the last one, because the start of the next request is
     /// unknown.
     pub on_malformed: R,
+}
+
+/// What is left of a connection that is not simply closed.
+pub enum Served<IO, B> {
+    /// Closing it at once could prevent the client from reading the last response.
+    Lingering(Lingering<IO>),
+    /// The last response switched protocols.
+    Upgraded {
+        /// Stream of the client.
+        io: IO,
+        /// What the client has sent on it.
+        received: BytesMut,
+        /// Body of the last response, which was not sent.
+        body: B,
+    },
 }
 
 /// End of a connection.
@@ -71,14 +87,13 @@ impl ResponseContext {
 
 /// Serves the client on `io`, from which `first` has already been read.
 ///
-/// The future of `service` is dropped if the client disconnects meanwhile. Returns the connection if closing it at once
-/// could prevent the client from reading the last response.
+/// The future of `service` is dropped if the client disconnects meanwhile. Returns the connection if it is not closed.
 pub async fn serve<IO, S, F, B, D, R>(
     io: IO,
     first: BytesMut,
     options: ServeOptions<'_, D, R>,
     mut service: S,
-) -> Option<Lingering<IO>>
+) -> Option<Served<IO, B>>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
     S: FnMut(Request<RequestBody<IO>>) -> F,
@@ -100,7 +115,7 @@ where
                 conn.expect_body(BodyLength::Exact(0), false);
                 response::send(&mut conn, &mut out, ResponseContext::UNPARSED, (options.on_malformed)(error), &options)
                     .await?;
-                return Some(Lingering::new(conn));
+                return Some(Served::Lingering(Lingering::new(conn)));
             }
         };
         let response = {
@@ -111,11 +126,16 @@ where
             })
             .await?
         };
+        if response.status == StatusCode::SWITCHING_PROTOCOLS {
+            let body = response::send_switch(&mut conn, &mut out, response).await?;
+            let (io, received) = conn.into_parts()?;
+            return Some(Served::Upgraded { io, received, body });
+        }
         let keep_alive = response::send(&mut conn, &mut out, response_context, response, &options).await?;
         match poll_fn(|context| conn.poll_skip_body(keep_alive, context)).await {
             SkipResult::All if keep_alive => conn.reset(),
             SkipResult::All => return conn.close().await,
-            SkipResult::Partial => return Some(Lingering::new(conn)),
+            SkipResult::Partial => return Some(Served::Lingering(Lingering::new(conn))),
         }
     }
 }

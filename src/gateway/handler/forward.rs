@@ -4,6 +4,7 @@ use super::cache::CopyReason;
 use super::cache_fetch::is_failure;
 use super::client_response::prepare_client_response;
 use super::request_handler::RequestHandler;
+use super::upgrade;
 use crate::gateway::cache::Recorder;
 use crate::gateway::problem::Problem;
 use crate::gateway::request_context::{EvaluatedRequest, RequestContext};
@@ -65,6 +66,9 @@ impl RequestHandler {
         context.settle(|id, expected| cost::actual_cost(quota(id), expected_cost(id, expected), fields));
         context.charge_unexpected_costs(fields);
         context.sync_quotas(*status, fields);
+        if *status == StatusCode::SWITCHING_PROTOCOLS {
+            return self.respond_upgraded(context, upstream);
+        }
         // Overload 429 of the origin: all clients get the same response of the gateway.
         if let Some(ThrottleRejection { reason, retry_after, .. }) =
             backoff.filter(|_| *status == StatusCode::TOO_MANY_REQUESTS)
@@ -166,6 +170,8 @@ impl RequestHandler {
     /// Prepares the head for the origin: removes connection-specific fields and adds the gateway's own.
     pub(super) fn prepare_upstream_request(&self, context: &mut RequestContext) {
         let Self { worker, peer, peer_text, .. } = self;
+        let request = context.client_request();
+        let upgrade = upgrade::wanted_protocol(&request.head, request.has_body);
         let (current, evaluated, head) = context.upstream_parts();
         let rules = &current.settings.rules;
         let EvaluatedRequest { client_address: origin, evaluation, .. } = evaluated;
@@ -173,6 +179,10 @@ impl RequestHandler {
         let host: SmallVec<[u8; 64]> = SmallVec::from_slice(target::host(head));
         let fields = &mut head.fields;
         headers::strip_hop_by_hop(fields);
+        if let Some(protocol) = upgrade {
+            fields.append(Name::Connection, b"Upgrade");
+            fields.append(Name::Upgrade, &protocol);
+        }
         headers::strip_untrusted(fields, &rules.trust.source, self.is_trusted(&rules.trust));
         let via = &worker.shared().via;
         let via = match head.version {

@@ -35,6 +35,7 @@ mod request_handler;
 mod robots;
 mod robots_fetch;
 mod throttle;
+mod upgrade;
 
 pub(super) use fill::run_fills;
 pub(super) use request_handler::RequestHandler;

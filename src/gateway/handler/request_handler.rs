@@ -68,6 +68,12 @@ impl RequestHandler {
         })
     }
 
+    /// Returns bytes that were not used before, for a key of a WebSocket.
+    pub(in crate::gateway) fn new_nonce(&self) -> [u8; 16] {
+        let halves = [self.worker.next_decision_id(), self.worker.next_decision_id()];
+        std::array::from_fn(|index| halves[index / 8].to_le_bytes()[index % 8])
+    }
+
     /// Returns true if forwarding fields of the request are believed.
     pub(super) fn is_trusted(&self, trust: &ProxyTrust) -> bool {
         self.fill.is_some() || trust.trusts(self.peer)

@@ -21,6 +21,7 @@ pub(super) use forward_state::ForwardState;
 pub(super) use pool::PoolGuard;
 pub(super) use request_body::{ReceivedBody, RequestBody};
 pub use servers::{OriginServerView, OriginServers};
+pub(super) use stream::OriginStream;
 
 use http::Method;
 use hyper::body::Body;

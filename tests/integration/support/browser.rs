@@ -38,23 +38,29 @@ pub struct OpenedPage {
 impl Browser {
     /// Starts the installed Chromium. Panics if there is none.
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Like [`Self::start`], with more options.
+    pub fn start_with(options: &[&str]) -> Self {
         let program = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|program| {
             let status = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
             status.is_ok_and(|status| status.success())
         });
-        Self::start_program(program.expect("chromium is not installed; run ./test"))
+        Self::start_program(program.expect("chromium is not installed; run ./test"), options)
     }
 
-    fn start_program(program: &str) -> Self {
+    fn start_program(program: &str, options: &[&str]) -> Self {
         let home = tempfile::tempdir().expect("temporary directory");
         // Chromium reads commands from descriptor 3 and writes messages to descriptor 4. Only local files are opened,
         // so the sandbox, which does not work as root, is not needed.
         let script = "exec \"$0\" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
                       --disable-background-networking --disable-component-update --hide-scrollbars \
-                      --remote-debugging-pipe --user-data-dir=\"$1\" about:blank 3<&0 4>&1 0</dev/null 1>&2";
-        let mut child = Command::new("sh")
+                      --remote-debugging-pipe --user-data-dir=\"$1\" \"${@:2}\" about:blank 3<&0 4>&1 0</dev/null 1>&2";
+        let mut child = Command::new("bash")
             .args(["-c", script, program])
             .arg(home.path())
+            .args(options)
             .env("HOME", home.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

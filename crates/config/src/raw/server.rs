@@ -259,4 +259,12 @@ pub(crate) struct Limits {
     /// Time for requests in flight to finish at shutdown, more than 0. Idle connections stay open for a tenth of it, because
     /// a request may be on its way. Default 10s.
     pub drain_timeout: Option<Span>,
+    /// Time without a byte in either direction after which an upgraded connection, such as a WebSocket, is closed, more than
+    /// 0. Default 10m.
+    pub upgrade_idle_timeout: Option<Span>,
+    /// Maximum time of an upgraded connection, more than 0. Default 24h.
+    pub upgrade_timeout: Option<Span>,
+    /// True if an upgraded connection keeps the slots of its request in its scopes; otherwise they are free once the origin
+    /// has upgraded it. Default false.
+    pub upgrade_holds_slots: bool,
 }

@@ -140,6 +140,9 @@ pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limi
             256,
         )),
         drain_timeout: limit_span(&path.drain_timeout(), &raw.drain_timeout, 10, report),
+        upgrade_idle_timeout: limit_span(&path.upgrade_idle_timeout(), &raw.upgrade_idle_timeout, 600, report),
+        upgrade_timeout: limit_span(&path.upgrade_timeout(), &raw.upgrade_timeout, 86_400, report),
+        upgrade_holds_slots: raw.upgrade_holds_slots,
     }
 }
 

@@ -96,6 +96,12 @@ impl<IO> SharedConn<IO> {
         self.0.borrow().continue_response.len() == CONTINUE.len()
     }
 
+    /// Returns the stream, and what was read from it; `None` while a request body shares it.
+    pub(super) fn into_parts(self) -> Option<(IO, BytesMut)> {
+        let ConnState { io, incoming, .. } = Rc::into_inner(self.0)?.into_inner();
+        Some((io, incoming.buffer))
+    }
+
     /// Ends a message: releases grown buffers.
     pub(super) fn reset(&self) {
         self.0.borrow_mut().incoming.shrink();

@@ -57,6 +57,21 @@ where
     Some(keep_alive)
 }
 
+/// Sends the head of a response that switches protocols. Returns its body, or `None` if the client disconnected.
+pub(super) async fn send_switch<IO: AsyncRead + AsyncWrite + Unpin, B>(
+    conn: &mut SharedConn<IO>,
+    out: &mut WriteBuffer,
+    response: Response<B>,
+) -> Option<B> {
+    let Response { status, fields, body } = response;
+    let front = out.front_mut();
+    write_status(front, false, status);
+    fields.write(front, |name| !matches!(name, Name::TransferEncoding | Name::ContentLength));
+    front.extend_from_slice(b"\r\n");
+    poll_fn(|context| out.poll_flush(conn, context)).await.ok()?;
+    Some(body)
+}
+
 fn frame_response<B: Body>(
     response_context: ResponseContext,
     status: StatusCode,

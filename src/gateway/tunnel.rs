@@ -1,0 +1,166 @@
+//! Connections after an upgrade (RFC 9110 section 7.8), such as WebSockets: bytes pass in both directions, whatever they
+//! mean.
+
+use super::connection_memory::MemoryCharge;
+use super::request_context::RequestContext;
+use super::upstream::{Deadline, OriginStream};
+use bytes::{Buf, BytesMut};
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Bytes that are read at once.
+const READ_SIZE: usize = 16 * 1024;
+
+thread_local! {
+    /// What is read, until it is written: only what the receiver does not take at once is kept by a tunnel.
+    static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_SIZE]);
+}
+
+/// A connection to the origin that is no longer HTTP, and its request.
+pub(super) struct Tunnel {
+    origin: OriginStream,
+    /// Sent by the origin after its response.
+    to_client: BytesMut,
+    context: Box<RequestContext>,
+    /// Expires while nothing passes.
+    idle: Deadline,
+    /// Expires at the end of the longest time.
+    end: Deadline,
+}
+
+/// One direction.
+#[derive(Default)]
+struct Direction {
+    /// Read, and not written yet.
+    pending: BytesMut,
+    /// The sender has ended.
+    is_ended: bool,
+    /// The receiver knows it.
+    is_shut_down: bool,
+    /// Bytes that passed.
+    passed: u64,
+}
+
+impl Tunnel {
+    pub(super) fn new(
+        origin: OriginStream,
+        to_client: BytesMut,
+        context: Box<RequestContext>,
+        idle: Deadline,
+        end: Deadline,
+    ) -> Self {
+        Self { origin, to_client, context, idle, end }
+    }
+
+    /// Passes on what `client` and the origin send, until both have ended, one fails, or the time is over. `received` was
+    /// read from the client before.
+    pub(super) async fn run(self, mut client: impl AsyncRead + AsyncWrite + Unpin, received: BytesMut) {
+        let Self { mut origin, to_client, mut context, idle, end } = self;
+        let mut upward = Direction { pending: received, ..Direction::default() };
+        let mut downward = Direction { pending: to_client, ..Direction::default() };
+        let mut charge = context.charge_memory(0);
+        poll_fn(|waker| {
+            let before = (upward.passed, downward.passed);
+            let results = [
+                upward.poll_pass(&mut client, &mut origin, waker),
+                downward.poll_pass(&mut origin, &mut client, waker),
+            ];
+            charge_pending(&mut charge, &upward, &downward);
+            if (upward.passed, downward.passed) != before {
+                context.add_body_bytes(downward.passed - before.1);
+                idle.reset();
+            }
+            let is_failed = results.iter().any(|result| matches!(result, Poll::Ready(Err(_))));
+            let is_over = results.iter().all(Poll::is_ready);
+            match is_failed || is_over || idle.poll_expired(waker) || end.poll_expired(waker) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+        // What was written is sent before the end.
+        let _ = poll_fn(|waker| Pin::new(&mut client).poll_shutdown(waker)).await;
+        context.finish();
+    }
+}
+
+fn charge_pending(charge: &mut MemoryCharge, upward: &Direction, downward: &Direction) {
+    charge.set(upward.pending.capacity() + downward.pending.capacity());
+}
+
+impl Direction {
+    /// Passes on what `from` sends until it ends.
+    fn poll_pass(
+        &mut self,
+        from: &mut (impl AsyncRead + Unpin),
+        to: &mut (impl AsyncWrite + Unpin),
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.is_shut_down {
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            while !self.pending.is_empty() {
+                let written = ready!(Pin::new(&mut *to).poll_write(context, &self.pending))?;
+                self.advance(written)?;
+            }
+            self.pending = BytesMut::new();
+            if self.is_ended {
+                ready!(Pin::new(&mut *to).poll_shutdown(context))?;
+                self.is_shut_down = true;
+                return Poll::Ready(Ok(()));
+            }
+            let read = READ_BUFFER.with_borrow_mut(|buffer| self.poll_read(from, to, buffer, context))?;
+            if read.is_pending() {
+                ready!(Pin::new(&mut *to).poll_flush(context))?;
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Reads once, and writes what `to` takes at once.
+    fn poll_read(
+        &mut self,
+        from: &mut (impl AsyncRead + Unpin),
+        to: &mut (impl AsyncWrite + Unpin),
+        buffer: &mut [u8],
+        context: &mut Context<'_>,
+    ) -> io::Result<Poll<()>> {
+        let mut read = ReadBuf::new(buffer);
+        match Pin::new(from).poll_read(context, &mut read) {
+            Poll::Pending => return Ok(Poll::Pending),
+            Poll::Ready(result) => result?,
+        }
+        let mut bytes = read.filled();
+        self.is_ended = bytes.is_empty();
+        while !bytes.is_empty() {
+            match Pin::new(&mut *to).poll_write(context, bytes) {
+                Poll::Ready(written) => {
+                    let written = written?;
+                    self.count(written)?;
+                    bytes = &bytes[written..];
+                }
+                Poll::Pending => {
+                    self.pending.extend_from_slice(bytes);
+                    break;
+                }
+            }
+        }
+        Ok(Poll::Ready(()))
+    }
+
+    fn advance(&mut self, written: usize) -> io::Result<()> {
+        self.count(written)?;
+        self.pending.advance(written);
+        Ok(())
+    }
+
+    fn count(&mut self, written: usize) -> io::Result<()> {
+        self.passed += written as u64;
+        if written == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(()) }
+    }
+}
