@@ -2,6 +2,7 @@
 
 use super::connection;
 use super::handler::run_fills;
+use super::listener::ListenerKind;
 use super::shared::Shared;
 use super::worker::{Stage, Worker};
 use crate::telemetry::WorkerTelemetry;
@@ -32,7 +33,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Runs one worker on this thread until the gateway is closed.
 pub(super) fn run(
     shared: Arc<Shared>,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<(TcpListener, ListenerKind)>,
     telemetry: WorkerTelemetry,
     stage: watch::Receiver<Stage>,
     seed: u64,
@@ -46,9 +47,9 @@ pub(super) fn run(
         let worker = Worker::new(shared, telemetry, drain, seed);
         tokio::task::spawn_local(drain_bodies(drains));
         tokio::task::spawn_local(run_fills(Rc::clone(&worker)));
-        for listener in listeners {
+        for (listener, kind) in listeners {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::task::spawn_local(accept(Rc::clone(&worker), listener, stage.clone()));
+            tokio::task::spawn_local(accept(Rc::clone(&worker), listener, kind, stage.clone()));
         }
         let maintenance = tokio::task::spawn_local(worker.run_maintenance(stage));
         maintenance.await.map_err(io::Error::other)
@@ -56,7 +57,12 @@ pub(super) fn run(
 }
 
 /// Accepts connections until the gateway drains.
-async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage: watch::Receiver<Stage>) {
+async fn accept(
+    worker: Rc<Worker>,
+    listener: tokio::net::TcpListener,
+    kind: ListenerKind,
+    mut stage: watch::Receiver<Stage>,
+) {
     loop {
         let accepted = tokio::select! {
             biased;
@@ -69,7 +75,7 @@ async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage
                 let Some(slot) = ConnectionSlot::try_acquire(&worker, peer.ip()) else { continue };
                 let worker = Rc::clone(&worker);
                 tokio::task::spawn_local(async move {
-                    connection::serve(worker, stream, peer).await;
+                    connection::serve(worker, kind, stream, peer).await;
                     drop(slot);
                 });
             }

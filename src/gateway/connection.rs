@@ -4,6 +4,7 @@ use super::client_body::{ClientBody, HTTP2_STREAM_WINDOW};
 use super::connection_memory::{HTTP2_CONNECTION, MemoryCharge};
 use super::connection_timeouts::{ConnectionCommand, ConnectionState};
 use super::handler::RequestHandler;
+use super::listener::ListenerKind;
 use super::response_body::ResponseBody;
 use super::tracked_stream::TrackedStream;
 use super::worker::Worker;
@@ -43,7 +44,7 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 const INITIAL_READ_CAPACITY: usize = 8 * 1024;
 
 /// Serves one client until it disconnects, times out, or the connection is closed by command.
-pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
+pub(super) async fn serve(worker: Rc<Worker>, kind: ListenerKind, stream: TcpStream, peer: SocketAddr) {
     let limits = worker.current().settings.limits.clone();
     let connection_state = ConnectionState::new(worker.monotonic_tick(), limits.max_requests_per_connection);
     worker.connections().add(&connection_state);
@@ -56,7 +57,7 @@ pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAdd
             _ => CloseMode::Graceful,
         });
     let is_http2 = is_http2.await;
-    let handler = RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), peer);
+    let handler = RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), kind, peer);
     match is_http2 {
         Some(Ok(true)) => serve_http2(&limits, &connection_state, RewindStream { prefix, io: stream }, handler).await,
         Some(Ok(false)) => serve_http1(&worker, &limits, &connection_state, stream, prefix, handler).await,

@@ -5,6 +5,15 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
+/// Who connects to a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ListenerKind {
+    /// Clients of the site.
+    Site,
+    /// Other proxies, which ask about the requests of their clients.
+    ForwardAuth,
+}
+
 /// Maximum length of the accept queue.
 const BACKLOG: i32 = 4096;
 

@@ -4,7 +4,7 @@
 //! (HTTP/2) parses it. [`handler`] handles each request: [`target`] validates it, the engine decides, [`upstream`]
 //! forwards it, [`response_body`] streams the response, [`problem`] builds the gateway's own responses. A
 //! [`request_context`] accompanies each request and writes its log line. [`connection_timeouts`] bounds all waits for a
-//! client.
+//! client. [`forward_auth`] answers other proxies.
 
 mod accept;
 mod cache;
@@ -18,6 +18,7 @@ mod connection_timeouts;
 mod cost;
 mod crawl_delay;
 mod crawl_policy;
+mod forward_auth;
 mod handler;
 mod headers;
 mod html;
@@ -42,6 +43,7 @@ mod worker;
 
 use crate::telemetry::WorkerTelemetry;
 use config_snapshot::ConfigSnapshot;
+use listener::ListenerKind;
 use tidegate_config::Settings;
 use tidegate_crawlers::robots::OverrideFile;
 use tidegate_engine::{Admission, ClientView, QuotaView, UnknownQuota};
@@ -80,6 +82,7 @@ const RESOLVE_TICKS: u64 = 30;
 pub struct Gateway {
     handle: Handle,
     listen: Vec<SocketAddr>,
+    forward_auth: Option<SocketAddr>,
     stage: watch::Sender<Stage>,
     workers: Vec<JoinHandle<io::Result<()>>>,
 }
@@ -94,6 +97,17 @@ pub enum StartError {
     /// A listen address cannot be bound.
     #[error("listen: cannot listen on {address}: {source}; {}", bind_remedy(.address, .source))]
     Listen {
+        /// Address of the listener.
+        address: SocketAddr,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// The address for other proxies cannot be bound.
+    #[error(
+        "forward_auth.listen: cannot listen on {address}: {source}; write another port, such as forward_auth: {{ listen: \
+         \"127.0.0.1:9093\" }}"
+    )]
+    ForwardAuth {
         /// Address of the listener.
         address: SocketAddr,
         /// Error of the system.
@@ -129,13 +143,22 @@ impl Gateway {
         let origin_servers = OriginServers::new(&settings.origin).map_err(StartError::Origin)?;
         let count = worker_count(&settings);
         let mut sockets: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
+        let mut bind = |address, kind| {
+            let bound = listener::bind(address, count)?;
+            let local = bound.first().map_or(Ok(address), |socket| socket.local_addr())?;
+            sockets.iter_mut().zip(bound).for_each(|(worker_sockets, socket)| worker_sockets.push((socket, kind)));
+            Ok(local)
+        };
         let mut listen = Vec::new();
         for &address in &settings.listen {
-            let bound = listener::bind(address, count);
-            let bound = bound.map_err(|source| StartError::Listen { address, source })?;
-            listen.extend(bound.first().and_then(|socket| socket.local_addr().ok()));
-            sockets.iter_mut().zip(bound).for_each(|(worker_sockets, socket)| worker_sockets.push(socket));
+            let bound = bind(address, ListenerKind::Site).map_err(|source| StartError::Listen { address, source })?;
+            listen.push(bound);
         }
+        let forward_auth = settings.forward_auth.as_ref().map(|forward_auth| {
+            let address = forward_auth.listen;
+            bind(address, ListenerKind::ForwardAuth).map_err(|source| StartError::ForwardAuth { address, source })
+        });
+        let forward_auth = forward_auth.transpose()?;
         let seed = dependencies.seed;
         let shared = Arc::new(Shared::new(dependencies, settings, origin_servers, count));
         let handle = Handle(Arc::clone(&shared));
@@ -150,12 +173,17 @@ impl Gateway {
                 .map_err(StartError::Thread)
         };
         let workers = sockets.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;
-        Ok(Self { handle, listen, stage, workers })
+        Ok(Self { handle, listen, forward_auth, stage, workers })
     }
 
     /// Returns the bound addresses, with the actual ports.
     pub fn listen(&self) -> &[SocketAddr] {
         &self.listen
+    }
+
+    /// Returns the bound address for other proxies; `None` without `forward_auth`.
+    pub fn forward_auth(&self) -> Option<SocketAddr> {
+        self.forward_auth
     }
 
     /// Returns a handle for inspection and reloads.
@@ -292,7 +320,7 @@ impl Handle {
     }
 
     /// Runs periodic maintenance until dropped: DNS lookups of the origin, robots.txt updates, syncs of the cache on disk,
-    /// eviction of idle clients.
+    /// settlement of the requests of other proxies, eviction of idle clients.
     pub async fn run_maintenance(&self) {
         let mut ticks = tokio::time::interval(MAINTENANCE_INTERVAL);
         for count in 0u64.. {
@@ -305,11 +333,18 @@ impl Handle {
             }
             self.refresh_robots();
             self.0.cache.store.sync();
+            self.expire_pending_decisions();
             if count % EVICTION_TICKS == 0 {
                 self.0.generation().admission.evict_idle(self.now());
                 self.0.credentials.evict_idle(self.now());
             }
         }
+    }
+
+    /// Settles the requests of other proxies whose cost was not reported in time.
+    fn expire_pending_decisions(&self) {
+        let settle_after = self.with_settings(|settings| settings.forward_auth.as_ref().map(|it| it.settle_after));
+        self.0.pending_decisions.expire(settle_after.unwrap_or_default(), self.uptime());
     }
 
     /// Updates the robots.txt directives, and the administrator's own file if there is one.

@@ -28,6 +28,7 @@ mod docs;
 mod explain;
 mod explain_log;
 mod explain_refusals;
+mod forward_auth;
 mod frameworks;
 mod fuzz_corpus;
 mod golden;

@@ -12,7 +12,7 @@ use tidegate_http1::{Fields, Name, RequestHead, list};
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::bot_detection::{BotScore, BrowserTraits, HeadersSeen, Referer};
 use tidegate_policy::identity::{ClientAddress, CredentialSource, cookie};
-use tidegate_policy::{Claim, ClassId, ClientEvidence, OperatorId, Proof, RequestFacts, Rules, Signature, Timestamp};
+use tidegate_policy::{Claim, ClassId, ClientEvidence, OperatorId, Proof, RequestFacts, Signature, Timestamp};
 
 /// Evidence about the client of a live request.
 pub(super) struct LiveEvidence<'a> {
@@ -33,7 +33,7 @@ impl LiveEvidence<'_> {
         let Self { handler, request: ClientRequest { head, has_body, .. }, current, now, .. } = *self;
         let (worker, trust) = (&handler.worker, &current.settings.rules.trust);
         // TLS, if any, ends at a proxy before the gateway.
-        let secure = trust.trusts(handler.peer)
+        let secure = handler.is_behind_proxy(trust)
             && head.fields.get(Name::ForwardedProto).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
         let message = SignedMessage { head, authority: target::host(head), secure, has_body: *has_body };
         let policy =
@@ -84,7 +84,7 @@ impl ClientEvidence for LiveEvidence<'_> {
             client: client_address.client,
             browser,
             referer: Referer::from_header(head.fields.get(Name::Referer), facts.host),
-            headers: headers_seen(head, rules, client_address, handler.peer),
+            headers: headers_seen(head, client_address, handler.peer, handler.is_behind_proxy(&rules.trust)),
         };
         self.observation = Observation::observe(&observed, &current.admission, now);
         self.observation.and_then(|observation| observation.score_if_suspected(&current.admission))
@@ -92,9 +92,8 @@ impl ClientEvidence for LiveEvidence<'_> {
 }
 
 /// Returns which headers are present and how the request arrived. `peer` is the address of the connection.
-fn headers_seen(head: &RequestHead, rules: &Rules, address: &ClientAddress, peer: IpAddr) -> HeadersSeen {
+fn headers_seen(head: &RequestHead, address: &ClientAddress, peer: IpAddr, through_proxy: bool) -> HeadersSeen {
     let has = |name| head.fields.contains(name);
-    let through_proxy = rules.trust.trusts(peer);
     let proto = || head.fields.all(Name::ForwardedProto).flat_map(list).last();
     let secure = through_proxy && proto().is_some_and(|proto| proto.eq_ignore_ascii_case(b"https"));
     // The HTTP version of a proxy does not show that of the client.

@@ -10,6 +10,7 @@ mod classes;
 mod clients;
 mod crawl_policy;
 mod diagnostics;
+mod forward_auth;
 mod ledger;
 mod origin;
 mod pacing;
@@ -40,6 +41,7 @@ pub(super) fn validate(
     let mut report = Diagnostics::new(source_map, errors);
     let listen = server::listen(raw, &mut report);
     let admin = server::admin(raw, &listen, &mut report);
+    let forward_auth = forward_auth::forward_auth(raw, &listen, admin.as_ref(), &mut report);
     let origin = origin::origin(&raw.origin, &listen, &mut report);
     let hosts = server::hosts(raw, &mut report);
     let limits = server::limits(&raw.limits, &mut report);
@@ -98,6 +100,7 @@ pub(super) fn validate(
         listen,
         workers,
         admin,
+        forward_auth,
         state_dir,
         ledger,
         origin,
