@@ -1,6 +1,8 @@
 //! The request that another proxy asks about. It has one name: method, host and path with query. Several names must be the
 //! same, because a proxy may pass fields on as its client sent them.
 
+use crate::gateway::target;
+use http::uri::PathAndQuery;
 use http::{Method, Uri, Version};
 use tidegate_http1::{Fields, Name, RequestHead};
 
@@ -57,8 +59,7 @@ pub(in crate::gateway) fn asked_head(
     let AskedName { method, path, host, scheme } = AskedName::read(&head, naming)?;
     head.fields.retain(|field| {
         let is_framing = matches!(field.name, Name::ContentLength | Name::TransferEncoding | Name::Expect);
-        let is_naming = |name: &&str| field.text.eq_ignore_ascii_case(name.as_bytes());
-        !is_framing && !NAMING_FIELDS.iter().any(|name| is_naming(name))
+        !is_framing && !NAMING_FIELDS.iter().any(|name| field.text.eq_ignore_ascii_case(name.as_bytes()))
     });
     head.fields.remove(Name::Host);
     if !host.is_empty() {
@@ -82,60 +83,49 @@ struct AskedName {
 
 impl AskedName {
     fn read(head: &RequestHead, naming: Naming<'_>) -> Result<Self, AskedRequestError> {
-        let fields = &head.fields;
-        let url = single(fields, ORIGINAL_URL)?.map(parse_url).transpose()?;
-        let url_path = url.as_ref().map(|url| url.path_and_query().map_or("/", |path| path.as_str()));
-        let url_host = url.as_ref().and_then(Uri::authority).map(|authority| authority.as_str());
-        let named_method = same(
-            [
-                (FORWARDED_METHOD, single(fields, FORWARDED_METHOD)?),
-                (ORIGINAL_METHOD, single(fields, ORIGINAL_METHOD)?),
-            ],
-            "the method",
-        )?;
-        let named_path = same(
-            [(FORWARDED_URI, single(fields, FORWARDED_URI)?), (ORIGINAL_URI, single(fields, ORIGINAL_URI)?)],
-            "the path",
-        )?;
-        let named_path = same([(named_path.0, named_path.1), (ORIGINAL_URL, url_path)], "the path")?;
-        let own_host = || String::from_utf8_lossy(target_host(head)).into_owned();
-        if let Naming::ByItself(rest) = naming {
-            let path = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
-            same([("", Some(head.method.as_str())), named_method], "the method")?;
-            let (_, path) = same([("", Some(path.as_str())), named_path], "the path")?;
-            let path = parse_path("the path", path.unwrap_or_default())?;
-            return Ok(Self { method: head.method.clone(), path, host: own_host().into_bytes(), scheme: None });
-        }
-        let (path_field, method_field) = match (named_path, named_method) {
-            ((_, None), (_, None)) => return Err(AskedRequestError::Unnamed),
-            ((_, None), _) => return Err(AskedRequestError::NoPath),
-            (_, (_, None)) => return Err(AskedRequestError::NoMethod),
-            ((path_field, Some(path)), (method_field, Some(method))) => ((path_field, path), (method_field, method)),
+        let field = |name| single(&head.fields, name);
+        let url = field(ORIGINAL_URL)?.map(parse_url).transpose()?;
+        let url_path = url.as_ref().and_then(Uri::path_and_query).map(PathAndQuery::as_str);
+        let (own_method, own_path) = match naming {
+            Naming::ByFields => (None, None),
+            Naming::ByItself(rest) if rest.starts_with('/') => (Some(head.method.as_str()), Some(rest.to_owned())),
+            Naming::ByItself(query) => (Some(head.method.as_str()), Some(format!("/{query}"))),
         };
-        let forwarded_host = single(fields, FORWARDED_HOST)?.map(str::to_ascii_lowercase);
-        let url_host = url_host.map(str::to_ascii_lowercase);
-        let (_, host) =
-            same([(FORWARDED_HOST, forwarded_host.as_deref()), (ORIGINAL_URL, url_host.as_deref())], "the host")?;
-        let method = Method::from_bytes(method_field.1.as_bytes());
+        let method = same("the method", [own_method, field(FORWARDED_METHOD)?, field(ORIGINAL_METHOD)?])?;
+        let path = same("the path", [own_path.as_deref(), field(FORWARDED_URI)?, field(ORIGINAL_URI)?, url_path])?;
+        let (method, path) = match (method, path) {
+            (Some(method), Some(path)) => (method, path),
+            (Some(_), None) => return Err(AskedRequestError::NoPath),
+            (None, Some(_)) => return Err(AskedRequestError::NoMethod),
+            (None, None) => return Err(AskedRequestError::Unnamed),
+        };
+        let host = match naming {
+            Naming::ByFields => {
+                let url_host = url.as_ref().and_then(Uri::authority).map(|host| host.as_str().to_ascii_lowercase());
+                let forwarded_host = field(FORWARDED_HOST)?.map(str::to_ascii_lowercase);
+                same("the host", [forwarded_host.as_deref(), url_host.as_deref()])?.map(|host| host.as_bytes().to_vec())
+            }
+            Naming::ByItself(_) => None,
+        };
         Ok(Self {
-            method: method.map_err(|_| AskedRequestError::Invalid(method_field.0))?,
-            path: parse_path(path_field.0, path_field.1)?,
-            host: host.map_or_else(own_host, str::to_owned).into_bytes(),
+            method: Method::from_bytes(method.as_bytes()).map_err(|_| AskedRequestError::Invalid("the method"))?,
+            path: parse_path(path)?,
+            host: host.unwrap_or_else(|| target::host(head).to_vec()),
             scheme: url.as_ref().and_then(Uri::scheme_str).map(str::to_owned),
         })
     }
 }
 
-/// A field that may name a part of the request, and its value.
-type NamedValue<'a> = (&'static str, Option<&'a str>);
-
-/// Returns the value that both fields have, or the one that is present, with its field. Returns an error for two different
-/// ones.
-fn same<'a>([one, other]: [NamedValue<'a>; 2], part: &'static str) -> Result<NamedValue<'a>, AskedRequestError> {
-    match (one.1, other.1) {
-        (Some(first), Some(second)) if first != second => Err(AskedRequestError::Ambiguous(part)),
-        (None, Some(_)) => Ok(other),
-        _ => Ok(one),
+/// Returns the value of all names that are present; `None` if none is. Returns an error if they differ.
+fn same<'a, const N: usize>(
+    part: &'static str,
+    names: [Option<&'a str>; N],
+) -> Result<Option<&'a str>, AskedRequestError> {
+    let mut present = names.into_iter().flatten();
+    let first = present.next();
+    match present.any(|name| Some(name) != first) {
+        true => Err(AskedRequestError::Ambiguous(part)),
+        false => Ok(first),
     }
 }
 
@@ -151,23 +141,15 @@ fn single<'a>(fields: &'a Fields, name: &'static str) -> Result<Option<&'a str>,
 }
 
 /// Parses a path with its query. A fragment is no part of it: the proxy may read it otherwise.
-fn parse_path(name: &'static str, text: &str) -> Result<Uri, AskedRequestError> {
+fn parse_path(text: &str) -> Result<Uri, AskedRequestError> {
     let is_path = text.starts_with('/') || text == "*";
     let parsed = Uri::try_from(text).ok().filter(|uri| is_path && uri.authority().is_none() && !text.contains('#'));
-    parsed.ok_or(AskedRequestError::Invalid(name))
+    parsed.ok_or(AskedRequestError::Invalid("the path"))
 }
 
 fn parse_url(text: &str) -> Result<Uri, AskedRequestError> {
     let is_complete = |url: &Uri| matches!(url.scheme_str(), Some("http" | "https")) && !text.contains('#');
     Uri::try_from(text).ok().filter(is_complete).ok_or(AskedRequestError::Invalid(ORIGINAL_URL))
-}
-
-/// Returns the host of the message itself.
-fn target_host(head: &RequestHead) -> &[u8] {
-    match head.target.authority() {
-        Some(authority) => authority.as_str().as_bytes(),
-        None => head.fields.get(Name::Host).unwrap_or_default(),
-    }
 }
 
 #[cfg(test)]
@@ -251,13 +233,13 @@ mod tests {
         for path in ["item", "http://a/", "/a#b", "/a b", "a:80"] {
             assert_eq!(
                 by_fields(&[method, ("X-Forwarded-Uri", path)]),
-                Err(AskedRequestError::Invalid(FORWARDED_URI)),
+                Err(AskedRequestError::Invalid("the path")),
                 "{path}"
             );
         }
         assert_eq!(
             by_fields(&[("X-Forwarded-Method", "G T"), ("X-Forwarded-Uri", "/")]),
-            Err(AskedRequestError::Invalid(FORWARDED_METHOD))
+            Err(AskedRequestError::Invalid("the method"))
         );
         for url in ["/a", "ftp://a/", "https://a/#b", "https://"] {
             let fields = [("X-Original-Method", "GET"), ("X-Original-URL", url)];
