@@ -341,6 +341,12 @@ impl Handle {
         }
     }
 
+    /// Returns the number of requests of other proxies whose cost is not known, and of those that were dropped to make
+    /// space; `None` without `forward_auth`.
+    pub fn pending_decisions(&self) -> Option<(u64, u64)> {
+        self.with_settings(|settings| settings.forward_auth.is_some()).then(|| self.0.pending_decisions.counts())
+    }
+
     /// Settles the requests of other proxies whose cost was not reported in time.
     fn expire_pending_decisions(&self) {
         let settle_after = self.with_settings(|settings| settings.forward_auth.as_ref().map(|it| it.settle_after));

@@ -107,7 +107,7 @@ fn ambiguous_and_missing_names_are_rejected_and_not_counted() {
             "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /cheap\r\nX-Forwarded-Uri: /dear/1\r\n",
             "x-forwarded-uri has several",
         ),
-        ("X-Forwarded-Method: GET\r\nX-Forwarded-Uri: http://b/cheap\r\n", "x-forwarded-uri is invalid"),
+        ("X-Forwarded-Method: GET\r\nX-Forwarded-Uri: http://b/cheap\r\n", "the path is invalid"),
     ] {
         let response = proxy.get("/auth", fields);
         let text = String::from_utf8_lossy(&response.body).into_owned();
@@ -226,6 +226,8 @@ fn oldest_pending_decisions_are_settled_above_the_memory() {
         assert!(used + reserved == 3000.0, "no units are lost: {used} + {reserved}");
         used > 2000.0 && reserved > 0.0
     });
+    let evicted = gateway.metric("tidegate_forward_auth_evicted_total");
+    assert_eq!(evicted + gateway.metric("tidegate_forward_auth_pending"), 1000.0);
     let log = gateway.read_log();
     assert_eq!(log.len(), 1000, "the others at the stop");
     assert!(log.iter().all(|line| line["charged"]["api"] == 3 && line["status"] == 200));

@@ -361,6 +361,7 @@ const GOOGLEBOT: &str = "X-Forwarded-For: 66.249.66.1\r\nUser-Agent: Mozilla/5.0
 const RULES: &str = "
 workers: 1
 cache: {}
+forward_auth: { listen: \"127.0.0.1:0\" }
 clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
 address_lists: { hosting: { file: FILES/hosting.txt } }
 operators: { acme: { product_tokens: AcmeBot, ranges: FILES/acme.txt, exhaustive: ranges } }

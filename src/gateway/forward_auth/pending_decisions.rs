@@ -34,6 +34,8 @@ struct PendingState {
     /// Times of the decisions and their ids.
     by_age: BTreeSet<(Timestamp, u64)>,
     bytes: u64,
+    /// Number of requests that were dropped to make space.
+    evicted: u64,
 }
 
 struct PendingDecision {
@@ -64,8 +66,16 @@ impl PendingDecisions {
         state.by_id.insert(id, PendingDecision { decided_at: now, bytes, settlement });
         state.by_age.insert((now, id));
         state.bytes += bytes;
-        while state.bytes > memory && state.remove_oldest() {}
+        while state.bytes > memory && state.remove_oldest() {
+            state.evicted += 1;
+        }
         receiver
+    }
+
+    /// Returns the number of requests, and of those that were dropped to make space.
+    pub(in crate::gateway) fn counts(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.by_id.len() as u64, state.evicted)
     }
 
     /// Removes a request. Returns where to send its costs, or `None` if it is unknown or settled.
@@ -137,7 +147,7 @@ mod tests {
             receivers.iter_mut().map(|it| it.try_recv().err() == Some(TryRecvError::Empty)).collect();
         assert_eq!(is_open, [false, false, false, false, true, true]);
         assert!(pending.insert(6, 9 * ENTRY as usize, 3 * ENTRY, at(2)).try_recv().is_err(), "larger than all memory");
-        assert!(pending.state.lock().by_id.is_empty());
+        assert_eq!(pending.counts(), (0, 6));
     }
 
     #[test]
