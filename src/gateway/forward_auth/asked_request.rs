@@ -52,24 +52,22 @@ pub(in crate::gateway) enum AskedRequestError {
 /// the fields that name it or frame the message of the proxy.
 ///
 /// Returns an error without a name, or with several that differ.
-pub(in crate::gateway) fn asked_head(
-    mut head: RequestHead,
-    naming: Naming<'_>,
-) -> Result<RequestHead, AskedRequestError> {
-    let AskedName { method, path, host, scheme } = AskedName::read(&head, naming)?;
-    head.fields.retain(|field| {
-        let is_framing = matches!(field.name, Name::ContentLength | Name::TransferEncoding | Name::Expect);
+pub(in crate::gateway) fn asked_head(head: &RequestHead, naming: Naming<'_>) -> Result<RequestHead, AskedRequestError> {
+    let AskedName { method, path, host, scheme } = AskedName::read(head, naming)?;
+    // Copied, because the request outlives the message, whose fields keep the whole read buffer of the connection.
+    let lines = head.fields.to_lines(|field| {
+        let is_framing = matches!(field.name, Name::ContentLength | Name::TransferEncoding | Name::Expect | Name::Host);
         !is_framing && !NAMING_FIELDS.iter().any(|name| field.text.eq_ignore_ascii_case(name.as_bytes()))
     });
-    head.fields.remove(Name::Host);
+    let mut fields = Fields::from_lines(lines.into()).ok_or(AskedRequestError::Invalid("a field"))?;
     if !host.is_empty() {
-        head.fields.append(Name::Host, &host);
+        fields.append(Name::Host, &host);
     }
-    if let Some(scheme) = scheme.filter(|_| !head.fields.contains(Name::ForwardedProto)) {
-        head.fields.append(Name::ForwardedProto, scheme.as_bytes());
+    if let Some(scheme) = scheme.filter(|_| !fields.contains(Name::ForwardedProto)) {
+        fields.append(Name::ForwardedProto, scheme.as_bytes());
     }
     // The version that the client speaks is not known. With this one, a host is required.
-    Ok(RequestHead { method, target: path, version: Version::HTTP_11, fields: head.fields })
+    Ok(RequestHead { method, target: path, version: Version::HTTP_11, fields })
 }
 
 /// The name of a request.
@@ -83,6 +81,9 @@ struct AskedName {
 
 impl AskedName {
     fn read(head: &RequestHead, naming: Naming<'_>) -> Result<Self, AskedRequestError> {
+        if head.fields.all(Name::Host).nth(1).is_some() {
+            return Err(AskedRequestError::Ambiguous("the host"));
+        }
         let field = |name| single(&head.fields, name);
         let url = field(ORIGINAL_URL)?.map(parse_url).transpose()?;
         let url_path = url.as_ref().and_then(Uri::path_and_query).map(PathAndQuery::as_str);
@@ -165,7 +166,7 @@ mod tests {
     }
 
     fn asked(fields: &[(&str, &str)], naming: Naming<'_>) -> Result<String, AskedRequestError> {
-        let RequestHead { method, target, version, fields } = asked_head(head(fields), naming)?;
+        let RequestHead { method, target, version, fields } = asked_head(&head(fields), naming)?;
         assert_eq!(version, Version::HTTP_11);
         let host = String::from_utf8_lossy(fields.get(Name::Host).unwrap_or_default()).into_owned();
         Ok(format!("{method} {host} {target}"))
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(by_fields(&nginx).as_deref(), Ok("HEAD 127.0.0.1:9092 //a/../b"));
         let ingress = [("Host", "auth"), ("X-Original-Method", "GET"), ("X-Original-URL", "https://Shop.example/a?b")];
         assert_eq!(by_fields(&ingress).as_deref(), Ok("GET shop.example /a?b"));
-        let scheme = asked_head(head(&ingress), Naming::ByFields).map(|head| head.fields);
+        let scheme = asked_head(&head(&ingress), Naming::ByFields).map(|head| head.fields);
         assert_eq!(scheme.as_ref().map(|fields| fields.get(Name::ForwardedProto)), Ok(Some(&b"https"[..])));
         let envoy = [("Host", "shop.example"), ("X-Forwarded-Host", "other.example"), ("Content-Length", "0")];
         assert_eq!(asked(&envoy, Naming::ByItself("/a/b?c")).as_deref(), Ok("GET shop.example /a/b?c"));
@@ -219,6 +220,7 @@ mod tests {
         }
         let hosts = [("X-Forwarded-Host", "b"), ("X-Original-URL", "http://a/dear")];
         assert_eq!(by_fields(&[&named[..], &hosts].concat()), Err(AskedRequestError::Ambiguous("the host")));
+        assert_eq!(with(("Host", "b")), Err(AskedRequestError::Ambiguous("the host")));
         for field in [("X-Forwarded-Uri", "/cheap"), ("X-Original-URI", "/cheap"), ("X-Forwarded-Method", "HEAD")] {
             assert!(asked(&[("Host", "a"), field], Naming::ByItself("/dear")).is_err(), "{field:?}");
         }
@@ -258,7 +260,7 @@ mod tests {
             ("Expect", "100-continue"),
             ("User-Agent", "b"),
         ];
-        let head = asked_head(head(&sent), Naming::ByFields).expect("a name");
+        let head = asked_head(&head(&sent), Naming::ByFields).expect("a name");
         let names: Vec<_> = head.fields.names().collect();
         assert_eq!(names, [Name::UserAgent, Name::Host]);
     }
@@ -275,8 +277,8 @@ mod tests {
                 let target = Uri::from_static("/");
                 RequestHead { method: Method::GET, target, version: Version::HTTP_11, fields: sent.clone() }
             };
-            let _ = asked_head(head(), Naming::ByFields);
-            let _ = asked_head(head(), Naming::ByItself(&rest));
+            let _ = asked_head(&head(), Naming::ByFields);
+            let _ = asked_head(&head(), Naming::ByItself(&rest));
         }
     }
 }

@@ -53,7 +53,7 @@ impl RequestHandler {
                 }
                 ProxyEndpoint::Ask(naming, form) => {
                     self.drain_body(&head, body);
-                    self.answer(head, naming, form, &current, settings).await
+                    self.answer(&head, naming, form, &current, settings).await
                 }
             },
         };
@@ -67,17 +67,16 @@ impl RequestHandler {
     /// Decides on the request that a proxy asks about.
     async fn answer(
         &self,
-        head: RequestHead,
+        message: &RequestHead,
         naming: Naming<'_>,
         form: RefusalForm,
         current: &Rc<CurrentConfig>,
         settings: &ForwardAuth,
     ) -> Result<Response<ResponseBody>, ProxyRequestError> {
         let worker = &self.worker;
-        let message_method = head.method.clone();
-        let head = asked_head(head, naming).map_err(ProxyRequestError::Name)?;
+        let head = asked_head(message, naming).map_err(ProxyRequestError::Name)?;
         // The length in a response to HEAD is that of a body which a proxy that asks with GET would wait for.
-        let has_foreign_length = head.method == Method::HEAD && message_method != Method::HEAD;
+        let has_foreign_length = head.method == Method::HEAD && message.method != Method::HEAD;
         let refusal = |mut response: Response<ResponseBody>| {
             if has_foreign_length {
                 response.fields.remove(Name::ContentLength);
