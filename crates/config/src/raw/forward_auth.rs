@@ -19,6 +19,6 @@ pub(crate) struct ForwardAuthListener {
     /// and the rest of the path are those of the client. Default /envoy.
     pub path_prefix: Option<String>,
     /// Memory for admitted requests whose cost is not known; at least 1MiB. Above it, the oldest ones are charged as
-    /// expected. Default 64MiB, enough for about 10,000 requests.
+    /// expected. Default 64MiB, enough for about 9,000 requests.
     pub memory: Option<Size>,
 }
