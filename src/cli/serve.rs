@@ -87,13 +87,15 @@ fn ready_line(service: &Service, settings: &Settings) -> String {
         AdminAddress::Unix(_) => format!(", admin on {address}"),
     });
     let admin = admin.unwrap_or_default();
+    let proxies = service.forward_auth().map(|address| format!(", answering proxies on http://{address}"));
+    let proxies = proxies.unwrap_or_default();
     let state = match &settings.ledger {
         Ledger::Memory => String::new(),
         Ledger::File | Ledger::Redis(_) => format!(", state in {}", settings.state_dir.display()),
     };
     let origin = settings.origin.urls();
     let listen = listen.join(", ");
-    format!("tidegate {} ready: listening on {listen}, forwarding to {origin}{admin}{state}", BUILD.0)
+    format!("tidegate {} ready: listening on {listen}, forwarding to {origin}{proxies}{admin}{state}", BUILD.0)
 }
 
 fn log_to_stderr(level: LogLevel) {

@@ -11,6 +11,7 @@ use tidegate_tls::TlsListener;
 /// How the connections of a listener begin, and how they are answered.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ListenerOptions {
+    pub(super) kind: ListenerKind,
     /// True if a header of the PROXY protocol comes first.
     pub(super) proxy_protocol: bool,
     /// TLS; `None` is HTTP without TLS.
@@ -32,12 +33,23 @@ pub(super) fn options(
     let https_port = https_port.map(|(_, address)| address.port());
     let mut tls = tls.iter();
     let options = |listener: &Listener| ListenerOptions {
+        kind: ListenerKind::Site,
         proxy_protocol: listener.proxy_protocol,
         tls: listener.tls.as_ref().and_then(|_| tls.next().cloned()),
         hsts: listener.tls.as_ref().and_then(|tls| Some(format!("max-age={}", tls.hsts?.as_secs()))),
         redirect_port: listener.redirect.and_then(|HttpsRedirect { port }| port.or(https_port)),
     };
     listeners.iter().map(options).collect()
+}
+
+/// Who connects to a listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ListenerKind {
+    /// Clients of the site.
+    #[default]
+    Site,
+    /// Other proxies, which ask about the requests of their clients.
+    ForwardAuth,
 }
 
 /// Maximum length of the accept queue.

@@ -5,7 +5,7 @@
 //! (HTTP/2) parses it. [`handler`] handles each request: [`target`] validates it, the engine decides, [`upstream`]
 //! forwards it, [`response_body`] streams the response, [`problem`] builds the gateway's own responses. A
 //! [`request_context`] accompanies each request and writes its log line. [`connection_timeouts`] bounds all waits for a
-//! client.
+//! client. [`forward_auth`] answers other proxies.
 
 mod accept;
 mod cache;
@@ -22,6 +22,7 @@ mod cost;
 mod crawl_delay;
 mod crawl_policy;
 mod extended_connect;
+mod forward_auth;
 mod handler;
 mod headers;
 mod html;
@@ -51,6 +52,7 @@ mod worker;
 
 use crate::telemetry::WorkerTelemetry;
 use config_snapshot::ConfigSnapshot;
+use listener::{ListenerKind, ListenerOptions};
 use tidegate_config::Settings;
 use tidegate_config::settings::Listener;
 use tidegate_crawlers::robots::OverrideFile;
@@ -90,6 +92,7 @@ const RESOLVE_TICKS: u64 = 30;
 pub struct Gateway {
     handle: Handle,
     listen: Vec<SocketAddr>,
+    forward_auth: Option<SocketAddr>,
     stage: watch::Sender<Stage>,
     workers: Vec<JoinHandle<io::Result<()>>>,
 }
@@ -104,6 +107,17 @@ pub enum StartError {
     /// A listen address cannot be bound.
     #[error("listen: cannot listen on {address}: {source}; {}", bind_remedy(.address, .source))]
     Listen {
+        /// Address of the listener.
+        address: SocketAddr,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// The address for other proxies cannot be bound.
+    #[error(
+        "forward_auth.listen: cannot listen on {address}: {source}; write another port, such as forward_auth: {{ listen: \
+         \"127.0.0.1:9093\" }}"
+    )]
+    ForwardAuth {
         /// Address of the listener.
         address: SocketAddr,
         /// Error of the system.
@@ -139,14 +153,23 @@ impl Gateway {
         let origin_servers = OriginServers::new(&settings.origin).map_err(StartError::Origin)?;
         let count = worker_count(&settings);
         let mut sockets: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
+        let mut bind = |address| {
+            let bound = listener::bind(address, count)?;
+            let local = bound.first().map_or(Ok(address), |socket| socket.local_addr())?;
+            sockets.iter_mut().zip(bound).for_each(|(worker_sockets, socket)| worker_sockets.push(socket));
+            Ok(local)
+        };
         let mut listen = Vec::new();
         for &Listener { address, .. } in &settings.listen {
-            let bound = listener::bind(address, count);
-            let bound = bound.map_err(|source| StartError::Listen { address, source })?;
-            listen.push(bound.first().and_then(|socket| socket.local_addr().ok()).unwrap_or(address));
-            sockets.iter_mut().zip(bound).for_each(|(worker_sockets, socket)| worker_sockets.push(socket));
+            listen.push(bind(address).map_err(|source| StartError::Listen { address, source })?);
         }
-        let options = listener::options(&settings.listen, &listen, &dependencies.tls);
+        let mut options = listener::options(&settings.listen, &listen, &dependencies.tls);
+        let forward_auth = settings.forward_auth.as_ref().map(|forward_auth| {
+            options.push(ListenerOptions { kind: ListenerKind::ForwardAuth, ..ListenerOptions::default() });
+            let address = forward_auth.listen;
+            bind(address).map_err(|source| StartError::ForwardAuth { address, source })
+        });
+        let forward_auth = forward_auth.transpose()?;
         let seed = dependencies.seed;
         let shared = Arc::new(Shared::new(dependencies, settings, origin_servers, count));
         let handle = Handle(Arc::clone(&shared));
@@ -162,12 +185,17 @@ impl Gateway {
                 .map_err(StartError::Thread)
         };
         let workers = sockets.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;
-        Ok(Self { handle, listen, stage, workers })
+        Ok(Self { handle, listen, forward_auth, stage, workers })
     }
 
     /// Returns the bound addresses, with the actual ports.
     pub fn listen(&self) -> &[SocketAddr] {
         &self.listen
+    }
+
+    /// Returns the bound address for other proxies; `None` without `forward_auth`.
+    pub fn forward_auth(&self) -> Option<SocketAddr> {
+        self.forward_auth
     }
 
     /// Returns a handle for inspection and reloads.
@@ -304,7 +332,7 @@ impl Handle {
     }
 
     /// Runs periodic maintenance until dropped: DNS lookups of the origin, robots.txt updates, syncs of the cache on disk,
-    /// eviction of idle clients.
+    /// settlement of the requests of other proxies, eviction of idle clients.
     pub async fn run_maintenance(&self) {
         let mut ticks = tokio::time::interval(MAINTENANCE_INTERVAL);
         for count in 0u64.. {
@@ -317,11 +345,24 @@ impl Handle {
             }
             self.refresh_robots();
             self.0.cache.store.sync();
+            self.expire_pending_decisions();
             if count % EVICTION_TICKS == 0 {
                 self.0.generation().admission.evict_idle(self.now());
                 self.0.credentials.evict_idle(self.now());
             }
         }
+    }
+
+    /// Returns the number of requests of other proxies whose cost is not known, and of those that were dropped to make
+    /// space; `None` without `forward_auth`.
+    pub fn pending_decisions(&self) -> Option<(u64, u64)> {
+        self.with_settings(|settings| settings.forward_auth.is_some()).then(|| self.0.pending_decisions.counts())
+    }
+
+    /// Settles the requests of other proxies whose cost was not reported in time.
+    fn expire_pending_decisions(&self) {
+        let settle_after = self.with_settings(|settings| settings.forward_auth.as_ref().map(|it| it.settle_after));
+        self.0.pending_decisions.expire(settle_after.unwrap_or_default(), self.uptime());
     }
 
     /// Updates the robots.txt directives, and the administrator's own file if there is one.

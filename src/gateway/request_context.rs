@@ -48,6 +48,11 @@ enum RequestStage {
         /// Slots in the scopes, held until the response is complete.
         slots: Option<SlotGuard>,
     },
+    /// Admitted for another proxy, which forwards it.
+    Delegated {
+        /// Time from the decision to the answer.
+        answered_after: Duration,
+    },
     /// The origin responded or failed.
     Answered {
         slots: Option<SlotGuard>,
@@ -397,7 +402,7 @@ impl RequestContext {
 
     fn take_slots(&mut self) -> Option<SlotGuard> {
         match &mut self.stage {
-            RequestStage::Evaluated => None,
+            RequestStage::Evaluated | RequestStage::Delegated { .. } => None,
             RequestStage::AtOrigin { slots } | RequestStage::Answered { slots, .. } => slots.take(),
         }
     }
@@ -451,6 +456,22 @@ impl RequestContext {
         if let Some(permit) = self.evaluated.evaluation.decision.permit.take() {
             self.receipt = permit.settle_unknown();
         }
+    }
+
+    /// Records that another proxy forwards the request: from now on, it costs the expected units unless settled.
+    pub(super) fn delegate(&mut self) {
+        if let Some(permit) = self.evaluated.evaluation.decision.permit.as_mut() {
+            permit.mark_sent();
+        }
+        let answered_after = self.worker.now().saturating_duration_since(self.started_at());
+        self.stage = RequestStage::Delegated { answered_after };
+        self.begin_response(StatusCode::OK);
+    }
+
+    /// Returns the charged units by the names of quotas.
+    pub(super) fn charges(&self) -> impl Iterator<Item = (&str, Units)> {
+        let rules = &self.current.settings.rules;
+        self.receipt.iter().map(|charged| (rules[charged.quota].name.as_str(), charged.settled))
     }
 
     pub(super) fn forward_state(&self) -> &Rc<ForwardState> {
@@ -541,6 +562,8 @@ impl RequestContext {
         if let Some(observation) = &self.evaluated.observation {
             let status = match self.stage {
                 RequestStage::Answered { status, .. } => status.filter(|_| self.refusal_reason.is_none()),
+                // The response of another proxy is not known, but the request was not refused.
+                RequestStage::Delegated { .. } => Some(self.status.as_u16()),
                 _ => None,
             };
             observation.finish(status, &self.current.admission);
@@ -555,7 +578,7 @@ impl Drop for RequestContext {
         // the request in flight until its record counts it.
         self.settle_unknown();
         self.finish_observation();
-        self.record();
+        self.with_record(|record| self.worker.telemetry().record(record));
         self.end_upstream();
     }
 }

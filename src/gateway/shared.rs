@@ -5,6 +5,7 @@ use super::config_snapshot::ConfigSnapshot;
 use super::connection_limits::ConnectionCounts;
 use super::connection_memory::MemoryTotal;
 use super::crawl_delay::CrawlDelayAdviser;
+use super::forward_auth::PendingDecisions;
 use super::origin_health::OriginHealth;
 use super::spool::SpoolUsage;
 use super::upstream::OriginServers;
@@ -90,6 +91,8 @@ pub(super) struct Shared {
     pub(super) robots_cache: RobotsCache,
     /// Stored responses.
     pub(super) cache: ResponseCache,
+    /// Admitted requests of other proxies whose cost is not known.
+    pub(super) pending_decisions: PendingDecisions,
     pub(super) crawl_delay_adviser: CrawlDelayAdviser,
     pub(super) crawl_compliance: CrawlCompliance,
     /// The administrator's robots.txt file, if configured.
@@ -153,6 +156,7 @@ impl Shared {
             credential_hasher: RandomState::new(),
             robots_cache: RobotsCache::default(),
             cache,
+            pending_decisions: PendingDecisions::default(),
             crawl_delay_adviser: CrawlDelayAdviser::default(),
             crawl_compliance: compliance,
             robots_override: Mutex::default(),

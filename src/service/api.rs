@@ -117,6 +117,9 @@ impl GatewayApi for ServiceState {
                 self.telemetry.set_cache_on_disk(disk.bytes, disk.errors);
             }
         }
+        if let Some((pending, evicted)) = self.handle.pending_decisions() {
+            self.telemetry.set_pending_decisions(pending, evicted);
+        }
         let (now, uptime) = (self.handle.now(), self.handle.uptime());
         self.handle.crawl_compliance().iter().for_each(|compliance| {
             self.telemetry.record_compliance(self.operators.name(compliance.operator), compliance);

@@ -267,6 +267,11 @@ impl Service {
         self.gateway.listen()
     }
 
+    /// Returns the address for other proxies, if there is a listener.
+    pub fn forward_auth(&self) -> Option<SocketAddr> {
+        self.gateway.forward_auth()
+    }
+
     /// Returns the address of the admin listener, if enabled.
     pub fn admin(&self) -> Option<&AdminAddress> {
         self.admin.as_ref()

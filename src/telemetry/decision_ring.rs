@@ -1,5 +1,7 @@
 //! Ring of the last decisions of one worker, by id, for `tidegate explain` and the admin API.
 
+use std::collections::HashMap;
+
 /// A ring of access log lines; the oldest line is overwritten.
 #[derive(Debug)]
 pub(super) struct DecisionRing {
@@ -45,14 +47,22 @@ impl DecisionRing {
         self.next = if self.next + 1 == self.entries.len() { 0 } else { self.next + 1 };
     }
 
-    /// Returns the line of decision `id`, or `None` if it was overwritten.
+    /// Returns the last line of decision `id`, or `None` if it was overwritten.
     pub(super) fn find(&self, id: u64) -> Option<&[u8]> {
-        self.stored().find(|entry| entry.id == id).map(|entry| self.line(entry))
+        let lines = self.stored().filter(|entry| entry.id == id);
+        lines.max_by_key(|entry| entry.start).map(|entry| self.line(entry))
     }
 
-    /// Returns all lines that were not overwritten, in no order.
+    /// Returns the last line of each decision that was not overwritten, in no order.
     pub(super) fn lines(&self) -> impl Iterator<Item = &[u8]> {
-        self.stored().map(|entry| self.line(entry))
+        let mut last: HashMap<u64, &RingEntry> = HashMap::new();
+        for entry in self.stored() {
+            let known = last.entry(entry.id).or_insert(entry);
+            if known.start < entry.start {
+                *known = entry;
+            }
+        }
+        last.into_values().map(|entry| self.line(entry))
     }
 
     fn stored(&self) -> impl Iterator<Item = &RingEntry> {
@@ -108,6 +118,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn later_line_of_a_decision_replaces_the_earlier_one() {
+        let mut ring = DecisionRing::new(3);
+        [(0, "a"), (1, "pending"), (2, "b"), (1, "settled")]
+            .iter()
+            .for_each(|(id, line)| ring.push(*id, line.as_bytes()));
+        assert_eq!(ring.find(1), Some(&b"settled"[..]));
+        let mut lines: Vec<_> = ring.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, [&b"b"[..], b"settled"]);
     }
 
     #[test]

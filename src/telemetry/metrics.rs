@@ -164,6 +164,11 @@ metrics! {
     CLIENTS_TRACKED: Gauge "tidegate_clients_tracked" [];
     /// Total number of clients evicted from memory.
     CLIENTS_EVICTED: Counter "tidegate_clients_evicted_total" [];
+    /// Number of requests admitted for other proxies whose cost is not known. Present with forward_auth.
+    FORWARD_AUTH_PENDING: Gauge "tidegate_forward_auth_pending" [];
+    /// Total number of requests admitted for other proxies that were charged as expected before settle_after, because
+    /// forward_auth.memory was used up. Present with forward_auth.
+    FORWARD_AUTH_EVICTED: Counter "tidegate_forward_auth_evicted_total" [];
     /// Crawl delay advertised to the operator's crawlers in robots.txt; 0 if none.
     CRAWL_DELAY_ADVERTISED: Gauge "tidegate_crawl_delay_advertised_seconds" ["operator"];
     /// Total number of requests of the operator's crawlers, verified or unverified, without impostors. Unverified

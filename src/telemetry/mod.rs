@@ -34,8 +34,8 @@ use exporter::Exporter;
 use metrics::{
     ACCESS_LOG_DROPPED, BUILD_INFO, CACHE_BYTES, CACHE_DISK_ERRORS, CACHE_ENTRIES, CACHE_EVICTIONS,
     CRAWL_DELAY_ADVERTISED, CRAWL_DELAY_VIOLATIONS, CRAWL_INTERVAL_SECONDS, CRAWL_INTERVALS, CRAWLER_REQUESTS,
-    DISK_STORE, DNS_QUEUE_LENGTH, MEMORY_STORE, RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, ROBOTS_REQUESTS, START_TIME,
-    SWITCHES, VERIFICATIONS,
+    DISK_STORE, DNS_QUEUE_LENGTH, FORWARD_AUTH_EVICTED, FORWARD_AUTH_PENDING, MEMORY_STORE, RELOAD_SUCCESS_TIME,
+    RELOAD_SUCCESSFUL, ROBOTS_REQUESTS, START_TIME, SWITCHES, VERIFICATIONS,
 };
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -185,6 +185,12 @@ impl Telemetry {
         self.exporter.gauge(CACHE_BYTES, &[MEMORY_STORE], memory_bytes as f64);
         self.exporter.gauge(CACHE_ENTRIES, &[], entries as f64);
         self.exporter.count(CACHE_EVICTIONS, &[], evictions);
+    }
+
+    /// Sets the number of requests of other proxies whose cost is not known, and of those that were dropped to make space.
+    pub fn set_pending_decisions(&self, pending: u64, evicted: u64) {
+        self.exporter.gauge(FORWARD_AUTH_PENDING, &[], pending as f64);
+        self.exporter.count(FORWARD_AUTH_EVICTED, &[], evicted);
     }
 
     /// Returns the number of requests by result of the cache, in the order of [`CacheResult::ALL`].

@@ -23,7 +23,7 @@ pub(super) struct WorkerState {
     pub(super) spenders: RecentSpenders,
     lines: LineWriter,
     log: Option<LogBuffer>,
-    /// Buffer for a line if there is no access log.
+    /// Buffer for a line that is not written to the access log.
     scratch: Vec<u8>,
 }
 
@@ -50,6 +50,14 @@ impl WorkerTelemetry {
             Some(log) => log.end_line(),
             None => state.scratch.clear(),
         }
+    }
+
+    /// Stores the decision of a request that is not finished. [`Self::record`] replaces it.
+    pub fn preview(&self, record: &Record<'_>) {
+        let WorkerState { lines, scratch, decisions, .. } = &mut *self.0.lock();
+        lines.write_json(scratch, record);
+        decisions.push(record.id, scratch);
+        scratch.clear();
     }
 
     /// Counts a response to a request that was rejected before classification, for example because of an invalid

@@ -1,6 +1,7 @@
 //! Live decisions against replayed ones: the replay of a gateway's log yields the same verdict, reason and class per
 //! line.
 
+use crate::support::client::Client;
 use crate::support::day_trace;
 use crate::support::gateway::TestGateway;
 use crate::support::load::{self, LoadRequest};
@@ -190,6 +191,28 @@ routes: [{ match: \"/item/*\", cost: { api: 1 } }]
     assert!(refused > 0, "the free requests have used no units of the quota");
     let report = assert_replay_matches_uncorrected(gateway, 60);
     assert_eq!(report.quotas[0].windows[0].used, Units::from_whole(100));
+}
+
+#[test]
+fn replay_settles_requests_of_other_proxies() {
+    const REQUESTS: u32 = 400;
+    let rules = format!("forward_auth: {{ listen: \"127.0.0.1:0\", settle_after: 5s }}\n{}", rules(300));
+    let gateway = TestGateway::with_rules(caching_origin().address(), &rules);
+    let mut proxy = Client::connect(gateway.forward_auth_address());
+    for number in 0..REQUESTS {
+        let user_agent = ["Bot/1.0", "Googlebot", "GPTBot/1.0", "Mozilla/5.0 Firefox/128.0"][number as usize % 4];
+        let page = ["/item/1", "/search", "/free"][number as usize % 3];
+        let fields = format!("X-Forwarded-Method: GET\r\nX-Forwarded-Uri: {page}\r\nUser-Agent: {user_agent}\r\n");
+        let response = proxy.get("/", &fields);
+        if response.status == 200 && page != "/free" && number % 5 < 2 {
+            let (decision, cost) = (response.field("x-tidegate-decision"), number % 5 * 7);
+            let body = format!("{{\"decision\": \"{decision}\", \"cost\": {{\"api\": {cost}}}}}");
+            proxy.send(format!("POST /settle HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+            assert_eq!(proxy.read_response().status, 200);
+        }
+        gateway.clock.advance(Duration::from_millis(90));
+    }
+    assert_replay_matches(gateway, REQUESTS.into());
 }
 
 #[test]

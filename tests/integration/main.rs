@@ -30,6 +30,8 @@ mod edge_tls;
 mod explain;
 mod explain_log;
 mod explain_refusals;
+mod forward_auth;
+mod forward_auth_proxies;
 mod frameworks;
 mod fuzz_corpus;
 mod golden;

@@ -367,6 +367,7 @@ const RULES: &str = "
 workers: 1
 listen: [127.0.0.1:0, { address: '127.0.0.1:0', tls: { PAIR } }]
 cache: {}
+forward_auth: { listen: \"127.0.0.1:0\" }
 clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
 address_lists: { hosting: { file: FILES/hosting.txt } }
 operators: { acme: { product_tokens: AcmeBot, ranges: FILES/acme.txt, exhaustive: ranges } }

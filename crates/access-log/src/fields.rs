@@ -30,7 +30,11 @@ pub const OPTIONAL_LOG_FIELDS: [&str; 4] = ["unexpected_cost", "switch", "fill",
 /// All fields of an access log line, in order.
 pub const LOG_FIELDS: &[LogField] = &[
     field("time", "time", "Time of the verdict."),
-    field("settled", "time", "Time of settlement, when the response was sent."),
+    field(
+        "settled",
+        "time",
+        "Time of settlement, when the response was sent. For a request of another proxy (`forward_auth`), when its cost was known.",
+    ),
     field(
         "started_us",
         "integer",
@@ -168,7 +172,8 @@ pub const LOG_FIELDS: &[LogField] = &[
     field(
         "total_ms",
         "number",
-        "Time from the first byte of the request to the last byte of the response, in milliseconds.",
+        "Time from the first byte of the request to the last byte of the response, in milliseconds. For a request of another \
+         proxy, to the answer.",
     ),
     field(
         "cache",

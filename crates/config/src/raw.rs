@@ -9,6 +9,7 @@ pub(super) mod cache;
 pub(super) mod classes;
 pub(super) mod clients;
 pub(super) mod crawl_policy;
+pub(super) mod forward_auth;
 pub(super) mod ledger;
 pub(super) mod listen;
 pub(super) mod origin;
@@ -40,6 +41,14 @@ pub(super) struct File {
     /// disables it; the commands and the metrics are then not available. A change takes effect at the next start.
     /// Default { listen: 127.0.0.1:9090 }.
     pub admin: Option<server::AdminListener>,
+    /// Listener for other proxies, such as nginx, Caddy, Traefik, Envoy and HAProxy, which ask whether they may forward a
+    /// request. Default none. docs/FORWARD_AUTH.md has a file for each proxy.
+    ///
+    /// The request asked about is decided like one that the gateway forwards: kind of the client, class, bucket, quotas and
+    /// pacing. The cache, the slots of scopes and the documents of the gateway (robots.txt, crawl policy) have no part in
+    /// it. An admitted request gets 200 and no body, a refused one the refusal. Its expected cost is charged, unless the
+    /// proxy reports another one.
+    pub forward_auth: Option<forward_auth::ForwardAuthListener>,
     /// Directory of the ledger and other state. Each instance needs its own directory; a second instance on the same
     /// directory does not start. Never copy it to an instance that runs beside the original. Files: `ledger`, `journal`
     /// (usage), `gate` (identity with Redis), `demand.json` (learned demand), `baseline.json` (learned behavior of
@@ -158,6 +167,7 @@ pub(super) const SECTIONS: &[&str] = &[
     "listen",
     "workers",
     "admin",
+    "forward_auth",
     "state_dir",
     "ledger",
     "origin",

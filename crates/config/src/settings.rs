@@ -27,6 +27,8 @@ pub struct Settings {
     pub workers: Option<NonZeroUsize>,
     /// Admin listener; `None` if it is off.
     pub admin: Option<Admin>,
+    /// Listener for other proxies; `None` if there is none.
+    pub forward_auth: Option<ForwardAuth>,
     /// Directory of the ledger and other state.
     pub state_dir: PathBuf,
     /// Storage of quota usage.
@@ -178,6 +180,19 @@ pub struct Admin {
     pub token: Option<Secret>,
     /// Bearer token for requests that change nothing.
     pub read_token: Option<Secret>,
+}
+
+/// Listener for other proxies, which ask whether they may forward a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardAuth {
+    /// Address, other than those for clients and for the administrator.
+    pub listen: SocketAddr,
+    /// Time after which the expected cost of an admitted request is charged; zero charges it at once.
+    pub settle_after: Duration,
+    /// Prefix of the path of requests that ask about themselves: begins with a slash, and does not end with one.
+    pub path_prefix: String,
+    /// Memory for admitted requests whose cost is not known, in bytes.
+    pub memory: u64,
 }
 
 /// A Redis or Valkey server shared by several instances.
@@ -422,12 +437,14 @@ impl Settings {
         let admin = |settings: &Settings| {
             settings.admin.as_ref().map(|admin| (admin.listen.clone(), admin.token.clone(), admin.read_token.clone()))
         };
+        let forward_auth = |settings: &Settings| settings.forward_auth.as_ref().map(|forward_auth| forward_auth.listen);
         let max_clients = |settings: &Settings| settings.limits.max_tracked_clients;
         let has_disk = |settings: &Settings| settings.cache.is_some_and(|cache| cache.disk.is_some());
         [
             ("listen", running.listen != self.listen),
             ("workers", running.workers != self.workers),
             ("admin", admin(running) != admin(self)),
+            ("forward_auth.listen", forward_auth(running) != forward_auth(self)),
             ("state_dir", running.state_dir != self.state_dir),
             ("ledger", running.ledger != self.ledger),
             ("cache.disk", has_disk(running) != has_disk(self)),

@@ -1,4 +1,4 @@
-use super::settings::{AccessLog, CrawlPolicy, Ledger, LedgerFailureMode, LegacyFamily, LogLevel};
+use super::settings::{AccessLog, CrawlPolicy, ForwardAuth, Ledger, LedgerFailureMode, LegacyFamily, LogLevel};
 use super::*;
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
@@ -476,6 +476,31 @@ fn origin_url_is_the_only_required_setting() {
     assert_eq!(settings.log.access, AccessLog::File { path: "./state/access.log".into(), rotation: None });
     assert_eq!(settings.log.level, LogLevel::Info);
     assert_eq!(settings.rules.trust.ipv6_prefix, 64);
+}
+
+#[test]
+fn forward_auth_needs_an_address_of_its_own() {
+    let forward_auth = |keys: &str| settings(&with_origin(&format!("forward_auth: {{ {keys} }}"))).forward_auth;
+    assert_eq!(settings(&with_origin("")).forward_auth, None);
+    let expected = ForwardAuth {
+        listen: "127.0.0.1:9092".parse().expect("an address"),
+        settle_after: Duration::from_secs(60),
+        path_prefix: "/envoy".into(),
+        memory: 64 << 20,
+    };
+    assert_eq!(forward_auth("listen: '127.0.0.1:9092'"), Some(expected));
+    let changed =
+        forward_auth("listen: '[::1]:1', settle_after: 0s, path_prefix: /a/b-c, memory: 1MiB").expect("present");
+    assert_eq!((changed.settle_after, changed.path_prefix.as_str()), (Duration::ZERO, "/a/b-c"));
+    let error = |keys: &str| site_errors(&format!("forward_auth: {{ {keys} }}")).join("\n");
+    assert!(error("settle_after: 1s").contains("forward_auth.listen: is missing; write forward_auth: { listen: "));
+    assert!(error("listen: '127.0.0.1:8080'").contains("127.0.0.1:8080 is an address for clients; write another port"));
+    assert!(error("listen: '127.0.0.1:9090'").contains("127.0.0.1:9090 is the address of the admin listener"));
+    assert!(error("listen: '127.0.0.1:1', memory: 1KiB").contains("forward_auth.memory: needs at least 1MiB"));
+    for prefix in ["envoy", "/", "/envoy/", "/nginx", "/nginx/x", "/settle", "/a//b", "/a?b", "/..", "/%61", "''"] {
+        let found = error(&format!("listen: '127.0.0.1:1', path_prefix: {prefix}"));
+        assert!(found.contains("forward_auth.path_prefix: found"), "{prefix}: {found}");
+    }
 }
 
 #[test]
@@ -1475,7 +1500,7 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "listne: 127.0.0.1:1".into(),
-            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, hosts, paths, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, cache, headers, robots, crawl_policy, log, limits",
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, forward_auth, state_dir, ledger, origin, hosts, paths, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, cache, headers, robots, crawl_policy, log, limits",
         ),
     ];
     let mut failures = Vec::new();

@@ -63,20 +63,30 @@ impl ProxyTrust {
         self.proxies.iter().any(|prefix| prefix.contains(address))
     }
 
+    /// Returns the header with the client's address of a request of a proxy: the trusted one, else `X-Forwarded-For`.
+    pub fn header_behind_proxy(&self) -> &str {
+        self.source.header().unwrap_or("x-forwarded-for")
+    }
+
     /// Finds the client behind `peer`. `lines` are the field lines of the trusted header, in order.
     ///
     /// Walks from the right: skips trusted hops; the first untrusted address is the client. An invalid element, or the
     /// 32nd hop, ends the walk at the last valid hop. So nothing that a client sends changes how the elements are read
     /// that proxies add to it.
     pub fn client(&self, peer: IpAddr, lines: &[&[u8]]) -> ClientAddress {
-        let client_address = ClientAddress { client: canonical(peer), hops: Vec::new() };
-        if self.source == AddressSource::Peer || !self.trusts(client_address.client) {
-            return client_address;
+        let peer = canonical(peer);
+        if self.source == AddressSource::Peer || !self.trusts(peer) {
+            return ClientAddress { client: peer, hops: Vec::new() };
         }
+        self.client_behind(peer, lines)
+    }
+
+    /// Like [`Self::client`], for a peer that is certainly a proxy. `lines` are those of [`Self::header_behind_proxy`].
+    pub fn client_behind(&self, proxy: IpAddr, lines: &[&[u8]]) -> ClientAddress {
+        let client_address = ClientAddress { client: canonical(proxy), hops: Vec::new() };
         let lines = lines.iter().rev().copied();
         match &self.source {
-            AddressSource::Peer => client_address,
-            AddressSource::XForwardedFor => {
+            AddressSource::Peer | AddressSource::XForwardedFor => {
                 let hops = lines.flat_map(|line| line.rsplit(|&byte| byte == b',')).map(parse_address);
                 self.walk(client_address, hops)
             }
@@ -177,6 +187,20 @@ mod tests {
     fn untrusted_peer_is_always_the_client() {
         assert_eq!(by_xff("192.0.2.9", &["198.51.100.1"]), "192.0.2.9");
         assert_eq!(client(AddressSource::Peer, "127.0.0.1", &["198.51.100.1"]), "127.0.0.1");
+    }
+
+    #[test]
+    fn peer_that_is_certainly_a_proxy_needs_no_trust() {
+        let client = |source, line: &str| {
+            let trust = trust(source);
+            let peer = "192.0.2.9".parse().expect("valid address");
+            (trust.client_behind(peer, &[line.as_bytes()]).client.to_string(), trust.header_behind_proxy().to_owned())
+        };
+        let xff = || "x-forwarded-for".to_owned();
+        assert_eq!(client(AddressSource::Peer, "203.0.113.66, 198.51.100.1"), ("198.51.100.1".into(), xff()));
+        assert_eq!(client(AddressSource::XForwardedFor, "198.51.100.1, 10.0.0.2"), ("198.51.100.1".into(), xff()));
+        assert_eq!(client(AddressSource::Forwarded, "for=198.51.100.1"), ("198.51.100.1".into(), "forwarded".into()));
+        assert_eq!(client(AddressSource::XForwardedFor, ""), ("192.0.2.9".into(), xff()));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::cache::CacheRole;
 use super::evidence::{LiveEvidence, credential};
 use super::request_handler::RequestHandler;
+use crate::gateway::listener::ListenerKind;
 use crate::gateway::request_context::EvaluatedRequest;
 use crate::gateway::target::ClientRequest;
 use crate::gateway::worker::CurrentConfig;
@@ -43,7 +44,9 @@ impl RequestHandler {
     ) -> ClassifiedRequest {
         let rules = &current.settings.rules;
         let head = &request.head;
-        current.untrusted_proxy.observe(&rules.trust, self.peer, &head.fields);
+        if !self.is_behind_proxy(&rules.trust) {
+            current.untrusted_proxy.observe(&rules.trust, self.peer, &head.fields);
+        }
         let client_address = self.resolve_client_address(&rules.trust, &head.fields);
         let request_facts = request.facts();
         let mut evidence = LiveEvidence {
@@ -84,8 +87,27 @@ impl RequestHandler {
         ClassifiedRequest { client_address, signed, crawler, observation, classified }
     }
 
+    /// Decides on a classified request. Waits only for a lease; `current` is another one if it changed meanwhile.
+    pub(super) async fn evaluate(
+        &self,
+        classified: ClassifiedRequest,
+        request: &ClientRequest,
+        role: &CacheRole,
+        current: Rc<CurrentConfig>,
+        now: Timestamp,
+    ) -> (Rc<CurrentConfig>, Box<EvaluatedRequest>) {
+        let evaluated = self.decide(classified, request, role, &current, now);
+        match &self.worker.shared().ledger_responses {
+            Some(ledger_responses) if evaluated.evaluation.decision.verdict.waits_for_lease() => {
+                // Boxed to keep the future of other requests small.
+                Box::pin(self.reevaluate_after_lease(request, role, ledger_responses)).await
+            }
+            _ => (current, evaluated),
+        }
+    }
+
     /// Decides on a classified request. Does not wait.
-    pub(super) fn decide(
+    fn decide(
         &self,
         request: ClassifiedRequest,
         client_request: &ClientRequest,
@@ -105,7 +127,7 @@ impl RequestHandler {
     }
 
     /// Classifies and decides again once the ledger has granted a lease, or after [`MAX_LEASE_WAIT`].
-    pub(super) async fn reevaluate_after_lease(
+    async fn reevaluate_after_lease(
         &self,
         request: &ClientRequest,
         role: &CacheRole,
@@ -128,6 +150,10 @@ impl RequestHandler {
     }
 
     fn resolve_client_address(&self, trust: &ProxyTrust, fields: &Fields) -> ClientAddress {
+        if self.listener.kind == ListenerKind::ForwardAuth {
+            let lines: SmallVec<[&[u8]; 2]> = fields.get_all_by_text(trust.header_behind_proxy()).collect();
+            return trust.client_behind(self.peer, &lines);
+        }
         let Some(name) = trust.source.header() else { return ClientAddress { client: self.peer, hops: Vec::new() } };
         let lines: SmallVec<[&[u8]; 2]> = fields.get_all_by_text(name).collect();
         trust.client(self.peer, &lines)

@@ -98,7 +98,7 @@ impl ClientEvidence for LiveEvidence<'_> {
 /// Returns which headers are present and how the request arrived.
 fn headers_seen(head: &RequestHead, rules: &Rules, address: &ClientAddress, handler: &RequestHandler) -> HeadersSeen {
     let has = |name| head.fields.contains(name);
-    let through_proxy = rules.trust.trusts(handler.peer);
+    let through_proxy = handler.is_behind_proxy(&rules.trust);
     let secure = handler.is_https(&rules.trust, &head.fields);
     // The HTTP version of a proxy does not show that of the client.
     let old_http = head.version == Version::HTTP_10 && !through_proxy && address.client == handler.peer;

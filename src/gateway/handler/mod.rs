@@ -17,6 +17,8 @@
 //!    origin does.
 //! 10. Settle (`forward`): before the response is sent, because its head shows the cost.
 //! 11. Respond (`forward`, `refuse`, `cache`): the end of the response drops the [`RequestContext`], which writes the record.
+//!
+//! A request that another proxy asks about (`forward_auth`) passes phases 1 to 3 and 5, and is settled by that proxy.
 
 mod abandon;
 mod cache;
@@ -27,6 +29,7 @@ mod evaluate;
 mod evidence;
 mod fill;
 mod forward;
+mod forward_auth;
 mod origin_cache;
 mod receive;
 mod redirect;
@@ -43,6 +46,7 @@ pub(super) use request_handler::RequestHandler;
 use super::cache::StoredResponse;
 use super::client_body::ClientBody;
 use super::headers;
+use super::listener::ListenerKind;
 use super::problem::{Problem, ResponseFormat};
 use super::request_context::RequestContext;
 use super::response_body::ResponseBody;
@@ -79,8 +83,12 @@ impl RequestHandler {
     }
 
     async fn respond(self: Rc<Self>, request: Request<ClientBody>) -> Response<ResponseBody> {
+        if self.listener.kind == ListenerKind::ForwardAuth {
+            // Boxed to keep the future of other requests small.
+            return Box::pin(self.answer_proxy(request)).await;
+        }
         let Self { worker, connection_state, .. } = &*self;
-        let mut current = worker.current();
+        let current = worker.current();
         let Request { mut head, body } = request;
         // Before anything reads the cookies: the session of the live page is for the gateway alone.
         headers::strip_admin_sessions(&mut head.fields);
@@ -103,12 +111,7 @@ impl RequestHandler {
         let mut now = worker.now();
         let classified = self.classify(&request, &current, now);
         let role = self.cache_role(&request, &classified.classified, &current, &mut now).await;
-        let mut evaluated = self.decide(classified, &request, &role, &current, now);
-        if evaluated.evaluation.decision.verdict.waits_for_lease()
-            && let Some(ledger_responses) = &worker.shared().ledger_responses
-        {
-            (current, evaluated) = Box::pin(self.reevaluate_after_lease(&request, &role, ledger_responses)).await;
-        }
+        let (current, evaluated) = self.evaluate(classified, &request, &role, current, now).await;
         let is_crawl_policy = current.settings.rules.is_crawl_policy(request.path());
         let is_robots_txt = is_robots_txt_read(&request.head.method, request.path());
         if let Some(operator) = evaluated.crawler {

@@ -1,7 +1,7 @@
 //! What all requests of one client connection share.
 
 use crate::gateway::connection_timeouts::ConnectionState;
-use crate::gateway::listener::ListenerOptions;
+use crate::gateway::listener::{ListenerKind, ListenerOptions};
 use crate::gateway::site::is_forwarded_https;
 use crate::gateway::worker::Worker;
 use std::net::{IpAddr, Ipv4Addr};
@@ -76,7 +76,12 @@ impl RequestHandler {
 
     /// Returns true if forwarding fields of the request are believed.
     pub(super) fn is_trusted(&self, trust: &ProxyTrust) -> bool {
-        self.fill.is_some() || trust.trusts(self.peer)
+        self.fill.is_some() || self.is_behind_proxy(trust)
+    }
+
+    /// Returns true if the peer is a proxy that knows how its clients connect.
+    pub(super) fn is_behind_proxy(&self, trust: &ProxyTrust) -> bool {
+        self.listener.kind == ListenerKind::ForwardAuth || trust.trusts(self.peer)
     }
 
     /// Returns true if the client uses https: by what a trusted proxy says, else by the connection.

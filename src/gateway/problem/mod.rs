@@ -5,10 +5,12 @@
 
 mod cached;
 mod format;
+mod forward_auth;
 mod template;
 
 pub(super) use cached::cached_response;
 pub(super) use format::ResponseFormat;
+pub(super) use forward_auth::{ProxyRequestError, forbidden, proxy_request_error, settled};
 
 use super::html::write_page_head;
 use super::response_body::ResponseBody;

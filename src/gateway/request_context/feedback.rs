@@ -9,10 +9,10 @@ use http::StatusCode;
 use std::rc::Rc;
 use tidegate_engine::{Charged, Evaluation, ThrottleRejection};
 use tidegate_http1::{Fields, Response};
-use tidegate_policy::QuotaId;
 use tidegate_policy::quota_sync::OriginReport;
 use tidegate_policy::throttle;
 use tidegate_policy::throttle::autothrottle::Adjustment;
+use tidegate_policy::{QuotaId, Units};
 use tracing::{info, warn};
 
 impl RequestContext {
@@ -74,7 +74,7 @@ impl RequestContext {
         }
     }
 
-    /// Charges costs that the origin reported in quotas in which the route has none. Logs the first of each route.
+    /// Charges costs that the origin reported in quotas in which the route has none.
     pub(in crate::gateway) fn charge_unexpected_costs(&mut self, fields: &Fields) {
         let current = Rc::clone(&self.current);
         let rules = &current.settings.rules;
@@ -85,14 +85,38 @@ impl RequestContext {
             }
             let is_expected = self.receipt.iter().any(|charged| charged.quota == id);
             let cost = if is_expected { None } else { cost::reported_cost(&rules[id], fields) };
-            let Some(cost) = cost.filter(|cost| !cost.is_zero()) else { continue };
-            let Evaluation { key, classification, .. } = self.evaluation();
-            let permit = current.admission.unexpected_permit(*key, classification.class, id, self.started_at());
-            self.receipt.extend(permit.settle(|_, _| cost));
-            if current.is_first_unexpected_cost(self.evaluation().route) {
-                let (route, quota) = (&self.route().name, &rules[id].name);
-                warn!(%route, %quota, %cost, "route {route} has no cost in {quota}, and the origin reports {cost}: give it one");
+            if let Some(cost) = cost.filter(|cost| !cost.is_zero()) {
+                self.charge_unexpected_cost(id, cost);
             }
+        }
+    }
+
+    /// Settles with the costs that another proxy reports, by the names of quotas. Quotas of the route that it does not name
+    /// are charged as expected.
+    pub(in crate::gateway) fn settle_reported(&mut self, costs: &[(String, Units)]) {
+        let current = Rc::clone(&self.current);
+        let rules = &current.settings.rules;
+        let reported =
+            |quota: QuotaId| costs.iter().find(|(name, _)| *name == rules[quota].name).map(|(_, cost)| *cost);
+        self.settle(|quota, expected| reported(quota).unwrap_or(expected));
+        for id in (0..rules.quotas.len()).map(QuotaId::from_index) {
+            let is_expected = self.receipt.iter().any(|charged| charged.quota == id);
+            let cost = if is_expected { None } else { reported(id) };
+            if let Some(cost) = cost.filter(|cost| !cost.is_zero()) {
+                self.charge_unexpected_cost(id, cost);
+            }
+        }
+    }
+
+    /// Charges a cost in a quota in which the route has none. Logs the first of each route.
+    fn charge_unexpected_cost(&mut self, id: QuotaId, cost: Units) {
+        let current = Rc::clone(&self.current);
+        let Evaluation { key, classification, .. } = self.evaluation();
+        let permit = current.admission.unexpected_permit(*key, classification.class, id, self.started_at());
+        self.receipt.extend(permit.settle(|_, _| cost));
+        if current.is_first_unexpected_cost(self.evaluation().route) {
+            let (route, quota) = (&self.route().name, &current.settings.rules[id].name);
+            warn!(%route, %quota, %cost, "route {route} has no cost in {quota}, and the origin reports {cost}: give it one");
         }
     }
 

@@ -10,8 +10,13 @@ use tidegate_policy::Units;
 use tidegate_policy::bot_detection::HeadersSeen;
 
 impl RequestContext {
-    /// Writes the record.
-    pub(super) fn record(&self) {
+    /// Stores the record of a request that is not settled, so that it can be explained.
+    pub(in crate::gateway) fn preview(&self) {
+        self.with_record(|record| self.worker.telemetry().preview(record));
+    }
+
+    /// Calls `use_record` with the record.
+    pub(super) fn with_record(&self, use_record: impl FnOnce(&Record<'_>)) {
         let rules = &self.current.settings.rules;
         let head = &self.client_request.head;
         let EvaluatedRequest { client_address, signed, observation, evaluation, .. } = &*self.evaluated;
@@ -47,7 +52,7 @@ impl RequestContext {
         let query = head.target.query().map(|query| redacted(query, redact));
         let referer = self.client_fields().get(Name::Referer).map(|referer| redacted_url(referer, redact));
         let settled = self.worker.now();
-        self.worker.telemetry().record(&Record {
+        use_record(&Record {
             admitted_at: decision.decided_at,
             settled_at: settled,
             id: self.id,
@@ -87,12 +92,15 @@ impl RequestContext {
                 && decision.quota_usage.iter().any(|usage| usage.guard_admitted),
             scope_wait: self.scope_wait,
             origin: match self.stage {
-                RequestStage::Evaluated => None,
+                RequestStage::Evaluated | RequestStage::Delegated { .. } => None,
                 RequestStage::AtOrigin { .. } => Some((None, self.time_at_origin(settled))),
                 RequestStage::Answered { status, duration, .. } => Some((status, duration)),
             }
             .map(|(status, duration)| UpstreamCall { scopes: &self.route().scopes, status, duration }),
-            total: settled.saturating_duration_since(decision.decided_at),
+            total: match self.stage {
+                RequestStage::Delegated { answered_after } => answered_after,
+                _ => settled.saturating_duration_since(decision.decided_at),
+            },
             cache: self.cache_result,
             saved: &saved,
             names: &names,

@@ -74,6 +74,11 @@ impl InstalledClients {
         command
     }
 
+    /// Returns Envoy, which replaces the process that starts it.
+    pub fn envoy(&self) -> Command {
+        Command::new(self.installed.join("venv/bin/envoy"))
+    }
+
     /// Returns a script of `tests/origins` that serves as an origin with `framework`.
     pub fn origin(&self, program: &str, script: &str, framework: &str) -> Command {
         let mut command = Command::new(self.installed.join("venv/bin").join(program));

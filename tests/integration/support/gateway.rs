@@ -109,6 +109,11 @@ impl TestGateway {
         self.service().listen()
     }
 
+    /// Returns the address of the listener for other proxies.
+    pub fn forward_auth_address(&self) -> SocketAddr {
+        self.service().forward_auth().expect("the rules have forward_auth")
+    }
+
     /// Returns the address of the admin listener.
     pub fn admin_address(&self) -> SocketAddr {
         self.service().admin().and_then(AdminAddress::tcp).expect("tests have an admin listener")

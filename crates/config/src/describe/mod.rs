@@ -14,7 +14,7 @@ mod tests;
 
 use super::Settings;
 use super::scalars::Size;
-use super::settings::{AccessLog, LogRotation};
+use super::settings::{AccessLog, ForwardAuth, LogRotation};
 use std::fmt::Write as _;
 use tidegate_policy::ClassId;
 use tidegate_policy::bot_detection::BotDetection;
@@ -45,6 +45,10 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     }
     if let Some(admin) = &settings.admin {
         line(format!("admin listener: {}{}", admin.listen, if admin.token.is_some() { ", with a token" } else { "" }));
+    }
+    if let Some(ForwardAuth { listen, settle_after, .. }) = &settings.forward_auth {
+        let settle_after = format::duration(*settle_after);
+        line(format!("listener for other proxies: {listen}, settles as expected after {settle_after}"));
     }
     line(match &settings.log.access {
         AccessLog::Off => "access log: off".into(),

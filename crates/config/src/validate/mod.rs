@@ -10,6 +10,7 @@ mod classes;
 mod clients;
 mod crawl_policy;
 mod diagnostics;
+mod forward_auth;
 mod ledger;
 mod listen;
 mod origin;
@@ -42,6 +43,7 @@ pub(super) fn validate(
     let listen = listen::listen(raw, &mut report);
     listen::check_address_source(raw, &listen, &mut report);
     let admin = server::admin(raw, &listen, &mut report);
+    let forward_auth = forward_auth::forward_auth(raw, &listen, admin.as_ref(), &mut report);
     let origin = origin::origin(&raw.origin, &listen, &mut report);
     let hosts = server::hosts(raw, &mut report);
     let limits = server::limits(&raw.limits, &mut report);
@@ -101,6 +103,7 @@ pub(super) fn validate(
         listen,
         workers,
         admin,
+        forward_auth,
         state_dir,
         ledger,
         origin,
