@@ -10,6 +10,7 @@ use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use tidegate_config as config;
 use tidegate_config::admin_address::AdminAddress;
 use tidegate_replay::terminal::ColorMode;
@@ -78,7 +79,7 @@ fn run_demo(options: Options) -> anyhow::Result<bool> {
     runtime.block_on(demo::run(options, &mut screen(), |yaml, clock| {
         let yaml = yaml.to_owned();
         let source: SettingsSource =
-            Box::new(move |operators| config::load(Path::new("(demo)"), &yaml, &[], &[], operators));
+            Arc::new(move |operators| config::load(Path::new("(demo)"), &yaml, &[], &[], operators));
         let service = Service::start(source, clock, random_seed())?;
         Ok(RunningGateway {
             listen: service.listen()[0],

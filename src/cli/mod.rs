@@ -21,6 +21,7 @@ pub mod schema;
 pub mod serve;
 pub mod status;
 mod switch;
+mod systemd;
 pub mod tune;
 mod usage;
 pub mod user;

@@ -1,24 +1,27 @@
-//! `tidegate serve`: runs the gateway until a signal stops it.
+//! `tidegate serve`: runs the gateway until a signal stops it, or a new process takes over.
 
-use super::{CommandError, ServeArgs, descriptors, environment, failed, print_errors};
-use crate::service::{BUILD, Service, ServiceError, SettingsSource};
+use super::{CommandError, ServeArgs, descriptors, environment, failed, print_errors, systemd};
+use crate::service::{
+    BUILD, ExternalAccess, HandOver, Inheritance, Predecessor, Service, ServiceError, SettingsSource,
+};
 use crate::telemetry::count_panics;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal};
-use std::path::Path;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::str::FromStr;
+use std::sync::Arc;
 use tidegate_config::admin_address::AdminAddress;
 use tidegate_config::settings::{AccessLog, Ledger, Listener, LogLevel};
 use tidegate_config::{self as config, ConfigErrors, SettingPath, Settings};
 use tidegate_engine::clock::Clock;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::Directive;
 
-/// Runs the gateway. Returns when it has drained after SIGTERM or Ctrl-C.
+/// Runs the gateway. Returns when it has drained after SIGTERM, Ctrl-C, or a hand-over to a new process (SIGUSR2).
 pub fn run(args: &ServeArgs) -> ExitCode {
     let operators = tidegate_crawlers::verify::OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
@@ -42,30 +45,104 @@ pub fn run(args: &ServeArgs) -> ExitCode {
 
     let source: SettingsSource = {
         let args = args.clone();
-        Box::new(move |names| read(file.as_deref(), &args, names))
+        Arc::new(move |names| read(file.as_deref(), &args, names))
     };
+    // The path of this program, before another one takes its place.
+    let program = std::env::current_exe();
     // Signal handlers are installed before the ready line: an earlier signal would kill the process.
-    let (runtime, signals) = match listen_for_signals() {
+    let (runtime, mut signals) = match listen_for_signals() {
         Ok(listening) => listening,
         Err(error) => return failed(&error),
     };
-    let service = match Service::start(source, Clock::system(), random_seed()) {
-        Ok(service) => service,
-        Err(ServiceError::Settings(errors)) => return print_errors(&errors),
-        Err(ServiceError::Lists(errors)) => return print_errors(&errors),
+    let mut inheritance = match Inheritance::receive() {
+        Ok(inheritance) => inheritance,
         Err(error) => return failed(&error),
     };
-    for note in service.warnings() {
-        info!("{note}");
+    systemd::add_sockets(&mut inheritance.sockets, &settings);
+    loop {
+        let predecessor = inheritance.predecessor.take();
+        let service = match start(inheritance, predecessor.as_ref(), &source) {
+            Ok(service) => service,
+            Err(code) => return code,
+        };
+        for note in service.warnings() {
+            info!("{note}");
+        }
+        let ready = ready_line(&service, &settings);
+        match quiet_stdout {
+            true => eprintln!("{ready}"),
+            false => println!("{ready}"),
+        }
+        if let Some(predecessor) = predecessor {
+            predecessor.tell_serving();
+        }
+        systemd::notify_ready();
+        match serve(service, &runtime, &mut signals, &program) {
+            None => return ExitCode::SUCCESS,
+            Some(rest) => inheritance = rest,
+        }
     }
-    let ready = ready_line(&service, &settings);
-    match quiet_stdout {
-        true => eprintln!("{ready}"),
-        false => println!("{ready}"),
+}
+
+/// Serves until a signal ends it, or a new process takes over. Returns what is left if that one has failed.
+fn serve(
+    mut service: Service,
+    runtime: &Runtime,
+    signals: &mut Signals,
+    program: &io::Result<PathBuf>,
+) -> Option<Inheritance> {
+    loop {
+        match runtime.block_on(run_until_signal(&service, signals)) {
+            Stop::Ended => {
+                info!("Draining");
+                systemd::notify_stopping();
+                service.shut_down();
+                return None;
+            }
+            Stop::HandOver => match service.hand_over(new_process(program)) {
+                HandOver::Done => return None,
+                HandOver::Refused(serving, error) => {
+                    error!("Upgrade failed, serving on: {error}");
+                    service = *serving;
+                }
+                HandOver::Lost(rest, error) => {
+                    error!("Upgrade failed, starting again: {error}");
+                    return Some(rest);
+                }
+            },
+        }
     }
-    runtime.block_on(run_until_signal(&service, signals));
-    service.shut_down();
-    ExitCode::SUCCESS
+}
+
+fn start(
+    inheritance: Inheritance,
+    predecessor: Option<&Predecessor>,
+    source: &SettingsSource,
+) -> Result<Service, ExitCode> {
+    let (external, source) = (ExternalAccess::default(), Arc::clone(source));
+    let service = Service::start_from(inheritance, predecessor, external, source, Clock::system(), random_seed());
+    service.map_err(|error| match error {
+        ServiceError::Settings(errors) => print_errors(&errors),
+        ServiceError::Lists(errors) => print_errors(&errors),
+        error => failed(&error),
+    })
+}
+
+/// Returns the command that starts this program anew, with the same arguments.
+fn new_process(program: &io::Result<PathBuf>) -> Command {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_else(|| "tidegate".into());
+    let mut command = Command::new(program.as_ref().map_or(name.as_ref(), |program| program.as_os_str()));
+    command.args(arguments);
+    command
+}
+
+/// Reason for which serving ends.
+enum Stop {
+    /// SIGTERM or SIGINT.
+    Ended,
+    /// SIGUSR2.
+    HandOver,
 }
 
 fn read(file: Option<&Path>, args: &ServeArgs, operators: &[&str]) -> Result<Settings, ConfigErrors> {
@@ -106,36 +183,51 @@ fn log_to_stderr(level: LogLevel) {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colors).init();
 }
 
-/// Handles signals until SIGTERM or SIGINT.
-async fn run_until_signal(service: &Service, [mut terminate, mut interrupt, mut reload, mut reopen]: [Signal; 4]) {
+/// Handles signals until one ends serving.
+async fn run_until_signal(service: &Service, signals: &mut Signals) -> Stop {
+    let Signals { terminate, interrupt, reload, reopen, hand_over } = signals;
+    let mut watchdog = systemd::watchdog();
     loop {
         tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            _ = terminate.recv() => return Stop::Ended,
+            _ = interrupt.recv() => return Stop::Ended,
+            _ = hand_over.recv() => return Stop::HandOver,
             _ = reopen.recv() => service.reopen_access_log(),
             _ = reload.recv() => {
+                systemd::notify_reloading();
                 service.reopen_access_log();
                 // Logs the result.
                 let _ = service.reload();
+                systemd::notify_ready();
             }
+            () = watchdog.tick() => {}
         }
     }
-    info!("Draining");
 }
 
-fn listen_for_signals() -> io::Result<(Runtime, [Signal; 4])> {
+/// Signals that the process handles.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    reload: Signal,
+    reopen: Signal,
+    hand_over: Signal,
+}
+
+fn listen_for_signals() -> io::Result<(Runtime, Signals)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let signals = runtime.block_on(async { signals() })?;
     Ok((runtime, signals))
 }
 
-fn signals() -> io::Result<[Signal; 4]> {
-    Ok([
-        signal(SignalKind::terminate())?,
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::hangup())?,
-        signal(SignalKind::user_defined1())?,
-    ])
+fn signals() -> io::Result<Signals> {
+    Ok(Signals {
+        terminate: signal(SignalKind::terminate())?,
+        interrupt: signal(SignalKind::interrupt())?,
+        reload: signal(SignalKind::hangup())?,
+        reopen: signal(SignalKind::user_defined1())?,
+        hand_over: signal(SignalKind::user_defined2())?,
+    })
 }
 
 /// Returns an unpredictable seed, from the random keys of the standard library's hash maps.

@@ -4,6 +4,7 @@
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tidegate_config::settings::{HttpsRedirect, Listener};
 use tidegate_tls::TlsListener;
@@ -69,6 +70,21 @@ pub(super) fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpLis
     let address = first.local_addr()?;
     let rest = (1..workers).map(|_| bind_one(address));
     std::iter::once(Ok(first)).chain(rest).collect()
+}
+
+/// Returns the sockets of a predecessor, `inherited`, and as many more as `workers` need.
+pub(super) fn adopt(inherited: Vec<OwnedFd>, workers: usize) -> io::Result<Vec<TcpListener>> {
+    let mut sockets: Vec<TcpListener> = inherited.into_iter().map(TcpListener::from).collect();
+    sockets.iter().try_for_each(|socket| socket.set_nonblocking(true))?;
+    if let Some(first) = sockets.first() {
+        let address = first.local_addr()?;
+        while sockets.len() < workers {
+            // Sockets of systemd share no port: their workers share the socket.
+            let another = bind_one(address).or_else(|_| sockets[0].try_clone());
+            sockets.push(another?);
+        }
+    }
+    Ok(sockets)
 }
 
 fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {

@@ -27,6 +27,7 @@ mod handler;
 mod headers;
 mod html;
 mod http2_messages;
+mod listen_sockets;
 mod listener;
 mod log_interval;
 mod origin_health;
@@ -64,11 +65,12 @@ use tidegate_policy::switches::Switches;
 use tidegate_policy::{Timestamp, Units};
 
 pub use cache::{CachePurge, CacheStats, CachedUrl, FillOutcome};
+pub use listen_sockets::ListenSockets;
 pub use origin_health::OriginOutage;
 pub use shared::Dependencies;
 use shared::Shared;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
@@ -93,8 +95,11 @@ pub struct Gateway {
     handle: Handle,
     listen: Vec<SocketAddr>,
     forward_auth: Option<SocketAddr>,
+    /// Listening sockets, for a successor.
+    sockets: ListenSockets,
     stage: watch::Sender<Stage>,
-    workers: Vec<JoinHandle<io::Result<()>>>,
+    /// `None` once they are joined by another thread.
+    workers: Option<Vec<JoinHandle<io::Result<()>>>>,
 }
 
 /// Thread-safe access to a running gateway, for inspection and reloads.
@@ -148,15 +153,27 @@ impl Gateway {
     pub fn start(
         settings: Settings,
         dependencies: Dependencies,
+        mut inherited: ListenSockets,
         mut telemetry: impl FnMut(usize) -> WorkerTelemetry,
     ) -> Result<Self, StartError> {
         let origin_servers = OriginServers::new(&settings.origin).map_err(StartError::Origin)?;
         let count = worker_count(&settings);
         let mut sockets: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
-        let mut bind = |address| {
-            let bound = listener::bind(address, count)?;
+        let mut handed_over = ListenSockets::default();
+        let mut number = 0;
+        let mut bind = |address: SocketAddr| {
+            let name = address.to_string();
+            let bound = match inherited.take(&name) {
+                taken if taken.is_empty() => listener::bind(address, count)?,
+                taken => listener::adopt(taken, count)?,
+            };
             let local = bound.first().map_or(Ok(address), |socket| socket.local_addr())?;
-            sockets.iter_mut().zip(bound).for_each(|(worker_sockets, socket)| worker_sockets.push(socket));
+            for (index, socket) in bound.into_iter().enumerate() {
+                handed_over.add(name.clone(), socket.try_clone()?.into());
+                // A predecessor with more workers has more sockets.
+                sockets[index % count].push((socket, number));
+            }
+            number += 1;
             Ok(local)
         };
         let mut listen = Vec::new();
@@ -175,17 +192,17 @@ impl Gateway {
         let handle = Handle(Arc::clone(&shared));
         handle.refresh_robots();
         let (stage, stage_receiver) = watch::channel(Stage::Serving);
-        let start = |(number, sockets): (usize, Vec<_>)| {
-            let listeners = sockets.into_iter().zip(options.iter().cloned()).collect();
-            let (shared, stage_receiver, telemetry) = (Arc::clone(&shared), stage_receiver.clone(), telemetry(number));
-            let seed = mix(seed ^ number as u64);
+        let start = |(worker, sockets): (usize, Vec<(TcpListener, usize)>)| {
+            let listeners = sockets.into_iter().map(|(socket, number)| (socket, options[number].clone())).collect();
+            let (shared, stage_receiver, telemetry) = (Arc::clone(&shared), stage_receiver.clone(), telemetry(worker));
+            let seed = mix(seed ^ worker as u64);
             std::thread::Builder::new()
-                .name(format!("worker-{number}"))
+                .name(format!("worker-{worker}"))
                 .spawn(move || accept::run(shared, listeners, telemetry, stage_receiver, seed))
                 .map_err(StartError::Thread)
         };
         let workers = sockets.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;
-        Ok(Self { handle, listen, forward_auth, stage, workers })
+        Ok(Self { handle, listen, forward_auth, sockets: handed_over, stage, workers: Some(workers) })
     }
 
     /// Returns the bound addresses, with the actual ports.
@@ -203,30 +220,60 @@ impl Gateway {
         self.handle.clone()
     }
 
+    /// Returns the listening sockets, for a successor.
+    pub fn sockets(&self) -> &ListenSockets {
+        &self.sockets
+    }
+
     /// Shuts down: stops accepting, serves the last requests of open connections, drains requests until `drain_timeout`,
     /// then aborts the rest.
     pub fn shut_down(self) {
+        self.stop_requests().wait();
+    }
+
+    /// Stops accepting, and serves the last requests of open connections. Afterwards no request begins.
+    pub fn stop_requests(mut self) -> DrainingGateway {
         let drain_timeout = self.handle.0.generation().settings.limits.drain_timeout;
         self.stage.send_replace(Stage::LastRequests);
         let (finished, finished_receiver) = std::sync::mpsc::channel::<()>();
+        let workers = self.workers.take().unwrap_or_default();
         let joiner = std::thread::spawn(move || {
-            for worker in self.workers {
+            for worker in workers {
                 if let Ok(Err(error)) = worker.join() {
                     warn!(%error, "Worker failed: {error}");
                 }
             }
             drop(finished);
         });
-        let is_open_after = |time| finished_receiver.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
         let last_requests = drain_timeout / LAST_REQUESTS_PART;
-        if is_open_after(last_requests) {
+        let is_finished = finished_receiver.recv_timeout(last_requests) != Err(RecvTimeoutError::Timeout);
+        if !is_finished {
             self.stage.send_replace(Stage::Draining);
-            if is_open_after(drain_timeout - last_requests) {
-                warn!("Drain timed out after {drain_timeout:?}: aborting requests in flight");
-                self.stage.send_replace(Stage::Closed);
-            }
+        }
+        let timeout = if is_finished { Duration::ZERO } else { drain_timeout - last_requests };
+        DrainingGateway { stage: self.stage, sockets: self.sockets, timeout, finished: finished_receiver, joiner }
+    }
+}
+
+/// A gateway in which no request begins.
+pub struct DrainingGateway {
+    stage: watch::Sender<Stage>,
+    sockets: ListenSockets,
+    timeout: Duration,
+    finished: std::sync::mpsc::Receiver<()>,
+    joiner: JoinHandle<()>,
+}
+
+impl DrainingGateway {
+    /// Waits for the requests in flight, then aborts the rest. Returns the listening sockets.
+    pub fn wait(self) -> ListenSockets {
+        let Self { stage, sockets, timeout, finished, joiner } = self;
+        if finished.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout) && !timeout.is_zero() {
+            warn!("Drain timed out: aborting requests in flight");
+            stage.send_replace(Stage::Closed);
         }
         let _ = joiner.join();
+        sockets
     }
 }
 
@@ -303,6 +350,11 @@ impl Handle {
     /// Returns the outage of the origin; `None` if it responded to the last request.
     pub fn origin_outage(&self) -> Option<OriginOutage> {
         self.0.origin_health.outage()
+    }
+
+    /// Leaves the files of the cache to another process. Returns false if the time is over.
+    pub fn close_cache(&self, timeout: Duration) -> bool {
+        self.0.cache.store.close_disk(timeout)
     }
 
     /// Returns the number of open client connections.

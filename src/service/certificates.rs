@@ -3,6 +3,7 @@
 use super::ServiceState;
 use crate::telemetry::CertificateView;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::{CertificateFiles, CertificateSource, ClientAuthority, Tls};
 use tidegate_policy::Timestamp;
@@ -11,8 +12,13 @@ use tracing::{info, warn};
 
 /// Reads the files of all listeners with TLS, or returns all errors.
 pub fn read(settings: &Settings, now: Timestamp) -> Result<TlsFiles, TlsErrors> {
+    read_with_tickets(settings, TicketKeys::generate(now.seconds()))
+}
+
+/// Like [`read`], with keys of session tickets.
+pub(super) fn read_with_tickets(settings: &Settings, tickets: Arc<TicketKeys>) -> Result<TlsFiles, TlsErrors> {
     let listeners = settings.listen.iter().filter_map(|listener| listener.tls.as_ref());
-    TlsFiles::read(listeners.map(|tls| source(tls, settings)), TicketKeys::generate(now.seconds()))
+    TlsFiles::read(listeners.map(|tls| source(tls, settings)), tickets)
 }
 
 fn source(tls: &Tls, settings: &Settings) -> TlsSource {

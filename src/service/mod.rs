@@ -7,6 +7,7 @@ mod available_memory;
 pub mod certificates;
 mod control;
 pub mod crawlers;
+mod hand_over;
 mod ledger;
 mod reload;
 mod shadow_summary;
@@ -15,13 +16,16 @@ mod switches;
 mod tests;
 
 use crate::admin::{AccessControl, AccessRules, BoundListener, GatewayApi, SettingsView};
-use crate::gateway::{Dependencies, Gateway, Handle, StartError};
+use crate::gateway::{Dependencies, Gateway, Handle, OriginServers, StartError};
 use crate::telemetry::{AccessLog, LogTarget, Telemetry};
 use available_memory::available_memory;
+use hand_over::Successor;
+pub use hand_over::{Inheritance, Predecessor};
 use parking_lot::Mutex;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -42,9 +46,10 @@ use tidegate_engine::ledger::{LeaseRefresher, OpenError};
 use tidegate_engine::state_lock::StateLock;
 use tidegate_engine::switch_store::SwitchStore;
 use tidegate_policy::Timestamp;
+use tidegate_tls::TicketKeys;
 use tidegate_tls::{TlsErrors, TlsFiles};
 use tokio::sync::oneshot;
-use tracing::warn;
+use tracing::{info, warn};
 
 /// Time limit for writing the last lines of the access log at shutdown.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -71,7 +76,7 @@ pub const BUILD: (&str, &str) = (
 );
 
 /// Loads the settings: once at the start and again for each reload.
-pub type SettingsSource = Box<dyn Fn(&[&str]) -> Result<Settings, ConfigErrors> + Send + Sync>;
+pub type SettingsSource = Arc<dyn Fn(&[&str]) -> Result<Settings, ConfigErrors> + Send + Sync>;
 
 /// Access to the network beyond the origin.
 #[derive(Clone)]
@@ -139,6 +144,9 @@ pub enum ServiceError {
     /// The ledger cannot be opened.
     #[error(transparent)]
     Ledger(#[from] OpenError),
+    /// The predecessor does not hand over.
+    #[error("cannot take over from the running process: {0}")]
+    Predecessor(io::Error),
     /// A thread cannot be started.
     #[error("cannot start the control thread: {0}")]
     Thread(io::Error),
@@ -157,17 +165,36 @@ impl Service {
         clock: Clock,
         seed: u64,
     ) -> Result<Self, ServiceError> {
+        Self::start_from(Inheritance::default(), None, external, source, clock, seed)
+    }
+
+    /// Like [`Self::start_with`], with what a predecessor hands over. A running `predecessor` still has the ledger.
+    pub fn start_from(
+        inheritance: Inheritance,
+        predecessor: Option<&Predecessor>,
+        external: ExternalAccess,
+        source: SettingsSource,
+        clock: Clock,
+        seed: u64,
+    ) -> Result<Self, ServiceError> {
+        let Inheritance { sockets, tickets, .. } = inheritance;
         let settings = source(&OperatorTable::builtin().names().collect::<Vec<_>>()).map_err(ServiceError::Settings)?;
         let operators = Arc::new(crawlers::operators(&settings));
         let names: Vec<&str> = operators.names().collect();
         let address_list_files = AddressListFiles::read(settings.address_list_files()).map_err(ServiceError::Lists)?;
         let lists = address_list_files.lists();
         let started_at = clock.now();
-        let tls_files = certificates::read(&settings, started_at).map_err(ServiceError::Certificates)?;
+        let tickets = tickets.map_or_else(|| TicketKeys::generate(started_at.seconds()), TicketKeys::import);
+        let tls_files = certificates::read_with_tickets(&settings, tickets).map_err(ServiceError::Certificates)?;
+        OriginServers::new(&settings.origin).map_err(|error| ServiceError::Gateway(StartError::Origin(error)))?;
 
         let log = access_log(&settings.log.access)?;
         let telemetry = Telemetry::new(log, BUILD, started_at);
         telemetry.config_loaded(&settings.rules, &names, started_at);
+        // Whatever can fail for a mistake in the files has not: the predecessor stops.
+        if let Some(predecessor) = predecessor {
+            predecessor.take_ledger().map_err(ServiceError::Predecessor)?;
+        }
         let admin = settings.admin.as_ref().map(|admin| {
             let listener = BoundListener::bind(&admin.listen).and_then(|listener| Ok((listener.address()?, listener)));
             let listener = listener.map_err(|source| ServiceError::Admin { address: admin.listen.clone(), source });
@@ -220,7 +247,7 @@ impl Service {
             seed,
         };
         let startup_settings = settings.clone();
-        let gateway = Gateway::start(settings, dependencies, |_| telemetry.worker())?;
+        let gateway = Gateway::start(settings, dependencies, sockets, |_| telemetry.worker())?;
         let admin_address = admin.as_ref().map(|(_, access)| access.address().clone());
         let addresses = BoundAddresses { listen: gateway.listen().to_vec(), admin: admin_address.clone() };
         let settings = Mutex::new(SettingsView { loaded_at: started_at, last_reload_error: None });
@@ -241,7 +268,7 @@ impl Service {
             switch_file_error,
             switch_lock: Mutex::default(),
             shared_switches: shared_switches.map(tokio::sync::Mutex::new),
-            _state_lock: state_lock,
+            state_lock: Mutex::new(state_lock),
             addresses,
             startup_settings,
             settings,
@@ -300,20 +327,74 @@ impl Service {
 
     /// Shuts down: drains requests in flight, writes the access log, then closes everything.
     pub fn shut_down(self) {
-        self.gateway.shut_down();
-        if !self.state.telemetry.close(LOG_FLUSH_TIMEOUT) {
-            warn!("Access log flush timed out after {LOG_FLUSH_TIMEOUT:?}: its last lines may be lost");
-        }
-        if !self.state.handle.flush_cache(CACHE_FLUSH_TIMEOUT) {
+        let Self { gateway, state, control, shutdown_sender, .. } = self;
+        gateway.shut_down();
+        state.close_files();
+        let _ = shutdown_sender.send(());
+        let _ = control.join();
+        state.persist_learned();
+        state.close_ledger();
+    }
+
+    /// Hands over to a new process, which `command` starts. Serves on if it does not start.
+    pub fn hand_over(self, command: Command) -> HandOver {
+        let tickets = self.state.tls_files.lock().tickets().export();
+        self.state.persist_learned();
+        let mut successor = match Successor::start(command, self.gateway.sockets(), &tickets) {
+            Ok(successor) => successor,
+            Err(error) => return HandOver::Refused(Box::new(self), error),
+        };
+        info!("The new process is ready: stopping to accept requests");
+        let Self { gateway, state, control, shutdown_sender, .. } = self;
+        let draining = gateway.stop_requests();
+        // No request begins: what is in flight counts as its reservation.
+        let _ = shutdown_sender.send(());
+        let _ = control.join();
+        state.persist_learned();
+        state.close_ledger();
+        if !state.handle.close_cache(CACHE_FLUSH_TIMEOUT) {
             warn!("Writing the cache timed out after {CACHE_FLUSH_TIMEOUT:?}: its last responses are lost");
         }
-        let _ = self.shutdown_sender.send(());
-        let _ = self.control.join();
-        self.state.persist_learned();
-        // Closed last, when no request or correction can use units.
-        if let Some(lease_refresher) = &self.state.lease_refresher {
+        let served = successor.release_ledger();
+        if served.is_ok() {
+            info!("The new process serves: completing the requests in flight");
+        }
+        let sockets = draining.wait();
+        state.close_files();
+        match served {
+            Ok(()) => HandOver::Done,
+            Err(error) => HandOver::Lost(Inheritance { sockets, tickets: Some(tickets), predecessor: None }, error),
+        }
+    }
+}
+
+/// Result of [`Service::hand_over`].
+pub enum HandOver {
+    /// The new process serves; this one has ended its work.
+    Done,
+    /// The new process did not start: this one serves on.
+    Refused(Box<Service>, io::Error),
+    /// The new process took over and failed. What this one needs to serve again.
+    Lost(Inheritance, io::Error),
+}
+
+impl ServiceState {
+    /// Writes the last lines of the access log and the last responses of the cache.
+    fn close_files(&self) {
+        if !self.telemetry.close(LOG_FLUSH_TIMEOUT) {
+            warn!("Access log flush timed out after {LOG_FLUSH_TIMEOUT:?}: its last lines may be lost");
+        }
+        if !self.handle.flush_cache(CACHE_FLUSH_TIMEOUT) {
+            warn!("Writing the cache timed out after {CACHE_FLUSH_TIMEOUT:?}: its last responses are lost");
+        }
+    }
+
+    /// Closes the ledger, when no request or correction can use units, and lets another process use the state directory.
+    fn close_ledger(&self) {
+        if let Some(lease_refresher) = &self.lease_refresher {
             lease_refresher.close();
         }
+        drop(self.state_lock.lock().take());
     }
 }
 
@@ -345,8 +426,8 @@ struct ServiceState {
     switch_lock: Mutex<()>,
     /// Switches of all gateways, if they share a ledger.
     shared_switches: Option<tokio::sync::Mutex<SharedSwitches>>,
-    /// Lock of the state directory, unless the ledger holds one.
-    _state_lock: Option<StateLock>,
+    /// Lock of the state directory, unless the ledger holds one, or a successor.
+    state_lock: Mutex<Option<StateLock>>,
     addresses: BoundAddresses,
     /// Settings at the start. Some of them stay in effect until the next start, despite reloads.
     startup_settings: Settings,

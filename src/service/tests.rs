@@ -357,7 +357,7 @@ impl ServiceFixture {
         let yaml = Arc::new(Mutex::new(yaml(dir, rules)));
         let source: SettingsSource = {
             let yaml = Arc::clone(&yaml);
-            Box::new(move |names| config::load(Path::new("tidegate.yaml"), &yaml.lock(), &[], &[], names))
+            Arc::new(move |names| config::load(Path::new("tidegate.yaml"), &yaml.lock(), &[], &[], names))
         };
         let service = Service::start(source, clock.clone(), 42)?;
         Ok(Self { service: Some(service), yaml, dir: dir.to_owned(), clock, _temp: None })

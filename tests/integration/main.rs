@@ -36,6 +36,7 @@ mod frameworks;
 mod fuzz_corpus;
 mod golden;
 mod grafana;
+mod hand_over;
 mod hostile_connections;
 mod hosts;
 mod html_report;

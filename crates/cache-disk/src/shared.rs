@@ -29,8 +29,10 @@ pub(crate) struct Shared {
     pub(crate) size: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) counts: Counts,
+    /// Another process uses the files now.
+    pub(crate) is_closed: AtomicBool,
     /// Keeps other processes from the directory.
-    pub(crate) _lock: File,
+    pub(crate) lock: File,
 }
 
 /// Counts since the start.
@@ -53,7 +55,7 @@ pub(crate) struct Location {
 impl Shared {
     /// Returns true if records may be read.
     pub(crate) fn is_readable(&self) -> bool {
-        self.is_loaded.load(Ordering::Acquire) && !self.queue.is_overflowed()
+        self.is_loaded.load(Ordering::Acquire) && !self.queue.is_overflowed() && !self.is_closed.load(Ordering::Acquire)
     }
 
     /// Returns the places of head and body of a record, which is read.

@@ -74,7 +74,8 @@ impl DiskStore {
             size: AtomicU64::new(size),
             bytes: AtomicU64::new(0),
             counts: Counts::default(),
-            _lock: lock,
+            is_closed: AtomicBool::new(false),
+            lock,
         });
         let writer = Writer::new(dir.to_owned(), boot.to_owned(), Arc::downgrade(&shared));
         std::thread::Builder::new().name("cache-disk".into()).spawn(move || writer.run(&tasks))?;
@@ -138,6 +139,17 @@ impl DiskStore {
     /// Syncs the files soon: what was written before survives a power cut.
     pub fn sync(&self) {
         self.0.queue.sync();
+    }
+
+    /// Writes what waits, and lets another process use the directory: nothing is read or written here any more. Waits for at
+    /// most `timeout`. Returns false if the time is over; the last records are lost then.
+    pub fn close(&self, timeout: Duration) -> bool {
+        let is_written = self.flush(timeout);
+        self.0.is_closed.store(true, Ordering::Release);
+        // What is added meanwhile is dropped by the thread.
+        let is_idle = self.wait(timeout);
+        let _ = self.0.lock.unlock();
+        is_written && is_idle
     }
 
     /// Waits until all earlier tasks are done and the files synced, for at most `timeout`. Returns false if the time is over.

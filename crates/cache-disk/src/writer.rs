@@ -101,6 +101,9 @@ impl Writer {
     }
 
     fn work(&mut self, shared: &Arc<Shared>, task: Task) {
+        if shared.is_closed.load(Ordering::Acquire) {
+            return;
+        }
         if shared.queue.is_overflowed() {
             self.delete_all(shared);
             shared.queue.end_overflow();

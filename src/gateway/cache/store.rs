@@ -101,6 +101,11 @@ impl CacheStore {
         self.disk.as_ref().is_none_or(|disk| disk.flush(timeout))
     }
 
+    /// Writes what waits for the disk, and leaves the files to another process.
+    pub(in crate::gateway) fn close_disk(&self, timeout: Duration) -> bool {
+        self.disk.as_ref().is_none_or(|disk| disk.close(timeout))
+    }
+
     /// Returns what is on disk.
     pub(super) fn disk(&self) -> Option<&DiskStore> {
         self.disk.as_ref()

@@ -84,7 +84,7 @@ impl TestGateway {
         let source: SettingsSource = {
             let yaml = Arc::clone(&self.yaml);
             let file = self.dir.path().join("tidegate.yaml");
-            Box::new(move |operators| config::load(&file, &yaml.lock(), &[], &[], operators))
+            Arc::new(move |operators| config::load(&file, &yaml.lock(), &[], &[], operators))
         };
         let seed = 42 + GATEWAY_COUNT.fetch_add(1, Ordering::Relaxed);
         self.response_count.store(0, Ordering::SeqCst);

@@ -1,0 +1,277 @@
+//! Hand-overs to a new process under load: no request fails, and the count stays exact.
+
+use crate::support::origin::Origin;
+use crate::support::program::Program;
+use crate::support::tls::Certificates;
+use crate::support::wait::wait_until;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tempfile::TempDir;
+
+/// Number of hand-overs of the longest test; TIDEGATE_HAND_OVERS replaces it.
+const HAND_OVERS: usize = 4;
+
+/// A gateway whose process changes.
+struct ChangingGateway {
+    program: Program,
+    dir: TempDir,
+    address: SocketAddr,
+    tls_address: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl ChangingGateway {
+    fn start(origin: &Origin, certificates: &Certificates, rules: &str) -> Self {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let file = dir.path().join("gate.yaml");
+        let yaml = format!(
+            "listen: [127.0.0.1:0, {{ address: '127.0.0.2:0', tls: {{ {} }} }}]\nadmin: {{ listen: \"127.0.0.1:0\" }}\n\
+             state_dir: {}\nworkers: 2\norigin: {{ url: \"http://{}\" }}\n\
+             quotas: {{ api: {{ limit: 100000000, window: {{ calendar: month, zone: UTC }} }} }}\n\
+             routes: [{{ match: /**, cost: {{ api: 1 }} }}]\n{rules}",
+            certificates.issue("site", &["localhost"]),
+            dir.path().join("state").display(),
+            origin.address(),
+        );
+        fs::write(&file, yaml).expect("file is writable");
+        let program = Program::start(&["serve", "--config", &file.display().to_string()]);
+        let any = SocketAddr::from(([0, 0, 0, 0], 0));
+        let mut gateway = Self { program, dir, address: any, tls_address: any, admin: any };
+        (gateway.address, gateway.tls_address, gateway.admin) = gateway.read_ready_line();
+        gateway
+    }
+
+    fn read_ready_line(&mut self) -> (SocketAddr, SocketAddr, SocketAddr) {
+        let line = self.program.read_line();
+        let addresses: Vec<SocketAddr> = line
+            .split("://")
+            .skip(1)
+            .map(|rest| rest.split([' ', ',']).next().unwrap_or_default().parse().unwrap_or_else(|_| panic!("{line}")))
+            .collect();
+        match addresses[..] {
+            [plain, tls, _, admin] => (plain, tls, admin),
+            _ => panic!("other addresses in {line}"),
+        }
+    }
+
+    fn config_file(&self) -> PathBuf {
+        self.dir.path().join("gate.yaml")
+    }
+
+    /// Returns the ids of the gateway's processes.
+    fn processes(&self) -> Vec<u32> {
+        let file = self.config_file().display().to_string();
+        let ids = fs::read_dir("/proc").expect("processes are listed").filter_map(|entry| {
+            let id: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let command = fs::read(format!("/proc/{id}/cmdline")).ok()?;
+            // A process that has ended and was not waited for has no command.
+            String::from_utf8_lossy(&command).contains(&file).then_some(id)
+        });
+        ids.collect()
+    }
+
+    fn signal(&self, name: &str) {
+        for id in self.processes() {
+            let status = Command::new("kill").args(["-s", name, &id.to_string()]).status().expect("kill is installed");
+            assert!(status.success());
+        }
+    }
+
+    /// Hands over to a new process, which serves at the same addresses.
+    fn hand_over(&mut self) {
+        let before = self.processes();
+        assert_eq!(before.len(), 1);
+        self.signal("USR2");
+        let (address, tls_address, admin) = self.read_ready_line();
+        assert_eq!((address, tls_address), (self.address, self.tls_address));
+        self.admin = admin;
+        wait_until("the old process to end", || !self.processes().contains(&before[0]));
+    }
+
+    fn metric(&self, name: &str) -> f64 {
+        let mut stream = TcpStream::connect(self.admin).expect("admin listener is running");
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.admin);
+        stream.write_all(request.as_bytes()).expect("gateway reads");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("gateway responds");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("no {name}"));
+        line.trim().parse().expect("a number")
+    }
+}
+
+impl Drop for ChangingGateway {
+    fn drop(&mut self) {
+        self.signal("KILL");
+    }
+}
+
+/// Clients that send requests one after the other, on connections that they keep.
+struct Load {
+    is_ended: Arc<AtomicBool>,
+    responses: Arc<AtomicU64>,
+    failures: Arc<parking_lot::Mutex<BTreeMap<String, u64>>>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(address: SocketAddr, clients: usize) -> Self {
+        let (is_ended, responses, failures) = (Arc::default(), Arc::default(), Arc::default());
+        let mut load = Self { is_ended, responses, failures, threads: Vec::new() };
+        for _ in 0..clients {
+            let (is_ended, responses, failures) =
+                (Arc::clone(&load.is_ended), Arc::clone(&load.responses), Arc::clone(&load.failures));
+            load.threads.push(std::thread::spawn(move || {
+                while !is_ended.load(Ordering::SeqCst) {
+                    if let Err(error) = run_connection(address, &is_ended, &responses) {
+                        *failures.lock().entry(error).or_default() += 1;
+                    }
+                }
+            }));
+        }
+        load
+    }
+
+    /// Waits for `count` more responses.
+    fn wait_for(&self, count: u64) {
+        let target = self.responses.load(Ordering::SeqCst) + count;
+        wait_until("responses", || self.responses.load(Ordering::SeqCst) >= target);
+    }
+
+    /// Ends the load. Returns the number of responses, and the failures.
+    fn end(self) -> (u64, BTreeMap<String, u64>) {
+        self.is_ended.store(true, Ordering::SeqCst);
+        self.threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        let failures = self.failures.lock().clone();
+        (self.responses.load(Ordering::SeqCst), failures)
+    }
+}
+
+/// Sends requests until the gateway ends the connection with a response, as it announces.
+fn run_connection(address: SocketAddr, is_ended: &AtomicBool, responses: &AtomicU64) -> Result<(), String> {
+    let stream = TcpStream::connect(address).map_err(|error| format!("connect: {error}"))?;
+    let mut reader = BufReader::new(&stream);
+    while !is_ended.load(Ordering::SeqCst) {
+        (&stream)
+            .write_all(b"GET /page HTTP/1.1\r\nHost: example.com\r\n\r\n")
+            .map_err(|error| format!("write: {error}"))?;
+        let (mut line, mut length, mut is_last) = (String::new(), 0, false);
+        reader.read_line(&mut line).map_err(|error| format!("read: {error}"))?;
+        if !line.starts_with("HTTP/1.1 200 ") {
+            return Err(format!("response {line:?}"));
+        }
+        loop {
+            line.clear();
+            reader.read_line(&mut line).map_err(|error| format!("read: {error}"))?;
+            let field = line.trim_end().to_ascii_lowercase();
+            if let Some(value) = field.strip_prefix("content-length: ") {
+                length = value.parse().map_err(|_| line.clone())?;
+            }
+            is_last |= field == "connection: close";
+            if field.is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).map_err(|error| format!("body: {error}"))?;
+        responses.fetch_add(1, Ordering::SeqCst);
+        if is_last {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn hand_overs() -> usize {
+    std::env::var("TIDEGATE_HAND_OVERS").ok().and_then(|count| count.parse().ok()).unwrap_or(HAND_OVERS)
+}
+
+#[test]
+fn no_request_fails_and_each_is_counted_once_through_hand_overs() {
+    let (origin, certificates) = (Origin::plain(), Certificates::new());
+    let mut gateway = ChangingGateway::start(&origin, &certificates, "");
+    let load = Load::start(gateway.address, 8);
+    let curl_ended = Arc::new(AtomicBool::new(false));
+    let curl = {
+        let (ended, port) = (Arc::clone(&curl_ended), gateway.tls_address.port());
+        let authority = certificates.path("ca.pem");
+        std::thread::spawn(move || {
+            let mut requests = 0;
+            while !ended.load(Ordering::SeqCst) {
+                let output = Command::new("curl")
+                    .args(["--silent", "--show-error", "--fail", "--http2"])
+                    .args(["--resolve", &format!("localhost:{port}:127.0.0.2"), "--cacert"])
+                    .arg(&authority)
+                    .arg(format!("https://localhost:{port}/curl"))
+                    .output()
+                    .expect("curl is installed");
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                requests += 1;
+            }
+            requests
+        })
+    };
+    load.wait_for(100);
+    for _ in 0..hand_overs() {
+        gateway.hand_over();
+        load.wait_for(100);
+    }
+    curl_ended.store(true, Ordering::SeqCst);
+    let by_curl: u64 = curl.join().expect("no request of curl fails");
+    let (responses, failures) = load.end();
+    assert_eq!(failures, BTreeMap::new(), "of {responses} requests");
+    assert!(by_curl > 0);
+    let sent = origin.received_requests().len() as f64;
+    assert_eq!((responses + by_curl) as f64, sent);
+    wait_until("the ledger to have all", || gateway.metric("tidegate_quota_used{quota=\"api\"}") >= sent);
+    let wasted = gateway.metric("tidegate_quota_used{quota=\"api\"}") - sent;
+    assert_eq!(wasted, 0.0);
+}
+
+#[test]
+fn process_that_does_not_start_leaves_the_old_one_serving() {
+    let (origin, certificates) = (Origin::plain(), Certificates::new());
+    let mut gateway = ChangingGateway::start(&origin, &certificates, "");
+    let load = Load::start(gateway.address, 2);
+    load.wait_for(10);
+    let yaml = fs::read_to_string(gateway.config_file()).expect("file is readable");
+    fs::write(gateway.config_file(), format!("{yaml}\nnonsense: 1\n")).expect("file is writable");
+    gateway.signal("USR2");
+    gateway.program.wait_for_error("Upgrade failed, serving on: the new process ended");
+    load.wait_for(10);
+    fs::write(gateway.config_file(), yaml).expect("file is writable");
+    gateway.hand_over();
+    load.wait_for(10);
+    assert_eq!(load.end().1, BTreeMap::new());
+}
+
+#[test]
+fn process_that_fails_after_it_took_over_is_replaced_by_the_old_one() {
+    let (origin, certificates) = (Origin::plain(), Certificates::new());
+    let mut gateway = ChangingGateway::start(&origin, &certificates, "");
+    let load = Load::start(gateway.address, 2);
+    load.wait_for(10);
+    // The new process finds the address of its admin listener in use.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let yaml = fs::read_to_string(gateway.config_file()).expect("file is readable");
+    let address = taken.local_addr().expect("socket is bound");
+    fs::write(
+        gateway.config_file(),
+        yaml.replace("admin: { listen: \"127.0.0.1:0\" }", &format!("admin: {{ listen: \"{address}\" }}")),
+    )
+    .expect("file is writable");
+    let before = gateway.processes();
+    gateway.signal("USR2");
+    gateway.program.wait_for_error("Upgrade failed, starting again: the new process ended");
+    fs::write(gateway.config_file(), yaml).expect("file is writable");
+    drop(taken);
+    let (address, ..) = gateway.read_ready_line();
+    assert_eq!((address, gateway.processes()), (gateway.address, before));
+    load.wait_for(10);
+    assert_eq!(load.end().1, BTreeMap::new());
+}
