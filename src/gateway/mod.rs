@@ -227,7 +227,9 @@ impl Gateway {
 
     /// Shuts down: stops accepting, serves the last requests of open connections, drains requests until `drain_timeout`,
     /// then aborts the rest.
-    pub fn shut_down(self) {
+    pub fn shut_down(mut self) {
+        // Nobody serves new connections: they are refused, and do not wait.
+        self.sockets = ListenSockets::default();
         self.stop_requests().wait();
     }
 
