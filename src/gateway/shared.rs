@@ -22,7 +22,7 @@ use tidegate_engine::clock::Clock;
 use tidegate_engine::{Credentials, Engine};
 use tidegate_policy::address_lists::AddressLists;
 use tidegate_policy::switches::Switches;
-use tidegate_tls::TlsListener;
+use tidegate_tls::{PendingChallenges, TlsListener};
 use tokio::sync::Notify;
 
 /// Dependencies of a gateway besides its settings, injected for tests and demos.
@@ -39,6 +39,8 @@ pub struct Dependencies {
     pub signatures: Arc<SignatureVerifier>,
     /// TLS of the listeners that have it, in order.
     pub tls: Vec<Arc<TlsListener>>,
+    /// Challenges of an ACME server, which listeners without TLS answer.
+    pub challenges: Arc<PendingChallenges>,
     /// The networks of the settings' address lists.
     pub lists: AddressLists,
     /// Switches of administrators, resolved by the rules of the settings.
@@ -58,6 +60,7 @@ pub(super) struct Shared {
     pub(super) user_agents: Arc<UserAgentMatcher>,
     pub(super) operators: Arc<OperatorTable>,
     pub(super) signatures: Arc<SignatureVerifier>,
+    pub(super) challenges: Arc<PendingChallenges>,
     /// Notified when the ledger has responded, if requests may wait for it.
     pub(super) ledger_responses: Option<Arc<Notify>>,
     /// Notified when an origin needs a DNS lookup at once.
@@ -119,6 +122,7 @@ impl Shared {
             operators,
             signatures,
             tls: _,
+            challenges,
             lists,
             switches,
             ledger_responses,
@@ -135,6 +139,7 @@ impl Shared {
             user_agents,
             operators,
             signatures,
+            challenges,
             ledger_responses,
             origin_changed: Notify::new(),
             origin_servers_changed: Notify::new(),

@@ -2,6 +2,7 @@
 //!
 //! [`Service`] wires all parts together. No other module depends on all of them.
 
+mod acme;
 mod api;
 mod available_memory;
 pub mod certificates;
@@ -17,6 +18,7 @@ mod tests;
 use crate::admin::{AccessControl, AccessRules, BoundListener, GatewayApi, SettingsView};
 use crate::gateway::{Dependencies, Gateway, Handle, StartError};
 use crate::telemetry::{AccessLog, LogTarget, Telemetry};
+use acme::AcmeCertificates;
 use available_memory::available_memory;
 use parking_lot::Mutex;
 use std::io;
@@ -163,7 +165,7 @@ impl Service {
         let address_list_files = AddressListFiles::read(settings.address_list_files()).map_err(ServiceError::Lists)?;
         let lists = address_list_files.lists();
         let started_at = clock.now();
-        let tls_files = certificates::read(&settings, started_at).map_err(ServiceError::Certificates)?;
+        let (tls_files, acme) = certificates::read(&settings, started_at, seed).map_err(ServiceError::Certificates)?;
 
         let log = access_log(&settings.log.access)?;
         let telemetry = Telemetry::new(log, BUILD, started_at);
@@ -211,6 +213,7 @@ impl Service {
             switches: switches::resolve(&switches, &operators, &settings.rules, started_at),
             signatures: Arc::clone(&signatures),
             tls: tls_files.listeners().cloned().collect(),
+            challenges: Arc::clone(&acme.challenges),
             // Redis may be remote, so requests do not wait for it.
             ledger_responses: lease_refresher
                 .as_ref()
@@ -247,6 +250,7 @@ impl Service {
             settings,
             address_list_files: Mutex::new(address_list_files),
             tls_files: Mutex::new(tls_files),
+            acme,
         });
         let (shutdown_sender, shutdown) = oneshot::channel();
         let (resolved_sender, resolved) = mpsc::channel();
@@ -348,6 +352,7 @@ struct ServiceState {
     settings: Mutex<SettingsView>,
     address_list_files: Mutex<AddressListFiles>,
     tls_files: Mutex<TlsFiles>,
+    acme: AcmeCertificates,
 }
 
 /// Bound addresses.

@@ -25,6 +25,7 @@ mod crawl_policy;
 mod crawler_verification;
 mod demo;
 mod docs;
+mod edge_acme;
 mod edge_proxy_protocol;
 mod edge_tls;
 mod explain;

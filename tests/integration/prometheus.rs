@@ -365,7 +365,10 @@ const GOOGLEBOT: &str = "X-Forwarded-For: 66.249.66.1\r\nUser-Agent: Mozilla/5.0
 
 const RULES: &str = "
 workers: 1
-listen: [127.0.0.1:0, { address: '127.0.0.1:0', tls: { PAIR } }]
+listen:
+- 127.0.0.1:0
+- { address: '127.0.0.1:0', tls: { PAIR } }
+- { address: '127.0.0.1:0', tls: { acme: { domains: [acme.example], directory: 'https://127.0.0.1:1/' } } }
 cache: {}
 clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
 address_lists: { hosting: { file: FILES/hosting.txt } }

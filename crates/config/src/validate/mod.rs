@@ -3,6 +3,7 @@
 //! Each file covers one section. It adds errors to [`Diagnostics`] and continues with a safe value instead. The
 //! resulting settings are used only if there is no error.
 
+mod acme;
 mod address_lists;
 mod bot_detection;
 mod cache;
@@ -44,6 +45,7 @@ pub(super) fn validate(
     let admin = server::admin(raw, &listen, &mut report);
     let origin = origin::origin(&raw.origin, &listen, &mut report);
     let hosts = server::hosts(raw, &mut report);
+    acme::warn_foreign_domains(&listen, hosts.as_ref(), &mut report);
     let limits = server::limits(&raw.limits, &mut report);
     let headers = server::headers(&raw.headers);
     let state_dir = server::state_dir(raw);
