@@ -27,6 +27,7 @@ mod demo;
 mod docs;
 mod edge_acme;
 mod edge_proxy_protocol;
+mod edge_scanners;
 mod edge_tls;
 mod explain;
 mod explain_log;

@@ -96,6 +96,8 @@ fn config<'a>(
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_cert_resolver(Arc::new(resolver));
+    // All suites are good; scanners expect that the server, and not its clients, prefers the strongest.
+    config.ignore_client_order = true;
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     let scope = clients.map_or(Vec::new(), |clients| clients.fingerprint.clone());
     config.ticketer = Arc::new(Ticketer { keys: Arc::clone(tickets), scope });
