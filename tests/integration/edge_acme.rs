@@ -128,7 +128,7 @@ fn certificate_is_ordered_by_http_on_a_listener_that_redirects() {
 fn certificate_is_ordered_by_a_handshake_where_client_certificates_are_required() {
     let authority = Certificates::new();
     let ca = authority.path("ca.pem");
-    let mut site = Site::new("", &format!(", client_ca: {}, client_certificates: optional", ca.display()));
+    let mut site = Site::new("", &format!(", client_ca: {}, client_certificates: required", ca.display()));
     let tls = site.tls_address().port();
     let roots = site.order(CLOSED_PORT, tls, &[]);
     assert!(site.serves(&roots));
@@ -205,4 +205,41 @@ fn server_that_rejects_nonces_and_has_forgotten_the_account_issues_in_the_end() 
     site.server.stop();
     site.gateway.clock.advance(DAY * 65);
     site.order(http, CLOSED_PORT, &faults);
+}
+
+#[test]
+fn damaged_files_are_replaced_or_named() {
+    let mut site = Site::new(REDIRECT, "");
+    let http = site.gateway.address().port();
+    let roots = site.order(http, CLOSED_PORT, &[]);
+    let [account, certificate] = site.files().try_into().expect("an account and a certificate");
+    let clock = site.gateway.clock.clone();
+    site.server.stop();
+    site.gateway.restart_after(|| {
+        fs::write(&account, "garbage").expect("file can be written");
+        fs::write(&certificate, "garbage").expect("file can be written");
+    });
+    wait_until("the first attempt", || site.failures() > 0.0);
+    let notes = site.notes();
+    assert!(notes.contains("account-") && notes.contains("remove the file to create another account"), "{notes}");
+    assert!(!site.serves(&roots));
+    fs::remove_file(&account).expect("file can be removed");
+    clock.advance(BACKOFF);
+    let http = site.gateway.address().port();
+    site.order(http, CLOSED_PORT, &[]);
+}
+
+#[test]
+fn handshake_for_a_challenge_that_is_not_pending_is_refused() {
+    let mut site = Site::new(REDIRECT, "");
+    let roots = site.order(site.gateway.address().port(), CLOSED_PORT, &[]);
+    let handshake = |protocols: &[&str]| {
+        let mut config = ClientConfig::clone(&client_config(&roots));
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        let stream = TcpStream::connect(site.tls_address()).expect("gateway listens");
+        try_connect(stream, SITE, &Arc::new(config)).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let refused = handshake(&["acme-tls/1"]).expect_err("no challenge is pending");
+    assert!(refused.contains("NoApplicationProtocol"), "{refused}");
+    assert_eq!(handshake(&["acme-tls/1", "http/1.1"]), Ok(()), "a client of the site is served");
 }

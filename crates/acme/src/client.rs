@@ -141,3 +141,32 @@ impl fmt::Debug for AcmeClient {
         out.debug_struct("AcmeClient").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let client = AcmeClient::with_public_roots();
+        let now = Timestamp::from_seconds(1_000_000_000);
+        let wait = |value: &'static str| {
+            *client.retry_after.lock() = Some(HeaderValue::from_static(value));
+            client.retry_after(now).map(|wait| wait.as_secs())
+        };
+        assert_eq!(wait("120"), Some(120));
+        assert_eq!(wait("Sun, 09 Sep 2001 01:47:40 GMT"), Some(60));
+        assert_eq!(wait("Sun, 09 Sep 2001 01:00:00 GMT"), Some(0));
+        assert_eq!(wait("soon"), None);
+    }
+
+    #[test]
+    fn authorities_are_certificates() {
+        let reason = |pem: &[u8]| AcmeClient::with_authorities(pem).expect_err("unusable").0;
+        assert_eq!(reason(b"garbage"), "contains no certificate");
+        assert!(
+            reason(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+                .starts_with("invalid certificate")
+        );
+    }
+}

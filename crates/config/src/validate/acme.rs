@@ -3,7 +3,7 @@
 use super::diagnostics::Diagnostics;
 use crate::raw::listen::AcmeKeys;
 use crate::setting_path::SettingPath;
-use crate::settings::{Acme, CertificateSource, Listener};
+use crate::settings::{Acme, CertificateSource, Ledger, Listener};
 use tidegate_policy::own_hosts::{OwnHost, OwnHosts};
 
 /// Directory of Let's Encrypt.
@@ -73,11 +73,31 @@ fn is_url_of(text: &str, scheme: &str) -> bool {
 /// Warns of domains that are certified but not served.
 pub(super) fn warn_foreign_domains(listeners: &[Listener], hosts: Option<&OwnHosts>, report: &mut Diagnostics) {
     let Some(hosts) = hosts else { return };
-    for tls in listeners.iter().filter_map(|listener| listener.tls.as_ref()) {
-        let CertificateSource::Acme(Acme { domains, path, .. }) = &tls.certificates else { continue };
+    for Acme { domains, path, .. } in certificates(listeners) {
         for domain in domains.iter().filter(|domain| !hosts.contains(domain)) {
-            let location = report.location_of(&path.domains());
-            report.warning(format!("{location}: {domain} is not one of hosts: its requests get 421; add it there"));
+            let path = path.domains();
+            report.warning(format!("{path}: {domain} is not one of hosts: its requests get 421; add it there"));
         }
     }
+}
+
+/// Warns that gateways with a common ledger share no certificates.
+pub(super) fn warn_shared_ledger(listeners: &[Listener], ledger: &Ledger, report: &mut Diagnostics) {
+    if !matches!(ledger, Ledger::Redis(_)) {
+        return;
+    }
+    for Acme { path, .. } in certificates(listeners) {
+        report.warning(format!(
+            "{path}: each gateway orders a certificate for itself, and with several behind one name, the ACME server may ask \
+             one that has not ordered: use certificate and key, from one ACME client, if there are several"
+        ));
+    }
+}
+
+fn certificates(listeners: &[Listener]) -> impl Iterator<Item = &Acme> {
+    let tls = listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    tls.filter_map(|tls| match &tls.certificates {
+        CertificateSource::Acme(acme) => Some(acme),
+        CertificateSource::Files(_) => None,
+    })
 }
