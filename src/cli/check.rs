@@ -24,7 +24,7 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
     OriginServers::new(&settings.origin)?;
     let now = Clock::system().now();
-    let tls_files = certificates::read(&settings, now).map_err(|errors| errors.to_string())?;
+    let (tls_files, _) = certificates::read(&settings, now, 0).map_err(|errors| errors.to_string())?;
     settings.warnings.extend(tls_files.expired_warnings(now.seconds()));
     settings.warnings.extend(loopback_listener_warning(&settings));
     settings.warnings.extend(state_dir_warning(&settings));

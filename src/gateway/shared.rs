@@ -23,7 +23,7 @@ use tidegate_engine::clock::Clock;
 use tidegate_engine::{Credentials, Engine};
 use tidegate_policy::address_lists::AddressLists;
 use tidegate_policy::switches::Switches;
-use tidegate_tls::TlsListener;
+use tidegate_tls::{PendingChallenges, TlsListener};
 use tokio::sync::Notify;
 
 /// Dependencies of a gateway besides its settings, injected for tests and demos.
@@ -40,6 +40,8 @@ pub struct Dependencies {
     pub signatures: Arc<SignatureVerifier>,
     /// TLS of the listeners that have it, in order.
     pub tls: Vec<Arc<TlsListener>>,
+    /// Challenges of an ACME server, which listeners without TLS answer.
+    pub challenges: Arc<PendingChallenges>,
     /// The networks of the settings' address lists.
     pub lists: AddressLists,
     /// Switches of administrators, resolved by the rules of the settings.
@@ -59,6 +61,7 @@ pub(super) struct Shared {
     pub(super) user_agents: Arc<UserAgentMatcher>,
     pub(super) operators: Arc<OperatorTable>,
     pub(super) signatures: Arc<SignatureVerifier>,
+    pub(super) challenges: Arc<PendingChallenges>,
     /// Notified when the ledger has responded, if requests may wait for it.
     pub(super) ledger_responses: Option<Arc<Notify>>,
     /// Notified when an origin needs a DNS lookup at once.
@@ -122,6 +125,7 @@ impl Shared {
             operators,
             signatures,
             tls: _,
+            challenges,
             lists,
             switches,
             ledger_responses,
@@ -138,6 +142,7 @@ impl Shared {
             user_agents,
             operators,
             signatures,
+            challenges,
             ledger_responses,
             origin_changed: Notify::new(),
             origin_servers_changed: Notify::new(),

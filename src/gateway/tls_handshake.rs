@@ -7,14 +7,16 @@ use super::tracked_stream::TrackedStream;
 use super::worker::Worker;
 use crate::telemetry::HandshakeResult;
 use rustls::HandshakeKind;
+use rustls::server::Acceptor;
 use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
 use tidegate_policy::identity::ClientKey;
-use tidegate_tls::TlsListener;
+use tidegate_tls::{ACME_TLS, TlsListener};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
 /// First byte of a TLS connection: the type of a handshake record.
@@ -40,7 +42,7 @@ pub(super) struct TlsConnection {
     pub(super) certificate_names: Vec<String>,
 }
 
-/// Performs the handshake. Returns `None` if it fails, or if there are too many.
+/// Performs the handshake. Returns `None` if it fails, if it only validates a domain, or if there are too many.
 pub(super) async fn accept(
     worker: &Worker,
     listener: &TlsListener,
@@ -66,14 +68,18 @@ pub(super) async fn accept(
     }
     let charge = MemoryCharge::new(connection_state.memory(), TLS_CONNECTION);
     let stream = TrackedStream::new(stream, Rc::clone(connection_state));
-    match TlsAcceptor::from(listener.config()).accept(stream).await {
-        Ok(stream) => {
+    match handshake(listener, stream).await {
+        Ok(mut stream) => {
             drop(slot);
             let connection = stream.get_ref().1;
             outcome.result = match connection.handshake_kind() {
                 Some(HandshakeKind::Resumed) => HandshakeResult::Resumed,
                 _ => HandshakeResult::Full,
             };
+            if connection.alpn_protocol() == Some(ACME_TLS) {
+                let _ = stream.shutdown().await;
+                return None;
+            }
             let is_http2 = connection.alpn_protocol() == Some(HTTP2);
             let certificate = connection.peer_certificates().and_then(<[_]>::first);
             let certificate_names = certificate.map(|der| tidegate_tls::client_names(der)).unwrap_or_default();
@@ -85,6 +91,12 @@ pub(super) async fn accept(
             None
         }
     }
+}
+
+async fn handshake(listener: &TlsListener, stream: TrackedStream) -> io::Result<TlsStream<TrackedStream>> {
+    let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+    let config = listener.config(&start.client_hello());
+    start.into_stream(config).await
 }
 
 /// Tells a client of HTTP without TLS what to write. Reads its request, because closing the connection earlier could

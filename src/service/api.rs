@@ -137,6 +137,7 @@ impl GatewayApi for ServiceState {
             lists: self.lists(&files).map(view).collect(),
             stale_ranges: self.operators.stale_lists(),
             certificates: self.certificates(),
+            acme: self.acme.views(),
         };
         drop(files);
         self.handle.with_admission(|admission| self.telemetry.render(admission, &configured, now, uptime))

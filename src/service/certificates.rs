@@ -1,6 +1,7 @@
 //! Certificates of the listeners: their files, their reload, and their state.
 
 use super::ServiceState;
+use super::acme::AcmeCertificates;
 use crate::telemetry::CertificateView;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,19 +11,37 @@ use tidegate_policy::Timestamp;
 use tidegate_tls::{CertificatePaths, ClientAuthorityFile, TicketKeys, TlsErrors, TlsFiles, TlsReload, TlsSource};
 use tracing::{info, warn};
 
-/// Reads the files of all listeners with TLS, or returns all errors.
-pub fn read(settings: &Settings, now: Timestamp) -> Result<TlsFiles, TlsErrors> {
-    read_with_tickets(settings, TicketKeys::generate(now.seconds()))
+/// Reads the files of all listeners with TLS, or returns all errors. `seed` is that of the jitter of renewals.
+pub fn read(settings: &Settings, now: Timestamp, seed: u64) -> Result<(TlsFiles, AcmeCertificates), TlsErrors> {
+    read_with_tickets(settings, TicketKeys::generate(now.seconds()), seed)
 }
 
 /// Like [`read`], with keys of session tickets.
-pub(super) fn read_with_tickets(settings: &Settings, tickets: Arc<TicketKeys>) -> Result<TlsFiles, TlsErrors> {
+pub(super) fn read_with_tickets(
+    settings: &Settings,
+    tickets: Arc<TicketKeys>,
+    seed: u64,
+) -> Result<(TlsFiles, AcmeCertificates), TlsErrors> {
+    let (acme, mut errors) = match AcmeCertificates::read(settings, seed) {
+        Ok(acme) => (acme, Vec::new()),
+        Err(errors) => (AcmeCertificates::default(), errors),
+    };
     let listeners = settings.listen.iter().filter_map(|listener| listener.tls.as_ref());
-    TlsFiles::read(listeners.map(|tls| source(tls, settings)), tickets)
+    match TlsFiles::read(listeners.map(|tls| source(tls, &acme, settings)), tickets) {
+        Ok(files) if errors.is_empty() => Ok((files, acme)),
+        Ok(_) => Err(TlsErrors(errors)),
+        Err(TlsErrors(others)) => {
+            errors.extend(others);
+            Err(TlsErrors(errors))
+        }
+    }
 }
 
-fn source(tls: &Tls, settings: &Settings) -> TlsSource {
-    let CertificateSource::Files(files) = &tls.certificates;
+fn source(tls: &Tls, acme: &AcmeCertificates, settings: &Settings) -> TlsSource {
+    let (files, acme) = match &tls.certificates {
+        CertificateSource::Files(files) => (files.as_slice(), None),
+        CertificateSource::Acme(certificate) => (&[][..], Some(acme.file(certificate, settings))),
+    };
     let paths = |files: &CertificateFiles| CertificatePaths {
         certificate: (files.certificate.clone(), settings.location_of(&files.path.certificate())),
         key: (files.key.clone(), settings.location_of(&files.path.key())),
@@ -34,6 +53,7 @@ fn source(tls: &Tls, settings: &Settings) -> TlsSource {
     };
     TlsSource {
         certificates: files.iter().map(paths).collect(),
+        acme,
         client_authority: tls.client_authority.as_ref().map(authority),
     }
 }
@@ -71,6 +91,7 @@ impl ServiceState {
         let mut warnings = files.expired_warnings(self.handle.now().seconds());
         let errors = files.states().filter_map(|state| state.error.map(str::to_owned));
         warnings.extend(errors.map(|error| format!("{error}; keeping the previous certificate")));
+        warnings.extend(self.acme.warnings(self.handle.now()));
         warnings
     }
 }

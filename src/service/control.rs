@@ -3,7 +3,7 @@
 //! All of them end when the service shuts down.
 
 use super::shadow_summary::ShadowSummary;
-use super::{ExternalAccess, ServiceState, crawlers};
+use super::{ExternalAccess, ServiceState, acme, crawlers};
 use crate::admin::{self, AccessControl, BoundListener, GatewayApi};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -38,6 +38,7 @@ pub(super) fn run(
         }
         tokio::spawn(crawlers::run_dns_verification(Arc::clone(state)));
         tokio::spawn(range_refresher.run());
+        acme::spawn_orders(state);
         let state_tasks = async move {
             state.handle.resolve_origin().await;
             // Fails if the start no longer waits for it.

@@ -2,6 +2,7 @@
 //!
 //! [`Service`] wires all parts together. No other module depends on all of them.
 
+mod acme;
 mod api;
 mod available_memory;
 pub mod certificates;
@@ -18,6 +19,7 @@ mod tests;
 use crate::admin::{AccessControl, AccessRules, BoundListener, GatewayApi, SettingsView};
 use crate::gateway::{Dependencies, Gateway, Handle, OriginServers, StartError};
 use crate::telemetry::{AccessLog, LogTarget, Telemetry};
+use acme::AcmeCertificates;
 use available_memory::available_memory;
 use hand_over::Successor;
 pub use hand_over::{Inheritance, Predecessor};
@@ -185,7 +187,8 @@ impl Service {
         let lists = address_list_files.lists();
         let started_at = clock.now();
         let tickets = tickets.map_or_else(|| TicketKeys::generate(started_at.seconds()), TicketKeys::import);
-        let tls_files = certificates::read_with_tickets(&settings, tickets).map_err(ServiceError::Certificates)?;
+        let (tls_files, acme) =
+            certificates::read_with_tickets(&settings, tickets, seed).map_err(ServiceError::Certificates)?;
         OriginServers::new(&settings.origin).map_err(|error| ServiceError::Gateway(StartError::Origin(error)))?;
 
         let log = access_log(&settings.log.access)?;
@@ -238,6 +241,7 @@ impl Service {
             switches: switches::resolve(&switches, &operators, &settings.rules, started_at),
             signatures: Arc::clone(&signatures),
             tls: tls_files.listeners().cloned().collect(),
+            challenges: Arc::clone(&acme.challenges),
             // Redis may be remote, so requests do not wait for it.
             ledger_responses: lease_refresher
                 .as_ref()
@@ -274,6 +278,7 @@ impl Service {
             settings,
             address_list_files: Mutex::new(address_list_files),
             tls_files: Mutex::new(tls_files),
+            acme,
         });
         let (shutdown_sender, shutdown) = oneshot::channel();
         let (resolved_sender, resolved) = mpsc::channel();
@@ -434,6 +439,7 @@ struct ServiceState {
     settings: Mutex<SettingsView>,
     address_list_files: Mutex<AddressListFiles>,
     tls_files: Mutex<TlsFiles>,
+    acme: AcmeCertificates,
 }
 
 /// Bound addresses.

@@ -66,7 +66,7 @@ impl ServiceState {
         let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
         let origin_servers = OriginServers::new(&settings.origin)?;
         // The next start needs them.
-        certificates::read(&settings, self.handle.now()).map_err(|errors| errors.to_string())?;
+        certificates::read(&settings, self.handle.now(), 0).map_err(|errors| errors.to_string())?;
         Ok((settings, origin_servers, files))
     }
 

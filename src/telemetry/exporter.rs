@@ -6,7 +6,7 @@ use super::handshake_result::HandshakeResult;
 use super::metrics::*;
 use super::panics::panic_count;
 use super::status_class::StatusClass;
-use super::{CertificateView, ConfiguredView};
+use super::{AcmeView, CertificateView, ConfiguredView};
 use metrics::{Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use tidegate_engine::{Admission, QuotaView, ScopeState};
@@ -93,6 +93,9 @@ impl Exporter {
         for CertificateView { domain, expires_at, is_stale } in &configured.certificates {
             text.sample(CERTIFICATE_EXPIRY, &[domain], expires_at);
             text.sample(CERTIFICATE_STALE, &[domain], u8::from(*is_stale));
+        }
+        for AcmeView { domain, failures } in &configured.acme {
+            text.sample(ACME_FAILURES, &[domain], failures);
         }
         text.finish()
     }

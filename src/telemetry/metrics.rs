@@ -204,6 +204,9 @@ metrics! {
     CERTIFICATE_EXPIRY: Gauge "tidegate_certificate_expiry_timestamp_seconds" ["domain"];
     /// 1 if the files of the certificate have changed and cannot be used, so that the previous certificate stays in use.
     CERTIFICATE_STALE: Gauge "tidegate_certificate_stale" ["domain"];
+    /// Total number of failed attempts to order the certificate from its ACME server. The previous certificate stays in use
+    /// meanwhile. `tidegate status` says why the last attempt failed.
+    ACME_FAILURES: Counter "tidegate_acme_failures_total" ["domain"];
     /// Memory that the open client connections occupy: their buffers, requests and responses in progress. `limits.memory`
     /// is its limit.
     CONNECTION_MEMORY: Gauge "tidegate_client_connection_memory_bytes" [];

@@ -81,6 +81,17 @@ pub struct ConfiguredView<'a> {
     pub stale_ranges: Vec<(&'a str, usize)>,
     /// Certificates, each name once.
     pub certificates: Vec<CertificateView>,
+    /// Certificates from ACME servers, each name once.
+    pub acme: Vec<AcmeView>,
+}
+
+/// Orders of a certificate from an ACME server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcmeView {
+    /// First name of the certificate.
+    pub domain: String,
+    /// Number of failed attempts since the start.
+    pub failures: u64,
 }
 
 /// State of a certificate.

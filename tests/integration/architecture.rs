@@ -19,6 +19,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("rate-limit-headers", &["policy", "http1", "engine", "config"]),
     ("cache-disk", &[]),
     ("tls", &["engine"]),
+    ("acme", &["policy", "engine", "tls"]),
     ("replay", &["policy", "engine", "crawlers", "config", "access-log", "rate-limit-headers"]),
 ];
 

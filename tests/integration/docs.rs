@@ -202,6 +202,7 @@ fn dir_with_lists() -> TempDir {
         }
     }
     fs::copy(certificates.path("ca.pem"), dir.path().join("tls/partners.pem")).expect("directory is writable");
+    fs::copy(certificates.path("ca.pem"), dir.path().join("tls/internal.pem")).expect("directory is writable");
     dir
 }
 

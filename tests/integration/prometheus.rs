@@ -300,7 +300,7 @@ fn assert_rules_are_evaluated(prometheus: &Prometheus) {
         rules.map(|rule| (rule["name"].to_string(), rule["health"].to_string())).collect::<BTreeMap<_, _>>()
     };
     wait_until("all rules to be evaluated", || health().values().all(|health| health != "\"unknown\""));
-    assert!(health().len() == 15 && health().values().all(|health| health == "\"ok\""), "{:?}", health());
+    assert!(health().len() == 16 && health().values().all(|health| health == "\"ok\""), "{:?}", health());
 }
 
 /// Checks dashboards against Grafana's types. Returns the errors, each with the number and the line of its dashboard.
@@ -365,7 +365,10 @@ const GOOGLEBOT: &str = "X-Forwarded-For: 66.249.66.1\r\nUser-Agent: Mozilla/5.0
 
 const RULES: &str = "
 workers: 1
-listen: [127.0.0.1:0, { address: '127.0.0.1:0', tls: { PAIR } }]
+listen:
+- 127.0.0.1:0
+- { address: '127.0.0.1:0', tls: { PAIR } }
+- { address: '127.0.0.1:0', tls: { acme: { domains: [acme.example], directory: 'https://127.0.0.1:1/' } } }
 cache: {}
 forward_auth: { listen: \"127.0.0.1:0\" }
 clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }

@@ -96,6 +96,23 @@ pub struct Tls {
 pub enum CertificateSource {
     /// Files of the administrator, the default certificate first; at least one.
     Files(Vec<CertificateFiles>),
+    /// A certificate that the gateway orders and renews.
+    Acme(Acme),
+}
+
+/// Certificate from an ACME server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acme {
+    /// DNS names of the certificate, in lower case; at least one, and no wildcard.
+    pub domains: Vec<String>,
+    /// URL at which the server reaches the operator.
+    pub contact: Option<String>,
+    /// URL of the directory of the server.
+    pub directory: String,
+    /// Authorities that sign the certificate of the server, in PEM; `None` are the public ones.
+    pub authority: Option<PathBuf>,
+    /// Path of the keys.
+    pub path: SettingPath,
 }
 
 /// Files of a certificate.

@@ -1066,7 +1066,7 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "listen: { address: '127.0.0.1:1', tls: {} }".into(),
-            "2:35: listen.tls.certificates: no certificate; write tls: { certificate: tls/site.pem, key: tls/site.key }",
+            "2:35: listen.tls.certificates: no certificate; write tls: { certificate: tls/site.pem, key: tls/site.key }, or tls: { acme: { domains: [example.com] } }",
         ),
         (
             "listen: { address: '127.0.0.1:1', tls: { certificate: a } }".into(),
@@ -1874,8 +1874,56 @@ fn listeners_have_their_keys_and_files_beside_the_yaml() {
     assert_eq!(redirects.collect::<Vec<_>>(), [None, Some(None), None, Some(Some(443))]);
     assert_eq!(listen.iter().filter(|listener| listener.proxy_protocol).count(), 1);
     let tls = listen[2].tls.as_ref().expect("TLS");
-    let settings::CertificateSource::Files(files) = &tls.certificates;
+    let settings::CertificateSource::Files(files) = &tls.certificates else { panic!("certificates in files") };
     let paths = [&files[0].certificate, &files[0].key].map(|path| path.display().to_string());
     assert_eq!(paths, ["/etc/tidegate/tls/a.pem", "/b.key"]);
     assert_eq!(files[0].path.to_string(), "listen[2].tls");
+}
+
+#[test]
+fn acme_has_defaults_and_refuses_what_cannot_be_ordered() {
+    let acme_of = |text: &str| {
+        let text = with_origin(&format!("listen: {{ address: '127.0.0.1:1', tls: {{ {text} }} }}"));
+        load(std::path::Path::new("/etc/tidegate/tidegate.yaml"), &text, &[], &[], &[])
+    };
+    let settings = acme_of("acme: { domains: [Example.COM., www.example.com], ca: ca.pem }").expect("valid settings");
+    let tls = settings.listen[0].tls.as_ref().expect("TLS");
+    let settings::CertificateSource::Acme(acme) = &tls.certificates else { panic!("a certificate by ACME") };
+    assert_eq!(acme.domains, ["example.com", "www.example.com"]);
+    assert_eq!(acme.directory, "https://acme-v02.api.letsencrypt.org/directory");
+    assert_eq!(acme.authority.as_deref(), Some(std::path::Path::new("/etc/tidegate/ca.pem")));
+    for (text, expected) in [
+        ("acme: {}", "tls.acme.domains: no domain; name those of the site"),
+        (
+            "acme: { domains: ['*.example.com'] }",
+            "domains[0]: *.example.com is a wildcard, which needs a DNS-01 challenge",
+        ),
+        ("acme: { domains: [192.0.2.1] }", "domains[0]: 192.0.2.1 is an address, for which no certificate is ordered"),
+        ("acme: { domains: ['::1'] }", "::1 is an address"),
+        ("acme: { domains: ['a/b'] }", "found \"a/b\", needs a domain"),
+        ("acme: { domains: [a.example, A.example] }", "domains[1]: duplicate domain a.example"),
+        (
+            "acme: { domains: [a.example], contact: ops@example.com }",
+            "contact: found \"ops@example.com\", needs a mailto: URL",
+        ),
+        (
+            "acme: { domains: [a.example], directory: 'http://a.example' }",
+            "needs an https:// URL; write it like https://",
+        ),
+        ("acme: { domains: [a.example] }, certificate: a.pem, key: a.key", "found together with certificate files"),
+    ] {
+        let errors = acme_of(text).expect_err("invalid settings").to_string();
+        assert!(errors.lines().count() == 1 && errors.contains(expected), "{text}: {errors}");
+    }
+}
+
+#[test]
+fn acme_warns_of_foreign_domains_and_of_several_gateways() {
+    let acme = "listen: { address: '127.0.0.1:1', tls: { acme: { domains: [a.example, b.example] } } }";
+    let text = with_origin(&format!("hosts: [a.example]\nledger: {{ redis: {{ url: 'redis://127.0.0.1' }} }}\n{acme}"));
+    let settings = load(std::path::Path::new("tidegate.yaml"), &text, &[], &[], &[]);
+    let warnings = settings.unwrap_or_else(|errors| panic!("{errors}")).warnings.join("\n");
+    assert!(warnings.contains("tls.acme.domains: b.example is not one of hosts: its requests get 421"), "{warnings}");
+    assert!(warnings.contains("tls.acme: each gateway orders a certificate for itself"), "{warnings}");
+    assert!(!warnings.contains("a.example is not"), "{warnings}");
 }

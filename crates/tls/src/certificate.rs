@@ -13,6 +13,7 @@ use std::sync::Arc;
 pub struct Certificate {
     pub(super) key: Arc<CertifiedKey>,
     dns_names: Vec<String>,
+    starts_at: u64,
     expires_at: u64,
 }
 
@@ -44,12 +45,18 @@ impl Certificate {
             error => CertificateError::Key(format!("cannot be used: {error}")),
         })?;
         key.ocsp = ocsp;
-        Ok(Self { key: Arc::new(key), dns_names: facts.dns_names, expires_at: facts.expires_at })
+        let CertificateFacts { dns_names, starts_at, expires_at, .. } = facts;
+        Ok(Self { key: Arc::new(key), dns_names, starts_at, expires_at })
     }
 
     /// Returns the DNS names, in lower case; a name may be a wildcard.
     pub fn dns_names(&self) -> &[String] {
         &self.dns_names
+    }
+
+    /// Returns the start of the validity, in seconds since 1970.
+    pub fn starts_at(&self) -> u64 {
+        self.starts_at
     }
 
     /// Returns the end of the validity, in seconds since 1970.

@@ -4,6 +4,7 @@
 //! again.
 
 use super::certificate::{Certificate, CertificateError};
+use super::challenges::PendingChallenges;
 use super::listener::{ClientAuthentication, TlsListener};
 use super::tickets::TicketKeys;
 use std::fmt;
@@ -37,11 +38,24 @@ pub struct ClientAuthorityFile {
     pub is_required: bool,
 }
 
+/// File of a certificate from an ACME server, which the gateway writes: the private key and the chain, in PEM.
+#[derive(Clone, Debug)]
+pub struct AcmeFile {
+    /// Path and location. The file is absent until the first certificate is issued.
+    pub file: (PathBuf, Location),
+    /// First of the ordered names. A server may order the names of the certificate otherwise.
+    pub domain: String,
+    /// Challenges of the ACME server.
+    pub challenges: Arc<PendingChallenges>,
+}
+
 /// Files of one listener.
 #[derive(Clone, Debug)]
 pub struct TlsSource {
-    /// Certificates, the default one first; at least one.
+    /// Certificates, the default one first; at least one, unless there is `acme`.
     pub certificates: Vec<CertificatePaths>,
+    /// Certificate from an ACME server, if any.
+    pub acme: Option<AcmeFile>,
     /// Authority of client certificates, if clients are asked for one.
     pub client_authority: Option<ClientAuthorityFile>,
 }
@@ -55,7 +69,7 @@ pub struct TlsFiles {
 
 /// All errors in some files, one line each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsErrors(Vec<String>);
+pub struct TlsErrors(pub Vec<String>);
 
 /// Result of [`TlsFiles::reload_changed`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,7 +106,10 @@ struct PairFiles {
     certificate: WatchedFile,
     key: WatchedFile,
     ocsp: Option<WatchedFile>,
-    active: Certificate,
+    /// Name by which it is known; `None` is the first one of the certificate.
+    domain: Option<String>,
+    /// `None` until an ACME server has issued it.
+    active: Option<Certificate>,
     error: Option<String>,
 }
 
@@ -134,9 +151,9 @@ impl TlsFiles {
         &self.tickets
     }
 
-    /// Returns the state of each certificate.
+    /// Returns the state of each certificate that is in use.
     pub fn states(&self) -> impl Iterator<Item = CertificateState<'_>> {
-        self.listeners.iter().flat_map(|files| &files.certificates).map(PairFiles::state)
+        self.listeners.iter().flat_map(|files| &files.certificates).filter_map(PairFiles::state)
     }
 
     /// Returns a warning for each certificate that has expired. `now` is in seconds since 1970.
@@ -165,6 +182,10 @@ impl ListenerFiles {
                 Err(found) => errors.extend(found),
             }
         }
+        let challenges = source.acme.map(|AcmeFile { file, domain, challenges }| {
+            certificates.push(PairFiles::read_issued(file, domain));
+            challenges
+        });
         let clients = source.client_authority.map(AuthorityFile::read).transpose();
         let clients = clients.unwrap_or_else(|error| {
             errors.push(error);
@@ -173,9 +194,9 @@ impl ListenerFiles {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let active = certificates.iter().map(|pair| &pair.active);
-        let listener = TlsListener::new(active, clients.as_ref().map(|clients| &clients.active), Arc::clone(tickets))
-            .expect("checked by the settings: at least one certificate");
+        let active = certificates.iter().filter_map(|pair| pair.active.as_ref());
+        let authority = clients.as_ref().map(|clients| &clients.active);
+        let listener = TlsListener::new(active, authority, Arc::clone(tickets), challenges);
         Ok(Self { certificates, clients, listener })
     }
 
@@ -187,7 +208,7 @@ impl ListenerFiles {
         let authority_changed = self.clients.as_mut().is_some_and(|clients| clients.reload_if_changed(result));
         if authority_changed || result.replaced.len() > replaced_before {
             let clients = self.clients.as_ref().map(|clients| &clients.active);
-            self.listener.replace(self.certificates.iter().map(|pair| &pair.active), clients);
+            self.listener.replace(self.certificates.iter().filter_map(|pair| pair.active.as_ref()), clients);
         }
     }
 }
@@ -198,11 +219,19 @@ impl PairFiles {
         let mut key = WatchedFile::read(paths.key);
         let mut ocsp = paths.ocsp.map(WatchedFile::read);
         let active = parse(&mut certificate, &mut key, ocsp.as_mut())?;
-        Ok(Self { certificate, key, ocsp, active, error: None })
+        Ok(Self { certificate, key, ocsp, domain: None, active: Some(active), error: None })
+    }
+
+    /// Reads a file with key and chain. An unusable one is replaced by the next certificate, so it prevents no start.
+    fn read_issued(file: (PathBuf, Location), domain: String) -> Self {
+        let mut certificate = WatchedFile::read(file.clone());
+        let mut key = WatchedFile::read(file);
+        let active = parse(&mut certificate, &mut key, None).ok();
+        Self { certificate, key, ocsp: None, domain: Some(domain), active, error: None }
     }
 
     fn reload_if_changed(&mut self, result: &mut TlsReload) {
-        let Self { certificate, key, ocsp, active, error } = self;
+        let Self { certificate, key, ocsp, domain, active, error } = self;
         // All of them, not only up to the first that has changed.
         let changed = [certificate.update(), key.update(), ocsp.as_mut().is_some_and(WatchedFile::update)];
         if !changed.contains(&true) {
@@ -210,9 +239,9 @@ impl PairFiles {
         }
         match parse(certificate, key, ocsp.as_mut()) {
             Ok(parsed) => {
-                *active = parsed;
+                result.replaced.push(name(domain.as_deref(), &parsed).to_owned());
+                *active = Some(parsed);
                 *error = None;
-                result.replaced.push(self.state().domain.to_owned());
             }
             Err(errors) => {
                 *error = Some(errors.join("; "));
@@ -221,14 +250,18 @@ impl PairFiles {
         }
     }
 
-    fn state(&self) -> CertificateState<'_> {
-        CertificateState {
-            domain: self.active.dns_names().first().map_or("-", String::as_str),
-            expires_at: self.active.expires_at(),
+    fn state(&self) -> Option<CertificateState<'_>> {
+        self.active.as_ref().map(|active| CertificateState {
+            domain: name(self.domain.as_deref(), active),
+            expires_at: active.expires_at(),
             error: self.error.as_deref(),
             location: &self.certificate.location,
-        }
+        })
     }
+}
+
+fn name<'a>(domain: Option<&'a str>, certificate: &'a Certificate) -> &'a str {
+    domain.or(certificate.dns_names().first().map(String::as_str)).unwrap_or("-")
 }
 
 fn parse(

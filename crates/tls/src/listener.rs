@@ -1,6 +1,7 @@
 //! TLS of one listener: protocol versions, certificates, tickets and client certificates.
 
 use super::certificate::Certificate;
+use super::challenges::PendingChallenges;
 use super::resolver::CertificateResolver;
 use super::tickets::{TicketKeys, Ticketer};
 use arc_swap::ArcSwap;
@@ -9,7 +10,7 @@ use rustls::crypto::aws_lc_rs as provider;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::server::{ClientHello, NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig};
 use std::sync::Arc;
@@ -22,6 +23,8 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 pub struct TlsListener {
     config: ArcSwap<ServerConfig>,
     tickets: Arc<TicketKeys>,
+    /// Challenges of an ACME server, if the certificate comes from one.
+    challenges: Option<Arc<PendingChallenges>>,
 }
 
 /// Verification of client certificates.
@@ -50,30 +53,31 @@ impl ClientAuthentication {
 }
 
 impl TlsListener {
-    /// Creates the TLS of a listener; the first certificate is the default. Returns `None` without a certificate.
+    /// Creates the TLS of a listener; the first certificate is the default. Without a certificate, every
+    /// handshake is refused, except for those that validate a domain for `challenges`.
     pub fn new<'a>(
         certificates: impl IntoIterator<Item = &'a Certificate>,
         clients: Option<&ClientAuthentication>,
         tickets: Arc<TicketKeys>,
-    ) -> Option<Arc<Self>> {
-        let config = config(certificates, clients, &tickets)?;
-        Some(Arc::new(Self { config: ArcSwap::from_pointee(config), tickets }))
+        challenges: Option<Arc<PendingChallenges>>,
+    ) -> Arc<Self> {
+        let config = ArcSwap::from_pointee(config(certificates, clients, &tickets));
+        Arc::new(Self { config, tickets, challenges })
     }
 
-    /// Replaces the certificates for the next handshakes. Without a certificate, the present ones stay.
+    /// Replaces the certificates for the next handshakes.
     pub fn replace<'a>(
         &self,
         certificates: impl IntoIterator<Item = &'a Certificate>,
         clients: Option<&ClientAuthentication>,
     ) {
-        if let Some(config) = config(certificates, clients, &self.tickets) {
-            self.config.store(Arc::new(config));
-        }
+        self.config.store(Arc::new(config(certificates, clients, &self.tickets)));
     }
 
-    /// Returns the configuration for a handshake.
-    pub fn config(&self) -> Arc<ServerConfig> {
-        self.config.load_full()
+    /// Returns the configuration for a handshake that begins with `client`.
+    pub fn config(&self, client: &ClientHello<'_>) -> Arc<ServerConfig> {
+        let answer = self.challenges.as_ref().and_then(|challenges| challenges.tls_answer(client));
+        answer.unwrap_or_else(|| self.config.load_full())
     }
 }
 
@@ -82,8 +86,8 @@ fn config<'a>(
     certificates: impl IntoIterator<Item = &'a Certificate>,
     clients: Option<&ClientAuthentication>,
     tickets: &Arc<TicketKeys>,
-) -> Option<ServerConfig> {
-    let resolver = CertificateResolver::new(certificates)?;
+) -> ServerConfig {
+    let resolver = CertificateResolver::new(certificates);
     let builder = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()))
         .with_protocol_versions(&[&TLS13, &TLS12])
         .expect("the provider has suites of both versions");
@@ -92,10 +96,12 @@ fn config<'a>(
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_cert_resolver(Arc::new(resolver));
+    // All suites are good; scanners expect that the server, and not its clients, prefers the strongest.
+    config.ignore_client_order = true;
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     let scope = clients.map_or(Vec::new(), |clients| clients.fingerprint.clone());
     config.ticketer = Arc::new(Ticketer { keys: Arc::clone(tickets), scope });
     // Tickets need no memory here, and no lock.
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    Some(config)
+    config
 }

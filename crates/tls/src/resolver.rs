@@ -11,13 +11,13 @@ use std::sync::Arc;
 pub(super) struct CertificateResolver {
     /// Certificates by name; a wildcard `*.example.com` is at `.example.com`.
     by_name: HashMap<String, Vec<Arc<CertifiedKey>>>,
-    /// Certificate for a client that asks for no name, or for an unknown one.
-    default: Arc<CertifiedKey>,
+    /// Certificate for a client that asks for no name, or for an unknown one. Without one, such a client is refused.
+    default: Option<Arc<CertifiedKey>>,
 }
 
 impl CertificateResolver {
-    /// Creates a resolver; the first certificate is the default. Returns `None` without a certificate.
-    pub(super) fn new<'a>(certificates: impl IntoIterator<Item = &'a Certificate>) -> Option<Self> {
+    /// Creates a resolver; the first certificate is the default.
+    pub(super) fn new<'a>(certificates: impl IntoIterator<Item = &'a Certificate>) -> Self {
         let (mut by_name, mut default) = (HashMap::<String, Vec<_>>::new(), None);
         for certificate in certificates {
             default.get_or_insert_with(|| Arc::clone(&certificate.key));
@@ -26,7 +26,7 @@ impl CertificateResolver {
                 by_name.entry(name.to_owned()).or_default().push(Arc::clone(&certificate.key));
             }
         }
-        default.map(|default| Self { by_name, default })
+        Self { by_name, default }
     }
 
     /// Returns the certificates with `name`, exactly, else as a wildcard, which covers one label.
@@ -41,7 +41,6 @@ impl ResolvesServerCert for CertificateResolver {
         let named = client.server_name().map_or(&[][..], |name| self.with_name(name));
         // Of an ECDSA and an RSA certificate with the same name, one that the client can verify.
         let is_usable = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(client.signature_schemes()).is_some();
-        let chosen = named.iter().find(is_usable).or(named.first()).unwrap_or(&self.default);
-        Some(Arc::clone(chosen))
+        named.iter().find(is_usable).or(named.first()).or(self.default.as_ref()).cloned()
     }
 }

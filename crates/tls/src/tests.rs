@@ -2,7 +2,8 @@ use super::*;
 use parking_lot::Mutex;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
+use rustls::server::Acceptor;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ impl Site {
     }
 
     fn files(&self, certificates: Vec<CertificatePaths>) -> Result<TlsFiles, String> {
-        let source = TlsSource { certificates, client_authority: None };
+        let source = TlsSource { certificates, acme: None, client_authority: None };
         TlsFiles::read([source], TicketKeys::generate(0)).map_err(|errors| errors.to_string())
     }
 
@@ -60,7 +61,13 @@ impl Site {
         let name = ServerName::try_from(server_name).expect("valid name");
         let mut client = ClientConnection::new(Arc::new(config), name).expect("client");
         let listener = files.listeners().next().expect("a listener");
-        let mut server = ServerConnection::new(listener.config()).expect("server");
+        let mut acceptor = Acceptor::default();
+        let mut sent = Vec::new();
+        client.write_tls(&mut sent).expect("client writes");
+        acceptor.read_tls(&mut sent.as_slice()).expect("server reads");
+        let accepted = acceptor.accept().expect("valid ClientHello").expect("whole ClientHello");
+        let config = listener.config(&accepted.client_hello());
+        let mut server = accepted.into_connection(config).expect("server accepts");
         while client.is_handshaking() || server.is_handshaking() {
             let mut sent = Vec::new();
             client.write_tls(&mut sent).expect("client writes");

@@ -14,6 +14,8 @@ pub(super) struct CertificateFacts {
     pub(super) common_name: Option<String>,
     /// Email addresses and URIs of the subject.
     pub(super) other_names: Vec<String>,
+    /// Start of the validity, in seconds since 1970.
+    pub(super) starts_at: u64,
     /// End of the validity, in seconds since 1970.
     pub(super) expires_at: u64,
 }
@@ -38,7 +40,8 @@ impl CertificateFacts {
         if dns_names.is_empty() {
             dns_names.extend(common_name.as_deref().map(str::to_ascii_lowercase));
         }
+        let starts_at = subject.validity().not_before.to_unix_duration().as_secs();
         let expires_at = subject.validity().not_after.to_unix_duration().as_secs();
-        Ok(Self { dns_names, common_name, other_names, expires_at })
+        Ok(Self { dns_names, common_name, other_names, starts_at, expires_at })
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! 1. Validate (`target`): a request that the gateway and the origin could interpret differently, or for another host
 //!    than the own ones, is rejected before it is counted. Host and path are normalized once.
-//!    A listener that redirects to https ends here (`redirect`).
+//!    A listener that redirects to https ends here (`redirect`). Before all this, an ACME server gets its token
+//!    (`acme_challenge`): it may ask for any host, and is never redirected.
 //! 2. Identify (`evaluate`): user agent, then signature, then proof, because a signature can be a claim to prove.
 //! 3. Observe (`evaluate`): the bot score is a fact that classification uses.
 //! 4. Look up (`cache`): a stored response costs nothing, so it comes before admission. A request whose response
@@ -21,6 +22,7 @@
 //! A request that another proxy asks about (`forward_auth`) passes phases 1 to 3 and 5, and is settled by that proxy.
 
 mod abandon;
+mod acme_challenge;
 mod cache;
 mod cache_fetch;
 mod client_response;
@@ -93,6 +95,11 @@ impl RequestHandler {
         // Before anything reads the cookies: the session of the live page is for the gateway alone.
         headers::strip_admin_sessions(&mut head.fields);
         connection_state.on_request_start(head.version);
+        if let Some(response) = self.acme_challenge(&head) {
+            connection_state.on_request_end(false);
+            self.drain_body(&head, body);
+            return response;
+        }
         let settings = &current.settings;
         let target = match Target::parse(&head, &worker.shared().via.pseudonym, settings) {
             Ok(target) => target,

@@ -5,6 +5,7 @@
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test module uses a part")]
 
 pub mod access_log;
+pub mod acme_server;
 pub mod browser;
 pub mod classifier_harness;
 pub mod client;

@@ -1,7 +1,7 @@
 //! Listeners in words.
 
 use super::format;
-use crate::settings::{CertificateSource, ClientAuthority, HttpsRedirect, Listener, Tls};
+use crate::settings::{Acme, CertificateSource, ClientAuthority, HttpsRedirect, Listener, Tls};
 
 /// Returns what a listener does besides HTTP without TLS; `None` if that is all.
 pub(super) fn listener(listener: &Listener) -> Option<String> {
@@ -19,9 +19,16 @@ pub(super) fn listener(listener: &Listener) -> Option<String> {
 }
 
 fn tls(tls: &Tls) -> String {
-    let Tls { certificates: CertificateSource::Files(files), client_authority, hsts } = tls;
-    let names: Vec<String> = files.iter().map(|files| files.certificate.display().to_string()).collect();
-    let mut text = format!("TLS with {}", names.join(" and "));
+    let Tls { certificates, client_authority, hsts } = tls;
+    let mut text = match certificates {
+        CertificateSource::Files(files) => {
+            let names: Vec<String> = files.iter().map(|files| files.certificate.display().to_string()).collect();
+            format!("TLS with {}", names.join(" and "))
+        }
+        CertificateSource::Acme(Acme { domains, directory, .. }) => {
+            format!("TLS with a certificate for {} from {directory}", domains.join(" and "))
+        }
+    };
     match client_authority {
         None => {}
         Some(ClientAuthority { is_required: true, .. }) => text.push_str(", client certificates required"),

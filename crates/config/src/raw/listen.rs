@@ -44,6 +44,9 @@ pub(crate) struct TlsKeys {
     /// Several certificates, at most 1000. The client is sent the first one that has the name that it asks for: exactly,
     /// else as a wildcard. A client that asks for no name or for another one is sent the first of all. Default none.
     pub certificates: Vec<CertificateKeys>,
+    /// Certificate that the gateway orders from an ACME server and renews. Excludes certificate and certificates. Default
+    /// none.
+    pub acme: Option<AcmeKeys>,
     /// PEM file with the authorities of client certificates. Default none: clients are not asked for a certificate.
     pub client_ca: Option<String>,
     /// required: clients without a valid certificate are disconnected. optional: only those with an invalid one are.
@@ -64,6 +67,22 @@ pub(crate) struct CertificateKeys {
     pub key: Option<String>,
     /// File with an OCSP response for the certificate, in DER. Default none.
     pub ocsp: Option<String>,
+}
+
+/// Certificate from an ACME server. To use it is to agree to the terms of service of that server.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct AcmeKeys {
+    /// Names of the certificate, 1 to 100, without wildcards. Each must lead to this gateway: the server asks it for a token at
+    /// port 80, or for a handshake at port 443. Required.
+    pub domains: Vec<String>,
+    /// URL at which the server may tell its operator of problems, such as `mailto:ops@example.com`. Default none.
+    pub contact: Option<String>,
+    /// URL of the directory of the server. Default https://acme-v02.api.letsencrypt.org/directory, that of Let's Encrypt.
+    pub directory: Option<String>,
+    /// PEM file with the authorities that sign the certificate of the server itself, for a private server. The path starts at
+    /// the directory of this file. Default: the public authorities.
+    pub ca: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]

@@ -1,5 +1,6 @@
 //! Validates `listen`. The package `tls` reads the files.
 
+use super::acme::acme as validate_acme;
 use super::diagnostics::Diagnostics;
 use crate::raw::listen::{CertificateKeys, ClientCertificates, Listen, ListenerKeys, TlsKeys};
 use crate::raw::{self, clients::AddressFrom};
@@ -86,10 +87,14 @@ fn check_redirect(
 }
 
 fn tls(keys: &TlsKeys, path: &SettingPath, report: &mut Diagnostics) -> Tls {
-    let TlsKeys { certificate, key, ocsp, certificates, client_ca, client_certificates, hsts } = keys;
+    let TlsKeys { certificate, key, ocsp, certificates, acme, client_ca, client_certificates, hsts } = keys;
     let single = CertificateKeys { certificate: certificate.clone(), key: key.clone(), ocsp: ocsp.clone() };
     let has_single = certificate.is_some() || key.is_some() || ocsp.is_some();
+    if acme.is_some() && (has_single || !certificates.is_empty()) {
+        report.error(&path.acme(), "found together with certificate files", "keep one of them");
+    }
     let files = match (has_single, certificates.is_empty()) {
+        (false, true) if acme.is_some() => Vec::new(),
         (true, true) => vec![certificate_files(&single, path, report)],
         (true, false) => {
             let hint = "write all of them under certificates, the default one first";
@@ -99,7 +104,7 @@ fn tls(keys: &TlsKeys, path: &SettingPath, report: &mut Diagnostics) -> Tls {
         (false, _) => {
             let path = path.certificates();
             if certificates.is_empty() && !report.has_error_at(&path) {
-                let hint = "write tls: { certificate: tls/site.pem, key: tls/site.key }";
+                let hint = "write tls: { certificate: tls/site.pem, key: tls/site.key }, or tls: { acme: { domains: [example.com] } }";
                 report.error(&path, "no certificate", hint);
             }
             report.check_len(&path, "certificates", certificates.len(), MAX_CERTIFICATES, "use a wildcard certificate");
@@ -117,7 +122,11 @@ fn tls(keys: &TlsKeys, path: &SettingPath, report: &mut Diagnostics) -> Tls {
         path: path.client_ca(),
     });
     let hsts = hsts.as_ref().map(|span| report.nonzero_duration(&path.hsts(), Some(span.0), span.0));
-    Tls { certificates: CertificateSource::Files(files), client_authority, hsts }
+    let certificates = match acme {
+        None => CertificateSource::Files(files),
+        Some(keys) => CertificateSource::Acme(validate_acme(keys, &path.acme(), report)),
+    };
+    Tls { certificates, client_authority, hsts }
 }
 
 fn certificate_files(keys: &CertificateKeys, path: &SettingPath, report: &mut Diagnostics) -> CertificateFiles {

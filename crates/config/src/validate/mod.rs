@@ -3,6 +3,7 @@
 //! Each file covers one section. It adds errors to [`Diagnostics`] and continues with a safe value instead. The
 //! resulting settings are used only if there is no error.
 
+mod acme;
 mod address_lists;
 mod bot_detection;
 mod cache;
@@ -46,6 +47,7 @@ pub(super) fn validate(
     let forward_auth = forward_auth::forward_auth(raw, &listen, admin.as_ref(), &mut report);
     let origin = origin::origin(&raw.origin, &listen, &mut report);
     let hosts = server::hosts(raw, &mut report);
+    acme::warn_foreign_domains(&listen, hosts.as_ref(), &mut report);
     let limits = server::limits(&raw.limits, &mut report);
     let headers = server::headers(&raw.headers);
     let state_dir = server::state_dir(raw);
@@ -74,6 +76,7 @@ pub(super) fn validate(
     partition::check_use(&scopes, &routes, &mut report);
     scopes::warn_unused(&scopes, &scope_quotas, &routes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
+    acme::warn_shared_ledger(&listen, &ledger, &mut report);
     let verify = verify::verify(&raw.verify, &mut report);
     let range_files = verify::range_files(&raw.operators, &report);
     verify::warn_unfetched(&raw.operators, &verify, &mut report);

@@ -1,0 +1,16 @@
+//! Certificates from an ACME server (RFC 8555).
+//!
+//! [`AcmeOrder`] orders one certificate: it opens the [`account`](account::open), answers the challenges through
+//! [`PendingChallenges`](tidegate_tls::PendingChallenges), and returns key and chain. [`RenewalSchedule`] says when the next
+//! attempt is due. The time of a schedule is a parameter, and so is its jitter; the network is behind [`AcmeClient`].
+
+mod account;
+mod client;
+mod error;
+mod order;
+mod schedule;
+
+pub use client::{AcmeClient, UnusableAuthorities};
+pub use error::{FailedStage, OrderError};
+pub use order::{AcmeOrder, ChallengeKind};
+pub use schedule::RenewalSchedule;

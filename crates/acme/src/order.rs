@@ -1,0 +1,175 @@
+//! An order of one certificate.
+
+use super::account;
+use super::client::AcmeClient;
+use super::error::{FailedStage, OrderError, is_unknown_account, problem_text};
+use instant_acme::{
+    Account, AuthorizationStatus, ChallengeHandle, ChallengeType, Error, Identifier, NewOrder, Order, OrderStatus,
+    RetryPolicy,
+};
+use rcgen::{CertificateParams, CustomExtension, KeyPair};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_policy::Timestamp;
+use tidegate_tls::{ChallengeAnswer, PendingChallenges};
+
+/// Time for which the server may validate, and then issue.
+const POLL_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How a server checks that a domain leads to this gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChallengeKind {
+    /// It asks port 80 for a token.
+    Http01,
+    /// It asks port 443 for a handshake.
+    TlsAlpn01,
+}
+
+/// Everything that an order needs.
+#[derive(Clone, Debug)]
+pub struct AcmeOrder {
+    /// Names of the certificate.
+    pub domains: Vec<String>,
+    /// URL by which the server reaches the operator.
+    pub contact: Option<String>,
+    /// URL of the directory of the server.
+    pub directory: String,
+    /// File of the account.
+    pub account_file: PathBuf,
+    /// Client that trusts the server.
+    pub client: AcmeClient,
+    /// Answers that the listeners give.
+    pub challenges: Arc<PendingChallenges>,
+}
+
+impl AcmeOrder {
+    /// Orders a certificate by the first of `kinds` by which the server can validate the domains. Returns its private key and
+    /// its chain in one PEM text, and the kind. `now` dates `Retry-After`.
+    pub async fn run(&self, kinds: &[ChallengeKind], now: Timestamp) -> Result<(String, ChallengeKind), OrderError> {
+        let mut failures = Vec::new();
+        for &kind in kinds {
+            match self.order_by(kind).await {
+                Ok(pem) => return Ok((pem, kind)),
+                Err(error) if error.stage == FailedStage::Validation => {
+                    failures.push(format!("{}: {error}", kind.name()));
+                }
+                // Another kind of challenge would not help.
+                Err(error) => return Err(error.retry_after(self.client.retry_after(now))),
+            }
+        }
+        Err(OrderError::not_validated(&failures.join("; ")))
+    }
+
+    async fn order_by(&self, kind: ChallengeKind) -> Result<String, OrderError> {
+        let mut order = self.open_order().await?;
+        // Until the order is finished or has failed.
+        let _answers = self.answer_challenges(&mut order, kind).await?;
+        let polls = RetryPolicy::new().timeout(POLL_TIMEOUT).backoff(1.5);
+        match order.poll_ready(&polls).await {
+            Ok(OrderStatus::Ready) => {}
+            Ok(_) | Err(Error::Api(_)) if order.state().status == OrderStatus::Invalid => {
+                return Err(validation_error(&mut order).await);
+            }
+            Ok(status) => return Err(OrderError::refused(&format!("the order is {status:?} after its validation"))),
+            Err(error) => return Err(OrderError::of_request(&error)),
+        }
+        let key = order.finalize().await.map_err(|error| OrderError::of_request(&error))?;
+        let chain = order.poll_certificate(&polls).await.map_err(|error| OrderError::of_request(&error))?;
+        Ok(format!("{key}{chain}"))
+    }
+
+    /// Creates the order, with a new account if the server has forgotten the present one.
+    async fn open_order(&self) -> Result<Order, OrderError> {
+        let identifiers: Vec<Identifier> = self.domains.iter().cloned().map(Identifier::Dns).collect();
+        let order = NewOrder::new(&identifiers);
+        match self.account().await?.new_order(&order).await {
+            Err(error) if is_unknown_account(&error) => {
+                fs::remove_file(&self.account_file).map_err(OrderError::local)?;
+                self.account().await?.new_order(&order).await
+            }
+            created => created,
+        }
+        .map_err(|error| OrderError::of_request(&error))
+    }
+
+    async fn account(&self) -> Result<Account, OrderError> {
+        account::open(&self.account_file, &self.directory, self.contact.as_deref(), &self.client).await
+    }
+
+    /// Answers a challenge for each domain that the server has not validated lately, and tells the server.
+    async fn answer_challenges(
+        &self,
+        order: &mut Order,
+        kind: ChallengeKind,
+    ) -> Result<Vec<ChallengeAnswer>, OrderError> {
+        let mut answers = Vec::new();
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization.map_err(|error| OrderError::of_request(&error))?;
+            if authorization.status == AuthorizationStatus::Valid {
+                continue;
+            }
+            let challenge = authorization.challenge(kind.challenge_type());
+            let mut challenge =
+                challenge.ok_or_else(|| OrderError::not_validated("the server does not offer this challenge"))?;
+            answers.push(self.answer(&challenge, kind).map_err(|error| OrderError::local(&*error))?);
+            challenge.set_ready().await.map_err(|error| OrderError::of_request(&error))?;
+        }
+        Ok(answers)
+    }
+
+    fn answer(
+        &self,
+        challenge: &ChallengeHandle<'_>,
+        kind: ChallengeKind,
+    ) -> Result<ChallengeAnswer, Box<dyn std::error::Error + Send + Sync>> {
+        let authorization = challenge.key_authorization();
+        match kind {
+            ChallengeKind::Http01 => Ok(self.challenges.answer_http(&challenge.token, authorization.as_str())),
+            ChallengeKind::TlsAlpn01 => {
+                let domain = challenge.identifier().to_string();
+                let mut params = CertificateParams::new(vec![domain.clone()])?;
+                params.custom_extensions = vec![CustomExtension::new_acme_identifier(authorization.digest().as_ref())];
+                let key = KeyPair::generate()?;
+                let certificate = params.self_signed(&key)?;
+                let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+                Ok(self.challenges.answer_tls(&domain, certificate.der().to_vec(), &key)?)
+            }
+        }
+    }
+}
+
+/// Returns what the server says about the domains that it could not validate.
+async fn validation_error(order: &mut Order) -> OrderError {
+    let mut reasons = Vec::new();
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        let Ok(state) = authorization.refresh().await else { continue };
+        let domain = state.identifier().to_string();
+        let problems = state.challenges.iter().filter_map(|challenge| challenge.error.as_ref());
+        reasons.extend(problems.map(|problem| format!("{domain}: {}", problem_text(problem))));
+    }
+    if reasons.is_empty() {
+        reasons.push("the server gives no reason".to_owned());
+    }
+    OrderError::not_validated(&reasons.join("; "))
+}
+
+impl ChallengeKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Http01 => "HTTP-01",
+            Self::TlsAlpn01 => "TLS-ALPN-01",
+        }
+    }
+
+    fn challenge_type(self) -> ChallengeType {
+        match self {
+            Self::Http01 => ChallengeType::Http01,
+            Self::TlsAlpn01 => ChallengeType::TlsAlpn01,
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Certificates from ACME servers: read at the start, ordered when they are missing or due, and kept in `state_dir/acme`.
+
+use super::ServiceState;
+use crate::telemetry::AcmeView;
+use aws_lc_rs::digest::{SHA256, digest};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_acme::{AcmeClient, AcmeOrder, ChallengeKind, OrderError, RenewalSchedule};
+use tidegate_config::Settings;
+use tidegate_config::settings::{Acme, CertificateSource};
+use tidegate_engine::files;
+use tidegate_policy::Timestamp;
+use tidegate_policy::rng::Rng;
+use tidegate_tls::{AcmeFile, Certificate, PendingChallenges};
+use tracing::{info, warn};
+
+/// Interval at which it is checked whether a certificate is due.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Maximum size of the files read here.
+const MAX_FILE_BYTES: usize = 4 << 20;
+
+/// Maximum length of the domain in the name of a file.
+const MAX_NAME: usize = 100;
+
+/// Certificates that the gateway orders, each once, and the answers to their challenges.
+#[derive(Debug, Default)]
+pub struct AcmeCertificates {
+    pub(super) challenges: Arc<PendingChallenges>,
+    certificates: Vec<AcmeCertificate>,
+}
+
+/// A certificate that the gateway orders.
+#[derive(Debug)]
+struct AcmeCertificate {
+    location: String,
+    /// File with key and chain.
+    file: PathBuf,
+    order: AcmeOrder,
+    progress: Mutex<OrderProgress>,
+}
+
+#[derive(Debug)]
+struct OrderProgress {
+    /// Challenges, in the order in which they are tried.
+    kinds: Vec<ChallengeKind>,
+    schedule: RenewalSchedule,
+    jitter: Rng,
+    /// End of the validity of the present certificate, in seconds since 1970; `None` if there is none.
+    expires_at: Option<u64>,
+    /// Error of the last attempt, if it failed.
+    error: Option<String>,
+    /// Number of failed attempts since the start.
+    failures: u64,
+}
+
+impl AcmeCertificates {
+    /// Reads the present certificates and the authorities of the servers, or returns all errors.
+    pub(super) fn read(settings: &Settings, seed: u64) -> Result<Self, Vec<String>> {
+        let (mut read, mut errors) = (Self::default(), Vec::new());
+        let has_plain_listener = settings.listen.iter().any(|listener| listener.tls.is_none());
+        for tls in settings.listen.iter().filter_map(|listener| listener.tls.as_ref()) {
+            let CertificateSource::Acme(acme) = &tls.certificates else { continue };
+            let file = certificate_file(acme, &settings.state_dir);
+            if read.certificates.iter().any(|certificate| certificate.file == file) {
+                continue;
+            }
+            match client(acme, settings) {
+                Err(error) => errors.push(error),
+                Ok(client) => {
+                    let kinds = match has_plain_listener {
+                        true => vec![ChallengeKind::Http01, ChallengeKind::TlsAlpn01],
+                        false => vec![ChallengeKind::TlsAlpn01],
+                    };
+                    let mut jitter = Rng::from_seed(seed, &acme.domains.join(","));
+                    let present = files::read(&file, MAX_FILE_BYTES).ok();
+                    let present = present.and_then(|pem| Certificate::parse(&pem, &pem, None).ok());
+                    let schedule = present.as_ref().map(|certificate| renewal(certificate, &mut jitter));
+                    let progress = OrderProgress {
+                        kinds,
+                        schedule: schedule.unwrap_or_default(),
+                        jitter,
+                        expires_at: present.as_ref().map(Certificate::expires_at),
+                        error: None,
+                        failures: 0,
+                    };
+                    let order = AcmeOrder {
+                        domains: acme.domains.clone(),
+                        contact: acme.contact.clone(),
+                        directory: acme.directory.clone(),
+                        account_file: account_file(acme, &settings.state_dir),
+                        client,
+                        challenges: Arc::clone(&read.challenges),
+                    };
+                    let location = settings.location_of(&acme.path);
+                    read.certificates.push(AcmeCertificate { location, file, order, progress: Mutex::new(progress) });
+                }
+            }
+        }
+        if errors.is_empty() { Ok(read) } else { Err(errors) }
+    }
+
+    /// Returns the file of a certificate, for the listener that uses it.
+    pub(super) fn file(&self, acme: &Acme, settings: &Settings) -> AcmeFile {
+        let file = (certificate_file(acme, &settings.state_dir), settings.location_of(&acme.path));
+        let domain = acme.domains.first().cloned().unwrap_or_default();
+        AcmeFile { file, domain, challenges: Arc::clone(&self.challenges) }
+    }
+
+    /// Returns the number of failed attempts by the first domain of each certificate.
+    pub(super) fn views(&self) -> Vec<AcmeView> {
+        let mut failures = BTreeMap::new();
+        for certificate in &self.certificates {
+            *failures.entry(certificate.domain()).or_default() += certificate.progress.lock().failures;
+        }
+        failures.into_iter().map(|(domain, failures)| AcmeView { domain: domain.to_owned(), failures }).collect()
+    }
+
+    /// Returns a warning for each certificate whose last attempt failed.
+    pub(super) fn warnings(&self, now: Timestamp) -> Vec<String> {
+        let warning = |certificate: &AcmeCertificate| {
+            let progress = certificate.progress.lock();
+            let (error, domain) = (progress.error.as_deref()?, certificate.domain());
+            let effect = match progress.expires_at {
+                Some(expires_at) if expires_at > now.seconds() => "keeping the previous certificate",
+                Some(_) => "the previous certificate has expired",
+                None => "its handshakes are refused",
+            };
+            let wait = progress.schedule.due().saturating_duration_since(now).as_secs();
+            let location = &certificate.location;
+            Some(format!("{location}: no new certificate for {domain}: {error}; {effect}; next attempt in {wait} s"))
+        };
+        self.certificates.iter().filter_map(warning).collect()
+    }
+}
+
+impl AcmeCertificate {
+    fn domain(&self) -> &str {
+        self.order.domains.first().map_or("-", String::as_str)
+    }
+
+    /// Orders the certificate and writes it.
+    async fn attempt(&self, now: Timestamp) -> Result<(), OrderError> {
+        let kinds = self.progress.lock().kinds.clone();
+        let local = |path: &Path, error| OrderError::local(format_args!("{}: {error}", path.display()));
+        let dir = self.file.parent().unwrap_or(Path::new("."));
+        files::create_dir(dir).map_err(|error| local(dir, error))?;
+        let (pem, kind) = self.order.run(&kinds, now).await?;
+        let parsed = Certificate::parse(pem.as_bytes(), pem.as_bytes(), None);
+        let certificate = parsed.map_err(|error| OrderError::local(format_args!("unusable certificate: {error:?}")))?;
+        files::replace(&self.file, pem.as_bytes()).map_err(|error| local(&self.file, error))?;
+        let mut progress = self.progress.lock();
+        progress.schedule = renewal(&certificate, &mut progress.jitter);
+        progress.expires_at = Some(certificate.expires_at());
+        progress.error = None;
+        // The one that works is the first next time.
+        progress.kinds.sort_by_key(|&other| other != kind);
+        Ok(())
+    }
+
+    /// Notes a failed attempt. Returns the seconds until the next one.
+    fn note_failure(&self, error: &OrderError, now: Timestamp) -> u64 {
+        let mut progress = self.progress.lock();
+        let jitter = progress.jitter.gen_f64();
+        progress.schedule = progress.schedule.after_failure(error, now, jitter);
+        progress.error = Some(error.to_string());
+        progress.failures += 1;
+        progress.schedule.due().saturating_duration_since(now).as_secs()
+    }
+}
+
+/// Orders the certificates that are missing or due, until dropped.
+pub(super) fn spawn_orders(state: &Arc<ServiceState>) {
+    for index in 0..state.acme.certificates.len() {
+        tokio::spawn(order_when_due(Arc::clone(state), index));
+    }
+}
+
+async fn order_when_due(state: Arc<ServiceState>, index: usize) {
+    let certificate = &state.acme.certificates[index];
+    let domain = certificate.domain();
+    let mut ticks = tokio::time::interval(CHECK_INTERVAL);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let now = state.handle.now();
+        if !certificate.progress.lock().schedule.is_due(now) {
+            continue;
+        }
+        match certificate.attempt(now).await {
+            Ok(()) => {
+                info!("Ordered a certificate for {domain}");
+                state.reload_certificates();
+            }
+            Err(error) => {
+                let wait = certificate.note_failure(&error, state.handle.now());
+                warn!("No new certificate for {domain}: {error}; next attempt in {wait} s");
+            }
+        }
+    }
+}
+
+fn renewal(certificate: &Certificate, jitter: &mut Rng) -> RenewalSchedule {
+    RenewalSchedule::of_certificate(certificate.starts_at(), certificate.expires_at(), jitter.gen_f64())
+}
+
+fn client(acme: &Acme, settings: &Settings) -> Result<AcmeClient, String> {
+    let Some(file) = &acme.authority else { return Ok(AcmeClient::with_public_roots()) };
+    let error = |reason: &dyn std::fmt::Display, hint: &str| {
+        format!("{}: {} {reason}; {hint}", settings.location_of(&acme.path.ca()), file.display())
+    };
+    let pem = files::read(file, MAX_FILE_BYTES).map_err(|reason| {
+        error(&format_args!("cannot be read: {reason}"), "write the path of a file that the gateway may read")
+    })?;
+    AcmeClient::with_authorities(&pem)
+        .map_err(|reason| error(&reason.0, "write the authorities of the ACME server in PEM"))
+}
+
+/// Returns the file of the certificate. Other domains, and the same ones from another server, have another file.
+fn certificate_file(acme: &Acme, state_dir: &Path) -> PathBuf {
+    let mut domains = acme.domains.clone();
+    domains.sort();
+    let name: String = acme.domains.first().map_or("", String::as_str).chars().take(MAX_NAME).collect();
+    let hash = short_hash(&format!("{}\n{}", acme.directory, domains.join("\n")));
+    state_dir.join("acme").join(format!("{name}-{hash}.pem"))
+}
+
+/// Returns the file of the account, one for each server.
+fn account_file(acme: &Acme, state_dir: &Path) -> PathBuf {
+    state_dir.join("acme").join(format!("account-{}.json", short_hash(&acme.directory)))
+}
+
+fn short_hash(text: &str) -> String {
+    digest(&SHA256, text.as_bytes()).as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,245 @@
+//! Certificates from an ACME server: a real Pebble, which validates domains at the ports of the gateway.
+
+use crate::support::acme_server::{AcmeServer, LIFETIME_DAYS};
+use crate::support::client::Client;
+use crate::support::gateway::TestGateway;
+use crate::support::origin::Origin;
+use crate::support::tls::{Certificates, try_connect};
+use crate::support::wait::{wait_for, wait_until};
+use rustls::{ClientConfig, RootCertStore};
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_engine::clock::Clock;
+
+const SITE: &str = "example.com";
+const SHOP: &str = "shop.example.com";
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// Longer than the backoff after a server that does not respond.
+const BACKOFF: Duration = Duration::from_secs(60);
+/// Nothing listens there: a privileged port that only a gateway with a capability has.
+const CLOSED_PORT: u16 = 1;
+
+/// A gateway, and the server of its certificate.
+struct Site {
+    server: AcmeServer,
+    gateway: TestGateway,
+    _origin: Origin,
+}
+
+impl Site {
+    /// Starts a gateway with a TLS listener, the last one. `listeners` are the others, and `tls` further keys; the server is
+    /// stopped.
+    fn new(listeners: &str, tls: &str) -> Self {
+        let (server, origin) = (AcmeServer::stopped(&[SITE, SHOP]), Origin::plain());
+        let listen = format!(
+            "listen: [{listeners} {{ address: '127.0.0.1:0', tls: {{ {}{tls} }} }}]",
+            server.yaml(&[SITE, SHOP])
+        );
+        // The server dates certificates by the system's clock.
+        let clock = Clock::manual(Clock::system().now());
+        let gateway = TestGateway::with_clock(origin.address(), &format!("hosts: [{SITE}, {SHOP}]\n{listen}"), clock);
+        Self { server, gateway, _origin: origin }
+    }
+
+    fn tls_address(&self) -> SocketAddr {
+        *self.gateway.addresses().last().expect("a listener")
+    }
+
+    /// Starts the server and advances the clock until the gateway has a certificate. Returns its authority.
+    fn order(&mut self, http: u16, tls: u16, variables: &[(&str, &str)]) -> RootCertStore {
+        self.server.start(http, tls, variables);
+        let roots = self.server.roots();
+        wait_until("a certificate", || {
+            if !self.serves(&roots) {
+                self.gateway.clock.advance(BACKOFF);
+            }
+            self.serves(&roots)
+        });
+        roots
+    }
+
+    fn serves(&self, roots: &RootCertStore) -> bool {
+        self.certificate(roots).is_some()
+    }
+
+    /// Returns the certificate that the gateway presents, if it is valid.
+    fn certificate(&self, roots: &RootCertStore) -> Option<Vec<u8>> {
+        let stream = TcpStream::connect(self.tls_address()).expect("gateway listens");
+        let mut client = try_connect(stream, SHOP, &client_config(roots)).ok()?;
+        let certificate = client.stream().conn.peer_certificates()?.first()?;
+        Some(certificate.to_vec())
+    }
+
+    fn failures(&self) -> f64 {
+        self.gateway.metric("tidegate_acme_failures_total{domain=\"example.com\"}")
+    }
+
+    fn notes(&self) -> String {
+        self.gateway.state()["notes"].to_string()
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let dir = fs::read_dir(self.gateway.state_dir().join("acme")).expect("a directory");
+        let mut files: Vec<PathBuf> = dir.map(|entry| entry.expect("an entry").path()).collect();
+        files.sort();
+        files
+    }
+}
+
+fn client_config(roots: &RootCertStore) -> Arc<ClientConfig> {
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("provider supports TLS 1.2 and 1.3")
+        .with_root_certificates(roots.clone())
+        .with_no_client_auth();
+    Arc::new(config)
+}
+
+const REDIRECT: &str = "{ address: '127.0.0.1:0', redirect: https },";
+
+#[test]
+fn certificate_is_ordered_by_http_on_a_listener_that_redirects() {
+    let mut site = Site::new(REDIRECT, "");
+    let http = site.gateway.address().port();
+    let roots = site.order(http, CLOSED_PORT, &[]);
+    let stream = TcpStream::connect(site.tls_address()).expect("gateway listens");
+    let mut client = try_connect(stream, SITE, &client_config(&roots)).expect("handshake succeeds");
+    assert_eq!(client.get("/item", "").status, 200);
+    let requests = "tidegate_requests_total{class=\"other\",verdict=\"admitted\",reason=\"\"}";
+    assert_eq!(site.gateway.metric(requests), 1.0, "a validation is no request of a client");
+    // A token that is not pending is a request like any other.
+    let mut plain = Client::connect(site.gateway.address());
+    plain.send(format!("GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: {SITE}\r\n\r\n"));
+    assert_eq!(plain.read_response().status, 301);
+
+    let expiry = site.gateway.metric("tidegate_certificate_expiry_timestamp_seconds{domain=\"example.com\"}");
+    let now = Clock::system().now().seconds() as f64;
+    assert!((expiry - now - LIFETIME_DAYS as f64 * 86400.0).abs() < 86400.0, "{expiry}");
+    for file in site.files() {
+        assert_eq!(fs::metadata(&file).expect("a file").mode() & 0o777, 0o600, "{}", file.display());
+    }
+}
+
+#[test]
+fn certificate_is_ordered_by_a_handshake_where_client_certificates_are_required() {
+    let authority = Certificates::new();
+    let ca = authority.path("ca.pem");
+    let mut site = Site::new("", &format!(", client_ca: {}, client_certificates: required", ca.display()));
+    let tls = site.tls_address().port();
+    let roots = site.order(CLOSED_PORT, tls, &[]);
+    assert!(site.serves(&roots));
+}
+
+#[test]
+fn other_challenge_is_tried_where_the_first_one_fails() {
+    let mut site = Site::new(REDIRECT, "");
+    let tls = site.tls_address().port();
+    site.order(CLOSED_PORT, tls, &[]);
+}
+
+#[test]
+fn server_that_starts_later_is_asked_again_and_handshakes_are_refused_until_then() {
+    let mut site = Site::new(REDIRECT, "");
+    wait_until("the first attempt", || site.failures() == 1.0);
+    let notes = site.notes();
+    assert!(notes.contains("listen[1].tls.acme: no new certificate for example.com: localhost: "), "{notes}");
+    assert!(notes.contains("its handshakes are refused; next attempt in 3"), "{notes}");
+    assert!(!site.serves(&RootCertStore::empty()));
+    site.order(site.gateway.address().port(), CLOSED_PORT, &[]);
+    assert!(!site.notes().contains("no new certificate"));
+}
+
+#[test]
+fn restart_orders_nothing() {
+    let mut site = Site::new(REDIRECT, "");
+    let roots = site.order(site.gateway.address().port(), CLOSED_PORT, &[]);
+    let (certificate, files) = (site.certificate(&roots), site.files());
+    site.server.stop();
+    site.gateway.restart();
+    assert_eq!(site.certificate(&roots), certificate);
+    site.gateway.clock.advance(DAY);
+    assert_eq!((site.failures(), site.files()), (0.0, files));
+}
+
+#[test]
+fn certificate_is_renewed_after_two_thirds_of_its_lifetime() {
+    let mut site = Site::new(REDIRECT, "");
+    let roots = site.order(site.gateway.address().port(), CLOSED_PORT, &[]);
+    let first = site.certificate(&roots);
+    site.gateway.clock.advance(DAY * 59);
+    assert_eq!(site.certificate(&roots), first);
+    site.gateway.clock.advance(DAY * 5);
+    wait_until("another certificate", || site.certificate(&roots).is_some_and(|other| Some(other) != first));
+}
+
+#[test]
+fn refused_renewal_keeps_the_certificate_and_repeats_what_the_server_says() {
+    let mut site = Site::new(REDIRECT, "");
+    let roots = site.order(site.gateway.address().port(), CLOSED_PORT, &[]);
+    let first = site.certificate(&roots).expect("a certificate");
+    let failures = site.failures();
+    site.server.names().set_addresses(SHOP, &[]);
+    site.gateway.clock.advance(DAY * 65);
+    wait_until("a failure", || site.failures() > failures);
+    let notes = site.notes();
+    assert!(notes.contains("HTTP-01: shop.example.com: "), "{notes}");
+    assert!(notes.contains("TLS-ALPN-01: ") && notes.contains("keeping the previous certificate"), "{notes}");
+    assert_eq!(site.certificate(&roots), Some(first.clone()));
+    site.server.names().set_addresses(SHOP, &["127.0.0.1"]);
+    wait_for("another certificate", || {
+        site.gateway.clock.advance(Duration::from_secs(600));
+        site.certificate(&roots).filter(|other| *other != first)
+    });
+}
+
+#[test]
+fn server_that_rejects_nonces_and_has_forgotten_the_account_issues_in_the_end() {
+    let mut site = Site::new(REDIRECT, "");
+    let http = site.gateway.address().port();
+    let faults = [("PEBBLE_WFE_NONCEREJECT", "50"), ("PEBBLE_AUTHZREUSE", "100")];
+    site.order(http, CLOSED_PORT, &faults);
+    site.server.stop();
+    site.gateway.clock.advance(DAY * 65);
+    site.order(http, CLOSED_PORT, &faults);
+}
+
+#[test]
+fn damaged_files_are_replaced_or_named() {
+    let mut site = Site::new(REDIRECT, "");
+    let http = site.gateway.address().port();
+    let roots = site.order(http, CLOSED_PORT, &[]);
+    let [account, certificate] = site.files().try_into().expect("an account and a certificate");
+    let clock = site.gateway.clock.clone();
+    site.server.stop();
+    site.gateway.restart_after(|| {
+        fs::write(&account, "garbage").expect("file can be written");
+        fs::write(&certificate, "garbage").expect("file can be written");
+    });
+    wait_until("the first attempt", || site.failures() > 0.0);
+    let notes = site.notes();
+    assert!(notes.contains("account-") && notes.contains("remove the file to create another account"), "{notes}");
+    assert!(!site.serves(&roots));
+    fs::remove_file(&account).expect("file can be removed");
+    clock.advance(BACKOFF);
+    let http = site.gateway.address().port();
+    site.order(http, CLOSED_PORT, &[]);
+}
+
+#[test]
+fn handshake_for_a_challenge_that_is_not_pending_is_refused() {
+    let mut site = Site::new(REDIRECT, "");
+    let roots = site.order(site.gateway.address().port(), CLOSED_PORT, &[]);
+    let handshake = |protocols: &[&str]| {
+        let mut config = ClientConfig::clone(&client_config(&roots));
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        let stream = TcpStream::connect(site.tls_address()).expect("gateway listens");
+        try_connect(stream, SITE, &Arc::new(config)).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let refused = handshake(&["acme-tls/1"]).expect_err("no challenge is pending");
+    assert!(refused.contains("NoApplicationProtocol"), "{refused}");
+    assert_eq!(handshake(&["acme-tls/1", "http/1.1"]), Ok(()), "a client of the site is served");
+}
