@@ -69,6 +69,7 @@ mod robots;
 mod robots_fetch;
 mod robots_rewrite;
 mod scopes;
+mod shell;
 mod signatures;
 mod slow_readers;
 mod slowhttptest;
