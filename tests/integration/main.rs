@@ -24,6 +24,7 @@ mod config;
 mod crawl_policy;
 mod crawler_verification;
 mod demo;
+mod deploy;
 mod docs;
 mod edge_proxy_protocol;
 mod edge_tls;
