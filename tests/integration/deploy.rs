@@ -147,6 +147,24 @@ fn deployed_versions_are_the_current_one() {
     }
 }
 
+#[test]
+fn scripts_of_the_debian_package_are_valid() {
+    for script in ["postinst", "prerm", "postrm"].map(|name| format!("deploy/debian/{name}")) {
+        let text = fs::read_to_string(&script).expect("script is readable");
+        assert!(text.contains("\nset -e\n") && text.contains("\n#DEBHELPER#\n"), "{script}");
+        assert_silent(Command::new("sh").args(["-n", &script]));
+    }
+    for script in ["scripts/package-deb", "scripts/test-deb"] {
+        assert_silent(Command::new("bash").args(["-n", script]));
+    }
+    // The unit of the package is made of this one.
+    let unit = read("tidegate.service");
+    for line in ["DynamicUser=yes\n", "ExecStart=/usr/local/bin/tidegate serve --config /etc/tidegate/tidegate.yaml\n"]
+    {
+        assert!(unit.contains(line), "no {line}");
+    }
+}
+
 /// Runs a command that succeeds and prints nothing.
 #[track_caller]
 fn assert_silent(command: &mut Command) {
