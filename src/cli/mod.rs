@@ -4,6 +4,7 @@ pub mod admin_client;
 mod cache;
 pub mod check;
 pub mod classify;
+mod completions;
 mod config_file;
 pub mod demo;
 mod descriptors;
@@ -13,6 +14,7 @@ pub mod init;
 pub mod learn;
 mod load_policy;
 pub mod log_args;
+mod man;
 mod output;
 mod progress;
 pub mod quota;
@@ -32,7 +34,8 @@ pub use config_file::ConfigArg;
 pub use error::CommandError;
 
 use crate::service::crawlers;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use error::{failed, print_errors};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -170,6 +173,22 @@ enum Command {
     Status(status::StatusArgs),
     /// Prints the JSON Schema of the configuration file, for editors
     Schema,
+    /// Prints the completions of a shell
+    ///
+    /// Bash reads them from /etc/bash_completion.d/tidegate or ~/.local/share/bash-completion/completions/tidegate, zsh
+    /// from a file _tidegate in a directory of `fpath`, fish from ~/.config/fish/completions/tidegate.fish.
+    Completions {
+        /// Shell that reads the completions.
+        shell: Shell,
+    },
+    /// Writes the man pages of all commands into a directory
+    ///
+    /// Writes tidegate.1 and a page for each command, such as tidegate-quota-set.1, and replaces pages that exist. Man
+    /// finds them in a directory man1 of its path, such as /usr/local/share/man/man1.
+    Man {
+        /// Directory of the pages; created if it does not exist.
+        dir: PathBuf,
+    },
 }
 
 /// Escapes a name as one segment of a path, because a mistyped one may contain any character.
@@ -240,6 +259,8 @@ impl Cli {
             Command::Quota(command) => quota::run(&command),
             Command::Status(args) => status::run(&args),
             Command::Schema => print(&schema::schema()),
+            Command::Completions { shell } => print(&completions::completions(Self::command(), shell)),
+            Command::Man { dir } => man::run(Self::command(), &dir),
         })
     }
 }
@@ -259,7 +280,14 @@ fn config_or_positional(config: ConfigArg, file: Option<PathBuf>) -> Result<Conf
 impl ServeArgs {
     /// Returns an error if an option has no effect on `command`.
     fn check_unused(&self, command: &Command) -> Result<(), CommandError> {
-        let reads_no_file = matches!(command, Command::Demo(_) | Command::Init { .. } | Command::Schema);
+        let reads_no_file = matches!(
+            command,
+            Command::Demo(_)
+                | Command::Init { .. }
+                | Command::Schema
+                | Command::Completions { .. }
+                | Command::Man { .. }
+        );
         let unused = [
             ("--listen", self.listen.is_some(), "write it after serve"),
             ("--origin", self.origin.is_some(), "write it after serve"),

@@ -99,7 +99,7 @@ fn serve(
                 service.shut_down();
                 return None;
             }
-            Stop::HandOver => match service.hand_over(new_process(program)) {
+            Stop::HandOver => match service.hand_over(new_process(program), systemd::notify_main_process) {
                 HandOver::Done => return None,
                 HandOver::Refused(serving, error) => {
                     error!("Upgrade failed, serving on: {error}");

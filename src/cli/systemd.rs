@@ -25,8 +25,12 @@ pub(super) fn add_sockets(sockets: &mut ListenSockets, settings: &Settings) {
 
 /// Says that this process serves.
 pub(super) fn notify_ready() {
-    // After a hand-over, this process is not the one that systemd started.
-    notify(&[NotifyState::MainPid(std::process::id()), NotifyState::Ready]);
+    notify(&[NotifyState::Ready]);
+}
+
+/// Says that another process serves in place of this one.
+pub(super) fn notify_main_process(id: u32) {
+    notify(&[NotifyState::MainPid(id)]);
 }
 
 /// Says that the configuration is being read again.

@@ -121,6 +121,8 @@ impl Successor {
             .env_remove("LISTEN_FDS")
             .env_remove("LISTEN_PID")
             .env_remove("LISTEN_FDNAMES")
+            // The watchdog of systemd is for the main process, whichever that is.
+            .env_remove("WATCHDOG_PID")
             .stdin(Stdio::from(other))
             .spawn()?;
         // Its own end of the channel is the only one from here on, so that its exit is noticed.
@@ -155,6 +157,10 @@ impl Successor {
             self.channel.expect(|message| matches!(message, Message::Serving))
         };
         released().map_err(|error| self.failure(&error))
+    }
+
+    pub(super) fn process_id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Ends a process that did not start. Returns the reason.

@@ -341,8 +341,9 @@ impl Service {
         state.close_ledger();
     }
 
-    /// Hands over to a new process, which `command` starts. Serves on if it does not start.
-    pub fn hand_over(self, command: Command) -> HandOver {
+    /// Hands over to a new process, which `command` starts, and calls `on_served` with its id once it serves. Serves on if it
+    /// does not start.
+    pub fn hand_over(self, command: Command, on_served: impl FnOnce(u32)) -> HandOver {
         let tickets = self.state.tls_files.lock().tickets().export();
         self.state.persist_learned();
         let mut successor = match Successor::start(command, self.gateway.sockets(), &tickets) {
@@ -362,6 +363,7 @@ impl Service {
         }
         let served = successor.release_ledger();
         if served.is_ok() {
+            on_served(successor.process_id());
             info!("The new process serves: completing the requests in flight");
         }
         let sockets = draining.wait();

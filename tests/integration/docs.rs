@@ -80,7 +80,7 @@ fn every_cache_status_is_explained() {
 #[test]
 fn paths_and_links_in_documents_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let directories = ["benches/", "config/", "crates/", "docs/", "grafana/", "scripts/", "src/", "tests/"];
+    let directories = ["benches/", "config/", "crates/", "deploy/", "docs/", "grafana/", "scripts/", "src/", "tests/"];
     let others = ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "crates/crawlers/data/README.md"];
     let others = others.map(|name| (name.to_owned(), fs::read_to_string(root.join(name)).expect("document exists")));
     let mut missing = Vec::new();

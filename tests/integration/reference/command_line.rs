@@ -1,7 +1,7 @@
 //! CLI.md, from the help of the program.
 
 use super::assert_current;
-use crate::support::program::run;
+use crate::support::program::{run, subcommands};
 
 #[test]
 fn command_document_is_current() {
@@ -28,9 +28,7 @@ fn write_help(text: &mut String, command: &[&str]) {
     let name = ["tidegate"].iter().chain(command).copied().collect::<Vec<_>>().join(" ");
     let level = "#".repeat(command.len() + 2 - usize::from(!command.is_empty()));
     *text += &format!("{level} {name}\n\n```text\n{}\n```\n\n", help.join("\n"));
-    let commands =
-        outcome.output.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    for subcommand in commands.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
+    for subcommand in subcommands(&outcome.output) {
         let path: Vec<&str> = command.iter().copied().chain([subcommand]).collect();
         write_help(text, &path);
     }

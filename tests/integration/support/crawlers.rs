@@ -79,6 +79,11 @@ impl InstalledClients {
         Command::new(self.installed.join("venv/bin/envoy"))
     }
 
+    /// Returns a linter of the files in `deploy`.
+    pub fn linter(&self, program: &str) -> Command {
+        Command::new(self.installed.join("venv/bin").join(program))
+    }
+
     /// Returns a script of `tests/origins` that serves as an origin with `framework`.
     pub fn origin(&self, program: &str, script: &str, framework: &str) -> Command {
         let mut command = Command::new(self.installed.join("venv/bin").join(program));

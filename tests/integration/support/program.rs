@@ -43,6 +43,12 @@ pub fn run_in(dir: &Path, arguments: &[&str]) -> ExitOutcome {
     program.wait_for_exit()
 }
 
+/// Returns the subcommands that a help text lists.
+pub fn subcommands(help: &str) -> Vec<&str> {
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    commands.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect()
+}
+
 impl Program {
     /// Starts the program in its own directory, without a configuration file.
     pub fn start(arguments: &[&str]) -> Self {
