@@ -14,7 +14,8 @@ pub(super) fn raise_limit(settings: &Settings) -> Option<String> {
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
     };
-    shortage(settings.limits.max_connections as u64, settings.origin.max_connections as u64, available)
+    let origin = settings.origin.max_connections + settings.limits.max_upgrades;
+    shortage(settings.limits.max_connections as u64, origin as u64, available)
 }
 
 /// Returns a warning if `available` descriptors are too few; `None` is no limit.
@@ -22,9 +23,9 @@ fn shortage(clients: u64, origin: u64, available: Option<u64>) -> Option<String>
     let needed = clients + origin + RESERVED;
     available.filter(|available| *available < needed).map(|available| {
         format!(
-            "{available} open files are allowed, and limits.max_connections ({clients}), origin.max_connections \
-             ({origin}) and {RESERVED} others need {needed}: raise the limit (LimitNOFILE=, ulimit -n), or lower \
-             limits.max_connections"
+            "{available} open files are allowed, and limits.max_connections ({clients}), origin.max_connections with \
+             limits.max_upgrades ({origin}) and {RESERVED} others need {needed}: raise the limit (LimitNOFILE=, ulimit \
+             -n), or lower limits.max_connections"
         )
     })
 }

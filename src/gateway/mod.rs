@@ -48,7 +48,9 @@ mod tls_handshake;
 mod tracked_stream;
 mod tunnel;
 mod untrusted_proxy;
+mod upgrade_slot;
 mod upstream;
+mod websocket;
 mod worker;
 
 use crate::telemetry::WorkerTelemetry;

@@ -73,6 +73,9 @@ pub(super) struct Shared {
     pub(super) origin_cache_requests: Arc<AtomicUsize>,
     /// Request bodies in reception, by address.
     pub(super) body_counts: ConnectionCounts,
+    /// Number of upgraded connections, in all and by address.
+    pub(super) upgrades: AtomicUsize,
+    pub(super) upgrade_counts: ConnectionCounts,
     /// Bytes of bodies in files.
     pub(super) spool_usage: Arc<SpoolUsage>,
     /// Memory for client connections without `limits.memory`, in bytes; `None` is no limit.
@@ -149,6 +152,8 @@ impl Shared {
             origin_health: OriginHealth::default(),
             origin_cache_requests: Arc::default(),
             body_counts: ConnectionCounts::default(),
+            upgrades: AtomicUsize::default(),
+            upgrade_counts: ConnectionCounts::default(),
             spool_usage: Arc::default(),
             default_memory,
             connection_memory: MemoryTotal::default(),

@@ -3,6 +3,7 @@
 
 use super::connection_memory::MemoryCharge;
 use super::request_context::RequestContext;
+use super::upgrade_slot::UpgradeSlot;
 use super::upstream::{Deadline, OriginStream};
 use bytes::{Buf, BytesMut};
 use std::cell::RefCell;
@@ -22,14 +23,15 @@ thread_local! {
 
 /// A connection to the origin that is no longer HTTP, and its request.
 pub(super) struct Tunnel {
-    origin: OriginStream,
+    pub(super) origin: OriginStream,
     /// Sent by the origin after its response.
-    to_client: BytesMut,
-    context: Box<RequestContext>,
+    pub(super) to_client: BytesMut,
+    pub(super) context: Box<RequestContext>,
     /// Expires while nothing passes.
-    idle: Deadline,
+    pub(super) idle: Deadline,
     /// Expires at the end of the longest time.
-    end: Deadline,
+    pub(super) end: Deadline,
+    pub(super) slot: UpgradeSlot,
 }
 
 /// One direction.
@@ -46,20 +48,10 @@ struct Direction {
 }
 
 impl Tunnel {
-    pub(super) fn new(
-        origin: OriginStream,
-        to_client: BytesMut,
-        context: Box<RequestContext>,
-        idle: Deadline,
-        end: Deadline,
-    ) -> Self {
-        Self { origin, to_client, context, idle, end }
-    }
-
     /// Passes on what `client` and the origin send, until both have ended, one fails, or the time is over. `received` was
     /// read from the client before.
     pub(super) async fn run(self, mut client: impl AsyncRead + AsyncWrite + Unpin, received: BytesMut) {
-        let Self { mut origin, to_client, mut context, idle, end } = self;
+        let Self { mut origin, to_client, mut context, idle, end, slot: _slot } = self;
         let mut upward = Direction { pending: received, ..Direction::default() };
         let mut downward = Direction { pending: to_client, ..Direction::default() };
         let mut charge = context.charge_memory(0);

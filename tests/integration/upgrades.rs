@@ -2,6 +2,7 @@
 
 use crate::support::browser::{Browser, Screen};
 use crate::support::client::Client;
+use crate::support::frames::{HEADERS, Http2Client, RST_STREAM, SETTINGS};
 use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, OriginConnection, ReceivedRequest};
 use crate::support::tls::Certificates;
@@ -180,6 +181,78 @@ fn upgraded_connection_ends_when_it_is_idle_and_after_its_longest_time() {
     gateway.advance_and_sweep(Duration::from_secs(360));
     assert!(busy.read_rest().is_empty());
     assert_eq!(gateway.read_log().len(), 2);
+}
+
+#[test]
+fn upgrades_of_one_address_and_of_all_have_a_limit() {
+    let origin = echo_origin();
+    let rules = format!(
+        "{RULES}clients: {{ address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }}\n\
+         limits: {{ max_upgrades: 3, max_upgrades_per_address: 2 }}\n"
+    );
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let open_from = |host: u8| {
+        let mut client = open(&gateway, &format!("X-Forwarded-For: 192.0.2.{host}\r\n"));
+        (client.head().status, client)
+    };
+    let first = [open_from(1), open_from(1), open_from(2)];
+    assert_eq!(first.each_ref().map(|(status, _)| *status), [101; 3]);
+    assert_eq!(open_from(1).0, 503, "third of its address");
+    assert_eq!(open_from(3).0, 503, "fourth of all");
+    assert_eq!(origin.received_requests().len(), 3);
+    assert_eq!(gateway.metric("tidegate_quota_used{quota=\"api\"}"), 3.0, "a refused one costs nothing");
+    let [(_, mut ended), ..] = first;
+    ended.send(CLOSE);
+    assert_eq!(ended.read_rest(), b"\x88\0");
+    drop(ended);
+    wait_until("the slot to be free", || open_from(3).0 == 101);
+}
+
+#[test]
+fn streams_of_one_connection_have_the_same_limit() {
+    let origin = echo_origin();
+    let rules = format!("{RULES}limits: {{ max_upgrades_per_address: 2 }}\n");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let mut client = Http2Client::connect(gateway.address());
+    client.wait_for_frame(|frame| frame.kind == SETTINGS);
+    for stream in [1, 3, 5] {
+        client.extended_connect(stream, "websocket");
+        client.wait_for_frame(|frame| frame.kind == HEADERS && frame.stream == stream);
+    }
+    assert_eq!(origin.received_requests().len(), 2);
+    assert_eq!(open(&gateway, "").head().status, 503, "over HTTP/1.1 neither");
+    client.reset(1);
+    wait_until("the slot to be free", || open(&gateway, "").head().status == 101);
+}
+
+#[test]
+fn streams_carry_no_other_protocol() {
+    let origin = echo_origin();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let mut client = Http2Client::connect(gateway.address());
+    client.wait_for_frame(|frame| frame.kind == SETTINGS);
+    for (stream, protocol) in [(1, "h2c"), (3, "connect-udp"), (5, "evil\r\nX: y")] {
+        client.extended_connect(stream, protocol);
+        client.wait_for_frame(|frame| matches!(frame.kind, HEADERS | RST_STREAM) && frame.stream == stream);
+    }
+    assert!(origin.received_requests().is_empty());
+}
+
+#[test]
+fn answer_to_another_key_is_a_failure_of_the_origin() {
+    let origin = Origin::with_script(|_, connection| {
+        connection.send(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
+        );
+        connection.expect_eof();
+    });
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let mut client = Http2Client::connect(gateway.address());
+    client.wait_for_frame(|frame| frame.kind == SETTINGS);
+    client.extended_connect(1, "websocket");
+    client.wait_for_frame(|frame| frame.kind == HEADERS && frame.stream == 1);
+    assert_eq!(gateway.read_log()[0]["status"], 502);
 }
 
 #[test]

@@ -335,6 +335,10 @@ pub struct Limits {
     pub max_credentials_per_address: NonZeroUsize,
     /// Time for requests in flight to finish at shutdown.
     pub drain_timeout: Duration,
+    /// Maximum number of upgraded connections.
+    pub max_upgrades: usize,
+    /// Maximum number of upgraded connections per address or IPv6 prefix.
+    pub max_upgrades_per_address: NonZeroUsize,
     /// Time without a byte in either direction after which an upgraded connection ends.
     pub upgrade_idle_timeout: Duration,
     /// Maximum time of an upgraded connection.

@@ -4,7 +4,6 @@ use super::cache::CopyReason;
 use super::cache_fetch::is_failure;
 use super::client_response::prepare_client_response;
 use super::request_handler::RequestHandler;
-use super::upgrade;
 use crate::gateway::cache::Recorder;
 use crate::gateway::problem::Problem;
 use crate::gateway::request_context::{EvaluatedRequest, RequestContext};
@@ -32,7 +31,16 @@ impl RequestHandler {
         slots: Option<SlotGuard>,
     ) -> Response<ResponseBody> {
         let current = Rc::clone(context.current());
+        let upgrade = match self.wanted_upgrade(&context) {
+            Ok(upgrade) => upgrade,
+            Err(error) => return self.respond_to_origin_failure(context, &error, None),
+        };
         self.prepare_upstream_request(&mut context);
+        if let Some(upgrade) = &upgrade {
+            let (_, _, head) = context.upstream_parts();
+            head.fields.append(Name::Connection, b"Upgrade");
+            head.fields.append(Name::Upgrade, &upgrade.protocol);
+        }
         if let Some(rules) = self.fetch_rules(&current, context.evaluation().route) {
             context.prepare_fetch(rules, self.worker.now());
         }
@@ -67,7 +75,7 @@ impl RequestHandler {
         context.charge_unexpected_costs(fields);
         context.sync_quotas(*status, fields);
         if *status == StatusCode::SWITCHING_PROTOCOLS {
-            return self.respond_upgraded(context, upstream);
+            return self.respond_upgraded(context, upstream, upgrade);
         }
         // Overload 429 of the origin: all clients get the same response of the gateway.
         if let Some(ThrottleRejection { reason, retry_after, .. }) =
@@ -170,8 +178,6 @@ impl RequestHandler {
     /// Prepares the head for the origin: removes connection-specific fields and adds the gateway's own.
     pub(super) fn prepare_upstream_request(&self, context: &mut RequestContext) {
         let Self { worker, peer, peer_text, .. } = self;
-        let request = context.client_request();
-        let upgrade = upgrade::wanted_protocol(&request.head, request.has_body);
         let (current, evaluated, head) = context.upstream_parts();
         let rules = &current.settings.rules;
         let EvaluatedRequest { client_address: origin, evaluation, .. } = evaluated;
@@ -179,10 +185,6 @@ impl RequestHandler {
         let host: SmallVec<[u8; 64]> = SmallVec::from_slice(target::host(head));
         let fields = &mut head.fields;
         headers::strip_hop_by_hop(fields);
-        if let Some(protocol) = upgrade {
-            fields.append(Name::Connection, b"Upgrade");
-            fields.append(Name::Upgrade, &protocol);
-        }
         headers::strip_untrusted(fields, &rules.trust.source, self.is_trusted(&rules.trust));
         let via = &worker.shared().via;
         let via = match head.version {

@@ -6,7 +6,9 @@ use super::request_handler::RequestHandler;
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
 use crate::gateway::tunnel::Tunnel;
+use crate::gateway::upgrade_slot::UpgradeSlot;
 use crate::gateway::upstream::{ForwardError, OriginBody, UpstreamResponse};
+use crate::gateway::websocket;
 use http::{Method, Version};
 use tidegate_http1::{Malformed, Name, RequestHead, Response, client, list};
 
@@ -15,7 +17,10 @@ const REFUSED_PROTOCOLS: [&[u8]; 4] = [b"h2c", b"h2", b"http", b"tls"];
 
 /// Returns the protocol to which the client wants to switch. Another upgrade than to one protocol, with GET and without a
 /// body, is ignored, as servers may (RFC 9110 section 7.8).
-pub(super) fn wanted_protocol(head: &RequestHead, has_body: bool) -> Option<Vec<u8>> {
+fn wanted_protocol(head: &RequestHead, has_body: bool) -> Option<Vec<u8>> {
+    if !head.fields.contains(Name::Upgrade) {
+        return None;
+    }
     let is_upgrade = |option: &[u8]| option.eq_ignore_ascii_case(b"upgrade");
     let wants_upgrade = head.fields.all(Name::Connection).flat_map(list).any(is_upgrade);
     if head.method != Method::GET || has_body || !wants_upgrade || head.version == Version::HTTP_10 {
@@ -28,16 +33,38 @@ pub(super) fn wanted_protocol(head: &RequestHead, has_body: bool) -> Option<Vec<
     (!is_refused).then(|| protocol.to_vec())
 }
 
+/// Upgrade that a request asks for.
+pub(super) struct WantedUpgrade {
+    pub(super) protocol: Vec<u8>,
+    slot: UpgradeSlot,
+}
+
 impl RequestHandler {
+    /// Returns the upgrade that the request asks for; `None` if there is none to pass on. Fails if too many connections are
+    /// upgraded.
+    pub(super) fn wanted_upgrade(&self, context: &RequestContext) -> Result<Option<WantedUpgrade>, ForwardError> {
+        let request = context.client_request();
+        let Some(protocol) = wanted_protocol(&request.head, request.has_body) else { return Ok(None) };
+        let limits = &context.current().settings.limits;
+        let slot = UpgradeSlot::try_acquire(&self.worker.shared, context.address_key(), limits);
+        slot.map(|slot| Some(WantedUpgrade { protocol, slot })).ok_or(ForwardError::TooManyUpgrades)
+    }
+
     /// Responds to a request that the origin upgraded. Its end completes the request.
     pub(super) fn respond_upgraded(
         &self,
         mut context: Box<RequestContext>,
         upstream: UpstreamResponse,
+        upgrade: Option<WantedUpgrade>,
     ) -> Response<ResponseBody> {
         let UpstreamResponse { response: Response { status, mut fields, body }, pool_guard, .. } = upstream;
         let protocol = fields.get(Name::Upgrade).unwrap_or_default().to_vec();
-        let Some((origin, to_client)) = OriginBody::into_upgraded(body) else {
+        // The gateway itself is the client of a WebSocket over HTTP/2, and compares its key.
+        let head = &context.client_request().head;
+        let is_answered = head.version != Version::HTTP_2 || websocket::is_accepted(&head.fields, &fields);
+        let (Some(WantedUpgrade { slot, .. }), Some((origin, to_client)), true) =
+            (upgrade, OriginBody::into_upgraded(body), is_answered)
+        else {
             let error = ForwardError::OriginClosed { source: client::Error::from(Malformed::SwitchingProtocols) };
             return self.respond_to_origin_failure(context, &error, None);
         };
@@ -53,7 +80,8 @@ impl RequestHandler {
         fields.insert(Name::Upgrade, &protocol);
         context.begin_tunnel(status);
         let upstream = self.worker.upstream();
-        let tunnel = Tunnel::new(origin, to_client, context, upstream.new_deadline(idle), upstream.new_deadline(end));
+        let (idle, end) = (upstream.new_deadline(idle), upstream.new_deadline(end));
+        let tunnel = Tunnel { origin, to_client, context, idle, end, slot };
         Response { status, fields, body: ResponseBody::Tunnel(Some(Box::new(tunnel))) }
     }
 }

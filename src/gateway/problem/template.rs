@@ -137,7 +137,9 @@ impl ProblemTemplate {
     /// Returns the texts of a failed origin.
     pub(super) fn for_forward_error(error: &ForwardError) -> Self {
         match error {
-            ForwardError::PoolExhausted | ForwardError::ClientBody(ClientBodyError::NoSpace) => Self::NO_CAPACITY,
+            ForwardError::PoolExhausted
+            | ForwardError::TooManyUpgrades
+            | ForwardError::ClientBody(ClientBodyError::NoSpace) => Self::NO_CAPACITY,
             ForwardError::ConnectTimedOut { .. } => {
                 plain!(504, "Gateway Timeout", "The site did not accept the request in time.")
             }

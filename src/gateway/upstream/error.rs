@@ -36,6 +36,9 @@ pub(in crate::gateway) enum ForwardError {
     /// The origin timed out within a response body that the gateway reads.
     #[error("origin response body timed out")]
     BodyTimedOut,
+    /// All clients, or this one, have too many upgraded connections.
+    #[error("too many upgraded connections")]
+    TooManyUpgrades,
     /// The request body failed.
     #[error("{0}")]
     ClientBody(ClientBodyError),
@@ -44,7 +47,7 @@ pub(in crate::gateway) enum ForwardError {
 impl ForwardError {
     /// Returns true if the gateway lacks the capacity to send the request.
     pub(in crate::gateway) fn is_capacity(&self) -> bool {
-        matches!(self, Self::PoolExhausted | Self::ClientBody(ClientBodyError::NoSpace))
+        matches!(self, Self::PoolExhausted | Self::TooManyUpgrades | Self::ClientBody(ClientBodyError::NoSpace))
     }
 }
 

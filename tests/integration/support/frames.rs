@@ -56,6 +56,15 @@ impl Http2Client {
         self.send(HEADERS, END_STREAM | END_HEADERS, stream, &fields)
     }
 
+    /// Sends a request for another protocol on `stream` (RFC 8441).
+    pub fn extended_connect(&mut self, stream: u32, protocol: &str) -> bool {
+        let literal = |text: &str| [&[u8::try_from(text.len()).expect("short text")], text.as_bytes()].concat();
+        // The name of the method is in the static table, that of the protocol is not.
+        let method = [&[0x02][..], &literal("CONNECT"), &[0x86, 0x84]].concat();
+        let fields = [method, vec![0x41], literal("example.com"), vec![0], literal(":protocol"), literal(protocol)];
+        self.send(HEADERS, END_HEADERS, stream, &fields.concat())
+    }
+
     /// Resets `stream`.
     pub fn reset(&mut self, stream: u32) -> bool {
         self.send(RST_STREAM, 0, stream, &8u32.to_be_bytes())

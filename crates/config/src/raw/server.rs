@@ -259,6 +259,12 @@ pub(crate) struct Limits {
     /// Time for requests in flight to finish at shutdown, more than 0. Idle connections stay open for a tenth of it, because
     /// a request may be on its way. Default 10s.
     pub drain_timeout: Option<Span>,
+    /// Maximum number of upgraded connections, such as WebSockets, at least 1. Each holds a connection to the origin, beyond
+    /// origin.max_connections. Further upgrades receive 503. Default 1024.
+    pub max_upgrades: Option<u32>,
+    /// Maximum number of upgraded connections per address, IPv6 per clients.ipv6_prefix, at least 1. Further upgrades receive
+    /// 503. Default 100.
+    pub max_upgrades_per_address: Option<u32>,
     /// Time without a byte in either direction after which an upgraded connection, such as a WebSocket, is closed, more than
     /// 0. Default 10m.
     pub upgrade_idle_timeout: Option<Span>,

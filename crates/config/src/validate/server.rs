@@ -140,6 +140,12 @@ pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limi
             256,
         )),
         drain_timeout: limit_span(&path.drain_timeout(), &raw.drain_timeout, 10, report),
+        max_upgrades: count(report.nonzero_count(&path.max_upgrades(), raw.max_upgrades, 1024)),
+        max_upgrades_per_address: nonzero_size(report.nonzero_count(
+            &path.max_upgrades_per_address(),
+            raw.max_upgrades_per_address,
+            100,
+        )),
         upgrade_idle_timeout: limit_span(&path.upgrade_idle_timeout(), &raw.upgrade_idle_timeout, 600, report),
         upgrade_timeout: limit_span(&path.upgrade_timeout(), &raw.upgrade_timeout, 86_400, report),
         upgrade_holds_slots: raw.upgrade_holds_slots,
