@@ -54,13 +54,13 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         Ok(listening) => listening,
         Err(error) => return failed(&error),
     };
-    let mut inheritance = match Inheritance::receive() {
-        Ok(inheritance) => inheritance,
+    let (mut inheritance, mut predecessor) = match Inheritance::receive() {
+        Ok(received) => received,
         Err(error) => return failed(&error),
     };
     systemd::add_sockets(&mut inheritance.sockets, &settings);
     loop {
-        let predecessor = inheritance.predecessor.take();
+        let serves_again = inheritance.settings.is_some();
         let service = match start(inheritance, predecessor.as_ref(), &source) {
             Ok(service) => service,
             Err(code) => return code,
@@ -73,10 +73,14 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             true => eprintln!("{ready}"),
             false => println!("{ready}"),
         }
-        if let Some(predecessor) = predecessor {
+        if let Some(predecessor) = predecessor.take() {
             predecessor.tell_serving();
         }
         systemd::notify_ready();
+        if serves_again {
+            // What of the file is valid holds. Logs the result.
+            let _ = service.reload();
+        }
         match serve(service, &runtime, &mut signals, &program) {
             None => return ExitCode::SUCCESS,
             Some(rest) => inheritance = rest,
@@ -99,17 +103,21 @@ fn serve(
                 service.shut_down();
                 return None;
             }
-            Stop::HandOver => match service.hand_over(new_process(program), systemd::notify_main_process) {
-                HandOver::Done => return None,
-                HandOver::Refused(serving, error) => {
-                    error!("Upgrade failed, serving on: {error}");
-                    service = *serving;
+            Stop::HandOver => {
+                // A hand-over may take longer than the rest of the interval.
+                systemd::notify_alive();
+                match service.hand_over(new_process(program), systemd::notify_main_process) {
+                    HandOver::Done => return None,
+                    HandOver::Refused(serving, error) => {
+                        error!("Upgrade failed, serving on: {error}");
+                        service = *serving;
+                    }
+                    HandOver::Lost(rest, error) => {
+                        error!("Upgrade failed, serving again with the settings of the start: {error}");
+                        return Some(rest);
+                    }
                 }
-                HandOver::Lost(rest, error) => {
-                    error!("Upgrade failed, starting again: {error}");
-                    return Some(rest);
-                }
-            },
+            }
         }
     }
 }
@@ -128,7 +136,7 @@ fn start(
     })
 }
 
-/// Returns the command that starts this program anew, with the same arguments.
+/// Returns the command that starts this program again, with the same arguments.
 fn new_process(program: &io::Result<PathBuf>) -> Command {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_else(|| "tidegate".into());

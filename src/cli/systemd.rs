@@ -9,6 +9,8 @@ use tracing::warn;
 
 /// Adds the sockets that systemd opened (`LISTEN_FDS`), each to the listener with its address.
 pub(super) fn add_sockets(sockets: &mut ListenSockets, settings: &Settings) {
+    let forward_auth = settings.forward_auth.as_ref().map(|forward_auth| forward_auth.listen);
+    let addresses: Vec<_> = settings.listen.iter().map(|listener| listener.address).chain(forward_auth).collect();
     let mut opened = listenfd::ListenFd::from_env();
     for index in 0..opened.len() {
         let Ok(Some(socket)) = opened.take_tcp_listener(index) else {
@@ -16,7 +18,7 @@ pub(super) fn add_sockets(sockets: &mut ListenSockets, settings: &Settings) {
             continue;
         };
         let Ok(address) = socket.local_addr() else { continue };
-        match settings.listen.iter().any(|listener| listener.address == address) {
+        match addresses.contains(&address) {
             true => sockets.add(address.to_string(), socket.into()),
             false => warn!("Socket of systemd at {address} is no listener of the configuration: not used"),
         }
@@ -26,6 +28,11 @@ pub(super) fn add_sockets(sockets: &mut ListenSockets, settings: &Settings) {
 /// Says that this process serves.
 pub(super) fn notify_ready() {
     notify(&[NotifyState::Ready]);
+}
+
+/// Says that the process lives, for the watchdog.
+pub(super) fn notify_alive() {
+    notify(&[NotifyState::Watchdog]);
 }
 
 /// Says that another process serves in place of this one.
@@ -70,7 +77,7 @@ impl Watchdog {
             None => pending().await,
             Some(ticks) => {
                 ticks.tick().await;
-                notify(&[NotifyState::Watchdog]);
+                notify_alive();
             }
         }
     }

@@ -130,9 +130,6 @@ pub enum StartError {
         /// Error of the system.
         source: io::Error,
     },
-    /// A file of TLS to the origin is invalid.
-    #[error("{0}")]
-    Origin(String),
     /// A thread cannot be started.
     #[error("cannot start a worker: {0}")]
     Thread(io::Error),
@@ -158,7 +155,6 @@ impl Gateway {
         mut inherited: ListenSockets,
         mut telemetry: impl FnMut(usize) -> WorkerTelemetry,
     ) -> Result<Self, StartError> {
-        let origin_servers = OriginServers::new(&settings.origin).map_err(StartError::Origin)?;
         let count = worker_count(&settings);
         let mut sockets: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
         let mut handed_over = ListenSockets::default();
@@ -190,7 +186,7 @@ impl Gateway {
         });
         let forward_auth = forward_auth.transpose()?;
         let seed = dependencies.seed;
-        let shared = Arc::new(Shared::new(dependencies, settings, origin_servers, count));
+        let shared = Arc::new(Shared::new(dependencies, settings, count));
         let handle = Handle(Arc::clone(&shared));
         handle.refresh_robots();
         let (stage, stage_receiver) = watch::channel(Stage::Serving);
@@ -230,7 +226,7 @@ impl Gateway {
     /// Shuts down: stops accepting, serves the last requests of open connections, drains requests until `drain_timeout`,
     /// then aborts the rest.
     pub fn shut_down(mut self) {
-        // Nobody serves new connections: they are refused, and do not wait.
+        // New connections are refused, and do not wait for a process that accepts them.
         self.sockets = ListenSockets::default();
         self.stop_requests().wait();
     }

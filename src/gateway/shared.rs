@@ -42,6 +42,8 @@ pub struct Dependencies {
     pub tls: Vec<Arc<TlsListener>>,
     /// Challenges of an ACME server, which listeners without TLS answer.
     pub challenges: Arc<PendingChallenges>,
+    /// Servers of the settings' origin.
+    pub origin_servers: OriginServers,
     /// The networks of the settings' address lists.
     pub lists: AddressLists,
     /// Switches of administrators, resolved by the rules of the settings.
@@ -115,12 +117,7 @@ pub(super) struct Via {
 }
 
 impl Shared {
-    pub(super) fn new(
-        dependencies: Dependencies,
-        settings: Settings,
-        origin_servers: OriginServers,
-        worker_count: usize,
-    ) -> Self {
+    pub(super) fn new(dependencies: Dependencies, settings: Settings, worker_count: usize) -> Self {
         let Dependencies {
             clock,
             engine,
@@ -129,6 +126,7 @@ impl Shared {
             signatures,
             tls: _,
             challenges,
+            origin_servers,
             lists,
             switches,
             ledger_responses,

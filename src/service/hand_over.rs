@@ -15,6 +15,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use tidegate_config::Settings;
 use tidegate_tls::{TicketKey, TicketKeySet};
 
 /// Environment variable that says that standard input is the channel of a predecessor.
@@ -27,19 +28,15 @@ const MESSAGE_SIZE: usize = 64 * 1024;
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 const SERVING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Number of times that a process which closed the channel is asked whether it has ended, and the pause between.
-const EXIT_POLLS: u32 = 200;
-const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(10);
-
-/// What a process takes over from its predecessor.
+/// What a process takes over from its predecessor, or from itself if its successor failed.
 #[derive(Default)]
 pub struct Inheritance {
     /// Listening sockets.
     pub sockets: ListenSockets,
     /// Keys of session tickets.
     pub tickets: Option<TicketKeySet>,
-    /// The predecessor, which still has the ledger; `None` if it has ended.
-    pub predecessor: Option<Predecessor>,
+    /// Settings that served before; `None` are those of the source.
+    pub settings: Option<Box<Settings>>,
 }
 
 /// The process that hands over to this one.
@@ -70,10 +67,11 @@ struct Ticket {
 }
 
 impl Inheritance {
-    /// Receives what a predecessor hands over to this process; nothing if there is none.
-    pub fn receive() -> io::Result<Self> {
+    /// Receives what a predecessor hands over to this process; nothing if there is none. The predecessor still has the
+    /// ledger.
+    pub fn receive() -> io::Result<(Self, Option<Predecessor>)> {
         if std::env::var_os(VARIABLE).is_none() {
-            return Ok(Self::default());
+            return Ok((Self::default(), None));
         }
         let channel = Channel(io::stdin().as_fd().try_clone_to_owned()?);
         let mut inheritance = Self::default();
@@ -91,11 +89,10 @@ impl Inheritance {
                     inheritance.tickets = Some(TicketKeySet { current, previous, current_since });
                 }
                 (Message::End, _) => break,
-                (message, _) => return Err(unexpected(&message)),
+                _ => return Err(unexpected()),
             }
         }
-        inheritance.predecessor = Some(Predecessor(channel));
-        Ok(inheritance)
+        Ok((inheritance, Some(Predecessor(channel))))
     }
 }
 
@@ -163,20 +160,17 @@ impl Successor {
         self.process.id()
     }
 
-    /// Ends a process that did not start. Returns the reason.
+    /// Ends a process that failed with `error`. Returns the reason.
     fn failure(&mut self, error: &io::Error) -> io::Error {
-        // A process that ends closes the channel a moment before.
-        let is_closed = matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset);
-        let polls = if is_closed { EXIT_POLLS } else { 1 };
-        for _ in 0..polls {
-            if let Ok(Some(status)) = self.process.try_wait() {
-                return io::Error::other(format!("the new process ended: {status}"));
-            }
-            std::thread::sleep(EXIT_POLL_INTERVAL);
-        }
+        // The channel closes while a process ends, when a signal no longer changes its status.
         let _ = self.process.kill();
-        let _ = self.process.wait();
-        io::Error::other(format!("the new process did not start: {error}"))
+        let status = self.process.wait();
+        match (error.kind(), status) {
+            (io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe, Ok(status)) => {
+                io::Error::other(format!("the new process ended: {status}"))
+            }
+            _ => io::Error::other(format!("the new process did not start: {error}")),
+        }
     }
 }
 
@@ -214,10 +208,10 @@ impl Channel {
 
     fn expect(&self, is_expected: impl FnOnce(&Message) -> bool) -> io::Result<()> {
         let (message, _) = self.receive()?;
-        if is_expected(&message) { Ok(()) } else { Err(unexpected(&message)) }
+        if is_expected(&message) { Ok(()) } else { Err(unexpected()) }
     }
 }
 
-fn unexpected(_: &Message) -> io::Error {
+fn unexpected() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "another program, or a version without a common protocol")
 }

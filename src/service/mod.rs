@@ -140,6 +140,9 @@ pub enum ServiceError {
     /// An address list file is invalid.
     #[error("{0}")]
     Lists(AddressListErrors),
+    /// A file of TLS to the origin is invalid.
+    #[error("{0}")]
+    Origin(String),
     /// A certificate file is unusable.
     #[error("{0}")]
     Certificates(TlsErrors),
@@ -179,8 +182,11 @@ impl Service {
         clock: Clock,
         seed: u64,
     ) -> Result<Self, ServiceError> {
-        let Inheritance { sockets, tickets, .. } = inheritance;
-        let settings = source(&OperatorTable::builtin().names().collect::<Vec<_>>()).map_err(ServiceError::Settings)?;
+        let Inheritance { sockets, tickets, settings } = inheritance;
+        let settings = match settings {
+            Some(settings) => *settings,
+            None => source(&OperatorTable::builtin().names().collect::<Vec<_>>()).map_err(ServiceError::Settings)?,
+        };
         let operators = Arc::new(crawlers::operators(&settings));
         let names: Vec<&str> = operators.names().collect();
         let address_list_files = AddressListFiles::read(settings.address_list_files()).map_err(ServiceError::Lists)?;
@@ -189,7 +195,7 @@ impl Service {
         let tickets = tickets.map_or_else(|| TicketKeys::generate(started_at.seconds()), TicketKeys::import);
         let (tls_files, acme) =
             certificates::read_with_tickets(&settings, tickets, seed).map_err(ServiceError::Certificates)?;
-        OriginServers::new(&settings.origin).map_err(|error| ServiceError::Gateway(StartError::Origin(error)))?;
+        let origin_servers = OriginServers::new(&settings.origin).map_err(ServiceError::Origin)?;
 
         let log = access_log(&settings.log.access)?;
         let telemetry = Telemetry::new(log, BUILD, started_at);
@@ -237,6 +243,7 @@ impl Service {
             engine: Arc::clone(&engine),
             user_agents: Arc::clone(&user_agents),
             operators: Arc::clone(&operators),
+            origin_servers,
             lists,
             switches: switches::resolve(&switches, &operators, &settings.rules, started_at),
             signatures: Arc::clone(&signatures),
@@ -370,7 +377,10 @@ impl Service {
         state.close_files();
         match served {
             Ok(()) => HandOver::Done,
-            Err(error) => HandOver::Lost(Inheritance { sockets, tickets: Some(tickets), predecessor: None }, error),
+            Err(error) => {
+                let settings = Some(Box::new(state.startup_settings.clone()));
+                HandOver::Lost(Inheritance { sockets, tickets: Some(tickets), settings }, error)
+            }
         }
     }
 }

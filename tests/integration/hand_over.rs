@@ -32,7 +32,7 @@ impl ChangingGateway {
         let file = dir.path().join("gate.yaml");
         let yaml = format!(
             "listen: [127.0.0.1:0, {{ address: '127.0.0.2:0', tls: {{ {} }} }}]\nadmin: {{ listen: \"127.0.0.1:0\" }}\n\
-             state_dir: {}\nworkers: 2\norigin: {{ url: \"http://{}\" }}\n\
+             state_dir: {}\nworkers: 2\nlimits: {{ drain_timeout: 10m }}\norigin: {{ url: \"http://{}\" }}\n\
              quotas: {{ api: {{ limit: 100000000, window: {{ calendar: month, zone: UTC }} }} }}\n\
              routes: [{{ match: /**, cost: {{ api: 1 }} }}]\n{rules}",
             certificates.issue("site", &["localhost"]),
@@ -267,11 +267,15 @@ fn process_that_fails_after_it_took_over_is_replaced_by_the_old_one() {
     .expect("file is writable");
     let before = gateway.processes();
     gateway.signal("USR2");
-    gateway.program.wait_for_error("Upgrade failed, starting again: the new process ended");
-    fs::write(gateway.config_file(), yaml).expect("file is writable");
-    drop(taken);
-    let (address, ..) = gateway.read_ready_line();
+    gateway
+        .program
+        .wait_for_error("Upgrade failed, serving again with the settings of the start: the new process ended");
+    let (address, _, admin) = gateway.read_ready_line();
     assert_eq!((address, gateway.processes()), (gateway.address, before));
+    assert_ne!(admin, taken.local_addr().expect("socket is bound"), "the file is still wrong");
+    load.wait_for(10);
+    drop(taken);
+    gateway.hand_over();
     load.wait_for(10);
     assert_eq!(load.end().1, BTreeMap::new());
 }
