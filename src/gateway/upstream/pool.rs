@@ -73,22 +73,17 @@ impl Pool {
         // Yield to ready tasks first: the reactor detects connections that the origin closed, and requests are sent
         // back to back, so that a local origin is woken once for many of them.
         tokio::task::yield_now().await;
-        let mut tried = ServerSet::default();
+        let (mut tried, mut last_error) = (ServerSet::default(), ForwardError::PoolExhausted);
         loop {
-            let Some(server) = target.servers.choose(tried, target.uptime) else {
-                return Err(ForwardError::PoolExhausted);
-            };
+            let Some(server) = target.servers.choose(tried, target.uptime) else { return Err(last_error) };
             if let Some(leased) = self.take_idle(server, target) {
                 return Ok(leased);
             }
             if self.open.get() < target.max_connections || self.close_oldest_idle() {
                 match self.connect(server, target).await {
                     Err(error) => {
-                        target.servers.record_failure(server, &error.to_string(), target.clock.monotonic_now());
                         tried.insert(server);
-                        if target.servers.choose(tried, target.uptime).is_none() {
-                            return Err(error);
-                        }
+                        last_error = error;
                     }
                     connected => return connected,
                 }
@@ -107,6 +102,7 @@ impl Pool {
         self.connect(server, target).await
     }
 
+    /// Connects to a server. Counts a failure of the server.
     async fn connect(
         self: &Rc<Self>,
         server: usize,
@@ -116,12 +112,13 @@ impl Pool {
         self.open.set(self.open.get() + 1);
         let lease = self.guard(server, target, None);
         let after = target.origin.connect_timeout;
-        let stream = match timeout(after, target.servers.connect(server)).await {
-            Err(_) => return Err(ForwardError::ConnectTimedOut { after }),
-            Ok(Err(source)) => return Err(ForwardError::ConnectFailed { source }),
-            Ok(Ok(stream)) => stream,
+        let error = match timeout(after, target.servers.connect(server)).await {
+            Ok(Ok(stream)) => return Ok((lease, Connection::new(stream, LIMITS))),
+            Ok(Err(source)) => ForwardError::ConnectFailed { source },
+            Err(_) => ForwardError::ConnectTimedOut { after },
         };
-        Ok((lease, Connection::new(stream, LIMITS)))
+        target.servers.record_failure(server, &error.to_string(), target.clock.monotonic_now());
+        Err(error)
     }
 
     fn guard(self: &Rc<Self>, server: usize, target: &UpstreamTarget<'_>, idle_for: Option<Duration>) -> PoolGuard {
