@@ -13,7 +13,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("policy", &[]),
     ("http1", &[]),
     ("engine", &["policy"]),
-    ("crawlers", &["policy", "http1", "engine"]),
+    ("crawlers", &["policy", "http1", "engine", "tls"]),
     ("config", &["policy"]),
     ("access-log", &["policy"]),
     ("rate-limit-headers", &["policy", "http1", "engine", "config"]),

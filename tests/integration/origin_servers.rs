@@ -84,7 +84,8 @@ fn reload_with_an_invalid_file_keeps_the_origin() {
     std::fs::write(&file, "nothing").expect("file is writable");
     let error = reload().expect_err("the file has no certificate");
     assert!(
-        error.starts_with("origin.ca: ") && error.ends_with("ca.pem has no certificate; it needs one in PEM format"),
+        error.starts_with("origin.ca: ")
+            && error.ends_with("ca.pem contains no certificate; write the authorities of the origin in PEM"),
         "{error}"
     );
     std::fs::remove_file(&file).expect("the file is there");

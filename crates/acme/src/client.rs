@@ -8,9 +8,8 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use parking_lot::Mutex;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::RootCertStore;
+use rustls::pki_types::ServerName;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -18,6 +17,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_policy::Timestamp;
+use tidegate_tls::client_config;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -35,37 +35,10 @@ pub struct AcmeClient {
     retry_after: Arc<Mutex<Option<HeaderValue>>>,
 }
 
-/// Error of [`AcmeClient::with_authorities`]: the PEM cannot be used, for this reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnusableAuthorities(pub String);
-
 impl AcmeClient {
-    /// Creates a client that trusts the public certificate authorities.
-    pub fn with_public_roots() -> Self {
-        Self::with_roots(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() })
-    }
-
-    /// Creates a client that trusts the authorities in `pem` only.
-    pub fn with_authorities(pem: &[u8]) -> Result<Self, UnusableAuthorities> {
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|error| UnusableAuthorities(format!("invalid PEM: {error}")))?;
-            roots.add(certificate).map_err(|error| UnusableAuthorities(format!("invalid certificate: {error}")))?;
-        }
-        match roots.is_empty() {
-            true => Err(UnusableAuthorities("contains no certificate".to_owned())),
-            false => Ok(Self::with_roots(roots)),
-        }
-    }
-
-    fn with_roots(roots: RootCertStore) -> Self {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("the provider supports TLS 1.2 and 1.3")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Self { tls: TlsConnector::from(Arc::new(config)), retry_after: Arc::default() }
+    /// Creates a client that trusts `authorities` only.
+    pub fn new(authorities: RootCertStore) -> Self {
+        Self { tls: TlsConnector::from(Arc::new(client_config(authorities))), retry_after: Arc::default() }
     }
 
     /// Returns the time for which the last response asks to wait, if it does. `now` is the wall-clock time.
@@ -148,7 +121,7 @@ mod tests {
 
     #[test]
     fn retry_after_is_seconds_or_a_date() {
-        let client = AcmeClient::with_public_roots();
+        let client = AcmeClient::new(RootCertStore::empty());
         let now = Timestamp::from_seconds(1_000_000_000);
         let wait = |value: &'static str| {
             *client.retry_after.lock() = Some(HeaderValue::from_static(value));
@@ -158,15 +131,5 @@ mod tests {
         assert_eq!(wait("Sun, 09 Sep 2001 01:47:40 GMT"), Some(60));
         assert_eq!(wait("Sun, 09 Sep 2001 01:00:00 GMT"), Some(0));
         assert_eq!(wait("soon"), None);
-    }
-
-    #[test]
-    fn authorities_are_certificates() {
-        let reason = |pem: &[u8]| AcmeClient::with_authorities(pem).expect_err("unusable").0;
-        assert_eq!(reason(b"garbage"), "contains no certificate");
-        assert!(
-            reason(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
-                .starts_with("invalid certificate")
-        );
     }
 }

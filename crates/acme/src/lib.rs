@@ -10,7 +10,7 @@ mod error;
 mod order;
 mod schedule;
 
-pub use client::{AcmeClient, UnusableAuthorities};
+pub use client::AcmeClient;
 pub use error::{FailedStage, OrderError};
 pub use order::{AcmeOrder, ChallengeKind};
 pub use schedule::RenewalSchedule;

@@ -1,18 +1,17 @@
 //! TLS of one listener: protocol versions, certificates, tickets and client certificates.
 
+use super::authorities::authorities;
 use super::certificate::Certificate;
 use super::challenges::PendingChallenges;
 use super::resolver::CertificateResolver;
 use super::tickets::{TicketKeys, Ticketer};
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
+use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs as provider;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
-use rustls::{RootCertStore, ServerConfig};
 use std::sync::Arc;
 
 /// Protocols by preference. A client that names none speaks HTTP/1.1.
@@ -38,15 +37,10 @@ pub struct ClientAuthentication {
 impl ClientAuthentication {
     /// Creates the verification by the authorities in `pem`. The error is its reason.
     pub fn new(pem: &[u8], is_required: bool) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|error| format!("invalid PEM: {error}"))?;
-            roots.add(certificate).map_err(|error| format!("invalid certificate: {error}"))?;
-        }
-        let builder =
-            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(provider::default_provider()));
+        let authorities = Arc::new(authorities(pem)?);
+        let builder = WebPkiClientVerifier::builder_with_provider(authorities, Arc::new(provider::default_provider()));
         let builder = if is_required { builder } else { builder.allow_unauthenticated() };
-        let verifier = builder.build().map_err(|_| "contains no certificate".to_owned())?;
+        let verifier = builder.build().map_err(|error| error.to_string())?;
         let fingerprint = [&[u8::from(is_required)], digest(&SHA256, pem).as_ref()].concat();
         Ok(Self { verifier, fingerprint })
     }

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
 use tidegate_config::settings::OriginTls;
+use tidegate_tls::{authorities, public_authorities};
 
 /// Contents of the files that the settings of TLS name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +44,8 @@ impl TlsFiles {
         };
         let mut config = match (&self.client, &tls.client_certificate) {
             (Some((certificate, key)), Some((certificate_path, key_path))) => {
-                let chain = certificates("certificate", certificate_path, certificate)?;
+                let chain = certificates(certificate)
+                    .map_err(|reason| format!("origin.certificate: {} {reason}", certificate_path.display()))?;
                 let invalid = |error: &dyn std::fmt::Display| format!("origin.key: {}: {error}", key_path.display());
                 let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| invalid(&error))?;
                 builder.with_client_auth_cert(chain, key).map_err(|error| invalid(&error))?
@@ -56,24 +58,19 @@ impl TlsFiles {
 
     fn roots(&self, tls: &OriginTls) -> Result<RootCertStore, String> {
         let (Some(ca), Some(path)) = (&self.ca, &tls.ca) else {
-            return Ok(RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()));
+            return Ok(public_authorities());
         };
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates("ca", path, ca)? {
-            roots.add(certificate).map_err(|error| format!("origin.ca: {}: {error}", path.display()))?;
-        }
-        Ok(roots)
+        authorities(ca).map_err(|reason| {
+            format!("origin.ca: {} {reason}; write the authorities of the origin in PEM", path.display())
+        })
     }
 }
 
-/// Returns the certificates in the PEM file that `key` of the settings names.
-fn certificates(key: &str, path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+/// Returns the certificates in `pem`. The error is its reason.
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match found {
-        Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(format!("origin.{key}: {} has no certificate; it needs one in PEM format", path.display())),
-        Err(error) => Err(format!("origin.{key}: {}: {error}", path.display())),
-    }
+    let found = found.map_err(|error| format!("has invalid PEM: {error}"))?;
+    if found.is_empty() { Err("contains no certificate; write it in PEM".to_owned()) } else { Ok(found) }
 }
 
 /// Returns the name that the certificate of a server must have.

@@ -14,11 +14,12 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::RootCertStore;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tidegate_tls::{client_config, public_authorities};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -127,18 +128,12 @@ pub enum FetchError {
 impl Fetcher {
     /// Creates a fetcher that trusts the public certificate authorities.
     pub fn with_public_roots() -> Self {
-        Self::with_roots(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() })
+        Self::with_roots(public_authorities())
     }
 
     /// Creates a fetcher that trusts only `roots`.
     pub fn with_roots(roots: RootCertStore) -> Self {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("the provider supports TLS 1.2 and 1.3")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Self { tls: TlsConnector::from(Arc::new(config)) }
+        Self { tls: TlsConnector::from(Arc::new(client_config(roots))) }
     }
 
     /// Fetches `url`, or finds that the copy with these `validators` is current.
