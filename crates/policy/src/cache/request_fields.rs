@@ -92,31 +92,11 @@ const WRITTEN: [&str; 18] = [
     "proxy-authorization",
 ];
 
-/// Fields that are the same in all fetches of a URL, although origins name them in `Vary`: the gateway writes them, or does
-/// not send them. Sorted for [`is_listed`].
-const CONSTANT: [&str; 16] = [
-    "te",
-    "via",
-    "host",
-    "expect",
-    "trailer",
-    "upgrade",
-    "forwarded",
-    "x-real-ip",
-    "connection",
-    "max-forwards",
-    "content-length",
-    "http2-settings",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-proto",
-];
-
 /// Returns true if the field `name`, in lower case, is the same in all fetches of a URL, unless the rules make it a part
-/// of the key: it selects no response.
+/// of the key: the gateway writes it, or does not send it. It selects no response, although origins name it in `Vary`.
 pub fn is_constant(name: &str) -> bool {
-    is_listed(&CONSTANT, name)
+    let differs = matches!(name, "cookie" | "authorization" | "proxy-authorization" | "accept-encoding");
+    (is_listed(&WRITTEN, name) && !differs) || is_client_address(name) || name == "x-forwarded-port"
 }
 
 /// Returns true if the field `name`, in lower case, has the address of the client.
@@ -158,6 +138,6 @@ mod tests {
     #[test]
     fn fields_are_sorted_for_the_search() {
         let is_sorted = |names: &[&str]| names.is_sorted_by(|one, next| super::order(one, next).is_lt());
-        assert!(is_sorted(&super::DROPPED) && is_sorted(&super::WRITTEN) && is_sorted(&super::CONSTANT));
+        assert!(is_sorted(&super::DROPPED) && is_sorted(&super::WRITTEN));
     }
 }
