@@ -76,17 +76,15 @@ async fn outcome(response: Response<ResponseBody>) -> FillOutcome {
     // Read to its end: the response is stored once it is whole.
     while let Some(Ok(_)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {}
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    // Caches between gateway and origin have written theirs before (RFC 9211 section 2).
+    let cache_status = fields.all(Name::CacheStatus).last().map(text).unwrap_or_default();
+    // A response of the gateway itself names its decision.
+    let is_refused = matches!(status.as_u16(), 429 | 503) && fields.contains(Name::Decision);
     FillOutcome {
         status: status.as_u16(),
-        // A response of the gateway itself names its decision.
-        is_refused: (matches!(status.as_u16(), 429 | 503) && fields.contains(Name::Decision)) || is_replaced(&fields),
-        cache_status: fields.get(Name::CacheStatus).map(text).unwrap_or_default(),
+        // A stored response may be sent in place of a refusal.
+        is_refused: is_refused || cache_status.contains("detail=refused"),
+        cache_status,
         retry_after_s: fields.get(Name::RetryAfter).and_then(|value| text(value).parse().ok()),
     }
-}
-
-/// Returns true if a stored response was sent in place of a refusal.
-fn is_replaced(fields: &Fields) -> bool {
-    let is_refused = |status: &[u8]| String::from_utf8_lossy(status).contains("detail=refused");
-    fields.get(Name::CacheStatus).is_some_and(is_refused)
 }
