@@ -320,7 +320,11 @@ pub const QUOTA_FIELDS: &[DocumentField] = &[
 
 /// Fields of the state of the cache.
 pub const CACHE_FIELDS: &[DocumentField] = &[
-    field("entries", "integer", "Number of entries: responses, and URLs with several responses."),
+    field(
+        "entries",
+        "integer",
+        "Number of entries: responses, their compressed forms, and URLs with several responses.",
+    ),
     field("memory_bytes", "integer", "Bytes that they occupy."),
     field("memory_limit_bytes", "integer", "Bytes that they may occupy (`cache.memory`)."),
     field("evictions", "integer", "Number of entries removed from memory to make space, since the start."),

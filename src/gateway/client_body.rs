@@ -35,6 +35,8 @@ pub(super) enum BodyError {
     File(std::io::Error),
     #[error("stored response cannot be read from its file: {0}")]
     StoredResponse(std::io::Error),
+    #[error("response body cannot be compressed: {0}")]
+    Compression(std::io::Error),
     #[error("origin response body timed out")]
     TimedOut,
 }

@@ -11,6 +11,7 @@ mod accept;
 mod cache;
 mod client_body;
 mod client_stream;
+mod compressor;
 mod config_names;
 mod config_snapshot;
 mod connection;

@@ -6,6 +6,7 @@
 
 use super::cache::Recorder;
 use super::client_body::BodyError;
+use super::compressor::Compressor;
 use super::connection_memory::MemoryCharge;
 use super::connection_timeouts::{MIN_RATE_GRACE, TICK};
 use super::request_context::RequestContext;
@@ -43,6 +44,8 @@ struct Transfer {
     deadline: Deadline,
     /// Stores the response; present until it is received or exceeds its limit.
     recorder: Option<Box<Recorder>>,
+    /// Compresses what the client gets; present until its last part.
+    compressor: Option<Box<Compressor>>,
     /// Present until the response is sent.
     request_context: Option<Box<RequestContext>>,
     /// Time at which the client last took a part or waited for one.
@@ -88,6 +91,7 @@ impl Relay {
         pool_guard: PoolGuard,
         deadline: Deadline,
         recorder: Option<Box<Recorder>>,
+        compressor: Option<Box<Compressor>>,
         context: Box<RequestContext>,
     ) -> Rc<Self> {
         let (worker, polled_at) = (context.worker(), context.uptime());
@@ -97,6 +101,7 @@ impl Relay {
             pool_guard: Some(pool_guard),
             deadline,
             recorder,
+            compressor,
             request_context: Some(context),
             polled_at,
             is_waiting_for_origin: false,
@@ -105,6 +110,7 @@ impl Relay {
         };
         // A response without a body (to HEAD, or a 304) is never polled.
         if transfer.prefix.is_empty() && transfer.incoming.is_end_stream() {
+            transfer.compressor = None;
             transfer.end_recording();
             transfer.finish();
         }
@@ -125,12 +131,15 @@ impl Relay {
         let transfer = self.0.borrow();
         match &transfer.ahead {
             Some(ahead) => transfer.prefix.is_empty() && ahead.is_at_end(),
-            None => transfer.prefix.is_empty() && transfer.incoming.is_end_stream(),
+            None => transfer.is_received(),
         }
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {
         let transfer = self.0.borrow();
+        if transfer.compressor.is_some() {
+            return SizeHint::default();
+        }
         let ahead = transfer.ahead.as_ref().map_or(0, |ahead| ahead.unread());
         let (known, rest) = (transfer.prefix.len() as u64 + ahead, transfer.incoming.size_hint());
         let mut total = SizeHint::new();
@@ -169,7 +178,7 @@ impl Relay {
             let frame = self.next_from_origin().await;
             let mut transfer = self.0.borrow_mut();
             match frame {
-                Some(Ok(frame)) => drained += transfer.on_received(&frame),
+                Some(Ok(frame)) => drained += frame.data_ref().map_or(0, Bytes::len),
                 Some(Err(_)) => return,
                 None if !transfer.incoming.is_end_stream() => return,
                 None => {}
@@ -182,20 +191,19 @@ impl Relay {
 
     /// Receives the response ahead of the client, until the origin has sent it.
     async fn receive(self: Rc<Self>) {
-        let mut is_last = self.0.borrow().incoming.is_end_stream();
+        let mut is_last = self.0.borrow().is_received();
         let end = loop {
             if is_last {
                 break Ok(());
             }
-            let frame = match self.next_from_origin().await {
+            let frame = match self.next_for_client().await {
                 None => break Ok(()),
                 Some(Err(error)) => break Err(error),
                 Some(Ok(frame)) => frame,
             };
             let is_client_gone = {
-                let mut transfer = self.0.borrow_mut();
-                transfer.on_received(&frame);
-                is_last = transfer.incoming.is_end_stream();
+                let transfer = self.0.borrow();
+                is_last = transfer.is_received();
                 transfer.is_client_gone()
             };
             if is_client_gone {
@@ -214,7 +222,11 @@ impl Relay {
     }
 
     async fn next_from_origin(&self) -> Option<Result<Frame<Bytes>, BodyError>> {
-        poll_fn(|context| self.0.borrow_mut().poll_incoming(context)).await
+        poll_fn(|context| self.0.borrow_mut().poll_recorded(context)).await
+    }
+
+    async fn next_for_client(&self) -> Option<Result<Frame<Bytes>, BodyError>> {
+        poll_fn(|context| self.0.borrow_mut().poll_for_client(context)).await
     }
 
     /// Stores a part in memory or in the file. If both are full, waits until the client has taken all other parts.
@@ -274,10 +286,10 @@ impl Transfer {
         if let Some(request_context) = &self.request_context {
             self.polled_at = request_context.uptime();
         }
-        if !self.prefix.is_empty() {
+        if !self.prefix.is_empty() && self.compressor.is_none() {
             let data = std::mem::take(&mut self.prefix);
             self.on_taken(data.len());
-            if self.ahead.is_none() && self.incoming.is_end_stream() {
+            if self.ahead.is_none() && self.is_received() {
                 self.finish();
             }
             return Poll::Ready(Some(Ok(Frame::data(data))));
@@ -285,21 +297,48 @@ impl Transfer {
         if self.ahead.is_some() {
             return self.poll_ahead(context);
         }
-        let polled = self.poll_incoming(context);
+        let polled = self.poll_for_client(context);
         self.is_waiting_for_origin = polled.is_pending();
         let frame = ready!(polled);
         match &frame {
             None => self.finish(),
             Some(Err(_)) => {}
             Some(Ok(frame)) => {
-                let length = self.on_received(frame);
-                self.on_taken(length);
-                if self.incoming.is_end_stream() {
+                self.on_taken(frame.data_ref().map_or(0, Bytes::len));
+                if self.is_received() {
                     self.finish();
                 }
             }
         }
         Poll::Ready(frame)
+    }
+
+    /// Returns true once the client was or can be sent all that the origin sends.
+    fn is_received(&self) -> bool {
+        self.prefix.is_empty() && self.incoming.is_end_stream() && self.compressor.is_none()
+    }
+
+    /// Polls for the next frame for the client, compressed if it is to be. Trailers, which may describe the body, are left
+    /// out then.
+    fn poll_for_client(&mut self, context: &mut Context<'_>) -> PolledFrame {
+        let Some(mut compressor) = self.compressor.take() else { return self.poll_recorded(context) };
+        let polled = compressor.poll_next(|| {
+            if !self.prefix.is_empty() {
+                return Poll::Ready(Some(Ok(std::mem::take(&mut self.prefix))));
+            }
+            self.poll_recorded(context).map_ok(|frame| frame.into_data().unwrap_or_default())
+        });
+        self.compressor = Some(compressor).filter(|compressor| !compressor.is_complete());
+        polled.map_ok(Frame::data)
+    }
+
+    /// Polls the origin for the next frame, and records it.
+    fn poll_recorded(&mut self, context: &mut Context<'_>) -> PolledFrame {
+        let polled = self.poll_incoming(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            self.on_received(frame);
+        }
+        polled
     }
 
     /// Polls for the next part that was received ahead.
@@ -402,8 +441,8 @@ impl Transfer {
         }
     }
 
-    /// Handles a part that the origin sent. Returns its length.
-    fn on_received(&mut self, frame: &Frame<Bytes>) -> usize {
+    /// Handles a part that the origin sent.
+    fn on_received(&mut self, frame: &Frame<Bytes>) {
         let is_end = self.incoming.is_end_stream();
         if let Some((recorder, data)) = self.recorder.as_mut().zip(frame.data_ref())
             && !recorder.push(data)
@@ -413,11 +452,9 @@ impl Transfer {
         if is_end {
             self.end_recording();
         }
-        let Some(data) = frame.data_ref() else { return 0 };
-        if let Some(request_context) = &mut self.request_context {
+        if let (Some(data), Some(request_context)) = (frame.data_ref(), &mut self.request_context) {
             request_context.scan_body(data);
         }
-        data.len()
     }
 
     /// Stores the response, which was received whole.

@@ -120,7 +120,7 @@ metrics! {
     CACHE_REQUESTS: Counter "tidegate_cache_requests_total" ["result"];
     /// Bytes of stored responses: in memory, and in files, which have those in memory, too.
     CACHE_BYTES: Gauge "tidegate_cache_bytes" ["store"];
-    /// Number of entries of the cache: responses, and URLs with several responses.
+    /// Number of entries of the cache: responses, their compressed forms, and URLs with several responses.
     CACHE_ENTRIES: Gauge "tidegate_cache_entries" [];
     /// Total number of entries removed from memory to make space for others. A newer version of a copy counts as none.
     CACHE_EVICTIONS: Counter "tidegate_cache_evictions_total" [];

@@ -20,6 +20,7 @@ mod cli_admin;
 mod client_overload;
 mod client_retry_strategies;
 mod client_share;
+mod compression;
 mod config;
 mod crawl_policy;
 mod crawler_verification;

@@ -8,6 +8,7 @@ pub(super) mod bot_detection;
 pub(super) mod cache;
 pub(super) mod classes;
 pub(super) mod clients;
+pub(super) mod compression;
 pub(super) mod crawl_policy;
 pub(super) mod forward_auth;
 pub(super) mod ledger;
@@ -119,6 +120,11 @@ pub(super) struct File {
     /// Cache of responses. Default none: nothing is stored.
     #[serde(deserialize_with = "cache::section")]
     pub cache: Option<cache::Cache>,
+    /// Compression of responses that the origin does not compress: on, or { codings, min_size, types }. A fetch whose
+    /// response may be stored then asks the origin for none, so that one fetch serves all clients: the cache makes the
+    /// compressed forms itself, and keeps one for each coding. Pages that show a secret beside text of the request can
+    /// betray it by their length over TLS: set compress: false for their routes. Default none: responses pass as they are.
+    pub compression: Option<compression::Compression>,
     /// Rate limit header fields of responses.
     pub headers: server::Headers,
     /// Handling of robots.txt. The gateway fetches /robots.txt of each host from the origin, and caches it for an hour,
@@ -184,6 +190,7 @@ pub(super) const SECTIONS: &[&str] = &[
     "scopes",
     "routes",
     "cache",
+    "compression",
     "headers",
     "robots",
     "crawl_policy",

@@ -1425,6 +1425,26 @@ fn each_invalid_value_is_reported() {
             "verify: { signatures: { max_lifetime: 0s } }".into(),
             "2:39: verify.signatures.max_lifetime: found a zero duration; write a duration such as 10s",
         ),
+        (
+            "compression: off".into(),
+            "2:14: compression: found \"off\", needs on or keys; use on or { codings: [br, gzip] }",
+        ),
+        (
+            "compression: { codings: [deflate] }".into(),
+            "2:26: compression.codings[0]: found \"deflate\"; use one of br, gzip, zstd",
+        ),
+        (
+            "compression: { codings: [] }".into(),
+            "2:16: compression.codings: empty; write [zstd, br, gzip], or leave the section out",
+        ),
+        (
+            "compression: { codings: [br, br] }".into(),
+            "2:16: compression.codings: br twice; write each coding once",
+        ),
+        (
+            "compression: { types: html }".into(),
+            "2:23: compression.types: \"html\" is no media type; write one such as text/html or text/*",
+        ),
         ("cache: { memory: 1KiB }".into(), "2:18: cache.memory: needs at least 1MiB; write a size such as 128MiB"),
         (
             "cache: { max_object: 17MiB }".into(),
@@ -1500,7 +1520,7 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "listne: 127.0.0.1:1".into(),
-            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, forward_auth, state_dir, ledger, origin, hosts, paths, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, cache, headers, robots, crawl_policy, log, limits",
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, forward_auth, state_dir, ledger, origin, hosts, paths, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, cache, compression, headers, robots, crawl_policy, log, limits",
         ),
     ];
     let mut failures = Vec::new();

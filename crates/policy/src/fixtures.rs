@@ -30,6 +30,7 @@ pub fn rules() -> Rules {
         scopes: Vec::new(),
         serves_crawl_policy: false,
         cache: None,
+        compression: None,
         path_policy: PathPolicy::Strict,
     }
 }
@@ -123,5 +124,6 @@ pub fn route(costs: &[(u16, u64)]) -> Route {
         is_latency_sampled: true,
         streams_body: false,
         cache: None,
+        is_compressed: true,
     }
 }

@@ -12,6 +12,7 @@ pub mod bucket;
 pub mod cache;
 pub mod class;
 pub mod client_usage;
+pub mod compression;
 pub mod cost;
 pub mod crawl_delay;
 pub mod crawler_guard;

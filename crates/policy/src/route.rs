@@ -33,6 +33,8 @@ pub struct Route {
     pub streams_body: bool,
     /// Rules of the cache; `None` if responses are not stored.
     pub cache: Option<RouteCacheRules>,
+    /// True if responses may be compressed.
+    pub is_compressed: bool,
 }
 
 /// A path pattern. `*` matches within one segment; `**` matches any tail at the end, and any directories before the

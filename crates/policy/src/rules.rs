@@ -3,6 +3,7 @@
 use super::bot_detection::{BotDetection, BotScore};
 use super::cache::CacheRules;
 use super::class::{self, Class, Classification, UserAgentRules};
+use super::compression::CompressionRules;
 use super::cost::Cost;
 use super::exempt;
 use super::facts::{Facts, RequestFacts};
@@ -41,6 +42,8 @@ pub struct Rules {
     pub serves_crawl_policy: bool,
     /// Rules of the cache for all routes; `None` if nothing is stored.
     pub cache: Option<CacheRules>,
+    /// Rules of compression; `None` if nothing is compressed.
+    pub compression: Option<CompressionRules>,
 }
 
 impl Rules {

@@ -93,7 +93,7 @@ pub(super) fn record(key: CacheKey, entry: &CacheEntry, body: NewBody) -> Option
             let names = variants.selected_by.names().collect();
             (&*variants.url, KindForm::Variants { names, salt: variants.salt }, String::new())
         }
-        CacheEntry::Pass { .. } => return None,
+        CacheEntry::Pass { .. } | CacheEntry::Form(_) => return None,
     };
     let form = EntryForm { version: FORM, url, kind };
     let meta = postcard::to_allocvec(&form).ok()?;
@@ -101,8 +101,8 @@ pub(super) fn record(key: CacheKey, entry: &CacheEntry, body: NewBody) -> Option
     Some(NewRecord { key: key.number(), group, url: url.into(), tags: tags.into(), meta, body })
 }
 
-/// Returns the entry in a record. Reads a small body into memory.
-pub(super) fn entry(record: DiskRecord, mode: ReadMode) -> io::Result<CacheEntry> {
+/// Returns the entry in a record; `version` is that of its body. Reads a small body into memory.
+pub(super) fn entry(record: DiskRecord, version: u64, mode: ReadMode) -> io::Result<CacheEntry> {
     let DiskRecord { meta, body } = record;
     let unreadable = || io::Error::new(io::ErrorKind::InvalidData, "an entry of another version");
     let form: EntryForm<'_> = postcard::from_bytes(&meta).map_err(|_| unreadable())?;
@@ -122,6 +122,7 @@ pub(super) fn entry(record: DiskRecord, mode: ReadMode) -> io::Result<CacheEntry
                 false => StoredBody::from_parts(body.read(mode)?),
             };
             Ok(CacheEntry::Response(Arc::new(StoredResponse {
+                version,
                 terms: terms.into(),
                 head,
                 body,

@@ -53,7 +53,7 @@ impl CacheStore {
     fn load_from_disk(&self, key: CacheKey, mode: ReadMode) -> io::Result<Option<CacheEntry>> {
         let Some(disk) = self.disk() else { return Ok(None) };
         let Some(record) = disk.read(key.number(), mode)? else { return Ok(None) };
-        match disk::entry(record, mode) {
+        match disk::entry(record, self.next_salt(), mode) {
             Ok(entry) => {
                 let entry = self.insert_loaded(key, entry);
                 // Removed meanwhile: first from disk, then from memory.

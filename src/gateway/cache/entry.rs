@@ -1,5 +1,6 @@
 //! Entries of the store.
 
+use super::compressed_form::CompressedForm;
 use super::stored_response::StoredResponse;
 use super::variants::Variants;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ pub(in crate::gateway) enum CacheEntry {
         url: Arc<str>,
         until: Timestamp,
     },
+    /// Compressed body of a response that has its own entry.
+    Form(Arc<CompressedForm>),
 }
 
 impl CacheEntry {
@@ -25,6 +28,7 @@ impl CacheEntry {
             Self::Response(response) => &response.url,
             Self::Variants(variants) => &variants.url,
             Self::Pass { url, .. } => url,
+            Self::Form(form) => &form.url,
         }
     }
 }

@@ -50,6 +50,8 @@ pub(in crate::gateway) struct CacheFetch {
     sends_unkeyed: bool,
     /// The request forbids the storage of its response.
     is_no_store: bool,
+    /// Codings that the client accepts.
+    accepted: AcceptedCodings,
     requested_at: Timestamp,
 }
 
@@ -75,6 +77,7 @@ impl CacheFetch {
             is_handed_over: false,
             sends_unkeyed: false,
             is_no_store,
+            accepted: AcceptedCodings::Identity,
             requested_at,
         }
     }
@@ -95,7 +98,7 @@ impl CacheFetch {
     pub(in crate::gateway) fn prepare(&mut self, head: &mut RequestHead, rules: FetchRules<'_>, now: Timestamp) {
         self.requested_at = now;
         let fields = &mut head.fields;
-        let accepted = AcceptedCodings::read(&MessageFields(fields));
+        self.accepted = AcceptedCodings::read(&MessageFields(fields));
         let had_accept = fields.contains(Name::Accept);
         let is_dropped = |field: Field<'_>| rules.fetch_field(field) == FetchField::Dropped;
         // The gateway's own: a response may not depend on who asked for it first.
@@ -117,7 +120,8 @@ impl CacheFetch {
         if let Some(names) = &rules.route.key_cookies {
             keep_cookies(fields, names);
         }
-        fields.insert(Name::AcceptEncoding, accepted.text().as_bytes());
+        let asked = if rules.is_compressed { AcceptedCodings::Identity } else { self.accepted };
+        fields.insert(Name::AcceptEncoding, asked.text().as_bytes());
         if !fields.contains(Name::UserAgent) && !self.is_personal {
             fields.append(Name::UserAgent, USER_AGENT.as_bytes());
         }
@@ -172,8 +176,17 @@ impl CacheFetch {
         if self.sends_unkeyed {
             return Err(if request.has_cookies { Unstorable::Cookies } else { Unstorable::Authorization });
         }
-        let accepted = AcceptedCodings::read(&MessageFields(sent));
-        let selected_by = SelectingFields::read(&MessageFields(response), accepted).ok_or(Unstorable::Vary)?;
+        // A response without a coding is for all if the gateway, or the origin by choice, has made it so.
+        let is_for_all = rules.is_compressed || self.accepted.is_widest();
+        let selected_by = SelectingFields::read(&MessageFields(response), is_for_all).ok_or(Unstorable::Vary)?;
+        // One with a coding that the origin was not asked for is for clients like this one.
+        let as_accepted = rules.is_compressed && selected_by.contains("accept-encoding");
+        let of_client = as_accepted.then(|| {
+            let mut fields = sent.clone();
+            fields.insert(Name::AcceptEncoding, self.accepted.text().as_bytes());
+            fields
+        });
+        let sent = of_client.as_ref().unwrap_or(sent);
         if self.is_personal && selected_by.names().any(is_client_address) {
             return Err(Unstorable::Vary);
         }

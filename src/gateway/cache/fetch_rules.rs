@@ -15,6 +15,8 @@ pub(in crate::gateway) struct FetchRules<'a> {
     pub(in crate::gateway) nominated: &'a NominatedFields,
     /// Field in which a proxy names the client.
     pub(in crate::gateway) address_header: Option<&'a str>,
+    /// The gateway compresses responses, and asks the origin for none that are.
+    pub(in crate::gateway) is_compressed: bool,
 }
 
 impl FetchRules<'_> {

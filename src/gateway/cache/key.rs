@@ -8,6 +8,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use smallvec::SmallVec;
 use tidegate_http1::{Field, Fields, Name};
 use tidegate_policy::cache::{CacheRules, RouteCacheRules, query_filter};
+use tidegate_policy::compression::Coding;
 
 /// Beginning of the name of a selecting field that is one cookie.
 pub(super) const COOKIE_PREFIX: &str = "cookie:";
@@ -137,6 +138,14 @@ impl CacheKey {
         hash.finish()
     }
 
+    /// Returns the key of a compressed form of the response with this version.
+    pub(super) fn of_form(version: u64, coding: Coding) -> Self {
+        let mut hash = KeyHash::new();
+        hash.add(Some(coding.name().as_bytes()));
+        hash.add(Some(&version.to_le_bytes()));
+        hash.finish()
+    }
+
     /// Returns the key of the response to a request with `fields`, among the `variants` of the URL with this key.
     pub(in crate::gateway) fn of_variant(self, variants: &Variants, fields: &Fields) -> Self {
         let mut hash = KeyHash::new();
@@ -218,8 +227,14 @@ mod tests {
             unkeyed_headers: Vec::new(),
         };
         let (route, nominated) = (RouteCacheRules::default(), NominatedFields::default());
-        let rules =
-            FetchRules { route_name: "/", rules: &rules, route: &route, nominated: &nominated, address_header: None };
+        let rules = FetchRules {
+            route_name: "/",
+            rules: &rules,
+            route: &route,
+            nominated: &nominated,
+            address_header: None,
+            is_compressed: false,
+        };
         let fields = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         key(url, &fields, rules)
     }

@@ -1,9 +1,11 @@
 //! Cache of responses: what is stored, under which keys, and which request fetches what is missing.
 //!
-//! The rules are those of `tidegate_policy::cache`. [`key`] names a response; [`store`] holds it in memory, [`disk`] in files; [`fetch_lock`] lets one
-//! request fetch for all that wait; [`fetch`] says what it is sent; [`recorder`] collects the body while the client reads it. `handler::cache` uses them
-//! in the life of a request.
+//! The rules are those of `tidegate_policy::cache`. [`key`] names a response; [`store`] holds it in memory, [`disk`] in
+//! files, and [`compressed_form`] makes forms of it for clients that accept them; [`fetch_lock`] lets one request fetch for
+//! all that wait; [`fetch`] says what it is sent; [`recorder`] collects the body while the client reads it.
+//! `handler::cache` uses them in the life of a request.
 
+mod compressed_form;
 mod disk;
 mod disk_load;
 mod disk_reader;
@@ -22,6 +24,7 @@ mod store;
 mod stored_response;
 mod variants;
 
+pub(super) use compressed_form::{FormRecorder, find_form};
 pub(super) use disk_load::load;
 pub(super) use entry::CacheEntry;
 pub(super) use fetch::CacheFetch;

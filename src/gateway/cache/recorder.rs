@@ -52,11 +52,11 @@ impl RecordingBudget {
     }
 
     /// Takes `bytes`, which are given back later in any case. Returns false if they exceed the limit.
-    fn take(&self, bytes: u64) -> bool {
+    pub(super) fn take(&self, bytes: u64) -> bool {
         self.used.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.limit.load(Ordering::Relaxed)
     }
 
-    fn give_back(&self, bytes: u64) {
+    pub(super) fn give_back(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -135,6 +135,7 @@ impl Recorder {
         let target = self.target.take().expect("taken once, at the end");
         let (terms, head) = (self.terms, self.head.take());
         let response = StoredResponse {
+            version: self.shared.cache.store.next_salt(),
             terms,
             head,
             body,

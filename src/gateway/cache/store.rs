@@ -125,7 +125,7 @@ impl CacheStore {
     pub(in crate::gateway) fn insert(&self, key: CacheKey, entry: CacheEntry) {
         let body = match &entry {
             CacheEntry::Response(response) => response.body.parts(),
-            CacheEntry::Variants(_) | CacheEntry::Pass { .. } => Some(&[][..]),
+            CacheEntry::Variants(_) | CacheEntry::Pass { .. } | CacheEntry::Form(_) => Some(&[][..]),
         };
         let body = body.map_or(NewBody::Unchanged, |parts| NewBody::Parts(parts.to_vec()));
         self.insert_with_body(key, entry, body);
@@ -200,10 +200,12 @@ impl CacheStore {
         self.entries.retain(|_, entry| {
             let tags = match entry {
                 CacheEntry::Response(response) => response.tags().join("\n"),
-                CacheEntry::Variants(_) | CacheEntry::Pass { .. } => String::new(),
+                CacheEntry::Variants(_) | CacheEntry::Pass { .. } | CacheEntry::Form(_) => String::new(),
             };
             let remove = is_removed(Label { url: entry.url(), tags: &tags }, text);
-            in_memory.set(in_memory.get() + u64::from(remove));
+            // A form is no response of its own; without its response, it is not found.
+            let is_counted = remove && !matches!(entry, CacheEntry::Form(_));
+            in_memory.set(in_memory.get() + u64::from(is_counted));
             !remove
         });
         // What is in memory is on disk, too, unless that failed.
@@ -244,7 +246,7 @@ impl CacheStore {
         };
         let responses = self.entries.iter().filter_map(|(_, entry)| match entry {
             CacheEntry::Response(response) => Some(response).filter(is_candidate),
-            CacheEntry::Variants(_) | CacheEntry::Pass { .. } => None,
+            CacheEntry::Variants(_) | CacheEntry::Pass { .. } | CacheEntry::Form(_) => None,
         });
         let mut stale: Vec<_> = responses.map(|response| (Reverse(response.usage.get().0), response)).collect();
         stale.sort_by(|(left_hits, left), (right_hits, right)| {
@@ -273,6 +275,7 @@ impl Weighter<CacheKey, CacheEntry> for ByBytes {
         match entry {
             CacheEntry::Response(response) => response.weight(),
             CacheEntry::Variants(_) | CacheEntry::Pass { .. } => SMALL_ENTRY + entry.url().len() as u64,
+            CacheEntry::Form(form) => SMALL_ENTRY + form.url.len() as u64 + form.len(),
         }
     }
 }

@@ -21,6 +21,8 @@ const OVERHEAD: u64 = 490;
 /// A stored response. Immutable: a validation replaces it.
 #[derive(Debug)]
 pub(in crate::gateway) struct StoredResponse {
+    /// Number of its body: no other one in memory has it. Compressed forms are found by it.
+    pub(in crate::gateway) version: u64,
     pub(in crate::gateway) terms: ReuseTerms,
     pub(in crate::gateway) head: ResponseHead,
     pub(in crate::gateway) body: StoredBody,
@@ -182,7 +184,7 @@ impl StoredBody {
     }
 
     /// Returns the parts in memory; `None` if the body is in a file.
-    pub(super) fn parts(&self) -> Option<&[Bytes]> {
+    pub(in crate::gateway) fn parts(&self) -> Option<&[Bytes]> {
         match self {
             Self::One(body) => Some(std::slice::from_ref(body)),
             Self::Parts(parts) => Some(parts),

@@ -103,6 +103,7 @@ impl RequestHandler {
             Some(Ok((target, _))) if target.key != key => Some(FetchEnd::Unshared),
             Some(Ok((target, terms))) => {
                 let updated = StoredResponse {
+                    version: copy.version,
                     terms,
                     head,
                     body: copy.body.clone(),

@@ -3,6 +3,7 @@
 use super::cache::CopyReason;
 use super::cache_fetch::is_failure;
 use super::client_response::prepare_client_response;
+use super::compress::{encode_head, new_compressor};
 use super::request_handler::RequestHandler;
 use crate::gateway::cache::Recorder;
 use crate::gateway::problem::Problem;
@@ -145,17 +146,21 @@ impl RequestHandler {
         let UpstreamResponse { response: Response { status, mut fields, body }, pool_guard: lease, deadline } =
             upstream;
         prepare_client_response(&context, status, &mut fields);
+        let length = match fields.get(Name::ContentLength) {
+            Some(length) => std::str::from_utf8(length).ok().and_then(|length| length.parse().ok()),
+            None => None,
+        };
+        let coding = encode_head(&context, status, &mut fields, length);
         if let Some(reason) = context.forward_reason() {
             let stored = recorder.as_ref().map(|recorder| recorder.as_ref().map(|_| ()).map_err(|reason| *reason));
             let cache_status = CacheStatus::Forward { reason, status: None, stored };
             fields.append_with(Name::CacheStatus, |text| write!(text, "{cache_status}"));
         }
         context.begin_response(status);
-        Response {
-            status,
-            fields,
-            body: ResponseBody::relayed(beginning, body, lease, deadline, recorder.and_then(Result::ok), context),
-        }
+        let recorder = recorder.and_then(Result::ok);
+        let compressor = coding.map(|coding| Box::new(new_compressor(&context, coding)));
+        let body = ResponseBody::relayed(beginning, body, lease, deadline, recorder, compressor, context);
+        Response { status, fields, body }
     }
 
     /// Responds to a failure of the origin. `Retry-After` covers the backoff of the scopes.

@@ -26,6 +26,7 @@ mod acme_challenge;
 mod cache;
 mod cache_fetch;
 mod client_response;
+mod compress;
 mod crawl_policy;
 mod evaluate;
 mod evidence;

@@ -2,6 +2,7 @@
 
 mod cache;
 mod classes;
+mod compression;
 mod crawlers;
 mod format;
 mod ledger;
@@ -62,6 +63,7 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     line(ledger::ledger(&settings.ledger, &settings.state_dir));
 
     line(format!("cache: {}", cache::cache(settings.cache, rules.cache.as_ref())));
+    line(format!("compression: {}", compression::compression(rules.compression.as_ref())));
 
     line(format!("crawlers: {}", crawlers::verify(&settings.verify)));
     line(match &rules.bot_detection {

@@ -48,6 +48,8 @@ pub(crate) struct Route {
     /// Caching of responses: off, or { ttl, revalidation_cost, key }. It requires the section cache. Default on with that
     /// section, as the origin's fields allow.
     pub cache: Option<RouteCache>,
+    /// false: responses are not compressed. Default true, with the section compression.
+    pub compress: Option<bool>,
 }
 
 /// Comparison of a spelling.

@@ -9,6 +9,7 @@ mod bot_detection;
 mod cache;
 mod classes;
 mod clients;
+mod compression;
 mod crawl_policy;
 mod diagnostics;
 mod forward_auth;
@@ -65,6 +66,7 @@ pub(super) fn validate(
     let scopes = scopes::scopes(&raw.scopes, &mut report);
     let (quotas, scope_quotas) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
     let (cache, cache_rules) = cache::cache(raw.cache.as_ref(), &mut report).unzip();
+    let compression = compression::compression(raw.compression.as_ref(), &mut report);
     let context = routes::RouteContext {
         quotas: &quotas,
         scopes: &scopes,
@@ -98,6 +100,7 @@ pub(super) fn validate(
         scopes,
         serves_crawl_policy,
         cache: cache_rules,
+        compression,
     };
     let rules = Arc::new(rules);
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);

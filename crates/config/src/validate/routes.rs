@@ -100,6 +100,7 @@ fn fallback_route(context: &RouteContext<'_>, report: &mut Diagnostics) -> Route
         is_latency_sampled: true,
         streams_body: false,
         cache: context.is_cache_enabled.then(RouteCacheRules::default),
+        is_compressed: true,
     }
 }
 
@@ -144,6 +145,7 @@ fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, repor
         is_latency_sampled: raw.sample_latency.unwrap_or(true),
         streams_body: raw.stream,
         cache: cache::route_cache(raw.cache.as_ref(), context.is_cache_enabled, &path.cache(), context.quotas, report),
+        is_compressed: raw.compress.unwrap_or(true),
         name,
     }
 }

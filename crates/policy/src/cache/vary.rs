@@ -16,9 +16,8 @@ pub struct SelectingFields(Vec<String>);
 
 impl SelectingFields {
     /// Reads the fields that `Vary` nominates. A response with a content coding is also selected by `Accept-Encoding`;
-    /// one without is for all clients if `accepted` left the origin every choice. Returns `None` for `Vary: *`, for an
-    /// invalid name, and for too many.
-    pub fn read(response: &impl FieldLines, accepted: AcceptedCodings) -> Option<Self> {
+    /// one without is not if it `is_for_all` clients. Returns `None` for `Vary: *`, for an invalid name, and for too many.
+    pub fn read(response: &impl FieldLines, is_for_all: bool) -> Option<Self> {
         let mut names = Vec::new();
         for member in response.members("vary") {
             let name = std::str::from_utf8(member).ok()?.to_ascii_lowercase();
@@ -30,7 +29,7 @@ impl SelectingFields {
         let is_coded = response.members("content-encoding").any(|coding| !coding.eq_ignore_ascii_case(b"identity"));
         if is_coded {
             names.push(ACCEPT_ENCODING.to_owned());
-        } else if accepted.is_widest() {
+        } else if is_for_all {
             names.retain(|name| name != ACCEPT_ENCODING);
         }
         names.sort_unstable();

@@ -1,0 +1,236 @@
+//! Compression of response bodies, part by part.
+
+use super::client_body::BodyError;
+use super::connection_memory::MemoryCharge;
+use brotli::CompressorWriter as BrotliEncoder;
+use bytes::Bytes;
+use flate2::write::GzEncoder;
+use std::io::{self, Write};
+use std::task::Poll;
+use tidegate_policy::compression::Coding;
+use zstd::stream::write::Encoder as ZstdEncoder;
+
+/// Bytes of compressed data that are sent at once.
+const PART: usize = 8 * 1024;
+/// Most parts of the body that are compressed before something is sent.
+const MAX_PARTS: usize = 8;
+
+/// Levels and windows that keep a page in memory and the time for it short: about as much time as the level that nginx
+/// and Caddy use by default.
+const GZIP_LEVEL: u32 = 5;
+const BROTLI_QUALITY: u32 = 4;
+const ZSTD_LEVEL: i32 = 3;
+const WINDOW_LOG: u32 = 18;
+const BROTLI_BUFFER: usize = 4096;
+
+/// Compressor of one body.
+pub(super) struct Compressor {
+    /// `None` once the body is complete.
+    encoder: Option<Encoder>,
+    /// All that was received is sent.
+    is_flushed: bool,
+    _charge: MemoryCharge,
+}
+
+enum Encoder {
+    Gzip(GzEncoder<Vec<u8>>),
+    Brotli(Box<BrotliEncoder<Vec<u8>>>),
+    Zstd(ZstdEncoder<'static, Vec<u8>>),
+}
+
+/// Returns the bytes of memory that a compressor occupies.
+pub(super) const fn memory(coding: Coding) -> usize {
+    match coding {
+        Coding::Gzip => 320 * 1024,
+        Coding::Brotli => 1536 * 1024,
+        Coding::Zstd => 1280 * 1024,
+    }
+}
+
+/// Returns `parts` compressed.
+pub(super) fn compress(coding: Coding, parts: &[Bytes]) -> io::Result<Bytes> {
+    let mut encoder = Encoder::new(coding);
+    parts.iter().try_for_each(|part| encoder.writer().write_all(part))?;
+    encoder.finish().map(Bytes::from)
+}
+
+impl Compressor {
+    /// Returns a compressor. `charge` is that for its memory.
+    pub(super) fn new(coding: Coding, charge: MemoryCharge) -> Self {
+        Self { encoder: Some(Encoder::new(coding)), is_flushed: true, _charge: charge }
+    }
+
+    /// Returns true once the last part is returned.
+    pub(super) fn is_complete(&self) -> bool {
+        self.encoder.is_none()
+    }
+
+    /// Returns the next compressed part of the body of which `poll_part` returns the parts. What was received is sent on
+    /// before the origin is waited for.
+    pub(super) fn poll_next(
+        &mut self,
+        mut poll_part: impl FnMut() -> Poll<Option<Result<Bytes, BodyError>>>,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let Some(encoder) = &mut self.encoder else { return Poll::Ready(None) };
+        let mut received = 0;
+        while received < MAX_PARTS {
+            let part = match poll_part() {
+                Poll::Pending if self.is_flushed => return Poll::Pending,
+                Poll::Pending => break,
+                Poll::Ready(None) => {
+                    let rest = self.encoder.take().map_or(Ok(Vec::new()), Encoder::finish);
+                    return Poll::Ready(Some(rest.map(Bytes::from).map_err(BodyError::Compression)));
+                }
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(Some(Ok(part))) if part.is_empty() => continue,
+                Poll::Ready(Some(Ok(part))) => part,
+            };
+            if let Err(error) = encoder.writer().write_all(&part) {
+                return Poll::Ready(Some(Err(BodyError::Compression(error))));
+            }
+            self.is_flushed = false;
+            received += 1;
+            if encoder.output().len() >= PART {
+                return Poll::Ready(Some(Ok(encoder.take_output())));
+            }
+        }
+        self.is_flushed = true;
+        let flushed = encoder.writer().flush().map(|()| encoder.take_output());
+        Poll::Ready(Some(flushed.map_err(BodyError::Compression)))
+    }
+}
+
+impl Encoder {
+    fn new(coding: Coding) -> Self {
+        match coding {
+            Coding::Gzip => Self::Gzip(GzEncoder::new(Vec::new(), flate2::Compression::new(GZIP_LEVEL))),
+            Coding::Brotli => {
+                Self::Brotli(Box::new(BrotliEncoder::new(Vec::new(), BROTLI_BUFFER, BROTLI_QUALITY, WINDOW_LOG)))
+            }
+            Coding::Zstd => {
+                let encoder = ZstdEncoder::new(Vec::new(), ZSTD_LEVEL);
+                let encoder = encoder.and_then(|mut encoder| encoder.window_log(WINDOW_LOG).map(|()| encoder));
+                Self::Zstd(encoder.expect("level and window are those of zstd"))
+            }
+        }
+    }
+
+    fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Self::Gzip(encoder) => encoder,
+            Self::Brotli(encoder) => encoder,
+            Self::Zstd(encoder) => encoder,
+        }
+    }
+
+    fn output(&mut self) -> &mut Vec<u8> {
+        match self {
+            Self::Gzip(encoder) => encoder.get_mut(),
+            Self::Brotli(encoder) => encoder.get_mut(),
+            Self::Zstd(encoder) => encoder.get_mut(),
+        }
+    }
+
+    fn take_output(&mut self) -> Bytes {
+        std::mem::take(self.output()).into()
+    }
+
+    fn finish(self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Gzip(encoder) => encoder.finish(),
+            Self::Brotli(encoder) => Ok(encoder.into_inner()),
+            Self::Zstd(encoder) => encoder.finish(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::connection_memory::ConnectionMemory;
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+    use std::io::Read;
+    use std::rc::Rc;
+
+    const CODINGS: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
+
+    fn decompress(coding: Coding, bytes: &[u8]) -> Vec<u8> {
+        let mut text = Vec::new();
+        match coding {
+            Coding::Gzip => flate2::read::GzDecoder::new(bytes).read_to_end(&mut text),
+            Coding::Brotli => brotli::Decompressor::new(bytes, BROTLI_BUFFER).read_to_end(&mut text),
+            Coding::Zstd => zstd::stream::read::Decoder::new(bytes).and_then(|mut it| it.read_to_end(&mut text)),
+        }
+        .expect("valid data");
+        text
+    }
+
+    fn new_compressor(coding: Coding) -> Compressor {
+        let memory = Rc::<ConnectionMemory>::default();
+        Compressor::new(coding, MemoryCharge::new(&memory, 0))
+    }
+
+    proptest! {
+        #[test]
+        fn body_is_the_same_after_decompression(
+            coding in proptest::sample::select(&CODINGS[..]),
+            // `None` is a pause of the origin.
+            parts in proptest::collection::vec(proptest::option::of("[a-f]{0,20000}"), 0..20),
+        ) {
+            let body: Vec<u8> = parts.iter().flatten().flat_map(|part| part.bytes()).collect();
+            let mut source: VecDeque<_> = parts.into();
+            let (mut compressor, mut output) = (new_compressor(coding), Vec::new());
+            let (mut received, mut pauses) = (0, 0);
+            while !compressor.is_complete() {
+                let polled = compressor.poll_next(|| match source.pop_front() {
+                    None => Poll::Ready(None),
+                    Some(None) => { pauses += 1; Poll::Pending }
+                    Some(Some(part)) => {
+                        received += part.len();
+                        Poll::Ready(Some(Ok(part.into())))
+                    }
+                });
+                if let Poll::Ready(part) = polled {
+                    output.extend(part.expect("not complete").expect("no error"));
+                }
+            }
+            prop_assert!(pauses <= 20 && received == body.len());
+            prop_assert_eq!(decompress(coding, &output), body);
+        }
+    }
+
+    #[test]
+    fn what_was_received_is_sent_before_the_origin_is_waited_for() {
+        for coding in CODINGS {
+            let mut compressor = new_compressor(coding);
+            let mut parts = VecDeque::from(["first part".into()]);
+            let mut poll =
+                || compressor.poll_next(|| parts.pop_front().map_or(Poll::Pending, |part| Poll::Ready(Some(Ok(part)))));
+            let Poll::Ready(Some(Ok(part))) = poll() else { panic!("{coding:?}: nothing is sent") };
+            let mut text = [0; 10];
+            let bytes = &part[..];
+            match coding {
+                Coding::Gzip => flate2::read::GzDecoder::new(bytes).read_exact(&mut text),
+                Coding::Brotli => brotli::Decompressor::new(bytes, BROTLI_BUFFER).read_exact(&mut text),
+                Coding::Zstd => zstd::stream::read::Decoder::new(bytes).and_then(|mut it| it.read_exact(&mut text)),
+            }
+            .expect("the whole part");
+            assert_eq!(&text, b"first part");
+            assert!(poll().is_pending(), "{coding:?}: nothing new");
+        }
+    }
+
+    #[test]
+    fn endless_text_of_one_character_lets_others_run() {
+        for coding in CODINGS {
+            let mut taken = 0;
+            let part = Bytes::from(vec![b'a'; 16 * 1024]);
+            let polled = new_compressor(coding).poll_next(|| {
+                taken += 1;
+                Poll::Ready(Some(Ok(part.clone())))
+            });
+            assert!(polled.is_ready() && taken <= MAX_PARTS, "{coding:?}");
+        }
+    }
+}
