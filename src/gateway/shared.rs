@@ -5,6 +5,7 @@ use super::config_snapshot::ConfigSnapshot;
 use super::connection_limits::ConnectionCounts;
 use super::connection_memory::MemoryTotal;
 use super::crawl_delay::CrawlDelayAdviser;
+use super::error_pages::ErrorPages;
 use super::forward_auth::PendingDecisions;
 use super::origin_health::OriginHealth;
 use super::spool::SpoolUsage;
@@ -42,6 +43,8 @@ pub struct Dependencies {
     pub tls: Vec<Arc<TlsListener>>,
     /// Challenges of an ACME server, which listeners without TLS answer.
     pub challenges: Arc<PendingChallenges>,
+    /// The error pages of the settings.
+    pub error_pages: ErrorPages,
     /// The networks of the settings' address lists.
     pub lists: AddressLists,
     /// Switches of administrators, resolved by the rules of the settings.
@@ -126,6 +129,7 @@ impl Shared {
             signatures,
             tls: _,
             challenges,
+            error_pages,
             lists,
             switches,
             ledger_responses,
@@ -134,7 +138,9 @@ impl Shared {
         } = dependencies;
         let max_tracked_clients = settings.limits.max_tracked_clients;
         let cache = ResponseCache::of(&settings, seed);
-        let snapshot = ConfigSnapshot::new(settings, Arc::new(origin_servers), lists, switches, &engine, clock.now());
+        let origin_servers = Arc::new(origin_servers);
+        let snapshot =
+            ConfigSnapshot::new(settings, origin_servers, error_pages, lists, switches, &engine, clock.now());
         let compliance = CrawlCompliance::new(operators.names().count());
         Self {
             clock,

@@ -30,6 +30,7 @@ mod edge_acme;
 mod edge_proxy_protocol;
 mod edge_scanners;
 mod edge_tls;
+mod error_pages;
 mod explain;
 mod explain_log;
 mod explain_refusals;

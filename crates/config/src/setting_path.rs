@@ -108,13 +108,13 @@ keys! {
     at autothrottle backoff block bot_detection bucket buffer_body buffer_disk burst ca cache capacity case certificate
     certificates check classes client_ca client_certificates clients concurrency connect_timeout contact contains cookie
     cookies cost counts crawl_delay crawl_policy crawler_guard delay delay_per_slot directory disk dns domains
-    drain_timeout eject_for enforce exhausted factor file fill first_byte_timeout first_use fixed forward_auth half_life
-    handshake_timeout header header_timeout headers health honeypot host hosts hsts http2_max_concurrent_streams
-    idle_timeout ignore_query interval ipv6_prefix jitter json keep keep_alive_timeout key kind ledger limit limits
-    listen log max max_clients max_concurrency max_connections max_credentials_per_address max_delay max_failures
-    max_handshakes max_handshakes_per_address max_header_size max_headers max_length max_lifetime max_object
-    max_partitions max_refused_for max_requests_per_connection max_size max_tracked_clients max_wait memory min
-    min_clients min_delay min_rate mode name nameservers ocsp operator operators origin override_file pacing
+    drain_timeout eject_for enforce error_pages exhausted factor file fill first_byte_timeout first_use fixed
+    forward_auth half_life handshake_timeout header header_timeout headers health honeypot host hosts hsts
+    http2_max_concurrent_streams idle_timeout ignore_query interval ipv6_prefix jitter json keep keep_alive_timeout key
+    kind ledger limit limits listen log max max_clients max_concurrency max_connections max_credentials_per_address
+    max_delay max_failures max_handshakes max_handshakes_per_address max_header_size max_headers max_length max_lifetime
+    max_object max_partitions max_refused_for max_requests_per_connection max_size max_tracked_clients max_wait memory
+    min min_clients min_delay min_rate mode name nameservers ocsp operator operators origin override_file pacing
     partition_by path path_prefix per_client prefix product_tokens proxy_header_timeout proxy_protocol query queue quota
     quotas rampup ranges rate read_token redact redirect redis refresh refresh_interval request_body_timeout
     response_timeout response_write_timeout revalidation_cost robots routes scopes server_name settle_after shed

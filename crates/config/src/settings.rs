@@ -1,7 +1,9 @@
 //! The validated configuration, [`Settings`]. Only [`super::load`] and its siblings create it.
 
+mod error_page;
 mod origin;
 
+pub use error_page::*;
 pub use origin::*;
 
 use super::{SettingPath, SourceMap};
@@ -41,6 +43,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Rate limit header fields of responses.
     pub headers: Headers,
+    /// HTML files for the gateway's own error responses.
+    pub error_pages: Vec<ErrorPage>,
     /// Handling of robots.txt.
     pub robots: Robots,
     /// Crawl policy document; `None` if it is off.

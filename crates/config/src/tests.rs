@@ -1,4 +1,6 @@
-use super::settings::{AccessLog, CrawlPolicy, ForwardAuth, Ledger, LedgerFailureMode, LegacyFamily, LogLevel};
+use super::settings::{
+    AccessLog, CrawlPolicy, ErrorStatus, ForwardAuth, Ledger, LedgerFailureMode, LegacyFamily, LogLevel,
+};
 use super::*;
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
@@ -1499,8 +1501,20 @@ fn each_invalid_value_is_reported() {
             "3:39: routes[0].cache.key.cookies: invalid cookie name \"a=b\"; write the name alone, such as lang",
         ),
         (
+            "error_pages: { 404: a.html }".into(),
+            "2:21: error_pages.404: found \"404\", no error status of the gateway itself; write one of 400, 405, 408, 413, 414, 417, 421, 429, 431, 502, 503, 504, 508, 4xx and 5xx; error responses of the origin are not replaced",
+        ),
+        (
+            "error_pages: { 5xx: '' }".into(),
+            "2:21: error_pages.5xx: found an empty path; name an HTML file such as pages/busy.html",
+        ),
+        (
+            "error_pages: { 429: [a.html] }".into(),
+            "2:21: error_pages.429: found a list, needs text; put it in quotes",
+        ),
+        (
             "listne: 127.0.0.1:1".into(),
-            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, forward_auth, state_dir, ledger, origin, hosts, paths, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, cache, headers, robots, crawl_policy, log, limits",
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, forward_auth, state_dir, ledger, origin, hosts, paths, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, cache, headers, error_pages, robots, crawl_policy, log, limits",
         ),
     ];
     let mut failures = Vec::new();
@@ -1878,6 +1892,19 @@ fn listeners_have_their_keys_and_files_beside_the_yaml() {
     let paths = [&files[0].certificate, &files[0].key].map(|path| path.display().to_string());
     assert_eq!(paths, ["/etc/tidegate/tls/a.pem", "/b.key"]);
     assert_eq!(files[0].path.to_string(), "listen[2].tls");
+}
+
+#[test]
+fn error_pages_are_files_beside_the_yaml() {
+    let file = Path::new("/etc/tidegate/tidegate.yaml");
+    let text = with_origin("error_pages: { 429: pages/busy.html, 5xx: /srv/down.html }");
+    let settings = load(file, &text, &[], &[], &OPERATORS).expect("valid settings");
+    let pages: Vec<_> = settings.error_pages.iter().map(|page| (page.status, page.file.to_str())).collect();
+    let expected = [
+        (ErrorStatus::Code(429), Some("/etc/tidegate/pages/busy.html")),
+        (ErrorStatus::ServerErrors, Some("/srv/down.html")),
+    ];
+    assert_eq!(pages, expected);
 }
 
 #[test]

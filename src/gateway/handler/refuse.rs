@@ -26,7 +26,8 @@ impl RequestHandler {
         let current = context.current();
         let status = problem.status();
         let format = ResponseFormat::from_head(&context.client_request().head);
-        let (mut response, bytes) = problem.into_response(format, context.id(), &mut self.worker.scratch());
+        let mut scratch = self.worker.scratch();
+        let (mut response, bytes) = problem.into_response(format, context.id(), &current.error_pages, &mut scratch);
         let (rules, fields) = (&current.settings.rules, &mut response.fields);
         let snapshot = context.rate_limit_snapshot();
         current.rate_limit_headers.write(rules, snapshot, context.started_at(), status, fields);
@@ -44,7 +45,7 @@ impl RequestHandler {
         let problem = Problem::malformed(error);
         worker.telemetry().response_without_class(problem.status().as_u16());
         let id = worker.next_decision_id();
-        problem.into_response(format, id, &mut worker.scratch()).0
+        problem.into_response(format, id, &worker.current().error_pages, &mut worker.scratch()).0
     }
 
     /// Responds to an admitted request instead of the origin.

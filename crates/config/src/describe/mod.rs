@@ -14,7 +14,7 @@ mod tests;
 
 use super::Settings;
 use super::scalars::Size;
-use super::settings::{AccessLog, ForwardAuth, LogRotation};
+use super::settings::{AccessLog, ErrorPage, ForwardAuth, LogRotation};
 use std::fmt::Write as _;
 use tidegate_policy::ClassId;
 use tidegate_policy::bot_detection::BotDetection;
@@ -58,6 +58,12 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
             format!("access log: {}, rotated at {}, {keep} earlier files", path.display(), Size(*max_size))
         }
     });
+
+    if !settings.error_pages.is_empty() {
+        let page = |page: &ErrorPage| format!("{} in {}", page.status, page.file.display());
+        let pages: Vec<String> = settings.error_pages.iter().map(page).collect();
+        line(format!("error pages, of the gateway's own responses: {}", pages.join(", ")));
+    }
 
     line(ledger::ledger(&settings.ledger, &settings.state_dir));
 

@@ -11,6 +11,7 @@ mod classes;
 mod clients;
 mod crawl_policy;
 mod diagnostics;
+mod error_pages;
 mod forward_auth;
 mod ledger;
 mod listen;
@@ -50,6 +51,7 @@ pub(super) fn validate(
     acme::warn_foreign_domains(&listen, hosts.as_ref(), &mut report);
     let limits = server::limits(&raw.limits, &mut report);
     let headers = server::headers(&raw.headers);
+    let error_pages = error_pages::error_pages(raw, &mut report);
     let state_dir = server::state_dir(raw);
     let log = server::log(&raw.log, &state_dir, &mut report);
 
@@ -113,6 +115,7 @@ pub(super) fn validate(
         hosts,
         limits,
         headers,
+        error_pages,
         robots,
         crawl_policy,
         cache,
