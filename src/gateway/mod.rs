@@ -25,6 +25,7 @@ mod error_pages;
 mod extended_connect;
 mod forward_auth;
 mod handler;
+mod header_rules;
 mod headers;
 mod html;
 mod http2_messages;

@@ -41,6 +41,7 @@ mod fuzz_corpus;
 mod golden;
 mod grafana;
 mod hand_over;
+mod header_rules;
 mod hostile_connections;
 mod hosts;
 mod html_report;

@@ -10,6 +10,7 @@ pub(super) mod classes;
 pub(super) mod clients;
 pub(super) mod crawl_policy;
 pub(super) mod forward_auth;
+pub(super) mod header_changes;
 pub(super) mod ledger;
 pub(super) mod listen;
 pub(super) mod origin;

@@ -1,9 +1,11 @@
 //! The validated configuration, [`Settings`]. Only [`super::load`] and its siblings create it.
 
 mod error_page;
+mod header_rules;
 mod origin;
 
 pub use error_page::*;
+pub use header_rules::*;
 pub use origin::*;
 
 use super::{SettingPath, SourceMap};
@@ -18,7 +20,7 @@ use tidegate_policy::dns_pattern::DnsPattern;
 use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_policy::secret::Secret;
 use tidegate_policy::tier::Share;
-use tidegate_policy::{ProofMethod, Rules};
+use tidegate_policy::{ProofMethod, RouteId, Rules};
 
 /// Validated configuration of the gateway.
 #[derive(Clone, Debug)]
@@ -61,6 +63,8 @@ pub struct Settings {
     pub verify: Verify,
     /// Rules for decisions.
     pub rules: Arc<Rules>,
+    /// Changes of header fields, by [`RouteId`]; the last routes without any are left out.
+    pub header_rules: Vec<Option<HeaderRules>>,
     /// Files of the address lists, in the order of their names in the rules.
     pub address_lists: Vec<AddressList>,
     /// Range files of the operators.
@@ -445,6 +449,12 @@ impl Settings {
     /// configuration.
     pub fn address_list_files(&self) -> impl Iterator<Item = (&Path, &str)> {
         self.address_lists.iter().map(|list| (list.override_file.as_path(), list.location.as_str()))
+    }
+
+    /// Returns the changes of header fields on `route`; `None` if there are none.
+    #[inline]
+    pub fn header_rules(&self, route: RouteId) -> Option<&HeaderRules> {
+        self.header_rules.get(route.index())?.as_ref()
     }
 
     /// Returns the location and the path of a setting, for messages: `tidegate.yaml:3:12: listen.tls.key`.

@@ -1,5 +1,5 @@
 use super::settings::{
-    AccessLog, CrawlPolicy, ErrorStatus, ForwardAuth, Ledger, LedgerFailureMode, LegacyFamily, LogLevel,
+    AccessLog, CrawlPolicy, ErrorStatus, ForwardAuth, HeaderField, Ledger, LedgerFailureMode, LegacyFamily, LogLevel,
 };
 use super::*;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use tidegate_policy::throttle::controller::Controller;
 use tidegate_policy::throttle::gradient::Gradient;
 use tidegate_policy::throttle::partition::{PartitionKey, Partitioning};
 use tidegate_policy::throttle::rampup::{RampVariable, Rampup};
-use tidegate_policy::{ClassId, ListId, OperatorId, Units};
+use tidegate_policy::{ClassId, ListId, OperatorId, RouteId, Units};
 
 mod schema;
 mod spelling;
@@ -1513,6 +1513,62 @@ fn each_invalid_value_is_reported() {
             "2:21: error_pages.429: found a list, needs text; put it in quotes",
         ),
         (
+            "routes: [{ match: /a, request_headers: { set: { Content-Length: 1 } } }]".into(),
+            "2:65: routes[0].request_headers.set.Content-Length: Content-Length cannot be changed: it belongs to the connection or the body; leave it out",
+        ),
+        (
+            "routes: [{ match: /a, request_headers: { add: { X_Forwarded_For: 10.0.0.1 } } }]".into(),
+            "2:66: routes[0].request_headers.add.X_Forwarded_For: X_Forwarded_For cannot be changed: the gateway writes it itself; leave it out",
+        ),
+        (
+            "routes: [{ match: /a, request_headers: { remove: If-None-Match } }]".into(),
+            "2:50: routes[0].request_headers.remove[0]: if-none-match cannot be changed: it selects the response, of which others get a copy; leave it out",
+        ),
+        (
+            "routes: [{ match: /a, request_headers: { set: { CF-Connecting-IP: 10.0.0.1 } } }]".into(),
+            "2:67: routes[0].request_headers.set.CF-Connecting-IP: CF-Connecting-IP cannot be changed: it has the address of the client, who differs by request; leave it out",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { remove: [Server, Retry-After] } }]".into(),
+            "2:60: routes[0].response_headers.remove[1]: retry-after cannot be changed: the gateway writes it itself; leave it out",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { set: { Vary: Cookie } } }]".into(),
+            "2:56: routes[0].response_headers.set.Vary: Vary cannot be changed: other caches would mix the responses of clients; append names with add",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { add: { Set-Cookie: a=b } } }]".into(),
+            "2:62: routes[0].response_headers.add.Set-Cookie: Set-Cookie cannot be changed: all clients would get the same cookie; let the origin set it; remove removes it",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { set: { X-A: \"secret\\r\\nX-B: 1\" } } }]".into(),
+            "2:55: routes[0].response_headers.set.X-A: found a line break or another control character in the value, at byte 7; write one line of ASCII characters",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { set: { X-A: \"a\\0\" } } }]".into(),
+            "2:55: routes[0].response_headers.set.X-A: found a line break or another control character in the value, at byte 2; write one line of ASCII characters",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { set: { X-A: '' } } }]".into(),
+            "2:55: routes[0].response_headers.set.X-A: found an empty value; write a value, or the name in remove",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { set: { X-A: [a] } } }]".into(),
+            "2:55: routes[0].response_headers.set.X-A: found a list, needs text; put it in quotes",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { set: { X-A: caf\u{e9} } } }]".into(),
+            "2:55: routes[0].response_headers.set.X-A: found a character beyond ASCII in the value, at byte 4; write one line of ASCII characters",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { set: { X A: b } } }]".into(),
+            "2:55: routes[0].response_headers.set.X A: found \"X A\", needs the name of a header; write it like X-Frame-Options",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { set: { X-A: b }, remove: x-a } }]".into(),
+            "2:68: routes[0].response_headers.remove[0]: found x-a twice; keep one; set replaces a field, add keeps it",
+        ),
+        (
             "listne: 127.0.0.1:1".into(),
             "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, forward_auth, state_dir, ledger, origin, hosts, paths, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, cache, headers, error_pages, robots, crawl_policy, log, limits",
         ),
@@ -1892,6 +1948,37 @@ fn listeners_have_their_keys_and_files_beside_the_yaml() {
     let paths = [&files[0].certificate, &files[0].key].map(|path| path.display().to_string());
     assert_eq!(paths, ["/etc/tidegate/tls/a.pem", "/b.key"]);
     assert_eq!(files[0].path.to_string(), "listen[2].tls");
+}
+
+#[test]
+fn header_rules_are_those_of_their_route_and_bounded() {
+    let routes = |changes: &str| {
+        with_origin(&format!("routes: [{{ match: /a }}, {{ match: /b, response_headers: {{ {changes} }} }}]"))
+    };
+    let settings =
+        settings(&routes("set: { X-Count: 1, X-Token: secret }, add: { Link: </a> }, remove: [Server, X-B]"));
+    let rules = [0, 1, 2].map(|route| settings.header_rules(RouteId(route)));
+    let [None, Some(rules), None] = rules else { panic!("{rules:?}") };
+    let field = |name: &str, value: &str| HeaderField { name: name.into(), value: value.into() };
+    assert_eq!(rules.response.set, [field("X-Count", "1"), field("X-Token", "secret")]);
+    assert_eq!((rules.response.add.len(), rules.request.is_empty()), (1, true));
+    assert_eq!(rules.response.remove, ["server", "x-b"]);
+    assert!(!format!("{settings:?}").contains("secret"), "values may be credentials");
+
+    let fields = |count: usize, length: usize| {
+        let value = "v".repeat(length);
+        let fields: Vec<String> = (0..count).map(|index| format!("X-{index}: {value}")).collect();
+        config_errors(&routes(&format!("set: {{ {} }}", fields.join(", "))))
+    };
+    assert_eq!((fields(32, 200), fields(1, 4096)), (vec![], vec![]));
+    for (count, length, expected) in [
+        (33, 1, "found 33 fields, maximum 32; "),
+        (1, 4097, "found 4097 bytes, maximum 4096; shorten the value"),
+        (3, 3000, "found 9009 bytes, maximum 8192; shorten the values"),
+    ] {
+        let errors = fields(count, length);
+        assert!(errors.len() == 1 && errors[0].contains(expected), "{errors:?}");
+    }
 }
 
 #[test]

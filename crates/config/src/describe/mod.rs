@@ -16,9 +16,9 @@ use super::Settings;
 use super::scalars::Size;
 use super::settings::{AccessLog, ErrorPage, ForwardAuth, LogRotation};
 use std::fmt::Write as _;
-use tidegate_policy::ClassId;
 use tidegate_policy::bot_detection::BotDetection;
 use tidegate_policy::quota::Quota;
+use tidegate_policy::{ClassId, RouteId};
 
 /// The built-in operators, from which the file may take product tokens and agents.
 pub struct BuiltinOperators<'a> {
@@ -119,7 +119,8 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     }
 
     line(format!("\nroutes, first match wins: {}", rules.routes.len()));
-    rules.routes.iter().for_each(|route| line(format!("  {}", routes::route(route, rules))));
+    let ids = (0..rules.routes.len()).map(RouteId::from_index);
+    ids.for_each(|id| line(format!("  {}", routes::route(id, settings))));
 
     crawlers::robots(settings, operators).into_iter().for_each(&mut line);
     line(crawlers::crawl_policy(settings.crawl_policy.as_ref()));

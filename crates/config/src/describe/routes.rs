@@ -1,9 +1,11 @@
-//! Summary lines of routes: conditions, costs and scopes.
+//! Summary lines of routes: conditions, costs, scopes and changes of header fields.
 
 use super::cache;
+use crate::Settings;
+use crate::settings::{FieldChanges, HeaderField};
 use tidegate_policy::cost::Cost;
 use tidegate_policy::route::{MatchOptions, Route};
-use tidegate_policy::{Rules, ScopeId};
+use tidegate_policy::{RouteId, ScopeId};
 
 /// Returns the path comparisons of `route` that differ from the defaults.
 fn spelling(route: &Route) -> impl Iterator<Item = String> {
@@ -20,7 +22,10 @@ fn spelling(route: &Route) -> impl Iterator<Item = String> {
         .filter_map(describe)
 }
 
-pub(super) fn route(route: &Route, rules: &Rules) -> String {
+/// Returns the summary line of the route `id`.
+pub(super) fn route(id: RouteId, settings: &Settings) -> String {
+    let rules = &settings.rules;
+    let route = &rules[id];
     let mut conditions: Vec<String> = route.methods.iter().map(ToString::to_string).collect();
     conditions.extend(route.hosts.iter().cloned());
     conditions.extend(route.query.iter().map(|(name, value)| match value {
@@ -45,5 +50,20 @@ pub(super) fn route(route: &Route, rules: &Rules) -> String {
         (Some(_), None) => "; not cached".to_owned(),
         (Some(_), Some(caching)) => cache::route(caching).iter().map(|part| format!("; {part}")).collect(),
     };
-    format!("{}{conditions}: {costs}; in {}{caching}", route.name, scopes.join(", "))
+    let header_rules = settings.header_rules(id);
+    let request = header_rules.and_then(|rules| field_changes("request headers", &rules.request)).unwrap_or_default();
+    let response =
+        header_rules.and_then(|rules| field_changes("response headers", &rules.response)).unwrap_or_default();
+    format!("{}{conditions}: {costs}; in {}{caching}{request}{response}", route.name, scopes.join(", "))
+}
+
+/// Returns the changes of `kind` without values, which may be credentials; `None` if there are none.
+fn field_changes(kind: &str, changes: &FieldChanges) -> Option<String> {
+    let names = |fields: &[HeaderField]| fields.iter().map(|field| field.name.clone()).collect::<Vec<_>>();
+    let FieldChanges { set, add, remove } = changes;
+    let changes = [("set", names(set)), ("add", names(add)), ("remove", remove.clone())];
+    let part =
+        |(change, names): &(&str, Vec<String>)| (!names.is_empty()).then(|| format!("{change} {}", names.join(", ")));
+    let parts: Vec<String> = changes.iter().filter_map(part).collect();
+    (!parts.is_empty()).then(|| format!("; {kind}: {}", parts.join(", ")))
 }

@@ -1,6 +1,7 @@
 //! Raw section `routes`.
 
 use super::cache::RouteCache;
+use super::header_changes::HeaderChanges;
 use crate::scalars::{Price, Verb};
 use crate::serde_forms::{NamedMap, OneOrMany};
 use schemars::JsonSchema;
@@ -48,6 +49,14 @@ pub(crate) struct Route {
     /// Caching of responses: off, or { ttl, revalidation_cost, key }. It requires the section cache. Default on with that
     /// section, as the origin's fields allow.
     pub cache: Option<RouteCache>,
+    /// Changes of the header fields of requests to the origin: { set, add, remove }, of at most 32 fields and 8 KiB. The
+    /// decision, the cache and the log see the fields as the client sent them. Fields that the gateway needs or writes
+    /// itself are errors. Default none.
+    pub request_headers: HeaderChanges,
+    /// Changes of the header fields of responses to clients: { set, add, remove }, of at most 32 fields and 8 KiB. They
+    /// apply to each response as it is sent, also to a stored one, and not to what is stored. To the gateway's own
+    /// responses, such as refusals, set and add append the fields that these do not have. Default none.
+    pub response_headers: HeaderChanges,
 }
 
 /// Comparison of a spelling.

@@ -13,6 +13,7 @@ mod crawl_policy;
 mod diagnostics;
 mod error_pages;
 mod forward_auth;
+mod header_rules;
 mod ledger;
 mod listen;
 mod origin;
@@ -75,6 +76,7 @@ pub(super) fn validate(
         is_cache_enabled: cache.is_some() || report.has_error_at(&SettingPath::ROOT.cache()),
     };
     let routes = routes::routes(&raw.routes, &context, &mut report);
+    let header_rules = header_rules::header_rules(&raw.routes, &mut report);
     partition::check_use(&scopes, &routes, &mut report);
     scopes::warn_unused(&scopes, &scope_quotas, &routes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
@@ -124,6 +126,7 @@ pub(super) fn validate(
         operator_names,
         verify,
         rules,
+        header_rules,
         address_lists: lists,
         range_files,
         warnings,
