@@ -214,6 +214,12 @@ impl RequestContext {
         self.route().streams_body
     }
 
+    /// Returns true if the route redirects its requests.
+    #[inline]
+    pub(super) fn is_redirected(&self) -> bool {
+        self.current.settings.redirect(self.evaluation().route).is_some()
+    }
+
     /// Returns the changes of header fields on the route; `None` if there are none.
     #[inline]
     pub(super) fn header_rules(&self) -> Option<&HeaderRules> {

@@ -66,6 +66,7 @@ mod prometheus;
 mod proxy;
 mod quota_sync;
 mod real_clients;
+mod redirects;
 mod redis;
 mod reference;
 mod replay;

@@ -17,6 +17,7 @@ pub(super) mod origin;
 pub(super) mod pacing;
 pub(super) mod partition;
 pub(super) mod quotas;
+pub(super) mod redirect;
 pub(super) mod routes;
 pub(super) mod scopes;
 pub(super) mod server;

@@ -118,8 +118,8 @@ keys! {
     partition_by path path_prefix per_client prefix product_tokens proxy_header_timeout proxy_protocol query queue quota
     quotas rampup ranges rate read_token redact redirect redis refresh refresh_interval remove request_body_timeout
     request_headers response_headers response_timeout response_write_timeout revalidation_cost robots routes scopes
-    server_name set settle_after shed signature_agents signatures sliding start_delay statuses steps stream
-    success_statuses sync_from target_concurrency target_overloads tiers timeout tls token trailing_slash
+    server_name set settle_after shed signature_agents signatures sliding start_delay status statuses steps stream
+    success_statuses sync_from target_concurrency target_overloads tiers timeout tls to token trailing_slash
     trusted_proxies ttl unkeyed_headers upgrade_idle_timeout upgrade_timeout url urls user_agent user_agent_rules value
     verify weights when window zone
 }

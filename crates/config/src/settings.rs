@@ -3,10 +3,12 @@
 mod error_page;
 mod header_rules;
 mod origin;
+mod redirect;
 
 pub use error_page::*;
 pub use header_rules::*;
 pub use origin::*;
+pub use redirect::*;
 
 use super::{SettingPath, SourceMap};
 use crate::admin_address::AdminAddress;
@@ -63,6 +65,8 @@ pub struct Settings {
     pub verify: Verify,
     /// Rules for decisions.
     pub rules: Arc<Rules>,
+    /// Redirects, by [`RouteId`]; the last routes without any are left out.
+    pub redirects: Vec<Option<Redirect>>,
     /// Changes of header fields, by [`RouteId`]; the last routes without any are left out.
     pub header_rules: Vec<Option<HeaderRules>>,
     /// Files of the address lists, in the order of their names in the rules.
@@ -449,6 +453,12 @@ impl Settings {
     /// configuration.
     pub fn address_list_files(&self) -> impl Iterator<Item = (&Path, &str)> {
         self.address_lists.iter().map(|list| (list.override_file.as_path(), list.location.as_str()))
+    }
+
+    /// Returns the redirect of `route`; `None` if its requests are for the origin.
+    #[inline]
+    pub fn redirect(&self, route: RouteId) -> Option<&Redirect> {
+        self.redirects.get(route.index())?.as_ref()
     }
 
     /// Returns the changes of header fields on `route`; `None` if there are none.

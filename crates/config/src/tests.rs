@@ -1569,6 +1569,62 @@ fn each_invalid_value_is_reported() {
             "2:68: routes[0].response_headers.remove[0]: found x-a twice; keep one; set replaces a field, add keeps it",
         ),
         (
+            "routes: [{ match: /a, redirect: '//b.example' }]".into(),
+            "2:33: routes[0].redirect: found \"//b.example\", which browsers read as a host; write a path such as /new, or a URL such as https://example.com/new",
+        ),
+        (
+            "routes: [{ match: /a, redirect: { status: 302 } }]".into(),
+            "2:23: routes[0].redirect: missing; write a path such as /new, or a URL such as https://example.com/new",
+        ),
+        (
+            "routes: [{ match: /a, redirect: { to: 'javascript:alert(1)' } }]".into(),
+            "2:39: routes[0].redirect.to: found \"javascript:alert(1)\", neither a path nor an http or https URL; write a path such as /new, or a URL such as https://example.com/new",
+        ),
+        (
+            "routes: [{ match: /a, redirect: 'https://user@b.example/' }]".into(),
+            "2:33: routes[0].redirect: found \"https://user@b.example/\", neither a path nor an http or https URL; write a path such as /new, or a URL such as https://example.com/new",
+        ),
+        (
+            "routes: [{ match: /a, redirect: '/\\b' }]".into(),
+            "2:33: routes[0].redirect: found \"/\\\\b\", which has a character that no URL has; encode it, such as a space as %20, without # and \\",
+        ),
+        (
+            "routes: [{ match: /a, redirect: { to: /b, status: 200 } }]".into(),
+            "2:51: routes[0].redirect.status: found 200; write 301, 302, 303, 307 or 308",
+        ),
+        (
+            "routes: [{ match: /a/*, redirect: '/b/{rest}' }]".into(),
+            "2:35: routes[0].redirect: found {rest}, but match does not end with **; end match with /**, or remove {rest}",
+        ),
+        (
+            "routes: [{ match: /a/**, redirect: 'https://b.example{rest}' }]".into(),
+            "2:36: routes[0].redirect: found \"https://b.example{rest}\", in which no slash of the path precedes {rest}; write it like https://example.com/new/{rest}",
+        ),
+        (
+            "routes: [{ match: /a/**, redirect: '/b/{path}' }]".into(),
+            "2:36: routes[0].redirect: found \"/b/{path}\", which has a placeholder; write {rest} at the end, or none",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { fixed: 1h } } }\nroutes: [{ match: /a, redirect: /b, cost: { q: 1 } }]".into(),
+            "3:33: routes[0].redirect: found together with cost, but a redirect costs nothing and does not reach the origin; remove redirect or cost",
+        ),
+        (
+            "cache: {}\nroutes: [{ match: /a, redirect: /b, cache: off }]".into(),
+            "3:33: routes[0].redirect: found together with cache, but a redirect costs nothing and does not reach the origin; remove redirect or cache",
+        ),
+        (
+            "routes: [{ match: /a, redirect: /b, stream: true }]".into(),
+            "2:33: routes[0].redirect: found together with stream, but a redirect costs nothing and does not reach the origin; remove redirect or stream",
+        ),
+        (
+            "routes: [{ match: /a, redirect: /b, request_headers: { remove: X-A } }]".into(),
+            "2:33: routes[0].redirect: found together with request_headers, but a redirect costs nothing and does not reach the origin; remove redirect or request_headers",
+        ),
+        (
+            "routes: [{ match: /a/**, redirect: '/a/b/{rest}' }]".into(),
+            "2:36: routes[0].redirect: leads back to this route: /a/x is redirected without end; write another target, or a route for it above this one",
+        ),
+        (
             "listne: 127.0.0.1:1".into(),
             "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, forward_auth, state_dir, ledger, origin, hosts, paths, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, cache, headers, error_pages, robots, crawl_policy, log, limits",
         ),
@@ -1979,6 +2035,52 @@ fn header_rules_are_those_of_their_route_and_bounded() {
         let errors = fields(count, length);
         assert!(errors.len() == 1 && errors[0].contains(expected), "{errors:?}");
     }
+}
+
+#[test]
+fn redirect_that_provably_leads_back_is_an_error() {
+    let loops = |text: &str| {
+        let errors = site_errors(text);
+        assert!(errors.iter().all(|error| error.contains("leads back to this route")), "{errors:?}");
+        errors.len()
+    };
+    for (routes, expected) in [
+        ("{ match: /a, redirect: /a }", 1),
+        ("{ match: /a, redirect: '/a?' }", 1),
+        ("{ match: '/a*', redirect: /ab }", 1),
+        ("{ match: /a, redirect: /b }, { match: /b, redirect: /c }, { match: /c, redirect: /%61 }", 3),
+        ("{ match: /a, redirect: /b }, { match: /b, redirect: /b }", 1),
+        ("{ match: /a, host: a.example, redirect: 'http://a.example:8080/a' }", 1),
+        // Another route has the target, or may have it.
+        ("{ match: /docs/v2/**, scopes: default }, { match: /docs/**, redirect: '/docs/v2/{rest}' }", 0),
+        ("{ match: /a, query: b, scopes: default }, { match: /a, redirect: /a }", 0),
+        ("{ match: /form, method: POST, redirect: { to: /form, status: 303 } }", 0),
+        ("{ match: /a, redirect: /a/ }", 0),
+        // Perhaps another server has it.
+        ("{ match: /**, redirect: 'https://a.example/{rest}' }", 0),
+        ("{ match: /**, host: www.a.example, redirect: 'http://a.example/{rest}' }", 0),
+        ("{ match: /**, host: a.example, redirect: 'https://a.example/{rest}' }", 0),
+    ] {
+        assert_eq!(loops(&format!("routes: [ {routes} ]")), expected, "{routes}");
+    }
+    let hosts = "hosts: [a.example, www.a.example]\n";
+    assert_eq!(loops(&format!("{hosts}routes: [ {{ match: /**, redirect: 'http://a.example/{{rest}}' }} ]")), 1);
+    let to_main = "routes: [ { match: /**, host: www.a.example, redirect: 'http://a.example/{rest}' } ]";
+    assert_eq!(loops(&format!("{hosts}{to_main}")), 0);
+}
+
+#[test]
+fn redirect_is_free_and_in_no_scope() {
+    let text = with_origin(
+        "cache: {}\nscopes: { default: { concurrency: 1, quota: { limit: 1, window: { fixed: 1h } } } }\n\
+         routes: [{ match: /a/b/**, redirect: '/c/{rest}' }, { match: /d, redirect: { to: /e, status: 302 } }]",
+    );
+    let settings = settings(&text);
+    let route = &settings.rules[RouteId(0)];
+    assert!(route.is_free() && route.scopes.is_empty() && route.cache.is_none(), "{route:?}");
+    let [Some(first), Some(second), None] = [0, 1, 2].map(|route| settings.redirect(RouteId(route))) else { panic!() };
+    assert_eq!((first.status, first.target.as_str(), first.rest_after), (None, "/c/", Some(2)));
+    assert_eq!((second.status, second.to_string().as_str()), (Some(http::StatusCode::FOUND), "/e"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::cache;
 use crate::Settings;
-use crate::settings::{FieldChanges, HeaderField};
+use crate::settings::{FieldChanges, HeaderField, Redirect};
 use tidegate_policy::cost::Cost;
 use tidegate_policy::route::{MatchOptions, Route};
 use tidegate_policy::{RouteId, ScopeId};
@@ -11,7 +11,7 @@ use tidegate_policy::{RouteId, ScopeId};
 fn spelling(route: &Route) -> impl Iterator<Item = String> {
     let MatchOptions { ignore_case: ignores_case, ignore_trailing_slash: ignores_trailing_slash } =
         route.path.match_options();
-    let is_limited = !route.is_free() || route.scopes != [ScopeId(0)];
+    let is_limited = !route.is_free() || route.scopes.iter().any(|scope| *scope != ScopeId(0));
     let describe = move |(key, ignores): (&str, bool)| {
         (ignores != is_limited).then(|| format!("{key}: {}", if ignores { "ignore" } else { "exact" }))
     };
@@ -41,20 +41,34 @@ pub(super) fn route(id: RouteId, settings: &Settings) -> String {
             Cost::Learned => format!("learned cost of {name}"),
         }
     };
-    let costs: Vec<String> = route.costs.iter().map(cost).collect();
-    let costs = if costs.is_empty() { "free".into() } else { costs.join(", ") };
-    let scope = |id: &ScopeId| rules.scopes.get(id.index()).map_or("?", |scope| scope.name.as_str());
-    let scopes: Vec<&str> = route.scopes.iter().map(scope).collect();
-    let caching = match (&rules.cache, &route.cache) {
-        (None, _) => String::new(),
-        (Some(_), None) => "; not cached".to_owned(),
-        (Some(_), Some(caching)) => cache::route(caching).iter().map(|part| format!("; {part}")).collect(),
+    let use_of_origin = || {
+        let costs: Vec<String> = route.costs.iter().map(cost).collect();
+        let costs = if costs.is_empty() { "free".into() } else { costs.join(", ") };
+        let scope = |id: &ScopeId| rules.scopes.get(id.index()).map_or("?", |scope| scope.name.as_str());
+        let scopes: Vec<&str> = route.scopes.iter().map(scope).collect();
+        let caching = match (&rules.cache, &route.cache) {
+            (None, _) => String::new(),
+            (Some(_), None) => "; not cached".to_owned(),
+            (Some(_), Some(caching)) => cache::route(caching).iter().map(|part| format!("; {part}")).collect(),
+        };
+        format!("{costs}; in {}{caching}", scopes.join(", "))
+    };
+    let answer = match settings.redirect(id) {
+        Some(redirect) => self::redirect(redirect),
+        None => use_of_origin(),
     };
     let header_rules = settings.header_rules(id);
     let request = header_rules.and_then(|rules| field_changes("request headers", &rules.request)).unwrap_or_default();
     let response =
         header_rules.and_then(|rules| field_changes("response headers", &rules.response)).unwrap_or_default();
-    format!("{}{conditions}: {costs}; in {}{caching}{request}{response}", route.name, scopes.join(", "))
+    format!("{}{conditions}: {answer}{request}{response}", route.name)
+}
+
+fn redirect(redirect: &Redirect) -> String {
+    match redirect.status {
+        Some(status) => format!("redirects to {redirect} with {}", status.as_u16()),
+        None => format!("redirects to {redirect}"),
+    }
 }
 
 /// Returns the changes of `kind` without values, which may be credentials; `None` if there are none.

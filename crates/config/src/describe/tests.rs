@@ -60,6 +60,15 @@ fn route_shows_the_names_of_its_header_rules() {
 }
 
 #[test]
+fn route_shows_its_redirect() {
+    let yaml = "origin: { url: 'http://a' }\nroutes: [{ match: /a/**, host: b.example, redirect: '/c/{rest}' }, \
+                { match: /d, redirect: { to: https://e.example, status: 302 } }]";
+    let settings = config::load(Path::new("a.yaml"), yaml, &[], &[], &[]).expect("valid settings");
+    let routes = [0, 1].map(|index| super::routes::route(RouteId(index), &settings));
+    assert_eq!(routes, ["/a/** [b.example]: redirects to /c/{rest}", "/d: redirects to https://e.example with 302"]);
+}
+
+#[test]
 fn api_keys_are_counted() {
     for (values, expected) in [
         ("a-key-that-is-long", "with the API key in the header x-api-key"),

@@ -28,6 +28,14 @@ pub(crate) struct FieldMap(pub NamedMap<FieldValue>);
 #[derive(Clone)]
 pub(crate) struct FieldValue(pub String);
 
+impl HeaderChanges {
+    /// Returns true if nothing is changed.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { set, add, remove } = self;
+        set.0.0.is_empty() && add.0.0.is_empty() && remove.0.is_empty()
+    }
+}
+
 impl<'de> Deserialize<'de> for FieldMap {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         NamedMap::deserialize(deserializer).map(Self)

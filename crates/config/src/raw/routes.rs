@@ -2,6 +2,7 @@
 
 use super::cache::RouteCache;
 use super::header_changes::HeaderChanges;
+use super::redirect::RouteRedirect;
 use crate::scalars::{Price, Verb};
 use crate::serde_forms::{NamedMap, OneOrMany};
 use schemars::JsonSchema;
@@ -49,6 +50,10 @@ pub(crate) struct Route {
     /// Caching of responses: off, or { ttl, revalidation_cost, key }. It requires the section cache. Default on with that
     /// section, as the origin's fields allow.
     pub cache: Option<RouteCache>,
+    /// Redirect in place of a response of the origin: a target, or { to, status }. It costs nothing, takes no slot and is
+    /// logged; blocks and buckets apply. GET and HEAD of robots.txt, and the crawl policy, are served as usual. Excludes
+    /// cost, scopes, cache, stream, sample_latency and request_headers. Default none.
+    pub redirect: Option<RouteRedirect>,
     /// Changes of the header fields of requests to the origin: { set, add, remove }, of at most 32 fields and 8 KiB. The
     /// decision, the cache and the log see the fields as the client sent them. Fields that the gateway needs or writes
     /// itself are errors. Default none.

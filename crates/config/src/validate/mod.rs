@@ -20,6 +20,7 @@ mod origin;
 mod pacing;
 mod partition;
 mod quotas;
+mod redirects;
 mod robots;
 mod routes;
 mod scopes;
@@ -76,6 +77,8 @@ pub(super) fn validate(
         is_cache_enabled: cache.is_some() || report.has_error_at(&SettingPath::ROOT.cache()),
     };
     let routes = routes::routes(&raw.routes, &context, &mut report);
+    let redirects = redirects::redirects(&raw.routes, &mut report);
+    redirects::check_loops(&routes, &redirects, hosts.as_ref(), &listen, &mut report);
     let header_rules = header_rules::header_rules(&raw.routes, &mut report);
     partition::check_use(&scopes, &routes, &mut report);
     scopes::warn_unused(&scopes, &scope_quotas, &routes, &mut report);
@@ -126,6 +129,7 @@ pub(super) fn validate(
         operator_names,
         verify,
         rules,
+        redirects,
         header_rules,
         address_lists: lists,
         range_files,
