@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::gateway::OriginServers;
+use crate::gateway::{ErrorPages, OriginServers};
 use crate::service::{certificates, crawlers};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -23,6 +23,7 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     let mut settings = config::read(file, environment, &[], operators).map_err(|errors| errors.to_string())?;
     let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
     OriginServers::new(&settings.origin)?;
+    ErrorPages::read(&settings)?;
     let now = Clock::system().now();
     let (tls_files, _) = certificates::read(&settings, now, 0).map_err(|errors| errors.to_string())?;
     settings.warnings.extend(tls_files.expired_warnings(now.seconds()));

@@ -132,6 +132,7 @@ fn start(
     service.map_err(|error| match error {
         ServiceError::Settings(errors) => print_errors(&errors),
         ServiceError::Lists(errors) => print_errors(&errors),
+        ServiceError::ErrorPages(errors) => print_errors(&errors),
         error => failed(&error),
     })
 }

@@ -1,6 +1,7 @@
 //! A version of the configuration with all data derived from it. Requests in flight keep theirs during a reload.
 
 use super::crawl_policy::CrawlPolicy;
+use super::error_pages::ErrorPages;
 use super::untrusted_proxy::UntrustedProxy;
 use super::upstream::OriginServers;
 use arc_swap::ArcSwap;
@@ -26,6 +27,7 @@ pub(super) struct ConfigSnapshot {
     pub(super) admission: Admission,
     pub(super) rate_limit_headers: RateLimitHeaders,
     pub(super) crawl_policy: CrawlPolicy,
+    pub(super) error_pages: ErrorPages,
     pub(super) untrusted_proxy: UntrustedProxy,
     /// Servers of the origin. Each snapshot has its own, unless they are the same, so that no request is sent to the
     /// origin of another one.
@@ -51,6 +53,7 @@ impl ConfigSnapshot {
     pub(super) fn new(
         settings: Settings,
         origin_servers: Arc<OriginServers>,
+        error_pages: ErrorPages,
         lists: AddressLists,
         switches: Switches,
         engine: &Arc<Engine>,
@@ -63,6 +66,7 @@ impl ConfigSnapshot {
             admission: engine.admission(Arc::clone(&rules), now),
             rate_limit_headers: RateLimitHeaders::new(&settings.headers, &rules),
             crawl_policy: CrawlPolicy::default(),
+            error_pages,
             untrusted_proxy: UntrustedProxy::default(),
             origin_servers,
             reported_quotas: (0..rules.quotas.len()).map(QuotaId::from_index).filter(has_cost_header).collect(),

@@ -154,7 +154,7 @@ fn is_untrusted_vendor_header(text: &[u8], source: &AddressSource, trusted: bool
 }
 
 /// Returns true if an origin that treats `_` as `-` reads both names as one.
-fn eq_as_cgi(one: &[u8], other: &[u8]) -> bool {
+pub(super) fn eq_as_cgi(one: &[u8], other: &[u8]) -> bool {
     let dashed = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     one.len() == other.len() && one.iter().map(dashed).eq(other.iter().map(dashed))
 }
@@ -171,7 +171,7 @@ fn is_allowed_trailer(name: &[u8]) -> bool {
 }
 
 /// Removes from `Trailer` the names that `keep` rejects: trailers that are not announced are not forwarded.
-fn retain_trailers(fields: &mut Fields, keep: impl Fn(&[u8]) -> bool) {
+pub(super) fn retain_trailers(fields: &mut Fields, keep: impl Fn(&[u8]) -> bool) {
     if !fields.contains(Name::Trailer) || fields.all(Name::Trailer).flat_map(list).all(&keep) {
         return;
     }

@@ -22,9 +22,11 @@ mod connection_timeouts;
 mod cost;
 mod crawl_delay;
 mod crawl_policy;
+mod error_pages;
 mod extended_connect;
 mod forward_auth;
 mod handler;
+mod header_rules;
 mod headers;
 mod html;
 mod http2_messages;
@@ -68,6 +70,7 @@ use tidegate_policy::switches::Switches;
 use tidegate_policy::{Timestamp, Units};
 
 pub use cache::{CachePurge, CacheStats, CachedUrl, FillOutcome};
+pub use error_pages::ErrorPages;
 pub use listen_sockets::ListenSockets;
 pub use origin_health::OriginOutage;
 pub use shared::Dependencies;
@@ -279,17 +282,19 @@ impl DrainingGateway {
 }
 
 impl Handle {
-    /// Activates new settings with the servers of their origin, the networks of their address lists and the switches,
-    /// resolved by their rules. Counters are kept. Requests in flight complete under the settings they started with.
+    /// Activates new settings with the servers of their origin, their error pages, the networks of their address lists and
+    /// the switches, resolved by their rules. Counters are kept. Requests in flight complete under the settings they started with.
     pub fn replace_settings(
         &self,
         settings: Settings,
         origin_servers: OriginServers,
+        error_pages: ErrorPages,
         lists: AddressLists,
         switches: Switches,
     ) {
         let origin_servers = origin_servers.or_unchanged(&self.0.generation().origin_servers);
-        let snapshot = ConfigSnapshot::new(settings, origin_servers, lists, switches, &self.0.engine, self.now());
+        let snapshot =
+            ConfigSnapshot::new(settings, origin_servers, error_pages, lists, switches, &self.0.engine, self.now());
         self.0.cache.resize(&snapshot.settings);
         self.0.replace_config(snapshot);
         self.0.crawl_delay_adviser.reset();

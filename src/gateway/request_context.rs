@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_access_log::CLIENT_CLOSED_REQUEST;
+use tidegate_config::settings::HeaderRules;
 use tidegate_crawlers::robots::FetchSlot;
 use tidegate_engine::{Decision, Evaluation, Observation, Permit, Receipt, SlotGuard};
 use tidegate_http1::{Fields, RequestHead};
@@ -211,6 +212,18 @@ impl RequestContext {
     /// Returns true if the request body is sent to the origin while it is received.
     pub(super) fn streams_body(&self) -> bool {
         self.route().streams_body
+    }
+
+    /// Returns true if the route redirects its requests.
+    #[inline]
+    pub(super) fn is_redirected(&self) -> bool {
+        self.current.settings.redirect(self.evaluation().route).is_some()
+    }
+
+    /// Returns the changes of header fields on the route; `None` if there are none.
+    #[inline]
+    pub(super) fn header_rules(&self) -> Option<&HeaderRules> {
+        self.current.settings.header_rules(self.evaluation().route)
     }
 
     /// Replaces the request target by the one for the origin.

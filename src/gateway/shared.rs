@@ -5,6 +5,7 @@ use super::config_snapshot::ConfigSnapshot;
 use super::connection_limits::ConnectionCounts;
 use super::connection_memory::MemoryTotal;
 use super::crawl_delay::CrawlDelayAdviser;
+use super::error_pages::ErrorPages;
 use super::forward_auth::PendingDecisions;
 use super::origin_health::OriginHealth;
 use super::spool::SpoolUsage;
@@ -44,6 +45,8 @@ pub struct Dependencies {
     pub challenges: Arc<PendingChallenges>,
     /// Servers of the settings' origin.
     pub origin_servers: OriginServers,
+    /// The error pages of the settings.
+    pub error_pages: ErrorPages,
     /// The networks of the settings' address lists.
     pub lists: AddressLists,
     /// Switches of administrators, resolved by the rules of the settings.
@@ -127,6 +130,7 @@ impl Shared {
             tls: _,
             challenges,
             origin_servers,
+            error_pages,
             lists,
             switches,
             ledger_responses,
@@ -135,7 +139,9 @@ impl Shared {
         } = dependencies;
         let max_tracked_clients = settings.limits.max_tracked_clients;
         let cache = ResponseCache::of(&settings, seed);
-        let snapshot = ConfigSnapshot::new(settings, Arc::new(origin_servers), lists, switches, &engine, clock.now());
+        let origin_servers = Arc::new(origin_servers);
+        let snapshot =
+            ConfigSnapshot::new(settings, origin_servers, error_pages, lists, switches, &engine, clock.now());
         let compliance = CrawlCompliance::new(operators.names().count());
         Self {
             clock,

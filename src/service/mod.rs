@@ -17,7 +17,7 @@ mod switches;
 mod tests;
 
 use crate::admin::{AccessControl, AccessRules, BoundListener, GatewayApi, SettingsView};
-use crate::gateway::{Dependencies, Gateway, Handle, OriginServers, StartError};
+use crate::gateway::{Dependencies, ErrorPages, Gateway, Handle, OriginServers, StartError};
 use crate::telemetry::{AccessLog, LogTarget, Telemetry};
 use acme::AcmeCertificates;
 use available_memory::available_memory;
@@ -146,6 +146,9 @@ pub enum ServiceError {
     /// A certificate file is unusable.
     #[error("{0}")]
     Certificates(TlsErrors),
+    /// A file of an error page is unusable. One line per error.
+    #[error("{0}")]
+    ErrorPages(String),
     /// The ledger cannot be opened.
     #[error(transparent)]
     Ledger(#[from] OpenError),
@@ -191,6 +194,7 @@ impl Service {
         let names: Vec<&str> = operators.names().collect();
         let address_list_files = AddressListFiles::read(settings.address_list_files()).map_err(ServiceError::Lists)?;
         let lists = address_list_files.lists();
+        let error_pages = ErrorPages::read(&settings).map_err(ServiceError::ErrorPages)?;
         let started_at = clock.now();
         let tickets = tickets.map_or_else(|| TicketKeys::generate(started_at.seconds()), TicketKeys::import);
         let (tls_files, acme) =
@@ -244,6 +248,7 @@ impl Service {
             user_agents: Arc::clone(&user_agents),
             operators: Arc::clone(&operators),
             origin_servers,
+            error_pages,
             lists,
             switches: switches::resolve(&switches, &operators, &settings.rules, started_at),
             signatures: Arc::clone(&signatures),

@@ -2,7 +2,7 @@
 
 use super::{LEDGER_TIMEOUT, ServiceState, certificates, crawlers, switches};
 use crate::admin::SettingsView;
-use crate::gateway::OriginServers;
+use crate::gateway::{ErrorPages, OriginServers};
 use std::time::Duration;
 use tidegate_config::{Settings, describe};
 use tidegate_crawlers::address_list_files::{AddressListFiles, ReloadResult};
@@ -12,19 +12,28 @@ use tracing::{error, info, warn};
 /// Interval at which the files of address lists and certificates are checked for changes.
 const FILE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Settings with what was read from the files that they name.
+struct LoadedSettings {
+    settings: Settings,
+    origin_servers: OriginServers,
+    error_pages: ErrorPages,
+    files: AddressListFiles,
+}
+
 impl ServiceState {
     /// Reloads the certificates, the settings and their address lists. Returns a summary, or all errors.
     pub(super) fn reload_config(&self) -> Result<String, String> {
         // Those of the running listeners, whatever becomes of the settings.
         self.reload_certificates();
         let names: Vec<&str> = self.operators.names().collect();
-        let (settings, origin_servers, new_files) = self.reload_settings(&names).inspect_err(|errors| {
-            self.telemetry.reload_failed();
-            for line in errors.lines() {
-                error!("Configuration reload failed, keeping the current settings: {line}");
-            }
-            self.settings.lock().last_reload_error = Some((self.handle.now(), errors.clone()));
-        })?;
+        let LoadedSettings { settings, origin_servers, error_pages, files: new_files } =
+            self.reload_settings(&names).inspect_err(|errors| {
+                self.telemetry.reload_failed();
+                for line in errors.lines() {
+                    error!("Configuration reload failed, keeping the current settings: {line}");
+                }
+                self.settings.lock().last_reload_error = Some((self.handle.now(), errors.clone()));
+            })?;
         let lists = new_files.lists();
         let builtin = OperatorTable::builtin();
         let builtin = crawlers::builtin_operators(&builtin);
@@ -43,7 +52,7 @@ impl ServiceState {
         // The lock prevents a concurrent poll from putting lists of the old settings into the new ones.
         let mut files = self.address_list_files.lock();
         let switches = switches::resolve(&self.switches, &self.operators, &settings.rules, now);
-        self.handle.replace_settings(settings, origin_servers, lists, switches);
+        self.handle.replace_settings(settings, origin_servers, error_pages, lists, switches);
         // A switch may have changed meanwhile.
         self.apply_switches();
         *files = new_files;
@@ -55,8 +64,9 @@ impl ServiceState {
         Ok(summary)
     }
 
-    /// Loads the settings, the files of TLS to the origin and the address lists. Returns all errors of one of them, and all errors of the next start.
-    fn reload_settings(&self, names: &[&str]) -> Result<(Settings, OriginServers, AddressListFiles), String> {
+    /// Loads the settings and the files that they name. Returns all errors of one of them, and all errors of the next
+    /// start.
+    fn reload_settings(&self, names: &[&str]) -> Result<LoadedSettings, String> {
         let load = |names: &[&str]| (self.source)(names).map_err(|errors| errors.to_string());
         if !self.startup_settings.operators.is_empty() {
             // The next start only knows the operators of the file, not those that run.
@@ -65,9 +75,10 @@ impl ServiceState {
         let settings = load(names)?;
         let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
         let origin_servers = OriginServers::new(&settings.origin)?;
+        let error_pages = ErrorPages::read(&settings)?;
         // The next start needs them.
         certificates::read(&settings, self.handle.now(), 0).map_err(|errors| errors.to_string())?;
-        Ok((settings, origin_servers, files))
+        Ok(LoadedSettings { settings, origin_servers, error_pages, files })
     }
 
     /// Polls the address lists and certificates until dropped.

@@ -16,7 +16,7 @@ use tidegate_policy::cache::{ForwardReason, Unstorable};
 
 #[test]
 fn every_yaml_block_is_accepted_by_check() {
-    let dir = dir_with_lists();
+    let dir = dir_with_files();
     let blocks: Vec<Block> = documents().iter().flat_map(|(name, text)| blocks(name, text, "yaml")).collect();
     assert!(blocks.len() > 15, "{} blocks", blocks.len());
     for Block { location, text } in blocks {
@@ -106,7 +106,7 @@ struct DocsGateway {
 
 impl DocsGateway {
     fn with_yaml(yaml: &str, origin: &Origin) -> Self {
-        let dir = dir_with_lists();
+        let dir = dir_with_files();
         let file = dir.path().join("tidegate.yaml").display().to_string();
         fs::write(&file, yaml).expect("file is writable");
         let state = dir.path().join("state").display().to_string();
@@ -187,11 +187,16 @@ fn documents() -> Vec<(String, String)> {
     documents
 }
 
-/// Creates a directory with the address lists that the documentation names.
-fn dir_with_lists() -> TempDir {
+/// Creates a directory with the files that the documentation names.
+fn dir_with_files() -> TempDir {
     let dir = tempfile::tempdir().expect("temporary directory");
     for list in ["hosting.txt", "partners.txt"] {
         fs::write(dir.path().join(list), "192.0.2.0/24\n").expect("file is writable");
+    }
+    fs::create_dir(dir.path().join("pages")).expect("directory is writable");
+    let [page] = blocks("", include_str!("../../docs/RESPONSES.md"), "html").try_into().ok().expect("one page");
+    for name in ["busy.html", "unavailable.html"] {
+        fs::write(dir.path().join("pages").join(name), &page.text).expect("file is writable");
     }
     let certificates = Certificates::new();
     fs::create_dir(dir.path().join("tls")).expect("directory is writable");

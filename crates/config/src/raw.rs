@@ -11,12 +11,14 @@ pub(super) mod clients;
 pub(super) mod compression;
 pub(super) mod crawl_policy;
 pub(super) mod forward_auth;
+pub(super) mod header_changes;
 pub(super) mod ledger;
 pub(super) mod listen;
 pub(super) mod origin;
 pub(super) mod pacing;
 pub(super) mod partition;
 pub(super) mod quotas;
+pub(super) mod redirect;
 pub(super) mod routes;
 pub(super) mod scopes;
 pub(super) mod server;
@@ -28,7 +30,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Configuration of Tidegate. `${NAME}` and `${NAME:-default}` in a value are replaced by environment variables.
-/// Relative paths start at the working directory of the process, those of certificates at the directory of the file.
+/// Relative paths start at the working directory of the process, those of certificates and error pages at the directory of
+/// the file.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct File {
@@ -55,7 +58,7 @@ pub(super) struct File {
     /// (usage), `gate` (identity with Redis), `demand.json` (learned demand), `baseline.json` (learned behavior of
     /// people, for bot detection), `ranges/` (last valid range lists), `cache/` (stored responses, if `cache` is
     /// configured; up to cache.disk.size), `lock`, and by default `access.log`. Relative paths, here and elsewhere but
-    /// in listen and origin, start at the working directory, not at the directory of this file. A change takes effect at the next start. Default
+    /// in listen, origin and error_pages, start at the working directory, not at the directory of this file. A change takes effect at the next start. Default
     /// ./state.
     pub state_dir: Option<String>,
     /// Storage of quota usage: file (in state_dir), memory (a restart resets the usage), or { redis: ... }, through
@@ -127,6 +130,17 @@ pub(super) struct File {
     pub compression: Option<compression::Compression>,
     /// Rate limit header fields of responses.
     pub headers: server::Headers,
+    /// HTML files for the gateway's own refusals and failures, by status: `429`, or a class of statuses, `4xx` or `5xx`,
+    /// for those without a file. Paths start at the directory of this file. They are read at the start and at each reload;
+    /// each has at most 64 KiB. Default none: a short page of the gateway.
+    ///
+    /// A page replaces the HTML form of the response, which clients that accept HTML get; others get problem+json as
+    /// before. Status and fields stay. Error responses of the origin are its own: no page replaces them.
+    ///
+    /// Placeholders: `{{status}}` (429), `{{title}}` (Too Many Requests), `{{detail}}` (one sentence), `{{retry_after}}`
+    /// (seconds) and `{{wait}}` (10 minutes) until a retry makes sense, both empty if no time is known, and
+    /// `{{decision}}` (the id of the response in the log). Two opening braces always begin a placeholder.
+    pub error_pages: NamedMap<String>,
     /// Handling of robots.txt. The gateway fetches /robots.txt of each host from the origin, and caches it for an hour,
     /// or as the origin's Cache-Control specifies, at most a day; no-store and private are honored. If the origin is
     /// down, overloaded (429, 5xx), or slower than origin.response_timeout, crawlers get the cached copy, up to 30 days
@@ -192,6 +206,7 @@ pub(super) const SECTIONS: &[&str] = &[
     "cache",
     "compression",
     "headers",
+    "error_pages",
     "robots",
     "crawl_policy",
     "log",

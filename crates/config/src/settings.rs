@@ -1,8 +1,14 @@
 //! The validated configuration, [`Settings`]. Only [`super::load`] and its siblings create it.
 
+mod error_page;
+mod header_rules;
 mod origin;
+mod redirect;
 
+pub use error_page::*;
+pub use header_rules::*;
 pub use origin::*;
+pub use redirect::*;
 
 use super::{SettingPath, SourceMap};
 use crate::admin_address::AdminAddress;
@@ -16,7 +22,7 @@ use tidegate_policy::dns_pattern::DnsPattern;
 use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_policy::secret::Secret;
 use tidegate_policy::tier::Share;
-use tidegate_policy::{ProofMethod, Rules};
+use tidegate_policy::{ProofMethod, RouteId, Rules};
 
 /// Validated configuration of the gateway.
 #[derive(Clone, Debug)]
@@ -41,6 +47,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Rate limit header fields of responses.
     pub headers: Headers,
+    /// HTML files for the gateway's own error responses.
+    pub error_pages: Vec<ErrorPage>,
     /// Handling of robots.txt.
     pub robots: Robots,
     /// Crawl policy document; `None` if it is off.
@@ -57,6 +65,10 @@ pub struct Settings {
     pub verify: Verify,
     /// Rules for decisions.
     pub rules: Arc<Rules>,
+    /// Redirects, by [`RouteId`]; the last routes without any are left out.
+    pub redirects: Vec<Option<Redirect>>,
+    /// Changes of header fields, by [`RouteId`]; the last routes without any are left out.
+    pub header_rules: Vec<Option<HeaderRules>>,
     /// Files of the address lists, in the order of their names in the rules.
     pub address_lists: Vec<AddressList>,
     /// Range files of the operators.
@@ -445,6 +457,18 @@ impl Settings {
     /// configuration.
     pub fn address_list_files(&self) -> impl Iterator<Item = (&Path, &str)> {
         self.address_lists.iter().map(|list| (list.override_file.as_path(), list.location.as_str()))
+    }
+
+    /// Returns the redirect of `route`; `None` if its requests are for the origin.
+    #[inline]
+    pub fn redirect(&self, route: RouteId) -> Option<&Redirect> {
+        self.redirects.get(route.index())?.as_ref()
+    }
+
+    /// Returns the changes of header fields on `route`; `None` if there are none.
+    #[inline]
+    pub fn header_rules(&self, route: RouteId) -> Option<&HeaderRules> {
+        self.header_rules.get(route.index())?.as_ref()
     }
 
     /// Returns the location and the path of a setting, for messages: `tidegate.yaml:3:12: listen.tls.key`.

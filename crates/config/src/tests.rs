@@ -1,4 +1,6 @@
-use super::settings::{AccessLog, CrawlPolicy, ForwardAuth, Ledger, LedgerFailureMode, LegacyFamily, LogLevel};
+use super::settings::{
+    AccessLog, CrawlPolicy, ErrorStatus, ForwardAuth, HeaderField, Ledger, LedgerFailureMode, LegacyFamily, LogLevel,
+};
 use super::*;
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
@@ -13,7 +15,7 @@ use tidegate_policy::throttle::controller::Controller;
 use tidegate_policy::throttle::gradient::Gradient;
 use tidegate_policy::throttle::partition::{PartitionKey, Partitioning};
 use tidegate_policy::throttle::rampup::{RampVariable, Rampup};
-use tidegate_policy::{ClassId, ListId, OperatorId, Units};
+use tidegate_policy::{ClassId, ListId, OperatorId, RouteId, Units};
 
 mod schema;
 mod spelling;
@@ -1519,8 +1521,132 @@ fn each_invalid_value_is_reported() {
             "3:39: routes[0].cache.key.cookies: invalid cookie name \"a=b\"; write the name alone, such as lang",
         ),
         (
+            "error_pages: { 404: a.html }".into(),
+            "2:21: error_pages.404: found \"404\", no error status of the gateway itself; write one of 400, 405, 408, 413, 414, 417, 421, 429, 431, 502, 503, 504, 508, 4xx and 5xx; error responses of the origin are not replaced",
+        ),
+        (
+            "error_pages: { 5xx: '' }".into(),
+            "2:21: error_pages.5xx: found an empty path; name an HTML file such as pages/busy.html",
+        ),
+        (
+            "error_pages: { 429: [a.html] }".into(),
+            "2:21: error_pages.429: found a list, needs text; put it in quotes",
+        ),
+        (
+            "routes: [{ match: /a, request_headers: { set: { Content-Length: 1 } } }]".into(),
+            "2:65: routes[0].request_headers.set.Content-Length: Content-Length cannot be changed: it belongs to the connection or the body; leave it out",
+        ),
+        (
+            "routes: [{ match: /a, request_headers: { add: { X_Forwarded_For: 10.0.0.1 } } }]".into(),
+            "2:66: routes[0].request_headers.add.X_Forwarded_For: X_Forwarded_For cannot be changed: the gateway writes it itself; leave it out",
+        ),
+        (
+            "routes: [{ match: /a, request_headers: { remove: If-None-Match } }]".into(),
+            "2:50: routes[0].request_headers.remove[0]: if-none-match cannot be changed: it selects the response, of which others get a copy; leave it out",
+        ),
+        (
+            "routes: [{ match: /a, request_headers: { set: { CF-Connecting-IP: 10.0.0.1 } } }]".into(),
+            "2:67: routes[0].request_headers.set.CF-Connecting-IP: CF-Connecting-IP cannot be changed: it has the address of the client, who differs by request; leave it out",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { remove: [Server, Retry-After] } }]".into(),
+            "2:60: routes[0].response_headers.remove[1]: retry-after cannot be changed: the gateway writes it itself; leave it out",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { set: { Vary: Cookie } } }]".into(),
+            "2:56: routes[0].response_headers.set.Vary: Vary cannot be changed: other caches would mix the responses of clients; append names with add",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { add: { Set-Cookie: a=b } } }]".into(),
+            "2:62: routes[0].response_headers.add.Set-Cookie: Set-Cookie cannot be changed: all clients would get the same cookie; let the origin set it; remove removes it",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { set: { X-A: \"secret\\r\\nX-B: 1\" } } }]".into(),
+            "2:55: routes[0].response_headers.set.X-A: found a line break or another control character in the value, at byte 7; write one line of ASCII characters",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { set: { X-A: \"a\\0\" } } }]".into(),
+            "2:55: routes[0].response_headers.set.X-A: found a line break or another control character in the value, at byte 2; write one line of ASCII characters",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { set: { X-A: '' } } }]".into(),
+            "2:55: routes[0].response_headers.set.X-A: found an empty value; write a value, or the name in remove",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { set: { X-A: [a] } } }]".into(),
+            "2:55: routes[0].response_headers.set.X-A: found a list, needs text; put it in quotes",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { set: { X-A: caf\u{e9} } } }]".into(),
+            "2:55: routes[0].response_headers.set.X-A: found a character beyond ASCII in the value, at byte 4; write one line of ASCII characters",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { set: { X A: b } } }]".into(),
+            "2:55: routes[0].response_headers.set.X A: found \"X A\", needs the name of a header; write it like X-Frame-Options",
+        ),
+        (
+            "routes: [{ match: /a, response_headers: { set: { X-A: b }, remove: x-a } }]".into(),
+            "2:68: routes[0].response_headers.remove[0]: found x-a twice; keep one; set replaces a field, add keeps it",
+        ),
+        (
+            "routes: [{ match: /a, redirect: '//b.example' }]".into(),
+            "2:33: routes[0].redirect: found \"//b.example\", which browsers read as a host; write a path such as /new, or a URL such as https://example.com/new",
+        ),
+        (
+            "routes: [{ match: /a, redirect: { status: 302 } }]".into(),
+            "2:23: routes[0].redirect: missing; write a path such as /new, or a URL such as https://example.com/new",
+        ),
+        (
+            "routes: [{ match: /a, redirect: { to: 'javascript:alert(1)' } }]".into(),
+            "2:39: routes[0].redirect.to: found \"javascript:alert(1)\", neither a path nor an http or https URL; write a path such as /new, or a URL such as https://example.com/new",
+        ),
+        (
+            "routes: [{ match: /a, redirect: 'https://user@b.example/' }]".into(),
+            "2:33: routes[0].redirect: found \"https://user@b.example/\", neither a path nor an http or https URL; write a path such as /new, or a URL such as https://example.com/new",
+        ),
+        (
+            "routes: [{ match: /a, redirect: '/\\b' }]".into(),
+            "2:33: routes[0].redirect: found \"/\\\\b\", which has a character that no URL has; encode it, such as a space as %20, without # and \\",
+        ),
+        (
+            "routes: [{ match: /a, redirect: { to: /b, status: 200 } }]".into(),
+            "2:51: routes[0].redirect.status: found 200; write 301, 302, 303, 307 or 308",
+        ),
+        (
+            "routes: [{ match: /a/*, redirect: '/b/{rest}' }]".into(),
+            "2:35: routes[0].redirect: found {rest}, but match does not end with **; end match with /**, or remove {rest}",
+        ),
+        (
+            "routes: [{ match: /a/**, redirect: 'https://b.example{rest}' }]".into(),
+            "2:36: routes[0].redirect: found \"https://b.example{rest}\", in which no slash of the path precedes {rest}; write it like https://example.com/new/{rest}",
+        ),
+        (
+            "routes: [{ match: /a/**, redirect: '/b/{path}' }]".into(),
+            "2:36: routes[0].redirect: found \"/b/{path}\", which has a placeholder; write {rest} at the end, or none",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { fixed: 1h } } }\nroutes: [{ match: /a, redirect: /b, cost: { q: 1 } }]".into(),
+            "3:33: routes[0].redirect: found together with cost, but a redirect costs nothing and does not reach the origin; remove redirect or cost",
+        ),
+        (
+            "cache: {}\nroutes: [{ match: /a, redirect: /b, cache: off }]".into(),
+            "3:33: routes[0].redirect: found together with cache, but a redirect costs nothing and does not reach the origin; remove redirect or cache",
+        ),
+        (
+            "routes: [{ match: /a, redirect: /b, stream: true }]".into(),
+            "2:33: routes[0].redirect: found together with stream, but a redirect costs nothing and does not reach the origin; remove redirect or stream",
+        ),
+        (
+            "routes: [{ match: /a, redirect: /b, request_headers: { remove: X-A } }]".into(),
+            "2:33: routes[0].redirect: found together with request_headers, but a redirect costs nothing and does not reach the origin; remove redirect or request_headers",
+        ),
+        (
+            "routes: [{ match: /a/**, redirect: '/a/b/{rest}' }]".into(),
+            "2:36: routes[0].redirect: leads back to this route: /a/x is redirected without end; write another target, or a route for it above this one",
+        ),
+        (
             "listne: 127.0.0.1:1".into(),
-            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, forward_auth, state_dir, ledger, origin, hosts, paths, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, cache, compression, headers, robots, crawl_policy, log, limits",
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, forward_auth, state_dir, ledger, origin, hosts, paths, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, cache, compression, headers, error_pages, robots, crawl_policy, log, limits",
         ),
     ];
     let mut failures = Vec::new();
@@ -1898,6 +2024,96 @@ fn listeners_have_their_keys_and_files_beside_the_yaml() {
     let paths = [&files[0].certificate, &files[0].key].map(|path| path.display().to_string());
     assert_eq!(paths, ["/etc/tidegate/tls/a.pem", "/b.key"]);
     assert_eq!(files[0].path.to_string(), "listen[2].tls");
+}
+
+#[test]
+fn header_rules_are_those_of_their_route_and_bounded() {
+    let routes = |changes: &str| {
+        with_origin(&format!("routes: [{{ match: /a }}, {{ match: /b, response_headers: {{ {changes} }} }}]"))
+    };
+    let settings =
+        settings(&routes("set: { X-Count: 1, X-Token: secret }, add: { Link: </a> }, remove: [Server, X-B]"));
+    let rules = [0, 1, 2].map(|route| settings.header_rules(RouteId(route)));
+    let [None, Some(rules), None] = rules else { panic!("{rules:?}") };
+    let field = |name: &str, value: &str| HeaderField { name: name.into(), value: value.into() };
+    assert_eq!(rules.response.set, [field("X-Count", "1"), field("X-Token", "secret")]);
+    assert_eq!((rules.response.add.len(), rules.request.is_empty()), (1, true));
+    assert_eq!(rules.response.remove, ["server", "x-b"]);
+    assert!(!format!("{settings:?}").contains("secret"), "values may be credentials");
+
+    let fields = |count: usize, length: usize| {
+        let value = "v".repeat(length);
+        let fields: Vec<String> = (0..count).map(|index| format!("X-{index}: {value}")).collect();
+        config_errors(&routes(&format!("set: {{ {} }}", fields.join(", "))))
+    };
+    assert_eq!((fields(32, 200), fields(1, 4096)), (vec![], vec![]));
+    for (count, length, expected) in [
+        (33, 1, "found 33 fields, maximum 32; "),
+        (1, 4097, "found 4097 bytes, maximum 4096; shorten the value"),
+        (3, 3000, "found 9009 bytes, maximum 8192; shorten the values"),
+    ] {
+        let errors = fields(count, length);
+        assert!(errors.len() == 1 && errors[0].contains(expected), "{errors:?}");
+    }
+}
+
+#[test]
+fn redirect_that_provably_leads_back_is_an_error() {
+    let loops = |text: &str| {
+        let errors = site_errors(text);
+        assert!(errors.iter().all(|error| error.contains("leads back to this route")), "{errors:?}");
+        errors.len()
+    };
+    for (routes, expected) in [
+        ("{ match: /a, redirect: /a }", 1),
+        ("{ match: /a, redirect: '/a?' }", 1),
+        ("{ match: '/a*', redirect: /ab }", 1),
+        ("{ match: /a, redirect: /b }, { match: /b, redirect: /c }, { match: /c, redirect: /%61 }", 3),
+        ("{ match: /a, redirect: /b }, { match: /b, redirect: /b }", 1),
+        ("{ match: /a, host: a.example, redirect: 'http://a.example:8080/a' }", 1),
+        // Another route has the target, or may have it.
+        ("{ match: /docs/v2/**, scopes: default }, { match: /docs/**, redirect: '/docs/v2/{rest}' }", 0),
+        ("{ match: /a, query: b, scopes: default }, { match: /a, redirect: /a }", 0),
+        ("{ match: /form, method: POST, redirect: { to: /form, status: 303 } }", 0),
+        ("{ match: /a, redirect: /a/ }", 0),
+        // Perhaps another server has it.
+        ("{ match: /**, redirect: 'https://a.example/{rest}' }", 0),
+        ("{ match: /**, host: www.a.example, redirect: 'http://a.example/{rest}' }", 0),
+        ("{ match: /**, host: a.example, redirect: 'https://a.example/{rest}' }", 0),
+    ] {
+        assert_eq!(loops(&format!("routes: [ {routes} ]")), expected, "{routes}");
+    }
+    let hosts = "hosts: [a.example, www.a.example]\n";
+    assert_eq!(loops(&format!("{hosts}routes: [ {{ match: /**, redirect: 'http://a.example/{{rest}}' }} ]")), 1);
+    let to_main = "routes: [ { match: /**, host: www.a.example, redirect: 'http://a.example/{rest}' } ]";
+    assert_eq!(loops(&format!("{hosts}{to_main}")), 0);
+}
+
+#[test]
+fn redirect_is_free_and_in_no_scope() {
+    let text = with_origin(
+        "cache: {}\nscopes: { default: { concurrency: 1, quota: { limit: 1, window: { fixed: 1h } } } }\n\
+         routes: [{ match: /a/b/**, redirect: '/c/{rest}' }, { match: /d, redirect: { to: /e, status: 302 } }]",
+    );
+    let settings = settings(&text);
+    let route = &settings.rules[RouteId(0)];
+    assert!(route.is_free() && route.scopes.is_empty() && route.cache.is_none(), "{route:?}");
+    let [Some(first), Some(second), None] = [0, 1, 2].map(|route| settings.redirect(RouteId(route))) else { panic!() };
+    assert_eq!((first.status, first.target.as_str(), first.rest_after), (None, "/c/", Some(2)));
+    assert_eq!((second.status, second.to_string().as_str()), (Some(http::StatusCode::FOUND), "/e"));
+}
+
+#[test]
+fn error_pages_are_files_beside_the_yaml() {
+    let file = Path::new("/etc/tidegate/tidegate.yaml");
+    let text = with_origin("error_pages: { 429: pages/busy.html, 5xx: /srv/down.html }");
+    let settings = load(file, &text, &[], &[], &OPERATORS).expect("valid settings");
+    let pages: Vec<_> = settings.error_pages.iter().map(|page| (page.status, page.file.to_str())).collect();
+    let expected = [
+        (ErrorStatus::Code(429), Some("/etc/tidegate/pages/busy.html")),
+        (ErrorStatus::ServerErrors, Some("/srv/down.html")),
+    ];
+    assert_eq!(pages, expected);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub struct Route {
     pub query: Vec<(String, Option<String>)>,
     /// Expected cost per quota; empty if the route is free.
     pub costs: Vec<(QuotaId, Cost)>,
-    /// Scopes of the route.
+    /// Scopes of the route; empty if its requests do not reach the origin.
     pub scopes: Vec<ScopeId>,
     /// True if the latency of responses is sampled for the adaptive controllers.
     pub is_latency_sampled: bool,

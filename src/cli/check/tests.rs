@@ -35,6 +35,39 @@ fn loopback_listener_without_trusted_proxy_gives_a_warning() {
 }
 
 #[test]
+fn errors_of_error_pages_have_file_line_and_column() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("tidegate.yaml");
+    let write = |name: &str, content: &[u8]| std::fs::write(dir.path().join(name), content).expect("a file");
+    let pages = "error_pages:\n  429: absent.html\n  503: latin1.html\n  4xx: large.html\n  5xx: broken.html\n  502: empty.html\n";
+    write("tidegate.yaml", format!("origin: {{ url: 'http://a' }}\n{pages}").as_bytes());
+    write("latin1.html", b"<p>\ngr\xfc\xdfe");
+    write("large.html", &vec![b'x'; (64 << 10) + 1]);
+    write("broken.html", "<p>\u{e9} {{status}} {{statsu}}".as_bytes());
+    write("empty.html", b" \n");
+    let errors = check(&file, &[], &OPERATORS).expect_err("invalid pages");
+    let place = dir.path().display().to_string();
+    assert_eq!(
+        errors.replace(&place, "").lines().collect::<Vec<_>>(),
+        [
+            "/tidegate.yaml:3:8: error_pages.429: cannot read /absent.html: No such file or directory (os error 2); name an \
+             HTML file of at most 64 KiB",
+            "/tidegate.yaml:4:8: error_pages.503: /latin1.html:2:3: found a byte that is not UTF-8; save the file in UTF-8",
+            "/tidegate.yaml:5:8: error_pages.4xx: cannot read /large.html: larger than 64 KiB; name an HTML file of at most \
+             64 KiB",
+            "/tidegate.yaml:6:8: error_pages.5xx: /broken.html:1:17: found the unknown placeholder \"statsu\" (did you mean \
+             \"status\"?); known: status, title, detail, retry_after, wait, decision; write &#123;{ for two braces",
+            "/tidegate.yaml:7:8: error_pages.502: /empty.html:1:1: found no text; write the page, such as <h1>{{title}}</h1>",
+        ]
+    );
+    ["absent", "latin1", "large", "broken", "empty"]
+        .iter()
+        .for_each(|name| write(&format!("{name}.html"), b"{{title}}"));
+    let shown = check(&file, &[], &OPERATORS).unwrap_or_else(|errors| panic!("{errors}"));
+    assert!(shown.contains("\nerror pages, of the gateway's own responses: 429 in "), "{shown}");
+}
+
+#[test]
 fn summary_shows_cost_header_sync_and_exhaustion() {
     let yaml = "origin: { url: 'http://a' }\nquotas:\n  api:\n    limit: 1\n    window: { fixed: 30s }\n    cost_header: X-Cost\n    sync_from:\n      \
         remaining_header: X-Left\n      reset_header: X-Reset\n      exhausted: { statuses: [429, 403], contains: spent }";

@@ -3,19 +3,11 @@
 
 use super::entry::CacheEntry;
 use super::key::CacheKey;
-use super::stored_response::{CopyBody, StoredBody, StoredResponse};
+use super::stored_response::{CompressedForm, CopyBody, StoredBody, StoredResponse};
 use crate::gateway::shared::Shared;
 use bytes::Bytes;
 use std::sync::Arc;
 use tidegate_policy::compression::Coding;
-
-/// A compressed body.
-#[derive(Debug)]
-pub(in crate::gateway) struct CompressedForm {
-    /// URL of the response.
-    pub(super) url: Box<str>,
-    pub(super) body: StoredBody,
-}
 
 /// Collects a compressed body while it passes to a client, and stores it once it is whole.
 pub(in crate::gateway) struct FormRecorder {
@@ -28,17 +20,10 @@ pub(in crate::gateway) struct FormRecorder {
     length: u64,
 }
 
-impl CompressedForm {
-    /// Returns the bytes of the body.
-    pub(super) fn len(&self) -> u64 {
-        self.body.len()
-    }
-}
-
 /// Returns the stored form of `copy`.
 pub(in crate::gateway) fn find_form(shared: &Shared, copy: &StoredResponse, coding: Coding) -> Option<CopyBody> {
     match shared.cache.store.get(CacheKey::of_form(copy.version, coding))? {
-        CacheEntry::Form(form) => Some(form.body.range(0, form.len())),
+        CacheEntry::Form(form) => Some(form.body.range(0, form.body.len())),
         CacheEntry::Response(_) | CacheEntry::Variants(_) | CacheEntry::Pass { .. } => None,
     }
 }

@@ -1,7 +1,6 @@
 //! Entries of the store.
 
-use super::compressed_form::CompressedForm;
-use super::stored_response::StoredResponse;
+use super::stored_response::{CompressedForm, StoredResponse};
 use super::variants::Variants;
 use std::sync::Arc;
 use tidegate_policy::Timestamp;

@@ -275,7 +275,7 @@ impl Weighter<CacheKey, CacheEntry> for ByBytes {
         match entry {
             CacheEntry::Response(response) => response.weight(),
             CacheEntry::Variants(_) | CacheEntry::Pass { .. } => SMALL_ENTRY + entry.url().len() as u64,
-            CacheEntry::Form(form) => SMALL_ENTRY + form.url.len() as u64 + form.len(),
+            CacheEntry::Form(form) => SMALL_ENTRY + form.url.len() as u64 + form.body.len(),
         }
     }
 }

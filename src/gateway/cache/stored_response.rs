@@ -35,6 +35,14 @@ pub(in crate::gateway) struct StoredResponse {
     pub(in crate::gateway) usage: CopyUsage,
 }
 
+/// Compressed body of a stored response, which has an entry of its own.
+#[derive(Debug)]
+pub(in crate::gateway) struct CompressedForm {
+    /// URL of the response.
+    pub(super) url: Box<str>,
+    pub(super) body: StoredBody,
+}
+
 /// Use of a stored response. Counted without a lock.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct CopyUsage {

@@ -1,7 +1,7 @@
 //! The cache in the life of a request: which stored response it may use, who fetches one that is missing, and the
 //! response made from a copy.
 
-use super::client_response::add_rate_limits;
+use super::client_response::prepare_copy;
 use super::compress::{encode_head, encode_head_of_304};
 use super::request_handler::RequestHandler;
 use super::within;
@@ -502,6 +502,8 @@ impl RequestHandler {
                 }
             }
         };
+        // Before the gateway's own fields, which no change concerns.
+        prepare_copy(context, status, &mut fields);
         fields.append(Name::Age, digits.format(copy.terms.age(now).as_secs()).as_bytes());
         let ttl = copy.terms.ttl_seconds(now);
         let cache_status = match reason {
@@ -514,8 +516,6 @@ impl RequestHandler {
             }
         };
         fields.append_with(Name::CacheStatus, |text| write!(text, "{cache_status}"));
-        // Connection-specific fields are not stored.
-        add_rate_limits(context, status, &mut fields);
         CopyResponse { status, fields, body, compression }
     }
 

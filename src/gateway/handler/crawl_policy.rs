@@ -1,7 +1,7 @@
 //! Serves the crawl policy. Only GET and HEAD are supported; an admitted request with another method gets 405 and is
 //! not charged, because it is never sent to the origin.
 
-use super::client_response::prepare_client_response;
+use super::client_response::prepare_own_response;
 use super::request_handler::RequestHandler;
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::crawl_policy::PolicyDocument;
@@ -36,9 +36,9 @@ impl RequestHandler {
         });
         let (mut response, bytes) =
             problem::cached_response(&cached, head.fields.get(Name::IfNoneMatch), format.wants_body);
-        prepare_client_response(&context, response.status, &mut response.fields);
         response.fields.append(Name::Vary, b"accept");
         response.fields.append(Name::Decision, &hexadecimal(context.id()));
+        prepare_own_response(&context, response.status, &mut response.fields);
         context.finish_local_response(response.status, bytes);
         response
     }

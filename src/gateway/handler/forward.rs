@@ -6,6 +6,7 @@ use super::client_response::prepare_client_response;
 use super::compress::{encode_head, new_compressor};
 use super::request_handler::RequestHandler;
 use crate::gateway::cache::Recorder;
+use crate::gateway::header_rules::change_request;
 use crate::gateway::problem::Problem;
 use crate::gateway::request_context::{EvaluatedRequest, RequestContext};
 use crate::gateway::response_body::{ResponseBody, scan_to_end};
@@ -46,7 +47,8 @@ impl RequestHandler {
             context.prepare_fetch(rules, self.worker.now());
         }
         context.resolve_target();
-        let (result, backoff) = self.send_upstream(None, body, &mut context, slots).await;
+        let head = changed_head(&context);
+        let (result, backoff) = self.send_upstream(head.as_deref(), body, &mut context, slots).await;
         let in_place_of_error = context.copy_in_place_of_error();
         let in_place_of_refusal = context.copy_in_place_of_refusal();
         let fetch = context.take_fetch();
@@ -145,12 +147,9 @@ impl RequestHandler {
     ) -> Response<ResponseBody> {
         let UpstreamResponse { response: Response { status, mut fields, body }, pool_guard: lease, deadline } =
             upstream;
-        prepare_client_response(&context, status, &mut fields);
-        let length = match fields.get(Name::ContentLength) {
-            Some(length) => std::str::from_utf8(length).ok().and_then(|length| length.parse().ok()),
-            None => None,
-        };
+        let length = fields.get(Name::ContentLength).and_then(|length| std::str::from_utf8(length).ok()?.parse().ok());
         let coding = encode_head(&context, status, &mut fields, length);
+        prepare_client_response(&context, status, &mut fields);
         if let Some(reason) = context.forward_reason() {
             let stored = recorder.as_ref().map(|recorder| recorder.as_ref().map(|_| ()).map_err(|reason| *reason));
             let cache_status = CacheStatus::Forward { reason, status: None, stored };
@@ -218,6 +217,15 @@ impl RequestHandler {
             fields.append(Name::Operator, worker.shared().operators.name(operator).as_bytes());
         }
     }
+}
+
+/// Returns the head for the origin with the changes of the route; `None` if there are none. The context keeps the head
+/// without them, for the log and the cache: what is the same for all requests of a route selects no response.
+pub(super) fn changed_head(context: &RequestContext) -> Option<Box<RequestHead>> {
+    let changes = Some(&context.header_rules()?.request).filter(|changes| !changes.is_empty())?;
+    let mut head = Box::new(context.client_request().head.clone());
+    change_request(&mut head.fields, changes);
+    Some(head)
 }
 
 /// Writes the client, the trusted hops and the peer.

@@ -10,7 +10,7 @@
 //!    another one fetches waits for it.
 //! 5. Admit (`evaluate`): the bucket, the quotas and pacing. A refused request holds nothing and waits for nothing,
 //!    except for a lease.
-//! 6. Serve locally (`crawl_policy`, `robots`): responses of the gateway need no slots.
+//! 6. Serve locally (`crawl_policy`, `robots`, `redirect`): responses of the gateway need no slots.
 //! 7. Receive (`receive`): the whole body, before slots are taken, because a client can send slowly.
 //! 8. Acquire slots (`throttle`): the permit is held meanwhile, so that a request with slots can be sent. Without
 //!    slots, its units are released.
@@ -153,6 +153,9 @@ impl RequestHandler {
         if is_robots_txt {
             // Boxed to keep the future of other requests small.
             return Box::pin(self.serve_robots(body, context)).await;
+        }
+        if context.is_redirected() {
+            return self.redirect_by_route(body, context);
         }
         match role {
             CacheRole::Unused => {}

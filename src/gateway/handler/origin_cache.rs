@@ -1,5 +1,6 @@
 //! The origin's own cache, asked in place of a refusal.
 
+use super::forward::changed_head;
 use super::request_handler::RequestHandler;
 use crate::gateway::cache::CacheFetch;
 use crate::gateway::cost;
@@ -66,7 +67,8 @@ impl RequestHandler {
         let (_, _, head) = context.upstream_parts();
         head.fields.insert(Name::CacheControl, b"only-if-cached");
         context.resolve_target();
-        let (result, _) = self.send_upstream(None, RequestBody::Empty, &mut context, slots).await;
+        let head = changed_head(&context);
+        let (result, _) = self.send_upstream(head.as_deref(), RequestBody::Empty, &mut context, slots).await;
         let fetch = context.take_fetch();
         let upstream = match result {
             Ok(upstream) if !is_failure(&upstream) => upstream,

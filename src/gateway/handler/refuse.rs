@@ -1,7 +1,9 @@
 //! Responses of the gateway itself: refusals, rejections and errors.
 
+use super::client_response::{add_rate_limits, prepare_own_response};
 use super::request_handler::RequestHandler;
 use crate::gateway::client_body::ClientBody;
+use crate::gateway::listener::ListenerKind;
 use crate::gateway::problem::{Problem, ResponseFormat};
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
@@ -26,10 +28,13 @@ impl RequestHandler {
         let current = context.current();
         let status = problem.status();
         let format = ResponseFormat::from_head(&context.client_request().head);
-        let (mut response, bytes) = problem.into_response(format, context.id(), &mut self.worker.scratch());
-        let (rules, fields) = (&current.settings.rules, &mut response.fields);
-        let snapshot = context.rate_limit_snapshot();
-        current.rate_limit_headers.write(rules, snapshot, context.started_at(), status, fields);
+        let mut scratch = self.worker.scratch();
+        let (mut response, bytes) = problem.into_response(format, context.id(), &current.error_pages, &mut scratch);
+        match self.listener.kind {
+            // The proxy has fields of its own.
+            ListenerKind::ForwardAuth => add_rate_limits(context, status, &mut response.fields),
+            ListenerKind::Site => prepare_own_response(context, status, &mut response.fields),
+        }
         (response, bytes)
     }
 
@@ -44,7 +49,7 @@ impl RequestHandler {
         let problem = Problem::malformed(error);
         worker.telemetry().response_without_class(problem.status().as_u16());
         let id = worker.next_decision_id();
-        problem.into_response(format, id, &mut worker.scratch()).0
+        problem.into_response(format, id, &worker.current().error_pages, &mut worker.scratch()).0
     }
 
     /// Responds to an admitted request instead of the origin.

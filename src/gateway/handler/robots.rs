@@ -2,7 +2,7 @@
 //! fetches it for all.
 
 use super::abandon::Abandonable;
-use super::client_response::prepare_client_response;
+use super::client_response::{prepare_client_response, prepare_own_response};
 use super::request_handler::RequestHandler;
 use super::robots_fetch::{FetchOutcome, RobotsFetch};
 use super::within;
@@ -135,7 +135,7 @@ impl RequestHandler {
     ) -> Response<ResponseBody> {
         let (mut response, bytes) =
             problem::cached_response(cached, conditions.if_none_match.as_deref(), conditions.body);
-        prepare_client_response(&context, response.status, &mut response.fields);
+        prepare_own_response(&context, response.status, &mut response.fields);
         context.finish_local_response(response.status, bytes);
         response
     }

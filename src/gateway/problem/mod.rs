@@ -1,7 +1,7 @@
 //! The gateway's own responses. No other module selects a status code.
 //!
 //! Refusals are RFC 9457 problem documents of the types registered in draft-ietf-httpapi-ratelimit-headers-11 section
-//! 5, or a short HTML page. They are not cacheable, and contain a decision id and a retry time.
+//! 5, or a short HTML page, in place of which the administrator may have another one. They are not cacheable, and contain a decision id and a retry time.
 
 mod cached;
 mod format;
@@ -12,6 +12,7 @@ pub(super) use cached::cached_response;
 pub(super) use format::ResponseFormat;
 pub(super) use forward_auth::{ProxyRequestError, forbidden, proxy_request_error, settled};
 
+use super::error_pages::{ErrorPages, Placeholder};
 use super::html::write_page_head;
 use super::response_body::ResponseBody;
 use super::scratch::ScratchBuffer;
@@ -19,6 +20,8 @@ use super::target::RequestError;
 use super::upstream::ForwardError;
 use bytes::Bytes;
 use http::StatusCode;
+use hyper::body::Body;
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::time::Duration;
 use template::ProblemTemplate;
@@ -135,21 +138,24 @@ impl<'a> Problem<'a> {
         self.retry_after
     }
 
-    /// Returns the response in `format`, with decision `id`, and the length of its body.
+    /// Returns the response in `format`, with decision `id`, and the length of its body. An HTML response is one of
+    /// `pages` if there is one for the status.
     pub(super) fn into_response(
         self,
         format: ResponseFormat,
         id: u64,
+        pages: &ErrorPages,
         scratch: &mut ScratchBuffer,
     ) -> (Response<ResponseBody>, u64) {
         let id = hexadecimal(id);
         let id = std::str::from_utf8(&id).expect("hexadecimal digits");
         let ResponseFormat { prefers_html, wants_body } = format;
-        let body = match prefers_html {
-            true => scratch.bytes(|text| self.write_html(id, text)),
-            false => scratch.bytes(|text| self.write_json(id, text)),
-        }
-        .unwrap_or_default();
+        let page = if prefers_html { pages.get(self.template.status) } else { None };
+        let body = match (page, prefers_html) {
+            (Some(page), _) => ResponseBody::parts(page.render(scratch, |value| self.page_value(value, id))),
+            (None, true) => ResponseBody::full(scratch.bytes(|text| self.write_html(id, text)).unwrap_or_default()),
+            (None, false) => ResponseBody::full(scratch.bytes(|text| self.write_json(id, text)).unwrap_or_default()),
+        };
         let mut fields = Fields::new();
         fields.append(Name::ContentType, if prefers_html { HTML } else { JSON });
         fields.append(Name::CacheControl, b"no-store");
@@ -158,15 +164,31 @@ impl<'a> Problem<'a> {
             fields.append(Name::RetryAfter, itoa::Buffer::new().format(seconds).as_bytes());
         }
         // HTTP/1 omits the body of a response to HEAD by itself, HTTP/2 does not.
-        let sent = match wants_body {
-            true => body,
+        let length = body.size_hint().lower();
+        let (body, length) = match wants_body {
+            true => (body, length),
             false => {
-                fields.append(Name::ContentLength, itoa::Buffer::new().format(body.len()).as_bytes());
-                Bytes::new()
+                fields.append(Name::ContentLength, itoa::Buffer::new().format(length).as_bytes());
+                (ResponseBody::full(Bytes::new()), 0)
             }
         };
-        let length = sent.len() as u64;
-        (Response { status: self.status(), fields, body: ResponseBody::full(sent) }, length)
+        (Response { status: self.status(), fields, body }, length)
+    }
+
+    fn page_value<'v>(&self, placeholder: Placeholder, id: &'v str) -> Cow<'v, str> {
+        match placeholder {
+            Placeholder::Status => self.template.status.to_string().into(),
+            Placeholder::Title => self.title().into(),
+            Placeholder::Detail => self.template.detail.into(),
+            Placeholder::RetryAfter => self.retry_after.map_or("".into(), |seconds| seconds.to_string().into()),
+            Placeholder::Wait => self.retry_after.map_or("".into(), |seconds| WaitText(seconds).to_string().into()),
+            Placeholder::Decision => id.into(),
+        }
+    }
+
+    /// Returns the name of the status.
+    fn title(&self) -> &'static str {
+        self.status().canonical_reason().unwrap_or("Error")
     }
 
     fn write_json(&self, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
@@ -181,8 +203,7 @@ impl<'a> Problem<'a> {
     }
 
     fn write_html(&self, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
-        let (status, number) = (self.status(), self.template.status);
-        write_page_head(text, format_args!("{number} {}", status.canonical_reason().unwrap_or("Error")))?;
+        write_page_head(text, format_args!("{} {}", self.template.status, self.title()))?;
         writeln!(text, "<h1>{}</h1>\n<p>{}</p>", self.heading(), self.template.detail)?;
         if let Some(seconds) = self.retry_after {
             writeln!(text, "<p>Please try again in {}.</p>", WaitText(seconds))?;
@@ -239,6 +260,9 @@ impl fmt::Display for WaitText {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::upstream::ClientBodyError;
+    use tidegate_config::settings::ErrorStatus;
+    use tidegate_http1::Malformed;
 
     #[test]
     fn waits_are_shown_in_rounded_units() {
@@ -266,6 +290,31 @@ mod tests {
             assert_eq!(json["title"].as_str(), problem.status().canonical_reason());
             assert_eq!(json["status"], problem.status().as_u16());
         }
+    }
+
+    #[test]
+    fn statuses_of_error_pages_are_those_of_problems() {
+        let mut sent: Vec<u16> = [
+            ProblemTemplate::NO_CAPACITY,
+            ProblemTemplate::METHOD_NOT_ALLOWED,
+            ProblemTemplate::ONLY_IF_CACHED,
+            ProblemTemplate::for_refusal(Reason::Quota),
+            ProblemTemplate::for_forward_error(&ForwardError::ClientBody(ClientBodyError::TooSlow)),
+            ProblemTemplate::for_forward_error(&ForwardError::ConnectFailed {
+                source: std::io::ErrorKind::Other.into(),
+            }),
+            ProblemTemplate::for_request_error(RequestError::Host),
+            ProblemTemplate::for_request_error(RequestError::Misdirected),
+            ProblemTemplate::for_request_error(RequestError::Expectation),
+            ProblemTemplate::for_request_error(RequestError::TooLarge),
+            ProblemTemplate::for_request_error(RequestError::Loop),
+            ProblemTemplate::for_request_error(RequestError::Malformed(Malformed::HeadTooLarge)),
+            ProblemTemplate::for_request_error(RequestError::Malformed(Malformed::TargetTooLong)),
+        ]
+        .map(|template| template.status)
+        .into();
+        sent.sort_unstable();
+        assert_eq!(sent, ErrorStatus::SENT);
     }
 
     #[test]

@@ -68,6 +68,14 @@ pub fn http2_statuses(
     address: std::net::SocketAddr,
     requests: impl FnOnce(http::request::Builder) -> Vec<http::Request<()>>,
 ) -> Vec<u16> {
+    http2_responses(address, requests).iter().map(|response| response.status().as_u16()).collect()
+}
+
+/// Sends requests over one cleartext HTTP/2 connection and returns the responses.
+pub fn http2_responses(
+    address: std::net::SocketAddr,
+    requests: impl FnOnce(http::request::Builder) -> Vec<http::Request<()>>,
+) -> Vec<http::Response<bytes::Bytes>> {
     use http_body_util::{BodyExt, Empty};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime can be created");
     let exchange = async {
@@ -78,14 +86,14 @@ pub fn http2_statuses(
             .await
             .expect("server supports HTTP/2");
         tokio::spawn(connection);
-        let mut statuses = Vec::new();
+        let mut responses = Vec::new();
         for request in requests(http::Request::builder()) {
             let request = request.map(|()| Empty::<bytes::Bytes>::new());
-            let response = sender.send_request(request).await.expect("response head");
-            statuses.push(response.status().as_u16());
-            response.into_body().collect().await.expect("complete body");
+            let (head, body) = sender.send_request(request).await.expect("response head").into_parts();
+            let body = body.collect().await.expect("complete body").to_bytes();
+            responses.push(http::Response::from_parts(head, body));
         }
-        statuses
+        responses
     };
     runtime.block_on(async { tokio::time::timeout(TIMEOUT, exchange).await.expect("no response in time") })
 }

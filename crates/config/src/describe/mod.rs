@@ -15,11 +15,11 @@ mod tests;
 
 use super::Settings;
 use super::scalars::Size;
-use super::settings::{AccessLog, ForwardAuth, LogRotation};
+use super::settings::{AccessLog, ErrorPage, ForwardAuth, LogRotation};
 use std::fmt::Write as _;
-use tidegate_policy::ClassId;
 use tidegate_policy::bot_detection::BotDetection;
 use tidegate_policy::quota::Quota;
+use tidegate_policy::{ClassId, RouteId};
 
 /// The built-in operators, from which the file may take product tokens and agents.
 pub struct BuiltinOperators<'a> {
@@ -59,6 +59,12 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
             format!("access log: {}, rotated at {}, {keep} earlier files", path.display(), Size(*max_size))
         }
     });
+
+    if !settings.error_pages.is_empty() {
+        let page = |page: &ErrorPage| format!("{} in {}", page.status, page.file.display());
+        let pages: Vec<String> = settings.error_pages.iter().map(page).collect();
+        line(format!("error pages, of the gateway's own responses: {}", pages.join(", ")));
+    }
 
     line(ledger::ledger(&settings.ledger, &settings.state_dir));
 
@@ -115,7 +121,8 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     }
 
     line(format!("\nroutes, first match wins: {}", rules.routes.len()));
-    rules.routes.iter().for_each(|route| line(format!("  {}", routes::route(route, rules))));
+    let ids = (0..rules.routes.len()).map(RouteId::from_index);
+    ids.for_each(|id| line(format!("  {}", routes::route(id, settings))));
 
     crawlers::robots(settings, operators).into_iter().for_each(&mut line);
     line(crawlers::crawl_policy(settings.crawl_policy.as_ref()));

@@ -1,15 +1,17 @@
-//! Summary lines of routes: conditions, costs and scopes.
+//! Summary lines of routes: conditions, costs, scopes and changes of header fields.
 
 use super::cache;
+use crate::Settings;
+use crate::settings::{FieldChanges, HeaderField, Redirect};
 use tidegate_policy::cost::Cost;
 use tidegate_policy::route::{MatchOptions, Route};
-use tidegate_policy::{Rules, ScopeId};
+use tidegate_policy::{RouteId, ScopeId};
 
 /// Returns the path comparisons of `route` that differ from the defaults.
 fn spelling(route: &Route) -> impl Iterator<Item = String> {
     let MatchOptions { ignore_case: ignores_case, ignore_trailing_slash: ignores_trailing_slash } =
         route.path.match_options();
-    let is_limited = !route.is_free() || route.scopes != [ScopeId(0)];
+    let is_limited = !route.is_free() || route.scopes.iter().any(|scope| *scope != ScopeId(0));
     let describe = move |(key, ignores): (&str, bool)| {
         (ignores != is_limited).then(|| format!("{key}: {}", if ignores { "ignore" } else { "exact" }))
     };
@@ -20,7 +22,10 @@ fn spelling(route: &Route) -> impl Iterator<Item = String> {
         .filter_map(describe)
 }
 
-pub(super) fn route(route: &Route, rules: &Rules) -> String {
+/// Returns the summary line of the route `id`.
+pub(super) fn route(id: RouteId, settings: &Settings) -> String {
+    let rules = &settings.rules;
+    let route = &rules[id];
     let mut conditions: Vec<String> = route.methods.iter().map(ToString::to_string).collect();
     conditions.extend(route.hosts.iter().cloned());
     conditions.extend(route.query.iter().map(|(name, value)| match value {
@@ -36,14 +41,43 @@ pub(super) fn route(route: &Route, rules: &Rules) -> String {
             Cost::Learned => format!("learned cost of {name}"),
         }
     };
-    let costs: Vec<String> = route.costs.iter().map(cost).collect();
-    let costs = if costs.is_empty() { "free".into() } else { costs.join(", ") };
-    let scope = |id: &ScopeId| rules.scopes.get(id.index()).map_or("?", |scope| scope.name.as_str());
-    let scopes: Vec<&str> = route.scopes.iter().map(scope).collect();
-    let caching = match (&rules.cache, &route.cache) {
-        (None, _) => String::new(),
-        (Some(_), None) => "; not cached".to_owned(),
-        (Some(_), Some(caching)) => cache::route(caching).iter().map(|part| format!("; {part}")).collect(),
+    let use_of_origin = || {
+        let costs: Vec<String> = route.costs.iter().map(cost).collect();
+        let costs = if costs.is_empty() { "free".into() } else { costs.join(", ") };
+        let scope = |id: &ScopeId| rules.scopes.get(id.index()).map_or("?", |scope| scope.name.as_str());
+        let scopes: Vec<&str> = route.scopes.iter().map(scope).collect();
+        let caching = match (&rules.cache, &route.cache) {
+            (None, _) => String::new(),
+            (Some(_), None) => "; not cached".to_owned(),
+            (Some(_), Some(caching)) => cache::route(caching).iter().map(|part| format!("; {part}")).collect(),
+        };
+        format!("{costs}; in {}{caching}", scopes.join(", "))
     };
-    format!("{}{conditions}: {costs}; in {}{caching}", route.name, scopes.join(", "))
+    let answer = match settings.redirect(id) {
+        Some(redirect) => self::redirect(redirect),
+        None => use_of_origin(),
+    };
+    let header_rules = settings.header_rules(id);
+    let request = header_rules.and_then(|rules| field_changes("request headers", &rules.request)).unwrap_or_default();
+    let response =
+        header_rules.and_then(|rules| field_changes("response headers", &rules.response)).unwrap_or_default();
+    format!("{}{conditions}: {answer}{request}{response}", route.name)
+}
+
+fn redirect(redirect: &Redirect) -> String {
+    match redirect.status {
+        Some(status) => format!("redirects to {redirect} with {}", status.as_u16()),
+        None => format!("redirects to {redirect}"),
+    }
+}
+
+/// Returns the changes of `kind` without values, which may be credentials; `None` if there are none.
+fn field_changes(kind: &str, changes: &FieldChanges) -> Option<String> {
+    let names = |fields: &[HeaderField]| fields.iter().map(|field| field.name.clone()).collect::<Vec<_>>();
+    let FieldChanges { set, add, remove } = changes;
+    let changes = [("set", names(set)), ("add", names(add)), ("remove", remove.clone())];
+    let part =
+        |(change, names): &(&str, Vec<String>)| (!names.is_empty()).then(|| format!("{change} {}", names.join(", ")));
+    let parts: Vec<String> = changes.iter().filter_map(part).collect();
+    (!parts.is_empty()).then(|| format!("; {kind}: {}", parts.join(", ")))
 }

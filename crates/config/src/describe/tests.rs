@@ -6,6 +6,7 @@ use super::scopes::scope;
 use crate as config;
 use std::path::Path;
 use std::time::Duration;
+use tidegate_policy::RouteId;
 use tidegate_policy::window::Window;
 
 #[test]
@@ -43,6 +44,28 @@ fn summary_describes_scope_limits() {
     ] {
         assert_eq!(describe(keys), expected);
     }
+}
+
+#[test]
+fn route_shows_the_names_of_its_header_rules() {
+    let yaml = "origin: { url: 'http://a' }\nroutes: [{ match: /a, request_headers: { set: { Authorization: secret }, \
+                remove: Cookie }, response_headers: { add: { Link: </a> } } }, { match: /b }]";
+    let settings = config::load(Path::new("a.yaml"), yaml, &[], &[], &[]).expect("valid settings");
+    let route = |index| super::routes::route(RouteId(index), &settings);
+    assert_eq!(
+        route(0),
+        "/a: free; in default; request headers: set Authorization, remove cookie; response headers: add Link"
+    );
+    assert_eq!(route(1), "/b: free; in default");
+}
+
+#[test]
+fn route_shows_its_redirect() {
+    let yaml = "origin: { url: 'http://a' }\nroutes: [{ match: /a/**, host: b.example, redirect: '/c/{rest}' }, \
+                { match: /d, redirect: { to: https://e.example, status: 302 } }]";
+    let settings = config::load(Path::new("a.yaml"), yaml, &[], &[], &[]).expect("valid settings");
+    let routes = [0, 1].map(|index| super::routes::route(RouteId(index), &settings));
+    assert_eq!(routes, ["/a/** [b.example]: redirects to /c/{rest}", "/d: redirects to https://e.example with 302"]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Raw section `routes`.
 
 use super::cache::RouteCache;
+use super::header_changes::HeaderChanges;
+use super::redirect::RouteRedirect;
 use crate::scalars::{Price, Verb};
 use crate::serde_forms::{NamedMap, OneOrMany};
 use schemars::JsonSchema;
@@ -50,6 +52,18 @@ pub(crate) struct Route {
     pub cache: Option<RouteCache>,
     /// false: responses are not compressed. Default true, with the section compression.
     pub compress: Option<bool>,
+    /// Redirect in place of a response of the origin: a target, or { to, status }. It costs nothing, takes no slot and is
+    /// logged; blocks and buckets apply. GET and HEAD of robots.txt, and the crawl policy, are served as usual. Excludes
+    /// cost, scopes, cache, stream, sample_latency and request_headers. Default none.
+    pub redirect: Option<RouteRedirect>,
+    /// Changes of the header fields of requests to the origin: { set, add, remove }, of at most 32 fields and 8 KiB. The
+    /// decision, the cache and the log see the fields as the client sent them. Fields that the gateway needs or writes
+    /// itself are errors. Default none.
+    pub request_headers: HeaderChanges,
+    /// Changes of the header fields of responses to clients: { set, add, remove }, of at most 32 fields and 8 KiB. They
+    /// apply to each response as it is sent, also to a stored one, and not to what is stored. To the gateway's own
+    /// responses, such as refusals, set and add append the fields that these do not have. Default none.
+    pub response_headers: HeaderChanges,
 }
 
 /// Comparison of a spelling.

@@ -65,6 +65,18 @@ fn schema_accepts_every_form_and_rejects_others() {
         ("crawl_policy", json!({ "contacts": "mailto:a@example.com" }), false),
         ("routes", json!([{ "match": "/a", "case": "exact", "trailing_slash": "ignore" }]), true),
         ("routes", json!([{ "match": "/a", "case": "ignored" }]), false),
+        (
+            "routes",
+            json!([{ "match": "/a", "response_headers": { "set": { "X-A": 0, "X-B": "b" }, "remove": "Server" } }]),
+            true,
+        ),
+        ("routes", json!([{ "match": "/a", "request_headers": { "add": { "X A": "b" } } }]), false),
+        ("routes", json!([{ "match": "/a", "request_headers": { "X-A": "b" } }]), false),
+        ("routes", json!([{ "match": "/a", "redirect": "/b" }]), true),
+        ("routes", json!([{ "match": "/a", "redirect": { "to": "/b", "status": 302 } }]), true),
+        ("routes", json!([{ "match": "/a", "redirect": { "target": "/b" } }]), false),
+        ("error_pages", json!({ "429": "busy.html", "5xx": "down.html" }), true),
+        ("error_pages", json!("busy.html"), false),
         ("listne", json!("127.0.0.1:1"), false),
     ] {
         let found = validation_error(&schema(), &schema(), &json!({ key: value }));

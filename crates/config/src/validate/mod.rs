@@ -12,13 +12,16 @@ mod clients;
 mod compression;
 mod crawl_policy;
 mod diagnostics;
+mod error_pages;
 mod forward_auth;
+mod header_rules;
 mod ledger;
 mod listen;
 mod origin;
 mod pacing;
 mod partition;
 mod quotas;
+mod redirects;
 mod robots;
 mod routes;
 mod scopes;
@@ -51,6 +54,7 @@ pub(super) fn validate(
     acme::warn_foreign_domains(&listen, hosts.as_ref(), &mut report);
     let limits = server::limits(&raw.limits, &mut report);
     let headers = server::headers(&raw.headers);
+    let error_pages = error_pages::error_pages(raw, &mut report);
     let state_dir = server::state_dir(raw);
     let log = server::log(&raw.log, &state_dir, &mut report);
 
@@ -75,6 +79,9 @@ pub(super) fn validate(
         is_cache_enabled: cache.is_some() || report.has_error_at(&SettingPath::ROOT.cache()),
     };
     let routes = routes::routes(&raw.routes, &context, &mut report);
+    let redirects = redirects::redirects(&raw.routes, &mut report);
+    redirects::check_loops(&routes, &redirects, hosts.as_ref(), &listen, &mut report);
+    let header_rules = header_rules::header_rules(&raw.routes, &mut report);
     partition::check_use(&scopes, &routes, &mut report);
     scopes::warn_unused(&scopes, &scope_quotas, &routes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
@@ -116,6 +123,7 @@ pub(super) fn validate(
         hosts,
         limits,
         headers,
+        error_pages,
         robots,
         crawl_policy,
         cache,
@@ -124,6 +132,8 @@ pub(super) fn validate(
         operator_names,
         verify,
         rules,
+        redirects,
+        header_rules,
         address_lists: lists,
         range_files,
         warnings,

@@ -126,7 +126,11 @@ fn shadows(earlier: &Route, later: &Route) -> bool {
 
 fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
     let name = raw.path.clone().unwrap_or_default();
-    let scopes = scope_ids(&raw.scopes.0, &path.scopes(), context.scopes, report);
+    let mut scopes = scope_ids(&raw.scopes.0, &path.scopes(), context.scopes, report);
+    if raw.redirect.is_some() {
+        // Its requests do not reach the origin, so they do not use the scope `default` either.
+        scopes.clear();
+    }
     let cost_path = path.cost();
     let mut costs = costs(raw, &cost_path, context.quotas, report);
     costs.extend(costs_of_scopes(raw, &scopes, &path.scopes(), context, report));
@@ -144,7 +148,8 @@ fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, repor
         scopes,
         is_latency_sampled: raw.sample_latency.unwrap_or(true),
         streams_body: raw.stream,
-        cache: cache::route_cache(raw.cache.as_ref(), context.is_cache_enabled, &path.cache(), context.quotas, report),
+        cache: cache::route_cache(raw.cache.as_ref(), context.is_cache_enabled, &path.cache(), context.quotas, report)
+            .filter(|_| raw.redirect.is_none()),
         is_compressed: raw.compress.unwrap_or(true),
         name,
     }

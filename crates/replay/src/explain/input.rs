@@ -8,6 +8,7 @@ use http::{HeaderMap, Method};
 use std::net::IpAddr;
 use std::sync::Arc;
 use tidegate_access_log::{hexadecimal, rfc3339};
+use tidegate_config::settings::Redirect;
 use tidegate_engine::{ClassPlan, Engine, LeaseMode, PlanView, QuotaView};
 use tidegate_policy::bucket::BucketState;
 use tidegate_policy::cost::{Cost, CostEstimate};
@@ -247,6 +248,13 @@ impl<'a> ExplainInput<'a> {
 
     pub(super) fn classification(&self) -> Classification {
         self.environment.rules().classify(&self.facts())
+    }
+
+    /// Returns the redirect that an admitted request gets in place of a response of the origin.
+    pub(super) fn redirect(&self) -> Option<&'a Redirect> {
+        let Environment { settings, .. } = self.environment;
+        let is_exempt = settings.rules.is_exempt(&self.request.method, &self.request.path);
+        settings.redirect(self.route_id()).filter(|_| !is_exempt)
     }
 
     pub(super) fn route_id(&self) -> RouteId {

@@ -58,6 +58,8 @@ fn response(input: &ExplainInput<'_>, assessed: &AssessedDecision<'_>) -> Respon
     // The stored response has its own status, and names no time to retry.
     let is_replaced =
         input.copy.effect() == CopyEffect::Replacement && refusal.is_some_and(|refusal| refusal.reason.allows_copy());
+    let redirect = input.redirect().filter(|_| refusal.is_none());
+    let redirected = redirect.map(|redirect| redirect.status_for(&input.request.method));
     let is_sent =
         |(name, _): &(&http::HeaderName, &http::HeaderValue)| !is_replaced || *name != http::header::RETRY_AFTER;
     let field = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
@@ -67,7 +69,7 @@ fn response(input: &ExplainInput<'_>, assessed: &AssessedDecision<'_>) -> Respon
         verdict: if refusal.is_some() { explanation::Verdict::Refused } else { explanation::Verdict::Admitted },
         reason: refusal.map(|refusal| refusal.reason.name().to_owned()),
         shadow: shadow.map(|reason| reason.name().to_owned()),
-        status: rendered.status.filter(|_| !is_replaced).map(|status| status.as_u16()),
+        status: rendered.status.filter(|_| !is_replaced).or(redirected).map(|status| status.as_u16()),
         retry_after_s: rendered.retry_after_s.filter(|_| knows_retry_after && !is_replaced),
         headers: rendered.fields.iter().filter(is_sent).map(field).collect(),
         depends_on: Vec::new(),

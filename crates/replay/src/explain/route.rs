@@ -18,7 +18,9 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
         [] if has_copy => route.costs.iter().map(|&(id, cost)| configured_cost(input, id, cost)).collect(),
         positions => positions.iter().map(cost).collect::<Vec<_>>(),
     };
+    let redirect = input.redirect();
     let message = match (costs.as_slice(), has_copy) {
+        _ if let Some(redirect) = redirect => format!("{} redirects to {redirect}, which costs nothing", route.name),
         ([], _) => format!("{} costs nothing, so no quota refuses it", route.name),
         (costs, false) => format!("{} costs {}", route.name, costs.join(" and ")),
         (costs, true) => {
@@ -53,6 +55,7 @@ fn cost(snapshot: &QuotaSnapshot<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::explain;
     use super::super::fixture::{CLIENT, CURL, PolicyFixture, RULES, step};
     use super::*;
     use serde_json::json;
@@ -61,6 +64,16 @@ mod tests {
     fn route_has_its_cost_in_each_quota() {
         let route = step(&PolicyFixture::new(RULES).request(CURL, CLIENT, "/item/1", 0), Stage::Route);
         assert_eq!((route.message.as_str(), &route.numbers["cost"]), ("/item/* costs 1 of api", &json!({"api": 1.0})));
+    }
+
+    #[test]
+    fn route_shows_its_redirect() {
+        let rules = RULES.replace("routes: [", "routes: [ { match: /old, redirect: { to: /new, status: 302 } },");
+        let fixture = PolicyFixture::new(&rules);
+        let input = fixture.request(CURL, CLIENT, "/old", 100);
+        assert_eq!(step(&input, Stage::Route).message, "/old redirects to /new, which costs nothing");
+        assert_eq!(step(&input, Stage::Throttle).message, "a redirect takes no slot");
+        assert_eq!(explain(&input).responses[0].status, Some(302));
     }
 
     #[test]

@@ -9,6 +9,9 @@ use tidegate_policy::Reason;
 use tidegate_policy::throttle::Scope;
 
 pub(super) fn step(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Step {
+    if input.redirect().is_some() && assessment.certain_refusal().is_none() {
+        return Step::new(Stage::Throttle, StepResult::Passed, "a redirect takes no slot");
+    }
     if let Some(step) = input
         .logged_decision()
         .filter(|_| !assessment.differs_from_log)
