@@ -115,7 +115,7 @@ fn shutdown_waits_for_abandoned_requests() {
     arrival.wait();
     leaving.reset();
     gateway.wait_for_metric("tidegate_client_connections", 0.0);
-    let address = gateway.address();
+    let address = gateway.addresses()[0];
     let shutdown = std::thread::spawn(move || gateway.read_log());
     wait_until("all listeners to be closed", || std::net::TcpStream::connect(address).is_err());
     release.notify();

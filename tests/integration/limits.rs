@@ -464,7 +464,7 @@ fn http2_pings_do_not_affect_idle_timeout() {
 fn shutdown_completes_requests_in_flight_and_stops_accepting() {
     let (origin, arrival, release) = Origin::with_held_responses("/slow");
     let gateway = TestGateway::with_rules(origin.address(), "");
-    let address = gateway.address();
+    let address = gateway.addresses()[0];
     let (mut busy_client, mut idle_client, mut silent_client) =
         (gateway.connect(), gateway.connect(), gateway.connect());
     idle_client.get("/", "");
@@ -485,7 +485,7 @@ fn shutdown_completes_requests_in_flight_and_stops_accepting() {
 fn shutdown_serves_a_request_that_is_on_its_way() {
     let origin = Origin::plain();
     let gateway = TestGateway::with_rules(origin.address(), "limits: { drain_timeout: 10h }");
-    let (mut idle_client, address) = (gateway.connect(), gateway.address());
+    let (mut idle_client, address) = (gateway.connect(), gateway.addresses()[0]);
     assert_eq!(idle_client.get("/", "").field("connection"), "");
     let shutdown = std::thread::spawn(move || gateway.read_log());
     wait_until("all listeners to be closed", || TcpStream::connect(address).is_err());

@@ -1,6 +1,7 @@
 //! An HTTP/2 client that sends single frames, so that it can violate the protocol.
 
 use super::client::Client;
+use super::tls_tunnel::for_http2;
 use std::net::SocketAddr;
 
 pub const DATA: u8 = 0;
@@ -30,7 +31,7 @@ pub struct Frame {
 impl Http2Client {
     /// Connects and sends the client preface.
     pub fn connect(address: SocketAddr) -> Self {
-        let mut frames = Self::over(Client::connect(address));
+        let mut frames = Self::over(Client::connect(for_http2(address)));
         frames.send(SETTINGS, 0, 0, &[]);
         frames
     }

@@ -3,6 +3,7 @@
 use super::TIMEOUT;
 use super::client::Client;
 use super::report;
+use super::tls_tunnel::{self, TlsTunnels};
 use super::wait::wait_until;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -34,6 +35,8 @@ pub struct TestGateway {
     dir: TempDir,
     /// Number of complete responses that its clients have received since it was started.
     response_count: Arc<AtomicU64>,
+    /// TLS towards clients, if tests run over it, and the rules have no listener of their own.
+    tls: Option<TlsTunnels>,
     pub clock: Clock,
 }
 
@@ -56,9 +59,10 @@ impl TestGateway {
 
     fn launch(access: ExternalAccess, origin: SocketAddr, rules: &str, clock: Clock) -> Self {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let yaml = Arc::new(Mutex::new(yaml(origin, dir.path(), rules)));
+        let tls = (tls_tunnel::is_requested() && !has_listener(rules)).then(TlsTunnels::new);
+        let yaml = Arc::new(Mutex::new(yaml(origin, dir.path(), tls.as_ref(), rules)));
         report::record_access_log(&log_path(dir.path()));
-        let mut gateway = Self { service: None, access, yaml, dir, response_count: Arc::default(), clock };
+        let mut gateway = Self { service: None, access, yaml, dir, response_count: Arc::default(), tls, clock };
         gateway.start();
         gateway
     }
@@ -89,7 +93,10 @@ impl TestGateway {
         let seed = 42 + GATEWAY_COUNT.fetch_add(1, Ordering::Relaxed);
         self.response_count.store(0, Ordering::SeqCst);
         match Service::start_with(self.access.clone(), source, self.clock.clone(), seed) {
-            Ok(service) => self.service = Some(service),
+            Ok(service) => {
+                self.tls.iter_mut().for_each(|tunnels| tunnels.start(service.listen()[0]));
+                self.service = Some(service);
+            }
             Err(error) => panic!("the gateway does not start:\n{error}"),
         }
         self.wait_until_ready();
@@ -101,7 +108,7 @@ impl TestGateway {
 
     /// Returns the address of the client listener.
     pub fn address(&self) -> SocketAddr {
-        self.service().listen()[0]
+        self.tls.as_ref().and_then(TlsTunnels::address).unwrap_or_else(|| self.service().listen()[0])
     }
 
     /// Returns the addresses of all client listeners.
@@ -126,7 +133,7 @@ impl TestGateway {
 
     /// Writes other rules, for the next reload.
     pub fn write(&self, origin: SocketAddr, rules: &str) {
-        *self.yaml.lock() = yaml(origin, self.dir.path(), rules);
+        *self.yaml.lock() = yaml(origin, self.dir.path(), self.tls.as_ref(), rules);
     }
 
     /// Reloads with other rules. Returns the messages of the gateway.
@@ -289,12 +296,20 @@ const RESPONSES_METRIC: &str = "tidegate_responses_total{";
 /// Rules that trust the test's own connections as proxies, so that tests can set client addresses.
 const TRUST_LOOPBACK_PROXIES: &str = "clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }";
 
-fn yaml(origin: SocketAddr, dir: &Path, rules: &str) -> String {
+fn has_listener(rules: &str) -> bool {
+    rules.lines().any(|line| line.starts_with("listen:"))
+}
+
+fn yaml(origin: SocketAddr, dir: &Path, tls: Option<&TlsTunnels>, rules: &str) -> String {
     format!(
         "{listen}\n{admin}\nstate_dir: {dir}\n{ledger}\n{verify}\n\
          log: {{ access: {{ path: {log} }}, level: warn }}\n\
          {clients}\n{rules}\n{origin}\n",
-        listen = if rules.lines().any(|line| line.starts_with("listen:")) { "" } else { "listen: 127.0.0.1:0" },
+        listen = match tls {
+            _ if has_listener(rules) => String::new(),
+            Some(tunnels) => tunnels.listener(),
+            None => "listen: 127.0.0.1:0".to_owned(),
+        },
         admin = if rules.contains("admin:") { "" } else { "admin: { listen: \"127.0.0.1:0\" }" },
         dir = dir.display(),
         // Counters of a test are not needed by the next test.

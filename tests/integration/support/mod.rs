@@ -37,6 +37,7 @@ pub mod signer;
 pub mod small_disk;
 pub mod stores;
 pub mod tls;
+pub mod tls_tunnel;
 pub mod wait;
 
 use std::io::Write;
@@ -79,7 +80,7 @@ pub fn http2_responses(
     use http_body_util::{BodyExt, Empty};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime can be created");
     let exchange = async {
-        let stream = tokio::net::TcpStream::connect(address).await.expect("gateway listens");
+        let stream = tokio::net::TcpStream::connect(tls_tunnel::for_http2(address)).await.expect("gateway listens");
         let io = hyper_util::rt::TokioIo::new(stream);
         let (mut sender, connection) = hyper::client::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
             .handshake(io)
