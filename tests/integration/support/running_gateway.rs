@@ -17,17 +17,22 @@ pub struct RunningGateway {
 impl RunningGateway {
     /// Starts the program with `rules`, on free ports.
     pub fn start(state_dir: &Path, origin: SocketAddr, rules: &str) -> Self {
+        Self::start_at(state_dir, origin, "127.0.0.1:0", rules)
+    }
+
+    /// Like [`Self::start`], with the listener `listen`.
+    pub fn start_at(state_dir: &Path, origin: SocketAddr, listen: &str, rules: &str) -> Self {
         let config_dir = tempfile::tempdir().expect("temporary directory");
         let file = config_dir.path().join("gate.yaml");
         let yaml = format!(
-            "listen: 127.0.0.1:0\nadmin: {{ listen: \"127.0.0.1:0\" }}\nstate_dir: {}\nworkers: 2\n\
+            "listen: {listen}\nadmin: {{ listen: \"127.0.0.1:0\" }}\nstate_dir: {}\nworkers: 2\n\
              origin: {{ url: \"http://{origin}\" }}\n{rules}",
             state_dir.display(),
         );
         std::fs::write(&file, yaml).expect("file is writable");
         let mut program = Program::start(&["serve", "--config", &file.display().to_string()]);
         let ready = program.read_line();
-        let mut addresses = ready.split("http://").skip(1).map(|rest| {
+        let mut addresses = ready.split("://").skip(1).map(|rest| {
             let address = rest.split([' ', ',']).next().unwrap_or_default();
             address.parse::<SocketAddr>().unwrap_or_else(|_| panic!("no address in {ready:?}"))
         });
