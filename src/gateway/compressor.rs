@@ -5,15 +5,18 @@ use super::connection_memory::MemoryCharge;
 use brotli::CompressorWriter as BrotliEncoder;
 use bytes::Bytes;
 use flate2::write::GzEncoder;
+use std::cell::Cell;
 use std::io::{self, Write};
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use tidegate_policy::compression::Coding;
 use zstd::stream::write::Encoder as ZstdEncoder;
 
 /// Bytes of compressed data that are sent at once.
 const PART: usize = 8 * 1024;
-/// Most parts of the body that are compressed before something is sent.
-const MAX_PARTS: usize = 8;
+/// Most bytes that are compressed before others of the thread run.
+const MAX_AT_ONCE: usize = 32 * 1024;
+/// Most compressors of one thread. Further responses are sent as they are.
+const MAX_COMPRESSORS: usize = 64;
 
 /// Levels and windows that keep a page in memory and the time for it short: about as much time as the level that nginx
 /// and Caddy use by default.
@@ -23,10 +26,17 @@ const ZSTD_LEVEL: i32 = 3;
 const WINDOW_LOG: u32 = 18;
 const BROTLI_BUFFER: usize = 4096;
 
+thread_local! {
+    /// Number of compressors.
+    static COMPRESSORS: Cell<usize> = const { Cell::new(0) };
+}
+
 /// Compressor of one body.
 pub(super) struct Compressor {
     /// `None` once the body is complete.
     encoder: Option<Encoder>,
+    /// Received, and not compressed.
+    input: Bytes,
     /// All that was received is sent.
     is_flushed: bool,
     _charge: MemoryCharge,
@@ -55,9 +65,14 @@ pub(super) fn compress(coding: Coding, parts: &[Bytes]) -> io::Result<Bytes> {
 }
 
 impl Compressor {
-    /// Returns a compressor. `charge` is that for its memory.
-    pub(super) fn new(coding: Coding, charge: MemoryCharge) -> Self {
-        Self { encoder: Some(Encoder::new(coding)), is_flushed: true, _charge: charge }
+    /// Returns a compressor; `None` if there are too many. `charge` is for its memory.
+    pub(super) fn try_new(coding: Coding, charge: impl FnOnce() -> MemoryCharge) -> Option<Self> {
+        if COMPRESSORS.get() >= MAX_COMPRESSORS {
+            return None;
+        }
+        COMPRESSORS.set(COMPRESSORS.get() + 1);
+        let encoder = Some(Encoder::new(coding));
+        Some(Self { encoder, input: Bytes::new(), is_flushed: true, _charge: charge() })
     }
 
     /// Returns true once the last part is returned.
@@ -69,34 +84,49 @@ impl Compressor {
     /// before the origin is waited for.
     pub(super) fn poll_next(
         &mut self,
+        waker: &Waker,
         mut poll_part: impl FnMut() -> Poll<Option<Result<Bytes, BodyError>>>,
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
         let Some(encoder) = &mut self.encoder else { return Poll::Ready(None) };
-        let mut received = 0;
-        while received < MAX_PARTS {
-            let part = match poll_part() {
-                Poll::Pending if self.is_flushed => return Poll::Pending,
-                Poll::Pending => break,
-                Poll::Ready(None) => {
-                    let rest = self.encoder.take().map_or(Ok(Vec::new()), Encoder::finish);
-                    return Poll::Ready(Some(rest.map(Bytes::from).map_err(BodyError::Compression)));
+        let mut budget = MAX_AT_ONCE;
+        while budget > 0 {
+            if self.input.is_empty() {
+                match poll_part() {
+                    Poll::Pending if self.is_flushed => return Poll::Pending,
+                    Poll::Pending => {
+                        self.is_flushed = true;
+                        let flushed = encoder.writer().flush().map(|()| encoder.take_output());
+                        return Poll::Ready(Some(flushed.map_err(BodyError::Compression)));
+                    }
+                    Poll::Ready(None) => {
+                        let rest = self.encoder.take().map_or(Ok(Vec::new()), Encoder::finish);
+                        return Poll::Ready(Some(rest.map(Bytes::from).map_err(BodyError::Compression)));
+                    }
+                    Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                    Poll::Ready(Some(Ok(part))) => self.input = part,
                 }
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
-                Poll::Ready(Some(Ok(part))) if part.is_empty() => continue,
-                Poll::Ready(Some(Ok(part))) => part,
-            };
-            if let Err(error) = encoder.writer().write_all(&part) {
+            }
+            let block = self.input.split_to(self.input.len().min(budget));
+            if block.is_empty() {
+                continue;
+            }
+            budget -= block.len();
+            self.is_flushed = false;
+            if let Err(error) = encoder.writer().write_all(&block) {
                 return Poll::Ready(Some(Err(BodyError::Compression(error))));
             }
-            self.is_flushed = false;
-            received += 1;
             if encoder.output().len() >= PART {
                 return Poll::Ready(Some(Ok(encoder.take_output())));
             }
         }
-        self.is_flushed = true;
-        let flushed = encoder.writer().flush().map(|()| encoder.take_output());
-        Poll::Ready(Some(flushed.map_err(BodyError::Compression)))
+        waker.wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Drop for Compressor {
+    fn drop(&mut self) {
+        COMPRESSORS.set(COMPRESSORS.get() - 1);
     }
 }
 
@@ -168,22 +198,25 @@ mod tests {
 
     fn new_compressor(coding: Coding) -> Compressor {
         let memory = Rc::<ConnectionMemory>::default();
-        Compressor::new(coding, MemoryCharge::new(&memory, 0))
+        Compressor::try_new(coding, || MemoryCharge::new(&memory, 0)).expect("few compressors")
     }
 
     proptest! {
+        // The compressors are slow without optimization.
+        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
         #[test]
         fn body_is_the_same_after_decompression(
             coding in proptest::sample::select(&CODINGS[..]),
             // `None` is a pause of the origin.
-            parts in proptest::collection::vec(proptest::option::of("[a-f]{0,20000}"), 0..20),
+            parts in proptest::collection::vec(proptest::option::of("[a-f]{0,20000}"), 0..8),
         ) {
             let body: Vec<u8> = parts.iter().flatten().flat_map(|part| part.bytes()).collect();
             let mut source: VecDeque<_> = parts.into();
             let (mut compressor, mut output) = (new_compressor(coding), Vec::new());
             let (mut received, mut pauses) = (0, 0);
             while !compressor.is_complete() {
-                let polled = compressor.poll_next(|| match source.pop_front() {
+                let polled = compressor.poll_next(Waker::noop(), || match source.pop_front() {
                     None => Poll::Ready(None),
                     Some(None) => { pauses += 1; Poll::Pending }
                     Some(Some(part)) => {
@@ -205,8 +238,11 @@ mod tests {
         for coding in CODINGS {
             let mut compressor = new_compressor(coding);
             let mut parts = VecDeque::from(["first part".into()]);
-            let mut poll =
-                || compressor.poll_next(|| parts.pop_front().map_or(Poll::Pending, |part| Poll::Ready(Some(Ok(part)))));
+            let mut poll = || {
+                compressor.poll_next(Waker::noop(), || {
+                    parts.pop_front().map_or(Poll::Pending, |part| Poll::Ready(Some(Ok(part))))
+                })
+            };
             let Poll::Ready(Some(Ok(part))) = poll() else { panic!("{coding:?}: nothing is sent") };
             let mut text = [0; 10];
             let bytes = &part[..];
@@ -226,11 +262,21 @@ mod tests {
         for coding in CODINGS {
             let mut taken = 0;
             let part = Bytes::from(vec![b'a'; 16 * 1024]);
-            let polled = new_compressor(coding).poll_next(|| {
-                taken += 1;
+            let polled = new_compressor(coding).poll_next(Waker::noop(), || {
+                taken += part.len();
                 Poll::Ready(Some(Ok(part.clone())))
             });
-            assert!(polled.is_ready() && taken <= MAX_PARTS, "{coding:?}");
+            assert!(polled.is_pending() && taken == MAX_AT_ONCE, "{coding:?}: {taken}");
         }
+    }
+
+    #[test]
+    fn thread_has_few_compressors() {
+        let compressors: Vec<_> = (0..MAX_COMPRESSORS).map(|_| new_compressor(Coding::Gzip)).collect();
+        let memory = Rc::<ConnectionMemory>::default();
+        let try_new = || Compressor::try_new(Coding::Gzip, || MemoryCharge::new(&memory, 0));
+        assert!(try_new().is_none());
+        drop(compressors);
+        assert!(try_new().is_some());
     }
 }

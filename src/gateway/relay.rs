@@ -322,7 +322,8 @@ impl Transfer {
     /// out then.
     fn poll_for_client(&mut self, context: &mut Context<'_>) -> PolledFrame {
         let Some(mut compressor) = self.compressor.take() else { return self.poll_recorded(context) };
-        let polled = compressor.poll_next(|| {
+        let waker = context.waker().clone();
+        let polled = compressor.poll_next(&waker, || {
             if !self.prefix.is_empty() {
                 return Poll::Ready(Some(Ok(std::mem::take(&mut self.prefix))));
             }

@@ -1,6 +1,7 @@
 //! Compression of responses: as they pass, and of copies, of which the cache keeps one form for each coding.
 
 use crate::support::client::{Client, Response};
+use crate::support::frames::{HEADERS, Http2Client, SETTINGS};
 use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, OriginConnection, ReceivedRequest, signal};
 use crate::support::wait::wait_until;
@@ -163,21 +164,27 @@ fn response_that_breaks_off_does_not_end_well() {
 
 #[test]
 fn one_fetch_serves_all_codings_and_each_is_made_once() {
+    // A large page is compressed by a thread, and sent as it is until then.
     for length in [20_000, 300_000] {
         let body = page(length);
         let origin = origin_with(FRESH, body.clone());
         let gateway = TestGateway::with_rules(origin.address(), &format!("{RULES}{CACHE}"));
         let mut client = gateway.connect();
-        for round in 0..2 {
-            for accepted in CODINGS {
-                let response = client.get("/", &accepts(accepted));
-                assert_eq!(decompress(coding(&response), &response.body), body, "{accepted} in round {round}");
-                assert_eq!((coding(&response), response.field("vary")), (accepted, "Accept-Encoding"));
-            }
-            assert_eq!(client.get("/", "").body, body);
+        assert_eq!(client.get("/", "").body, body);
+        for accepted in CODINGS {
+            let mut response = client.get("/", &accepts(accepted));
+            wait_until("the form", || {
+                assert_eq!(response.field("vary"), "Accept-Encoding");
+                match coding(&response) {
+                    "" => assert!(response.body == body && length > 64 * 1024, "{length}"),
+                    coding => assert!(coding == accepted && decompress(coding, &response.body) == body),
+                }
+                let is_compressed = coding(&response) == accepted;
+                response = client.get("/", &accepts(accepted));
+                is_compressed
+            });
+            assert!(response.body.len() < length / 3 && response.fields.contains_key("content-length"), "{accepted}");
         }
-        // The form is complete: its length is known.
-        assert!(client.get("/", &accepts("br")).fields.contains_key("content-length"), "{length}");
         assert_eq!(origin.received_requests().len(), 1);
         assert_eq!(origin.last_request().field("accept-encoding"), "identity");
         assert_eq!(gateway.metric("tidegate_quota_used{quota=\"api\"}"), 1.0);
@@ -186,6 +193,66 @@ fn one_fetch_serves_all_codings_and_each_is_made_once() {
         let purged = gateway.admin_request("DELETE", "/api/v1/cache?prefix=http://example.com/", "");
         assert_eq!(purged, (200, "{\"removed\":1}".to_owned()), "the forms are no pages");
         assert_eq!(gateway.metric("tidegate_cache_entries"), 0.0);
+    }
+}
+
+#[test]
+fn page_on_disk_has_forms() {
+    let body = page(600_000);
+    let origin = origin_with(FRESH, body.clone());
+    let mut gateway = TestGateway::with_rules(origin.address(), &format!("{RULES}cache: {{}}\n"));
+    assert_eq!(gateway.connect().get("/", "").body, body);
+    gateway.restart();
+    let mut client = gateway.connect();
+    wait_until("the form", || {
+        let response = client.get("/", &accepts("br"));
+        coding(&response) == "br" && decompress("br", &response.body) == body
+    });
+    assert_eq!(origin.received_requests().len(), 1);
+}
+
+/// A client that opens streams and no window gets a page a byte at a time, and holds it.
+#[test]
+fn streams_that_do_not_read_a_large_copy_make_one_form() {
+    let origin = origin_with(FRESH, page(2_000_000));
+    let gateway = TestGateway::with_rules(origin.address(), &format!("{RULES}{CACHE}"));
+    assert_eq!(gateway.connect().get("/", "").status, 200);
+    let mut hostile = Http2Client::over(gateway.connect());
+    // SETTINGS_INITIAL_WINDOW_SIZE is 1.
+    hostile.send(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 1]);
+    for stream in (1..200).step_by(2) {
+        hostile.get_with_coding(stream, "br");
+    }
+    for stream in (1..200).step_by(2) {
+        hostile.wait_for_frame(|frame| frame.kind == HEADERS && frame.stream == stream);
+    }
+    let mut client = gateway.connect();
+    wait_until("the form", || coding(&client.get("/", &accepts("br"))) == "br");
+    assert_eq!(gateway.metric("tidegate_cache_entries"), 2.0);
+}
+
+#[test]
+fn response_over_http_1_0_is_not_compressed() {
+    let origin = origin_with(HTML, page(5000));
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let mut client = gateway.connect();
+    client.send("GET / HTTP/1.0\r\nHost: example.com\r\nAccept-Encoding: gzip\r\n\r\n");
+    let response = client.read_response();
+    assert_eq!((coding(&response), response.body.len()), ("", 5000));
+}
+
+#[test]
+fn confirmation_by_the_origin_has_the_validator_of_the_form() {
+    let origin = Origin::with_script(|request, connection| match request.fields.contains_key("if-none-match") {
+        true => connection.reply("304 Not Modified", "ETag: \"1\"\r\n", b""),
+        false => connection.reply("200 OK", "Content-Type: text/html\r\nETag: \"1\"\r\n", &page(5000)),
+    });
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let mut client = gateway.connect();
+    assert_eq!(client.get("/", &accepts("gzip")).field("etag"), "W/\"1\"");
+    for (sent, etag, vary) in [("W/\"1\"", "W/\"1\"", "Accept-Encoding"), ("\"1\"", "\"1\"", "")] {
+        let response = client.get("/", &format!("If-None-Match: {sent}\r\n{}", accepts("gzip")));
+        assert_eq!((response.status, response.field("etag"), response.field("vary")), (304, etag, vary));
     }
 }
 
@@ -252,7 +319,7 @@ fn origin_that_always_compresses_is_cached_for_clients_that_accept_it() {
 
 #[test]
 fn stale_page_is_compressed_while_it_is_validated() {
-    let body = page(300_000);
+    let body = page(30_000);
     let fields = "Content-Type: text/html\r\nCache-Control: max-age=60, stale-while-revalidate=600\r\n";
     let origin = origin_with(fields, body.clone());
     let gateway = TestGateway::with_rules(origin.address(), &format!("{RULES}{CACHE}"));

@@ -1,57 +1,73 @@
-//! Compressed forms of stored responses: made when a client first wants one, and kept beside the response, one for each
-//! content coding.
+//! Compressed forms of stored responses, one for each content coding: made when a client first wants one, and kept beside
+//! the response.
 
 use super::entry::CacheEntry;
 use super::key::CacheKey;
 use super::stored_response::{CompressedForm, CopyBody, StoredBody, StoredResponse};
+use crate::gateway::compressor::compress;
 use crate::gateway::shared::Shared;
 use bytes::Bytes;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tidegate_cache_disk::ReadMode;
 use tidegate_policy::compression::Coding;
+use tokio::task::spawn_blocking;
 
-/// Collects a compressed body while it passes to a client, and stores it once it is whole.
-pub(in crate::gateway) struct FormRecorder {
-    shared: Arc<Shared>,
-    key: CacheKey,
-    url: Box<str>,
-    /// Largest body.
-    max_body: u64,
-    parts: Vec<Bytes>,
-    length: u64,
-}
+/// Largest body that is compressed while its client waits, in bytes: it takes about a millisecond.
+const MAX_IMMEDIATE: u64 = 64 * 1024;
 
-/// Returns the stored form of `copy`.
-pub(in crate::gateway) fn find_form(shared: &Shared, copy: &StoredResponse, coding: Coding) -> Option<CopyBody> {
-    match shared.cache.store.get(CacheKey::of_form(copy.version, coding))? {
-        CacheEntry::Form(form) => Some(form.body.range(0, form.body.len())),
-        CacheEntry::Response(_) | CacheEntry::Variants(_) | CacheEntry::Pass { .. } => None,
+/// Returns the body of `copy` in `coding`. A small one that is missing is made at once; a larger one by another thread,
+/// for the clients that follow.
+pub(in crate::gateway) fn compressed_form(
+    shared: &Arc<Shared>,
+    copy: &StoredResponse,
+    coding: Coding,
+) -> Option<CopyBody> {
+    let key = CacheKey::of_form(copy.version, coding);
+    if let Some(CacheEntry::Form(form)) = shared.cache.store.get(key) {
+        return Some(form.body.range(0, form.body.len()));
+    }
+    match copy.body.parts().filter(|_| copy.body.len() <= MAX_IMMEDIATE) {
+        Some(parts) => {
+            let body = compress(coding, parts).ok()?;
+            insert(shared, key, copy.url.clone(), body.clone());
+            Some(CopyBody::One(body))
+        }
+        None => {
+            make_form(shared, key, copy, coding);
+            None
+        }
     }
 }
 
-impl FormRecorder {
-    /// Returns the recorder of a form of `copy`.
-    pub(in crate::gateway) fn new(shared: &Arc<Shared>, copy: &StoredResponse, coding: Coding, max_body: u64) -> Self {
-        let key = CacheKey::of_form(copy.version, coding);
-        Self { shared: Arc::clone(shared), key, url: copy.url.clone(), max_body, parts: Vec::new(), length: 0 }
+/// Lets a thread make a form, unless one is being made: whatever clients ask for, they occupy one thread.
+fn make_form(shared: &Arc<Shared>, key: CacheKey, copy: &StoredResponse, coding: Coding) {
+    if shared.cache.is_making_form.swap(true, Ordering::AcqRel) {
+        return;
     }
-
-    /// Adds a part. Returns false if the form is too large to be stored.
-    pub(in crate::gateway) fn push(&mut self, part: &Bytes) -> bool {
-        self.length += part.len() as u64;
-        self.parts.push(part.clone());
-        self.shared.cache.recording.take(part.len() as u64) && self.length <= self.max_body
-    }
-
-    /// Stores the form, which is whole.
-    pub(in crate::gateway) fn finish(mut self) {
-        let (url, body) = (std::mem::take(&mut self.url), StoredBody::from_parts(std::mem::take(&mut self.parts)));
-        let form = CacheEntry::Form(Arc::new(CompressedForm { url, body }));
-        self.shared.cache.store.insert(self.key, form);
-    }
+    let making = Making(Arc::clone(shared));
+    let (url, body) = (copy.url.clone(), copy.body.clone());
+    spawn_blocking(move || {
+        let parts = match body {
+            StoredBody::One(body) => Ok(vec![body]),
+            StoredBody::Parts(parts) => Ok(parts.into_vec()),
+            StoredBody::Disk(body) => body.read(ReadMode::Blocking),
+        };
+        if let Ok(form) = parts.and_then(|parts| compress(coding, &parts)) {
+            insert(&making.0, key, url, form);
+        }
+    });
 }
 
-impl Drop for FormRecorder {
+fn insert(shared: &Shared, key: CacheKey, url: Box<str>, body: Bytes) {
+    shared.cache.store.insert(key, CacheEntry::Form(Arc::new(CompressedForm { url, body: StoredBody::One(body) })));
+}
+
+/// Ends with the making of a form, whatever becomes of it.
+struct Making(Arc<Shared>);
+
+impl Drop for Making {
     fn drop(&mut self) {
-        self.shared.cache.recording.give_back(self.length);
+        self.0.cache.is_making_form.store(false, Ordering::Release);
     }
 }

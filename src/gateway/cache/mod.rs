@@ -24,7 +24,7 @@ mod store;
 mod stored_response;
 mod variants;
 
-pub(super) use compressed_form::{FormRecorder, find_form};
+pub(super) use compressed_form::compressed_form;
 pub(super) use disk_load::load;
 pub(super) use entry::CacheEntry;
 pub(super) use fetch::CacheFetch;
@@ -43,6 +43,7 @@ pub(super) use variants::Variants;
 use fetch_lock::FetchLocks;
 use invalidations::Invalidations;
 use nominated_fields::NominatedFields;
+use std::sync::atomic::AtomicBool;
 use store::CacheStore;
 use tidegate_config::Settings;
 use tidegate_policy::Timestamp;
@@ -58,6 +59,8 @@ pub(super) struct ResponseCache {
     pub(super) invalidations: Invalidations,
     /// Requests of the gateway itself.
     pub(super) fills: FillQueue,
+    /// True while a thread compresses a stored response.
+    pub(super) is_making_form: AtomicBool,
 }
 
 impl ResponseCache {
@@ -73,6 +76,7 @@ impl ResponseCache {
             recording: RecordingBudget::new(memory_of(settings)),
             invalidations: Invalidations::default(),
             fills: FillQueue::new(),
+            is_making_form: AtomicBool::default(),
         }
     }
 

@@ -52,11 +52,11 @@ impl RecordingBudget {
     }
 
     /// Takes `bytes`, which are given back later in any case. Returns false if they exceed the limit.
-    pub(super) fn take(&self, bytes: u64) -> bool {
+    fn take(&self, bytes: u64) -> bool {
         self.used.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.limit.load(Ordering::Relaxed)
     }
 
-    pub(super) fn give_back(&self, bytes: u64) {
+    fn give_back(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }

@@ -2,7 +2,7 @@
 //! response made from a copy.
 
 use super::client_response::prepare_copy;
-use super::compress::{encode_head, encode_head_of_304};
+use super::compress::encode_not_modified;
 use super::request_handler::RequestHandler;
 use super::within;
 use crate::gateway::cache::CacheKey;
@@ -13,7 +13,7 @@ use crate::gateway::cache::{
 use crate::gateway::connection_memory::{MemoryCharge, REQUEST};
 use crate::gateway::problem::Problem;
 use crate::gateway::request_context::RequestContext;
-use crate::gateway::response_body::{CopyCompression, ResponseBody};
+use crate::gateway::response_body::ResponseBody;
 use crate::gateway::site::Site;
 use crate::gateway::target::ClientRequest;
 use crate::gateway::upstream::RequestBody;
@@ -96,14 +96,6 @@ impl RequestCredentials {
     fn is_any(self) -> bool {
         self.has_cookies || self.has_authorization
     }
-}
-
-/// Response that a stored one is to a request.
-struct CopyResponse {
-    status: StatusCode,
-    fields: Fields,
-    body: CopyBody,
-    compression: Option<Box<CopyCompression>>,
 }
 
 /// A request as the cache reads it.
@@ -392,15 +384,15 @@ impl RequestHandler {
         if !context.is_fill() {
             copy.usage.record(context.evaluation().classification.class, context.saved_units());
         }
-        let CopyResponse { status, fields, mut body, compression } = self.copy_response(&context, copy, reason, now);
-        let body = match compression.is_none().then(|| body.take_one()).flatten() {
+        let (status, fields, mut body) = self.copy_response(&context, copy, reason, now);
+        let body = match body.take_one() {
             Some(bytes) => {
                 context.finish_local_response(status, bytes.len() as u64);
                 ResponseBody::full(bytes)
             }
             None => {
                 context.begin_response(status);
-                ResponseBody::stored(body, compression, context)
+                ResponseBody::stored(body, context)
             }
         };
         Response { status, fields, body }
@@ -415,14 +407,13 @@ impl RequestHandler {
         fetch: Box<CacheFetch>,
     ) -> Response<ResponseBody> {
         let now = self.worker.now();
-        let CopyResponse { status, fields, mut body, compression } =
-            self.copy_response(&context, copy, CopyReason::Reusable, now);
+        let (status, fields, mut body) = self.copy_response(&context, copy, CopyReason::Reusable, now);
         let length = body.len();
-        let body = match compression.is_none().then(|| body.take_one()).flatten() {
+        let body = match body.take_one() {
             Some(bytes) => ResponseBody::full(bytes),
             None => {
                 let charge = context.charge_memory(body.memory());
-                ResponseBody::stored_of_completed(body, compression, charge)
+                ResponseBody::stored_of_completed(body, charge)
             }
         };
         context.set_cache_result(CacheResult::Stale);
@@ -452,14 +443,14 @@ impl RequestHandler {
         }
     }
 
-    /// Returns the response that `copy` is to the request.
+    /// Returns status, fields and body of the response that `copy` is to the request.
     fn copy_response(
         &self,
         context: &RequestContext,
         copy: &StoredResponse,
         reason: CopyReason,
         now: Timestamp,
-    ) -> CopyResponse {
+    ) -> (StatusCode, Fields, CopyBody) {
         let head = &context.client_request().head;
         let client_fields = context.client_fields();
         let request = MessageFields(client_fields);
@@ -469,21 +460,17 @@ impl RequestHandler {
         let mut digits = itoa::Buffer::new();
         let is_condition = |name| matches!(name, Name::IfNoneMatch | Name::IfModifiedSince);
         let is_conditional = is_ok && client_fields.names().any(is_condition);
-        let mut compression = None;
         let (status, body) = if is_conditional && is_not_modified(&request, &MessageFields(&fields)) {
             fields.retain(|field| is_sent_in_304(&String::from_utf8_lossy(field.text).to_ascii_lowercase()));
-            encode_head_of_304(context, copy, &mut fields);
+            encode_not_modified(context, &mut fields);
             (StatusCode::NOT_MODIFIED, CopyBody::none())
-        } else if let Some(coding) = encode_head(context, copy.head.status, &mut fields, Some(length)) {
-            let body = match head.method == Method::HEAD {
-                true => CopyBody::none(),
-                false => {
-                    let (body, rest) = self.encode_copy(context, copy, coding);
-                    compression = rest;
-                    body
-                }
-            };
-            (copy.head.status, body)
+        } else if let Some(body) = self.encode_copy(context, copy, &mut fields) {
+            if head.method == Method::HEAD {
+                fields.append(Name::ContentLength, digits.format(body.len()).as_bytes());
+                (copy.head.status, CopyBody::none())
+            } else {
+                (copy.head.status, body)
+            }
         } else if head.method == Method::HEAD {
             fields.append(Name::ContentLength, digits.format(length).as_bytes());
             (copy.head.status, CopyBody::none())
@@ -516,7 +503,7 @@ impl RequestHandler {
             }
         };
         fields.append_with(Name::CacheStatus, |text| write!(text, "{cache_status}"));
-        CopyResponse { status, fields, body, compression }
+        (status, fields, body)
     }
 
     /// Returns the rules of the cache for `route`; `None` if it is not cached.

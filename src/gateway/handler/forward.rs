@@ -3,7 +3,7 @@
 use super::cache::CopyReason;
 use super::cache_fetch::is_failure;
 use super::client_response::prepare_client_response;
-use super::compress::{encode_head, new_compressor};
+use super::compress::encode_response;
 use super::request_handler::RequestHandler;
 use crate::gateway::cache::Recorder;
 use crate::gateway::header_rules::change_request;
@@ -77,7 +77,10 @@ impl RequestHandler {
         context.settle(|id, expected| cost::actual_cost(quota(id), expected_cost(id, expected), fields));
         context.charge_unexpected_costs(fields);
         context.sync_quotas(*status, fields);
-        if *status == StatusCode::SWITCHING_PROTOCOLS {
+        // A success would be one of the CONNECT over HTTP/2 (RFC 8441 section 5).
+        let is_success_of_connect =
+            upgrade.is_some() && context.client_request().head.version == Version::HTTP_2 && status.is_success();
+        if *status == StatusCode::SWITCHING_PROTOCOLS || is_success_of_connect {
             return self.respond_upgraded(context, upstream, upgrade);
         }
         // Overload 429 of the origin: all clients get the same response of the gateway.
@@ -148,7 +151,7 @@ impl RequestHandler {
         let UpstreamResponse { response: Response { status, mut fields, body }, pool_guard: lease, deadline } =
             upstream;
         let length = fields.get(Name::ContentLength).and_then(|length| std::str::from_utf8(length).ok()?.parse().ok());
-        let coding = encode_head(&context, status, &mut fields, length);
+        let compressor = encode_response(&context, status, &mut fields, length);
         prepare_client_response(&context, status, &mut fields);
         if let Some(reason) = context.forward_reason() {
             let stored = recorder.as_ref().map(|recorder| recorder.as_ref().map(|_| ()).map_err(|reason| *reason));
@@ -157,7 +160,6 @@ impl RequestHandler {
         }
         context.begin_response(status);
         let recorder = recorder.and_then(Result::ok);
-        let compressor = coding.map(|coding| Box::new(new_compressor(&context, coding)));
         let body = ResponseBody::relayed(beginning, body, lease, deadline, recorder, compressor, context);
         Response { status, fields, body }
     }

@@ -57,6 +57,14 @@ impl Http2Client {
         self.send(HEADERS, END_STREAM | END_HEADERS, stream, &fields)
     }
 
+    /// Like [`Self::get`], and accepts a content coding.
+    pub fn get_with_coding(&mut self, stream: u32, coding: &str) -> bool {
+        // The name is in the static table; it is not indexed.
+        let coding = [&[0x0f, 1, u8::try_from(coding.len()).expect("short text")], coding.as_bytes()].concat();
+        let fields = [&[0x82, 0x86, 0x84, 0x41, 11][..], b"example.com", &coding].concat();
+        self.send(HEADERS, END_STREAM | END_HEADERS, stream, &fields)
+    }
+
     /// Sends a request for another protocol on `stream` (RFC 8441).
     pub fn extended_connect(&mut self, stream: u32, protocol: &str) -> bool {
         let literal = |text: &str| [&[u8::try_from(text.len()).expect("short text")], text.as_bytes()].concat();
