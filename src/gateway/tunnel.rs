@@ -31,6 +31,8 @@ pub(super) struct Tunnel {
     pub(super) idle: Deadline,
     /// Expires at the end of the longest time.
     pub(super) end: Deadline,
+    /// Expires if the client does not take the end.
+    pub(super) closing: Deadline,
     pub(super) slot: UpgradeSlot,
 }
 
@@ -51,7 +53,7 @@ impl Tunnel {
     /// Passes on what `client` and the origin send, until both have ended, one fails, or the time is over. `received` was
     /// read from the client before.
     pub(super) async fn run(self, mut client: impl AsyncRead + AsyncWrite + Unpin, received: BytesMut) {
-        let Self { mut origin, to_client, mut context, idle, end, slot: _slot } = self;
+        let Self { mut origin, to_client, mut context, idle, end, closing, slot } = self;
         let mut upward = Direction { pending: received, ..Direction::default() };
         let mut downward = Direction { pending: to_client, ..Direction::default() };
         let mut charge = context.charge_memory(0);
@@ -74,9 +76,14 @@ impl Tunnel {
             }
         })
         .await;
-        // What was written is sent before the end.
-        let _ = poll_fn(|waker| Pin::new(&mut client).poll_shutdown(waker)).await;
+        drop((origin, slot, upward, downward));
         context.finish();
+        // What was written is sent before the end, unless the client does not read.
+        poll_fn(|waker| match Pin::new(&mut client).poll_shutdown(waker) {
+            Poll::Pending if closing.poll_expired(waker) => Poll::Ready(()),
+            polled => polled.map(drop),
+        })
+        .await;
     }
 }
 

@@ -4,7 +4,7 @@ use crate::support::browser::{Browser, Screen};
 use crate::support::client::Client;
 use crate::support::frames::{HEADERS, Http2Client, RST_STREAM, SETTINGS};
 use crate::support::gateway::TestGateway;
-use crate::support::origin::{Origin, OriginConnection, ReceivedRequest};
+use crate::support::origin::{Origin, OriginConnection, ReceivedRequest, signal};
 use crate::support::tls::Certificates;
 use crate::support::wait::wait_until;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -201,6 +201,7 @@ fn upgrades_of_one_address_and_of_all_have_a_limit() {
     assert_eq!(open_from(3).0, 503, "fourth of all");
     assert_eq!(origin.received_requests().len(), 3);
     assert_eq!(gateway.metric("tidegate_quota_used{quota=\"api\"}"), 3.0, "a refused one costs nothing");
+    assert_eq!(gateway.metric("tidegate_upgrades"), 3.0);
     let [(_, mut ended), ..] = first;
     ended.send(CLOSE);
     assert_eq!(ended.read_rest(), b"\x88\0");
@@ -223,6 +224,46 @@ fn streams_of_one_connection_have_the_same_limit() {
     assert_eq!(open(&gateway, "").head().status, 503, "over HTTP/1.1 neither");
     client.reset(1);
     wait_until("the slot to be free", || open(&gateway, "").head().status == 101);
+}
+
+#[test]
+fn client_without_a_window_holds_neither_slot_nor_origin() {
+    let (closed, ended) = signal();
+    let ended = parking_lot::Mutex::new(ended);
+    let closed = parking_lot::Mutex::new(closed);
+    let origin = Origin::with_script(move |request, connection| {
+        upgrade(connection, request);
+        while connection.send(vec![0; 1 << 16]) {}
+        closed.lock().notify();
+    });
+    let rules = format!(
+        "{RULES}limits: {{ max_upgrades: 1, upgrade_idle_timeout: 10s, upgrade_timeout: 1m, keep_alive_timeout: 10h }}\n"
+    );
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let mut client = Http2Client::over(gateway.connect());
+    // SETTINGS_INITIAL_WINDOW_SIZE is 1.
+    client.send(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 1]);
+    client.wait_for_frame(|frame| frame.kind == SETTINGS);
+    client.extended_connect(1, "websocket");
+    client.wait_for_frame(|frame| frame.kind == HEADERS && frame.stream == 1);
+    gateway.wait_for_metric("tidegate_upgrades", 1.0);
+    wait_until("the slot to be free while time passes", || {
+        gateway.clock.advance(Duration::from_secs(5));
+        gateway.metric("tidegate_upgrades") == 0.0
+    });
+    ended.lock().wait();
+    assert_eq!(gateway.read_log().len(), 1, "the request is over");
+}
+
+#[test]
+fn success_without_an_upgrade_is_a_failure_over_http2() {
+    let origin = Origin::with_script(|_, connection| connection.reply("200 OK", "", b"no socket here"));
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let mut client = Http2Client::connect(gateway.address());
+    client.wait_for_frame(|frame| frame.kind == SETTINGS);
+    client.extended_connect(1, "websocket");
+    client.wait_for_frame(|frame| frame.kind == HEADERS && frame.stream == 1);
+    assert_eq!(gateway.read_log()[0]["status"], 502);
 }
 
 #[test]

@@ -10,10 +10,14 @@ use crate::gateway::upgrade_slot::UpgradeSlot;
 use crate::gateway::upstream::{ForwardError, OriginBody, UpstreamResponse};
 use crate::gateway::websocket;
 use http::{Method, Version};
+use std::time::Duration;
 use tidegate_http1::{Malformed, Name, RequestHead, Response, client, list};
 
 /// Protocols to which the gateway does not switch: HTTP would pass it unread (h2c), and TLS is not the origin's.
 const REFUSED_PROTOCOLS: [&[u8]; 4] = [b"h2c", b"h2", b"http", b"tls"];
+
+/// Time in which a client takes the end of its upgraded connection.
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns the protocol to which the client wants to switch. Another upgrade than to one protocol, with GET and without a
 /// body, is ignored, as servers may (RFC 9110 section 7.8).
@@ -80,8 +84,8 @@ impl RequestHandler {
         fields.insert(Name::Upgrade, &protocol);
         context.begin_tunnel(status);
         let upstream = self.worker.upstream();
-        let (idle, end) = (upstream.new_deadline(idle), upstream.new_deadline(end));
-        let tunnel = Tunnel { origin, to_client, context, idle, end, slot };
+        let [idle, end, closing] = [idle, end, CLOSING_TIMEOUT].map(|limit| upstream.new_deadline(limit));
+        let tunnel = Tunnel { origin, to_client, context, idle, end, closing, slot };
         Response { status, fields, body: ResponseBody::Tunnel(Some(Box::new(tunnel))) }
     }
 }
