@@ -164,7 +164,7 @@ fn no_cache() -> Problem {
 /// Returns the number of requests on cached routes, and of those that stored responses answered.
 pub(super) fn answered(usage: &CacheUsage) -> (u64, u64) {
     let of = |result: CacheResult| usage.requests[result as usize];
-    (usage.requests.iter().sum(), of(CacheResult::Hit) + of(CacheResult::Stale) + of(CacheResult::Revalidated))
+    (usage.requests.iter().sum(), of(CacheResult::Hit) + of(CacheResult::Stale))
 }
 
 /// Returns the share of the requests on cached routes that stored responses answered; `None` without requests.

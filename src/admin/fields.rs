@@ -246,8 +246,12 @@ pub const STATE_FIELDS: &[DocumentField] = &[
     field("switches[].peer", "string or null", "Address of the request's peer; for a Unix socket, its user."),
     field("cache", "object or null", "What the [cache](#cache) did since the start; null without the section `cache`."),
     field("cache.requests", "integer", "Number of requests on cached routes."),
-    field("cache.answered", "integer", "Number of those that copies answered."),
-    field("cache.hit_ratio", "number or null", "Share of the requests on cached routes that copies answered."),
+    field("cache.answered", "integer", "Number of those that copies answered without the origin."),
+    field(
+        "cache.hit_ratio",
+        "number or null",
+        "Share of the requests on cached routes that copies answered without the origin.",
+    ),
     field("cache.saved", "list of object", "Units that copies saved."),
     field("cache.saved[].quota", "string", "Name of the quota."),
     field("cache.saved[].class", "string", "Name of the class."),
@@ -353,7 +357,7 @@ pub const CACHE_FIELDS: &[DocumentField] = &[
     field(
         "hit_ratio",
         "number or null",
-        "Share of the requests that copies answered: hit, stale and revalidated. It is null without a request.",
+        "Share of the requests that copies answered without the origin: hit and stale. It is null without a request.",
     ),
     field("saved", "list of object", "Units that copies saved since the start: the expected costs of their requests."),
     field("saved[].quota", "string", "Name of the quota."),

@@ -19,8 +19,8 @@ pub struct AdminArgs {
     /// Address of the admin listener, such as 127.0.0.1:9090 or unix:/run/tidegate/admin.sock.
     ///
     /// Without this option, address and token are `admin.listen` and `admin.token` of --config FILE, of
-    /// ./tidegate.yaml, or else of config/tidegate.yaml; without a file, the address is 127.0.0.1:9090. Only the
-    /// section `admin` of the file must be valid. `${...}` and TIDEGATE__ADMIN__LISTEN are applied as in `serve`.
+    /// ./tidegate.yaml, or else of config/tidegate.yaml; without a file, 127.0.0.1:9090 and the variable
+    /// TIDEGATE_ADMIN_TOKEN. Only the section `admin` of the file must be valid. `${...}` and TIDEGATE__ADMIN__LISTEN are applied as in `serve`.
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
     /// File with the admin token for --admin (default: the variable TIDEGATE_ADMIN_TOKEN).
@@ -64,6 +64,9 @@ impl AdminArgs {
     /// Returns the target from the configuration file, with the environment applied as in `serve`.
     fn target_from_config(&self, environment: &[(String, String)]) -> Result<AdminTarget, String> {
         let alternative = "or set the address with --admin ADDR";
+        let mut token_hint = "admin.token of the file differs from the token at the gateway's start; restart it, or use \
+                              --admin ADDR with that token";
+        let mut token_of_variable = None;
         let (file, admin) = match self.file.path() {
             Ok(file) => {
                 let result = config::read_admin(&file, environment);
@@ -71,6 +74,8 @@ impl AdminArgs {
                 (file, admin)
             }
             Err(error) => {
+                token_hint = "there is no configuration here: name it with --config FILE, or set TIDEGATE_ADMIN_TOKEN";
+                token_of_variable = self.token(environment)?;
                 let placeholder = PathBuf::from("(no file)");
                 let admin = config::load_admin(&placeholder, "", environment).ok().flatten();
                 (placeholder, Some(admin.ok_or_else(|| format!("{error} with --config FILE, {alternative}"))?))
@@ -84,9 +89,7 @@ impl AdminArgs {
             let message = "admin.listen: port 0 selects a free port at the start";
             return Err(format!("{}: {message}; set the actual address with --admin ADDR", file.display()));
         }
-        let token_hint = "admin.token of the file differs from the token at the gateway's start; restart it, or use \
-                      --admin ADDR with that token";
-        let token = admin.token.as_ref().and_then(Secret::authorization);
+        let token = admin.token.as_ref().and_then(Secret::authorization).or(token_of_variable);
         Ok(AdminTarget {
             client: AdminClient::new(connect_address(admin.listen).to_string()).with_authorization(token),
             token_hint: token_hint.into(),

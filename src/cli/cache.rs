@@ -109,7 +109,10 @@ fn stats(document: &CacheDocument) -> String {
     let mut text = String::new();
     let CacheRequests { hit, stale, revalidated, miss, bypass } = &document.requests;
     let share = document.hit_ratio.map_or("no requests yet".to_owned(), |ratio| {
-        format!("{} % of the requests answered by stored responses", decimal(format!("{:.1}", ratio * 100.0)))
+        format!(
+            "{} % of the requests on cached routes answered without the origin",
+            decimal(format!("{:.1}", ratio * 100.0))
+        )
     });
     let _ = writeln!(text, "{share}");
     let _ = writeln!(

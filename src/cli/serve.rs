@@ -66,7 +66,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             Err(code) => return code,
         };
         for note in service.warnings() {
-            info!("{note}");
+            warn!("{note}");
         }
         let ready = ready_line(&service, &settings);
         match quiet_stdout {
@@ -132,7 +132,8 @@ fn start(
     service.map_err(|error| match error {
         ServiceError::Settings(errors) => print_errors(&errors),
         ServiceError::Lists(errors) => print_errors(&errors),
-        ServiceError::ErrorPages(errors) => print_errors(&errors),
+        ServiceError::Certificates(errors) => print_errors(&errors),
+        ServiceError::Origin(errors) | ServiceError::ErrorPages(errors) => print_errors(&errors),
         error => failed(&error),
     })
 }

@@ -142,8 +142,9 @@ pub enum StartError {
 fn bind_remedy(address: &SocketAddr, error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied if address.port() < FIRST_UNPRIVILEGED_PORT => {
-            "a port below 1024 needs the capability CAP_NET_BIND_SERVICE: run `sudo setcap cap_net_bind_service=+ep \
-             $(command -v tidegate)`, see deploy/tidegate.service, or write a higher port, such as listen: 127.0.0.1:8081"
+            "a port below 1024 needs the capability CAP_NET_BIND_SERVICE: with systemd, install deploy/low-ports.conf; else \
+             run `sudo setcap cap_net_bind_service=+ep $(command -v tidegate)`; or write a higher port, such as listen: \
+             127.0.0.1:8081"
         }
         _ => "write another port, such as listen: 127.0.0.1:8081",
     }
@@ -346,6 +347,11 @@ impl Handle {
     /// Returns the addresses of the origin, as last resolved.
     pub fn origin_addresses(&self) -> Vec<SocketAddr> {
         self.0.generation().origin_servers.addresses()
+    }
+
+    /// Returns the number of upgraded connections.
+    pub fn upgrades(&self) -> usize {
+        self.0.upgrades.load(Ordering::Relaxed)
     }
 
     /// Returns the state of each server of the origin.

@@ -106,6 +106,7 @@ impl GatewayApi for ServiceState {
 
     fn metrics(&self) -> String {
         self.telemetry.set_dns_queue_length(self.operators.dns().map_or(0, |dns| dns.pending_count()));
+        self.telemetry.set_upgrades(self.handle.upgrades());
         let switches = self.switches();
         for effect in SwitchEffect::ALL.map(SwitchEffect::name) {
             let count = switches.iter().filter(|switch| switch.effect.as_deref() == Some(effect)).count();

@@ -59,7 +59,9 @@ impl ServiceState {
         *self.settings.lock() = SettingsView { loaded_at: now, last_reload_error: None };
         match restart_keys.is_empty() {
             true => info!("Configuration reloaded"),
-            false => warn!("Configuration reloaded; {} take effect at the next start", restart_keys.join(", ")),
+            false => {
+                warn!("Configuration reloaded, without changes of {}: they need a restart", restart_keys.join(", "))
+            }
         }
         Ok(summary)
     }

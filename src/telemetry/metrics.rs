@@ -194,6 +194,8 @@ metrics! {
     PANICS: Counter "tidegate_panics_total" [];
     /// Number of open client connections.
     CONNECTIONS: Gauge "tidegate_client_connections" [];
+    /// Number of upgraded connections, such as WebSockets.
+    UPGRADES: Gauge "tidegate_upgrades" [];
     /// Total number of client connections closed because a connection limit was reached.
     CONNECTIONS_REFUSED: Counter "tidegate_client_connections_refused_total" [];
     /// Total number of TLS handshakes with clients, by result: full, resumed (with a session ticket), failed (an error, a

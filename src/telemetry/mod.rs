@@ -35,7 +35,7 @@ use metrics::{
     ACCESS_LOG_DROPPED, BUILD_INFO, CACHE_BYTES, CACHE_DISK_ERRORS, CACHE_ENTRIES, CACHE_EVICTIONS,
     CRAWL_DELAY_ADVERTISED, CRAWL_DELAY_VIOLATIONS, CRAWL_INTERVAL_SECONDS, CRAWL_INTERVALS, CRAWLER_REQUESTS,
     DISK_STORE, DNS_QUEUE_LENGTH, FORWARD_AUTH_EVICTED, FORWARD_AUTH_PENDING, MEMORY_STORE, RELOAD_SUCCESS_TIME,
-    RELOAD_SUCCESSFUL, ROBOTS_REQUESTS, START_TIME, SWITCHES, VERIFICATIONS,
+    RELOAD_SUCCESSFUL, ROBOTS_REQUESTS, START_TIME, SWITCHES, UPGRADES, VERIFICATIONS,
 };
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -233,6 +233,11 @@ impl Telemetry {
     /// Sets the number of addresses that wait for DNS verification.
     pub fn set_dns_queue_length(&self, waiting: usize) {
         self.exporter.gauge(DNS_QUEUE_LENGTH, &[], waiting as f64);
+    }
+
+    /// Sets the number of upgraded connections.
+    pub fn set_upgrades(&self, open: usize) {
+        self.exporter.gauge(UPGRADES, &[], open as f64);
     }
 
     /// Records how the crawlers of `operator` follow their crawl delay. `operator` is a name of the built-in list.

@@ -16,6 +16,7 @@ fn every_series_is_unique_with_help_and_type() {
     fixture.worker.record(&sample_record());
     fixture.telemetry.record_verification("googlebot", VerificationMethod::Dns, VerificationResult::Verified);
     fixture.telemetry.set_dns_queue_length(3);
+    fixture.telemetry.set_upgrades(2);
     let operator = tidegate_policy::OperatorId(0);
     let compliance = ComplianceView {
         operator,

@@ -36,6 +36,9 @@ impl Certificate {
         let chain = chain.map_err(|error| unusable(&format_args!("invalid PEM: {error}")))?;
         let first = chain.first().ok_or_else(|| unusable(&"contains no certificate"))?;
         let facts = CertificateFacts::parse(first).map_err(|error| unusable(&format_args!("invalid: {error}")))?;
+        if !facts.has_extensions {
+            return Err(unusable(&"is of X.509 version 1, which has no subjectAltName: issue it with that extension"));
+        }
         let key = PrivateKeyDer::from_pem_slice(key)
             .map_err(|_| CertificateError::Key("contains no private key".to_owned()))?;
         let key = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider());

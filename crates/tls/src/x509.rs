@@ -1,6 +1,6 @@
 //! What the gateway needs to know of a certificate besides its key.
 
-use x509_cert::Certificate;
+use x509_cert::certificate::{Certificate, Version};
 use x509_cert::der::{Decode, Error};
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
@@ -18,6 +18,8 @@ pub(super) struct CertificateFacts {
     pub(super) starts_at: u64,
     /// End of the validity, in seconds since 1970.
     pub(super) expires_at: u64,
+    /// False for X.509 of version 1, which has no extensions, and no place for the names of a site.
+    pub(super) has_extensions: bool,
 }
 
 impl CertificateFacts {
@@ -42,6 +44,7 @@ impl CertificateFacts {
         }
         let starts_at = subject.validity().not_before.to_unix_duration().as_secs();
         let expires_at = subject.validity().not_after.to_unix_duration().as_secs();
-        Ok(Self { dns_names, common_name, other_names, starts_at, expires_at })
+        let has_extensions = subject.version() != Version::V1;
+        Ok(Self { dns_names, common_name, other_names, starts_at, expires_at, has_extensions })
     }
 }

@@ -89,6 +89,7 @@ function drawProblems() {
   render(find('problems'),
     state.not_ready_reasons.map((text) => problem(`Not ready: ${text}`)),
     outage ? problem(`The origin ${origin.authority} has not responded since ${moment(outage.since)}, ${number(outage.failed_requests)} requests failed: ${outage.last_error}`) : null,
+    origin.servers.filter((server) => !server.healthy).map((server) => problem(`Origin server ${server.url} ejected after ${number(server.failures)} failures: ${server.last_error ?? 'no response'}`)),
     state.switches.map((active) => problem(switchText(active))),
     state.ledger_error ? problem(`Ledger: ${state.ledger_error}`) : null,
     state.untrusted_proxy ? problem(`Proxy: ${state.untrusted_proxy}`) : null,
@@ -299,7 +300,9 @@ function drawOrigin() {
     ['delay', (row) => (row.delay_s > 0 ? `${number(Math.round(row.delay_s * 1000))} ms` : ''), 'number'],
     ['state', (row) => (row.controller ? backoff(row) : 'not limited')],
   ];
-  const health = origin.outage ? 'does not respond' : origin.resolved ? 'responds' : 'not resolved yet';
+  const healthy = origin.servers.filter((server) => server.healthy).length;
+  const health = origin.outage ? 'does not respond' : !origin.resolved ? 'not resolved yet'
+    : healthy < origin.servers.length ? `: ${healthy} of ${origin.servers.length} servers respond` : 'responds';
   render(find('origin'),
     h('p', {}, `${origin.authority} ${origin.addresses.length > 0 ? `at ${origin.addresses.join(', ')} ` : ''}${health}. ${number(state.connections)} client connections.`),
     table('Scopes', columns, state.scopes),

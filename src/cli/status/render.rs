@@ -4,8 +4,8 @@ use super::quota;
 use super::view::View;
 use crate::admin::cache::SavedUnits;
 use crate::admin::state::{
-    CacheUsageDocument, ClientDocument, CorrectionDocument, OutageDocument, PartitionDocument, ScopeDocument,
-    SpenderDocument, SpendersDocument, StateDocument, SwitchDocument, ThrottleDocument, TrafficDocument,
+    CacheUsageDocument, ClientDocument, CorrectionDocument, OriginServerDocument, OutageDocument, PartitionDocument,
+    ScopeDocument, SpenderDocument, SpendersDocument, StateDocument, SwitchDocument, ThrottleDocument, TrafficDocument,
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -63,6 +63,14 @@ fn warnings(state: &StateDocument, view: &View) -> String {
         let origin = &state.origin.authority;
         add("Origin:", &format!("no response of {origin} since {since}, {count} requests failed: {last_error}"));
     }
+    for server in state.origin.servers.iter().filter(|server| !server.healthy) {
+        let OriginServerDocument { url, failures, last_error, .. } = server;
+        let reason = last_error.as_deref().unwrap_or("no response");
+        add(
+            "Origin server:",
+            &format!("{url} ejected after {} failures: {reason}", group_digits(u64::from(*failures))),
+        );
+    }
     if let Some(error) = &state.ledger_error {
         add("Ledger:", error);
     }
@@ -108,6 +116,8 @@ fn addresses(state: &StateDocument, view: &View) -> String {
         [] => "not resolved yet".into(),
         [one] if *one == origin.authority => String::new(),
         [one] => format!("at {one}"),
+        // Servers whose addresses are their names.
+        addresses if addresses.iter().all(|address| origin.authority.contains(address.as_str())) => String::new(),
         [first, others @ ..] => format!("at {first} and {} more", others.len()),
     };
     let mut rows = vec![
@@ -197,7 +207,10 @@ fn cache(state: &StateDocument) -> String {
         let total = by_quota.entry(quota).or_default();
         *total = total.saturating_add(units.units().unwrap_or_default());
     }
-    let mut text = format!("cache: {} % of the requests since the start", decimal(format!("{:.1}", ratio * 100.0)));
+    let mut text = format!(
+        "cache: {} % of the requests on cached routes since the start",
+        decimal(format!("{:.1}", ratio * 100.0))
+    );
     for (quota, units) in by_quota {
         text.push_str(&format!("; {units} units of {quota} saved", quota = printable(quota)));
     }

@@ -1,6 +1,7 @@
 //! Step of the throttle: the scopes of the origin.
 
 use super::assessment::Assessment;
+use super::copy_use::CopyEffect;
 use super::input::ExplainInput;
 use super::logged_outcome::LoggedDecision;
 use super::step::{Stage, Step, StepResult};
@@ -11,6 +12,9 @@ use tidegate_policy::throttle::Scope;
 pub(super) fn step(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Step {
     if input.redirect().is_some() && assessment.certain_refusal().is_none() {
         return Step::new(Stage::Throttle, StepResult::Passed, "a redirect takes no slot");
+    }
+    if input.copy.effect() == CopyEffect::Answer && assessment.certain_refusal().is_none() {
+        return Step::new(Stage::Throttle, StepResult::Passed, "a stored response takes no slot");
     }
     if let Some(step) = input
         .logged_decision()
@@ -41,6 +45,12 @@ fn logged_step(input: &ExplainInput<'_>, decision: &LoggedDecision) -> Option<St
     let scope = decision.scope.as_deref().unwrap_or("its scopes");
     let path = SettingPath::of_scope(scope);
     let (result, message, path) = match decision.reason {
+        Some(Reason::Throttle) if decision.scope.is_none() => {
+            let message = "the gateway had no capacity for it: its connections to the origin, files for bodies or \
+                           upgrades were in use; see the log of that time and origin.max_connections, \
+                           limits.buffer_disk, limits.max_upgrades and max_upgrades_per_address";
+            (StepResult::Refused, message.to_owned(), path)
+        }
         Some(Reason::Throttle) => {
             (StepResult::Refused, format!("{scope} had no free slot in time; the request waited {waited} ms"), path)
         }
