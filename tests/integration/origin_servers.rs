@@ -2,7 +2,7 @@
 
 use crate::support::gateway::TestGateway;
 use crate::support::nginx::Nginx;
-use crate::support::origin::{Origin, signal};
+use crate::support::origin::{Origin, OriginConnection, ReceivedRequest, signal};
 use crate::support::tls::Certificates;
 use crate::support::wait::wait_until;
 use std::net::SocketAddr;
@@ -197,7 +197,9 @@ fn server_that_stops_responding_is_ejected_until_it_responds() {
     let post = || {
         let mut client = gateway.connect();
         client.send("POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\n\r\n");
-        client.response_to("POST").status
+        let status = client.response_to("POST").status;
+        gateway.clock.advance(Duration::from_millis(100));
+        status
     };
     let failed = (0..20).filter(|_| post() == 502).count();
     assert_eq!(failed, 2, "a request that may have arrived is not sent again");
@@ -206,6 +208,29 @@ fn server_that_stops_responding_is_ejected_until_it_responds() {
     assert!((0..20).all(|_| post() == 200));
     assert_eq!(gateway.state()["origin"]["servers"][0]["healthy"], true);
     assert!(failing.received_requests().len() > 5, "both servers take requests again");
+}
+
+#[test]
+fn burst_of_requests_that_no_server_responds_to_ejects_none() {
+    let script = |request: &ReceivedRequest, connection: &mut OriginConnection| match request.target.as_str() {
+        "/close" => connection.close(),
+        _ => connection.reply("200 OK", "", b"page"),
+    };
+    let (one, other) = (Origin::with_script(script), Origin::with_script(script));
+    let gateway = TestGateway::with_rules(one.address(), &rules_for(&[&one, &other], ""));
+    let status_of = |path: &str| {
+        let mut client = gateway.connect();
+        client.send(format!("POST {path} HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\n\r\n"));
+        client.response_to("POST").status
+    };
+    for _ in 0..3 {
+        assert!((0..20).all(|_| status_of("/close") == 502));
+        // The others get their responses from both.
+        assert!((0..4).all(|_| status_of("/page") == 200));
+        gateway.clock.advance(Duration::from_secs(1));
+    }
+    let servers = gateway.state()["origin"]["servers"].clone();
+    assert!(servers.as_array().expect("two servers").iter().all(|server| server["healthy"] == true), "{servers}");
 }
 
 #[test]

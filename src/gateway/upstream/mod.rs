@@ -119,13 +119,13 @@ impl Upstream {
                 }
             })
             .await;
-            let record_failure = |error: &dyn Display| {
-                target.servers.record_failure(pool_guard.server, &error.to_string(), target.clock.monotonic_now());
+            let record_no_response = |error: &dyn Display| {
+                target.servers.record_no_response(pool_guard.server, &error.to_string(), target.clock.monotonic_now());
             };
             let failed = match sent {
                 None => {
                     let error = ForwardError::TimedOut { after };
-                    record_failure(&error);
+                    record_no_response(&error);
                     return Err(error);
                 }
                 Some(Ok(response)) => {
@@ -150,7 +150,7 @@ impl Upstream {
                 body = RequestBody::Empty;
                 continue;
             }
-            record_failure(&failed.error);
+            record_no_response(&failed.error);
             return Err(ForwardError::OriginClosed { source: failed.error });
         }
     }

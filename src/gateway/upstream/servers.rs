@@ -9,11 +9,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 use tidegate_config::settings::{self, Origin, OriginEndpoint, OriginHealth};
 use tidegate_policy::Timestamp;
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tracing::{info, warn};
+
+/// Least time between two requests without a response that count.
+const FAILURE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Servers of the origin.
 pub struct OriginServers {
@@ -36,6 +40,8 @@ struct OriginServer {
     in_flight: AtomicU32,
     /// Failures since the last response.
     failures: AtomicU32,
+    /// Monotonic time in nanoseconds of the last request without a response that counted; 0 if there was none.
+    last_no_response: AtomicU64,
     /// Monotonic time in nanoseconds at which one request may try the server; 0 unless it is ejected.
     ejected_until: AtomicU64,
     last_error: Mutex<String>,
@@ -103,6 +109,7 @@ impl OriginServers {
                 settings: settings.clone(),
                 in_flight: AtomicU32::default(),
                 failures: AtomicU32::default(),
+                last_no_response: AtomicU64::default(),
                 ejected_until: AtomicU64::default(),
                 last_error: Mutex::default(),
             })
@@ -168,7 +175,18 @@ impl OriginServers {
         }
     }
 
-    /// Records a request to which a server did not respond.
+    /// Records a request that was sent and that a server did not respond to. Those of one moment count once: one client can
+    /// cause many, by requests that no server responds to, and a server that responds to others meanwhile is well.
+    pub(super) fn record_no_response(&self, index: usize, error: &str, now: Timestamp) {
+        let counted = &self.servers[index].last_no_response;
+        let last = counted.load(Ordering::Relaxed);
+        if last == 0 || now.saturating_duration_since(Timestamp(last)) >= FAILURE_INTERVAL {
+            counted.store(now.0.max(1), Ordering::Relaxed);
+            self.record_failure(index, error, now);
+        }
+    }
+
+    /// Records a failure of a server: of a connection, of a check, or of a request.
     pub(super) fn record_failure(&self, index: usize, error: &str, now: Timestamp) {
         let server = &self.servers[index];
         let failures = server.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
