@@ -60,7 +60,7 @@ impl ServiceState {
         match restart_keys.is_empty() {
             true => info!("Configuration reloaded"),
             false => {
-                warn!("Configuration reloaded, without changes of {}: they need a restart", restart_keys.join(", "))
+                warn!("Configuration reloaded, without changes of {}: they need a restart", restart_keys.join(", "));
             }
         }
         Ok(summary)
