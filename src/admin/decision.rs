@@ -98,7 +98,7 @@ fn parse_id(id: &str) -> Result<u64, Problem> {
 fn not_found() -> Problem {
     let detail = format!(
         "Decision not found: each worker keeps its last {DECISION_RING_LEN}. If the access log has it, use `tidegate \
-         explain --log FILE:LINE`."
+         explain --log FILE:LINE`. Invalid requests, those for other hosts and redirects to https are recorded in neither."
     );
     Problem::new(StatusCode::NOT_FOUND, detail)
 }

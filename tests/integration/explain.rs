@@ -309,3 +309,23 @@ routes:
   - { match: "/both", cost: { api: 1.5, search: 3.25 } }
   - { match: "/shadow", cost: { counted: 1 } }
 "#;
+
+#[test]
+fn request_for_another_host_is_not_explained() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let file = dir.path().join("gate.yaml");
+    std::fs::write(&file, "origin: { url: 'http://127.0.0.1:1' }\nhosts: [example.com, '*.shop.example']\n")
+        .expect("file is writable");
+    let explain = |url: &str| {
+        let arguments = ["explain", url, "--ip", "192.0.2.1", "--config"];
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        let output = command.args(arguments).arg(&file).output().expect("program was built");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for url in ["https://EXAMPLE.com./a", "http://a.shop.example:8080/a", "/a"] {
+        assert_eq!(explain(url).0, Some(0), "{url}");
+    }
+    let (code, error) = explain("https://other.example/a");
+    assert_eq!(code, Some(2));
+    assert!(error.contains("other.example is none of hosts, so the gateway answers 421"), "{error}");
+}

@@ -5,6 +5,7 @@ use super::{ExplainArgs, time_arg};
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use jiff::tz::TimeZone;
+use tidegate_policy::own_hosts::without_last_dot;
 use tidegate_policy::tier::Share;
 use tidegate_policy::{Timestamp, Units};
 use tidegate_replay::explain::{Environment, HypotheticalRequest};
@@ -76,6 +77,11 @@ pub(super) fn hypothetical(
         report("--ip: missing; add the client's address, such as --ip 203.0.113.7".into());
         [0, 0, 0, 0].into()
     });
+    if let (Some(host), Some(own)) = (url.host(), &environment.settings.hosts)
+        && !own.contains(without_last_dot(&host.to_ascii_lowercase()))
+    {
+        report(format!("{host} is none of hosts, so the gateway answers 421; write one of {own}"));
+    }
     let method = args.method.as_ref().map_or(Ok(Method::GET), |name| Method::from_bytes(name.as_bytes()));
     let method = method.unwrap_or_else(|_| {
         report(format!(
