@@ -453,7 +453,7 @@ fn sighup_reloads_config_or_logs_errors() {
     write_config(dir.path(), &origin, rules);
     gateway.signal("HUP");
     gateway.wait_for_error(
-        "WARN tidegate::service::reload: Configuration reloaded; operators take effect at the next start",
+        "WARN tidegate::service::reload: Configuration reloaded, without changes of operators: they need a restart",
     );
     write_config(dir.path(), &origin, "classes: [ { name: all, blok: true } ]");
     gateway.signal("HUP");
