@@ -75,20 +75,23 @@ impl Pool {
         tokio::task::yield_now().await;
         let (mut tried, mut last_error) = (ServerSet::default(), ForwardError::PoolExhausted);
         loop {
+            // Before the choice, which may take the turn of a server that is tried again.
+            while self.open.get() >= target.max_connections && self.idle.borrow().is_empty() {
+                self.wait(target.origin.connect_timeout).await?;
+            }
             let Some(server) = target.servers.choose(tried, target.uptime) else { return Err(last_error) };
             if let Some(leased) = self.take_idle(server, target) {
                 return Ok(leased);
             }
-            if self.open.get() < target.max_connections || self.close_oldest_idle() {
-                match self.connect(server, target).await {
-                    Err(error) => {
-                        tried.insert(server);
-                        last_error = error;
-                    }
-                    connected => return connected,
+            if self.open.get() >= target.max_connections {
+                self.close_oldest_idle();
+            }
+            match self.connect(server, target).await {
+                Err(error) => {
+                    tried.insert(server);
+                    last_error = error;
                 }
-            } else {
-                self.wait(target.origin.connect_timeout).await?;
+                connected => return connected,
             }
         }
     }
@@ -169,16 +172,13 @@ impl Pool {
         }
     }
 
-    /// Closes an idle connection, which is to a server that is not wanted. Returns false if there is none.
-    fn close_oldest_idle(&self) -> bool {
+    /// Closes an idle connection, which is to a server that is not wanted.
+    fn close_oldest_idle(&self) {
         let mut idle = self.idle.borrow_mut();
-        if idle.is_empty() {
-            return false;
+        if !idle.is_empty() {
+            idle.remove(0);
+            self.open.set(self.open.get() - 1);
         }
-        idle.remove(0);
-        drop(idle);
-        self.open.set(self.open.get() - 1);
-        true
     }
 
     async fn wait(&self, max_wait: Duration) -> Result<(), ForwardError> {
