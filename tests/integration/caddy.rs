@@ -3,7 +3,7 @@
 use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
 use serde_json::Value;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
@@ -51,7 +51,7 @@ impl Caddy {
         let (_, rest) = manual.split_once("```caddyfile\n").expect("a Caddyfile");
         let (documented, _) = rest.split_once("```").expect("its end");
         let dir = tempfile::tempdir().expect("temporary directory");
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
+        let address = Origin::free_address();
         // In place of a certificate for a public name: one of Caddy's own authority, which no trust store learns of.
         let site = documented
             .replace("example.com {", &format!("https://localhost:{} {{\ntls internal", address.port()))

@@ -7,7 +7,7 @@ use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
 use crate::support::wait::wait_until;
 use serde_json::{Value, json};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
@@ -150,7 +150,7 @@ fn assert_asks(file: &'static str, command: impl FnOnce(&ProxySetup) -> Command)
     let dir = tempfile::tempdir().expect("temporary directory");
     let setup = ProxySetup {
         file,
-        address: TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port"),
+        address: Origin::free_address(),
         origin: origin.address(),
         gateway: gateway.forward_auth_address(),
         dir: dir.path().to_owned(),

@@ -1,7 +1,7 @@
 //! A real ACME server (Pebble) with its own ports and name server, stopped at the end of the test.
 
 use super::name_server::NameServer;
-use super::redis::free_port;
+use super::origin::Origin;
 use super::tls::Certificates;
 use super::wait::wait_for;
 use rustls::RootCertStore;
@@ -33,7 +33,7 @@ impl AcmeServer {
         for domain in domains {
             names.set_addresses(domain, &["127.0.0.1"]);
         }
-        Self { certificates, names, port: free_port(), management_port: 0, child: None }
+        Self { certificates, names, port: Origin::free_address().port(), management_port: 0, child: None }
     }
 
     /// Returns the YAML that orders a certificate for `domains`.
@@ -51,7 +51,7 @@ impl AcmeServer {
         assert!(self.child.is_none(), "the server is stopped");
         // Another process may hold a port for a while.
         self.child = Some(wait_for("pebble to start", || {
-            self.management_port = free_port();
+            self.management_port = Origin::free_address().port();
             self.spawn(http, tls, variables)
         }));
     }

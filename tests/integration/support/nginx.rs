@@ -1,7 +1,8 @@
 //! nginx as an origin. `./test` installs it.
 
+use super::origin::Origin;
 use super::wait::wait_until;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
@@ -18,7 +19,7 @@ impl Nginx {
     /// connection after three requests.
     pub fn start(server: &str) -> Self {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
+        let address = Origin::free_address();
         let root = dir.path().display();
         std::fs::write(dir.path().join("page"), vec![b'x'; 1 << 20]).expect("page is writable");
         let config = format!(

@@ -81,18 +81,15 @@ impl Origin {
         (origin, arrival, release)
     }
 
-    /// Returns an address for a server that is started later.
+    /// Returns an address for a server that is started later. No other test gets its port meanwhile: a socket that does
+    /// not listen keeps it, and leaves it to a server, which has the same option.
     pub fn free_address() -> SocketAddr {
-        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
+        bind_without_listening(true)
     }
 
     /// Returns an address without a listener. No other test gets its port: a socket that does not listen keeps it.
     pub fn unreachable() -> SocketAddr {
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
-        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
-        let address = socket.local_addr().ok().and_then(|address| address.as_socket()).expect("a bound socket");
-        std::mem::forget(socket);
-        address
+        bind_without_listening(false)
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -251,4 +248,14 @@ impl SignalReceiver {
     pub fn wait(&self) {
         self.0.lock().recv_timeout(TIMEOUT).expect("no signal in time");
     }
+}
+
+/// Binds a socket for the rest of the process, and returns its address. Servers may listen at it with `is_shared`.
+fn bind_without_listening(is_shared: bool) -> SocketAddr {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    socket.set_reuse_address(is_shared).expect("socket option can be set");
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
+    let address = socket.local_addr().ok().and_then(|address| address.as_socket()).expect("a bound socket");
+    std::mem::forget(socket);
+    address
 }
