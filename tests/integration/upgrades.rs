@@ -6,6 +6,7 @@ use crate::support::frames::{HEADERS, Http2Client, RST_STREAM, SETTINGS};
 use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, OriginConnection, ReceivedRequest, signal};
 use crate::support::tls::Certificates;
+use crate::support::tls_tunnel::for_http2;
 use crate::support::wait::wait_until;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine;
@@ -240,7 +241,7 @@ fn client_without_a_window_holds_neither_slot_nor_origin() {
         "{RULES}limits: {{ max_upgrades: 1, upgrade_idle_timeout: 10s, upgrade_timeout: 1m, keep_alive_timeout: 10h }}\n"
     );
     let gateway = TestGateway::with_rules(origin.address(), &rules);
-    let mut client = Http2Client::over(gateway.connect());
+    let mut client = Http2Client::over(Client::connect(for_http2(gateway.address())));
     // SETTINGS_INITIAL_WINDOW_SIZE is 1.
     client.send(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 1]);
     client.wait_for_frame(|frame| frame.kind == SETTINGS);
