@@ -180,8 +180,9 @@ impl OriginServers {
     pub(super) fn record_no_response(&self, index: usize, error: &str, now: Timestamp) {
         let counted = &self.servers[index].last_no_response;
         let last = counted.load(Ordering::Relaxed);
-        if last == 0 || now.saturating_duration_since(Timestamp(last)) >= FAILURE_INTERVAL {
-            counted.store(now.0.max(1), Ordering::Relaxed);
+        let is_due = last == 0 || now.saturating_duration_since(Timestamp(last)) >= FAILURE_INTERVAL;
+        // Of workers that fail at once, one counts.
+        if is_due && counted.compare_exchange(last, now.0.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.record_failure(index, error, now);
         }
     }
