@@ -18,8 +18,7 @@ const MAX_AT_ONCE: usize = 32 * 1024;
 /// Most compressors of one thread. Further responses are sent as they are.
 const MAX_COMPRESSORS: usize = 64;
 
-/// Levels and windows that keep a page in memory and the time for it short: about as much time as the level that nginx
-/// and Caddy use by default.
+/// Levels and windows of moderate time and memory: a response that passes is compressed each time.
 const GZIP_LEVEL: u32 = 5;
 const BROTLI_QUALITY: u32 = 4;
 const ZSTD_LEVEL: i32 = 3;

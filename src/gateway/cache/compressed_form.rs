@@ -45,7 +45,7 @@ fn make_form(shared: &Arc<Shared>, key: CacheKey, copy: &StoredResponse, coding:
     if shared.cache.is_making_form.swap(true, Ordering::AcqRel) {
         return;
     }
-    let making = Making(Arc::clone(shared));
+    let guard = FormGuard(Arc::clone(shared));
     let (url, body) = (copy.url.clone(), copy.body.clone());
     spawn_blocking(move || {
         let parts = match body {
@@ -54,7 +54,7 @@ fn make_form(shared: &Arc<Shared>, key: CacheKey, copy: &StoredResponse, coding:
             StoredBody::Disk(body) => body.read(ReadMode::Blocking),
         };
         if let Ok(form) = parts.and_then(|parts| compress(coding, &parts)) {
-            insert(&making.0, key, url, form);
+            insert(&guard.0, key, url, form);
         }
     });
 }
@@ -63,10 +63,10 @@ fn insert(shared: &Shared, key: CacheKey, url: Box<str>, body: Bytes) {
     shared.cache.store.insert(key, CacheEntry::Form(Arc::new(CompressedForm { url, body: StoredBody::One(body) })));
 }
 
-/// Ends with the making of a form, whatever becomes of it.
-struct Making(Arc<Shared>);
+/// A form that is being made. Dropping it lets the next one be made.
+struct FormGuard(Arc<Shared>);
 
-impl Drop for Making {
+impl Drop for FormGuard {
     fn drop(&mut self) {
         self.0.cache.is_making_form.store(false, Ordering::Release);
     }

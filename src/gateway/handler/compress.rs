@@ -9,18 +9,19 @@ use tidegate_http1::{Fields, Name, list};
 use tidegate_policy::cache::FieldLines;
 use tidegate_policy::compression::{Coding, CompressionRules};
 
-/// Returns the compressor of a response that passes, and prepares its fields. `length` is that of the body, if it is known.
+/// Returns the compressor of a response that passes, and prepares its fields.
 pub(super) fn encode_response(
     context: &RequestContext,
     status: StatusCode,
     fields: &mut Fields,
-    length: Option<u64>,
 ) -> Option<Box<Compressor>> {
+    let rules = compression_rules(context)?;
     if status == StatusCode::NOT_MODIFIED {
         encode_not_modified(context, fields);
         return None;
     }
-    let coding = coding_for(context, status, fields, length)?;
+    let length = fields.get(Name::ContentLength).and_then(|length| std::str::from_utf8(length).ok()?.parse().ok());
+    let coding = coding_for(context, rules, status, fields, length)?;
     let compressor = Compressor::try_new(coding, || context.charge_memory(compressor::memory(coding)))?;
     set_coding(fields, coding);
     Some(Box::new(compressor))
@@ -47,21 +48,23 @@ impl RequestHandler {
         copy: &StoredResponse,
         fields: &mut Fields,
     ) -> Option<CopyBody> {
-        let coding = coding_for(context, copy.head.status, fields, Some(copy.body.len()))?;
+        let rules = compression_rules(context)?;
+        let coding = coding_for(context, rules, copy.head.status, fields, Some(copy.body.len()))?;
         let body = compressed_form(&self.worker.shared, copy, coding)?;
         set_coding(fields, coding);
         Some(body)
     }
 }
 
-/// Returns the coding for the client of a response that may be compressed. A range is one of the body without a coding.
+/// Returns the coding for the client of a response that may be compressed. `length` is that of the body, if it is known. A
+/// range is one of the body without a coding.
 fn coding_for(
     context: &RequestContext,
+    rules: &CompressionRules,
     status: StatusCode,
     fields: &mut Fields,
     length: Option<u64>,
 ) -> Option<Coding> {
-    let rules = compression_rules(context)?;
     if !rules.includes(status.as_u16(), &MessageFields(fields), length) {
         return None;
     }

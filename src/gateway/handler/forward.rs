@@ -150,8 +150,7 @@ impl RequestHandler {
     ) -> Response<ResponseBody> {
         let UpstreamResponse { response: Response { status, mut fields, body }, pool_guard: lease, deadline } =
             upstream;
-        let length = fields.get(Name::ContentLength).and_then(|length| std::str::from_utf8(length).ok()?.parse().ok());
-        let compressor = encode_response(&context, status, &mut fields, length);
+        let compressor = encode_response(&context, status, &mut fields);
         prepare_client_response(&context, status, &mut fields);
         if let Some(reason) = context.forward_reason() {
             let stored = recorder.as_ref().map(|recorder| recorder.as_ref().map(|_| ()).map_err(|reason| *reason));
