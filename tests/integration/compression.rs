@@ -3,7 +3,7 @@
 use crate::support::client::{Client, Response};
 use crate::support::frames::{HEADERS, Http2Client, SETTINGS};
 use crate::support::gateway::TestGateway;
-use crate::support::origin::{Origin, OriginConnection, ReceivedRequest, signal};
+use crate::support::origin::{Origin, OriginConnection, ReceivedRequest, SignalSender, signal};
 use crate::support::wait::wait_until;
 use std::io::Read;
 use std::process::Command;
@@ -46,6 +46,18 @@ fn decompress(coding: &str, body: &[u8]) -> Vec<u8> {
 /// Starts an origin that replies with `body`, which is never compressed.
 fn origin_with(fields: &'static str, body: Vec<u8>) -> Origin {
     Origin::with_script(move |_, connection| connection.reply("200 OK", fields, &body))
+}
+
+/// Starts an origin that sends the first part of a page, and ends it once released.
+fn origin_that_pauses() -> (Origin, SignalSender) {
+    let (release, held) = signal();
+    let held = parking_lot::Mutex::new(held);
+    let origin = Origin::with_script(move |_, connection| {
+        connection.send(format!("HTTP/1.1 200 OK\r\n{HTML}\r\nfirst part"));
+        held.lock().wait();
+        connection.close();
+    });
+    (origin, release)
 }
 
 fn coding(response: &Response) -> &str {
@@ -127,13 +139,7 @@ fn some_responses_pass_as_they_are() {
 
 #[test]
 fn parts_are_sent_when_they_are_received() {
-    let (release, held) = signal();
-    let held = parking_lot::Mutex::new(held);
-    let origin = Origin::with_script(move |_, connection| {
-        connection.send(format!("HTTP/1.1 200 OK\r\n{HTML}\r\nfirst part"));
-        held.lock().wait();
-        connection.close();
-    });
+    let (origin, release) = origin_that_pauses();
     let gateway = TestGateway::with_rules(origin.address(), RULES);
     let mut client = gateway.connect();
     client.send("GET / HTTP/1.1\r\nHost: example.com\r\nAccept-Encoding: gzip\r\n\r\n");
@@ -377,13 +383,7 @@ fn dechunk(mut chunked: &[u8]) -> Vec<u8> {
 
 #[test]
 fn clients_that_compress_large_pages_are_charged_for_the_memory() {
-    let (release, held) = signal();
-    let held = parking_lot::Mutex::new(held);
-    let origin = Origin::with_script(move |_, connection| {
-        connection.send(format!("HTTP/1.1 200 OK\r\n{HTML}\r\nfirst part"));
-        held.lock().wait();
-        connection.close();
-    });
+    let (origin, release) = origin_that_pauses();
     let gateway = TestGateway::with_rules(origin.address(), RULES);
     let memory = |gateway: &TestGateway| gateway.metric("tidegate_client_connection_memory_bytes");
     let before = memory(&gateway);

@@ -256,15 +256,20 @@ fn client_without_a_window_holds_neither_slot_nor_origin() {
     assert_eq!(gateway.read_log().len(), 1, "the request is over");
 }
 
-#[test]
-fn success_without_an_upgrade_is_a_failure_over_http2() {
-    let origin = Origin::with_script(|_, connection| connection.reply("200 OK", "", b"no socket here"));
-    let gateway = TestGateway::with_rules(origin.address(), RULES);
+/// Asks for a WebSocket on a stream, and returns the status in the log.
+fn logged_status_over_http2(gateway: TestGateway) -> u64 {
     let mut client = Http2Client::connect(gateway.address());
     client.wait_for_frame(|frame| frame.kind == SETTINGS);
     client.extended_connect(1, "websocket");
     client.wait_for_frame(|frame| frame.kind == HEADERS && frame.stream == 1);
-    assert_eq!(gateway.read_log()[0]["status"], 502);
+    gateway.read_log()[0]["status"].as_u64().expect("a status")
+}
+
+#[test]
+fn success_without_an_upgrade_is_a_failure_over_http2() {
+    let origin = Origin::with_script(|_, connection| connection.reply("200 OK", "", b"no socket here"));
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    assert_eq!(logged_status_over_http2(gateway), 502);
 }
 
 #[test]
@@ -290,11 +295,7 @@ fn answer_to_another_key_is_a_failure_of_the_origin() {
         connection.expect_eof();
     });
     let gateway = TestGateway::with_rules(origin.address(), RULES);
-    let mut client = Http2Client::connect(gateway.address());
-    client.wait_for_frame(|frame| frame.kind == SETTINGS);
-    client.extended_connect(1, "websocket");
-    client.wait_for_frame(|frame| frame.kind == HEADERS && frame.stream == 1);
-    assert_eq!(gateway.read_log()[0]["status"], 502);
+    assert_eq!(logged_status_over_http2(gateway), 502);
 }
 
 #[test]
