@@ -20,7 +20,8 @@ pub struct AdminArgs {
     ///
     /// Without this option, address and token are `admin.listen` and `admin.token` of --config FILE, of
     /// ./tidegate.yaml, or else of config/tidegate.yaml; without a file, 127.0.0.1:9090 and the variable
-    /// TIDEGATE_ADMIN_TOKEN. Only the section `admin` of the file must be valid. `${...}` and TIDEGATE__ADMIN__LISTEN are applied as in `serve`.
+    /// TIDEGATE_ADMIN_TOKEN. Only the section `admin` of the file must be valid. `${...}` and TIDEGATE__ADMIN__LISTEN
+    /// are applied as in `serve`.
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
     /// File with the admin token for --admin (default: the variable TIDEGATE_ADMIN_TOKEN).
@@ -64,21 +65,21 @@ impl AdminArgs {
     /// Returns the target from the configuration file, with the environment applied as in `serve`.
     fn target_from_config(&self, environment: &[(String, String)]) -> Result<AdminTarget, String> {
         let alternative = "or set the address with --admin ADDR";
-        let mut token_hint = "admin.token of the file differs from the token at the gateway's start; restart it, or use \
-                              --admin ADDR with that token";
-        let mut token_of_variable = None;
-        let (file, admin) = match self.file.path() {
+        let (file, admin, token_hint, token_of_variable) = match self.file.path() {
             Ok(file) => {
                 let result = config::read_admin(&file, environment);
                 let admin = result.map_err(|errors| format!("{errors}, {alternative}"))?;
-                (file, admin)
+                let token_hint = "admin.token of the file differs from the token at the gateway's start; restart it, or \
+                                  use --admin ADDR with that token";
+                (file, admin, token_hint, None)
             }
             Err(error) => {
-                token_hint = "there is no configuration here: name it with --config FILE, or set TIDEGATE_ADMIN_TOKEN";
-                token_of_variable = self.token(environment)?;
+                let token_hint =
+                    "there is no configuration here: name it with --config FILE, or set TIDEGATE_ADMIN_TOKEN";
                 let placeholder = PathBuf::from("(no file)");
                 let admin = config::load_admin(&placeholder, "", environment).ok().flatten();
-                (placeholder, Some(admin.ok_or_else(|| format!("{error} with --config FILE, {alternative}"))?))
+                let admin = admin.ok_or_else(|| format!("{error} with --config FILE, {alternative}"))?;
+                (placeholder, Some(admin), token_hint, self.token(environment)?)
             }
         };
         let admin = admin.ok_or_else(|| {

@@ -78,7 +78,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         }
         systemd::notify_ready();
         if serves_again {
-            // What of the file is valid holds. Logs the result.
+            // The file may have changed since the settings were read. Logs the result.
             let _ = service.reload();
         }
         match serve(service, &runtime, &mut signals, &program) {
