@@ -252,6 +252,8 @@ fn client_without_a_window_holds_neither_slot_nor_origin() {
         gateway.clock.advance(Duration::from_secs(5));
         gateway.metric("tidegate_upgrades") == 0.0
     });
+    // The stream has ended, not its connection.
+    client.ping();
     ended.lock().wait();
     assert_eq!(gateway.read_log().len(), 1, "the request is over");
 }
