@@ -1,7 +1,8 @@
 //! The gateway's own responses. No other module selects a status code.
 //!
 //! Refusals are RFC 9457 problem documents of the types registered in draft-ietf-httpapi-ratelimit-headers-11 section
-//! 5, or a short HTML page, in place of which the administrator may have another one. They are not cacheable, and contain a decision id and a retry time.
+//! 5, or a short HTML page, in place of which the administrator may have another one. They are not cacheable, and contain
+//! a decision id and a retry time.
 
 mod cached;
 mod format;
