@@ -9,12 +9,12 @@ use super::extended_connect;
 use super::handler::RequestHandler;
 use super::http2_messages::{from_http2, to_http2};
 use super::listener::ListenerOptions;
+use super::local_executor::LocalExecutor;
 use super::proxy_protocol::{ProxyHeaderError, read_header};
 use super::tls_handshake::{self, TlsConnection};
 use super::tracked_stream::TrackedStream;
 use super::worker::Worker;
 use bytes::BytesMut;
-use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::cell::Cell;
@@ -321,17 +321,5 @@ impl AsyncWrite for RewindStream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(context)
-    }
-}
-
-/// Executor that runs the streams of an HTTP/2 connection on the worker's thread.
-#[derive(Clone, Copy)]
-struct LocalExecutor;
-
-impl<F: Future + 'static> Executor<F> for LocalExecutor {
-    fn execute(&self, stream: F) {
-        tokio::task::spawn_local(async move {
-            stream.await;
-        });
     }
 }

@@ -32,6 +32,7 @@ mod html;
 mod http2_messages;
 mod listen_sockets;
 mod listener;
+mod local_executor;
 mod log_interval;
 mod origin_health;
 mod problem;

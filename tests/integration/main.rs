@@ -59,6 +59,7 @@ mod multi_instance_pacing;
 mod nginx;
 mod operations;
 mod origin_failures;
+mod origin_http2;
 mod origin_servers;
 mod pacing_live;
 mod pacing_simulation;

@@ -1,10 +1,99 @@
-//! Types of the HTTP/1.1 connections to the origin.
+//! Connections to the origin, and the bodies of its responses, over HTTP/1.1 or HTTP/2.
 
+use super::http2::{Http2Body, Http2Connection};
 use super::request_body::RequestBody;
 use super::stream::OriginStream;
-use tidegate_http1::client;
+use bytes::{Bytes, BytesMut};
+use hyper::body::{Body, Frame, SizeHint};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use tidegate_http1::client::{self, SendFailure};
+use tidegate_http1::{RequestHead, Response};
 
-/// An idle connection to the origin.
-pub(super) type Connection = client::Connection<OriginStream>;
+/// An idle connection of HTTP/1.1 to the origin.
+pub(super) type Http1Connection = client::Connection<OriginStream>;
+
+/// A connection that can take a request.
+pub(super) enum Connection {
+    Http1(Http1Connection),
+    Http2(Rc<Http2Connection>),
+}
+
 /// Response body of the origin.
-pub(in crate::gateway) type OriginBody = client::ResponseBody<OriginStream, RequestBody>;
+pub(in crate::gateway) enum OriginBody {
+    Http1(client::ResponseBody<OriginStream, RequestBody>),
+    Http2(Box<Http2Body>),
+}
+
+impl Connection {
+    /// Sends a request, and waits for the response head.
+    pub(super) async fn send(
+        self,
+        head: &RequestHead,
+        body: RequestBody,
+    ) -> Result<Response<OriginBody>, SendFailure<RequestBody>> {
+        match self {
+            Self::Http1(connection) => {
+                let Response { status, fields, body } = connection.send(head, body).await?;
+                Ok(Response { status, fields, body: OriginBody::Http1(body) })
+            }
+            // Boxed to keep the future of HTTP/1.1 small.
+            Self::Http2(connection) => {
+                let Response { status, fields, body } = Box::pin(connection.send(head, body)).await?;
+                Ok(Response { status, fields, body: OriginBody::Http2(Box::new(body)) })
+            }
+        }
+    }
+}
+
+impl OriginBody {
+    /// Returns the connection of HTTP/1.1 if the response was read and the request sent completely, and the origin keeps it
+    /// open. A request that is still being sent is aborted.
+    pub(in crate::gateway) fn take_connection(&mut self) -> Option<Http1Connection> {
+        match self {
+            Self::Http1(body) => body.take_connection(),
+            Self::Http2(body) => {
+                body.abort_upload();
+                None
+            }
+        }
+    }
+
+    /// Returns the stream after a response that switched protocols, and what the origin has sent on it.
+    pub(in crate::gateway) fn into_upgraded(self) -> Option<(OriginStream, BytesMut)> {
+        match self {
+            Self::Http1(body) => body.into_upgraded(),
+            Self::Http2(_) => None,
+        }
+    }
+}
+
+impl Body for OriginBody {
+    type Data = Bytes;
+    type Error = client::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, client::Error>>> {
+        match self.get_mut() {
+            Self::Http1(body) => Pin::new(body).poll_frame(context),
+            Self::Http2(body) => Pin::new(&mut **body).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Http1(body) => body.is_end_stream(),
+            Self::Http2(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http1(body) => body.size_hint(),
+            Self::Http2(body) => body.size_hint(),
+        }
+    }
+}

@@ -1,11 +1,13 @@
 //! Active checks of the servers of an origin: requests of the gateway itself, which cost nothing here.
 
-use super::servers::OriginServers;
+use super::servers::{Connected, OriginServers};
+use super::stream::OriginStream;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Empty;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::fmt::Display;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,21 +48,34 @@ impl OriginServers {
     }
 
     async fn response_to_check(&self, index: usize, path: &str) -> Result<StatusCode, String> {
-        let stream = self.connect(index).await.map_err(|error| error.to_string())?;
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-        let request = Request::get(path)
-            .header("host", self.host(index))
-            .header("user-agent", concat!("tidegate/", env!("CARGO_PKG_VERSION")))
-            .header("connection", "close")
-            .body(Empty::<Bytes>::new())
-            .map_err(|error| error.to_string())?;
-        let mut response = pin!(sender.send_request(request));
-        let response = tokio::select! {
-            response = &mut response => response,
-            // The connection may end with the response.
-            _ = connection => response.await,
+        let text = |error: &dyn Display| error.to_string();
+        let Connected { stream, is_http2 } = self.connect(index, false).await.map_err(|error| text(&error))?;
+        let host = self.host(index);
+        let scheme = if matches!(stream, OriginStream::Tls(_)) { "https" } else { "http" };
+        let request = Request::builder().header("user-agent", concat!("tidegate/", env!("CARGO_PKG_VERSION")));
+        let request = match is_http2 {
+            true => request.uri(format!("{scheme}://{host}{path}")),
+            false => request.uri(path).header("host", host).header("connection", "close"),
         };
-        response.map(|response| response.status()).map_err(|error| error.to_string())
+        let request = request.body(Empty::<Bytes>::new()).map_err(|error| text(&error))?;
+        let stream = TokioIo::new(stream);
+        let response = if is_http2 {
+            let (mut sender, connection) =
+                http2::handshake(TokioExecutor::new(), stream).await.map_err(|error| text(&error))?;
+            while_connected(connection, sender.send_request(request)).await
+        } else {
+            let (mut sender, connection) = http1::handshake(stream).await.map_err(|error| text(&error))?;
+            while_connected(connection, sender.send_request(request)).await
+        };
+        response.map(|response| response.status()).map_err(|error| text(&error))
+    }
+}
+
+/// Returns the output of `request`, sent over `connection`, which may end with the response.
+async fn while_connected<T>(connection: impl Future, request: impl Future<Output = T>) -> T {
+    let mut request = pin!(request);
+    tokio::select! {
+        response = &mut request => response,
+        _ = connection => request.await,
     }
 }

@@ -1,17 +1,19 @@
 //! Sends requests to the origin: connection, request, response head.
 //!
-//! [`tidegate_http1::client`] implements HTTP/1.1; this module decides when a request is sent and whether it is sent
-//! again.
+//! [`tidegate_http1::client`] implements HTTP/1.1, and hyper HTTP/2 (`http2`); this module decides when a request is sent
+//! and whether it is sent again.
 
 mod connection;
 mod deadline;
 mod error;
 mod forward_state;
 mod health_check;
+mod http2;
 mod pool;
 pub(super) mod rate_limit;
 mod request_body;
 mod servers;
+mod slots;
 mod stream;
 mod tls;
 pub(super) use connection::OriginBody;
@@ -23,6 +25,7 @@ pub(super) use request_body::{ReceivedBody, RequestBody};
 pub use servers::{OriginServerView, OriginServers};
 pub(super) use stream::OriginStream;
 
+use connection::Connection;
 use http::Method;
 use hyper::body::Body;
 use pool::Pool;
@@ -35,7 +38,7 @@ use std::time::Duration;
 use tidegate_config::settings::Origin;
 use tidegate_engine::Permit;
 use tidegate_engine::clock::Clock;
-use tidegate_http1::{RequestHead, Response, client};
+use tidegate_http1::{Name, RequestHead, Response, client};
 use tidegate_policy::Timestamp;
 
 /// Maximum retries of an unsent request on other connections.
@@ -94,13 +97,16 @@ impl Upstream {
         let deadline = self.deadlines.new_deadline(after);
         let upload = body.upload();
         let is_repeatable = is_idempotent(&head.method) && body.is_end_stream();
-        let mut tries = 0;
+        // Upgrades are those of HTTP/1.1.
+        let needs_http1 = head.fields.contains(Name::Upgrade);
+        let (mut tries, mut is_http2) = (0, false);
         loop {
-            let (pool_guard, connection) = match tries {
-                0 => self.pool.acquire(target).await?,
-                _ => self.pool.connect_new(target).await?,
+            let (pool_guard, connection) = match tries == 0 || is_http2 {
+                true => self.pool.acquire(target, needs_http1).await?,
+                false => self.pool.connect_new(target, needs_http1).await?,
             };
             tries += 1;
+            is_http2 = matches!(connection, Connection::Http2(_));
             let may_repeat = is_repeatable && pool_guard.idle_for.is_some();
             permit.mark_sent();
             let mut sending = pin!(connection.send(head, body));
@@ -125,6 +131,7 @@ impl Upstream {
             let failed = match sent {
                 None => {
                     let error = ForwardError::TimedOut { after };
+                    pool_guard.retire_connection();
                     record_no_response(&error);
                     return Err(error);
                 }

@@ -1,21 +1,21 @@
 //! Connection pool of one worker to the servers of the origin: last used first, bounded, without locks.
+//!
+//! A connection of HTTP/1.1 is in the pool while it is idle. Those of HTTP/2 stay in it as long as they take requests.
 
 use super::UpstreamTarget;
-use super::connection::Connection;
+use super::connection::{Connection, Http1Connection};
 use super::error::ForwardError;
-use super::servers::{InFlight, OriginServers, ServerSet};
+use super::http2::{Http2Connection, Http2Stream};
+use super::servers::{Connected, InFlight, OriginServers, ServerSet};
+use super::slots::{Slot, Slots};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_http1::HeadLimits;
 use tidegate_policy::Timestamp;
-use tokio::sync::oneshot;
+use tokio::sync::Notify;
 use tokio::time::timeout;
-
-/// Maximum waiters for a connection, per worker.
-const MAX_WAITERS: usize = 1024;
 
 /// Idle time after which the socket is checked for a close by the origin; also checked after a connection's first
 /// request. For a connection in constant use the reactor's state is enough, which saves a system call.
@@ -27,66 +27,110 @@ const LIMITS: HeadLimits = HeadLimits { size: 128 * 1024, fields: 100 };
 /// Pool of one worker's connections to the origin.
 pub(super) struct Pool {
     idle: RefCell<Vec<IdleConnection>>,
-    open: Cell<usize>,
-    waiters: RefCell<VecDeque<oneshot::Sender<()>>>,
+    http2: RefCell<Vec<SharedConnection>>,
+    /// Connections to servers that are expected to take many requests.
+    connecting: RefCell<Vec<(usize, Rc<Connecting>)>>,
+    /// Servers that chose HTTP/1.1.
+    http1_servers: Cell<ServerSet>,
+    slots: Rc<Slots>,
     /// Current servers; connections to previous ones are not reused.
     servers: RefCell<Option<Arc<OriginServers>>>,
     pool_generation: Cell<u64>,
 }
 
 struct IdleConnection {
-    connection: Connection,
+    connection: Http1Connection,
+    slot: Slot,
     /// Index of its server.
     server: usize,
     since: Timestamp,
 }
 
-/// A reserved connection slot for one request. Dropping it frees the slot; [`PoolGuard::put_back`] keeps slot and
-/// connection for the next request.
+struct SharedConnection {
+    connection: Rc<Http2Connection>,
+    /// Index of its server.
+    server: usize,
+    /// Time at which it was last seen in use.
+    used_at: Timestamp,
+}
+
+/// A connection that others wait for.
+#[derive(Default)]
+struct Connecting {
+    is_done: Notify,
+    is_failed: Cell<bool>,
+}
+
+/// Ends the wait of others. Dropped early, the connection has failed.
+struct ConnectingGuard {
+    pool: Rc<Pool>,
+    connecting: Rc<Connecting>,
+    is_failed: bool,
+}
+
+/// A reserved connection slot for one request, or a stream of a connection of HTTP/2. Dropping it frees it;
+/// [`PoolGuard::put_back`] keeps slot and connection for the next request.
 pub(in crate::gateway) struct PoolGuard {
     pool: Rc<Pool>,
     pool_generation: u64,
     /// Index of the server.
     pub(super) server: usize,
-    in_flight: Option<InFlight>,
+    _in_flight: Option<InFlight>,
     /// Idle time of the connection before this request; `None` for a new connection.
     pub(super) idle_for: Option<Duration>,
+    /// Slot of a connection of HTTP/1.1. One of HTTP/2 has its own.
+    slot: Option<Slot>,
+    stream: Option<Http2Stream>,
 }
 
 impl Pool {
     pub(super) fn new() -> Rc<Self> {
         Rc::new(Self {
             idle: RefCell::default(),
-            open: Cell::new(0),
-            waiters: RefCell::default(),
+            http2: RefCell::default(),
+            connecting: RefCell::default(),
+            http1_servers: Cell::default(),
+            slots: Rc::default(),
             servers: RefCell::default(),
             pool_generation: Cell::new(0),
         })
     }
 
-    /// Returns a connection that is ready to send: an idle one, a new one, or the next that becomes free.
+    /// Returns a connection that is ready to send: an idle one, one of HTTP/2 with a free stream, a new one, or the next
+    /// that becomes free. `needs_http1` excludes HTTP/2.
     pub(super) async fn acquire(
         self: &Rc<Self>,
         target: &UpstreamTarget<'_>,
+        needs_http1: bool,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
         self.set_servers(target.servers);
         // Yield to ready tasks first: the reactor detects connections that the origin closed, and requests are sent
         // back to back, so that a local origin is woken once for many of them.
         tokio::task::yield_now().await;
         let (mut tried, mut last_error) = (ServerSet::default(), ForwardError::PoolExhausted);
+        let mut waits_for_others = !needs_http1;
         loop {
             // Before the choice, which may take the turn of a server that is tried again.
-            while self.open.get() >= target.max_connections && self.idle.borrow().is_empty() {
-                self.wait(target.origin.connect_timeout).await?;
+            while self.slots.is_full(target.max_connections) && !self.has_free_connection() {
+                self.slots.wait(target.origin.connect_timeout).await?;
             }
             let Some(server) = target.servers.choose(tried, target.uptime) else { return Err(last_error) };
+            if !needs_http1 && let Some(leased) = self.take_stream(server, target) {
+                return Ok(leased);
+            }
             if let Some(leased) = self.take_idle(server, target) {
                 return Ok(leased);
             }
-            if self.open.get() >= target.max_connections {
-                self.close_oldest_idle();
+            if waits_for_others && let Some(connecting) = self.connecting(server) {
+                connecting.is_done.notified().await;
+                waits_for_others = !connecting.is_failed.get();
+                continue;
             }
-            match self.connect(server, target).await {
+            if self.slots.is_full(target.max_connections) && !self.close_oldest_idle() {
+                tried.insert(server);
+                continue;
+            }
+            match self.connect(server, target, needs_http1).await {
                 Err(error) => {
                     tried.insert(server);
                     last_error = error;
@@ -100,9 +144,10 @@ impl Pool {
     pub(super) async fn connect_new(
         self: &Rc<Self>,
         target: &UpstreamTarget<'_>,
+        needs_http1: bool,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
         let server = target.servers.choose(ServerSet::default(), target.uptime).unwrap_or_default();
-        self.connect(server, target).await
+        self.connect(server, target, needs_http1).await
     }
 
     /// Connects to a server. Counts a failure of the server.
@@ -110,13 +155,34 @@ impl Pool {
         self: &Rc<Self>,
         server: usize,
         target: &UpstreamTarget<'_>,
+        needs_http1: bool,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
-        // Counted before it exists: the guard releases the slot if connecting fails or the client disconnects.
-        self.open.set(self.open.get() + 1);
-        let lease = self.guard(server, target, None);
+        let (mut lease, mut slot) = (self.guard(server, target, None), Some(self.slots.take()));
+        let is_shared = target.servers.http2 && !needs_http1 && !self.http1_servers.get().contains(server);
+        let connecting = is_shared.then(|| self.begin_connecting(server));
         let after = target.origin.connect_timeout;
-        let error = match timeout(after, target.servers.connect(server)).await {
-            Ok(Ok(stream)) => return Ok((lease, Connection::new(stream, LIMITS))),
+        let connected = timeout(after, async {
+            match target.servers.connect(server, needs_http1).await? {
+                Connected { stream, is_http2: false } => Ok(Connection::Http1(Http1Connection::new(stream, LIMITS))),
+                Connected { stream, is_http2: true } => {
+                    Ok(Connection::Http2(Http2Connection::new(stream, LIMITS, slot.take()).await?))
+                }
+            }
+        });
+        let error = match connected.await {
+            Ok(Ok(connection)) => {
+                lease.slot = slot;
+                match &connection {
+                    Connection::Http1(_) if is_shared => self.http1_servers.set(self.http1_servers.get().with(server)),
+                    Connection::Http1(_) => {}
+                    Connection::Http2(connection) => {
+                        lease.stream = Some(connection.begin_stream());
+                        self.share(connection, server, target);
+                    }
+                }
+                connecting.into_iter().for_each(ConnectingGuard::succeed);
+                return Ok((lease, connection));
+            }
             Ok(Err(source)) => ForwardError::ConnectFailed { source },
             Err(_) => ForwardError::ConnectTimedOut { after },
         };
@@ -124,25 +190,50 @@ impl Pool {
         Err(error)
     }
 
+    /// Lets other requests use a connection.
+    fn share(&self, connection: &Rc<Http2Connection>, server: usize, target: &UpstreamTarget<'_>) {
+        // The servers may have changed meanwhile.
+        if self.servers.borrow().as_ref().is_some_and(|current| Arc::ptr_eq(current, target.servers)) {
+            let connection = Rc::clone(connection);
+            self.http2.borrow_mut().push(SharedConnection { connection, server, used_at: target.uptime });
+        }
+    }
+
+    /// Returns the connection to a server that another request is making.
+    fn connecting(&self, server: usize) -> Option<Rc<Connecting>> {
+        let connecting = self.connecting.borrow();
+        connecting.iter().find(|(index, _)| *index == server).map(|(_, connecting)| Rc::clone(connecting))
+    }
+
+    fn begin_connecting(self: &Rc<Self>, server: usize) -> ConnectingGuard {
+        let connecting = Rc::<Connecting>::default();
+        self.connecting.borrow_mut().push((server, Rc::clone(&connecting)));
+        ConnectingGuard { pool: Rc::clone(self), connecting, is_failed: true }
+    }
+
     fn guard(self: &Rc<Self>, server: usize, target: &UpstreamTarget<'_>, idle_for: Option<Duration>) -> PoolGuard {
         PoolGuard {
             pool: Rc::clone(self),
             pool_generation: self.pool_generation.get(),
             server,
-            in_flight: target.servers.begin_request(server),
+            _in_flight: target.servers.begin_request(server),
             idle_for,
+            slot: None,
+            stream: None,
         }
     }
 
     /// Closes connections that were idle longer than the origin keeps them, and drops those that the origin closed.
     pub(super) fn sweep(&self, idle_timeout: Duration, now: Timestamp) {
-        let mut removed = 0;
-        self.idle.borrow_mut().retain_mut(|idle| {
-            let keep = idle.connection.is_idle() && now.saturating_duration_since(idle.since) < idle_timeout;
-            removed += usize::from(!keep);
-            keep
+        self.http2.borrow_mut().retain_mut(|shared| {
+            if !shared.connection.is_idle() {
+                shared.used_at = now;
+            }
+            !shared.connection.is_closed() && now.saturating_duration_since(shared.used_at) < idle_timeout
         });
-        (0..removed).for_each(|_| self.release_slot());
+        self.idle
+            .borrow_mut()
+            .retain_mut(|idle| idle.connection.is_idle() && now.saturating_duration_since(idle.since) < idle_timeout);
     }
 
     fn set_servers(&self, servers: &Arc<OriginServers>) {
@@ -151,86 +242,100 @@ impl Pool {
             *current = Some(Arc::clone(servers));
             drop(current);
             self.pool_generation.set(self.pool_generation.get() + 1);
-            let dropped = self.idle.take().len();
-            (0..dropped).for_each(|_| self.release_slot());
+            self.http1_servers.take();
+            self.http2.take();
+            self.idle.take();
         }
     }
 
     fn take_idle(self: &Rc<Self>, server: usize, target: &UpstreamTarget<'_>) -> Option<(PoolGuard, Connection)> {
         loop {
-            let IdleConnection { mut connection, since, .. } = {
+            let IdleConnection { mut connection, slot, since, .. } = {
                 let mut idle = self.idle.borrow_mut();
                 let last = idle.iter().rposition(|idle| idle.server == server)?;
                 idle.remove(last)
             };
             let idle_for = target.uptime.saturating_duration_since(since);
-            let lease = self.guard(server, target, Some(idle_for));
+            let mut lease = self.guard(server, target, Some(idle_for));
+            lease.slot = Some(slot);
             let is_in_use = connection.requests_sent() > 1 && idle_for < LIVENESS_CHECK_AFTER;
             if connection.is_idle() && (is_in_use || connection.is_idle_now()) {
-                return Some((lease, connection));
+                return Some((lease, Connection::Http1(connection)));
             }
         }
     }
 
-    /// Closes an idle connection, which is to a server that is not wanted.
-    fn close_oldest_idle(&self) {
+    /// Returns a stream on a connection of HTTP/2 to the server.
+    fn take_stream(self: &Rc<Self>, server: usize, target: &UpstreamTarget<'_>) -> Option<(PoolGuard, Connection)> {
+        let connection = {
+            let mut http2 = self.http2.borrow_mut();
+            let is_usable = |shared: &&mut SharedConnection| {
+                shared.server == server && shared.connection.has_free_stream() && !shared.connection.is_closed()
+            };
+            let shared = http2.iter_mut().find(is_usable)?;
+            shared.used_at = target.uptime;
+            Rc::clone(&shared.connection)
+        };
+        let mut lease = self.guard(server, target, Some(Duration::ZERO));
+        lease.stream = Some(connection.begin_stream());
+        Some((lease, Connection::Http2(connection)))
+    }
+
+    /// Returns true if a request can be sent without a new connection, or in place of an idle one.
+    fn has_free_connection(&self) -> bool {
+        self.http2.borrow_mut().retain(|shared| !shared.connection.is_closed());
+        !self.idle.borrow().is_empty() || self.http2.borrow().iter().any(|shared| shared.connection.has_free_stream())
+    }
+
+    /// Closes an idle connection, which is to a server that is not wanted. Returns false if there is none.
+    fn close_oldest_idle(&self) -> bool {
         let mut idle = self.idle.borrow_mut();
         if !idle.is_empty() {
             idle.remove(0);
-            self.open.set(self.open.get() - 1);
+            return true;
         }
+        let mut http2 = self.http2.borrow_mut();
+        let oldest = http2.iter().position(|shared| shared.connection.is_idle());
+        oldest.map(|index| http2.remove(index)).is_some()
     }
+}
 
-    async fn wait(&self, max_wait: Duration) -> Result<(), ForwardError> {
-        let (sender, receiver) = oneshot::channel();
-        {
-            let mut waiters = self.waiters.borrow_mut();
-            waiters.retain(|waiter| !waiter.is_closed());
-            if waiters.len() >= MAX_WAITERS {
-                return Err(ForwardError::PoolExhausted);
-            }
-            waiters.push_back(sender);
-        }
-        match timeout(max_wait, receiver).await {
-            Ok(_) => Ok(()),
-            Err(_) => Err(ForwardError::PoolExhausted),
-        }
+impl ConnectingGuard {
+    fn succeed(mut self) {
+        self.is_failed = false;
     }
+}
 
-    fn release_slot(&self) {
-        self.open.set(self.open.get() - 1);
-        self.wake_one();
-    }
-
-    fn wake_one(&self) {
-        let mut waiters = self.waiters.borrow_mut();
-        while let Some(waiter) = waiters.pop_front() {
-            if waiter.send(()).is_ok() {
-                break;
-            }
-        }
+impl Drop for ConnectingGuard {
+    fn drop(&mut self) {
+        self.pool.connecting.borrow_mut().retain(|(_, connecting)| !Rc::ptr_eq(connecting, &self.connecting));
+        self.connecting.is_failed.set(self.is_failed);
+        self.connecting.is_done.notify_waiters();
     }
 }
 
 impl PoolGuard {
+    /// Lets no other request use the connection of HTTP/2: the origin may not answer on it any more.
+    pub(super) fn retire_connection(&self) {
+        if let Some(stream) = &self.stream {
+            stream.connection().retire();
+        }
+    }
+
     /// Returns the connection and its slot to the pool.
-    pub(in crate::gateway) fn put_back(mut self, connection: Connection, now: Timestamp) {
+    pub(in crate::gateway) fn put_back(mut self, connection: Http1Connection, now: Timestamp) {
+        let Some(slot) = self.slot.take() else { return };
         if self.pool_generation == self.pool.pool_generation.get() {
-            self.pool.idle.borrow_mut().push(IdleConnection { connection, server: self.server, since: now });
-            self.in_flight = None;
-            self.pool_generation = RETURNED;
-            self.pool.wake_one();
+            self.pool.idle.borrow_mut().push(IdleConnection { connection, slot, server: self.server, since: now });
+            self.pool.slots.wake_one();
         }
     }
 }
 
-/// Marks a guard whose connection was returned to the pool: its slot stays taken.
-const RETURNED: u64 = u64::MAX;
-
 impl Drop for PoolGuard {
     fn drop(&mut self) {
-        if self.pool_generation != RETURNED {
-            self.pool.release_slot();
+        if self.stream.take().is_some() {
+            self.pool.slots.wake_one();
         }
     }
 }

@@ -19,12 +19,18 @@ use tracing::{info, warn};
 /// Least time between two requests without a response that count.
 const FAILURE_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Names of the protocols in TLS (RFC 7301).
+const HTTP1: &[u8] = b"http/1.1";
+const HTTP2: &[u8] = b"h2";
+
 /// Servers of the origin.
 pub struct OriginServers {
     servers: Box<[OriginServer]>,
     health: OriginHealth,
     tls_files: TlsFiles,
     tls: settings::OriginTls,
+    /// True if requests are sent over HTTP/2, by servers with TLS if they choose it.
+    pub(super) http2: bool,
     /// Where the search for a server begins, so that servers with equally many requests take turns.
     turn: AtomicUsize,
 }
@@ -32,8 +38,7 @@ pub struct OriginServers {
 /// Server of the origin.
 struct OriginServer {
     settings: settings::OriginServer,
-    /// Configuration of TLS, and the name in the certificate.
-    tls: Option<(TlsConnector, ServerName<'static>)>,
+    tls: Option<ServerTls>,
     /// Addresses as last resolved; empty before the first lookup.
     addresses: ArcSwap<Vec<SocketAddr>>,
     /// Requests in flight; counted only beside other servers.
@@ -45,6 +50,22 @@ struct OriginServer {
     /// Monotonic time in nanoseconds at which one request may try the server; 0 unless it is ejected.
     ejected_until: AtomicU64,
     last_error: Mutex<String>,
+}
+
+/// TLS to a server.
+struct ServerTls {
+    /// Offers HTTP/1.1, and HTTP/2 if requests may be sent over it.
+    connector: TlsConnector,
+    /// Offers HTTP/1.1.
+    http1_connector: TlsConnector,
+    /// Name in the certificate.
+    name: ServerName<'static>,
+}
+
+/// A new connection to a server.
+pub(super) struct Connected {
+    pub(super) stream: OriginStream,
+    pub(super) is_http2: bool,
 }
 
 /// State of a server.
@@ -71,7 +92,12 @@ impl ServerSet {
         self.0 |= 1 << index;
     }
 
-    fn contains(self, index: usize) -> bool {
+    pub(super) fn with(mut self, index: usize) -> Self {
+        self.insert(index);
+        self
+    }
+
+    pub(super) fn contains(self, index: usize) -> bool {
         self.0 & (1 << index) != 0
     }
 }
@@ -89,17 +115,22 @@ impl OriginServers {
     /// Returns the servers of `origin`. Reads the files of TLS; the error names a key of the settings.
     pub fn new(origin: &Origin) -> Result<Self, String> {
         let mut tls_files = TlsFiles::default();
-        let mut connector = None;
+        let mut connectors = None;
         if origin.servers.iter().any(|server| server.is_tls) {
             tls_files = TlsFiles::read(&origin.tls)?;
-            connector = Some(TlsConnector::from(Arc::new(tls_files.client_config(&origin.tls)?)));
+            let connector = |protocols: &[&[u8]]| {
+                tls_files.client_config(&origin.tls, protocols).map(|config| TlsConnector::from(Arc::new(config)))
+            };
+            let http1 = connector(&[HTTP1])?;
+            let any = if origin.http2 { connector(&[HTTP2, HTTP1])? } else { http1.clone() };
+            connectors = Some((any, http1));
         }
         let new_server = |settings: &settings::OriginServer| {
-            let tls = match (&connector, &settings.endpoint) {
-                (Some(connector), OriginEndpoint::Tcp { host, .. }) if settings.is_tls => {
+            let tls = match (&connectors, &settings.endpoint) {
+                (Some((connector, http1_connector)), OriginEndpoint::Tcp { host, .. }) if settings.is_tls => {
                     let name =
                         server_name(&origin.tls, host).map_err(|error| format!("origin: {settings}: {error}"))?;
-                    Some((connector.clone(), name))
+                    Some(ServerTls { connector: connector.clone(), http1_connector: http1_connector.clone(), name })
                 }
                 _ => None,
             };
@@ -116,7 +147,7 @@ impl OriginServers {
         };
         let servers = origin.servers.iter().map(new_server).collect::<Result<_, String>>()?;
         let (health, tls) = (origin.health.clone(), origin.tls.clone());
-        Ok(Self { servers, health, tls_files, tls, turn: AtomicUsize::default() })
+        Ok(Self { servers, health, tls_files, tls, http2: origin.http2, turn: AtomicUsize::default() })
     }
 
     /// Returns `before` if it has the same servers, with what is known of them, and their connections.
@@ -124,7 +155,8 @@ impl OriginServers {
         let settings =
             |servers: &Self| servers.servers.iter().map(|server| server.settings.clone()).collect::<Vec<_>>();
         let is_same = settings(&self) == settings(before)
-            && (&self.health, &self.tls, &self.tls_files) == (&before.health, &before.tls, &before.tls_files);
+            && (&self.health, &self.tls, &self.tls_files) == (&before.health, &before.tls, &before.tls_files)
+            && self.http2 == before.http2;
         if is_same {
             return Arc::clone(before);
         }
@@ -217,9 +249,9 @@ impl OriginServers {
         }
     }
 
-    /// Connects to a server.
-    pub(super) async fn connect(&self, index: usize) -> io::Result<OriginStream> {
-        self.servers[index].connect().await
+    /// Connects to a server. `needs_http1` offers no HTTP/2.
+    pub(super) async fn connect(&self, index: usize, needs_http1: bool) -> io::Result<Connected> {
+        self.servers[index].connect(self.http2 && !needs_http1).await
     }
 
     /// Returns true once there is a server whose address is known.
@@ -270,19 +302,21 @@ impl OriginServer {
             && self.ejected_until.compare_exchange(ejected_until, until.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    async fn connect(&self) -> io::Result<OriginStream> {
+    async fn connect(&self, offers_http2: bool) -> io::Result<Connected> {
         if let OriginEndpoint::Unix(path) = &self.settings.endpoint {
-            return UnixStream::connect(path).await.map(OriginStream::Unix);
+            let stream = OriginStream::Unix(UnixStream::connect(path).await?);
+            return Ok(Connected { stream, is_http2: offers_http2 });
         }
         let stream = connect_tcp(&self.addresses.load_full()).await?;
         let _ = stream.set_nodelay(true);
-        match &self.tls {
-            None => Ok(OriginStream::Tcp(stream)),
-            Some((connector, name)) => {
-                let stream = connector.connect(name.clone(), stream).await?;
-                Ok(OriginStream::Tls(Box::new(stream)))
-            }
-        }
+        // Without TLS, nothing is negotiated.
+        let Some(tls) = &self.tls else {
+            return Ok(Connected { stream: OriginStream::Tcp(stream), is_http2: offers_http2 });
+        };
+        let connector = if offers_http2 { &tls.connector } else { &tls.http1_connector };
+        let stream = OriginStream::Tls(Box::new(connector.connect(tls.name.clone(), stream).await?));
+        let is_http2 = stream.protocol() == Some(HTTP2);
+        Ok(Connected { stream, is_http2 })
     }
 
     async fn resolve(&self) {

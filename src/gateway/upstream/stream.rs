@@ -18,6 +18,16 @@ pub(in crate::gateway) enum OriginStream {
     Unix(UnixStream),
 }
 
+impl OriginStream {
+    /// Returns the protocol that the origin chose (ALPN); `None` if it chose none, or without TLS.
+    pub(super) fn protocol(&self) -> Option<&[u8]> {
+        match self {
+            Self::Tls(stream) => stream.get_ref().1.alpn_protocol(),
+            Self::Tcp(_) | Self::Unix(_) => None,
+        }
+    }
+}
+
 /// Calls a method of the stream inside.
 macro_rules! delegate {
     ($stream:expr, $method:ident $(, $argument:expr)*) => {

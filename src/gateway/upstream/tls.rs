@@ -33,8 +33,8 @@ impl TlsFiles {
         Ok(Self { ca, client })
     }
 
-    /// Returns the configuration of a client that offers HTTP/1.1. The error names the key of the settings.
-    pub(super) fn client_config(&self, tls: &OriginTls) -> Result<ClientConfig, String> {
+    /// Returns the configuration of a client that offers `protocols`. The error names the key of the settings.
+    pub(super) fn client_config(&self, tls: &OriginTls, protocols: &[&[u8]]) -> Result<ClientConfig, String> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| format!("origin: {error}"))?;
@@ -52,7 +52,7 @@ impl TlsFiles {
             }
             _ => builder.with_no_client_auth(),
         };
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(config)
     }
 

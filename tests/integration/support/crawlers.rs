@@ -43,6 +43,13 @@ impl InstalledClients {
         command
     }
 
+    /// Returns a Python script of `tests/clients`.
+    pub fn python(&self, script: &str) -> Command {
+        let mut command = self.command("python");
+        command.arg(self.scripts.join(script));
+        command
+    }
+
     /// Returns a got client that fetches `pages` pages, four at a time.
     pub fn got(&self, address: SocketAddr, pages: usize) -> Command {
         let mut command = self.command("node");

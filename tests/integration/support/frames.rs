@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::tls_tunnel::for_http2;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 
 pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
@@ -41,6 +41,13 @@ impl Http2Client {
         let mut frames = Self(client);
         frames.0.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         frames
+    }
+
+    /// Accepts a connection in place of a server, and reads the client preface.
+    pub fn accept(listener: &TcpListener) -> Self {
+        let mut client = Client::from_stream(listener.accept().expect("a client connects").0);
+        assert_eq!(client.take(24).as_deref(), Ok(&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..]));
+        Self(client)
     }
 
     /// Sends one frame. Returns false if the gateway has closed the connection.

@@ -17,6 +17,7 @@ pub mod day_trace;
 pub mod fields;
 pub mod frames;
 pub mod gateway;
+pub mod http2_origin;
 pub mod https_server;
 pub mod load;
 pub mod memory_store;

@@ -27,6 +27,10 @@ pub(crate) struct Origin {
     /// False accepts any certificate of the origin: who can redirect the connection then reads and changes all pages.
     /// Default true.
     pub verify: Option<bool>,
+    /// True sends requests over HTTP/2, many at once on one connection; required for gRPC. A server with `https://` that
+    /// does not choose HTTP/2 (ALPN) is sent HTTP/1.1; one without must accept HTTP/2 at once (h2c with prior knowledge).
+    /// Upgrades, such as WebSockets, remain HTTP/1.1. Default false.
+    pub http2: bool,
     /// When one server of several is sent no requests.
     pub health: Health,
     /// Maximum time to connect, with the TLS handshake, more than 0; then the client receives 504. Default 3s.

@@ -12,6 +12,8 @@ pub struct Origin {
     pub servers: Vec<OriginServer>,
     /// TLS to servers with `https://`.
     pub tls: OriginTls,
+    /// True if requests are sent over HTTP/2, by servers with TLS if they choose it.
+    pub http2: bool,
     /// When a server is sent no requests.
     pub health: OriginHealth,
     /// Maximum time to connect, including the TLS handshake.

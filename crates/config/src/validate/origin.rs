@@ -24,6 +24,7 @@ pub(super) fn origin(raw: &raw::Origin, listen: &[Listener], report: &mut Diagno
     Origin {
         tls: tls(raw, servers.iter().any(|server| server.is_tls), report),
         servers,
+        http2: raw.http2,
         health: health(&raw.health, report),
         connect_timeout: report.nonzero_duration(
             &path.connect_timeout(),

@@ -1,0 +1,68 @@
+//! Slots of one worker's connections to the origin: as many as it may open, and the requests that wait for one.
+
+use super::error::ForwardError;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// Maximum waiters for a connection, per worker.
+const MAX_WAITERS: usize = 1024;
+
+/// Number of open connections, and the requests that wait.
+#[derive(Default)]
+pub(super) struct Slots {
+    taken: Cell<usize>,
+    waiters: RefCell<VecDeque<oneshot::Sender<()>>>,
+}
+
+/// Slot of an open connection. Dropping it frees the slot.
+pub(super) struct Slot(Rc<Slots>);
+
+impl Slots {
+    pub(super) fn is_full(&self, max: usize) -> bool {
+        self.taken.get() >= max
+    }
+
+    /// Takes a slot, also beyond the maximum.
+    pub(super) fn take(self: &Rc<Self>) -> Slot {
+        self.taken.set(self.taken.get() + 1);
+        Slot(Rc::clone(self))
+    }
+
+    /// Waits until a slot or a connection is free.
+    pub(super) async fn wait(&self, max_wait: Duration) -> Result<(), ForwardError> {
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut waiters = self.waiters.borrow_mut();
+            waiters.retain(|waiter| !waiter.is_closed());
+            if waiters.len() >= MAX_WAITERS {
+                return Err(ForwardError::PoolExhausted);
+            }
+            waiters.push_back(sender);
+        }
+        match timeout(max_wait, receiver).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(ForwardError::PoolExhausted),
+        }
+    }
+
+    /// Wakes the request that has waited longest.
+    pub(super) fn wake_one(&self) {
+        let mut waiters = self.waiters.borrow_mut();
+        while let Some(waiter) = waiters.pop_front() {
+            if waiter.send(()).is_ok() {
+                break;
+            }
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.taken.set(self.0.taken.get() - 1);
+        self.0.wake_one();
+    }
+}

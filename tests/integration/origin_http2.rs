@@ -1,0 +1,375 @@
+//! Origins that are sent requests over HTTP/2: with prior knowledge, by ALPN, and gRPC.
+
+use crate::support::client::Client;
+use crate::support::crawlers::InstalledClients;
+use crate::support::frames::{GOAWAY, HEADERS, Http2Client, SETTINGS};
+use crate::support::gateway::TestGateway;
+use crate::support::http2_origin::Http2Origin;
+use crate::support::nginx::Nginx;
+use crate::support::origin::{Origin, signal};
+use crate::support::tls::Certificates;
+use bytes::Bytes;
+use h2::Reason;
+use parking_lot::Mutex;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::Barrier;
+
+const USED: &str = "tidegate_quota_used{quota=\"api\"}";
+
+fn gateway(origin: SocketAddr) -> TestGateway {
+    TestGateway::with_rules(origin, &rules(origin, ""))
+}
+
+/// Returns rules with further `keys` of the section `origin`.
+fn rules(origin: SocketAddr, keys: &str) -> String {
+    format!(
+        "workers: 1\norigin: {{ url: 'http://{origin}', http2: true, {keys} }}\n\
+         quotas: {{ api: {{ limit: 100, window: {{ calendar: day, zone: UTC }} }} }}\n\
+         scopes: {{ default: {{ concurrency: 500 }} }}\nlimits: {{ first_byte_timeout: 1s }}\n\
+         routes: [{{ match: /small }}, {{ match: /stream/**, stream: true, cost: {{ api: 1 }} }}, {{ match: /**, cost: {{ api: 1 }} }}]\n"
+    )
+}
+
+fn send_requests(gateway: &TestGateway, count: usize) -> Vec<Client> {
+    let send = |number| {
+        let mut client = gateway.connect();
+        client.send(format!("GET /{number} HTTP/1.1\r\nHost: example.com\r\n\r\n"));
+        client
+    };
+    (0..count).map(send).collect()
+}
+
+#[test]
+fn requests_at_once_share_a_connection() {
+    let arrived = Arc::new(Barrier::new(20));
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&heads);
+    let origin = Http2Origin::with_script(move |exchange| {
+        seen.lock().push(exchange.request.clone());
+        let arrived = Arc::clone(&arrived);
+        async move {
+            arrived.wait().await;
+            exchange.reply(200, "page");
+        }
+    });
+    let gateway = gateway(origin.address);
+    for mut client in send_requests(&gateway, 20) {
+        let response = client.read_response();
+        assert_eq!((response.status, response.text().as_str()), (200, "page"));
+    }
+    assert_eq!(origin.connections(), 1);
+    for head in &*heads.lock() {
+        let uri = &head.uri;
+        assert_eq!((uri.scheme_str(), uri.authority().map(|host| host.as_str())), (Some("http"), Some("example.com")));
+        for field in ["host", "connection", "content-length", "transfer-encoding"] {
+            assert!(!head.headers.contains_key(field), "{field}: {head:?}");
+        }
+        assert_eq!(head.headers["x-forwarded-proto"], "http");
+    }
+    assert_eq!(gateway.metric(USED), 20.0);
+}
+
+#[test]
+fn requests_beyond_the_streams_of_a_connection_take_another() {
+    for (max_streams, connections) in [(4, 2), (u32::MAX, 1)] {
+        let arrived = Arc::new(Barrier::new(6));
+        let origin = Http2Origin::with_max_streams(max_streams, move |exchange| {
+            let arrived = Arc::clone(&arrived);
+            async move {
+                if exchange.request.uri.path() != "/first" {
+                    arrived.wait().await;
+                }
+                exchange.reply(200, "page");
+            }
+        });
+        let gateway = gateway(origin.address);
+        // From then on, the gateway knows the settings of the origin.
+        assert_eq!(gateway.connect().get("/first", "").status, 200);
+        for mut client in send_requests(&gateway, 6) {
+            assert_eq!(client.read_response().status, 200);
+        }
+        assert_eq!(origin.connections(), connections, "with {max_streams} streams");
+    }
+}
+
+#[test]
+fn request_that_the_origin_did_not_process_is_sent_again() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&tries);
+    let origin = Http2Origin::with_script(move |mut exchange| {
+        let is_first = counted.fetch_add(1, Ordering::Relaxed) == 0;
+        async move {
+            match is_first {
+                true => exchange.response.send_reset(Reason::REFUSED_STREAM),
+                false => exchange.reply(200, "page"),
+            }
+        }
+    });
+    let gateway = gateway(origin.address);
+    let mut client = gateway.connect();
+    assert_eq!(
+        client.send("POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\n\r\n").read_response().status,
+        200
+    );
+    assert_eq!((tries.load(Ordering::Relaxed), gateway.metric(USED)), (2, 1.0));
+}
+
+#[test]
+fn request_above_the_last_stream_of_goaway_is_sent_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let gateway = gateway(listener.local_addr().expect("socket is bound"));
+    let origin = std::thread::spawn(move || {
+        for is_first in [true, false] {
+            let mut frames = Http2Client::accept(&listener);
+            frames.send(SETTINGS, 0, 0, &[]);
+            let request = frames.wait_for_frame(|frame| frame.kind == HEADERS);
+            match is_first {
+                // No stream was processed, no error.
+                true => frames.send(GOAWAY, 0, 0, &[0; 8]),
+                // Status 204, in the static table; the end of the headers and of the stream.
+                false => frames.send(HEADERS, 5, request.stream, &[0x89]),
+            };
+            frames.ping();
+        }
+    });
+    let mut client = gateway.connect();
+    assert_eq!(
+        client.send("POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\n\r\n").read_response().status,
+        204
+    );
+    assert_eq!(gateway.metric(USED), 1.0);
+    origin.join().expect("the origin was sent two requests");
+}
+
+#[test]
+fn request_that_may_have_been_processed_is_not_sent_again() {
+    let origin = Http2Origin::with_script(move |mut exchange| async move {
+        exchange.response.send_reset(Reason::INTERNAL_ERROR);
+    });
+    let gateway = gateway(origin.address);
+    assert_eq!(gateway.connect().get("/", "").status, 502);
+    assert_eq!((gateway.metric(USED), origin.connections()), (1.0, 1));
+}
+
+#[test]
+fn body_of_a_reset_stream_is_not_complete() {
+    for reason in [Reason::NO_ERROR, Reason::CANCEL, Reason::INTERNAL_ERROR] {
+        let (begun, is_begun) = signal();
+        let is_begun = Arc::new(is_begun);
+        let origin = Http2Origin::with_script(move |mut exchange| {
+            let is_begun = Arc::clone(&is_begun);
+            async move {
+                let mut stream = exchange.response.send_response(http::Response::new(()), false).expect("open stream");
+                stream.send_data(Bytes::from_static(b"part"), false).expect("open stream");
+                tokio::task::spawn_blocking(move || is_begun.wait()).await.expect("the client reads");
+                stream.send_reset(reason);
+            }
+        });
+        let gateway = gateway(origin.address);
+        let mut client = gateway.connect();
+        client.send("GET / HTTP/1.1\r\nHost: example.com\r\n\r\n");
+        assert_eq!(client.head().status, 200);
+        assert_eq!(client.take(9).as_deref(), Ok(&b"4\r\npart\r\n"[..]));
+        begun.notify();
+        assert_eq!(client.read_rest(), b"", "no last chunk after {reason:?}");
+    }
+}
+
+#[test]
+fn upload_ends_with_its_client() {
+    let (aborted, is_aborted) = signal();
+    let (arrived, has_arrived) = signal();
+    let origin = Http2Origin::with_script(move |mut exchange| {
+        let (aborted, arrived) = (aborted.clone(), arrived.clone());
+        async move {
+            arrived.notify();
+            assert_eq!(exchange.read_body().await, None);
+            aborted.notify();
+        }
+    });
+    let gateway = gateway(origin.address);
+    let mut client = gateway.connect();
+    client.send("POST /stream/upload HTTP/1.1\r\nHost: example.com\r\nContent-Length: 10\r\n\r\npart");
+    has_arrived.wait();
+    drop(client);
+    is_aborted.wait();
+}
+
+#[test]
+fn early_response_ends_the_upload() {
+    let (aborted, is_aborted) = signal();
+    let origin = Http2Origin::with_script(move |mut exchange| {
+        let aborted = aborted.clone();
+        async move {
+            let head = http::Response::builder().status(403).body(()).expect("a valid head");
+            exchange.response.send_response(head, true).expect("open stream");
+            assert_eq!(exchange.read_body().await, None);
+            aborted.notify();
+        }
+    });
+    let gateway = gateway(origin.address);
+    let mut client = gateway.connect();
+    client.send("POST /stream/upload HTTP/1.1\r\nHost: example.com\r\nContent-Length: 10\r\n\r\npart");
+    assert_eq!(client.read_response().status, 403);
+    is_aborted.wait();
+}
+
+#[test]
+fn connection_without_an_answer_is_left() {
+    let (arrived, has_arrived) = signal();
+    let origin = Http2Origin::with_script(move |exchange| {
+        let arrived = arrived.clone();
+        async move {
+            match exchange.request.uri.path() {
+                "/hangs" => {
+                    arrived.notify();
+                    std::future::pending::<()>().await;
+                }
+                _ => exchange.reply(200, "page"),
+            }
+        }
+    });
+    let gateway = TestGateway::with_rules(origin.address, &rules(origin.address, "response_timeout: 1s"));
+    assert_eq!(gateway.connect().get("/", "").status, 200);
+    let mut waiting = gateway.connect();
+    waiting.send("GET /hangs HTTP/1.1\r\nHost: example.com\r\n\r\n");
+    has_arrived.wait();
+    gateway.advance_and_sweep(Duration::from_secs(2));
+    assert_eq!(waiting.read_response().status, 504);
+    assert_eq!(gateway.connect().get("/", "").status, 200);
+    assert_eq!(origin.connections(), 2);
+}
+
+/// Large responses whose clients do not read them fill their windows, not that of the connection.
+#[test]
+fn readers_that_stall_do_not_stop_others() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&sent);
+    let origin = Http2Origin::with_script(move |mut exchange| {
+        let sent = Arc::clone(&counted);
+        async move {
+            if exchange.request.uri.path() == "/small" {
+                return exchange.reply(200, "page");
+            }
+            let mut stream = exchange.response.send_response(http::Response::new(()), false).expect("open stream");
+            loop {
+                stream.reserve_capacity(16 * 1024);
+                let Some(Ok(length)) = std::future::poll_fn(|context| stream.poll_capacity(context)).await else {
+                    break;
+                };
+                stream.send_data(vec![0; length].into(), false).expect("open stream");
+                sent.fetch_add(length, Ordering::Relaxed);
+            }
+        }
+    });
+    let rules = rules(origin.address, "").replace("first_byte_timeout: 1s", "first_byte_timeout: 1s, buffer_disk: 0B");
+    let gateway = TestGateway::with_rules(origin.address, &rules);
+    let mut readers = send_requests(&gateway, 63);
+    readers.iter_mut().for_each(|reader| assert_eq!(reader.head().status, 200));
+    let mut client = gateway.connect();
+    let (mut sent_before, mut unchanged) = (0, 0);
+    // All stall once the buffers of the sockets are full.
+    while unchanged < 100 {
+        assert_eq!(client.get("/small", "").status, 200);
+        let sent_now = sent.load(Ordering::Relaxed);
+        unchanged = if sent_now == sent_before { unchanged + 1 } else { 0 };
+        sent_before = sent_now;
+    }
+    assert_eq!(origin.connections(), 1);
+}
+
+#[test]
+fn failed_connection_fails_the_requests_that_wait_for_it() {
+    let gateway = gateway(Origin::unreachable());
+    for mut client in send_requests(&gateway, 20) {
+        assert_eq!(client.read_response().status, 502);
+    }
+    assert_eq!(gateway.metric(USED), 0.0);
+}
+
+#[test]
+fn upgrade_is_sent_over_http1() {
+    let origin = Origin::with_script(|request, connection| {
+        assert_eq!(request.field("upgrade"), "other");
+        connection.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\nhello");
+    });
+    let gateway = gateway(origin.address());
+    let mut client = gateway.connect();
+    client.send("GET / HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n");
+    assert_eq!(client.head().status, 101);
+    assert_eq!(client.take(5).as_deref(), Ok(&b"hello"[..]));
+}
+
+/// nginx closes each connection after three requests with a GOAWAY.
+#[test]
+fn nginx_is_an_origin_of_http2_with_and_without_tls() {
+    let certificates = Certificates::new();
+    certificates.issue("server", &["site.internal"]);
+    let [h2c, tls, http1] = [(); 3].map(|()| Origin::free_address());
+    let nginx = Nginx::start(&format!(
+        "listen {h2c} http2; listen {tls} ssl http2; listen {http1} ssl; ssl_certificate {}; ssl_certificate_key {}; \
+         add_header X-Protocol $server_protocol;",
+        certificates.path("server.pem").display(),
+        certificates.path("server.key").display()
+    ));
+    let ca = format!("ca: {}, server_name: site.internal", certificates.path("ca.pem").display());
+    for (url, keys, protocol) in [
+        (format!("http://{h2c}"), "", "HTTP/2.0"),
+        (format!("https://{tls}"), &*ca, "HTTP/2.0"),
+        // It shares the address with a server that speaks HTTP/2 only in nginx's configuration, not on the wire.
+        (format!("https://{http1}"), &ca, "HTTP/1.1"),
+    ] {
+        let gateway =
+            TestGateway::with_rules(nginx.address, &format!("origin: {{ url: '{url}', http2: true, {keys} }}"));
+        let mut client = gateway.connect();
+        for _ in 0..20 {
+            let response = client.get("/page", "");
+            assert_eq!((response.status, response.body.len()), (200, 1 << 20), "{url}");
+            assert_eq!(response.field("x-protocol"), protocol, "{url}");
+        }
+    }
+}
+
+#[test]
+fn checks_are_sent_over_http2() {
+    let (checked, is_checked) = signal();
+    let origin = Http2Origin::with_script(move |exchange| {
+        assert_eq!(exchange.request.uri.path(), "/healthz");
+        checked.notify();
+        async move { exchange.reply(200, "") }
+    });
+    let rules = format!(
+        "origin: {{ urls: ['http://{}', 'http://{}'], http2: true, health: {{ check: {{ path: /healthz }} }} }}",
+        origin.address,
+        Origin::unreachable()
+    );
+    let gateway = TestGateway::with_rules(origin.address, &rules);
+    is_checked.wait();
+    drop(gateway);
+}
+
+/// Calls of a real client of gRPC reach a real server: one response, a stream of responses, streams in both directions,
+/// and the status of an error, which is in the trailers.
+#[test]
+fn grpc_passes() {
+    let clients = InstalledClients::locate();
+    let mut server =
+        clients.python("grpc_server.py").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("program runs");
+    let mut port = String::new();
+    BufReader::new(server.stdout.take().expect("a pipe")).read_line(&mut port).expect("the server prints its port");
+    let origin = SocketAddr::from(([127, 0, 0, 1], port.trim().parse().expect("a port")));
+    let gateway = TestGateway::with_rules(origin, &rules(origin, "").replace("/stream/**", "/site.Pages/**"));
+    let calls = clients.python("grpc_client.py").arg(gateway.address().to_string()).output().expect("program runs");
+    drop(server.stdin.take());
+    assert!(server.wait().expect("the server ends").success());
+    assert!(calls.status.success(), "{}", String::from_utf8_lossy(&calls.stderr));
+    assert_eq!(gateway.metric(USED), 4.0);
+    for line in gateway.read_log() {
+        assert_eq!((&line["status"], &line["version"]), (&200.into(), &"2".into()), "{line}");
+    }
+}
