@@ -13,6 +13,8 @@ use tidegate_tls::TlsListener;
 #[derive(Clone, Debug, Default)]
 pub(super) struct ListenerOptions {
     pub(super) kind: ListenerKind,
+    /// Bound address; `None` for requests of the gateway itself.
+    pub(super) address: Option<SocketAddr>,
     /// True if a header of the PROXY protocol comes first.
     pub(super) proxy_protocol: bool,
     /// TLS; `None` is HTTP without TLS.
@@ -33,14 +35,15 @@ pub(super) fn options(
     let https_port = listeners.iter().zip(addresses).find(|(listener, _)| listener.tls.is_some());
     let https_port = https_port.map(|(_, address)| address.port());
     let mut tls = tls.iter();
-    let options = |listener: &Listener| ListenerOptions {
+    let options = |(listener, address): (&Listener, &SocketAddr)| ListenerOptions {
         kind: ListenerKind::Site,
+        address: Some(*address),
         proxy_protocol: listener.proxy_protocol,
         tls: listener.tls.as_ref().and_then(|_| tls.next().cloned()),
         hsts: listener.tls.as_ref().and_then(|tls| Some(format!("max-age={}", tls.hsts?.as_secs()))),
         redirect_port: listener.redirect.and_then(|HttpsRedirect { port }| port.or(https_port)),
     };
-    listeners.iter().map(options).collect()
+    listeners.iter().zip(addresses).map(options).collect()
 }
 
 /// Who connects to a listener.

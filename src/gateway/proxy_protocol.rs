@@ -1,11 +1,13 @@
 //! The header of the PROXY protocol, versions 1 and 2, with which a trusted proxy tells the address of its client
 //! (<https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>).
 //!
-//! A listener requires the header or does not know it; it is never guessed. The bytes after it stay in the socket.
+//! A listener requires the header or does not know it; it is never guessed. The bytes after it stay in the socket. The
+//! origin is sent a header, if it wants one.
 
-use proxy_header::{ParseConfig, Protocol, ProxyHeader};
+use proxy_header::{ParseConfig, Protocol, ProxiedAddress, ProxyHeader};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use tidegate_config::settings::ProxyProtocolVersion;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
@@ -35,6 +37,14 @@ pub(super) enum ProxyHeaderError {
     Io(#[from] io::Error),
 }
 
+/// The client of a connection to the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProxiedClient {
+    pub(super) address: IpAddr,
+    /// Address of the listener.
+    pub(super) destination: SocketAddr,
+}
+
 /// Reads the header. Returns the client; `None` if the proxy itself is the client.
 pub(super) async fn read_header(stream: &mut TcpStream) -> Result<Option<SocketAddr>, ProxyHeaderError> {
     let mut header = vec![0; MAX_HEADER];
@@ -56,6 +66,31 @@ pub(super) async fn read_header(stream: &mut TcpStream) -> Result<Option<SocketA
             return Err(ProxyHeaderError::TooLong);
         }
     }
+}
+
+/// Returns a header that names `client`, which connected to `destination`. `None` is the gateway itself.
+///
+/// The port of the client is 0: a connection serves requests from several of its ports.
+pub(super) fn header(version: ProxyProtocolVersion, client: Option<ProxiedClient>) -> Vec<u8> {
+    let header = match client {
+        None => ProxyHeader::with_local(),
+        Some(ProxiedClient { address, destination }) => {
+            // Both addresses of a header have the same family.
+            let destination = match address {
+                IpAddr::V4(_) if destination.is_ipv6() => (Ipv4Addr::UNSPECIFIED, destination.port()).into(),
+                IpAddr::V6(_) if destination.is_ipv4() => (Ipv6Addr::UNSPECIFIED, destination.port()).into(),
+                _ => destination,
+            };
+            ProxyHeader::with_address(ProxiedAddress::stream((address, 0).into(), destination))
+        }
+    };
+    let mut bytes = Vec::new();
+    let encoded = match version {
+        ProxyProtocolVersion::V1 => header.encode_v1(&mut bytes),
+        ProxyProtocolVersion::V2 => header.encode_v2(&mut bytes),
+    };
+    encoded.expect("addresses of one family, and a vector that grows");
+    bytes
 }
 
 /// A client and the length of the header.
@@ -155,6 +190,27 @@ mod tests {
             &v2(0x21, 0x11, &[0; MAX_HEADER])[..BINARY_START],
         ] {
             assert!(parse(header).is_err(), "{}", String::from_utf8_lossy(header));
+        }
+    }
+
+    #[test]
+    fn headers_for_the_origin() {
+        let proxied = |address: &str, destination: &str| {
+            let parts = (address.parse().expect("an address"), destination.parse().expect("an address"));
+            Some(ProxiedClient { address: parts.0, destination: parts.1 })
+        };
+        for (sent, text) in [
+            (proxied("192.0.2.1", "198.51.100.1:443"), "PROXY TCP4 192.0.2.1 198.51.100.1 0 443\r\n"),
+            (proxied("2001:db8::1", "[2001:db8::2]:443"), "PROXY TCP6 2001:db8::1 2001:db8::2 0 443\r\n"),
+            (proxied("192.0.2.1", "[::]:443"), "PROXY TCP4 192.0.2.1 0.0.0.0 0 443\r\n"),
+            (proxied("2001:db8::1", "0.0.0.0:443"), "PROXY TCP6 2001:db8::1 :: 0 443\r\n"),
+            (None, "PROXY UNKNOWN\r\n"),
+        ] {
+            assert_eq!(String::from_utf8_lossy(&header(ProxyProtocolVersion::V1, sent)), text);
+            let expected = sent.map(|sent| SocketAddr::from((sent.address, 0)).to_string());
+            for version in [ProxyProtocolVersion::V1, ProxyProtocolVersion::V2] {
+                assert_eq!(client(&header(version, sent)), Some(expected.clone()), "{version:?}");
+            }
         }
     }
 

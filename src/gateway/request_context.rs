@@ -13,6 +13,7 @@ use super::upstream::ForwardState;
 use super::worker::{CurrentConfig, Worker};
 use http::StatusCode;
 use smallvec::SmallVec;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -197,6 +198,11 @@ impl RequestContext {
 
     pub(super) fn evaluation(&self) -> &Evaluation {
         &self.evaluated.evaluation
+    }
+
+    /// Returns the address of the client.
+    pub(super) fn client_address(&self) -> IpAddr {
+        self.evaluated.client_address.client
     }
 
     /// Returns the key of the client's address, which a client cannot choose.

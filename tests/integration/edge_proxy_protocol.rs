@@ -2,6 +2,7 @@
 
 use crate::support::client::Client;
 use crate::support::gateway::TestGateway;
+use crate::support::nginx::Nginx;
 use crate::support::origin::Origin;
 use crate::support::tls::{Certificates, try_connect};
 use crate::support::wait::wait_until;
@@ -171,4 +172,53 @@ fn connections_per_address_are_those_of_the_clients() {
     let mut other = connect(&gateway);
     other.send("PROXY TCP4 192.0.2.7 198.51.100.1 1 2\r\n").send(GET);
     assert_eq!(other.read_response().status, 200, "another client of the same proxy");
+}
+
+/// nginx, whose connections serve three requests, closes one that does not begin with a header.
+#[test]
+fn origin_is_told_the_client_of_each_connection() {
+    let certificates = Certificates::new();
+    certificates.issue("server", &["site.internal"]);
+    let [plain, tls] = [(); 2].map(|()| Origin::free_address());
+    let nginx = Nginx::start(&format!(
+        "listen {plain} proxy_protocol; listen {tls} ssl proxy_protocol; ssl_certificate {}; ssl_certificate_key {};\n\
+         add_header X-Client '$proxy_protocol_addr $proxy_protocol_server_port';",
+        certificates.path("server.pem").display(),
+        certificates.path("server.key").display()
+    ));
+    let ca = format!("ca: {}, server_name: site.internal", certificates.path("ca.pem").display());
+    for version in ["v1", "v2"] {
+        for (url, keys) in [(format!("http://{plain}"), ""), (format!("https://{tls}"), &*ca)] {
+            let rules = format!("{LISTEN}{FROM_HEADER}\norigin: {{ url: '{url}', proxy_protocol: {version}, {keys} }}");
+            let gateway = TestGateway::with_rules(nginx.address, &rules);
+            let mut clients = ["192.0.2.1", "192.0.2.2", "2001:db8::9"].map(|address| {
+                let family = if address.contains(':') { "TCP6 2001:db8::9 ::" } else { "TCP4 ADDRESS 0.0.0.0" };
+                let mut client = connect(&gateway);
+                client.send(format!("PROXY {} 1 2\r\n", family.replace("ADDRESS", address)));
+                (address, client)
+            });
+            let port = gateway.addresses()[1].port();
+            for _ in 0..5 {
+                for (address, client) in &mut clients {
+                    let response = client.get("/page", "");
+                    assert_eq!(response.status, 200, "{url} {version}");
+                    assert_eq!(response.field("x-client"), format!("{address} {port}"), "{url} {version}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn clients_with_connections_of_their_own_do_not_exhaust_the_pool() {
+    let origin = Origin::free_address();
+    let nginx = Nginx::start(&format!("listen {origin} proxy_protocol; add_header X-Client $proxy_protocol_addr;"));
+    let rules =
+        format!("{LISTEN}{FROM_HEADER}\norigin: {{ url: 'http://{origin}', proxy_protocol: v2, max_connections: 2 }}");
+    let gateway = TestGateway::with_rules(nginx.address, &rules);
+    for number in 1..=20 {
+        let mut client = connect(&gateway);
+        client.send(format!("PROXY TCP4 192.0.2.{number} 0.0.0.0 1 2\r\n"));
+        assert_eq!(client.get("/page", "").field("x-client"), format!("192.0.2.{number}"));
+    }
 }

@@ -638,7 +638,7 @@ routes:
         [
             "1:9: listen: found 8080, needs one word or a list of words; write an address and a port, such as 127.0.0.1:8080, or 0.0.0.0:8080 for all addresses",
             "3:8: origin.url: \"ftp://site\": unsupported scheme; use http://HOST:PORT, https://HOST:PORT or unix:/PATH, such as http://127.0.0.1:3000",
-            "4:3: origin.conect_timeout: unknown key \"conect_timeout\" (did you mean \"connect_timeout\"?); known here: url, urls, ca, server_name, certificate, key, verify, http2, health, connect_timeout, response_timeout, idle_timeout, max_connections, aborts_on_disconnect, only_if_cached",
+            "4:3: origin.conect_timeout: unknown key \"conect_timeout\" (did you mean \"connect_timeout\"?); known here: url, urls, ca, server_name, certificate, key, verify, http2, proxy_protocol, health, connect_timeout, response_timeout, idle_timeout, max_connections, aborts_on_disconnect, only_if_cached",
             "7:12: quotas.places_api.limit: found \"many\", needs an amount, to a thousandth; write it like 10000 or 0.25",
             "8:25: quotas.places_api.window.calendar: found \"fortnight\"; use one of hour, day, week, month",
             "12:31: quotas.places_api.tiers.search[1].shed: found 75, needs a share such as 75%; write a number from 0 to 100 with a percent sign",
@@ -764,7 +764,7 @@ fn environment_error_names_the_variable() {
             "2:12: state_dir: environment variable STATE is not set; set STATE, or write ${STATE:-default}",
             "TIDEGATE_LOG__LEVEL: overrides no key; write it with two underscores: TIDEGATE__LOG__LEVEL",
             "TIDEGATE__LISTEN: listen[0]: found \"127.0.0.1\", needs an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"",
-            "TIDEGATE__ORIGIN__ULR: origin.ulr: unknown key \"ulr\" (did you mean \"url\"?); known here: url, urls, ca, server_name, certificate, key, verify, http2, health, connect_timeout, response_timeout, idle_timeout, max_connections, aborts_on_disconnect, only_if_cached",
+            "TIDEGATE__ORIGIN__ULR: origin.ulr: unknown key \"ulr\" (did you mean \"url\"?); known here: url, urls, ca, server_name, certificate, key, verify, http2, proxy_protocol, health, connect_timeout, response_timeout, idle_timeout, max_connections, aborts_on_disconnect, only_if_cached",
             "TIDEGATE__WORKERS: workers: found \"none\", needs a number of threads; write auto or a number from 1 to 1024",
         ]
     );
@@ -1723,6 +1723,11 @@ fn origin_has_servers_and_keys_of_tls_only_for_https() {
             "origin.urls: beside origin.url; name all servers here, or one in url (or as --origin)",
         ),
         ("urls: []", "origin.url: missing; write the address of the site, such as http://127.0.0.1:3000"),
+        (
+            "url: http://a, http2: true, proxy_protocol: v1",
+            "origin.proxy_protocol: beside http2: true, which sends requests of many clients on one connection; leave one \
+             out; X-Forwarded-For names the client of each request",
+        ),
         ("urls: [http://a, http://a]", "origin.urls[1]: http://a is there twice; leave one out"),
         ("url: http://a, ca: ca.pem", "origin.ca: no server has https://; leave it out, or write https:// in the URL"),
         (

@@ -8,6 +8,7 @@ use super::request_handler::RequestHandler;
 use crate::gateway::cache::Recorder;
 use crate::gateway::header_rules::change_request;
 use crate::gateway::problem::Problem;
+use crate::gateway::proxy_protocol::ProxiedClient;
 use crate::gateway::request_context::{EvaluatedRequest, RequestContext};
 use crate::gateway::response_body::{ResponseBody, scan_to_end};
 use crate::gateway::upstream::{ForwardError, RequestBody, UpstreamResponse, UpstreamTarget};
@@ -125,7 +126,9 @@ impl RequestHandler {
         let max_connections = origin.max_connections.div_ceil(worker.shared().worker_count);
         let uptime = worker.monotonic_tick().get();
         let clock = &worker.shared().clock;
-        let target = UpstreamTarget { origin, servers: &current.origin_servers, uptime, clock, max_connections };
+        let client = origin.proxy_protocol.and_then(|_| self.proxied_client(context));
+        let servers = &current.origin_servers;
+        let target = UpstreamTarget { origin, servers, client, uptime, clock, max_connections };
         context.begin_upstream(slots);
         let state = Rc::clone(context.forward_state());
         let (permit, client_head) = context.permit_and_head();
@@ -137,6 +140,12 @@ impl RequestHandler {
         context.record_upstream_response(worker.now(), result.as_ref().map(|upstream| upstream.response.status).ok());
         let backoff = context.report_to_scopes(result.as_ref().map(|upstream| &upstream.response));
         (result, backoff)
+    }
+
+    /// Returns the client that a connection to the origin names; `None` for a request of the gateway itself.
+    fn proxied_client(&self, context: &RequestContext) -> Option<ProxiedClient> {
+        let destination = self.listener.address?;
+        Some(ProxiedClient { address: context.client_address(), destination })
     }
 
     /// Streams the origin's response to the client; `beginning` is the part of its body already read. `recorder` stores

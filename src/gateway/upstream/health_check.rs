@@ -49,7 +49,7 @@ impl OriginServers {
 
     async fn response_to_check(&self, index: usize, path: &str) -> Result<StatusCode, String> {
         let text = |error: &dyn Display| error.to_string();
-        let Connected { stream, is_http2 } = self.connect(index, false).await.map_err(|error| text(&error))?;
+        let Connected { stream, is_http2 } = self.connect(index, None, false).await.map_err(|error| text(&error))?;
         let host = self.host(index);
         let scheme = if matches!(stream, OriginStream::Tls(_)) { "https" } else { "http" };
         let request = Request::builder().header("user-agent", concat!("tidegate/", env!("CARGO_PKG_VERSION")));

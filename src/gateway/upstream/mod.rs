@@ -25,6 +25,7 @@ pub(super) use request_body::{ReceivedBody, RequestBody};
 pub use servers::{OriginServerView, OriginServers};
 pub(super) use stream::OriginStream;
 
+use super::proxy_protocol::ProxiedClient;
 use connection::Connection;
 use http::Method;
 use hyper::body::Body;
@@ -61,6 +62,8 @@ pub(super) struct UpstreamResponse {
 pub(super) struct UpstreamTarget<'a> {
     pub(super) origin: &'a Origin,
     pub(super) servers: &'a Arc<OriginServers>,
+    /// Client that each connection names; `None` without the PROXY protocol, and for requests of the gateway itself.
+    pub(super) client: Option<ProxiedClient>,
     /// Monotonic time.
     pub(super) uptime: Timestamp,
     /// Wall clock, because time has passed before a retry.

@@ -8,6 +8,7 @@ use super::error::ForwardError;
 use super::http2::{Http2Connection, Http2Stream};
 use super::servers::{Connected, InFlight, OriginServers, ServerSet};
 use super::slots::{Slot, Slots};
+use crate::gateway::proxy_protocol::ProxiedClient;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub(super) struct Pool {
 struct IdleConnection {
     connection: Http1Connection,
     slot: Slot,
+    /// Client that it names.
+    client: Option<ProxiedClient>,
     /// Index of its server.
     server: usize,
     since: Timestamp,
@@ -75,6 +78,8 @@ pub(in crate::gateway) struct PoolGuard {
     pool_generation: u64,
     /// Index of the server.
     pub(super) server: usize,
+    /// Client that the connection names.
+    client: Option<ProxiedClient>,
     _in_flight: Option<InFlight>,
     /// Idle time of the connection before this request; `None` for a new connection.
     pub(super) idle_for: Option<Duration>,
@@ -162,7 +167,7 @@ impl Pool {
         let connecting = is_shared.then(|| self.begin_connecting(server));
         let after = target.origin.connect_timeout;
         let connected = timeout(after, async {
-            match target.servers.connect(server, needs_http1).await? {
+            match target.servers.connect(server, target.client, needs_http1).await? {
                 Connected { stream, is_http2: false } => Ok(Connection::Http1(Http1Connection::new(stream, LIMITS))),
                 Connected { stream, is_http2: true } => {
                     Ok(Connection::Http2(Http2Connection::new(stream, LIMITS, slot.take()).await?))
@@ -216,6 +221,7 @@ impl Pool {
             pool: Rc::clone(self),
             pool_generation: self.pool_generation.get(),
             server,
+            client: target.client,
             _in_flight: target.servers.begin_request(server),
             idle_for,
             slot: None,
@@ -252,7 +258,7 @@ impl Pool {
         loop {
             let IdleConnection { mut connection, slot, since, .. } = {
                 let mut idle = self.idle.borrow_mut();
-                let last = idle.iter().rposition(|idle| idle.server == server)?;
+                let last = idle.iter().rposition(|idle| idle.server == server && idle.client == target.client)?;
                 idle.remove(last)
             };
             let idle_for = target.uptime.saturating_duration_since(since);
@@ -326,7 +332,8 @@ impl PoolGuard {
     pub(in crate::gateway) fn put_back(mut self, connection: Http1Connection, now: Timestamp) {
         let Some(slot) = self.slot.take() else { return };
         if self.pool_generation == self.pool.pool_generation.get() {
-            self.pool.idle.borrow_mut().push(IdleConnection { connection, slot, server: self.server, since: now });
+            let (server, client) = (self.server, self.client);
+            self.pool.idle.borrow_mut().push(IdleConnection { connection, slot, client, server, since: now });
             self.pool.slots.wake_one();
         }
     }

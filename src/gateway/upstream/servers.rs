@@ -2,6 +2,7 @@
 
 use super::stream::OriginStream;
 use super::tls::{TlsFiles, server_name};
+use crate::gateway::proxy_protocol::{ProxiedClient, header};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
@@ -10,8 +11,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use tidegate_config::settings::{self, Origin, OriginEndpoint, OriginHealth};
+use tidegate_config::settings::{self, Origin, OriginEndpoint, OriginHealth, ProxyProtocolVersion};
 use tidegate_policy::Timestamp;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tracing::{info, warn};
@@ -31,6 +33,8 @@ pub struct OriginServers {
     tls: settings::OriginTls,
     /// True if requests are sent over HTTP/2, by servers with TLS if they choose it.
     pub(super) http2: bool,
+    /// Version of the PROXY protocol at the start of each connection.
+    proxy_protocol: Option<ProxyProtocolVersion>,
     /// Where the search for a server begins, so that servers with equally many requests take turns.
     turn: AtomicUsize,
 }
@@ -147,7 +151,15 @@ impl OriginServers {
         };
         let servers = origin.servers.iter().map(new_server).collect::<Result<_, String>>()?;
         let (health, tls) = (origin.health.clone(), origin.tls.clone());
-        Ok(Self { servers, health, tls_files, tls, http2: origin.http2, turn: AtomicUsize::default() })
+        Ok(Self {
+            servers,
+            health,
+            tls_files,
+            tls,
+            http2: origin.http2,
+            proxy_protocol: origin.proxy_protocol,
+            turn: AtomicUsize::default(),
+        })
     }
 
     /// Returns `before` if it has the same servers, with what is known of them, and their connections.
@@ -156,7 +168,7 @@ impl OriginServers {
             |servers: &Self| servers.servers.iter().map(|server| server.settings.clone()).collect::<Vec<_>>();
         let is_same = settings(&self) == settings(before)
             && (&self.health, &self.tls, &self.tls_files) == (&before.health, &before.tls, &before.tls_files)
-            && self.http2 == before.http2;
+            && (self.http2, self.proxy_protocol) == (before.http2, before.proxy_protocol);
         if is_same {
             return Arc::clone(before);
         }
@@ -249,9 +261,15 @@ impl OriginServers {
         }
     }
 
-    /// Connects to a server. `needs_http1` offers no HTTP/2.
-    pub(super) async fn connect(&self, index: usize, needs_http1: bool) -> io::Result<Connected> {
-        self.servers[index].connect(self.http2 && !needs_http1).await
+    /// Connects to a server, for requests of `client`. `needs_http1` offers no HTTP/2.
+    pub(super) async fn connect(
+        &self,
+        index: usize,
+        client: Option<ProxiedClient>,
+        needs_http1: bool,
+    ) -> io::Result<Connected> {
+        let header = self.proxy_protocol.map_or_else(Vec::new, |version| header(version, client));
+        self.servers[index].connect(&header, self.http2 && !needs_http1).await
     }
 
     /// Returns true once there is a server whose address is known.
@@ -302,13 +320,16 @@ impl OriginServer {
             && self.ejected_until.compare_exchange(ejected_until, until.0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    async fn connect(&self, offers_http2: bool) -> io::Result<Connected> {
+    /// Connects, and sends `header` before all else.
+    async fn connect(&self, header: &[u8], offers_http2: bool) -> io::Result<Connected> {
         if let OriginEndpoint::Unix(path) = &self.settings.endpoint {
-            let stream = OriginStream::Unix(UnixStream::connect(path).await?);
-            return Ok(Connected { stream, is_http2: offers_http2 });
+            let mut stream = UnixStream::connect(path).await?;
+            stream.write_all(header).await?;
+            return Ok(Connected { stream: OriginStream::Unix(stream), is_http2: offers_http2 });
         }
-        let stream = connect_tcp(&self.addresses.load_full()).await?;
+        let mut stream = connect_tcp(&self.addresses.load_full()).await?;
         let _ = stream.set_nodelay(true);
+        stream.write_all(header).await?;
         // Without TLS, nothing is negotiated.
         let Some(tls) = &self.tls else {
             return Ok(Connected { stream: OriginStream::Tcp(stream), is_http2: offers_http2 });

@@ -31,6 +31,9 @@ pub(crate) struct Origin {
     /// does not choose HTTP/2 (ALPN) is sent HTTP/1.1; one without must accept HTTP/2 at once (h2c with prior knowledge).
     /// Upgrades, such as WebSockets, remain HTTP/1.1. Default false.
     pub http2: bool,
+    /// v1 or v2: each connection begins with a header of the PROXY protocol, which names the address of the client, with
+    /// port 0. Only requests of the same address then share a connection. Excludes http2. Default none.
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// When one server of several is sent no requests.
     pub health: Health,
     /// Maximum time to connect, with the TLS handshake, more than 0; then the client receives 504. Default 3s.
@@ -50,6 +53,16 @@ pub(crate) struct Origin {
     /// `Age` or `Cache-Status` that a response is from it. A request that the rules refuse, and for which the gateway has
     /// no stored response, then asks that cache, which costs nothing; its 504 means that it has none. Default false.
     pub only_if_cached: bool,
+}
+
+/// Version of the PROXY protocol.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ProxyProtocol {
+    /// Version 1: text.
+    V1,
+    /// Version 2: binary.
+    V2,
 }
 
 /// Health of the servers of an origin with several. If none is healthy, all are sent requests.

@@ -14,6 +14,8 @@ pub struct Origin {
     pub tls: OriginTls,
     /// True if requests are sent over HTTP/2, by servers with TLS if they choose it.
     pub http2: bool,
+    /// Version of the PROXY protocol that names the client at the start of each connection; excludes `http2`.
+    pub proxy_protocol: Option<ProxyProtocolVersion>,
     /// When a server is sent no requests.
     pub health: OriginHealth,
     /// Maximum time to connect, including the TLS handshake.
@@ -28,6 +30,15 @@ pub struct Origin {
     pub aborts_on_disconnect: bool,
     /// True if the origin has a cache that is asked for what the rules refuse.
     pub only_if_cached: bool,
+}
+
+/// Version of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyProtocolVersion {
+    /// Version 1: text.
+    V1,
+    /// Version 2: binary.
+    V2,
 }
 
 /// Server of the origin.

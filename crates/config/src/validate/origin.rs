@@ -6,7 +6,8 @@ use crate::raw::origin as raw;
 use crate::scalars::Span;
 use crate::setting_path::SettingPath;
 use crate::settings::{
-    HealthCheck, Listener, Origin, OriginEndpoint, OriginHealth, OriginServer, OriginTls, default_port,
+    HealthCheck, Listener, Origin, OriginEndpoint, OriginHealth, OriginServer, OriginTls, ProxyProtocolVersion,
+    default_port,
 };
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -25,6 +26,7 @@ pub(super) fn origin(raw: &raw::Origin, listen: &[Listener], report: &mut Diagno
         tls: tls(raw, servers.iter().any(|server| server.is_tls), report),
         servers,
         http2: raw.http2,
+        proxy_protocol: proxy_protocol(raw, report),
         health: health(&raw.health, report),
         connect_timeout: report.nonzero_duration(
             &path.connect_timeout(),
@@ -134,6 +136,20 @@ fn tls(raw: &raw::Origin, is_used: bool, report: &mut Diagnostics) -> OriginTls 
         client_certificate,
         verifies,
     }
+}
+
+fn proxy_protocol(raw: &raw::Origin, report: &mut Diagnostics) -> Option<ProxyProtocolVersion> {
+    if raw.http2 && raw.proxy_protocol.is_some() {
+        report.error(
+            &SettingPath::ROOT.origin().proxy_protocol(),
+            "beside http2: true, which sends requests of many clients on one connection",
+            "leave one out; X-Forwarded-For names the client of each request",
+        );
+    }
+    raw.proxy_protocol.map(|version| match version {
+        raw::ProxyProtocol::V1 => ProxyProtocolVersion::V1,
+        raw::ProxyProtocol::V2 => ProxyProtocolVersion::V2,
+    })
 }
 
 fn health(raw: &raw::Health, report: &mut Diagnostics) -> OriginHealth {
