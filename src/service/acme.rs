@@ -1,14 +1,18 @@
 //! Certificates from ACME servers: read at the start, ordered when they are missing or due, and kept in `state_dir/acme`.
+//! Gateways with one ledger share them ([`sharing`]).
+
+mod sharing;
 
 use super::ServiceState;
 use crate::telemetry::AcmeView;
 use aws_lc_rs::digest::{SHA256, digest};
 use parking_lot::Mutex;
+use sharing::{SharedState, Sharing, Synced};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_acme::{AcmeClient, AcmeOrder, ChallengeKind, OrderError, RenewalSchedule};
+use tidegate_acme::{AcmeClient, AcmeOrder, ChallengeKind, OrderError, Publish, RenewalSchedule};
 use tidegate_config::Settings;
 use tidegate_config::settings::{Acme, CertificateSource};
 use tidegate_engine::files;
@@ -31,15 +35,20 @@ const MAX_NAME: usize = 100;
 pub struct AcmeCertificates {
     pub(super) challenges: Arc<PendingChallenges>,
     certificates: Vec<AcmeCertificate>,
+    /// Connection to what the gateways share; `None` without a shared ledger.
+    sharing: Option<Sharing>,
 }
 
 /// A certificate that the gateway orders.
 #[derive(Debug)]
 struct AcmeCertificate {
     location: String,
+    /// Identifies the domains and the server, for all gateways.
+    name: String,
     /// File with key and chain.
     file: PathBuf,
     order: AcmeOrder,
+    shared: tokio::sync::Mutex<SharedState>,
     progress: Mutex<OrderProgress>,
 }
 
@@ -53,6 +62,8 @@ struct OrderProgress {
     expires_at: Option<u64>,
     /// Error of the last attempt, if it failed.
     error: Option<String>,
+    /// True while a certificate is due and the other gateways cannot be asked.
+    is_cut_off: bool,
     /// Number of failed attempts since the start.
     failures: u64,
 }
@@ -60,7 +71,7 @@ struct OrderProgress {
 impl AcmeCertificates {
     /// Reads the present certificates and the authorities of the servers, or returns all errors.
     pub(super) fn read(settings: &Settings, seed: u64) -> Result<Self, Vec<String>> {
-        let (mut read, mut errors) = (Self::default(), Vec::new());
+        let (mut read, mut errors) = (Self { sharing: Sharing::new(settings), ..Self::default() }, Vec::new());
         let has_plain_listener = settings.listen.iter().any(|listener| listener.tls.is_none());
         for tls in settings.listen.iter().filter_map(|listener| listener.tls.as_ref()) {
             let CertificateSource::Acme(acme) = &tls.certificates else { continue };
@@ -76,8 +87,9 @@ impl AcmeCertificates {
                         false => vec![ChallengeKind::TlsAlpn01],
                     };
                     let mut jitter = Rng::from_seed(seed, &acme.domains.join(","));
-                    let present = files::read(&file, MAX_FILE_BYTES).ok();
-                    let present = present.and_then(|pem| Certificate::parse(&pem, &pem, None).ok());
+                    let pem = files::read(&file, MAX_FILE_BYTES).unwrap_or_default();
+                    let present = Certificate::parse(&pem, &pem, None).ok();
+                    let id = present.as_ref().map(|_| short_hash(&String::from_utf8_lossy(&pem)));
                     let schedule = present.as_ref().map(|certificate| renewal(certificate, &mut jitter));
                     let progress = OrderProgress {
                         kinds,
@@ -85,6 +97,7 @@ impl AcmeCertificates {
                         jitter,
                         expires_at: present.as_ref().map(Certificate::expires_at),
                         error: None,
+                        is_cut_off: false,
                         failures: 0,
                     };
                     let order = AcmeOrder {
@@ -96,7 +109,10 @@ impl AcmeCertificates {
                         challenges: Arc::clone(&read.challenges),
                     };
                     let location = settings.location_of(&acme.path);
-                    read.certificates.push(AcmeCertificate { location, file, order, progress: Mutex::new(progress) });
+                    let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                    let shared = SharedState::new(id.unwrap_or_default());
+                    let (progress, shared) = (Mutex::new(progress), tokio::sync::Mutex::new(shared));
+                    read.certificates.push(AcmeCertificate { location, name, file, order, shared, progress });
                 }
             }
         }
@@ -142,22 +158,37 @@ impl AcmeCertificate {
         self.order.domains.first().map_or("-", String::as_str)
     }
 
-    /// Orders the certificate and writes it.
-    async fn attempt(&self, now: Timestamp) -> Result<(), OrderError> {
+    /// Orders the certificate and writes it. Returns key and chain.
+    async fn attempt(&self, sharing: Option<&Sharing>, now: Timestamp) -> Result<String, OrderError> {
         let kinds = self.progress.lock().kinds.clone();
-        let local = |path: &Path, error| OrderError::local(format_args!("{}: {error}", path.display()));
         let dir = self.file.parent().unwrap_or(Path::new("."));
         files::create_dir(dir).map_err(|error| local(dir, error))?;
-        let (pem, kind) = self.order.run(&kinds, now).await?;
+        let publish: &Publish<'_> = &|challenges| {
+            Box::pin(async move {
+                match sharing {
+                    Some(sharing) => sharing.publish(&self.name, &challenges, now).await,
+                    None => Ok(()),
+                }
+            })
+        };
+        let (pem, kind) = self.order.run(&kinds, now, publish).await?;
         let parsed = Certificate::parse(pem.as_bytes(), pem.as_bytes(), None);
         let certificate = parsed.map_err(|error| OrderError::local(format_args!("unusable certificate: {error:?}")))?;
+        self.write(&pem, &certificate)?;
+        // The one that works is the first next time.
+        self.progress.lock().kinds.sort_by_key(|&other| other != kind);
+        Ok(pem)
+    }
+
+    /// Writes a certificate, and schedules its renewal.
+    fn write(&self, pem: &str, certificate: &Certificate) -> Result<(), OrderError> {
+        let dir = self.file.parent().unwrap_or(Path::new("."));
+        files::create_dir(dir).map_err(|error| local(dir, error))?;
         files::replace(&self.file, pem.as_bytes()).map_err(|error| local(&self.file, error))?;
         let mut progress = self.progress.lock();
-        progress.schedule = renewal(&certificate, &mut progress.jitter);
+        progress.schedule = renewal(certificate, &mut progress.jitter);
         progress.expires_at = Some(certificate.expires_at());
         progress.error = None;
-        // The one that works is the first next time.
-        progress.kinds.sort_by_key(|&other| other != kind);
         Ok(())
     }
 
@@ -169,6 +200,17 @@ impl AcmeCertificate {
         progress.error = Some(error.to_string());
         progress.failures += 1;
         progress.schedule.due().saturating_duration_since(now).as_secs()
+    }
+
+    /// Notes that a certificate is due, and that it is not known whether another gateway orders it.
+    fn note_cut_off(&self, error: &OrderError, now: Timestamp) {
+        let mut progress = self.progress.lock();
+        if progress.schedule.is_due(now) {
+            progress.error = Some(error.reason.clone());
+            if !std::mem::replace(&mut progress.is_cut_off, true) {
+                warn!("No new certificate for {}: {error}", self.domain());
+            }
+        }
     }
 }
 
@@ -187,20 +229,46 @@ async fn order_when_due(state: Arc<ServiceState>, index: usize) {
     loop {
         ticks.tick().await;
         let now = state.handle.now();
-        if !certificate.progress.lock().schedule.is_due(now) {
+        let sharing = state.acme.sharing.as_ref();
+        let may_order = match sharing {
+            None => certificate.progress.lock().schedule.is_due(now),
+            Some(sharing) => match certificate.sync(sharing, &state.acme.challenges, now).await {
+                Ok(Synced::MayOrder) => true,
+                Ok(Synced::Unchanged) => false,
+                Ok(Synced::Replaced) => {
+                    info!("Another gateway has ordered a certificate for {domain}");
+                    state.reload_certificates();
+                    false
+                }
+                Err(error) => {
+                    certificate.note_cut_off(&error, now);
+                    false
+                }
+            },
+        };
+        if !may_order {
             continue;
         }
-        match certificate.attempt(now).await {
-            Ok(()) => {
+        let ordered = certificate.attempt(sharing, now).await;
+        match &ordered {
+            Ok(_) => {
                 info!("Ordered a certificate for {domain}");
                 state.reload_certificates();
             }
             Err(error) => {
-                let wait = certificate.note_failure(&error, state.handle.now());
+                let wait = certificate.note_failure(error, state.handle.now());
                 warn!("No new certificate for {domain}: {error}; next attempt in {wait} s");
             }
         }
+        if let Some(sharing) = sharing {
+            let ended = ordered.as_ref().map(String::as_str);
+            certificate.end_order(sharing, ended, state.handle.now()).await;
+        }
     }
+}
+
+fn local(path: &Path, error: impl std::fmt::Display) -> OrderError {
+    OrderError::local(format_args!("{}: {error}", path.display()))
 }
 
 fn renewal(certificate: &Certificate, jitter: &mut Rng) -> RenewalSchedule {

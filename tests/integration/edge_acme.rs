@@ -4,6 +4,7 @@ use crate::support::acme_server::{AcmeServer, LIFETIME_DAYS};
 use crate::support::client::Client;
 use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
+use crate::support::redis::RedisServer;
 use crate::support::tls::{Certificates, try_connect};
 use crate::support::wait::{wait_for, wait_until};
 use rustls::{ClientConfig, RootCertStore};
@@ -35,18 +36,12 @@ impl Site {
     /// stopped.
     fn new(listeners: &str, tls: &str) -> Self {
         let (server, origin) = (AcmeServer::stopped(&[SITE, SHOP]), Origin::plain());
-        let listen = format!(
-            "listen: [{listeners} {{ address: '127.0.0.1:0', tls: {{ {}{tls} }} }}]",
-            server.yaml(&[SITE, SHOP])
-        );
-        // The server dates certificates by the system's clock.
-        let clock = Clock::manual(Clock::system().now());
-        let gateway = TestGateway::with_clock(origin.address(), &format!("hosts: [{SITE}, {SHOP}]\n{listen}"), clock);
+        let gateway = start_gateway(&server, &origin, listeners, tls, "");
         Self { server, gateway, _origin: origin }
     }
 
     fn tls_address(&self) -> SocketAddr {
-        *self.gateway.addresses().last().expect("a listener")
+        tls_address(&self.gateway)
     }
 
     /// Starts the server and advances the clock until the gateway has a certificate. Returns its authority.
@@ -66,12 +61,8 @@ impl Site {
         self.certificate(roots).is_some()
     }
 
-    /// Returns the certificate that the gateway presents, if it is valid.
     fn certificate(&self, roots: &RootCertStore) -> Option<Vec<u8>> {
-        let stream = TcpStream::connect(self.tls_address()).expect("gateway listens");
-        let mut client = try_connect(stream, SHOP, &client_config(roots)).ok()?;
-        let certificate = client.stream().conn.peer_certificates()?.first()?;
-        Some(certificate.to_vec())
+        certificate(&self.gateway, roots)
     }
 
     fn failures(&self) -> f64 {
@@ -88,6 +79,26 @@ impl Site {
         files.sort();
         files
     }
+}
+
+fn start_gateway(server: &AcmeServer, origin: &Origin, listeners: &str, tls: &str, rules: &str) -> TestGateway {
+    let acme = server.yaml(&[SITE, SHOP]);
+    let listen = format!("listen: [{listeners} {{ address: '127.0.0.1:0', tls: {{ {acme}{tls} }} }}]");
+    // The server dates certificates by the system's clock.
+    let clock = Clock::manual(Clock::system().now());
+    TestGateway::with_clock(origin.address(), &format!("hosts: [{SITE}, {SHOP}]\n{listen}\n{rules}"), clock)
+}
+
+fn tls_address(gateway: &TestGateway) -> SocketAddr {
+    *gateway.addresses().last().expect("a listener")
+}
+
+/// Returns the certificate that the gateway presents, if it is valid.
+fn certificate(gateway: &TestGateway, roots: &RootCertStore) -> Option<Vec<u8>> {
+    let stream = TcpStream::connect(tls_address(gateway)).expect("gateway listens");
+    let mut client = try_connect(stream, SHOP, &client_config(roots)).ok()?;
+    let certificate = client.stream().conn.peer_certificates()?.first()?;
+    Some(certificate.to_vec())
 }
 
 fn client_config(roots: &RootCertStore) -> Arc<ClientConfig> {
@@ -242,4 +253,113 @@ fn handshake_for_a_challenge_that_is_not_pending_is_refused() {
     let refused = handshake(&["acme-tls/1"]).expect_err("no challenge is pending");
     assert!(refused.contains("NoApplicationProtocol"), "{refused}");
     assert_eq!(handshake(&["acme-tls/1", "http/1.1"]), Ok(()), "a client of the site is served");
+}
+
+/// Two gateways of one site, with one Redis server, behind a load balancer that the ACME server asks.
+struct SharedSite {
+    redis: RedisServer,
+    server: AcmeServer,
+    gateways: [TestGateway; 2],
+    _origin: Origin,
+}
+
+impl SharedSite {
+    fn new(listeners: &str) -> Self {
+        let (redis, server, origin) = (RedisServer::start(&[]), AcmeServer::stopped(&[SITE, SHOP]), Origin::plain());
+        let rules = format!("ledger: {{ redis: {{ url: 'redis://127.0.0.1:{}' }} }}", redis.port);
+        let gateways = [(); 2].map(|()| start_gateway(&server, &origin, listeners, "", &rules));
+        Self { redis, server, gateways, _origin: origin }
+    }
+
+    /// Starts the server, which validates at the gateway `asked`.
+    fn start(&mut self, asked: usize) -> RootCertStore {
+        let gateway = &self.gateways[asked];
+        self.server.start(gateway.address().port(), tls_address(gateway).port(), &[]);
+        self.server.roots()
+    }
+
+    /// Waits until both gateways present the same certificate, other than `previous`.
+    fn wait_for_certificate(&self, roots: &RootCertStore, previous: &Option<Vec<u8>>) -> Option<Vec<u8>> {
+        wait_for("the same certificate on both gateways", || {
+            let [first, second] = self.gateways.each_ref().map(|gateway| certificate(gateway, roots));
+            (first.is_some() && first == second && first != *previous).then_some(first)
+        })
+    }
+
+    fn failures(&self) -> f64 {
+        let failures = "tidegate_acme_failures_total{domain=\"example.com\"}";
+        self.gateways.iter().map(|gateway| gateway.metric(failures)).sum()
+    }
+}
+
+/// The first order is that of any of the two. Then only one is due, and the server asks the other one.
+#[test]
+fn gateways_with_one_redis_order_once_and_answer_for_each_other() {
+    for listeners in [REDIRECT, ""] {
+        let mut site = SharedSite::new(listeners);
+        let roots = site.start(0);
+        site.gateways.iter().for_each(|gateway| gateway.clock.advance(BACKOFF));
+        let first = wait_for("a certificate", || {
+            site.gateways.iter().for_each(|gateway| gateway.clock.advance(BACKOFF));
+            certificate(&site.gateways[0], &roots)
+        });
+        assert_eq!(site.wait_for_certificate(&roots, &None), Some(first.clone()));
+
+        site.server.stop();
+        let roots = site.start(1);
+        site.gateways[0].clock.advance(DAY * 65);
+        site.wait_for_certificate(&roots, &Some(first));
+    }
+}
+
+#[test]
+fn gateway_that_joins_orders_nothing() {
+    let mut site = SharedSite::new(REDIRECT);
+    let roots = site.start(0);
+    wait_for("a certificate", || {
+        site.gateways.iter().for_each(|gateway| gateway.clock.advance(BACKOFF));
+        certificate(&site.gateways[0], &roots)
+    });
+    let certificate = site.wait_for_certificate(&roots, &None);
+    site.server.stop();
+    site.gateways[1].restart_after(|| ());
+    assert_eq!(site.wait_for_certificate(&roots, &None), certificate, "from its file");
+    let dir = site.gateways[1].state_dir().join("acme");
+    site.gateways[1].restart_after(|| fs::remove_dir_all(&dir).expect("directory can be removed"));
+    assert_eq!(site.wait_for_certificate(&roots, &None), certificate, "from the other gateway");
+    // A server that lost its data gets it back.
+    site.redis.cli(&["FLUSHALL"]);
+    let key = "*:certificate:*";
+    wait_until("the certificate to be stored again", || !site.redis.cli(&["--scan", "--pattern", key]).is_empty());
+}
+
+#[test]
+fn failure_of_one_gateway_holds_back_the_other() {
+    let site = SharedSite::new(REDIRECT);
+    let notes = || site.gateways.each_ref().map(|gateway| gateway.state()["notes"].to_string());
+    wait_until("both know the failure", || {
+        let notes = notes();
+        notes.iter().any(|note| note.contains("no new certificate for example.com: another gateway: localhost: "))
+            && notes.iter().any(|note| note.contains("no new certificate for example.com: localhost: "))
+    });
+    assert_eq!(site.failures(), 1.0);
+}
+
+#[test]
+fn no_gateway_orders_while_it_cannot_ask_the_others() {
+    let mut site = SharedSite::new(REDIRECT);
+    wait_until("a failure", || site.failures() > 0.0);
+    site.redis.kill();
+    let roots = site.start(0);
+    site.gateways.iter().for_each(|gateway| gateway.clock.advance(BACKOFF));
+    wait_until("both to be due", || {
+        let notes = site.gateways.each_ref().map(|gateway| gateway.state()["notes"].to_string());
+        notes.iter().all(|note| note.contains("no new certificate for example.com: cannot reach redis"))
+    });
+    assert!(site.gateways.iter().all(|gateway| certificate(gateway, &roots).is_none()));
+    site.redis.restart();
+    wait_for("a certificate", || {
+        site.gateways.iter().for_each(|gateway| gateway.clock.advance(BACKOFF));
+        certificate(&site.gateways[0], &roots)
+    });
 }

@@ -2,15 +2,16 @@
 
 use crate::support::TIMEOUT;
 use crate::support::redis::{self, RedisServer};
-use crate::support::wait::{pass_real_time, wait_until};
+use crate::support::wait::{pass_real_time, wait_for, wait_until};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate_engine::clock::Clock;
-use tidegate_engine::ledger::redis::{Incarnation, RedisEndpoint, Timeouts};
+use tidegate_engine::ledger::redis::{Incarnation, RedisEndpoint, SharedCertificates, SharedSwitches, Timeouts};
 use tidegate_engine::ledger::{Lease, LeaseRequest, RedisStore, Store, StoreError, WindowKey};
+use tidegate_engine::switch_store::SwitchEntry;
 use tidegate_policy::window::Span;
 use tidegate_policy::{Timestamp, Units};
 
@@ -106,8 +107,31 @@ fn documented_redis_acl_is_sufficient() {
         example.split(' ').map(|argument| if argument == ">PASSWORD" { ">pass" } else { argument }).collect();
     assert_eq!(redis.cli(&arguments), "OK");
     let user = RedisEndpoint { user: Some("gate".into()), password: Some("pass".into()), ..local_endpoint(redis.port) };
-    let mut store = redis_store(user, 1);
+    let mut store = redis_store(user.clone(), 1);
     request_lease(&mut store, &lease_request("api", 10)).expect("a lease");
+    let now = Clock::system().now();
+    let mut switches = SharedSwitches::new(user.clone(), "tidegate");
+    let change = SwitchEntry {
+        target: "192.0.2.1/32".into(),
+        effect: Some("block".into()),
+        changed_at_us: now.0 / 1000,
+        until_s: Some(now.seconds() + 60),
+        except: Vec::new(),
+        why: None,
+        by: None,
+        peer: None,
+    };
+    // On a busy machine, a reply may be too late.
+    let exchanged = wait_for("the switches", || run_on_runtime(switches.exchange(&[change.clone()], now)).ok());
+    assert_eq!(exchanged, [change]);
+    let mut certificates = SharedCertificates::new(user, "tidegate", "gateway".into());
+    let mut order = async || {
+        assert!(certificates.sync("site", "", true, now).await?.may_order);
+        certificates.publish("site", "[]", now).await?;
+        certificates.fail("site", now, 1, "error", now).await?;
+        certificates.store("site", "id", "pem", 1, now).await
+    };
+    wait_until("an order", || run_on_runtime(order()).is_ok());
     redis.cli(&["ACL", "SETUSER", "gate", "-evalsha"]);
     let error = request_lease(&mut store, &lease_request("api", 10)).expect_err("user lacks the right").to_string();
     assert!(error.contains("permission denied by ACL"), "{error}");

@@ -5,12 +5,14 @@
 //! attempt is due. The time of a schedule is a parameter, and so is its jitter; the network is behind [`AcmeClient`].
 
 mod account;
+mod challenge;
 mod client;
 mod error;
 mod order;
 mod schedule;
 
+pub use challenge::{Challenge, ChallengeKind};
 pub use client::AcmeClient;
 pub use error::{FailedStage, OrderError};
-pub use order::{AcmeOrder, ChallengeKind};
+pub use order::{AcmeOrder, Publish};
 pub use schedule::RenewalSchedule;

@@ -1,16 +1,13 @@
 //! An order of one certificate.
 
 use super::account;
+use super::challenge::{Challenge, ChallengeKind};
 use super::client::AcmeClient;
 use super::error::{FailedStage, OrderError, is_unknown_account, problem_text};
-use instant_acme::{
-    Account, AuthorizationStatus, ChallengeHandle, ChallengeType, Error, Identifier, NewOrder, Order, OrderStatus,
-    RetryPolicy,
-};
-use rcgen::{CertificateParams, CustomExtension, KeyPair};
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use instant_acme::{Account, AuthorizationStatus, Error, Identifier, NewOrder, Order, OrderStatus, RetryPolicy};
 use std::fs;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_policy::Timestamp;
@@ -19,14 +16,9 @@ use tidegate_tls::{ChallengeAnswer, PendingChallenges};
 /// Time for which the server may validate, and then issue.
 const POLL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How a server checks that a domain leads to this gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChallengeKind {
-    /// It asks port 80 for a token.
-    Http01,
-    /// It asks port 443 for a handshake.
-    TlsAlpn01,
-}
+/// Tells other gateways the challenges of an order. Completes once they answer them.
+pub type Publish<'a> =
+    dyn Fn(Vec<Challenge>) -> Pin<Box<dyn Future<Output = Result<(), OrderError>> + Send + 'a>> + Sync + 'a;
 
 /// Everything that an order needs.
 #[derive(Clone, Debug)]
@@ -47,11 +39,17 @@ pub struct AcmeOrder {
 
 impl AcmeOrder {
     /// Orders a certificate by the first of `kinds` by which the server can validate the domains. Returns its private key and
-    /// its chain in one PEM text, and the kind. `now` dates `Retry-After`.
-    pub async fn run(&self, kinds: &[ChallengeKind], now: Timestamp) -> Result<(String, ChallengeKind), OrderError> {
+    /// its chain in one PEM text, and the kind. `now` dates `Retry-After`. `publish` is for other gateways, which the server
+    /// may ask.
+    pub async fn run(
+        &self,
+        kinds: &[ChallengeKind],
+        now: Timestamp,
+        publish: &Publish<'_>,
+    ) -> Result<(String, ChallengeKind), OrderError> {
         let mut failures = Vec::new();
         for &kind in kinds {
-            match self.order_by(kind).await {
+            match self.order_by(kind, publish).await {
                 Ok(pem) => return Ok((pem, kind)),
                 Err(error) if error.stage == FailedStage::Validation => {
                     failures.push(format!("{}: {error}", kind.name()));
@@ -63,10 +61,10 @@ impl AcmeOrder {
         Err(OrderError::not_validated(&failures.join("; ")))
     }
 
-    async fn order_by(&self, kind: ChallengeKind) -> Result<String, OrderError> {
+    async fn order_by(&self, kind: ChallengeKind, publish: &Publish<'_>) -> Result<String, OrderError> {
         let mut order = self.open_order().await?;
         // Until the order is finished or has failed.
-        let _answers = self.answer_challenges(&mut order, kind).await?;
+        let _answers = self.answer_challenges(&mut order, kind, publish).await?;
         let polls = RetryPolicy::new().timeout(POLL_TIMEOUT).backoff(1.5);
         match order.poll_ready(&polls).await {
             Ok(OrderStatus::Ready) => {}
@@ -99,46 +97,45 @@ impl AcmeOrder {
         account::open(&self.account_file, &self.directory, self.contact.as_deref(), &self.client).await
     }
 
-    /// Answers a challenge for each domain that the server has not validated lately, and tells the server.
+    /// Answers a challenge for each domain that the server has not validated lately, publishes them, and tells the server.
     async fn answer_challenges(
         &self,
         order: &mut Order,
         kind: ChallengeKind,
+        publish: &Publish<'_>,
     ) -> Result<Vec<ChallengeAnswer>, OrderError> {
-        let mut answers = Vec::new();
+        let (mut challenges, mut answers) = (Vec::new(), Vec::new());
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization.map_err(|error| OrderError::of_request(&error))?;
             if authorization.status == AuthorizationStatus::Valid {
                 continue;
             }
-            let challenge = authorization.challenge(kind.challenge_type());
-            let mut challenge =
-                challenge.ok_or_else(|| OrderError::not_validated("the server does not offer this challenge"))?;
-            answers.push(self.answer(&challenge, kind).map_err(|error| OrderError::local(&*error))?);
-            challenge.set_ready().await.map_err(|error| OrderError::of_request(&error))?;
+            let handle = authorization.challenge(kind.challenge_type());
+            let handle = handle.ok_or_else(|| OrderError::not_validated("the server does not offer this challenge"))?;
+            let challenge = Challenge {
+                kind,
+                domain: handle.identifier().to_string(),
+                token: handle.token.clone(),
+                authorization: handle.key_authorization().as_str().to_owned(),
+            };
+            answers.push(challenge.answer(&self.challenges).map_err(|error| OrderError::local(&*error))?);
+            challenges.push(challenge);
         }
-        Ok(answers)
-    }
-
-    fn answer(
-        &self,
-        challenge: &ChallengeHandle<'_>,
-        kind: ChallengeKind,
-    ) -> Result<ChallengeAnswer, Box<dyn std::error::Error + Send + Sync>> {
-        let authorization = challenge.key_authorization();
-        match kind {
-            ChallengeKind::Http01 => Ok(self.challenges.answer_http(&challenge.token, authorization.as_str())),
-            ChallengeKind::TlsAlpn01 => {
-                let domain = challenge.identifier().to_string();
-                let mut params = CertificateParams::new(vec![domain.clone()])?;
-                params.custom_extensions = vec![CustomExtension::new_acme_identifier(authorization.digest().as_ref())];
-                let key = KeyPair::generate()?;
-                let certificate = params.self_signed(&key)?;
-                let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-                Ok(self.challenges.answer_tls(&domain, certificate.der().to_vec(), &key)?)
+        if challenges.is_empty() {
+            return Ok(answers);
+        }
+        publish(challenges).await?;
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization.map_err(|error| OrderError::of_request(&error))?;
+            if authorization.status != AuthorizationStatus::Valid
+                && let Some(mut handle) = authorization.challenge(kind.challenge_type())
+            {
+                handle.set_ready().await.map_err(|error| OrderError::of_request(&error))?;
             }
         }
+        Ok(answers)
     }
 }
 
@@ -156,20 +153,4 @@ async fn validation_error(order: &mut Order) -> OrderError {
         reasons.push("the server gives no reason".to_owned());
     }
     OrderError::not_validated(&reasons.join("; "))
-}
-
-impl ChallengeKind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Http01 => "HTTP-01",
-            Self::TlsAlpn01 => "TLS-ALPN-01",
-        }
-    }
-
-    fn challenge_type(self) -> ChallengeType {
-        match self {
-            Self::Http01 => ChallengeType::Http01,
-            Self::TlsAlpn01 => ChallengeType::TlsAlpn01,
-        }
-    }
 }

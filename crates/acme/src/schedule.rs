@@ -41,6 +41,16 @@ impl RenewalSchedule {
         now >= self.due
     }
 
+    /// Returns the schedule after `failures` of other gateways, of which the last one has set the time `due`.
+    pub fn after_failures_of_others(self, due: Timestamp, failures: u32) -> Self {
+        Self { due: self.due.max(due), failures: self.failures.max(failures) }
+    }
+
+    /// Returns the number of failures since the last success.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
     /// Returns the time of the next attempt.
     pub fn due(&self) -> Timestamp {
         self.due

@@ -3,7 +3,7 @@
 use super::diagnostics::Diagnostics;
 use crate::raw::listen::AcmeKeys;
 use crate::setting_path::SettingPath;
-use crate::settings::{Acme, CertificateSource, Ledger, Listener};
+use crate::settings::{Acme, CertificateSource, Listener};
 use tidegate_policy::own_hosts::{OwnHost, OwnHosts};
 
 /// Directory of Let's Encrypt.
@@ -78,19 +78,6 @@ pub(super) fn warn_foreign_domains(listeners: &[Listener], hosts: Option<&OwnHos
             let path = path.domains();
             report.warning(format!("{path}: {domain} is not one of hosts: its requests get 421; add it there"));
         }
-    }
-}
-
-/// Warns that gateways with a common ledger share no certificates.
-pub(super) fn warn_shared_ledger(listeners: &[Listener], ledger: &Ledger, report: &mut Diagnostics) {
-    if !matches!(ledger, Ledger::Redis(_)) {
-        return;
-    }
-    for Acme { path, .. } in certificates(listeners) {
-        report.warning(format!(
-            "{path}: each gateway orders a certificate for itself, and with several behind one name, the ACME server may ask \
-             one that has not ordered: use certificate and key, from one ACME client, if there are several"
-        ));
     }
 }
 

@@ -85,7 +85,6 @@ pub(super) fn validate(
     partition::check_use(&scopes, &routes, &mut report);
     scopes::warn_unused(&scopes, &scope_quotas, &routes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
-    acme::warn_shared_ledger(&listen, &ledger, &mut report);
     let verify = verify::verify(&raw.verify, &mut report);
     let range_files = verify::range_files(&raw.operators, &report);
     verify::warn_unfetched(&raw.operators, &verify, &mut report);

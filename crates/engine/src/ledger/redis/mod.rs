@@ -5,6 +5,7 @@
 //! This is the state last reported by the server, in case the server loses it, and the fallback units for the time
 //! when it is unavailable.
 
+mod certificates;
 mod connection;
 mod endpoint;
 mod error;
@@ -17,6 +18,7 @@ mod switches;
 #[cfg(test)]
 mod tests;
 
+pub use certificates::{SharedCertificate, SharedCertificates};
 pub use connection::Timeouts;
 pub use endpoint::RedisEndpoint;
 pub use incarnation::Incarnation;

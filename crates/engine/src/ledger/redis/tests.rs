@@ -1,6 +1,7 @@
 //! The lease script on a real server, with a clock and run id of the test, compared with the usage of simulated
 //! instances.
 
+use super::certificates::CERTIFICATES_SCRIPT;
 use super::*;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
@@ -932,4 +933,57 @@ fn timeouts_are_those_of_the_store() {
     let error =
         runtime.block_on(store.lease(&[request], Timestamp::default())).expect_err("no server responds").to_string();
     assert!(error.contains("timed out after 1ms"), "{error}");
+}
+
+#[test]
+fn one_gateway_at_a_time_orders_a_certificate() {
+    let redis = real::RedisServer::start(&[]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let gateway = |name: &str| {
+        let mut shared = SharedCertificates::new(endpoint(redis.port), "site", name.to_owned());
+        shared.connection = RedisConnection::new(endpoint(redis.port), CERTIFICATES_SCRIPT, TEST_TIMEOUTS);
+        shared
+    };
+    let now = Timestamp::from_seconds(START);
+    let later = now + Duration::from_secs(60);
+    let (mut first, mut second) = (gateway("first"), gateway("second"));
+    runtime.block_on(async {
+        let sync = async |gateway: &mut SharedCertificates, id, now| {
+            gateway.sync("example.com", id, true, now).await.expect("a reply")
+        };
+        assert!(!first.sync("example.com", "", false, now).await.expect("a reply").may_order, "none is due");
+        assert!(sync(&mut first, "", now).await.may_order);
+        assert!(sync(&mut first, "", now).await.may_order, "after a restart of its order");
+        first.publish("example.com", "challenges", now).await.expect("a reply");
+        let seen = sync(&mut second, "", now).await;
+        assert_eq!((seen.may_order, seen.challenges.as_str()), (false, "challenges"));
+        assert!(second.sync("example.org", "", true, now).await.expect("a reply").may_order, "another certificate");
+
+        // After a failure, both wait.
+        first.fail("example.com", later, 3, "no such domain", now).await.expect("a reply");
+        for gateway in [&mut first, &mut second] {
+            let seen = sync(gateway, "", now).await;
+            assert_eq!((seen.may_order, seen.retry_at, seen.failures), (false, later, 3));
+            assert_eq!((seen.error.as_str(), seen.challenges.as_str()), ("no such domain", ""));
+        }
+
+        // One that is gone holds the order for a while, and is not heard then.
+        assert!(sync(&mut first, "", later).await.may_order);
+        assert!(!sync(&mut second, "", later).await.may_order);
+        redis.cli(&["HSET", "{site}:certificate:example.com", "held_until", "1"]);
+        assert!(sync(&mut second, "", later).await.may_order);
+        first.publish("example.com", "others", later).await.expect("a reply");
+        first.fail("example.com", later + Duration::from_secs(60), 4, "late", later).await.expect("a reply");
+        let seen = sync(&mut second, "", later).await;
+        assert_eq!((seen.may_order, seen.challenges.as_str(), seen.error.as_str()), (true, "", "no such domain"));
+
+        // The certificate that is valid longest stays.
+        second.store("example.com", "b", "pem", START + 100, later).await.expect("a reply");
+        first.store("example.com", "a", "old", START + 50, later).await.expect("a reply");
+        let seen = sync(&mut first, "a", later).await;
+        assert_eq!((seen.may_order, seen.id.as_str(), seen.pem.as_deref()), (false, "b", Some("pem")));
+        assert_eq!((seen.expires_at, seen.failures, seen.error.as_str()), (START + 100, 0, ""));
+        let seen = sync(&mut second, "b", later).await;
+        assert_eq!((seen.may_order, seen.pem), (true, None), "the next one");
+    });
 }
