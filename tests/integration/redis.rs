@@ -122,7 +122,8 @@ fn documented_redis_acl_is_sufficient() {
         peer: None,
     };
     // On a busy machine, a reply may be too late.
-    let exchanged = wait_for("the switches", || run_on_runtime(switches.exchange(&[change.clone()], now)).ok());
+    let exchanged =
+        wait_for("the switches", || run_on_runtime(switches.exchange(std::slice::from_ref(&change), now)).ok());
     assert_eq!(exchanged, [change]);
     let mut certificates = SharedCertificates::new(user, "tidegate", "gateway".into());
     let mut order = async || {
