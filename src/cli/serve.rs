@@ -74,7 +74,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             false => println!("{ready}"),
         }
         if let Some(predecessor) = predecessor.take() {
-            predecessor.tell_serving();
+            service.follow(predecessor);
         }
         systemd::notify_ready();
         if serves_again {

@@ -70,7 +70,7 @@ use tidegate_policy::hash::mix;
 use tidegate_policy::switches::Switches;
 use tidegate_policy::{Timestamp, Units};
 
-pub use cache::{CachePurge, CacheStats, CachedUrl, FillOutcome};
+pub use cache::{CachePurge, CacheStats, CachedUrl, FillOutcome, WrittenUrl};
 pub use error_pages::ErrorPages;
 pub use listen_sockets::ListenSockets;
 pub use origin_health::OriginOutage;
@@ -471,6 +471,24 @@ impl Handle {
         // Recorded first, so that no response that is on its way is stored afterwards.
         invalidations.record_purge(self.now());
         purge.apply(&self.0.generation().settings.rules, store)
+    }
+
+    /// Returns the URLs that are written to from now on, until [`Self::end_follow_writes`].
+    pub fn follow_writes(&self) -> std::sync::mpsc::Receiver<WrittenUrl> {
+        self.0.cache.invalidations.follow()
+    }
+
+    /// Ends the receiver of [`Self::follow_writes`].
+    pub fn end_follow_writes(&self) {
+        self.0.cache.invalidations.end_follow();
+    }
+
+    /// Removes the stored responses of a URL that was written to through another process.
+    pub fn record_write(&self, url: WrittenUrl) {
+        let cache::ResponseCache { store, invalidations, .. } = &self.0.cache;
+        let key = cache::CacheKey::from_bytes(url.0);
+        store.remove_group(key);
+        invalidations.record(key, self.now());
     }
 
     /// Returns the warning about a proxy that is not in `trusted_proxies`, if one was detected.

@@ -2,9 +2,9 @@
 //! tickets over a socket pair, then the ledger, once no new request can be charged here.
 //!
 //! The new process says `ready` when its configuration is valid, `serving` when it serves. In between, the old one says
-//! `released`.
+//! `released`. Then it says which URLs are written to by the requests that it completes, because the new one has the cache.
 
-use crate::gateway::ListenSockets;
+use crate::gateway::{ListenSockets, WrittenUrl};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -58,6 +58,7 @@ enum Message {
     Ready,
     Released,
     Serving,
+    Written { url: [u8; 16] },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -104,8 +105,16 @@ impl Predecessor {
     }
 
     /// Tells the predecessor that this process serves. The predecessor may have ended.
-    pub fn tell_serving(&self) {
+    pub(super) fn tell_serving(&self) {
         let _ = self.0.send(&Message::Serving, &[]);
+    }
+
+    /// Waits for the next URL that is written to through the predecessor; `None` once it has ended.
+    pub(super) fn next_write(&self) -> Option<WrittenUrl> {
+        match self.0.receive() {
+            Ok((Message::Written { url }, _)) => Some(WrittenUrl(url)),
+            _ => None,
+        }
     }
 }
 
@@ -154,6 +163,11 @@ impl Successor {
             self.channel.expect(|message| matches!(message, Message::Serving))
         };
         released().map_err(|error| self.failure(&error))
+    }
+
+    /// Tells the successor a URL that was written to. Fails if it has ended.
+    pub(super) fn tell_write(&self, WrittenUrl(url): WrittenUrl) -> io::Result<()> {
+        self.channel.send(&Message::Written { url }, &[])
     }
 
     pub(super) fn process_id(&self) -> u32 {

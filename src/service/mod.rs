@@ -353,6 +353,17 @@ impl Service {
         state.close_ledger();
     }
 
+    /// Tells `predecessor` that this process serves, and removes the stored responses of URLs that are written to through it.
+    pub fn follow(&self, predecessor: Predecessor) {
+        let handle = self.state.handle.clone();
+        predecessor.tell_serving();
+        std::thread::spawn(move || {
+            while let Some(url) = predecessor.next_write() {
+                handle.record_write(url);
+            }
+        });
+    }
+
     /// Hands over to a new process, which `command` starts, and calls `on_served` with its id once it serves. Serves on if it
     /// does not start.
     pub fn hand_over(self, command: Command, on_served: impl FnOnce(u32)) -> HandOver {
@@ -364,6 +375,7 @@ impl Service {
         };
         info!("The new process is ready: stopping to accept requests");
         let Self { gateway, state, control, shutdown_sender, .. } = self;
+        let writes = state.handle.follow_writes();
         let draining = gateway.stop_requests();
         // No request begins: what is in flight counts as its reservation.
         let _ = shutdown_sender.send(());
@@ -374,11 +386,15 @@ impl Service {
             warn!("Writing the cache timed out after {CACHE_FLUSH_TIMEOUT:?}: its last responses are lost");
         }
         let served = successor.release_ledger();
-        if served.is_ok() {
+        let forwarding = served.is_ok().then(|| {
             on_served(successor.process_id());
             info!("The new process serves: completing the requests in flight");
-        }
+            std::thread::spawn(move || writes.iter().try_for_each(|url| successor.tell_write(url)))
+        });
         let sockets = draining.wait();
+        state.handle.end_follow_writes();
+        // Fails if the new process has ended, which has the cache.
+        forwarding.into_iter().for_each(|thread| drop(thread.join()));
         state.close_files();
         match served {
             Ok(()) => HandOver::Done,

@@ -1,6 +1,7 @@
 //! Hand-overs to a new process under load: no request fails, and the count stays exact.
 
-use crate::support::origin::Origin;
+use crate::support::client::Client;
+use crate::support::origin::{Origin, signal};
 use crate::support::program::Program;
 use crate::support::tls::Certificates;
 use crate::support::wait::wait_until;
@@ -9,7 +10,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tempfile::TempDir;
@@ -27,12 +28,16 @@ struct ChangingGateway {
 }
 
 impl ChangingGateway {
-    fn start(origin: &Origin, certificates: &Certificates, rules: &str) -> Self {
+    fn start(origin: &Origin, certificates: &Certificates) -> Self {
+        Self::with_rules(origin, certificates, "limits: { drain_timeout: 10m }")
+    }
+
+    fn with_rules(origin: &Origin, certificates: &Certificates, rules: &str) -> Self {
         let dir = tempfile::tempdir().expect("temporary directory");
         let file = dir.path().join("gate.yaml");
         let yaml = format!(
             "listen: [127.0.0.1:0, {{ address: '127.0.0.2:0', tls: {{ {} }} }}]\nadmin: {{ listen: \"127.0.0.1:0\" }}\n\
-             state_dir: {}\nworkers: 2\nlimits: {{ drain_timeout: 10m }}\norigin: {{ url: \"http://{}\" }}\n\
+             state_dir: {}\nworkers: 2\norigin: {{ url: \"http://{}\" }}\n\
              quotas: {{ api: {{ limit: 100000000, window: {{ calendar: month, zone: UTC }} }} }}\n\
              routes: [{{ match: /**, cost: {{ api: 1 }} }}]\n{rules}",
             certificates.issue("site", &["localhost"]),
@@ -194,7 +199,7 @@ fn hand_overs() -> usize {
 #[test]
 fn no_request_fails_and_each_is_counted_once_through_hand_overs() {
     let (origin, certificates) = (Origin::plain(), Certificates::new());
-    let mut gateway = ChangingGateway::start(&origin, &certificates, "");
+    let mut gateway = ChangingGateway::start(&origin, &certificates);
     let load = Load::start(gateway.address, 8);
     let curl_ended = Arc::new(AtomicBool::new(false));
     let curl = {
@@ -236,7 +241,7 @@ fn no_request_fails_and_each_is_counted_once_through_hand_overs() {
 #[test]
 fn process_that_does_not_start_leaves_the_old_one_serving() {
     let (origin, certificates) = (Origin::plain(), Certificates::new());
-    let mut gateway = ChangingGateway::start(&origin, &certificates, "");
+    let mut gateway = ChangingGateway::start(&origin, &certificates);
     let load = Load::start(gateway.address, 2);
     load.wait_for(10);
     let yaml = fs::read_to_string(gateway.config_file()).expect("file is readable");
@@ -253,7 +258,7 @@ fn process_that_does_not_start_leaves_the_old_one_serving() {
 #[test]
 fn process_that_fails_after_it_took_over_is_replaced_by_the_old_one() {
     let (origin, certificates) = (Origin::plain(), Certificates::new());
-    let mut gateway = ChangingGateway::start(&origin, &certificates, "");
+    let mut gateway = ChangingGateway::start(&origin, &certificates);
     let load = Load::start(gateway.address, 2);
     load.wait_for(10);
     // The new process finds the address of its admin listener in use.
@@ -278,4 +283,84 @@ fn process_that_fails_after_it_took_over_is_replaced_by_the_old_one() {
     gateway.hand_over();
     load.wait_for(10);
     assert_eq!(load.end().1, BTreeMap::new());
+}
+
+/// The new process has the stored responses while the old one completes a request that changes a page.
+#[test]
+fn write_through_the_old_process_removes_what_the_new_one_has_stored() {
+    let (arrived, has_arrived) = signal();
+    let (release, released) = signal();
+    let origin = Origin::with_script(move |request, connection| {
+        if request.method == "POST" {
+            arrived.notify();
+            released.wait();
+        }
+        connection.reply("200 OK", "Cache-Control: max-age=3600\r\n", b"page");
+    });
+    let certificates = Certificates::new();
+    // A tenth of it is for the last requests of open connections.
+    let rules = "cache: {}\nlimits: { drain_timeout: 1m }";
+    let mut gateway = ChangingGateway::with_rules(&origin, &certificates, rules);
+    let fetch = |gateway: &ChangingGateway| {
+        let response = Client::connect(gateway.address).get("/page", "");
+        assert_eq!(response.status, 200);
+        response.field("cache-status").to_owned()
+    };
+    assert!(fetch(&gateway).contains("stored"));
+    let mut writer = Client::connect(gateway.address);
+    writer.send("POST /page HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\n\r\n");
+    has_arrived.wait();
+    let before = gateway.processes();
+    gateway.signal("USR2");
+    gateway.admin = gateway.read_ready_line().2;
+    wait_until("the new process to have the copy", || fetch(&gateway).contains("hit"));
+    release.notify();
+    assert_eq!(writer.read_response().status, 200);
+    wait_until("the old process to end", || !gateway.processes().contains(&before[0]));
+    wait_until("another fetch", || fetch(&gateway).contains("stored"));
+}
+
+/// wrk and h2load, which reports requests that a connection did not begin as failed, so it runs for a time.
+#[test]
+fn wrk_and_h2load_see_no_failure_through_hand_overs() {
+    let (origin, certificates) = (Origin::plain(), Certificates::new());
+    let mut gateway = ChangingGateway::start(&origin, &certificates);
+    let url = format!("https://{}/", gateway.tls_address);
+    let mut wrk = Command::new("wrk");
+    wrk.args(["-t1", "-c8", "-d1h", &url]).stdout(Stdio::piped());
+    let wrk = wrk.spawn().expect("wrk is not installed; run ./test");
+    let is_ended = Arc::new(AtomicBool::new(false));
+    let h2load = {
+        let is_ended = Arc::clone(&is_ended);
+        std::thread::spawn(move || {
+            let mut reports = Vec::new();
+            while !is_ended.load(Ordering::SeqCst) {
+                let run = Command::new("h2load").args(["-t1", "-c4", "-m4", "-D1", &url]).output();
+                reports.push(run.expect("h2load is not installed; run ./test").stdout);
+            }
+            reports
+        })
+    };
+    let mut sent = 0;
+    for _ in 0..=hand_overs() {
+        wait_until("requests", || origin.received_requests().len() > sent + 500);
+        gateway.hand_over();
+        sent = origin.received_requests().len();
+    }
+    wait_until("requests", || origin.received_requests().len() > sent + 500);
+    is_ended.store(true, Ordering::SeqCst);
+    for report in h2load.join().expect("no panic") {
+        let report = String::from_utf8_lossy(&report);
+        assert!(report.contains(" 0 failed, 0 errored, 0 timeout"), "{report}");
+    }
+    assert!(Command::new("kill").args(["-s", "INT", &wrk.id().to_string()]).status().is_ok_and(|kill| kill.success()));
+    let report = wrk.wait_with_output().expect("wrk ends").stdout;
+    let report = String::from_utf8_lossy(&report);
+    assert!(
+        report.contains(" requests in ") && !report.contains("Socket errors") && !report.contains("Non-2xx"),
+        "{report}"
+    );
+    let used = || gateway.metric("tidegate_quota_used{quota=\"api\"}");
+    wait_until("the ledger to have all", || used() >= origin.received_requests().len() as f64);
+    assert_eq!(used(), origin.received_requests().len() as f64);
 }

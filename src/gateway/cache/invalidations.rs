@@ -3,8 +3,10 @@
 
 use super::key::CacheKey;
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use tidegate_policy::Timestamp;
 
 /// Number of tables, each with a hash of its own.
@@ -21,7 +23,13 @@ pub(in crate::gateway) struct Invalidations {
     latest: AtomicU64,
     /// Time of the last removal by an administrator, which may have been of any URL, in nanoseconds.
     purged: AtomicU64,
+    /// Where writes are sent, once another process has the stored responses.
+    successor: Mutex<Option<Sender<WrittenUrl>>>,
 }
+
+/// Key of a URL that was written to, for another process of this gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrittenUrl(pub [u8; 16]);
 
 /// Time of the last write by the hash of the URL, in nanoseconds.
 struct WriteTimes {
@@ -35,6 +43,7 @@ impl Default for Invalidations {
             tables: std::array::from_fn(|_| WriteTimes::new()),
             latest: AtomicU64::default(),
             purged: AtomicU64::default(),
+            successor: Mutex::default(),
         }
     }
 }
@@ -46,6 +55,22 @@ impl Invalidations {
             table.slot(url).fetch_max(now.0, Ordering::Release);
         }
         self.latest.fetch_max(now.0, Ordering::Release);
+        if let Some(successor) = &*self.successor.lock() {
+            // Fails if the other process has ended.
+            let _ = successor.send(WrittenUrl(url.to_bytes()));
+        }
+    }
+
+    /// Returns the writes from now on.
+    pub(in crate::gateway) fn follow(&self) -> Receiver<WrittenUrl> {
+        let (sender, receiver) = channel();
+        *self.successor.lock() = Some(sender);
+        receiver
+    }
+
+    /// Ends what [`Self::follow`] has begun.
+    pub(in crate::gateway) fn end_follow(&self) {
+        self.successor.lock().take();
     }
 
     /// Records a removal by an administrator.

@@ -110,6 +110,16 @@ fn lower_case(text: &[u8]) -> impl Iterator<Item = u8> {
 }
 
 impl CacheKey {
+    /// Returns the key that another process of this gateway has sent.
+    pub(in crate::gateway) fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_be_bytes(bytes))
+    }
+
+    /// Returns the key for another process.
+    pub(super) fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
     /// Returns the key as a number.
     pub(super) fn number(self) -> u128 {
         self.0

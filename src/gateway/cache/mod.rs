@@ -42,6 +42,7 @@ pub(super) use variants::Variants;
 
 use fetch_lock::FetchLocks;
 use invalidations::Invalidations;
+pub use invalidations::WrittenUrl;
 use nominated_fields::NominatedFields;
 use std::sync::atomic::AtomicBool;
 use store::CacheStore;
