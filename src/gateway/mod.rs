@@ -91,6 +91,8 @@ use worker::Stage;
 
 /// Part of the drain timeout for requests that clients sent on idle connections before they could know of the shutdown.
 const LAST_REQUESTS_PART: u32 = 10;
+/// End of the drain timeout in which WebSockets are closed.
+const UPGRADE_CLOSING_TIME: Duration = Duration::from_secs(2);
 /// Interval of background maintenance.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
 /// Intervals of the eviction of idle clients and of the DNS lookup of the origin, in maintenance ticks.
@@ -274,9 +276,14 @@ impl DrainingGateway {
     /// Waits for the requests in flight, then aborts the rest. Returns the listening sockets.
     pub fn wait(self) -> ListenSockets {
         let Self { stage, sockets, timeout, finished, joiner } = self;
-        if finished.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout) && !timeout.is_zero() {
-            warn!("Drain timed out: aborting requests in flight");
-            stage.send_replace(Stage::Closed);
+        let for_closing = UPGRADE_CLOSING_TIME.min(timeout / 2);
+        let is_open = |timeout| finished.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout);
+        if !timeout.is_zero() && is_open(timeout - for_closing) {
+            stage.send_replace(Stage::ClosingUpgrades);
+            if is_open(for_closing) {
+                warn!("Drain timed out: aborting requests in flight");
+                stage.send_replace(Stage::Closed);
+            }
         }
         let _ = joiner.join();
         sockets

@@ -5,11 +5,12 @@ use super::connection_memory::MemoryCharge;
 use super::request_context::RequestContext;
 use super::upgrade_slot::UpgradeSlot;
 use super::upstream::{Deadline, OriginStream};
+use super::websocket::{self, FramePosition};
 use bytes::{Buf, BytesMut};
 use std::cell::RefCell;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -34,6 +35,8 @@ pub(super) struct Tunnel {
     /// Expires if the client does not take the end.
     pub(super) closing: Deadline,
     pub(super) slot: UpgradeSlot,
+    /// Mask of the gateway's own frame toward the origin of a WebSocket; `None` for another protocol.
+    pub(super) websocket_mask: Option<[u8; 4]>,
 }
 
 /// One direction.
@@ -47,17 +50,31 @@ struct Direction {
     is_shut_down: bool,
     /// Bytes that passed.
     passed: u64,
+    /// Position in the frames of a WebSocket.
+    frames: Option<FramePosition>,
+    /// Frame that ends the direction once the sender is between two frames.
+    close: Option<Vec<u8>>,
 }
 
 impl Tunnel {
     /// Passes on what `client` and the origin send, until both have ended, one fails, or the time is over. `received` was
-    /// read from the client before.
+    /// read from the client before. Closes a WebSocket with frames of its own if the gateway goes away.
     pub(super) async fn run(self, mut client: impl AsyncRead + AsyncWrite + Unpin, received: BytesMut) {
-        let Self { mut origin, to_client, mut context, idle, end, closing, slot } = self;
-        let mut upward = Direction { pending: received, ..Direction::default() };
-        let mut downward = Direction { pending: to_client, ..Direction::default() };
+        let Self { mut origin, to_client, mut context, idle, end, closing, slot, websocket_mask } = self;
+        let mut upward = Direction::new(received, websocket_mask.is_some());
+        let mut downward = Direction::new(to_client, websocket_mask.is_some());
         let mut charge = context.charge_memory(0);
+        let worker = context.worker();
+        let mut goes_away = pin!(worker.upgrades_close());
+        let mut is_closing = false;
         poll_fn(|waker| {
+            if let Some(mask) = websocket_mask.filter(|_| !is_closing)
+                && goes_away.as_mut().poll(waker).is_ready()
+            {
+                is_closing = true;
+                upward.close = Some(websocket::close_of_client(mask));
+                downward.close = Some(websocket::close_of_server());
+            }
             let before = (upward.passed, downward.passed);
             let results = [
                 upward.poll_pass(&mut client, &mut origin, waker),
@@ -76,8 +93,18 @@ impl Tunnel {
             }
         })
         .await;
-        drop((origin, slot, upward, downward));
+        drop((slot, upward, downward));
         context.finish();
+        if is_closing {
+            // Otherwise, the close of a connection with unread data resets it, and the frame may be lost.
+            poll_fn(|waker| match [poll_end(&mut client, waker), poll_end(&mut origin, waker)] {
+                [Poll::Ready(()), Poll::Ready(())] => Poll::Ready(()),
+                _ if closing.poll_expired(waker) => Poll::Ready(()),
+                _ => Poll::Pending,
+            })
+            .await;
+        }
+        drop(origin);
         // What was written is sent before the end, unless the client does not read.
         poll_fn(|waker| match Pin::new(&mut client).poll_shutdown(waker) {
             Poll::Pending if closing.poll_expired(waker) => Poll::Ready(()),
@@ -91,7 +118,27 @@ fn charge_pending(charge: &mut MemoryCharge, upward: &Direction, downward: &Dire
     charge.set(upward.pending.capacity() + downward.pending.capacity());
 }
 
+/// Reads until the sender has ended.
+fn poll_end(from: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<()> {
+    READ_BUFFER.with_borrow_mut(|buffer| {
+        loop {
+            let mut read = ReadBuf::new(buffer);
+            match ready!(Pin::new(&mut *from).poll_read(context, &mut read)) {
+                Ok(()) if !read.filled().is_empty() => {}
+                _ => return Poll::Ready(()),
+            }
+        }
+    })
+}
+
 impl Direction {
+    /// Returns the direction of a sender of which `pending` was read before.
+    fn new(pending: BytesMut, is_websocket: bool) -> Self {
+        let mut frames = is_websocket.then(FramePosition::default);
+        frames.iter_mut().for_each(|frames| frames.advance(&pending));
+        Self { pending, frames, ..Self::default() }
+    }
+
     /// Passes on what `from` sends until it ends.
     fn poll_pass(
         &mut self,
@@ -112,6 +159,13 @@ impl Direction {
                 ready!(Pin::new(&mut *to).poll_shutdown(context))?;
                 self.is_shut_down = true;
                 return Poll::Ready(Ok(()));
+            }
+            if let Some(close) =
+                self.close.take_if(|_| self.frames.as_ref().is_some_and(FramePosition::may_begin_frame))
+            {
+                self.pending.extend_from_slice(&close);
+                self.is_ended = true;
+                continue;
             }
             let read = READ_BUFFER.with_borrow_mut(|buffer| self.poll_read(from, to, buffer, context))?;
             if read.is_pending() {
@@ -136,6 +190,7 @@ impl Direction {
         }
         let mut bytes = read.filled();
         self.is_ended = bytes.is_empty();
+        self.frames.iter_mut().for_each(|frames| frames.advance(bytes));
         while !bytes.is_empty() {
             match Pin::new(&mut *to).poll_write(context, bytes) {
                 Poll::Ready(written) => {

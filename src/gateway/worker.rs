@@ -57,6 +57,8 @@ pub(super) struct Worker {
     /// TLS handshakes in progress.
     handshakes: Cell<usize>,
     drain: mpsc::Sender<Incoming>,
+    /// True once WebSockets are closed.
+    closing_upgrades: watch::Sender<bool>,
     /// Work on requests that does not wait for their clients: the origin still processes them although their clients
     /// left, or sends faster than their clients read. `None` once the gateway is closed.
     detached: RefCell<Option<JoinSet<()>>>,
@@ -79,6 +81,8 @@ pub(super) enum Stage {
     LastRequests,
     /// Open connections complete their requests.
     Draining,
+    /// WebSockets are closed, because the time is nearly over.
+    ClosingUpgrades,
     /// Open connections are aborted.
     Closed,
 }
@@ -110,6 +114,7 @@ impl Worker {
             logged_proxy_errors: LogInterval::default(),
             handshakes: Cell::default(),
             drain,
+            closing_upgrades: watch::Sender::new(false),
             detached: RefCell::new(Some(JoinSet::new())),
             seed,
             decision_count: Cell::new(0),
@@ -130,6 +135,10 @@ impl Worker {
                 Stage::Serving => {}
                 Stage::LastRequests => self.connections.command_all(ConnectionCommand::CloseAfterResponse),
                 Stage::Draining => self.connections.command_all(ConnectionCommand::Drain),
+                Stage::ClosingUpgrades => {
+                    self.connections.command_all(ConnectionCommand::Drain);
+                    self.closing_upgrades.send_replace(true);
+                }
                 Stage::Closed => break,
             }
             self.tick().await;
@@ -189,6 +198,15 @@ impl Worker {
             *current = Rc::new(CurrentConfig::new(config_number, self.shared.generation()));
         }
         Rc::clone(&current)
+    }
+
+    /// Waits until WebSockets are to be closed.
+    pub(super) fn upgrades_close(&self) -> impl Future<Output = ()> + use<> {
+        let mut is_closing = self.closing_upgrades.subscribe();
+        async move {
+            // Fails if the worker has ended.
+            let _ = is_closing.wait_for(|is_closing| *is_closing).await;
+        }
     }
 
     /// Returns the wall-clock time.

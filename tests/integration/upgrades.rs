@@ -2,7 +2,7 @@
 
 use crate::support::browser::{Browser, Screen};
 use crate::support::client::Client;
-use crate::support::frames::{HEADERS, Http2Client, RST_STREAM, SETTINGS};
+use crate::support::frames::{DATA, HEADERS, Http2Client, RST_STREAM, SETTINGS};
 use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, OriginConnection, ReceivedRequest, signal};
 use crate::support::tls::Certificates;
@@ -402,4 +402,36 @@ fn chromium_uses_a_page_over_tls_and_http2() {
         let line = log.iter().find(|line| line["path"] == path).unwrap_or_else(|| panic!("no line of {path}"));
         assert_eq!(line["version"], "2", "{line}");
     }
+}
+
+/// At the end of the drain timeout, WebSockets are closed with frames, in both directions.
+#[test]
+fn websockets_are_closed_when_the_gateway_ends() {
+    let (closed, is_closed) = signal();
+    let origin = Origin::with_script(move |request, connection| {
+        upgrade(connection, request);
+        connection.send(b"\x81\x05hello");
+        let frame = connection.take(8);
+        let unmasked: Vec<u8> = frame[6..].iter().zip(&frame[2..]).map(|(byte, mask)| byte ^ mask).collect();
+        assert_eq!((&frame[..2], &unmasked[..]), (&b"\x88\x82"[..], &b"\x03\xe9"[..]), "going away");
+        assert!(connection.expect_eof());
+        closed.notify();
+    });
+    let rules = format!("{RULES}limits: {{ drain_timeout: 4s }}\n");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let mut client = open(&gateway, "");
+    assert_eq!(client.head().status, 101);
+    assert_eq!(client.take(7).as_deref(), Ok(&b"\x81\x05hello"[..]));
+    let mut http2 = Http2Client::connect(gateway.address());
+    http2.wait_for_frame(|frame| frame.kind == SETTINGS);
+    http2.extended_connect(1, "websocket");
+    let data = http2.wait_for_frame(|frame| frame.kind == DATA);
+    assert_eq!(data.payload, b"\x81\x05hello");
+    let end = std::thread::spawn(move || gateway.shut_down());
+    assert_eq!(client.take(4).as_deref(), Ok(&b"\x88\x02\x03\xe9"[..]));
+    assert_eq!(http2.wait_for_frame(|frame| frame.kind == DATA).payload, b"\x88\x02\x03\xe9");
+    client.send(CLOSE);
+    drop((client, http2));
+    (0..2).for_each(|_| is_closed.wait());
+    end.join().expect("the gateway ends");
 }

@@ -85,7 +85,9 @@ impl RequestHandler {
         context.begin_tunnel(status);
         let upstream = self.worker.upstream();
         let [idle, end, closing] = [idle, end, CLOSING_TIMEOUT].map(|limit| upstream.new_deadline(limit));
-        let tunnel = Tunnel { origin, to_client, context, idle, end, closing, slot };
+        let [a, b, c, d, ..] = self.new_nonce();
+        let websocket_mask = protocol.eq_ignore_ascii_case(b"websocket").then_some([a, b, c, d]);
+        let tunnel = Tunnel { websocket_mask, origin, to_client, context, idle, end, closing, slot };
         Response { status, fields, body: ResponseBody::Tunnel(Some(Box::new(tunnel))) }
     }
 }
