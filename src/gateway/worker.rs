@@ -201,12 +201,9 @@ impl Worker {
     }
 
     /// Waits until WebSockets are to be closed.
-    pub(super) fn upgrades_close(&self) -> impl Future<Output = ()> + use<> {
-        let mut is_closing = self.closing_upgrades.subscribe();
-        async move {
-            // Fails if the worker has ended.
-            let _ = is_closing.wait_for(|is_closing| *is_closing).await;
-        }
+    pub(super) async fn upgrades_close(&self) {
+        // Fails if the worker has ended.
+        let _ = self.closing_upgrades.subscribe().wait_for(|is_closing| *is_closing).await;
     }
 
     /// Returns the wall-clock time.
