@@ -357,6 +357,11 @@ impl Handle {
         self.0.generation().origin_servers.addresses()
     }
 
+    /// Returns the number of connections to the origin, without upgraded ones.
+    pub fn origin_connections(&self) -> usize {
+        self.0.origin_connections.load(Ordering::Relaxed)
+    }
+
     /// Returns the number of upgraded connections.
     pub fn upgrades(&self) -> usize {
         self.0.upgrades.load(Ordering::Relaxed)

@@ -55,6 +55,8 @@ pub struct Dependencies {
     pub ledger_responses: Option<Arc<Notify>>,
     /// Memory for client connections without `limits.memory`, in bytes; `None` is no limit.
     pub default_memory: Option<u64>,
+    /// Connections to the origin to open for requests to come: as many as a predecessor had.
+    pub origin_connections: usize,
     /// Unpredictable seed of ids and jitter.
     pub seed: u64,
 }
@@ -74,6 +76,10 @@ pub(super) struct Shared {
     /// The servers of the origin may have changed: checks start over.
     pub(super) origin_servers_changed: Notify,
     pub(super) origin_health: OriginHealth,
+    /// Connections to the origin, of all workers.
+    pub(super) origin_connections: Arc<AtomicUsize>,
+    /// Connections to the origin that each worker opens for requests to come.
+    pub(super) origin_connections_to_open: usize,
     /// Requests for the origin's cache alone, in flight.
     pub(super) origin_cache_requests: Arc<AtomicUsize>,
     /// Request bodies in reception, by address.
@@ -135,6 +141,7 @@ impl Shared {
             switches,
             ledger_responses,
             default_memory,
+            origin_connections,
             seed,
         } = dependencies;
         let max_tracked_clients = settings.limits.max_tracked_clients;
@@ -154,6 +161,8 @@ impl Shared {
             origin_changed: Notify::new(),
             origin_servers_changed: Notify::new(),
             origin_health: OriginHealth::default(),
+            origin_connections: Arc::default(),
+            origin_connections_to_open: origin_connections.div_ceil(worker_count),
             origin_cache_requests: Arc::default(),
             body_counts: ConnectionCounts::default(),
             upgrades: AtomicUsize::default(),

@@ -5,11 +5,11 @@ use super::config_names::ConfigNames;
 use super::config_snapshot::ConfigSnapshot;
 use super::connection_timeouts::{ConnectionCommand, ConnectionRegistry, TICK};
 use super::log_interval::LogInterval;
-use super::proxy_protocol::ProxyHeaderError;
+use super::proxy_protocol::{ProxiedClient, ProxyHeaderError};
 use super::scratch::ScratchBuffer;
 use super::shared::Shared;
 use super::sweep::SweepList;
-use super::upstream::{Deadlines, ForwardError, Upstream};
+use super::upstream::{Deadlines, ForwardError, Upstream, UpstreamTarget};
 use crate::telemetry::WorkerTelemetry;
 use http::HeaderName;
 use hyper::body::Incoming;
@@ -44,6 +44,8 @@ pub(super) struct Worker {
     connection_memory: Cell<u64>,
     is_short_of_memory: Cell<bool>,
     upstream: Upstream,
+    /// True once connections for requests to come are opened.
+    is_warm: Cell<bool>,
     sweep_list: SweepList,
     claims: RefCell<ClaimCache>,
     telemetry: WorkerTelemetry,
@@ -104,7 +106,8 @@ impl Worker {
             connections: ConnectionRegistry::default(),
             connection_memory: Cell::new(0),
             is_short_of_memory: Cell::new(false),
-            upstream: Upstream::new(deadlines),
+            upstream: Upstream::new(deadlines, Arc::clone(&shared.origin_connections)),
+            is_warm: Cell::new(shared.origin_connections_to_open == 0),
             sweep_list: SweepList::default(),
             claims: RefCell::new(ClaimCache::new(foldhash::fast::RandomState::default())),
             telemetry,
@@ -142,6 +145,7 @@ impl Worker {
                 Stage::Closed => break,
             }
             self.tick().await;
+            self.warm_up();
             if *stage.borrow() != Stage::Serving && self.connections.open_count() == 0 {
                 break;
             }
@@ -169,6 +173,40 @@ impl Worker {
         self.upstream.sweep(&current.settings.origin, self.uptime.get());
         while self.detached.borrow_mut().as_mut().and_then(JoinSet::try_join_next).is_some() {}
         self.telemetry().flush();
+    }
+
+    /// Opens connections for requests to come, once the address of the origin is known.
+    fn warm_up(self: &Rc<Self>) {
+        if self.is_warm.get() || !self.current().origin_servers.is_resolved() {
+            return;
+        }
+        self.is_warm.set(true);
+        let worker = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let current = worker.current();
+            // Each of these would name a client.
+            if current.settings.origin.proxy_protocol.is_none() {
+                let target = worker.upstream_target(&current, None);
+                worker.upstream.warm_up(worker.shared.origin_connections_to_open, &target).await;
+            }
+        });
+    }
+
+    /// Returns the servers of the origin, and how to send a request for `client` to them.
+    pub(super) fn upstream_target<'a>(
+        &'a self,
+        current: &'a CurrentConfig,
+        client: Option<ProxiedClient>,
+    ) -> UpstreamTarget<'a> {
+        let origin = &current.settings.origin;
+        UpstreamTarget {
+            origin,
+            servers: &current.origin_servers,
+            client,
+            uptime: self.uptime.get(),
+            clock: &self.shared.clock,
+            max_connections: origin.max_connections.div_ceil(self.shared.worker_count),
+        }
     }
 
     /// Closes connections, if those of all workers occupy more memory than `limits` allow. Logs the first time of each

@@ -35,6 +35,8 @@ pub struct Inheritance {
     pub sockets: ListenSockets,
     /// Keys of session tickets.
     pub tickets: Option<TicketKeySet>,
+    /// Connections to the origin that were open.
+    pub origin_connections: usize,
     /// Settings that served before; `None` are those of the source.
     pub settings: Option<Box<Settings>>,
 }
@@ -53,6 +55,7 @@ struct Channel(OwnedFd);
 #[derive(Debug, Serialize, Deserialize)]
 enum Message {
     Sockets { addresses: Vec<String> },
+    OriginConnections { count: usize },
     Tickets { current: Ticket, previous: Option<Ticket>, current_since: u64 },
     End,
     Ready,
@@ -84,6 +87,7 @@ impl Inheritance {
                         .zip(sockets)
                         .for_each(|(address, socket)| inheritance.sockets.add(address, socket));
                 }
+                (Message::OriginConnections { count }, _) => inheritance.origin_connections = count,
                 (Message::Tickets { current, previous, current_since }, _) => {
                     let key = |Ticket { name, secret }| TicketKey { name, secret };
                     let (current, previous) = (key(current), previous.map(key));
@@ -120,7 +124,12 @@ impl Predecessor {
 
 impl Successor {
     /// Starts `command` as a successor, hands the sockets and keys to it, and waits until it is ready.
-    pub(super) fn start(mut command: Command, sockets: &ListenSockets, tickets: &TicketKeySet) -> io::Result<Self> {
+    pub(super) fn start(
+        mut command: Command,
+        sockets: &ListenSockets,
+        tickets: &TicketKeySet,
+        origin_connections: usize,
+    ) -> io::Result<Self> {
         let (own, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let process = command
             .env(VARIABLE, "1")
@@ -134,13 +143,13 @@ impl Successor {
         // Its own end of the channel is the only one from here on, so that its exit is noticed.
         drop(command);
         let mut successor = Self { channel: Channel(own), process };
-        match successor.hand_over(sockets, tickets) {
+        match successor.hand_over(sockets, tickets, origin_connections) {
             Ok(()) => Ok(successor),
             Err(error) => Err(successor.failure(&error)),
         }
     }
 
-    fn hand_over(&self, sockets: &ListenSockets, tickets: &TicketKeySet) -> io::Result<()> {
+    fn hand_over(&self, sockets: &ListenSockets, tickets: &TicketKeySet, origin_connections: usize) -> io::Result<()> {
         self.channel.set_timeout(READY_TIMEOUT)?;
         let sockets: Vec<_> = sockets.iter().collect();
         for sockets in sockets.chunks(SOCKETS_PER_MESSAGE) {
@@ -148,6 +157,7 @@ impl Successor {
             let sockets: Vec<_> = sockets.iter().map(|(_, socket)| *socket).collect();
             self.channel.send(&Message::Sockets { addresses }, &sockets)?;
         }
+        self.channel.send(&Message::OriginConnections { count: origin_connections }, &[])?;
         let ticket = |key: &TicketKey| Ticket { name: key.name, secret: key.secret };
         let (current, previous) = (ticket(&tickets.current), tickets.previous.as_ref().map(ticket));
         self.channel.send(&Message::Tickets { current, previous, current_since: tickets.current_since }, &[])?;

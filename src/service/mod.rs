@@ -185,7 +185,7 @@ impl Service {
         clock: Clock,
         seed: u64,
     ) -> Result<Self, ServiceError> {
-        let Inheritance { sockets, tickets, settings } = inheritance;
+        let Inheritance { sockets, tickets, origin_connections, settings } = inheritance;
         let settings = match settings {
             Some(settings) => *settings,
             None => source(&OperatorTable::builtin().names().collect::<Vec<_>>()).map_err(ServiceError::Settings)?,
@@ -260,6 +260,7 @@ impl Service {
                 .filter(|_| settings.ledger == Ledger::File)
                 .map(LeaseRefresher::lease_updates),
             default_memory: available_memory(Path::new("/")).map(|bytes| bytes / MEMORY_PART),
+            origin_connections,
             seed,
         };
         let startup_settings = settings.clone();
@@ -369,7 +370,9 @@ impl Service {
     pub fn hand_over(self, command: Command, on_served: impl FnOnce(u32)) -> HandOver {
         let tickets = self.state.tls_files.lock().tickets().export();
         self.state.persist_learned();
-        let mut successor = match Successor::start(command, self.gateway.sockets(), &tickets) {
+        let origin_connections = self.state.handle.origin_connections();
+        let started = Successor::start(command, self.gateway.sockets(), &tickets, origin_connections);
+        let mut successor = match started {
             Ok(successor) => successor,
             Err(error) => return HandOver::Refused(Box::new(self), error),
         };
@@ -400,7 +403,7 @@ impl Service {
             Ok(()) => HandOver::Done,
             Err(error) => {
                 let settings = Some(Box::new(state.startup_settings.clone()));
-                HandOver::Lost(Inheritance { sockets, tickets: Some(tickets), settings }, error)
+                HandOver::Lost(Inheritance { sockets, tickets: Some(tickets), origin_connections, settings }, error)
             }
         }
     }

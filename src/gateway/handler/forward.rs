@@ -11,7 +11,7 @@ use crate::gateway::problem::Problem;
 use crate::gateway::proxy_protocol::ProxiedClient;
 use crate::gateway::request_context::{EvaluatedRequest, RequestContext};
 use crate::gateway::response_body::{ResponseBody, scan_to_end};
-use crate::gateway::upstream::{ForwardError, RequestBody, UpstreamResponse, UpstreamTarget};
+use crate::gateway::upstream::{ForwardError, RequestBody, UpstreamResponse};
 use crate::gateway::{cost, headers, target};
 use bytes::Bytes;
 use http::{StatusCode, Version};
@@ -122,13 +122,8 @@ impl RequestHandler {
     ) -> (Result<UpstreamResponse, ForwardError>, Option<ThrottleRejection>) {
         let current = Rc::clone(context.current());
         let worker = &self.worker;
-        let origin = &current.settings.origin;
-        let max_connections = origin.max_connections.div_ceil(worker.shared().worker_count);
-        let uptime = worker.monotonic_tick().get();
-        let clock = &worker.shared().clock;
-        let client = origin.proxy_protocol.and_then(|_| self.proxied_client(context));
-        let servers = &current.origin_servers;
-        let target = UpstreamTarget { origin, servers, client, uptime, clock, max_connections };
+        let client = current.settings.origin.proxy_protocol.and_then(|_| self.proxied_client(context));
+        let target = worker.upstream_target(&current, client);
         context.begin_upstream(slots);
         let state = Rc::clone(context.forward_state());
         let (permit, client_head) = context.permit_and_head();

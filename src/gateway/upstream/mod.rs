@@ -34,6 +34,7 @@ use std::fmt::Display;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 use std::time::Duration;
 use tidegate_config::settings::Origin;
@@ -73,8 +74,14 @@ pub(super) struct UpstreamTarget<'a> {
 }
 
 impl Upstream {
-    pub(super) fn new(deadlines: Rc<Deadlines>) -> Self {
-        Self { pool: Pool::new(), deadlines }
+    /// Returns a client without connections. `open_connections` counts those of all workers.
+    pub(super) fn new(deadlines: Rc<Deadlines>, open_connections: Arc<AtomicUsize>) -> Self {
+        Self { pool: Pool::new(open_connections), deadlines }
+    }
+
+    /// Opens connections for requests to come: `count`, or one of HTTP/2. Ends at the first failure.
+    pub(super) async fn warm_up(&self, count: usize, target: &UpstreamTarget<'_>) {
+        self.pool.warm_up(count, target).await;
     }
 
     /// Returns a deadline for a wait of at most `limit`.

@@ -12,6 +12,7 @@ use crate::gateway::proxy_protocol::ProxiedClient;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use tidegate_http1::HeadLimits;
 use tidegate_policy::Timestamp;
@@ -89,13 +90,14 @@ pub(in crate::gateway) struct PoolGuard {
 }
 
 impl Pool {
-    pub(super) fn new() -> Rc<Self> {
+    /// Returns an empty pool. `open_connections` counts those of all workers.
+    pub(super) fn new(open_connections: Arc<AtomicUsize>) -> Rc<Self> {
         Rc::new(Self {
             idle: RefCell::default(),
             http2: RefCell::default(),
             connecting: RefCell::default(),
             http1_servers: Cell::default(),
-            slots: Rc::default(),
+            slots: Rc::new(Slots::new(open_connections)),
             servers: RefCell::default(),
             pool_generation: Cell::new(0),
         })
@@ -141,6 +143,20 @@ impl Pool {
                     last_error = error;
                 }
                 connected => return connected,
+            }
+        }
+    }
+
+    /// Opens connections for requests to come: `count`, or one of HTTP/2. Ends at the first failure.
+    pub(super) async fn warm_up(self: &Rc<Self>, count: usize, target: &UpstreamTarget<'_>) {
+        self.set_servers(target.servers);
+        for _ in 0..count {
+            if self.slots.is_full(target.max_connections) {
+                return;
+            }
+            match self.connect_new(target, false).await {
+                Ok((lease, Connection::Http1(connection))) => lease.put_back(connection, target.uptime),
+                Ok((_, Connection::Http2(_))) | Err(_) => return,
             }
         }
     }

@@ -4,6 +4,8 @@ use super::error::ForwardError;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -12,9 +14,10 @@ use tokio::time::timeout;
 const MAX_WAITERS: usize = 1024;
 
 /// Number of open connections, and the requests that wait.
-#[derive(Default)]
 pub(super) struct Slots {
     taken: Cell<usize>,
+    /// Open connections of all workers.
+    open_connections: Arc<AtomicUsize>,
     waiters: RefCell<VecDeque<oneshot::Sender<()>>>,
 }
 
@@ -22,6 +25,10 @@ pub(super) struct Slots {
 pub(super) struct Slot(Rc<Slots>);
 
 impl Slots {
+    pub(super) fn new(open_connections: Arc<AtomicUsize>) -> Self {
+        Self { taken: Cell::default(), open_connections, waiters: RefCell::default() }
+    }
+
     pub(super) fn is_full(&self, max: usize) -> bool {
         self.taken.get() >= max
     }
@@ -29,6 +36,7 @@ impl Slots {
     /// Takes a slot, also beyond the maximum.
     pub(super) fn take(self: &Rc<Self>) -> Slot {
         self.taken.set(self.taken.get() + 1);
+        self.open_connections.fetch_add(1, Ordering::Relaxed);
         Slot(Rc::clone(self))
     }
 
@@ -63,6 +71,7 @@ impl Slots {
 impl Drop for Slot {
     fn drop(&mut self) {
         self.0.taken.set(self.0.taken.get() - 1);
+        self.0.open_connections.fetch_sub(1, Ordering::Relaxed);
         self.0.wake_one();
     }
 }
