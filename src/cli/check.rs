@@ -27,6 +27,7 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     let now = Clock::system().now();
     let (tls_files, _) = certificates::read(&settings, now, 0).map_err(|errors| errors.to_string())?;
     settings.warnings.extend(tls_files.expired_warnings(now.seconds()));
+    settings.warnings.extend(certificates::uncovered_host_warnings(&settings, &tls_files));
     settings.warnings.extend(loopback_listener_warning(&settings));
     settings.warnings.extend(state_dir_warning(&settings));
     settings.warnings.extend(unbounded_client_warnings(&settings.rules));
@@ -42,7 +43,9 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
 /// Returns a warning if the gateway listens on loopback only and learns no address of a client: it has a proxy in front,
 /// or local clients only.
 fn loopback_listener_warning(settings: &Settings) -> Option<String> {
-    let is_local = |listener: &Listener| listener.address.ip().is_loopback() && !listener.proxy_protocol;
+    // A proxy in front has the certificates.
+    let is_local =
+        |listener: &Listener| listener.address.ip().is_loopback() && !listener.proxy_protocol && listener.tls.is_none();
     let only_local = settings.listen.iter().all(is_local);
     (only_local && settings.rules.trust.source == AddressSource::Peer).then(|| {
         "clients.address_from: peer, and the gateway listens on loopback only: behind a proxy all clients share one address, and \

@@ -58,8 +58,8 @@ struct OrderProgress {
     kinds: Vec<ChallengeKind>,
     schedule: RenewalSchedule,
     jitter: Rng,
-    /// End of the validity of the present certificate, in seconds since 1970; `None` if there is none.
-    expires_at: Option<u64>,
+    /// Start and end of the validity of the present certificate, in seconds since 1970; `None` if there is none.
+    validity: Option<(u64, u64)>,
     /// Error of the last attempt, if it failed.
     error: Option<String>,
     /// True while a certificate is due and the other gateways cannot be asked.
@@ -95,7 +95,7 @@ impl AcmeCertificates {
                         kinds,
                         schedule: schedule.unwrap_or_default(),
                         jitter,
-                        expires_at: present.as_ref().map(Certificate::expires_at),
+                        validity: present.as_ref().map(validity),
                         error: None,
                         is_cut_off: false,
                         failures: 0,
@@ -140,8 +140,8 @@ impl AcmeCertificates {
         let warning = |certificate: &AcmeCertificate| {
             let progress = certificate.progress.lock();
             let (error, domain) = (progress.error.as_deref()?, certificate.domain());
-            let effect = match progress.expires_at {
-                Some(expires_at) if expires_at > now.seconds() => "keeping the previous certificate",
+            let effect = match progress.validity {
+                Some((_, expires_at)) if expires_at > now.seconds() => "keeping the previous certificate",
                 Some(_) => "the previous certificate has expired",
                 None => "its handshakes are refused",
             };
@@ -187,7 +187,7 @@ impl AcmeCertificate {
         files::replace(&self.file, pem.as_bytes()).map_err(|error| local(&self.file, error))?;
         let mut progress = self.progress.lock();
         progress.schedule = renewal(certificate, &mut progress.jitter);
-        progress.expires_at = Some(certificate.expires_at());
+        progress.validity = Some(validity(certificate));
         progress.error = None;
         Ok(())
     }
@@ -269,6 +269,10 @@ async fn order_when_due(state: Arc<ServiceState>, index: usize) {
 
 fn local(path: &Path, error: impl std::fmt::Display) -> OrderError {
     OrderError::local(format_args!("{}: {error}", path.display()))
+}
+
+fn validity(certificate: &Certificate) -> (u64, u64) {
+    (certificate.starts_at(), certificate.expires_at())
 }
 
 fn renewal(certificate: &Certificate, jitter: &mut Rng) -> RenewalSchedule {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::{CertificateFiles, CertificateSource, ClientAuthority, Tls};
 use tidegate_policy::Timestamp;
+use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_tls::{CertificatePaths, ClientAuthorityFile, TicketKeys, TlsErrors, TlsFiles, TlsReload, TlsSource};
 use tracing::{info, warn};
 
@@ -35,6 +36,22 @@ pub(super) fn read_with_tickets(
             Err(TlsErrors(errors))
         }
     }
+}
+
+/// Returns a warning for each host of the site without a certificate, if there is a listener with TLS.
+pub fn uncovered_host_warnings(settings: &Settings, files: &TlsFiles) -> Vec<String> {
+    let tls = || settings.listen.iter().filter_map(|listener| listener.tls.as_ref());
+    let is_ordered = |host: &str| {
+        tls().any(|tls| match &tls.certificates {
+            CertificateSource::Acme(acme) => acme.domains.iter().any(|domain| domain == host),
+            CertificateSource::Files(_) => false,
+        })
+    };
+    let hosts = settings.hosts.iter().flat_map(OwnHosts::exact_names).filter(|_| tls().next().is_some());
+    let uncovered = hosts.filter(|host| !files.covers(host) && !is_ordered(host));
+    uncovered
+        .map(|host| format!("hosts: no certificate has the name {host}: browsers refuse https://{host}/"))
+        .collect()
 }
 
 fn source(tls: &Tls, acme: &AcmeCertificates, settings: &Settings) -> TlsSource {
@@ -89,6 +106,8 @@ impl ServiceState {
     pub(super) fn certificate_warnings(&self) -> Vec<String> {
         let files = self.tls_files.lock();
         let mut warnings = files.expired_warnings(self.handle.now().seconds());
+        let uncovered = self.handle.with_settings(|settings| uncovered_host_warnings(settings, &files));
+        warnings.extend(uncovered);
         let errors = files.states().filter_map(|state| state.error.map(str::to_owned));
         warnings.extend(errors.map(|error| format!("{error}; keeping the previous certificate")));
         warnings.extend(self.acme.warnings(self.handle.now()));

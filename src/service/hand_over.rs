@@ -200,7 +200,9 @@ impl Successor {
 
 impl Channel {
     fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
-        socket2::SockRef::from(&self.0).set_read_timeout(Some(timeout))
+        let socket = socket2::SockRef::from(&self.0);
+        socket.set_read_timeout(Some(timeout))?;
+        socket.set_write_timeout(Some(timeout))
     }
 
     fn send(&self, message: &Message, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {

@@ -304,6 +304,14 @@ fn gateways_with_one_redis_order_once_and_answer_for_each_other() {
             certificate(&site.gateways[0], &roots)
         });
         assert_eq!(site.wait_for_certificate(&roots, &None), Some(first.clone()));
+        // Only a gateway that orders has an account.
+        let accounts = site.gateways.iter().flat_map(|gateway| {
+            let dir = fs::read_dir(gateway.state_dir().join("acme")).expect("a directory");
+            dir.filter(|entry| {
+                entry.as_ref().is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with("account"))
+            })
+        });
+        assert_eq!(accounts.count(), 1);
 
         site.server.stop();
         let roots = site.start(1);

@@ -8,6 +8,7 @@ use crate::support::http2_origin::Http2Origin;
 use crate::support::nginx::Nginx;
 use crate::support::origin::{Origin, signal};
 use crate::support::tls::Certificates;
+use crate::support::wait::wait_until;
 use bytes::Bytes;
 use h2::Reason;
 use parking_lot::Mutex;
@@ -117,6 +118,131 @@ fn request_that_the_origin_did_not_process_is_sent_again() {
         200
     );
     assert_eq!((tries.load(Ordering::Relaxed), gateway.metric(USED)), (2, 1.0));
+}
+
+#[test]
+fn refused_body_is_sent_again_if_it_is_in_memory_and_costs_nothing_otherwise() {
+    for (path, status, used) in [("/", 200, 1.0), ("/stream/upload", 502, 0.0)] {
+        let tries = Arc::new(AtomicUsize::new(0));
+        let origin = Http2Origin::with_script(move |mut exchange| {
+            let is_first = tries.fetch_add(1, Ordering::Relaxed) == 0;
+            async move {
+                if is_first {
+                    return exchange.response.send_reset(Reason::REFUSED_STREAM);
+                }
+                assert_eq!(exchange.read_body().await.as_deref(), Some(&b"body"[..]));
+                exchange.reply(200, "page");
+            }
+        });
+        let gateway = gateway(origin.address);
+        let mut client = gateway.connect();
+        client.send(format!("POST {path} HTTP/1.1\r\nHost: example.com\r\nContent-Length: 4\r\n\r\nbody"));
+        assert_eq!((client.read_response().status, gateway.metric(USED)), (status, used), "{path}");
+    }
+}
+
+#[test]
+fn reset_of_an_upload_is_a_failure_of_the_origin() {
+    let origin = Http2Origin::with_script(move |mut exchange| async move {
+        exchange.response.send_reset(Reason::INTERNAL_ERROR);
+    });
+    let gateway = gateway(origin.address);
+    let mut client = gateway.connect();
+    client.send("POST /stream/upload HTTP/1.1\r\nHost: example.com\r\nContent-Length: 10\r\n\r\npart");
+    assert_eq!(client.read_response().status, 502);
+    assert!(gateway.state()["origin"]["outage"].is_object(), "{}", gateway.state()["origin"]);
+}
+
+#[test]
+fn upload_that_the_origin_does_not_take_times_out() {
+    let (arrived, has_arrived) = signal();
+    let origin = Http2Origin::with_script(move |exchange| {
+        arrived.notify();
+        async move {
+            // Keeps the body without reading it.
+            let _exchange = exchange;
+            std::future::pending::<()>().await;
+        }
+    });
+    let gateway = TestGateway::with_rules(origin.address, &rules(origin.address, "response_timeout: 1s"));
+    let mut client = gateway.connect();
+    client.send("POST /stream/upload HTTP/1.1\r\nHost: example.com\r\nContent-Length: 1000000\r\n\r\n");
+    client.send(vec![b'x'; 500_000]);
+    has_arrived.wait();
+    // Of the first, the last part that the window allowed may count.
+    (0..3).for_each(|_| gateway.clock.advance(Duration::from_millis(1500)));
+    wait_until("the timeout", || {
+        gateway.clock.advance(Duration::from_millis(1500));
+        gateway.state()["origin"]["outage"].is_object()
+    });
+    assert_eq!(client.read_response().status, 504);
+}
+
+#[test]
+fn trailers_of_requests_are_left_out() {
+    let origin = Http2Origin::with_script(move |mut exchange| async move {
+        assert!(!exchange.request.headers.contains_key("trailer"));
+        assert_eq!(exchange.read_body().await.as_deref(), Some(&b"body"[..]));
+        assert!(exchange.body.trailers().await.is_ok_and(|trailers| trailers.is_none()));
+        exchange.reply(200, "page");
+    });
+    let gateway = gateway(origin.address);
+    for path in ["/", "/stream/upload"] {
+        let mut client = gateway.connect();
+        client.send(format!(
+            "POST {path} HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n\
+             4\r\nbody\r\n0\r\nX-Sum: 1\r\nX-Tidegate-Operator: googlebot\r\n\r\n"
+        ));
+        assert_eq!(client.read_response().status, 200, "{path}");
+    }
+}
+
+/// nginx ends a connection for a field of more than 8 KiB.
+#[test]
+fn large_head_has_a_connection_of_its_own() {
+    let h2c = Origin::free_address();
+    let nginx =
+        Nginx::start(&format!("listen {h2c} http2; keepalive_requests 1000; large_client_header_buffers 2 8k;"));
+    let gateway = TestGateway::with_rules(nginx.address, &rules(h2c, ""));
+    let page = |gateway: &TestGateway| gateway.connect().get("/page", "");
+    assert_eq!(page(&gateway).status, 200);
+    let mut slow = gateway.connect();
+    slow.send("GET /page HTTP/1.1\r\nHost: example.com\r\n\r\n");
+    for _ in 0..5 {
+        let response = gateway.connect().get("/page", &format!("X-Large: {}\r\n", "a~".repeat(8 * 1024)));
+        assert_ne!(response.status, 200);
+        assert_eq!(page(&gateway).status, 200);
+    }
+    let response = slow.read_response();
+    assert_eq!((response.status, response.body.len()), (200, 1 << 20));
+}
+
+#[test]
+fn requests_that_wait_for_a_connection_share_the_one_that_opens() {
+    let arrived = Arc::new(Barrier::new(10));
+    let origin = Http2Origin::with_script(move |exchange| {
+        let arrived = Arc::clone(&arrived);
+        async move {
+            arrived.wait().await;
+            exchange.reply(200, "page");
+        }
+    });
+    let gateway = TestGateway::with_rules(origin.address, &rules(origin.address, "max_connections: 1"));
+    for mut client in send_requests(&gateway, 10) {
+        assert_eq!(client.read_response().status, 200);
+    }
+    assert_eq!(origin.connections(), 1);
+}
+
+#[test]
+fn host_is_that_of_the_server_for_a_client_without_one() {
+    let origin = Http2Origin::with_script(move |exchange| async move {
+        let authority = exchange.request.uri.authority().map(|authority| authority.to_string());
+        assert!(authority.is_some_and(|authority| authority.starts_with("127.0.0.1:")));
+        exchange.reply(200, "page");
+    });
+    let gateway = gateway(origin.address);
+    assert_eq!(gateway.connect().send("GET / HTTP/1.0\r\n\r\n").read_response().status, 200);
 }
 
 #[test]

@@ -30,6 +30,14 @@ impl OwnHosts {
         Self(hosts)
     }
 
+    /// Returns the hosts that are names, without wildcards and addresses.
+    pub fn exact_names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|own| match own {
+            OwnHost::Name(name) => Some(name.as_str()),
+            OwnHost::Below(_) | OwnHost::Address(_) => None,
+        })
+    }
+
     /// Returns true if `host`, in lower case and without a port and its last dot, is an own host.
     pub fn contains(&self, host: &str) -> bool {
         self.0.iter().any(|own| own.matches(host))

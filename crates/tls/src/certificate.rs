@@ -39,8 +39,13 @@ impl Certificate {
         if !facts.has_extensions {
             return Err(unusable(&"is of X.509 version 1, which has no subjectAltName: issue it with that extension"));
         }
-        let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|_| CertificateError::Key("contains no private key".to_owned()))?;
+        // PKCS #8 and the older form of OpenSSL.
+        let is_encrypted = [&b"BEGIN ENCRYPTED PRIVATE KEY"[..], b"Proc-Type: 4,ENCRYPTED"]
+            .iter()
+            .any(|mark| key.windows(mark.len()).any(|window| window == *mark));
+        let no_key = if is_encrypted { "contains an encrypted private key" } else { "contains no private key" };
+        let key = PrivateKeyDer::from_pem_slice(key).ok().filter(|_| !is_encrypted);
+        let key = key.ok_or_else(|| CertificateError::Key(no_key.to_owned()))?;
         let key = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider());
         let mut key = key.map_err(|error| match error {
             Error::InconsistentKeys(_) => CertificateError::Mismatch,

@@ -156,6 +156,16 @@ impl TlsFiles {
         self.listeners.iter().flat_map(|files| &files.certificates).filter_map(PairFiles::state)
     }
 
+    /// Returns true if a certificate in use has `name`, exactly or as a wildcard.
+    pub fn covers(&self, name: &str) -> bool {
+        let certificates = self.listeners.iter().flat_map(|files| &files.certificates);
+        let mut names = certificates.filter_map(|pair| pair.active.as_ref()).flat_map(Certificate::dns_names);
+        names.any(|known| match known.strip_prefix('*') {
+            Some(parent) => name.find('.').is_some_and(|dot| name[dot..] == *parent),
+            None => known == name,
+        })
+    }
+
     /// Returns a warning for each certificate that has expired. `now` is in seconds since 1970.
     pub fn expired_warnings(&self, now: u64) -> Vec<String> {
         let expired = self.states().filter(|state| state.expires_at <= now);

@@ -1,6 +1,6 @@
 //! Connections to the origin, and the bodies of its responses, over HTTP/1.1 or HTTP/2.
 
-use super::http2::{Http2Body, Http2Connection};
+use super::http2::{Http2Body, Http2Stream};
 use super::request_body::RequestBody;
 use super::stream::OriginStream;
 use bytes::{Bytes, BytesMut};
@@ -14,10 +14,10 @@ use tidegate_http1::{RequestHead, Response};
 /// An idle connection of HTTP/1.1 to the origin.
 pub(super) type Http1Connection = client::Connection<OriginStream>;
 
-/// A connection that can take a request.
+/// What takes one request: a connection of HTTP/1.1, or a stream of HTTP/2.
 pub(super) enum Connection {
     Http1(Http1Connection),
-    Http2(Rc<Http2Connection>),
+    Http2(Rc<Http2Stream>),
 }
 
 /// Response body of the origin.
@@ -39,8 +39,8 @@ impl Connection {
                 Ok(Response { status, fields, body: OriginBody::Http1(body) })
             }
             // Boxed to keep the future of HTTP/1.1 small.
-            Self::Http2(connection) => {
-                let Response { status, fields, body } = Box::pin(connection.send(head, body)).await?;
+            Self::Http2(stream) => {
+                let Response { status, fields, body } = Box::pin(stream.send(head, body)).await?;
                 Ok(Response { status, fields, body: OriginBody::Http2(Box::new(body)) })
             }
         }

@@ -31,6 +31,7 @@ use http::Method;
 use hyper::body::Body;
 use pool::Pool;
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,6 +46,11 @@ use tidegate_policy::Timestamp;
 
 /// Maximum retries of an unsent request on other connections.
 const MAX_UNSENT_RETRIES: usize = 4;
+
+/// Lengths of a field and of a head above which a request shares no connection of HTTP/2: nginx ends one for a field of
+/// more than 8 KiB.
+const LARGE_FIELD: usize = 7 * 1024;
+const LARGE_HEAD: usize = 15 * 1024;
 
 /// Client of the origin, one per worker.
 pub(super) struct Upstream {
@@ -92,8 +98,8 @@ impl Upstream {
     /// Sends the request that `permit` allows and waits for the response head.
     ///
     /// The permit is marked as sent as soon as the origin may have received the request. A request that was certainly
-    /// not sent is retried on another connection, whatever its method. A request that may have arrived is retried only
-    /// if it is idempotent, has no body, was sent on a connection that had been idle, and a second charge can be
+    /// not sent is retried on another connection, whatever its method. A request that may have arrived is retried once, and
+    /// only if it is idempotent, has no body, was sent on a connection that was open before, and a second charge can be
     /// reserved. `state` records whether the origin may have received the whole request.
     pub(super) async fn send(
         &self,
@@ -109,25 +115,26 @@ impl Upstream {
         let is_repeatable = is_idempotent(&head.method) && body.is_end_stream();
         // Upgrades are those of HTTP/1.1.
         let needs_http1 = head.fields.contains(Name::Upgrade);
-        let (mut tries, mut is_http2) = (0, false);
+        let is_alone = target.servers.http2 && is_large(head);
+        let (mut tries, mut is_http2, mut has_repeated, mut parts_before) = (0, false, false, 0);
         loop {
             let (pool_guard, connection) = match tries == 0 || is_http2 {
-                true => self.pool.acquire(target, needs_http1).await?,
+                true => self.pool.acquire(target, needs_http1, is_alone).await?,
                 false => self.pool.connect_new(target, needs_http1).await?,
             };
             tries += 1;
             is_http2 = matches!(connection, Connection::Http2(_));
-            let may_repeat = is_repeatable && pool_guard.idle_for.is_some();
+            let may_repeat = is_repeatable && !has_repeated && pool_guard.idle_for.is_some();
             permit.mark_sent();
             let mut sending = pin!(connection.send(head, body));
             let sent = std::future::poll_fn(|context| match sending.as_mut().poll(context) {
                 Poll::Ready(result) => Poll::Ready(Some(result)),
-                Poll::Pending if upload.as_ref().is_some_and(|upload| upload.is_in_progress()) => {
-                    deadline.reset();
-                    Poll::Pending
-                }
                 Poll::Pending => {
-                    state.set_sent(true);
+                    match upload.as_ref().filter(|upload| upload.is_in_progress()) {
+                        Some(upload) if upload.is_stalled(&mut parts_before) => {}
+                        Some(_) => deadline.reset(),
+                        None => state.set_sent(true),
+                    }
                     match deadline.poll_expired(context) {
                         true => Poll::Ready(None),
                         false => Poll::Pending,
@@ -141,7 +148,7 @@ impl Upstream {
             let failed = match sent {
                 None => {
                     let error = ForwardError::TimedOut { after };
-                    pool_guard.retire_connection();
+                    pool_guard.retire_silent_connection();
                     record_no_response(&error);
                     return Err(error);
                 }
@@ -155,8 +162,16 @@ impl Upstream {
             };
             state.set_sent(false);
             let is_unanswered = matches!(failed.error, client::Error::NoResponse);
-            if let Some(unsent) = failed.unsent {
+            let is_unsendable =
+                matches!(&failed.error, client::Error::Io(error) if error.kind() == ErrorKind::InvalidInput);
+            let is_unsent = matches!(failed.error, client::Error::Unsent);
+            if is_unsent || is_unsendable {
                 permit.mark_unsent();
+            }
+            if is_unsendable {
+                return Err(ForwardError::OriginClosed { source: failed.error });
+            }
+            if let Some(unsent) = failed.unsent {
                 if tries < MAX_UNSENT_RETRIES {
                     body = unsent;
                     continue;
@@ -164,10 +179,14 @@ impl Upstream {
             } else if let Some(aborted) = upload.as_ref().and_then(|upload| upload.aborted()) {
                 return Err(ForwardError::ClientBody(aborted));
             } else if may_repeat && is_unanswered && permit.reserve_retry(target.clock.now()) {
+                has_repeated = true;
                 body = RequestBody::Empty;
                 continue;
             }
-            record_no_response(&failed.error);
+            // A refused stream is an answer.
+            if !is_unsent || tries == MAX_UNSENT_RETRIES {
+                record_no_response(&failed.error);
+            }
             return Err(ForwardError::OriginClosed { source: failed.error });
         }
     }
@@ -177,6 +196,15 @@ impl Upstream {
         self.pool.sweep(origin.idle_timeout, now);
         self.deadlines.sweep();
     }
+}
+
+/// Returns true for a head that some servers answer by the end of the connection, with the requests of others.
+fn is_large(head: &RequestHead) -> bool {
+    let mut length = 0;
+    head.fields.iter().any(|field| {
+        length += field.text.len() + field.value.len();
+        field.value.len() > LARGE_FIELD || length > LARGE_HEAD
+    })
 }
 
 /// Returns true for safe methods, which may be repeated (RFC 9110 section 9.2).

@@ -86,7 +86,7 @@ pub(in crate::gateway) struct PoolGuard {
     pub(super) idle_for: Option<Duration>,
     /// Slot of a connection of HTTP/1.1. One of HTTP/2 has its own.
     slot: Option<Slot>,
-    stream: Option<Http2Stream>,
+    stream: Option<Rc<Http2Stream>>,
 }
 
 impl Pool {
@@ -104,25 +104,28 @@ impl Pool {
     }
 
     /// Returns a connection that is ready to send: an idle one, one of HTTP/2 with a free stream, a new one, or the next
-    /// that becomes free. `needs_http1` excludes HTTP/2.
+    /// that becomes free. `needs_http1` excludes HTTP/2; `is_alone` excludes a connection that others use.
     pub(super) async fn acquire(
         self: &Rc<Self>,
         target: &UpstreamTarget<'_>,
         needs_http1: bool,
+        is_alone: bool,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
         self.set_servers(target.servers);
         // Yield to ready tasks first: the reactor detects connections that the origin closed, and requests are sent
         // back to back, so that a local origin is woken once for many of them.
         tokio::task::yield_now().await;
         let (mut tried, mut last_error) = (ServerSet::default(), ForwardError::PoolExhausted);
-        let mut waits_for_others = !needs_http1;
+        let shares = !needs_http1 && !is_alone;
+        let (mut waits_for_others, mut patience) = (shares, None);
         loop {
             // Before the choice, which may take the turn of a server that is tried again.
             while self.slots.is_full(target.max_connections) && !self.has_free_connection() {
-                self.slots.wait(target.origin.connect_timeout).await?;
+                let new_patience = || Box::pin(tokio::time::sleep(target.origin.connect_timeout));
+                self.slots.wait(patience.get_or_insert_with(new_patience)).await?;
             }
             let Some(server) = target.servers.choose(tried, target.uptime) else { return Err(last_error) };
-            if !needs_http1 && let Some(leased) = self.take_stream(server, target) {
+            if shares && let Some(leased) = self.take_stream(server, target) {
                 return Ok(leased);
             }
             if let Some(leased) = self.take_idle(server, target) {
@@ -137,7 +140,7 @@ impl Pool {
                 tried.insert(server);
                 continue;
             }
-            match self.connect(server, target, needs_http1).await {
+            match self.connect(server, target, needs_http1, is_alone).await {
                 Err(error) => {
                     tried.insert(server);
                     last_error = error;
@@ -168,7 +171,7 @@ impl Pool {
         needs_http1: bool,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
         let server = target.servers.choose(ServerSet::default(), target.uptime).unwrap_or_default();
-        self.connect(server, target, needs_http1).await
+        self.connect(server, target, needs_http1, false).await
     }
 
     /// Connects to a server. Counts a failure of the server.
@@ -177,16 +180,23 @@ impl Pool {
         server: usize,
         target: &UpstreamTarget<'_>,
         needs_http1: bool,
+        is_alone: bool,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
         let (mut lease, mut slot) = (self.guard(server, target, None), Some(self.slots.take()));
-        let is_shared = target.servers.http2 && !needs_http1 && !self.http1_servers.get().contains(server);
+        let is_shared = target.servers.http2 && !needs_http1 && !is_alone && !self.http1_servers.get().contains(server);
         let connecting = is_shared.then(|| self.begin_connecting(server));
         let after = target.origin.connect_timeout;
         let connected = timeout(after, async {
             match target.servers.connect(server, target.client, needs_http1).await? {
                 Connected { stream, is_http2: false } => Ok(Connection::Http1(Http1Connection::new(stream, LIMITS))),
                 Connected { stream, is_http2: true } => {
-                    Ok(Connection::Http2(Http2Connection::new(stream, LIMITS, slot.take()).await?))
+                    let host = target.servers.host(server);
+                    let connection = Http2Connection::new(stream, LIMITS, host, slot.take()).await?;
+                    let stream = connection.begin_stream();
+                    if !is_alone {
+                        self.share(connection, server, target);
+                    }
+                    Ok(Connection::Http2(stream))
                 }
             }
         });
@@ -196,10 +206,7 @@ impl Pool {
                 match &connection {
                     Connection::Http1(_) if is_shared => self.http1_servers.set(self.http1_servers.get().with(server)),
                     Connection::Http1(_) => {}
-                    Connection::Http2(connection) => {
-                        lease.stream = Some(connection.begin_stream());
-                        self.share(connection, server, target);
-                    }
+                    Connection::Http2(stream) => lease.stream = Some(Rc::clone(stream)),
                 }
                 connecting.into_iter().for_each(ConnectingGuard::succeed);
                 return Ok((lease, connection));
@@ -212,11 +219,11 @@ impl Pool {
     }
 
     /// Lets other requests use a connection.
-    fn share(&self, connection: &Rc<Http2Connection>, server: usize, target: &UpstreamTarget<'_>) {
+    fn share(&self, connection: Rc<Http2Connection>, server: usize, target: &UpstreamTarget<'_>) {
         // The servers may have changed meanwhile.
         if self.servers.borrow().as_ref().is_some_and(|current| Arc::ptr_eq(current, target.servers)) {
-            let connection = Rc::clone(connection);
             self.http2.borrow_mut().push(SharedConnection { connection, server, used_at: target.uptime });
+            self.slots.wake_one();
         }
     }
 
@@ -299,8 +306,13 @@ impl Pool {
             Rc::clone(&shared.connection)
         };
         let mut lease = self.guard(server, target, Some(Duration::ZERO));
-        lease.stream = Some(connection.begin_stream());
-        Some((lease, Connection::Http2(connection)))
+        let stream = connection.begin_stream();
+        lease.stream = Some(Rc::clone(&stream));
+        if connection.has_free_stream() {
+            // A request that waits may have missed that the connection was opened.
+            self.slots.wake_one();
+        }
+        Some((lease, Connection::Http2(stream)))
     }
 
     /// Returns true if a request can be sent without a new connection, or in place of an idle one.
@@ -337,11 +349,9 @@ impl Drop for ConnectingGuard {
 }
 
 impl PoolGuard {
-    /// Lets no other request use the connection of HTTP/2: the origin may not answer on it any more.
-    pub(super) fn retire_connection(&self) {
-        if let Some(stream) = &self.stream {
-            stream.connection().retire();
-        }
+    /// Lets no other request use the connection of HTTP/2 if it has received nothing since this one.
+    pub(super) fn retire_silent_connection(&self) {
+        self.stream.iter().for_each(|stream| stream.retire_if_silent());
     }
 
     /// Returns the connection and its slot to the pool.
@@ -350,14 +360,6 @@ impl PoolGuard {
         if self.pool_generation == self.pool.pool_generation.get() {
             let (server, client) = (self.server, self.client);
             self.pool.idle.borrow_mut().push(IdleConnection { connection, slot, client, server, since: now });
-            self.pool.slots.wake_one();
-        }
-    }
-}
-
-impl Drop for PoolGuard {
-    fn drop(&mut self) {
-        if self.stream.take().is_some() {
             self.pool.slots.wake_one();
         }
     }

@@ -24,7 +24,7 @@ pub(in crate::gateway) enum RequestBody {
 /// A request body that was received: its beginning in memory, the rest in a file.
 pub(in crate::gateway) struct ReceivedBody {
     memory: Bytes,
-    _charge: MemoryCharge,
+    _charge: Rc<MemoryCharge>,
     file: Option<SpoolFile>,
     trailers: Option<HeaderMap>,
     /// Progress of a body in a file; one in memory is written at once.
@@ -46,6 +46,9 @@ pub(in crate::gateway) struct Streaming {
 #[derive(Default)]
 pub(in crate::gateway) struct Upload {
     state: Cell<UploadState>,
+    /// Number of parts that were asked for.
+    parts: Cell<u64>,
+    waits_for_client: Cell<bool>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -54,6 +57,8 @@ enum UploadState {
     InProgress,
     Done,
     Aborted(ClientBodyError),
+    /// Not sent to its end, because of the origin.
+    Dropped,
 }
 
 impl ReceivedBody {
@@ -65,7 +70,7 @@ impl ReceivedBody {
         trailers: Option<HeaderMap>,
     ) -> Self {
         let upload = file.as_ref().map(|_| Rc::default());
-        Self { memory, _charge: charge, file, trailers, upload }
+        Self { memory, _charge: Rc::new(charge), file, trailers, upload }
     }
 
     fn remaining(&self) -> u64 {
@@ -124,6 +129,21 @@ impl RequestBody {
         }))
     }
 
+    /// Returns another body with the same content; `None` unless all of it is in memory.
+    pub(super) fn copy(&self) -> Option<Self> {
+        match self {
+            Self::Empty => Some(Self::Empty),
+            Self::Received(body) if body.file.is_none() => Some(Self::Received(Box::new(ReceivedBody {
+                memory: body.memory.clone(),
+                _charge: Rc::clone(&body._charge),
+                file: None,
+                trailers: body.trailers.clone(),
+                upload: None,
+            }))),
+            Self::Received(_) | Self::Streaming(_) => None,
+        }
+    }
+
     /// Returns the progress of the body, for the task that waits for the response.
     pub(in crate::gateway) fn upload(&self) -> Option<Rc<Upload>> {
         match self {
@@ -137,6 +157,11 @@ impl RequestBody {
 impl Upload {
     pub(in crate::gateway) fn is_in_progress(&self) -> bool {
         matches!(self.state.get(), UploadState::InProgress)
+    }
+
+    /// Returns true if the origin has asked for no part since the last call, although there is one.
+    pub(super) fn is_stalled(&self, parts_before: &mut u64) -> bool {
+        std::mem::replace(parts_before, self.parts.get()) == self.parts.get() && !self.waits_for_client.get()
     }
 
     pub(in crate::gateway) fn aborted(&self) -> Option<ClientBodyError> {
@@ -157,12 +182,17 @@ impl Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let streaming = match &mut *self {
             Self::Empty => return Poll::Ready(None),
-            Self::Received(body) => return body.poll_frame(context),
+            Self::Received(body) => {
+                body.upload.iter().for_each(|upload| upload.parts.set(upload.parts.get() + 1));
+                return body.poll_frame(context);
+            }
             Self::Streaming(streaming) => streaming,
         };
+        streaming.upload.parts.set(streaming.upload.parts.get() + 1);
         let Some(incoming) = &mut streaming.incoming else { return Poll::Ready(None) };
         let polled = Pin::new(&mut *incoming).poll_frame(context);
         streaming.connection_state.on_body_wait(polled.is_pending());
+        streaming.upload.waits_for_client.set(polled.is_pending());
         let abort = |error| streaming.upload.state.set(UploadState::Aborted(error));
         match ready!(polled) {
             None => {
@@ -211,7 +241,7 @@ impl Drop for Streaming {
     fn drop(&mut self) {
         self.connection_state.on_body_wait(false);
         if self.upload.is_in_progress() {
-            self.upload.state.set(UploadState::Aborted(ClientBodyError::Aborted));
+            self.upload.state.set(UploadState::Dropped);
             if let Some(incoming) = self.incoming.take() {
                 incoming.drain(&self.drain);
             }

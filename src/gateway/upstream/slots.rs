@@ -3,12 +3,12 @@
 use super::error::ForwardError;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::Sleep;
 
 /// Maximum waiters for a connection, per worker.
 const MAX_WAITERS: usize = 1024;
@@ -40,8 +40,8 @@ impl Slots {
         Slot(Rc::clone(self))
     }
 
-    /// Waits until a slot or a connection is free.
-    pub(super) async fn wait(&self, max_wait: Duration) -> Result<(), ForwardError> {
+    /// Waits until a slot or a connection is free, or until the end of `patience`.
+    pub(super) async fn wait(&self, patience: &mut Pin<Box<Sleep>>) -> Result<(), ForwardError> {
         let (sender, receiver) = oneshot::channel();
         {
             let mut waiters = self.waiters.borrow_mut();
@@ -51,9 +51,10 @@ impl Slots {
             }
             waiters.push_back(sender);
         }
-        match timeout(max_wait, receiver).await {
-            Ok(_) => Ok(()),
-            Err(_) => Err(ForwardError::PoolExhausted),
+        tokio::select! {
+            biased;
+            _ = receiver => Ok(()),
+            () = patience.as_mut() => Err(ForwardError::PoolExhausted),
         }
     }
 
@@ -65,6 +66,13 @@ impl Slots {
                 break;
             }
         }
+    }
+}
+
+impl Slot {
+    /// Wakes the request that has waited longest, for a stream of this connection.
+    pub(super) fn wake_waiter(&self) {
+        self.0.wake_one();
     }
 }
 

@@ -76,9 +76,9 @@ impl AcmeCertificate {
         now: Timestamp,
     ) -> Result<Synced, OrderError> {
         let mut known = self.shared.lock().await;
-        let (is_due, expires_at) = {
+        let (is_due, starts_at) = {
             let progress = self.progress.lock();
-            (progress.schedule.is_due(now), progress.expires_at)
+            (progress.schedule.is_due(now), progress.validity.map(|(starts_at, _)| starts_at))
         };
         let synced = sharing.0.lock().await.sync(&self.name, &known.id, is_due, now).await;
         let found = synced.map_err(OrderError::local)?;
@@ -86,16 +86,16 @@ impl AcmeCertificate {
         known.answer(&found.challenges, challenges);
         if let Some(pem) = &found.pem {
             known.id.clone_from(&found.id);
-            return Ok(if self.replace(pem, expires_at)? { Synced::Replaced } else { Synced::Unchanged });
+            return Ok(if self.replace(pem, starts_at)? { Synced::Replaced } else { Synced::Unchanged });
         }
         if found.may_order {
             return Ok(Synced::MayOrder);
         }
-        match expires_at {
-            Some(expires_at) if !is_due && expires_at > found.expires_at => {
+        match starts_at {
+            Some(starts_at) if !is_due && starts_at > found.starts_at => {
                 let pem = files::read(&self.file, MAX_FILE_BYTES).map_err(|error| local(&self.file, error))?;
                 let pem = String::from_utf8_lossy(&pem);
-                known.id = self.store(sharing, &pem, expires_at, now).await.map_err(OrderError::local)?;
+                known.id = self.store(sharing, &pem, starts_at, now).await.map_err(OrderError::local)?;
             }
             _ => {}
         }
@@ -104,20 +104,20 @@ impl AcmeCertificate {
     }
 
     /// Stores the certificate of this gateway for the others. Returns its identifier.
-    async fn store(&self, sharing: &Sharing, pem: &str, expires_at: u64, now: Timestamp) -> Result<String, StoreError> {
+    async fn store(&self, sharing: &Sharing, pem: &str, starts_at: u64, now: Timestamp) -> Result<String, StoreError> {
         let id = short_hash(pem);
-        sharing.0.lock().await.store(&self.name, &id, pem, expires_at, now).await?;
+        sharing.0.lock().await.store(&self.name, &id, pem, starts_at, now).await?;
         Ok(id)
     }
 
     /// Ends an order of this gateway. If the server does not respond, the next look stores the certificate.
     pub(super) async fn end_order(&self, sharing: &Sharing, result: Result<&str, &OrderError>, now: Timestamp) {
-        let (schedule, expires_at) = {
+        let (schedule, starts_at) = {
             let progress = self.progress.lock();
-            (progress.schedule, progress.expires_at.unwrap_or_default())
+            (progress.schedule, progress.validity.unwrap_or_default().0)
         };
         let ended = match result {
-            Ok(pem) => match self.store(sharing, pem, expires_at, now).await {
+            Ok(pem) => match self.store(sharing, pem, starts_at, now).await {
                 Ok(id) => {
                     self.shared.lock().await.id = id;
                     Ok(())
@@ -134,12 +134,12 @@ impl AcmeCertificate {
         }
     }
 
-    /// Writes the certificate of another gateway, if it is valid for longer than the present one. Returns true if it is.
-    fn replace(&self, pem: &str, expires_at: Option<u64>) -> Result<bool, OrderError> {
+    /// Writes the certificate of another gateway, if it is newer than the present one. Returns true if it is.
+    fn replace(&self, pem: &str, starts_at: Option<u64>) -> Result<bool, OrderError> {
         let parsed = Certificate::parse(pem.as_bytes(), pem.as_bytes(), None);
         let certificate = parsed
             .map_err(|error| OrderError::local(format_args!("unusable certificate of another gateway: {error:?}")))?;
-        if pem.len() > MAX_FILE_BYTES || expires_at.is_some_and(|expires_at| expires_at >= certificate.expires_at()) {
+        if pem.len() > MAX_FILE_BYTES || starts_at.is_some_and(|starts_at| starts_at >= certificate.starts_at()) {
             return Ok(false);
         }
         self.write(pem, &certificate)?;

@@ -25,8 +25,8 @@ pub struct SharedCertificate {
     pub id: String,
     /// Key and chain, if the gateway does not know them.
     pub pem: Option<String>,
-    /// End of its validity, in seconds since 1970; 0 if there is none.
-    pub expires_at: u64,
+    /// Start of its validity, in seconds since 1970; 0 if there is none.
+    pub starts_at: u64,
     /// True if this gateway may order, and no other one until it has stored a certificate or failed, or has been silent for
     /// ten minutes.
     pub may_order: bool,
@@ -63,16 +63,16 @@ impl SharedCertificates {
         self.run(name, "publish", now, &[challenges]).await.map(drop)
     }
 
-    /// Stores a certificate unless there is one that is valid for longer, and ends this gateway's order.
+    /// Stores a certificate unless there is a newer one, and ends this gateway's order.
     pub async fn store(
         &mut self,
         name: &str,
         id: &str,
         pem: &str,
-        expires_at: u64,
+        starts_at: u64,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        self.run(name, "store", now, &[id, pem, &expires_at.to_string()]).await.map(drop)
+        self.run(name, "store", now, &[id, pem, &starts_at.to_string()]).await.map(drop)
     }
 
     /// Ends this gateway's order, which has failed. No gateway orders before `retry_at`.
@@ -116,7 +116,7 @@ impl SharedCertificates {
 
 fn parse_state(reply: &Reply) -> Option<SharedCertificate> {
     let Reply::List(items) = reply else { return None };
-    let [id, pem, expires_at, may_order, retry_at, failures, error, challenges] = items.as_slice() else { return None };
+    let [id, pem, starts_at, may_order, retry_at, failures, error, challenges] = items.as_slice() else { return None };
     let number = |reply: &Reply| match reply {
         Reply::Number(number) => u64::try_from(*number).ok(),
         _ => None,
@@ -124,7 +124,7 @@ fn parse_state(reply: &Reply) -> Option<SharedCertificate> {
     Some(SharedCertificate {
         id: id.text()?.to_owned(),
         pem: Some(pem.text()?.to_owned()).filter(|pem| !pem.is_empty()),
-        expires_at: number(expires_at)?,
+        starts_at: number(starts_at)?,
         may_order: number(may_order)? == 1,
         retry_at: Timestamp::from_seconds(number(retry_at)?),
         failures: u32::try_from(number(failures)?).ok()?,

@@ -977,13 +977,15 @@ fn one_gateway_at_a_time_orders_a_certificate() {
         let seen = sync(&mut second, "", later).await;
         assert_eq!((seen.may_order, seen.challenges.as_str(), seen.error.as_str()), (true, "", "no such domain"));
 
-        // The certificate that is valid longest stays.
+        // The newest certificate stays.
         second.store("example.com", "b", "pem", START + 100, later).await.expect("a reply");
         first.store("example.com", "a", "old", START + 50, later).await.expect("a reply");
         let seen = sync(&mut first, "a", later).await;
         assert_eq!((seen.may_order, seen.id.as_str(), seen.pem.as_deref()), (false, "b", Some("pem")));
-        assert_eq!((seen.expires_at, seen.failures, seen.error.as_str()), (START + 100, 0, ""));
+        assert_eq!((seen.starts_at, seen.failures, seen.error.as_str()), (START + 100, 0, ""));
         let seen = sync(&mut second, "b", later).await;
         assert_eq!((seen.may_order, seen.pem), (true, None), "the next one");
+        redis.cli(&["FLUSHALL"]);
+        assert!(sync(&mut second, "b", later).await.may_order, "of a server that lost its data");
     });
 }
