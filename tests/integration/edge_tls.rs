@@ -116,6 +116,20 @@ fn changed_certificate_is_used_and_a_bad_one_is_not() {
 }
 
 #[test]
+fn host_without_a_certificate_is_named() {
+    let (certificates, origin) = (Certificates::new(), Origin::plain());
+    let tls = certificates.issue("site", &[SITE, "*.shop.example"]);
+    let hosts = format!("hosts: [{SITE}, a.shop.example, shop.example, 127.0.0.1]");
+    let (gateway, _) = start(&origin, &tls, &hosts);
+    let notes = gateway.state()["notes"].to_string();
+    assert!(
+        notes.contains("no certificate has the name shop.example: browsers refuse https://shop.example/"),
+        "{notes}"
+    );
+    assert_eq!(notes.matches("no certificate").count(), 1, "{notes}");
+}
+
+#[test]
 fn reload_reads_certificates_at_once_and_is_refused_with_a_bad_one() {
     let (certificates, origin) = (Certificates::new(), Origin::plain());
     let pair = certificates.issue("site", &[SITE]);

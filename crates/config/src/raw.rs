@@ -25,7 +25,7 @@ pub(super) mod server;
 pub(super) mod verify;
 
 use super::scalars::{Host, Threads};
-use super::serde_forms::{NamedMap, OneOrMany};
+use super::serde_forms::{NamedMap, OneOrMany, present_or_default};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -127,6 +127,7 @@ pub(super) struct File {
     /// response may be stored then asks the origin for none, so that one fetch serves all clients: the cache makes the
     /// compressed forms itself, and keeps one for each coding. Pages that show a secret beside text of the request can
     /// betray it by their length over TLS: set compress: false for their routes. Default none: responses pass as they are.
+    #[serde(deserialize_with = "present_or_default")]
     pub compression: Option<compression::Compression>,
     /// Rate limit header fields of responses.
     pub headers: server::Headers,

@@ -774,6 +774,18 @@ fn environment_error_names_the_variable() {
     assert_eq!(result, Err("--listen: listen: found \"nowhere\", needs an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"".into()));
 }
 
+#[test]
+fn section_without_a_value_has_its_defaults() {
+    for section in ["cache", "compression"] {
+        let rules = |text: &str| settings(&with_origin(text)).rules;
+        let is_on = |rules: &tidegate_policy::Rules| {
+            if section == "cache" { rules.cache.is_some() } else { rules.compression.is_some() }
+        };
+        assert!(is_on(&rules(&format!("{section}:"))), "{section}");
+        assert!(!is_on(&rules("")), "{section}");
+    }
+}
+
 /// Files with one error each, and its message.
 #[test]
 fn each_invalid_value_is_reported() {

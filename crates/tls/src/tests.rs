@@ -178,6 +178,33 @@ fn all_unusable_files_are_reported() {
 }
 
 #[test]
+fn encrypted_key_is_named() {
+    let mut site = Site::new();
+    let paths = site.write("site", &["a.example"]);
+    for mark in ["-----BEGIN ENCRYPTED PRIVATE KEY-----", "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED"] {
+        fs::write(&paths.key.0, format!("{mark}\nAAAA\n-----END PRIVATE KEY-----\n")).expect("write file");
+        let error = site.files(vec![paths.clone()]).expect_err("a key that cannot be read");
+        assert!(error.contains("contains an encrypted private key; write an unencrypted private key"), "{error}");
+    }
+}
+
+#[test]
+fn names_of_certificates_cover_hosts() {
+    let mut site = Site::new();
+    let paths = site.write("site", &["a.example", "*.b.example"]);
+    let files = site.files(vec![paths]).expect("valid files");
+    for (host, is_covered) in [
+        ("a.example", true),
+        ("x.b.example", true),
+        ("b.example", false),
+        ("x.y.b.example", false),
+        ("c.example", false),
+    ] {
+        assert_eq!(files.covers(host), is_covered, "{host}");
+    }
+}
+
+#[test]
 fn changed_pair_replaces_the_certificate_and_a_bad_one_does_not() {
     let mut site = Site::new();
     let paths = site.write("site", &["a.example"]);
