@@ -354,7 +354,8 @@ impl Visitor<'_> for ExpectedVariants {
 
 /// Keys whose section enables a feature and has a default for each of its keys. Without a value, they mean these
 /// defaults.
-const DEFAULT_ON_NULL_KEYS: [&str; 6] = ["adaptive_concurrency", "autothrottle", "backoff", "cache", "queue", "rampup"];
+const DEFAULT_ON_NULL_KEYS: [&str; 7] =
+    ["adaptive_concurrency", "autothrottle", "backoff", "cache", "compression", "queue", "rampup"];
 
 struct TableAccess<'a> {
     rest: std::vec::IntoIter<(Option<&'a SourceLocation>, &'a str, ValueDeserializer<'a>)>,
