@@ -2,7 +2,8 @@
 //! tickets over a socket pair, then the ledger, once no new request can be charged here.
 //!
 //! The new process says `ready` when its configuration is valid, `serving` when it serves. In between, the old one says
-//! `released`. Then it says which URLs are written to by the requests that it completes, because the new one has the cache.
+//! `released`. Then it says which URLs are written to by the requests that it completes, and what they cost beyond their
+//! reservations, because the new one has cache and ledger.
 
 use crate::gateway::{ListenSockets, WrittenUrl};
 use rustix::net::{
@@ -16,6 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tidegate_config::Settings;
+use tidegate_policy::Units;
 use tidegate_tls::{TicketKey, TicketKeySet};
 
 /// Environment variable that says that standard input is the channel of a predecessor.
@@ -62,6 +64,16 @@ enum Message {
     Released,
     Serving,
     Written { url: [u8; 16] },
+    Charged { quota: String, window: u64, milli: u64 },
+}
+
+/// What the old process says while it completes its requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LateChange {
+    /// A URL was written to.
+    Written(WrittenUrl),
+    /// A request has cost more than its reservation.
+    Charged { quota: String, window: u64, units: Units },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -113,10 +125,13 @@ impl Predecessor {
         let _ = self.0.send(&Message::Serving, &[]);
     }
 
-    /// Waits for the next URL that is written to through the predecessor; `None` once it has ended.
-    pub(super) fn next_write(&self) -> Option<WrittenUrl> {
+    /// Waits for the next change by a request of the predecessor; `None` once it has ended.
+    pub(super) fn next_change(&self) -> Option<LateChange> {
         match self.0.receive() {
-            Ok((Message::Written { url }, _)) => Some(WrittenUrl(url)),
+            Ok((Message::Written { url }, _)) => Some(LateChange::Written(WrittenUrl(url))),
+            Ok((Message::Charged { quota, window, milli }, _)) => {
+                Some(LateChange::Charged { quota, window, units: Units::from_milli(milli) })
+            }
             _ => None,
         }
     }
@@ -175,9 +190,13 @@ impl Successor {
         released().map_err(|error| self.failure(&error))
     }
 
-    /// Tells the successor a URL that was written to. Fails if it has ended.
-    pub(super) fn tell_write(&self, WrittenUrl(url): WrittenUrl) -> io::Result<()> {
-        self.channel.send(&Message::Written { url }, &[])
+    /// Tells the successor a change by a request of this process. Fails if it has ended.
+    pub(super) fn tell(&self, change: LateChange) -> io::Result<()> {
+        let message = match change {
+            LateChange::Written(WrittenUrl(url)) => Message::Written { url },
+            LateChange::Charged { quota, window, units } => Message::Charged { quota, window, milli: units.milli() },
+        };
+        self.channel.send(&message, &[])
     }
 
     pub(super) fn process_id(&self) -> u32 {

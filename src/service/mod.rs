@@ -17,12 +17,12 @@ mod switches;
 mod tests;
 
 use crate::admin::{AccessControl, AccessRules, BoundListener, GatewayApi, SettingsView};
-use crate::gateway::{Dependencies, ErrorPages, Gateway, Handle, OriginServers, StartError};
+use crate::gateway::{Dependencies, ErrorPages, Gateway, Handle, OriginServers, StartError, WrittenUrl};
 use crate::telemetry::{AccessLog, LogTarget, Telemetry};
 use acme::AcmeCertificates;
 use available_memory::available_memory;
-use hand_over::Successor;
 pub use hand_over::{Inheritance, Predecessor};
+use hand_over::{LateChange, Successor};
 use parking_lot::Mutex;
 use std::io;
 use std::net::SocketAddr;
@@ -52,6 +52,9 @@ use tidegate_tls::TicketKeys;
 use tidegate_tls::{TlsErrors, TlsFiles};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
+
+/// Interval at which a process that has handed over tells the new one what its last requests cost.
+const LATE_CHARGE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Time limit for writing the last lines of the access log at shutdown.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -354,13 +357,19 @@ impl Service {
         state.close_ledger();
     }
 
-    /// Tells `predecessor` that this process serves, and removes the stored responses of URLs that are written to through it.
+    /// Tells `predecessor` that this process serves. Removes the stored responses of URLs that are written to through it, and
+    /// charges what its requests cost beyond their reservations.
     pub fn follow(&self, predecessor: Predecessor) {
-        let handle = self.state.handle.clone();
+        let (handle, engine) = (self.state.handle.clone(), Arc::clone(&self.state.engine));
         predecessor.tell_serving();
         std::thread::spawn(move || {
-            while let Some(url) = predecessor.next_write() {
-                handle.record_write(url);
+            while let Some(change) = predecessor.next_change() {
+                match change {
+                    LateChange::Written(url) => handle.record_write(url),
+                    LateChange::Charged { quota, window, units } => {
+                        engine.charge_late(&quota, window, units, handle.now());
+                    }
+                }
             }
         });
     }
@@ -392,7 +401,8 @@ impl Service {
         let forwarding = served.is_ok().then(|| {
             on_served(successor.process_id());
             info!("The new process serves: completing the requests in flight");
-            std::thread::spawn(move || writes.iter().try_for_each(|url| successor.tell_write(url)))
+            let engine = Arc::clone(&state.engine);
+            std::thread::spawn(move || forward_changes(&successor, &writes, &engine))
         });
         let sockets = draining.wait();
         state.handle.end_follow_writes();
@@ -405,6 +415,20 @@ impl Service {
                 let settings = Some(Box::new(state.startup_settings.clone()));
                 HandOver::Lost(Inheritance { sockets, tickets: Some(tickets), origin_connections, settings }, error)
             }
+        }
+    }
+}
+
+/// Tells `successor` what the last requests of this process change, until there are no more writes.
+fn forward_changes(successor: &Successor, writes: &mpsc::Receiver<WrittenUrl>, engine: &Engine) -> io::Result<()> {
+    loop {
+        let write = writes.recv_timeout(LATE_CHARGE_INTERVAL);
+        let charges = engine.take_late_charges().into_iter();
+        let charges = charges.map(|(quota, window, units)| LateChange::Charged { quota, window, units });
+        let mut changes = write.ok().map(LateChange::Written).into_iter().chain(charges);
+        changes.try_for_each(|change| successor.tell(change))?;
+        if write == Err(mpsc::RecvTimeoutError::Disconnected) {
+            return Ok(());
         }
     }
 }

@@ -406,3 +406,38 @@ fn new_process_opens_as_many_connections_to_the_origin() {
     wait_until("connections without a request", || origin.connections() == 8);
     assert_eq!(origin.received_requests().len(), 4);
 }
+
+/// Requests that cost more than their reservation, or cost something on a route without a cost, while the old process completes
+/// them: the new one counts them, too.
+#[test]
+fn costs_beyond_reservations_are_counted_by_the_new_process() {
+    let (arrived, has_arrived) = signal();
+    let (release, released) = signal();
+    let origin = Origin::with_script(move |_, connection| {
+        arrived.notify();
+        released.wait();
+        connection.reply("200 OK", "X-Cost: 5\r\n", b"page");
+    });
+    let certificates = Certificates::new();
+    let mut gateway = ChangingGateway::start(&origin, &certificates);
+    let yaml = fs::read_to_string(gateway.config_file()).expect("file is readable");
+    let yaml = yaml
+        .replace("limit: 100000000,", "limit: 100000000, cost_header: X-Cost,")
+        .replace("routes: [", "routes: [{ match: /free },")
+        .replace("drain_timeout: 10m", "drain_timeout: 1m");
+    fs::write(gateway.config_file(), yaml).expect("file is writable");
+    gateway.hand_over();
+    let mut clients = ["/page", "/page", "/free"].map(|path| {
+        let mut client = Client::connect(gateway.address);
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: example.com\r\n\r\n"));
+        client
+    });
+    clients.iter().for_each(|_| has_arrived.wait());
+    gateway.signal("USR2");
+    gateway.admin = gateway.read_ready_line().2;
+    let used = || gateway.metric("tidegate_quota_used{quota=\"api\"}");
+    wait_until("the reservations to count", || used() == 2.0);
+    clients.iter().for_each(|_| release.notify());
+    clients.iter_mut().for_each(|client| assert_eq!(client.read_response().status, 200));
+    wait_until("the costs to count", || used() == 15.0);
+}

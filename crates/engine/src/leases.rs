@@ -19,6 +19,36 @@ impl Engine {
         requests
     }
 
+    /// Returns the last lease requests: another process has the leases from now on. What is charged beyond reservations
+    /// afterwards is for [`Self::take_late_charges`].
+    pub(super) fn last_lease_requests(&self, now: Timestamp) -> Vec<LeaseRequest> {
+        let mut requests = Vec::new();
+        for counter in self.all_counters() {
+            let mut state = counter.lock_at(now);
+            state.request_leases(counter.name(), &mut requests, now);
+            state.begin_late_charges();
+        }
+        requests
+    }
+
+    /// Returns the units that were charged beyond reservations since the last call, once the ledger is closed: the quota,
+    /// the window and the units.
+    pub fn take_late_charges(&self) -> Vec<(String, u64, Units)> {
+        let late = |counter: &Arc<QuotaCounter>| {
+            let charges = counter.lock().take_late_charges();
+            let name = counter.name().to_owned();
+            charges.into_iter().map(move |(window, units)| (name.clone(), window, units)).collect::<Vec<_>>()
+        };
+        self.all_counters().iter().flat_map(late).collect()
+    }
+
+    /// Charges what another process has charged beyond reservations after it gave the ledger to this one.
+    pub fn charge_late(&self, quota: &str, window: u64, units: Units, now: Timestamp) {
+        if let Some(counter) = self.all_counters().iter().find(|counter| counter.name() == quota) {
+            counter.charge_late(window, units, now);
+        }
+    }
+
     /// Applies the leases that a ledger returned for the requests.
     pub fn apply_leases(&self, requests: &[LeaseRequest], leases: &[Lease], now: Timestamp) {
         let counters = self.all_counters();

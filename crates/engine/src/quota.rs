@@ -138,6 +138,12 @@ impl QuotaCounter {
         (id, settlement)
     }
 
+    /// Charges the window `id` for what another process has charged it beyond reservations.
+    pub(super) fn charge_late(&self, id: u64, units: Units, now: Timestamp) {
+        let is_due = self.lock_at(now).charge_late(id, units);
+        self.wake_refresher_if(is_due);
+    }
+
     /// Releases a reservation of which nothing was spent.
     pub(super) fn release(&self, id: u64, client: Option<ClientKey>, expected: Units) {
         let mut state = self.state.lock();

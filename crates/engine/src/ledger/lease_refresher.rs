@@ -195,7 +195,7 @@ async fn refresh_once<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) 
 
 async fn release_all<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Result<(), StoreError> {
     correct(store, engine, now).await?;
-    store.close(&engine.lease_requests(now), now).await
+    store.close(&engine.last_lease_requests(now), now).await
 }
 
 async fn correct<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Result<(), StoreError> {

@@ -25,6 +25,7 @@ use super::time::Timestamp;
 use super::units::Units;
 use super::window::{EvictedWindows, Span, Window};
 use spend_rate::SpendRate;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use window_usage::WindowUsage;
 
@@ -75,6 +76,8 @@ pub struct QuotaState {
     next_pacer: Option<Box<Pacer>>,
     /// Times of the last admitted request of guarded crawlers, by class and operator; a short list.
     last_admitted_at: Vec<((StableClassId, OperatorId), Timestamp)>,
+    /// Units beyond reservations, by window, once another process has the leases; `None` before.
+    late_charges: Option<BTreeMap<u64, Units>>,
 }
 
 /// Usage of one quota by one class.
@@ -119,6 +122,7 @@ impl QuotaState {
             pacing_config: pacing_config(quota, class_ids),
             next_pacer: None,
             last_admitted_at: Vec::new(),
+            late_charges: None,
         };
         state.sum_overlapping();
         state

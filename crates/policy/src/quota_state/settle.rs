@@ -43,6 +43,10 @@ impl QuotaState {
             first.reserved = first.reserved.saturating_sub(expected);
             first.settled = first.settled.saturating_add(expected);
         }
+        if let Some(late) = &mut self.late_charges {
+            let sum = late.entry(id).or_default();
+            *sum = sum.saturating_add(expected);
+        }
         let usage = self.class_mut(class);
         usage.charged = usage.charged.saturating_add(expected);
         self.reserve(expected);
@@ -60,13 +64,40 @@ impl QuotaState {
         if let Some(pacer) = &mut self.pacer {
             pacer.class(usize::from(class)).demand.record_cost(expected, actual);
         }
+        if let Some(late) = &mut self.late_charges {
+            let sum = late.entry(id).or_default();
+            *sum = sum.saturating_add(actual.saturating_sub(expected));
+        }
+        let (overrun, needs_refill) = self.charge_window(id, expected, actual);
+        Settlement { sequence, overrun, needs_refill }
+    }
+
+    /// Charges the window `id` for what another process has charged it beyond reservations, after this one has taken the
+    /// leases over.
+    pub fn charge_late(&mut self, id: u64, units: Units) -> bool {
+        self.charge_window(id, Units::ZERO, units).1
+    }
+
+    /// Lets another process have the leases: what is settled beyond its reservation from now on is for
+    /// [`Self::take_late_charges`].
+    pub fn begin_late_charges(&mut self) {
+        self.late_charges.get_or_insert_default();
+    }
+
+    /// Returns the units beyond reservations since the last call, by window.
+    pub fn take_late_charges(&mut self) -> Vec<(u64, Units)> {
+        let late = self.late_charges.as_mut().map(std::mem::take).unwrap_or_default();
+        late.into_iter().filter(|(_, units)| !units.is_zero()).collect()
+    }
+
+    /// Replaces `expected` by `actual` in the window `id`. Returns the overrun, and true if a larger lease has to be
+    /// requested.
+    fn charge_window(&mut self, id: u64, expected: Units, actual: Units) -> (Units, bool) {
         let (limit, enforce, leased) = (self.limit, self.enforce, self.is_leased);
         if self.current.id == id && !actual.is_zero() {
             self.open_on_first_use(self.latest_time);
         }
-        let Some(window) = self.window_mut(id) else {
-            return Settlement { sequence, overrun: Units::ZERO, needs_refill: false };
-        };
+        let Some(window) = self.window_mut(id) else { return (Units::ZERO, false) };
         window.reserved = window.reserved.saturating_sub(expected);
         let available = if enforce {
             window.held.min(limit).saturating_sub(window.taken()).saturating_sub(window.owed)
@@ -83,8 +114,7 @@ impl QuotaState {
         self.overrun = self.overrun.saturating_add(overrun);
         let is_short = !excess.is_zero() && self.add_shortfall(excess);
         self.mark_changed(id);
-        let needs_refill = self.request_refill_if_low() || is_short;
-        Settlement { sequence, overrun, needs_refill }
+        (overrun, self.request_refill_if_low() || is_short)
     }
 
     /// Charges the window of `decided_at` for a cost that was not expected at that time. A first-use window that is not
