@@ -47,11 +47,9 @@ pub fn uncovered_host_warnings(settings: &Settings, files: &TlsFiles) -> Vec<Str
             CertificateSource::Files(_) => false,
         })
     };
-    let hosts = settings.hosts.iter().flat_map(OwnHosts::exact_names).filter(|_| tls().next().is_some());
+    let hosts = settings.hosts.iter().flat_map(OwnHosts::certificate_names).filter(|_| tls().next().is_some());
     let uncovered = hosts.filter(|host| !files.covers(host) && !is_ordered(host));
-    uncovered
-        .map(|host| format!("hosts: no certificate has the name {host}: browsers refuse https://{host}/"))
-        .collect()
+    uncovered.map(|host| format!("hosts: no certificate has the name {host}: browsers refuse it over https")).collect()
 }
 
 fn source(tls: &Tls, acme: &AcmeCertificates, settings: &Settings) -> TlsSource {

@@ -419,6 +419,15 @@ fn failed_connection_fails_the_requests_that_wait_for_it() {
 }
 
 #[test]
+fn origin_without_http2_is_named_as_such() {
+    let nginx = Nginx::start("");
+    let gateway = gateway(nginx.address);
+    assert_eq!(gateway.connect().get("/page", "").status, 502);
+    let outage = gateway.state()["origin"]["outage"]["last_error"].to_string();
+    assert!(outage.contains("does the server accept it (origin.http2)?"), "{outage}");
+}
+
+#[test]
 fn upgrade_is_sent_over_http1() {
     let origin = Origin::with_script(|request, connection| {
         assert_eq!(request.field("upgrade"), "other");

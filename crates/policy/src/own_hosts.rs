@@ -30,12 +30,9 @@ impl OwnHosts {
         Self(hosts)
     }
 
-    /// Returns the hosts that are names, without wildcards and addresses.
-    pub fn exact_names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter_map(|own| match own {
-            OwnHost::Name(name) => Some(name.as_str()),
-            OwnHost::Below(_) | OwnHost::Address(_) => None,
-        })
+    /// Returns the names that certificates of these hosts have: exact ones, and wildcards such as `*.example.com`.
+    pub fn certificate_names(&self) -> impl Iterator<Item = String> {
+        self.0.iter().filter(|own| !matches!(own, OwnHost::Address(_))).map(OwnHost::to_string)
     }
 
     /// Returns true if `host`, in lower case and without a port and its last dot, is an own host.

@@ -174,6 +174,11 @@ impl Http2Stream {
         }
     }
 
+    /// Returns true if nothing was ever received on the connection.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.connection.received.get() == 0
+    }
+
     /// Lets the connection take no more requests if it has received nothing since this one: the origin may not answer on it
     /// any more.
     pub(super) fn retire_if_silent(&self) {

@@ -52,6 +52,9 @@ const MAX_UNSENT_RETRIES: usize = 4;
 const LARGE_FIELD: usize = 7 * 1024;
 const LARGE_HEAD: usize = 15 * 1024;
 
+/// Why a new connection of HTTP/2 ends, most likely.
+const NO_HTTP2: &str = "closed before any response over HTTP/2; does the server accept it (origin.http2)?";
+
 /// Client of the origin, one per worker.
 pub(super) struct Upstream {
     pool: Rc<Pool>,
@@ -183,11 +186,15 @@ impl Upstream {
                 body = RequestBody::Empty;
                 continue;
             }
+            let source = match is_unanswered && pool_guard.is_unanswered_http2() {
+                true => client::Error::Io(std::io::Error::other(NO_HTTP2)),
+                false => failed.error,
+            };
             // A refused stream is an answer.
             if !is_unsent || tries == MAX_UNSENT_RETRIES {
-                record_no_response(&failed.error);
+                record_no_response(&source);
             }
-            return Err(ForwardError::OriginClosed { source: failed.error });
+            return Err(ForwardError::OriginClosed { source });
         }
     }
 

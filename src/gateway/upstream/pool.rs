@@ -349,6 +349,11 @@ impl Drop for ConnectingGuard {
 }
 
 impl PoolGuard {
+    /// Returns true for a connection of HTTP/2 on which the origin has answered nothing yet.
+    pub(super) fn is_unanswered_http2(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.is_unanswered())
+    }
+
     /// Lets no other request use the connection of HTTP/2 if it has received nothing since this one.
     pub(super) fn retire_silent_connection(&self) {
         self.stream.iter().for_each(|stream| stream.retire_if_silent());
