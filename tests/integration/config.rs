@@ -54,7 +54,7 @@ fn config_errors_are_listed_with_locations() {
     let text = "origin:\n  url: http://a\n  port: 80\nlisten: here\n";
     let result =
         config::load(Path::new("dir/gate.yaml"), text, &[], &[], &[]).map(|_| ()).map_err(|errors| errors.to_string());
-    let expected = "dir/gate.yaml:3:3: origin.port: unknown key \"port\"; known here: url, urls, ca, server_name, certificate, key, verify, health, connect_timeout, response_timeout, idle_timeout, max_connections, aborts_on_disconnect, only_if_cached\n\
+    let expected = "dir/gate.yaml:3:3: origin.port: unknown key \"port\"; known here: url, urls, ca, server_name, certificate, key, verify, http2, proxy_protocol, health, connect_timeout, response_timeout, idle_timeout, max_connections, aborts_on_disconnect, only_if_cached\n\
                     dir/gate.yaml:4:9: listen: found \"here\", needs an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"";
     assert_eq!(result, Err(expected.to_owned()));
 }
