@@ -38,8 +38,8 @@ pub(crate) struct Origin {
     pub health: Health,
     /// Maximum time to connect, with the TLS handshake, more than 0; then the client receives 504. Default 3s.
     pub connect_timeout: Option<Span>,
-    /// Maximum time to the response head, and between parts of the body, more than 0; then the client receives 504.
-    /// Default 30s.
+    /// Maximum time to the response head, and between parts of the body, more than 0; then the client receives 504. Also the
+    /// longest time in which the origin takes no part of a request body. Default 30s.
     pub response_timeout: Option<Span>,
     /// Time until an unused connection is closed, more than 0. Keep it below the origin's own keep-alive (Node.js: 5
     /// s). Default 4s.
