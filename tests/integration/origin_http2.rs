@@ -155,12 +155,16 @@ fn reset_of_an_upload_is_a_failure_of_the_origin() {
 
 #[test]
 fn upload_that_the_origin_does_not_take_times_out() {
-    let (arrived, has_arrived) = signal();
-    let origin = Http2Origin::with_script(move |exchange| {
-        arrived.notify();
+    let (filled, is_filled) = signal();
+    let origin = Http2Origin::with_script(move |mut exchange| {
+        let filled = filled.clone();
         async move {
-            // Keeps the body without reading it.
-            let _exchange = exchange;
+            // Leaves the window of the stream (RFC 9113 section 6.9.2) as it is once it is full.
+            let mut received = 0;
+            while received < 65_535 {
+                received += exchange.body.data().await.expect("a part").expect("an open stream").len();
+            }
+            filled.notify();
             std::future::pending::<()>().await;
         }
     });
@@ -168,9 +172,8 @@ fn upload_that_the_origin_does_not_take_times_out() {
     let mut client = gateway.connect();
     client.send("POST /stream/upload HTTP/1.1\r\nHost: example.com\r\nContent-Length: 1000000\r\n\r\n");
     client.send(vec![b'x'; 500_000]);
-    has_arrived.wait();
-    // Of the first, the last part that the window allowed may count.
-    (0..3).for_each(|_| gateway.clock.advance(Duration::from_millis(1500)));
+    // All of it has left the client: nothing waits for it.
+    is_filled.wait();
     wait_until("the timeout", || {
         gateway.clock.advance(Duration::from_millis(1500));
         gateway.state()["origin"]["outage"].is_object()
@@ -235,6 +238,34 @@ fn requests_that_wait_for_a_connection_share_the_one_that_opens() {
 }
 
 #[test]
+fn request_that_shares_no_connection_waits_for_a_slot() {
+    let (arrived, has_arrived) = signal();
+    let (release, released) = signal();
+    let origin = Http2Origin::with_script(move |exchange| {
+        let (arrived, released) = (arrived.clone(), released.clone());
+        async move {
+            if exchange.request.uri.path() == "/held" {
+                arrived.notify();
+                tokio::task::spawn_blocking(move || released.wait()).await.expect("a signal");
+            }
+            exchange.reply(200, "page");
+        }
+    });
+    let gateway =
+        TestGateway::with_rules(origin.address, &rules(origin.address, "max_connections: 1, connect_timeout: 5m"));
+    let mut held = gateway.connect();
+    held.send("GET /held HTTP/1.1\r\nHost: example.com\r\n\r\n");
+    has_arrived.wait();
+    let mut large = gateway.connect();
+    large.send(format!("GET / HTTP/1.1\r\nHost: example.com\r\nX-Large: {}\r\n\r\n", "a".repeat(8 * 1024)));
+    // Admitted: what is left to wait for is a slot.
+    gateway.wait_for_metric("tidegate_quota_reserved{quota=\"api\"}", 2.0);
+    release.notify();
+    assert_eq!((held.read_response().status, large.read_response().status), (200, 200));
+    assert_eq!(origin.connections(), 2);
+}
+
+#[test]
 fn host_is_that_of_the_server_for_a_client_without_one() {
     let origin = Http2Origin::with_script(move |exchange| async move {
         let authority = exchange.request.uri.authority().map(|authority| authority.to_string());
@@ -250,18 +281,19 @@ fn request_above_the_last_stream_of_goaway_is_sent_again() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let gateway = gateway(listener.local_addr().expect("socket is bound"));
     let origin = std::thread::spawn(move || {
-        for is_first in [true, false] {
+        let accept = || {
             let mut frames = Http2Client::accept(&listener);
             frames.send(SETTINGS, 0, 0, &[]);
-            let request = frames.wait_for_frame(|frame| frame.kind == HEADERS);
-            match is_first {
-                // No stream was processed, no error.
-                true => frames.send(GOAWAY, 0, 0, &[0; 8]),
-                // Status 204, in the static table; the end of the headers and of the stream.
-                false => frames.send(HEADERS, 5, request.stream, &[0x89]),
-            };
-            frames.ping();
-        }
+            let stream = frames.wait_for_frame(|frame| frame.kind == HEADERS).stream;
+            (frames, stream)
+        };
+        let (mut ended, _) = accept();
+        // No stream was processed, no error.
+        ended.send(GOAWAY, 0, 0, &[0; 8]);
+        let (mut frames, stream) = accept();
+        // Status 204, in the static table; the end of the headers and of the stream.
+        frames.send(HEADERS, 5, stream, &[0x89]);
+        (ended, frames)
     });
     let mut client = gateway.connect();
     assert_eq!(
@@ -269,7 +301,7 @@ fn request_above_the_last_stream_of_goaway_is_sent_again() {
         204
     );
     assert_eq!(gateway.metric(USED), 1.0);
-    origin.join().expect("the origin was sent two requests");
+    drop(origin.join().expect("the origin was sent two requests"));
 }
 
 #[test]

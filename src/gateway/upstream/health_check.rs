@@ -1,7 +1,6 @@
 //! Active checks of the servers of an origin: requests of the gateway itself, which cost nothing here.
 
 use super::servers::{Connected, OriginServers};
-use super::stream::OriginStream;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Empty;
@@ -51,7 +50,7 @@ impl OriginServers {
         let text = |error: &dyn Display| error.to_string();
         let Connected { stream, is_http2 } = self.connect(index, None, false).await.map_err(|error| text(&error))?;
         let host = self.host(index);
-        let scheme = if matches!(stream, OriginStream::Tls(_)) { "https" } else { "http" };
+        let scheme = stream.scheme();
         let request = Request::builder().header("user-agent", concat!("tidegate/", env!("CARGO_PKG_VERSION")));
         let request = match is_http2 {
             true => request.uri(format!("{scheme}://{host}{path}")),

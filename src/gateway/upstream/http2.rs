@@ -93,7 +93,7 @@ impl Http2Connection {
         host: String,
         slot: Option<Slot>,
     ) -> io::Result<Rc<Self>> {
-        let scheme = if matches!(stream, OriginStream::Tls(_)) { Scheme::HTTPS } else { Scheme::HTTP };
+        let scheme = stream.scheme();
         let (sender, driver) = Builder::new(LocalExecutor)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)

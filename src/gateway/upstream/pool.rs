@@ -120,7 +120,7 @@ impl Pool {
         let (mut waits_for_others, mut patience) = (shares, None);
         loop {
             // Before the choice, which may take the turn of a server that is tried again.
-            while self.slots.is_full(target.max_connections) && !self.has_free_connection() {
+            while self.slots.is_full(target.max_connections) && !self.has_free_connection(shares) {
                 let new_patience = || Box::pin(tokio::time::sleep(target.origin.connect_timeout));
                 self.slots.wait(patience.get_or_insert_with(new_patience)).await?;
             }
@@ -315,10 +315,15 @@ impl Pool {
         Some((lease, Connection::Http2(stream)))
     }
 
-    /// Returns true if a request can be sent without a new connection, or in place of an idle one.
-    fn has_free_connection(&self) -> bool {
+    /// Returns true if a request can be sent without a new connection, or in place of an idle one. `shares` is false for a
+    /// request that shares no connection of HTTP/2.
+    fn has_free_connection(&self, shares: bool) -> bool {
         self.http2.borrow_mut().retain(|shared| !shared.connection.is_closed());
-        !self.idle.borrow().is_empty() || self.http2.borrow().iter().any(|shared| shared.connection.has_free_stream())
+        let is_free = |shared: &SharedConnection| match shares {
+            true => shared.connection.has_free_stream(),
+            false => shared.connection.is_idle(),
+        };
+        !self.idle.borrow().is_empty() || self.http2.borrow().iter().any(is_free)
     }
 
     /// Closes an idle connection, which is to a server that is not wanted. Returns false if there is none.

@@ -1,5 +1,6 @@
 //! Streams to the origin: TCP, TLS over it, or a socket in the file system.
 
+use http::uri::Scheme;
 use socket2::SockRef;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -19,6 +20,14 @@ pub(in crate::gateway) enum OriginStream {
 }
 
 impl OriginStream {
+    /// Returns the scheme of requests on the stream.
+    pub(super) fn scheme(&self) -> Scheme {
+        match self {
+            Self::Tls(_) => Scheme::HTTPS,
+            Self::Tcp(_) | Self::Unix(_) => Scheme::HTTP,
+        }
+    }
+
     /// Returns the protocol that the origin chose (ALPN); `None` if it chose none, or without TLS.
     pub(super) fn protocol(&self) -> Option<&[u8]> {
         match self {

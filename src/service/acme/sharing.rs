@@ -136,10 +136,13 @@ impl AcmeCertificate {
 
     /// Writes the certificate of another gateway, if it is newer than the present one. Returns true if it is.
     fn replace(&self, pem: &str, starts_at: Option<u64>) -> Result<bool, OrderError> {
+        if pem.len() > MAX_FILE_BYTES {
+            return Err(OrderError::local(format_args!("certificate of another gateway above {MAX_FILE_BYTES} bytes")));
+        }
         let parsed = Certificate::parse(pem.as_bytes(), pem.as_bytes(), None);
         let certificate = parsed
             .map_err(|error| OrderError::local(format_args!("unusable certificate of another gateway: {error:?}")))?;
-        if pem.len() > MAX_FILE_BYTES || starts_at.is_some_and(|starts_at| starts_at >= certificate.starts_at()) {
+        if starts_at.is_some_and(|starts_at| starts_at >= certificate.starts_at()) {
             return Ok(false);
         }
         self.write(pem, &certificate)?;
@@ -150,9 +153,9 @@ impl AcmeCertificate {
     fn note_failure_of_another(&self, found: &SharedCertificate, now: Timestamp) {
         if found.retry_at > now {
             let mut progress = self.progress.lock();
-            let due_before = progress.schedule;
-            progress.schedule = due_before.after_failures_of_others(found.retry_at, found.failures);
-            if progress.schedule != due_before {
+            let before = progress.schedule;
+            progress.schedule = before.after_failures_of_others(found.retry_at, found.failures);
+            if progress.schedule != before {
                 progress.error = Some(format!("another gateway: {}", found.error));
             }
         }

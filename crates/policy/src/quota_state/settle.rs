@@ -43,10 +43,7 @@ impl QuotaState {
             first.reserved = first.reserved.saturating_sub(expected);
             first.settled = first.settled.saturating_add(expected);
         }
-        if let Some(late) = &mut self.late_charges {
-            let sum = late.entry(id).or_default();
-            *sum = sum.saturating_add(expected);
-        }
+        self.note_late_charge(id, expected);
         let usage = self.class_mut(class);
         usage.charged = usage.charged.saturating_add(expected);
         self.reserve(expected);
@@ -64,10 +61,7 @@ impl QuotaState {
         if let Some(pacer) = &mut self.pacer {
             pacer.class(usize::from(class)).demand.record_cost(expected, actual);
         }
-        if let Some(late) = &mut self.late_charges {
-            let sum = late.entry(id).or_default();
-            *sum = sum.saturating_add(actual.saturating_sub(expected));
-        }
+        self.note_late_charge(id, actual.saturating_sub(expected));
         let (overrun, needs_refill) = self.charge_window(id, expected, actual);
         Settlement { sequence, overrun, needs_refill }
     }
@@ -82,6 +76,14 @@ impl QuotaState {
     /// [`Self::take_late_charges`].
     pub fn begin_late_charges(&mut self) {
         self.late_charges.get_or_insert_default();
+    }
+
+    /// Notes `units` beyond a reservation, once another process has the leases.
+    fn note_late_charge(&mut self, id: u64, units: Units) {
+        if let Some(late) = &mut self.late_charges {
+            let sum = late.entry(id).or_default();
+            *sum = sum.saturating_add(units);
+        }
     }
 
     /// Returns the units beyond reservations since the last call, by window.
