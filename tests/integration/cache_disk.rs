@@ -67,12 +67,6 @@ fn stats(gateway: &TestGateway) -> Value {
     serde_json::from_str(&document).expect("JSON")
 }
 
-/// Restarts the gateway, and waits until its files are known.
-fn restart(gateway: &mut TestGateway) {
-    gateway.restart();
-    wait_until("the index is read", || stats(gateway)["disk"]["is_loaded"] == true);
-}
-
 fn data_files(gateway: &TestGateway) -> Vec<PathBuf> {
     let entries = fs::read_dir(gateway.state_dir().join("cache")).expect("the directory of the cache");
     let paths = entries.map(|entry| entry.expect("an entry").path());
@@ -123,7 +117,7 @@ fn copies_survive_a_restart() {
     ] {
         assert_eq!(get(&gateway, path, fields).status, 200);
     }
-    restart(&mut gateway);
+    gateway.restart_with_disk();
     assert_eq!(stats(&gateway)["entries"], 0, "nothing is in memory yet");
     let fetched = origin.received_requests().len();
     for round in 0..2 {
@@ -158,9 +152,9 @@ fn removed_copies_do_not_return_with_a_restart() {
         requests.map(|(path, fields)| is_hit(&get(gateway, path, fields)))
     };
     fetch_all(&gateway);
-    restart(&mut gateway);
+    gateway.restart_with_disk();
     assert_eq!(fetch_all(&gateway), [true; 5]);
-    restart(&mut gateway);
+    gateway.restart_with_disk();
     for path in ["/b", "/c"] {
         let mut client = gateway.connect();
         client.send(format!("POST {path} HTTP/1.1\r\nHost: example.com\r\nContent-Length: 1\r\n\r\nx"));
@@ -170,10 +164,10 @@ fn removed_copies_do_not_return_with_a_restart() {
         |gateway: &TestGateway, query: &str| gateway.admin_request("DELETE", &format!("/api/v1/cache?{query}"), "");
     assert_eq!(purge(&gateway, "url=http://example.com/d"), (200, "{\"removed\":1}".to_owned()), "not in memory");
     assert_eq!(purge(&gateway, "prefix=http://example.com/shop/"), (200, "{\"removed\":1}".to_owned()));
-    restart(&mut gateway);
+    gateway.restart_with_disk();
     assert_eq!(fetch_all(&gateway), [true, false, false, false, false]);
     assert_eq!(purge(&gateway, "tag=all"), (200, "{\"removed\":5}".to_owned()));
-    restart(&mut gateway);
+    gateway.restart_with_disk();
     assert_eq!(fetch_all(&gateway), [false; 5]);
 }
 
@@ -184,7 +178,7 @@ fn damaged_copy_is_fetched_again() {
     get(&gateway, "/damaged", "");
     get(&gateway, "/whole", "");
     get(&gateway, "/large", "");
-    restart(&mut gateway);
+    gateway.restart_with_disk();
     damage(&data_files(&gateway), b"page /damaged");
     let response = get(&gateway, "/damaged", "");
     assert!(!is_hit(&response) && response.text() == "page /damaged");

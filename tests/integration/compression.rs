@@ -208,7 +208,7 @@ fn page_on_disk_has_forms() {
     let origin = origin_with(FRESH, body.clone());
     let mut gateway = TestGateway::with_rules(origin.address(), &format!("{RULES}cache: {{}}\n"));
     assert_eq!(gateway.connect().get("/", "").body, body);
-    gateway.restart();
+    gateway.restart_with_disk();
     let mut client = gateway.connect();
     wait_until("the form", || {
         let response = client.get("/", &accepts("br"));

@@ -72,6 +72,16 @@ impl TestGateway {
         self.restart_after(|| {});
     }
 
+    /// Restarts the gateway and waits until it knows the responses on its disk.
+    pub fn restart_with_disk(&mut self) {
+        self.restart();
+        wait_until("the index of the disk", || {
+            let (_, document) = self.admin_get("/api/v1/cache");
+            let document: Value = serde_json::from_str(&document).expect("JSON");
+            document["disk"]["is_loaded"] == true
+        });
+    }
+
     /// Stops the gateway, calls `change`, and starts the gateway again.
     pub fn restart_after(&mut self, change: impl FnOnce()) {
         self.service.take().expect("gateway is running").shut_down();
