@@ -1,5 +1,6 @@
 //! A client connection: what precedes its first request, protocol detection, serving, and forced closing.
 
+use super::batched_stream::{BatchedConnection, BatchedStream};
 use super::client_body::{ClientBody, HTTP2_STREAM_WINDOW};
 use super::client_stream::ClientStream;
 use super::connection_memory::{HTTP2_CONNECTION, MemoryCharge};
@@ -24,13 +25,13 @@ use std::io;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 use tidegate_config::settings::Limits;
 use tidegate_http1::server::{self, Finish, Served};
 use tidegate_http1::{self as http1, Request};
 use tidegate_tls::TlsListener;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 /// Connection preface of an HTTP/2 client with prior knowledge (RFC 9113 section 3.4).
@@ -121,7 +122,7 @@ async fn serve_tls(
         RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), options, peer, certificate_names);
     let prefix = BytesMut::new();
     match is_http2 {
-        true => serve_http2(&limits, &connection_state, RewindStream { prefix, io: stream }, handler).await,
+        true => serve_http2(&limits, &connection_state, stream, prefix, handler).await,
         false => serve_http1(&worker, &limits, &connection_state, stream, prefix, handler).await,
     }
 }
@@ -148,7 +149,7 @@ async fn serve_plain(
         run_until_commanded(&connection_state, detect_http2(&mut stream, &mut prefix), close_unless_last).await;
     let handler = RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), options, peer, Vec::new());
     match is_http2 {
-        Some(Ok(true)) => serve_http2(&limits, &connection_state, RewindStream { prefix, io: stream }, handler).await,
+        Some(Ok(true)) => serve_http2(&limits, &connection_state, stream, prefix, handler).await,
         Some(Ok(false)) => serve_http1(&worker, &limits, &connection_state, stream, prefix, handler).await,
         _ => {}
     }
@@ -195,20 +196,23 @@ async fn serve_http1(
 async fn serve_http2(
     limits: &Limits,
     connection_state: &ConnectionState,
-    stream: RewindStream,
+    stream: ClientStream,
+    prefix: BytesMut,
     handler: Rc<RequestHandler>,
 ) {
-    let _charge = MemoryCharge::new(connection_state.memory(), HTTP2_CONNECTION);
+    let charge = MemoryCharge::new(connection_state.memory(), HTTP2_CONNECTION);
+    let stream = BatchedStream::new(stream, prefix, charge);
     let service = service_fn(move |mut request: http::Request<_>| {
         let upgrade = extended_connect::is_request(&request).then(|| hyper::upgrade::on(&mut request));
         let handler = Rc::clone(&handler);
-        async move {
+        // Boxed, because hyper and tokio move it several times.
+        Box::pin(async move {
             let response = match upgrade {
                 None => to_http2(handler.handle(from_http2(request)).await),
                 Some(upgrade) => extended_connect::respond(handler, request, upgrade).await,
             };
             Ok::<_, Infallible>(response)
-        }
+        })
     });
     let connection = hyper::server::conn::http2::Builder::new(LocalExecutor)
         .timer(TokioTimer::new())
@@ -219,9 +223,10 @@ async fn serve_http2(
         .enable_connect_protocol()
         .max_concurrent_streams(limits.http2_max_concurrent_streams)
         .max_header_list_size(u32::try_from(limits.max_head_size).unwrap_or(u32::MAX))
-        .serve_connection(TokioIo::new(stream), service);
-    run_until_commanded(connection_state, connection, |connection, _| {
-        connection.graceful_shutdown();
+        .serve_connection(TokioIo::new(stream.clone()), service);
+    let connection = BatchedConnection { connection: pin!(connection), stream };
+    run_until_commanded(connection_state, connection, |mut batched, _| {
+        batched.connection.as_mut().graceful_shutdown();
         CloseMode::Graceful
     })
     .await;
@@ -272,54 +277,4 @@ async fn run_until_commanded<F: Future>(
 enum CloseMode {
     Immediate,
     Graceful,
-}
-
-/// A stream that first yields the bytes read for protocol detection.
-struct RewindStream {
-    prefix: BytesMut,
-    io: ClientStream,
-}
-
-impl AsyncRead for RewindStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.prefix.is_empty() {
-            return Pin::new(&mut self.io).poll_read(context, buffer);
-        }
-        let length = self.prefix.len().min(buffer.remaining());
-        buffer.put_slice(&self.prefix.split_to(length));
-        if self.prefix.is_empty() {
-            self.prefix = BytesMut::new();
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for RewindStream {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(context)
-    }
 }

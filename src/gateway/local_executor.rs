@@ -7,10 +7,8 @@ use std::future::Future;
 #[derive(Clone, Copy)]
 pub(super) struct LocalExecutor;
 
-impl<F: Future + 'static> Executor<F> for LocalExecutor {
+impl<F: Future<Output: 'static> + 'static> Executor<F> for LocalExecutor {
     fn execute(&self, stream: F) {
-        tokio::task::spawn_local(async move {
-            stream.await;
-        });
+        tokio::task::spawn_local(stream);
     }
 }

@@ -8,6 +8,7 @@
 //! client. [`forward_auth`] answers other proxies.
 
 mod accept;
+mod batched_stream;
 mod cache;
 mod client_body;
 mod client_stream;
