@@ -134,12 +134,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BatchedStream<S> {
 }
 
 /// A connection over a [`BatchedStream`], which writes the batch after each poll.
-pub(super) struct BatchedConnection<'a, C, S> {
-    pub(super) connection: Pin<&'a mut C>,
+pub(super) struct BatchedConnection<C, S> {
+    pub(super) connection: Pin<Box<C>>,
     pub(super) stream: BatchedStream<S>,
 }
 
-impl<C: Future, S: AsyncWrite + Unpin> Future for BatchedConnection<'_, C, S> {
+impl<C: Future, S: AsyncWrite + Unpin> Future for BatchedConnection<C, S> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -159,7 +159,6 @@ mod tests {
     use crate::gateway::connection_memory::ConnectionMemory;
     use proptest::prelude::*;
     use std::future::poll_fn;
-    use std::pin::pin;
     use std::task::Waker;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
@@ -187,7 +186,7 @@ mod tests {
             let mut buffer = ReadBuf::new(&mut received);
             let mut context = Context::from_waker(Waker::noop());
             assert!(Pin::new(&mut client).poll_read(&mut context, &mut buffer).is_pending(), "written before the end");
-            let connection = pin!(std::future::pending::<()>());
+            let connection = Box::pin(std::future::pending::<()>());
             let mut batched = BatchedConnection { connection, stream };
             assert!(Pin::new(&mut batched).poll(&mut context).is_pending());
             let length = client.read(&mut received).await.expect("no error");
@@ -213,7 +212,7 @@ mod tests {
         drop(client);
         run(async {
             stream.write_all(b"frame").await.expect("room");
-            BatchedConnection { connection: pin!(std::future::pending::<()>()), stream }.await;
+            BatchedConnection { connection: Box::pin(std::future::pending::<()>()), stream }.await;
         });
     }
 

@@ -23,6 +23,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
+use std::ops::DerefMut;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
@@ -66,7 +67,7 @@ pub(super) async fn serve_proxied(
     let connection_state = track(&worker, &stream);
     connection_state.on_proxy_header_start();
     let header = match worker.current().settings.rules.trust.trusts(proxy) {
-        true => run_until_commanded(&connection_state, read_header(&mut stream), close_unless_last).await,
+        true => run_until_commanded(&connection_state, Box::pin(read_header(&mut stream)), close_unless_last).await,
         false => Some(Err(ProxyHeaderError::Untrusted)),
     };
     let client = match header {
@@ -97,9 +98,9 @@ async fn serve_tracked(
     peer: IpAddr,
     connection_state: Rc<ConnectionState>,
 ) {
+    // Boxed, so that neither occupies the memory of the other.
     match &options.tls {
-        None => serve_plain(worker, options, stream, peer, connection_state).await,
-        // Boxed to keep the future of connections without TLS small.
+        None => Box::pin(serve_plain(worker, options, stream, peer, connection_state)).await,
         Some(tls) => Box::pin(serve_tls(worker, Rc::clone(&options), tls, stream, peer, connection_state)).await,
     }
 }
@@ -113,7 +114,7 @@ async fn serve_tls(
     connection_state: Rc<ConnectionState>,
 ) {
     connection_state.on_handshake_start();
-    let handshake = tls_handshake::accept(&worker, tls, stream, peer, &connection_state);
+    let handshake = Box::pin(tls_handshake::accept(&worker, tls, stream, peer, &connection_state));
     let connection = run_until_commanded(&connection_state, handshake, close_unless_last).await;
     let Some(Some(TlsConnection { stream, is_http2, certificate_names })) = connection else { return };
     connection_state.on_established();
@@ -144,9 +145,9 @@ async fn serve_plain(
 ) {
     let limits = worker.current().settings.limits.clone();
     let mut stream = ClientStream::Plain(TrackedStream::new(stream, Rc::clone(&connection_state)));
-    let mut prefix = BytesMut::with_capacity(INITIAL_READ_CAPACITY);
+    let mut prefix = BytesMut::new();
     let is_http2 =
-        run_until_commanded(&connection_state, detect_http2(&mut stream, &mut prefix), close_unless_last).await;
+        run_until_commanded(&connection_state, pin!(detect_http2(&mut stream, &mut prefix)), close_unless_last).await;
     let handler = RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), options, peer, Vec::new());
     match is_http2 {
         Some(Ok(true)) => serve_http2(&limits, &connection_state, stream, prefix, handler).await,
@@ -171,21 +172,21 @@ async fn serve_http1(
     let on_malformed = |error| handler.reject_unparsed(error);
     let read_buffer = Rc::clone(connection_state.memory().read_buffer());
     let options = server::ServeOptions { limits, finish: &finish, read_buffer, date: || worker.date(), on_malformed };
-    let connection = server::serve(stream, prefix, options, |Request { head, body }| {
+    let connection = Box::pin(server::serve(stream, prefix, options, |Request { head, body }| {
         Rc::clone(&handler).handle(Request { head, body: ClientBody::Http1(body) })
-    });
+    }));
     let ended = run_until_commanded(connection_state, connection, |_, command| {
         finish.set(if command == ConnectionCommand::Drain { Finish::Now } else { Finish::AfterResponse });
         CloseMode::Graceful
     });
     match ended.await.flatten() {
         Some(Served::Lingering(lingering)) => {
-            let closed = run_until_commanded(connection_state, lingering.until_closed(), |_, _| CloseMode::Graceful);
-            let _ = tokio::time::timeout(LINGER_TIMEOUT, closed).await;
+            let closed = Box::pin(tokio::time::timeout(LINGER_TIMEOUT, lingering.until_closed()));
+            run_until_commanded(connection_state, closed, |_, _| CloseMode::Graceful).await;
         }
         Some(Served::Upgraded { io, received, mut body }) => {
             if let Some(tunnel) = body.take_tunnel() {
-                let tunnel = tunnel.run(io, received);
+                let tunnel = Box::pin(tunnel.run(io, received));
                 run_until_commanded(connection_state, tunnel, |_, _| CloseMode::Graceful).await;
             }
         }
@@ -224,8 +225,8 @@ async fn serve_http2(
         .max_concurrent_streams(limits.http2_max_concurrent_streams)
         .max_header_list_size(u32::try_from(limits.max_head_size).unwrap_or(u32::MAX))
         .serve_connection(TokioIo::new(stream.clone()), service);
-    let connection = BatchedConnection { connection: pin!(connection), stream };
-    run_until_commanded(connection_state, connection, |mut batched, _| {
+    let connection = BatchedConnection { connection: Box::pin(connection), stream };
+    run_until_commanded(connection_state, pin!(connection), |mut batched, _| {
         batched.connection.as_mut().graceful_shutdown();
         CloseMode::Graceful
     })
@@ -242,20 +243,28 @@ async fn detect_http2(stream: &mut ClientStream, prefix: &mut BytesMut) -> io::R
         if compared == PREFACE.len() {
             return Ok(true);
         }
-        if stream.read_buf(prefix).await? == 0 {
+        let read = std::future::poll_fn(|context| {
+            prefix.reserve(INITIAL_READ_CAPACITY);
+            let read = pin!(stream.read_buf(prefix)).poll(context);
+            // A client that sends nothing holds no buffer.
+            if read.is_pending() && prefix.is_empty() {
+                *prefix = BytesMut::new();
+            }
+            read
+        });
+        if read.await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
 }
 
 /// Polls `work` until it completes or is commanded to stop; `obey` starts its graceful end, and is called again for a
-/// stronger command. Returns `None` if it was aborted.
+/// stronger command. Returns `None` if it was aborted. Work that occupies much memory is boxed, and so freed at its end.
 async fn run_until_commanded<F: Future>(
     connection_state: &ConnectionState,
-    work: F,
+    mut work: Pin<impl DerefMut<Target = F>>,
     mut obey: impl FnMut(Pin<&mut F>, ConnectionCommand) -> CloseMode,
 ) -> Option<F::Output> {
-    let mut work = pin!(work);
     let mut obeyed = ConnectionCommand::Continue;
     std::future::poll_fn(|context| {
         let command = connection_state.poll_command(context);

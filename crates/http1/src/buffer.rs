@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
-/// Capacity for a head and a small body, kept by idle connections.
+/// Capacity for a head and a small body.
 pub(super) const SMALL_CAPACITY: usize = 8 * 1024;
 /// Capacity for one read of a large body: few system calls per megabyte, and within a core's cache.
 pub(super) const LARGE_CAPACITY: usize = 256 * 1024;
@@ -19,12 +19,12 @@ const MAX_COPY: usize = 4 * 1024;
 const MAX_PENDING: usize = 16 * 1024;
 
 thread_local! {
-    /// Unused large buffers. Recently touched memory is much cheaper than new memory.
-    static SPARE: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
+    /// Unused buffers, small and large. Recently touched memory is much cheaper than new memory.
+    static SPARE: [RefCell<Vec<BytesMut>>; 2] = const { [RefCell::new(Vec::new()), RefCell::new(Vec::new())] };
 }
 
-/// Large buffers kept per thread.
-const MAX_SPARE: usize = 8;
+/// Small and large buffers kept per thread.
+const MAX_SPARE: [usize; 2] = [64, 8];
 
 /// Bytes that were read and not yet parsed.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub struct ReadBufferState {
 }
 
 impl ReadBufferState {
-    /// Returns the bytes that were allocated besides the first buffer.
+    /// Returns the bytes of the buffer; 0 while a connection waits without one.
     pub fn allocated(&self) -> usize {
         self.allocated.get()
     }
@@ -57,6 +57,7 @@ impl ReadBufferState {
 
 impl ReadBuffer {
     pub(super) fn new(first: BytesMut, state: Rc<ReadBufferState>) -> Self {
+        state.allocated.set(first.capacity());
         Self { buffer: first, read_capacity: SMALL_CAPACITY, is_grown: false, state }
     }
 
@@ -93,14 +94,23 @@ impl ReadBuffer {
     /// Ends a message: releases a buffer that grew for it.
     pub(super) fn shrink(&mut self) {
         self.read_capacity = SMALL_CAPACITY;
-        if self.state.allocated.get() <= SMALL_CAPACITY || !self.buffer.is_empty() {
+        if self.state.allocated.get() > SMALL_CAPACITY {
+            self.release();
+        }
+    }
+
+    /// Releases the buffer, unless it has unparsed bytes: a connection may wait long for the next message.
+    pub(super) fn release(&mut self) {
+        if !self.buffer.is_empty() {
             return;
         }
-        self.state.allocated.set(0);
         let buffer = std::mem::take(&mut self.buffer);
-        if std::mem::take(&mut self.is_grown) {
-            SPARE.with_borrow_mut(|spare| {
-                if spare.len() < MAX_SPARE {
+        let is_grown = std::mem::take(&mut self.is_grown);
+        if (1..=SMALL_CAPACITY).contains(&self.state.allocated.replace(0)) || is_grown {
+            let (size, max) = spare_size(is_grown);
+            SPARE.with(|spare| {
+                let mut spare = spare[size].borrow_mut();
+                if spare.len() < max {
                     spare.push(buffer);
                 }
             });
@@ -112,22 +122,25 @@ impl ReadBuffer {
     }
 
     fn reserve(&mut self, read_capacity: usize) {
-        if read_capacity < LARGE_CAPACITY {
-            self.buffer.reserve(read_capacity);
-            self.state.allocated.set(self.buffer.capacity());
-            return;
-        }
-        self.is_grown = true;
-        let spare = SPARE.with_borrow_mut(Vec::pop).filter(|spare| spare.is_empty());
-        match spare.map(|mut spare| (spare.try_reclaim(LARGE_CAPACITY + self.buffer.len()), spare)) {
+        self.is_grown = read_capacity == LARGE_CAPACITY;
+        let (size, _) = spare_size(self.is_grown);
+        let spare = SPARE.with(|spare| spare[size].borrow_mut().pop()).filter(|spare| spare.is_empty());
+        match spare.map(|mut spare| (spare.try_reclaim(read_capacity + self.buffer.len()), spare)) {
             Some((true, mut spare)) => {
                 spare.extend_from_slice(&self.buffer);
                 self.buffer = spare;
             }
-            _ => self.buffer.reserve(2 * LARGE_CAPACITY),
+            _ if self.is_grown => self.buffer.reserve(2 * LARGE_CAPACITY),
+            _ => self.buffer.reserve(read_capacity),
         }
         self.state.allocated.set(self.buffer.capacity());
     }
+}
+
+/// Returns the index in [`SPARE`] and the maximum number of buffers of a size.
+fn spare_size(is_grown: bool) -> (usize, usize) {
+    let size = usize::from(is_grown);
+    (size, MAX_SPARE[size])
 }
 
 /// Bytes to be written: copied bytes, at most one chunk that is not copied, and the bytes after it.

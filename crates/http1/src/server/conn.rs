@@ -125,9 +125,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
                 return Poll::Ready(None);
             }
             incoming.expect_head();
-            match ready!(incoming.poll_read(io, context, 0)) {
-                Ok(0) | Err(_) => return Poll::Ready(None),
-                Ok(_) => {}
+            match incoming.poll_read(io, context, 0) {
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(None),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Pending => {
+                    incoming.release();
+                    return Poll::Pending;
+                }
             }
         }
     }

@@ -371,6 +371,32 @@ fn finishing_connection_serves_buffered_requests() {
 }
 
 #[test]
+fn connection_that_waits_for_a_request_has_no_read_buffer() {
+    let allocated_after = |input: Vec<String>, first: BytesMut| {
+        let (dates, finish) = (DateCache::new(), Cell::new(Finish::Never));
+        let read_buffer = Rc::<ReadBufferState>::default();
+        let options = ServeOptions {
+            limits: LIMITS,
+            finish: &finish,
+            read_buffer: Rc::clone(&read_buffer),
+            date: || dates.text(0),
+            on_malformed: refuse,
+        };
+        let io = MockStream::reads_from(input);
+        let served = now_or_never(serve(io.clone(), first, options, |_| async { ok_response(Empty::new()) }));
+        assert!(served.is_none(), "the connection is kept");
+        (io.written().matches("HTTP/1.1 200").count(), read_buffer.allocated())
+    };
+    assert_eq!(allocated_after(vec![], BytesMut::with_capacity(100)), (0, 0));
+    assert_eq!(allocated_after(vec![get(""), get("")], BytesMut::new()), (2, 0));
+    let (served, allocated) = allocated_after(vec![get(""), "GET / HT".to_owned()], BytesMut::new());
+    assert!(served == 1 && allocated >= 8, "a part of a head is kept: {allocated}");
+    let head = format!("GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n", "b".repeat(12_000));
+    let parts = head.as_bytes().chunks(8192).map(|part| String::from_utf8_lossy(part).into_owned());
+    assert_eq!(allocated_after(parts.collect(), BytesMut::new()), (1, 0), "a large one is freed, too");
+}
+
+#[test]
 fn connection_that_ends_after_a_response_waits_for_its_request() {
     let ends_after_response = |io: MockStream| {
         let (dates, finish) = (DateCache::new(), Cell::new(Finish::AfterResponse));
