@@ -2,8 +2,8 @@
 //! connection leave in one write, and over TLS in one record.
 
 use super::connection_memory::{HTTP2_CONNECTION, MemoryCharge};
-use bytes::{Buf, BytesMut};
-use std::cell::RefCell;
+use bytes::BytesMut;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,6 +14,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// Maximum bytes of a batch: the largest plaintext of a TLS record (RFC 8446 section 5.1).
 const MAX_BATCH: usize = 16 * 1024;
 
+thread_local! {
+    /// Memory of the last batch of the thread, for the next one.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 /// Stream that keeps what is written until [`BatchedStream::poll_write_batch`] or until the batch is full; flushing alone
 /// writes nothing. Clones share it.
 pub(super) struct BatchedStream<S>(Rc<RefCell<Batch<S>>>);
@@ -22,15 +27,17 @@ struct Batch<S> {
     io: S,
     /// Bytes that were read for protocol detection, and that are read first.
     prefix: BytesMut,
-    /// Bytes to write; without capacity while there are none.
-    unwritten: BytesMut,
+    /// The batch; without capacity while it is empty.
+    batch: Vec<u8>,
+    /// Bytes of it that are written.
+    written: usize,
     charge: MemoryCharge,
 }
 
 impl<S: AsyncWrite + Unpin> BatchedStream<S> {
     /// Returns the stream, which first yields `prefix`. Its memory is added to `charge`.
     pub(super) fn new(io: S, prefix: BytesMut, charge: MemoryCharge) -> Self {
-        Self(Rc::new(RefCell::new(Batch { io, prefix, unwritten: BytesMut::new(), charge })))
+        Self(Rc::new(RefCell::new(Batch { io, prefix, batch: Vec::new(), written: 0, charge })))
     }
 
     /// Writes the batch to the client.
@@ -41,20 +48,22 @@ impl<S: AsyncWrite + Unpin> BatchedStream<S> {
 
 impl<S: AsyncWrite + Unpin> Batch<S> {
     fn poll_write_batch(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.unwritten.is_empty() {
+        if self.batch.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        while !self.unwritten.is_empty() {
-            let written = Pin::new(&mut self.io).poll_write(context, &self.unwritten);
+        while self.written < self.batch.len() {
+            let written = Pin::new(&mut self.io).poll_write(context, &self.batch[self.written..]);
             if written.is_pending() {
                 self.charge.set(HTTP2_CONNECTION + MAX_BATCH);
             }
             match ready!(written)? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                count => self.unwritten.advance(count),
+                count => self.written += count,
             }
         }
-        self.unwritten = BytesMut::new();
+        self.batch.clear();
+        self.written = 0;
+        SPARE.set(std::mem::take(&mut self.batch));
         self.charge.set(HTTP2_CONNECTION);
         Pin::new(&mut self.io).poll_flush(context)
     }
@@ -62,21 +71,22 @@ impl<S: AsyncWrite + Unpin> Batch<S> {
     /// Adds bytes of `slices` that have room in the batch, after a full one is written. What a batch of its own would
     /// hold is written at once.
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        if self.unwritten.len() == MAX_BATCH {
+        if self.batch.len() == MAX_BATCH {
             ready!(self.poll_write_batch(context))?;
         }
-        if self.unwritten.is_empty() {
+        if self.batch.is_empty() {
             if slices.iter().map(|slice| slice.len()).sum::<usize>() >= MAX_BATCH {
                 return Pin::new(&mut self.io).poll_write_vectored(context, slices);
             }
-            self.unwritten.reserve(MAX_BATCH);
+            self.batch = SPARE.take();
+            self.batch.reserve_exact(MAX_BATCH);
         }
-        let before = self.unwritten.len();
+        let before = self.batch.len();
         for slice in slices {
-            let room = MAX_BATCH - self.unwritten.len();
-            self.unwritten.extend_from_slice(&slice[..slice.len().min(room)]);
+            let room = MAX_BATCH - self.batch.len();
+            self.batch.extend_from_slice(&slice[..slice.len().min(room)]);
         }
-        Poll::Ready(Ok(self.unwritten.len() - before))
+        Poll::Ready(Ok(self.batch.len() - before))
     }
 }
 
@@ -120,8 +130,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BatchedStream<S> {
 
     /// Leaves the batch to the end of the poll.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Batch { io, unwritten, .. } = &mut *self.0.borrow_mut();
-        match unwritten.is_empty() {
+        let Batch { io, batch, .. } = &mut *self.0.borrow_mut();
+        match batch.is_empty() {
             true => Pin::new(io).poll_flush(context),
             false => Poll::Ready(Ok(())),
         }
