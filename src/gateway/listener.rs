@@ -1,7 +1,7 @@
 //! Listening sockets: one per worker on the same port, so that the kernel distributes connections and workers accept
 //! independently. Each has the options of its listener.
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -59,6 +59,10 @@ pub(super) enum ListenerKind {
 /// Maximum length of the accept queue.
 const BACKLOG: i32 = 4096;
 
+/// Bytes that wait unsent in the kernel for one client before it takes no more. What it takes is the progress of a client,
+/// which by default may not be seen until half of up to 4 MiB is read: people whose connection becomes slow would be closed.
+const MAX_UNSENT: u32 = 64 * 1024;
+
 /// Binds `address` once for each of `workers`. Port 0 selects a free port, the same for all.
 ///
 /// Returns an error if the port is in use, including by another gateway: two gateways on one port would each serve some
@@ -78,7 +82,10 @@ pub(super) fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpLis
 /// Returns the sockets of a predecessor, `inherited`, and as many more as `workers` need.
 pub(super) fn adopt(inherited: Vec<OwnedFd>, workers: usize) -> io::Result<Vec<TcpListener>> {
     let mut sockets: Vec<TcpListener> = inherited.into_iter().map(TcpListener::from).collect();
-    sockets.iter().try_for_each(|socket| socket.set_nonblocking(true))?;
+    for socket in &sockets {
+        socket.set_nonblocking(true)?;
+        SockRef::from(socket).set_tcp_notsent_lowat(MAX_UNSENT)?;
+    }
     if let Some(first) = sockets.first() {
         let address = first.local_addr()?;
         while sockets.len() < workers {
@@ -93,6 +100,8 @@ pub(super) fn adopt(inherited: Vec<OwnedFd>, workers: usize) -> io::Result<Vec<T
 fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = socket(address, true)?;
     socket.set_nonblocking(true)?;
+    // Its connections inherit it.
+    socket.set_tcp_notsent_lowat(MAX_UNSENT)?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
@@ -107,4 +116,24 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     }
     socket.bind(&address.into())?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+
+    #[test]
+    fn little_waits_unsent_for_a_client_that_does_not_read() {
+        let bound = bind(([127, 0, 0, 1], 0).into(), 1).expect("a free port");
+        let inherited = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let adopted = adopt(vec![inherited.into()], 1).expect("a listening socket");
+        for listener in bound.into_iter().chain(adopted) {
+            listener.set_nonblocking(false).expect("a socket");
+            let _client = TcpStream::connect(listener.local_addr().expect("bound")).expect("listening");
+            let (connection, _) = listener.accept().expect("a client");
+            let unsent = SockRef::from(&connection).tcp_notsent_lowat().expect("an option of Linux");
+            assert_eq!(unsent, MAX_UNSENT);
+        }
+    }
 }

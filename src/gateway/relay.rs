@@ -30,6 +30,8 @@ use tracing::error;
 const MAX_DRAINED_BYTES: usize = 256 * 1024;
 /// Maximum bytes in memory of a response that waits for its client.
 const MAX_MEMORY: usize = 64 * 1024;
+/// Bytes that a client may have read before that is seen: of the part that is being written, and of what the kernel holds.
+const MAX_UNSEEN: u64 = 128 * 1024;
 
 type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
@@ -604,15 +606,15 @@ impl ReceivedAhead {
         self.receiver.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Returns true if the client takes fewer than `min_rate` bytes per second while parts wait for it. Pauses of the
-    /// origin do not count.
+    /// Returns true if the client takes fewer than `min_rate` bytes per second while parts wait for it, besides
+    /// [`MAX_UNSEEN`]. Pauses of the origin do not count.
     fn is_slower_than(&mut self, min_rate: u64, now: Timestamp) -> bool {
         if self.is_empty() {
             return false;
         }
         let since = *self.waiting_since.get_or_insert(now);
         let elapsed = now.saturating_duration_since(since).saturating_sub(MIN_RATE_GRACE);
-        (self.taken as f64) < elapsed.as_secs_f64() * min_rate as f64
+        ((self.taken + MAX_UNSEEN) as f64) < elapsed.as_secs_f64() * min_rate as f64
     }
 
     fn wake_client(&mut self) {
@@ -644,17 +646,19 @@ mod tests {
     fn rate_of_a_client_is_measured_while_parts_wait_for_it() {
         let memory = Rc::<ConnectionMemory>::default();
         let mut ahead = ReceivedAhead::new(MemoryCharge::new(&memory, 0), 0, None);
-        assert!(!ahead.is_slower_than(100, at(0)), "the origin is waited for");
+        // What is not seen is that of 9 to 10 seconds.
+        let rate = MAX_UNSEEN / 10 + 100;
+        assert!(!ahead.is_slower_than(rate, at(0)), "the origin is waited for");
         ahead.push(&[0; 50]);
-        assert!(!ahead.is_slower_than(100, at(60)), "parts have waited from now on");
-        assert!(!ahead.is_slower_than(100, at(70)));
-        assert!(ahead.is_slower_than(100, at(71)));
+        assert!(!ahead.is_slower_than(rate, at(60)), "parts have waited from now on");
+        assert!(!ahead.is_slower_than(rate, at(79)));
+        assert!(ahead.is_slower_than(rate, at(80)));
         take(&mut ahead);
-        assert!(!ahead.is_slower_than(100, at(72)), "the client has taken everything");
+        assert!(!ahead.is_slower_than(rate, at(81)), "the client has taken everything");
         ahead.push(&[0; 50]);
-        assert!(!ahead.is_slower_than(100, at(200)), "a pause of the origin is not one of the client");
+        assert!(!ahead.is_slower_than(rate, at(200)), "a pause of the origin is not one of the client");
         ahead.push(&[0; 50]);
         take(&mut ahead);
-        assert!(ahead.is_slower_than(100, at(211)), "50 bytes in a second after the grace period");
+        assert!(ahead.is_slower_than(rate, at(220)), "50 bytes in ten seconds after the grace period");
     }
 }

@@ -243,8 +243,9 @@ pub(crate) struct Limits {
     /// ahead of slow clients. One client has a quarter of it. Further request bodies receive 503, and further slow clients
     /// occupy their slots. Default 1GiB.
     pub buffer_disk: Option<Size>,
-    /// Least average rate per second, after 10 seconds, of a request body, and of a response for which the client lets the
-    /// gateway wait. Slower request bodies receive 408; slower readers are disconnected. 0B is no limit. Default 500B.
+    /// Least average rate per second, after 10 seconds, of a request body, and, beyond its first 128 KiB, of a response for
+    /// which the client lets the gateway wait. Slower request bodies receive 408; slower readers are disconnected. 0B is no
+    /// limit. Default 500B.
     pub min_rate: Option<Size>,
     /// Number of requests after which a connection is closed gracefully, at least 1. Default 10000.
     pub max_requests_per_connection: Option<u32>,
