@@ -40,7 +40,7 @@ impl<S: AsyncWrite + Unpin> BatchedStream<S> {
         Self(Rc::new(RefCell::new(Batch { io, prefix, batch: Vec::new(), written: 0, charge })))
     }
 
-    /// Writes the batch to the client.
+    /// Writes the batch to the client, and what TLS has of earlier ones.
     fn poll_write_batch(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.borrow_mut().poll_write_batch(context)
     }
@@ -49,7 +49,7 @@ impl<S: AsyncWrite + Unpin> BatchedStream<S> {
 impl<S: AsyncWrite + Unpin> Batch<S> {
     fn poll_write_batch(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.batch.is_empty() {
-            return Poll::Ready(Ok(()));
+            return Pin::new(&mut self.io).poll_flush(context);
         }
         while self.written < self.batch.len() {
             let written = Pin::new(&mut self.io).poll_write(context, &self.batch[self.written..]);

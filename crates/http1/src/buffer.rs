@@ -19,12 +19,34 @@ const MAX_COPY: usize = 4 * 1024;
 const MAX_PENDING: usize = 16 * 1024;
 
 thread_local! {
-    /// Unused buffers, small and large. Recently touched memory is much cheaper than new memory.
-    static SPARE: [RefCell<Vec<BytesMut>>; 2] = const { [RefCell::new(Vec::new()), RefCell::new(Vec::new())] };
+    static SMALL_SPARE: SpareBuffers = const { SpareBuffers::new(64) };
+    static LARGE_SPARE: SpareBuffers = const { SpareBuffers::new(8) };
 }
 
-/// Small and large buffers kept per thread.
-const MAX_SPARE: [usize; 2] = [64, 8];
+/// Unused buffers of a thread. Recently touched memory is much cheaper than new memory.
+struct SpareBuffers {
+    buffers: RefCell<Vec<BytesMut>>,
+    max: usize,
+}
+
+impl SpareBuffers {
+    const fn new(max: usize) -> Self {
+        Self { buffers: RefCell::new(Vec::new()), max }
+    }
+
+    fn push(&self, buffer: BytesMut) {
+        let mut buffers = self.buffers.borrow_mut();
+        if buffers.len() < self.max {
+            buffers.push(buffer);
+        }
+    }
+
+    /// Returns an empty buffer with the capacity, if the last one has it and nothing else shares it.
+    fn pop(&self, capacity: usize) -> Option<BytesMut> {
+        let mut buffer = self.buffers.borrow_mut().pop().filter(|buffer| buffer.is_empty())?;
+        buffer.try_reclaim(capacity).then_some(buffer)
+    }
+}
 
 /// Bytes that were read and not yet parsed.
 #[derive(Debug)]
@@ -107,13 +129,8 @@ impl ReadBuffer {
         let buffer = std::mem::take(&mut self.buffer);
         let is_grown = std::mem::take(&mut self.is_grown);
         if (1..=SMALL_CAPACITY).contains(&self.state.allocated.replace(0)) || is_grown {
-            let (size, max) = spare_size(is_grown);
-            SPARE.with(|spare| {
-                let mut spare = spare[size].borrow_mut();
-                if spare.len() < max {
-                    spare.push(buffer);
-                }
-            });
+            let spare = if is_grown { &LARGE_SPARE } else { &SMALL_SPARE };
+            spare.with(|spare| spare.push(buffer));
         }
     }
 
@@ -123,24 +140,17 @@ impl ReadBuffer {
 
     fn reserve(&mut self, read_capacity: usize) {
         self.is_grown = read_capacity == LARGE_CAPACITY;
-        let (size, _) = spare_size(self.is_grown);
-        let spare = SPARE.with(|spare| spare[size].borrow_mut().pop()).filter(|spare| spare.is_empty());
-        match spare.map(|mut spare| (spare.try_reclaim(read_capacity + self.buffer.len()), spare)) {
-            Some((true, mut spare)) => {
+        let spare = if self.is_grown { &LARGE_SPARE } else { &SMALL_SPARE };
+        match spare.with(|spare| spare.pop(read_capacity + self.buffer.len())) {
+            Some(mut spare) => {
                 spare.extend_from_slice(&self.buffer);
                 self.buffer = spare;
             }
-            _ if self.is_grown => self.buffer.reserve(2 * LARGE_CAPACITY),
-            _ => self.buffer.reserve(read_capacity),
+            None if self.is_grown => self.buffer.reserve(2 * LARGE_CAPACITY),
+            None => self.buffer.reserve(read_capacity),
         }
         self.state.allocated.set(self.buffer.capacity());
     }
-}
-
-/// Returns the index in [`SPARE`] and the maximum number of buffers of a size.
-fn spare_size(is_grown: bool) -> (usize, usize) {
-    let size = usize::from(is_grown);
-    (size, MAX_SPARE[size])
 }
 
 /// Bytes to be written: copied bytes, at most one chunk that is not copied, and the bytes after it.
