@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_http1::ReadBufferState;
 
 /// Bytes of a connection without a request and a read buffer: its task and its socket.
-const CONNECTION: usize = 8 * 1024;
+const CONNECTION: usize = 10 * 1024;
 /// Bytes of an HTTP/2 connection in addition: its frame buffers and header tables.
 pub(super) const HTTP2_CONNECTION: usize = 48 * 1024;
 /// Bytes of a TLS connection in addition: its keys, and the record that is received.
