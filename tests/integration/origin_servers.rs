@@ -18,6 +18,11 @@ struct TlsOrigin {
 
 impl TlsOrigin {
     fn start(directives: &str) -> Self {
+        Self::with_certificate("server", directives)
+    }
+
+    /// Starts it with the certificate `name`.
+    fn with_certificate(name: &str, directives: &str) -> Self {
         let certificates = Certificates::new();
         certificates.issue("server", &["site.internal"]);
         certificates.issue("gateway", &["gateway.internal"]);
@@ -25,8 +30,8 @@ impl TlsOrigin {
         let directives = directives.replace("CA", &certificates.path("ca.pem").display().to_string());
         let nginx = Nginx::start(&format!(
             "listen 127.0.0.1:{port} ssl; ssl_certificate {}; ssl_certificate_key {}; {directives}",
-            certificates.path("server.pem").display(),
-            certificates.path("server.key").display()
+            certificates.path(&format!("{name}.pem")).display(),
+            certificates.path(&format!("{name}.key")).display()
         ));
         Self { plain: nginx.address, port, _nginx: nginx, certificates }
     }
@@ -52,9 +57,9 @@ fn certificate_of_the_origin_is_verified() {
         assert_eq!((response.status, response.body.len()), (200, 1 << 20), "also after nginx closed the connection");
     }
     for (keys, error) in [
-        ("ca: DIR/ca.pem", "not valid for name"),
-        ("ca: DIR/ca.pem, server_name: other.internal", "not valid for name"),
-        ("server_name: site.internal", "UnknownIssuer"),
+        ("ca: DIR/ca.pem", "write a name that it has in origin.server_name"),
+        ("ca: DIR/ca.pem, server_name: other.internal", "write a name that it has in origin.server_name"),
+        ("server_name: site.internal", "UnknownIssuer; write its authority in origin.ca"),
     ] {
         let gateway = origin.gateway(keys);
         assert_eq!(page(&gateway).status, 502, "{keys}");
@@ -62,6 +67,16 @@ fn certificate_of_the_origin_is_verified() {
         assert!(outage.contains(error), "{keys}: {outage}");
     }
     assert_eq!(page(&origin.gateway("verify: false")).status, 200);
+}
+
+/// The certificate that `openssl req -x509` makes by default.
+#[test]
+fn self_signed_certificate_of_an_authority_is_explained() {
+    let origin = TlsOrigin::with_certificate("ca", "");
+    let gateway = origin.gateway("ca: DIR/ca.pem, server_name: site.internal");
+    assert_eq!(gateway.connect().get("/page", "").status, 502);
+    let outage = gateway.state()["origin"]["outage"]["last_error"].to_string();
+    assert!(outage.contains("issue one for the server, without CA:TRUE"), "{outage}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Servers of the origin, as all workers see them: their addresses, the requests in flight, and which of them respond.
 
 use super::stream::OriginStream;
-use super::tls::{TlsFiles, server_name};
+use super::tls::{TlsFiles, handshake_error, server_name};
 use crate::gateway::proxy_protocol::{ProxiedClient, header};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -335,7 +335,8 @@ impl OriginServer {
             return Ok(Connected { stream: OriginStream::Tcp(stream), is_http2: offers_http2 });
         };
         let connector = if offers_http2 { &tls.connector } else { &tls.http1_connector };
-        let stream = OriginStream::Tls(Box::new(connector.connect(tls.name.clone(), stream).await?));
+        let stream = connector.connect(tls.name.clone(), stream).await.map_err(handshake_error)?;
+        let stream = OriginStream::Tls(Box::new(stream));
         let is_http2 = stream.protocol() == Some(HTTP2);
         Ok(Connected { stream, is_http2 })
     }

@@ -4,7 +4,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
@@ -77,6 +77,24 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 pub(super) fn server_name(tls: &OriginTls, host: &str) -> io::Result<ServerName<'static>> {
     let name = tls.server_name.as_deref().unwrap_or(host).to_owned();
     ServerName::try_from(name).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+}
+
+/// Returns the error of a handshake, with what would do about the certificate.
+pub(super) fn handshake_error(error: io::Error) -> io::Error {
+    let reason = error.get_ref().and_then(|reason| reason.downcast_ref::<rustls::Error>());
+    let Some(rustls::Error::InvalidCertificate(reason)) = reason else { return error };
+    let remedy = match reason {
+        CertificateError::UnknownIssuer => "write its authority in origin.ca",
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "write a name that it has in origin.server_name"
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "renew it",
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "it is one of an authority: issue one for the server, without CA:TRUE"
+        }
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("{error}; {remedy}"))
 }
 
 /// Accepts any certificate whose key the server has (`origin.verify: false`).

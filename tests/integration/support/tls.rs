@@ -23,15 +23,17 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Creates an authority, whose certificate is the file `ca.pem`.
+    /// Creates an authority, whose certificate is the file `ca.pem`, and its key `ca.key`.
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
         // A name of its own: OpenSSL reads a certificate with the name of its issuer as self-signed.
         params.distinguished_name.push(DnType::CommonName, "authority of a test");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("generated key");
+        let secret = key.serialize_pem();
         let issuer = CertifiedIssuer::self_signed(params, key).expect("valid authority");
         let certificates = Self { dir: tempfile::tempdir().expect("temporary directory"), issuer };
+        fs::write(certificates.path("ca.key"), secret).expect("file can be written");
         fs::write(certificates.path("ca.pem"), certificates.issuer.pem()).expect("file can be written");
         certificates
     }
