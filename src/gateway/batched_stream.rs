@@ -153,10 +153,9 @@ impl<C: Future, S: AsyncWrite + Unpin> Future for BatchedConnection<C, S> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.connection.as_mut().poll(context).is_ready() {
-            return Poll::Ready(());
-        }
+        let is_ended = self.connection.as_mut().poll(context).is_ready();
         match self.stream.poll_write_batch(context) {
+            _ if is_ended => Poll::Ready(()),
             Poll::Ready(Err(_)) => Poll::Ready(()),
             _ => Poll::Pending,
         }
@@ -214,6 +213,19 @@ mod tests {
             accepted += written.expect("no error");
         }
         assert_eq!((accepted, memory.total() - idle), (MAX_BATCH, MAX_BATCH as u64));
+    }
+
+    #[test]
+    fn last_frames_leave_when_the_connection_ends() {
+        let (mut stream, mut client, _) = stream(MAX_BATCH);
+        run(async {
+            stream.write_all(b"SETTINGS").await.expect("room");
+            // h2 does not shut down after an invalid preface.
+            BatchedConnection { connection: Box::pin(async {}), stream }.await;
+            let mut received = String::new();
+            client.read_to_string(&mut received).await.expect("no error");
+            assert_eq!(received, "SETTINGS");
+        });
     }
 
     #[test]

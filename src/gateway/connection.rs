@@ -146,8 +146,11 @@ async fn serve_plain(
     let limits = worker.current().settings.limits.clone();
     let mut stream = ClientStream::Plain(TrackedStream::new(stream, Rc::clone(&connection_state)));
     let mut prefix = BytesMut::new();
-    let is_http2 =
-        run_until_commanded(&connection_state, pin!(detect_http2(&mut stream, &mut prefix)), close_unless_last).await;
+    let is_http2 = {
+        let charge = MemoryCharge::new(connection_state.memory(), 0);
+        let detection = pin!(detect_http2(&mut stream, &mut prefix, charge));
+        run_until_commanded(&connection_state, detection, close_unless_last).await
+    };
     let handler = RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), options, peer, Vec::new());
     match is_http2 {
         Some(Ok(true)) => serve_http2(&limits, &connection_state, stream, prefix, handler).await,
@@ -233,8 +236,12 @@ async fn serve_http2(
     .await;
 }
 
-/// Reads into `prefix` until the protocol is certain. Returns true for HTTP/2.
-async fn detect_http2(stream: &mut ClientStream, prefix: &mut BytesMut) -> io::Result<bool> {
+/// Reads into `prefix`, whose memory is charged, until the protocol is certain. Returns true for HTTP/2.
+async fn detect_http2(
+    stream: &mut ClientStream,
+    prefix: &mut BytesMut,
+    mut charge: MemoryCharge,
+) -> io::Result<bool> {
     loop {
         let compared = prefix.len().min(PREFACE.len());
         if prefix[..compared] != PREFACE[..compared] {
@@ -255,6 +262,7 @@ async fn detect_http2(stream: &mut ClientStream, prefix: &mut BytesMut) -> io::R
         if read.await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        charge.set(prefix.capacity());
     }
 }
 

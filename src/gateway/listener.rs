@@ -61,6 +61,7 @@ const BACKLOG: i32 = 4096;
 
 /// Bytes that wait unsent in the kernel for one client before it takes no more. What it takes is the progress of a client,
 /// which by default may not be seen until half of up to 4 MiB is read: people whose connection becomes slow would be closed.
+/// A packet of up to 64 KiB exceeds it, and half of it must be sent before the kernel takes more: about 96 KiB are not seen.
 const MAX_UNSENT: u32 = 64 * 1024;
 
 /// Binds `address` once for each of `workers`. Port 0 selects a free port, the same for all.

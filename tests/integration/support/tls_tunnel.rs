@@ -134,7 +134,12 @@ enum End {
 async fn pass(source: &mut (impl AsyncRead + Unpin), target: &mut (impl AsyncWrite + Unpin)) -> End {
     let mut block = [0; 8 * 1024];
     loop {
-        match source.read(&mut block).await {
+        let read = match source.read(&mut block).await {
+            // A gateway that closes a connection without an end of TLS has not reset it: what it sent arrives.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+            read => read,
+        };
+        match read {
             Err(_) => return End::SourceFailed,
             Ok(0) => {
                 let _ = target.shutdown().await;

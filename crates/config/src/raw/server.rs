@@ -228,7 +228,8 @@ pub(crate) struct Limits {
     pub keep_alive_timeout: Option<Span>,
     /// Longest pause within a request body, more than 0. Default 30s.
     pub request_body_timeout: Option<Span>,
-    /// Longest time for which a client does not read its response, more than 0. Default 30s.
+    /// Longest time for which a client does not read its response, more than 0. What the kernel holds for a client, about
+    /// 100 KiB, is not seen: one that reads less than that in this time may be disconnected. Default 30s.
     pub response_write_timeout: Option<Span>,
     /// Maximum size of a request head, 8KiB to 1MiB; larger ones receive 431. Default 32KiB.
     pub max_header_size: Option<Size>,
