@@ -237,11 +237,7 @@ async fn serve_http2(
 }
 
 /// Reads into `prefix`, whose memory is charged, until the protocol is certain. Returns true for HTTP/2.
-async fn detect_http2(
-    stream: &mut ClientStream,
-    prefix: &mut BytesMut,
-    mut charge: MemoryCharge,
-) -> io::Result<bool> {
+async fn detect_http2(stream: &mut ClientStream, prefix: &mut BytesMut, mut charge: MemoryCharge) -> io::Result<bool> {
     loop {
         let compared = prefix.len().min(PREFACE.len());
         if prefix[..compared] != PREFACE[..compared] {
