@@ -82,7 +82,11 @@ impl Site {
 }
 
 fn start_gateway(server: &AcmeServer, origin: &Origin, listeners: &str, tls: &str, rules: &str) -> TestGateway {
-    let acme = server.yaml(&[SITE, SHOP]);
+    start_gateway_with(&server.yaml(&[SITE, SHOP]), origin, listeners, tls, rules)
+}
+
+/// Starts a gateway with the section `acme`.
+fn start_gateway_with(acme: &str, origin: &Origin, listeners: &str, tls: &str, rules: &str) -> TestGateway {
     let listen = format!("listen: [{listeners} {{ address: '127.0.0.1:0', tls: {{ {acme}{tls} }} }}]");
     // The server dates certificates by the system's clock.
     let clock = Clock::manual(Clock::system().now());
@@ -157,11 +161,31 @@ fn server_that_starts_later_is_asked_again_and_handshakes_are_refused_until_then
     let mut site = Site::new(REDIRECT, "");
     wait_until("the first attempt", || site.failures() == 1.0);
     let notes = site.notes();
-    assert!(notes.contains("listen[1].tls.acme: no new certificate for example.com: localhost: "), "{notes}");
+    let found = "listen[1].tls.acme: no new certificate for example.com: the ACME server https://localhost:";
+    assert!(notes.contains(found), "{notes}");
     assert!(notes.contains("its handshakes are refused; next attempt in 3"), "{notes}");
     assert!(!site.serves(&RootCertStore::empty()));
     site.order(site.gateway.address().port(), CLOSED_PORT, &[]);
     assert!(!site.notes().contains("no new certificate"));
+}
+
+#[test]
+fn server_that_is_none_or_unknown_is_named_with_what_would_do() {
+    let (mut server, origin) = (AcmeServer::stopped(&[SITE, SHOP]), Origin::plain());
+    server.start(CLOSED_PORT, CLOSED_PORT, &[]);
+    let acme = server.yaml(&[SITE, SHOP]);
+    let (without_ca, _) = acme.rsplit_once(", ca:").expect("the server has an authority of its own");
+    for (acme, remedy) in [
+        (acme.replace("/dir'", "/none'"), "/none is not the directory of an ACME server ("),
+        (format!("{without_ca} }}"), "UnknownIssuer; write the authority of its own certificate in acme.ca"),
+    ] {
+        let gateway = start_gateway_with(&acme, &origin, "", "", "");
+        wait_until("the first attempt", || {
+            gateway.metric("tidegate_acme_failures_total{domain=\"example.com\"}") == 1.0
+        });
+        let notes = gateway.state()["notes"].to_string();
+        assert!(notes.contains(remedy), "{notes}");
+    }
 }
 
 #[test]
@@ -347,8 +371,11 @@ fn failure_of_one_gateway_holds_back_the_other() {
     let notes = || site.gateways.each_ref().map(|gateway| gateway.state()["notes"].to_string());
     wait_until("both know the failure", || {
         let notes = notes();
-        notes.iter().any(|note| note.contains("no new certificate for example.com: another gateway: localhost: "))
-            && notes.iter().any(|note| note.contains("no new certificate for example.com: localhost: "))
+        let has = |found: &str| {
+            let found = format!("no new certificate for example.com: {found}the ACME server https://localhost:");
+            notes.iter().any(|note| note.contains(&found))
+        };
+        has("another gateway: ") && has("")
     });
     assert_eq!(site.failures(), 1.0);
 }

@@ -23,12 +23,13 @@ pub(super) async fn open(
         // A damaged file stays for a person to look at: without its key, certificates could not be revoked.
         let credentials = credentials
             .map_err(|error| unusable(&format_args!("{error}; remove the file to create another account")))?;
-        return builder.from_credentials(credentials).await.map_err(|error| OrderError::of_request(&error));
+        let opened = builder.from_credentials(credentials).await;
+        return opened.map_err(|error| OrderError::of_first_request(directory, &error));
     }
     let contact: Vec<&str> = contact.into_iter().collect();
     let account = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
     let created = builder.create(&account, directory.to_owned(), None).await;
-    let (account, credentials) = created.map_err(|error| OrderError::of_request(&error))?;
+    let (account, credentials) = created.map_err(|error| OrderError::of_first_request(directory, &error))?;
     let content = serde_json::to_vec(&credentials).map_err(|error| unusable(&error))?;
     files::replace(file, &content).map_err(|error| unusable(&error))?;
     Ok(account)

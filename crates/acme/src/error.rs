@@ -54,6 +54,20 @@ impl OrderError {
         }
     }
 
+    /// Creates the error of the first request to a server, whose directory is not known yet.
+    pub(super) fn of_first_request(directory: &str, error: &Error) -> Self {
+        match error {
+            Error::Api(_) => Self::of_request(error),
+            Error::Json(_) => Self::local(format_args!(
+                "{directory} is not the directory of an ACME server ({error}); write its URL in acme.directory"
+            )),
+            error if error.to_string().contains("UnknownIssuer") => Self::local(format_args!(
+                "the ACME server {directory}: {error}; write the authority of its own certificate in acme.ca"
+            )),
+            error => Self::local(format_args!("the ACME server {directory}: {error}")),
+        }
+    }
+
     /// Adds the time for which the server asks to wait.
     pub(super) fn retry_after(self, retry_after: Option<Duration>) -> Self {
         Self { retry_after, ..self }
