@@ -163,6 +163,18 @@ fn ten_thousand_hostile_connections_change_nothing_for_people() {
 }
 
 #[test]
+fn buffer_for_a_part_of_the_http2_preface_is_charged() {
+    let origin = origin();
+    let gateway = TestGateway::with_rules(origin.address(), "limits: { first_byte_timeout: 1h, header_timeout: 1h }");
+    let _silent = gateway.connect();
+    wait_until("the silent client to be charged", || gateway.metric(MEMORY) > 0.0);
+    let silent = gateway.metric(MEMORY);
+    let mut client = gateway.connect();
+    client.send("P");
+    wait_until("the buffer to be charged, too", || gateway.metric(MEMORY) >= 2.0 * silent + 8192.0);
+}
+
+#[test]
 fn connections_that_occupy_most_memory_are_closed_first() {
     const LIMIT: f64 = 16.0 * MIB as f64;
     let origin = origin();
