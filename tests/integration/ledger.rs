@@ -243,7 +243,7 @@ impl<L: ReopenableLedger> LedgerSimulation<L> {
                 while !self.inflight.is_empty() {
                     self.apply_step(&SimulationStep::SettleRequest { cost: None });
                 }
-                let requests = self.admission.engine().lease_requests(self.now);
+                let requests = self.admission.engine().lease_requests(self.now, Duration::ZERO);
                 let store = self.store.as_mut().expect("store is open");
                 expect_ready(store.close(&requests, self.now)).expect("ledger is written");
                 self.store = None;
@@ -295,7 +295,7 @@ impl<L: ReopenableLedger> LedgerSimulation<L> {
         for (request, used) in engine.pending_corrections(self.now) {
             expect_ready(store.correct(&request, used, self.now)).expect("ledger is written");
         }
-        let requests = engine.lease_requests(self.now);
+        let requests = engine.lease_requests(self.now, Duration::ZERO);
         let leases = expect_ready(store.lease(&requests, self.now)).expect("store returns leases");
         engine.apply_leases(&requests, &leases, self.now);
     }
@@ -322,8 +322,16 @@ fn any_window() -> impl Strategy<Value = Window> {
 fn max_crash_waste() -> u64 {
     let limit = Units::from_whole(LIMIT);
     let (length, max_cost) = (Duration::from_secs(86_400), Units::from_whole(MAX_COST));
-    SpendProfile { limit, left: limit, length, per_second: limit, max_cost, shortfall: Units::ZERO }.max_size().floor()
-        * 2
+    let profile = SpendProfile {
+        limit,
+        left: limit,
+        length,
+        per_second: limit,
+        max_cost,
+        shortfall: Units::ZERO,
+        refresh_time: Duration::ZERO,
+    };
+    profile.max_size().floor() * 2
 }
 
 fn assert_limit_kept<L: ReopenableLedger>(ledger: L, window: Window, steps: &[SimulationStep]) {

@@ -174,7 +174,7 @@ impl PacedInstance {
 
     /// Refreshes the leases, as an instance does once a second and when a quota runs low. Returns the units held.
     fn refresh_leases(&mut self, now: Timestamp) -> Units {
-        let requests = self.engine.lease_requests(now);
+        let requests = self.engine.lease_requests(now, Duration::ZERO);
         let Ok(leases) = run_on_runtime(self.store.lease(&requests, now)) else { return Units::ZERO };
         self.engine.apply_leases(&requests, &leases, now);
         leases[0].held

@@ -6,15 +6,17 @@
 use super::Engine;
 use super::quota::QuotaCounter;
 use std::sync::Arc;
+use std::time::Duration;
 use tidegate_policy::lease::{Lease, LeaseRequest};
 use tidegate_policy::{Timestamp, Units};
 
 impl Engine {
-    /// Returns the lease requests of all quotas. Units that a request returns are not taken from now on.
-    pub fn lease_requests(&self, now: Timestamp) -> Vec<LeaseRequest> {
+    /// Returns the lease requests of all quotas. Units that a request returns are not taken from now on. A refresh takes
+    /// `refresh_time`.
+    pub fn lease_requests(&self, now: Timestamp, refresh_time: Duration) -> Vec<LeaseRequest> {
         let mut requests = Vec::new();
         for counter in self.all_counters() {
-            counter.lock_at(now).request_leases(counter.name(), &mut requests, now);
+            counter.lock_at(now).request_leases(counter.name(), &mut requests, now, refresh_time);
         }
         requests
     }
@@ -25,7 +27,7 @@ impl Engine {
         let mut requests = Vec::new();
         for counter in self.all_counters() {
             let mut state = counter.lock_at(now);
-            state.request_leases(counter.name(), &mut requests, now);
+            state.request_leases(counter.name(), &mut requests, now, Duration::ZERO);
             state.begin_late_charges();
         }
         requests

@@ -119,7 +119,7 @@ fn manual_correction_reaches_the_ledger_up_or_down() {
 
 /// Grants all lease requests in full.
 fn grant_all(engine: &Engine, now: Timestamp) -> Vec<LeaseRequest> {
-    let requests = engine.lease_requests(now);
+    let requests = engine.lease_requests(now, Duration::ZERO);
     let leases: Vec<Lease> =
         requests.iter().map(|request| Lease { held: request.wanted, ..Lease::default() }).collect();
     engine.apply_leases(&requests, &leases, now);

@@ -35,8 +35,7 @@ pub struct LeaseRequest {
     pub held: Units,
     /// Requested lease, at least `taken`; below `held` to return units.
     pub wanted: Units,
-    /// Units needed immediately beyond `taken`: a tenth of a second of usage, or a few of the most expensive requests.
-    /// A ledger with cheap updates may grant no more.
+    /// Units needed until the next refresh, beyond `taken`. A ledger with cheap updates may grant no more.
     pub urgent: Units,
     /// Forecast demand of this instance's clients until the end of the window; zero without pacing.
     pub expected_demand: Units,
@@ -88,6 +87,8 @@ pub struct SpendProfile {
     pub max_cost: Units,
     /// Units that waiting requests are short of.
     pub shortfall: Units,
+    /// Time that a refresh takes, with its syncs.
+    pub refresh_time: Duration,
 }
 
 /// Units to hold beyond the units taken.
@@ -95,7 +96,7 @@ pub struct SpendProfile {
 pub struct LeaseSize {
     /// Units for about one second.
     pub lease: Units,
-    /// Units for about a tenth of a second.
+    /// Units for the time until the next refresh has ended, a few milliseconds.
     pub urgent: Units,
 }
 
@@ -105,6 +106,13 @@ const MIN_REQUESTS_HELD: u64 = 4;
 /// Number of most expensive requests that a lease covers after a quiet time, if the limit is large enough. A larger
 /// burst receives more units within milliseconds.
 const BURST_REQUESTS: u64 = 256;
+
+/// Time for which the units of [`LeaseSize::urgent`] last if a refresh takes none: until the thread that refreshes has
+/// been woken at their half, on a busy machine.
+const WAKE_TIME: Duration = Duration::from_millis(8);
+
+/// Maximum time for which the units of [`LeaseSize::urgent`] last.
+const MAX_URGENT_TIME: Duration = Duration::from_millis(100);
 
 impl SpendProfile {
     /// Returns the size to hold: about one second of usage or the shortfall, between a small minimum and
@@ -119,8 +127,18 @@ impl SpendProfile {
             .floor_if_whole_costs(target.max(self.shortfall).min(self.max_size()).min(max_units))
             .max(self.max_cost.min(self.left));
         let idle_units = divide(self.limit, 1024).min(multiply(self.max_cost, BURST_REQUESTS));
-        let urgent = divide(self.per_second, 10).max(idle_units).max(min_units).max(self.shortfall).min(lease);
+        let urgent = self.spent_in(self.urgent_time()).max(idle_units).max(min_units).max(self.shortfall).min(lease);
         LeaseSize { lease, urgent: self.floor_if_whole_costs(urgent).max(self.max_cost.min(self.left)) }
+    }
+
+    /// Returns the time for which urgent units last. A refresh begins at their half, so they last for two of them.
+    fn urgent_time(&self) -> Duration {
+        self.refresh_time.saturating_mul(2).saturating_add(WAKE_TIME).min(MAX_URGENT_TIME)
+    }
+
+    fn spent_in(&self, time: Duration) -> Units {
+        let milli = u128::from(self.per_second.milli()) * time.as_micros() / 1_000_000;
+        Units::from_milli(u64::try_from(milli).unwrap_or(u64::MAX))
     }
 
     /// Rounds down to whole units if costs are whole units.
@@ -162,6 +180,7 @@ mod tests {
             per_second: Units::from_whole(per_second),
             max_cost: Units::from_whole(1),
             shortfall: Units::ZERO,
+            refresh_time: Duration::from_millis(1),
         }
     }
 
@@ -172,9 +191,19 @@ mod tests {
         assert_eq!(lease(10_000, 100), 100, "one second of usage");
         assert_eq!(lease(10_000, 5000), 156, "at most a 64th of the limit");
         assert_eq!([100, 10, 3, 2, 1, 0].map(|left| lease(left, 100)), [50, 5, 1, 1, 1, 0]);
-        assert_eq!(spend_profile(10_000, 100).size().urgent.floor(), 10);
+        assert_eq!(spend_profile(10_000, 100).size().urgent.floor(), 9, "minimum of an idle quota");
         let large = SpendProfile { limit: Units::from_whole(100_000_000), ..spend_profile(100_000_000, 0) }.size();
         assert_eq!((large.lease.floor(), large.urgent.floor()), (1024, 256), "one burst, for any limit");
+    }
+
+    #[test]
+    fn urgent_units_last_for_two_refreshes() {
+        let urgent = |refresh_ms| {
+            let refresh_time = Duration::from_millis(refresh_ms);
+            SpendProfile { limit: Units::from_whole(30_000), refresh_time, ..spend_profile(30_000, 2500) }.size().urgent
+        };
+        assert_eq!([0, 1, 5, 20].map(|ms| urgent(ms).floor()), [29, 29, 45, 120], "29 is the minimum of an idle quota");
+        assert_eq!([50, 1000].map(|ms| urgent(ms).floor()), [250, 250], "a tenth of a second at most");
     }
 
     #[test]
@@ -219,6 +248,7 @@ mod tests {
         fn lease_never_exceeds_remaining_units_or_max_size(
             limit in 1u64..1_000_000_000, left in 0u64..1_000_000_000, seconds in 0u64..100_000,
             per_second in 0u64..1_000_000_000, max_cost in 0u64..1_000_000, shortfall in 0u64..1_000_000_000,
+            refresh_ms in 0u64..10_000,
         ) {
             let profile = SpendProfile {
                 limit: Units::from_milli(limit),
@@ -227,6 +257,7 @@ mod tests {
                 per_second: Units::from_milli(per_second),
                 max_cost: Units::from_milli(max_cost),
                 shortfall: Units::from_milli(shortfall),
+                refresh_time: Duration::from_millis(refresh_ms),
             };
             let LeaseSize { lease, urgent } = profile.size();
             prop_assert!(urgent <= lease && lease <= profile.left && lease <= profile.max_size());

@@ -47,6 +47,30 @@ struct RefreshProgress {
     last_error: Option<String>,
 }
 
+/// Time that refreshes take. A long one, such as one with a sync, counts less and less for the next seconds.
+#[derive(Default)]
+struct RefreshTime {
+    longest: Duration,
+    ended_at: Timestamp,
+}
+
+impl RefreshTime {
+    /// Time after which a refresh no longer counts.
+    const MAX_AGE: Duration = Duration::from_secs(4);
+
+    fn at(&self, now: Timestamp) -> Duration {
+        let left = Self::MAX_AGE.saturating_sub(now.saturating_duration_since(self.ended_at));
+        self.longest.mul_f64(left.as_secs_f64() / Self::MAX_AGE.as_secs_f64())
+    }
+
+    fn record(&mut self, started_at: Timestamp, ended_at: Timestamp) {
+        let took = ended_at.saturating_duration_since(started_at);
+        if took >= self.at(ended_at) {
+            *self = Self { longest: took, ended_at };
+        }
+    }
+}
+
 impl WakeHandle {
     /// Returns the lease mode of an engine that wakes the refresher through this handle.
     pub fn lease_mode(&self) -> LeaseMode {
@@ -125,17 +149,20 @@ async fn run<S: Store>(
     now: impl Fn() -> Timestamp,
 ) {
     let mut failures = 0;
+    let mut refresh_time = RefreshTime::default();
     loop {
         let stopping = {
             let mut progress = shared.progress.lock();
             progress.started_count += 1;
             progress.stopping
         };
+        let started_at = now();
         let round = if stopping {
-            release_all(&mut store, engine, now()).await.map(|()| true)
+            release_all(&mut store, engine, started_at).await.map(|()| true)
         } else {
-            refresh_once(&mut store, engine, now()).await
+            refresh_once(&mut store, engine, started_at, refresh_time.at(started_at)).await
         };
+        refresh_time.record(started_at, now());
         let pause = match &round {
             Ok(true) | Err(_) => REFRESH_INTERVAL,
             Ok(false) => SHORTFALL_INTERVAL,
@@ -173,9 +200,14 @@ async fn run<S: Store>(
 }
 
 /// Refreshes all leases in one call. Returns true if each lease covers the current need.
-async fn refresh_once<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Result<bool, StoreError> {
+async fn refresh_once<S: Store>(
+    store: &mut S,
+    engine: &Engine,
+    now: Timestamp,
+    refresh_time: Duration,
+) -> Result<bool, StoreError> {
     correct(store, engine, now).await?;
-    let requests = engine.lease_requests(now);
+    let requests = engine.lease_requests(now, refresh_time);
     if requests.is_empty() {
         return Ok(true);
     }
@@ -323,7 +355,7 @@ mod tests {
         }
 
         fn refresh(&self) -> Result<bool, StoreError> {
-            block_on(refresh_once(&mut self.store.clone(), &self.engine, NOON))
+            block_on(refresh_once(&mut self.store.clone(), &self.engine, NOON, Duration::ZERO))
         }
 
         fn correct(&self, used: u64) {
@@ -348,7 +380,7 @@ mod tests {
     fn lease_request(taken: u64, urgent: u64, wanted: u64) -> LeaseRequest {
         let mut requests = Vec::new();
         let fixture = Fixture::new(&["api"]);
-        requests.append(&mut fixture.engine.lease_requests(NOON));
+        requests.append(&mut fixture.engine.lease_requests(NOON, Duration::ZERO));
         let [taken, urgent, wanted] = [taken, urgent, wanted].map(Units::from_whole);
         LeaseRequest { taken, urgent, wanted, ..requests.remove(0) }
     }
@@ -446,6 +478,21 @@ mod tests {
         };
         let fewest = (0..20).map(call_count).min();
         assert_eq!(fewest, Some(1), "one refresh, unless another had begun");
+    }
+
+    #[test]
+    fn long_refresh_counts_less_and_less_for_four_seconds() {
+        let ms = Duration::from_millis;
+        let mut refresh_time = RefreshTime::default();
+        assert_eq!(refresh_time.at(NOON), Duration::ZERO);
+        refresh_time.record(NOON - ms(20), NOON);
+        refresh_time.record(NOON + ms(999), NOON + ms(1000));
+        assert_eq!(
+            [0, 1000, 2000, 4000, 9000].map(|after| refresh_time.at(NOON + ms(after))),
+            [20, 15, 10, 0, 0].map(ms)
+        );
+        refresh_time.record(NOON + ms(1970), NOON + ms(2000));
+        assert_eq!(refresh_time.at(NOON + ms(2000)), ms(30), "a longer one counts at once");
     }
 
     #[test]

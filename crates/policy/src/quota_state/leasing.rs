@@ -36,11 +36,18 @@ impl QuotaState {
         std::mem::replace(&mut self.current.refill_below, Units::MAX) < Units::MAX
     }
 
-    /// Adds the lease requests of the quota to `requests`. Units that a request returns are not taken from now on.
-    pub fn request_leases(&mut self, quota: &str, requests: &mut Vec<LeaseRequest>, now: Timestamp) {
+    /// Adds the lease requests of the quota to `requests`. Units that a request returns are not taken from now on. A
+    /// refresh takes `refresh_time`.
+    pub fn request_leases(
+        &mut self,
+        quota: &str,
+        requests: &mut Vec<LeaseRequest>,
+        now: Timestamp,
+        refresh_time: Duration,
+    ) {
         self.prefetch_next_window();
         self.spend_rate.update(self.current.taken(), now);
-        self.push_lease_requests(quota, requests);
+        self.push_lease_requests(quota, requests, refresh_time);
         self.shortfall = Units::ZERO;
         // A high learned cost decays within a minute or two; otherwise one outlier would keep leases large forever.
         self.max_cost = self
@@ -69,7 +76,7 @@ impl QuotaState {
         current.held = current.held.saturating_add(std::mem::take(&mut current.fallback));
     }
 
-    fn push_lease_requests(&mut self, quota: &str, requests: &mut Vec<LeaseRequest>) {
+    fn push_lease_requests(&mut self, quota: &str, requests: &mut Vec<LeaseRequest>, refresh_time: Duration) {
         let next_id = self.next_id();
         let (mut current, mut past_windows) = (self.current, std::mem::take(&mut self.past_windows));
         // Return units first: they are then available for the requests that follow.
@@ -83,7 +90,7 @@ impl QuotaState {
                 window.last_reported = (window.taken(), window.held);
             }
         }
-        let profile = self.spend_profile(&current);
+        let profile = self.spend_profile(&current, refresh_time);
         let size = profile.size();
         if !current.is_spent {
             let needed = current.taken().saturating_add(current.owed).saturating_add(size.lease);
@@ -105,7 +112,7 @@ impl QuotaState {
         // left.
         let is_scarce = self.window.is_sliding() && profile.left.milli() / PREFETCH_MIN_LEASES < size.lease.milli();
         if let Some(next) = past_windows.iter_mut().find(|window| next_id == Some(window.id) && !window.is_spent) {
-            let (size, held) = (self.spend_profile(next).size(), next.held);
+            let (size, held) = (self.spend_profile(next, refresh_time).size(), next.held);
             let wanted = if is_scarce { next.taken() } else { held.max(next.taken().saturating_add(size.lease)) };
             next.held = held.min(wanted);
             if wanted > next.taken() || held > next.held {
@@ -121,7 +128,7 @@ impl QuotaState {
         self.past_windows = past_windows;
     }
 
-    fn spend_profile(&self, window: &WindowUsage) -> SpendProfile {
+    fn spend_profile(&self, window: &WindowUsage, refresh_time: Duration) -> SpendProfile {
         SpendProfile {
             limit: self.limit,
             left: self.limit.saturating_sub(window.held_by_others).saturating_sub(window.taken()),
@@ -129,6 +136,7 @@ impl QuotaState {
             per_second: self.spend_rate.per_second,
             max_cost: self.max_cost,
             shortfall: self.shortfall,
+            refresh_time,
         }
     }
 

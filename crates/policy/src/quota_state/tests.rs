@@ -10,6 +10,7 @@ mod leasing;
 mod windows;
 
 const NOON: Timestamp = Timestamp::from_seconds(43_200);
+const REFRESH_TIME: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(86_400);
 const CLASS: StableClassId = 1;
 
@@ -51,7 +52,7 @@ fn refill_is_requested_once_per_lease() {
     let mut state = state(1000, true);
     let lease = Lease { held: Units::from_whole(10), ..Lease::default() };
     let mut requests = Vec::new();
-    state.request_leases("api", &mut requests, NOON);
+    state.request_leases("api", &mut requests, NOON, REFRESH_TIME);
     state.apply_lease(&requests[0], &lease);
     state.reserve(Units::from_whole(5));
     assert!(!state.request_refill_if_low(), "half of the lease is left");
@@ -98,7 +99,7 @@ fn drift_is_that_of_the_last_report() {
 fn units_lost_in_crashes_add_up() {
     let mut state = state(1000, true);
     let mut requests = Vec::new();
-    state.request_leases("api", &mut requests, NOON);
+    state.request_leases("api", &mut requests, NOON, REFRESH_TIME);
     for lost in [2, 3] {
         state.apply_lease(&requests[0], &Lease { lost: Units::from_whole(lost), ..Lease::default() });
     }

@@ -47,7 +47,7 @@ fn limit_is_covered_exactly() {
 fn settlement_requests_a_refill_if_the_lease_is_low_or_exceeded() {
     let mut state = state(1000, true);
     let mut requests = Vec::new();
-    state.request_leases("api", &mut requests, NOON);
+    state.request_leases("api", &mut requests, NOON, REFRESH_TIME);
     let lease = Lease { held: units(10), ..Lease::default() };
     let mut needs_refill = |costs: &[u64]| -> Vec<bool> {
         state.apply_lease(&requests[0], &lease);

@@ -29,7 +29,7 @@ impl LeasedQuota {
     fn requests(&mut self) -> Vec<LeaseRequest> {
         let mut requests = Vec::new();
         let now = self.0.latest_time();
-        self.0.request_leases("api", &mut requests, now);
+        self.0.request_leases("api", &mut requests, now, REFRESH_TIME);
         requests
     }
 

@@ -15,7 +15,7 @@ fn sliding_state() -> QuotaState {
 /// Applies a lease of ten units, with `taken_by_others`.
 fn lease(state: &mut QuotaState, taken_by_others: u64) {
     let mut requests = Vec::new();
-    state.request_leases("api", &mut requests, state.latest_time());
+    state.request_leases("api", &mut requests, state.latest_time(), REFRESH_TIME);
     let request = requests.iter().find(|request| request.window.id == state.window_id()).expect("a request");
     let (held, others) = (units(10), units(taken_by_others));
     state.apply_lease(request, &Lease { held, held_by_others: others, taken_by_others: others, ..Lease::default() });
@@ -99,9 +99,9 @@ fn window_that_may_have_been_used_up_takes_and_requests_nothing() {
     let settlement = state.settle(first, CLASS, Units::ZERO, units(2));
     assert_eq!((settlement.overrun, settlement.needs_refill), (units(2), false));
     let mut requests = Vec::new();
-    state.request_leases("api", &mut requests, NOON);
+    state.request_leases("api", &mut requests, NOON, REFRESH_TIME);
     assert!(requests.iter().all(|request| request.window.id != first), "{requests:?}");
     state.advance_to(NOON + DAY);
-    state.request_leases("api", &mut requests, NOON);
+    state.request_leases("api", &mut requests, NOON, REFRESH_TIME);
     assert!(requests.iter().all(|request| request.window.id != first), "{requests:?}");
 }
