@@ -18,7 +18,6 @@ use super::worker::Worker;
 use bytes::BytesMut;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
@@ -167,21 +166,19 @@ async fn serve_http1(
     prefix: BytesMut,
     handler: Rc<RequestHandler>,
 ) {
-    let finish = Cell::new(match connection_state.command_sent() {
+    let finish = || match connection_state.command_sent() {
         ConnectionCommand::Continue => Finish::Never,
-        _ => Finish::AfterResponse,
-    });
+        ConnectionCommand::CloseAfterResponse => Finish::AfterResponse,
+        ConnectionCommand::Drain | ConnectionCommand::Close => Finish::Now,
+    };
     let limits = http1::HeadLimits { size: limits.max_head_size, fields: limits.max_headers };
     let on_malformed = |error| handler.reject_unparsed(error);
     let read_buffer = Rc::clone(connection_state.memory().read_buffer());
-    let options = server::ServeOptions { limits, finish: &finish, read_buffer, date: || worker.date(), on_malformed };
+    let options = server::ServeOptions { limits, finish, read_buffer, date: || worker.date(), on_malformed };
     let connection = Box::pin(server::serve(stream, prefix, options, |Request { head, body }| {
         Rc::clone(&handler).handle(Request { head, body: ClientBody::Http1(body) })
     }));
-    let ended = run_until_commanded(connection_state, connection, |_, command| {
-        finish.set(if command == ConnectionCommand::Drain { Finish::Now } else { Finish::AfterResponse });
-        CloseMode::Graceful
-    });
+    let ended = run_until_commanded(connection_state, connection, |_, _| CloseMode::Graceful);
     match ended.await.flatten() {
         Some(Served::Lingering(lingering)) => {
             let closed = Box::pin(tokio::time::timeout(LINGER_TIMEOUT, lingering.until_closed()));

@@ -22,6 +22,7 @@ mod client_retry_strategies;
 mod client_share;
 mod compression;
 mod config;
+mod connection_end;
 mod crawl_policy;
 mod crawler_verification;
 mod demo;

@@ -8,7 +8,7 @@ use hyper::body::{Body, Frame, Incoming};
 use hyper::rt;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
@@ -17,7 +17,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tidegate_http1::client::{Connection, Stream};
-use tidegate_http1::server::{RequestBody, ServeOptions, serve};
+use tidegate_http1::server::{Finish, RequestBody, ServeOptions, serve};
 use tidegate_http1::{Fields, HeadLimits, Name, Request, RequestHead, Response, SendBody};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -149,7 +149,7 @@ fn received_requests(input: &[u8], segment: usize) -> Vec<ReceivedRequest> {
 fn serve_with(stream: Segments, service: impl AsyncFn(Request<RequestBody<Segments>>) -> Response<Full<Bytes>>) {
     let options = ServeOptions {
         limits: LIMITS,
-        finish: &Cell::default(),
+        finish: || Finish::Never,
         read_buffer: Rc::default(),
         date: || *b"Thu, 01 Jan 1970 00:00:00 GMT",
         on_malformed: |_| Response { status: StatusCode::BAD_REQUEST, fields: Fields::new(), body: Full::default() },

@@ -74,6 +74,14 @@ impl BodyReader {
         }
     }
 
+    /// Returns the number of bytes that follow; `None` if the sender has not declared it.
+    pub(super) fn declared_rest(&self) -> Option<u64> {
+        match self {
+            Self::Exact(left) => Some(*left),
+            _ => None,
+        }
+    }
+
     pub(super) fn size_hint(&self) -> SizeHint {
         match self {
             Self::Exact(left) => SizeHint::with_exact(*left),

@@ -21,7 +21,6 @@ use super::message::{Request, Response};
 use bytes::BytesMut;
 use conn::{SharedConn, SkipResult};
 use http::StatusCode;
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -30,11 +29,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Parameters of [`serve`].
 #[derive(Debug)]
-pub struct ServeOptions<'a, D, R> {
+pub struct ServeOptions<E, D, R> {
     /// Limits of request heads.
     pub limits: HeadLimits,
-    /// When the connection ends. It must be polled after a change.
-    pub finish: &'a Cell<Finish>,
+    /// Returns when the connection ends. Called as each response is written, so that the last one announces it. The
+    /// connection must be polled after a change.
+    pub finish: E,
     /// Updated whenever the read buffer changes.
     pub read_buffer: Rc<ReadBufferState>,
     /// Returns the current time, for responses without a Date field.
@@ -88,10 +88,10 @@ impl ResponseContext {
 /// Serves the client on `io`, from which `first` has already been read.
 ///
 /// The future of `service` is dropped if the client disconnects meanwhile. Returns the connection if it is not closed.
-pub async fn serve<IO, S, F, B, D, R>(
+pub async fn serve<IO, S, F, B, E, D, R>(
     io: IO,
     first: BytesMut,
-    options: ServeOptions<'_, D, R>,
+    options: ServeOptions<E, D, R>,
     mut service: S,
 ) -> Option<Served<IO, B>>
 where
@@ -99,6 +99,7 @@ where
     S: FnMut(Request<RequestBody<IO>>) -> F,
     F: Future<Output = Response<B>>,
     B: SendBody,
+    E: Fn() -> Finish,
     D: Fn() -> [u8; 29],
     R: Fn(Malformed) -> Response<B>,
 {
@@ -106,7 +107,7 @@ where
     let mut out = WriteBuffer::default();
     let mut reader = HeadReader::new(options.limits);
     loop {
-        let head = poll_fn(|context| conn.poll_head(&mut reader, options.finish, context)).await?;
+        let head = poll_fn(|context| conn.poll_head(&mut reader, (options.finish)(), context)).await?;
         let (response_context, request) = match head
             .and_then(|(head, framing)| request::new_request(&conn, head, framing))
         {

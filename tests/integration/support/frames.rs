@@ -64,6 +64,15 @@ impl Http2Client {
         self.send(HEADERS, END_STREAM | END_HEADERS, stream, &fields)
     }
 
+    /// Sends a GET request for `path` on `stream`, with a user agent.
+    pub fn get_path(&mut self, stream: u32, path: &str, user_agent: &str) -> bool {
+        let literal = |text: &str| [&[u8::try_from(text.len()).expect("short text")], text.as_bytes()].concat();
+        // The names of path, authority and user agent are in the static table; none is indexed.
+        let path = [&[0x82, 0x86, 0x04][..], &literal(path)].concat();
+        let fields = [path, vec![0x01], literal("example.com"), vec![0x0f, 58 - 15], literal(user_agent)];
+        self.send(HEADERS, END_STREAM | END_HEADERS, stream, &fields.concat())
+    }
+
     /// Like [`Self::get`], and accepts a content coding.
     pub fn get_with_coding(&mut self, stream: u32, coding: &str) -> bool {
         // The name is in the static table; it is not indexed.

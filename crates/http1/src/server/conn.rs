@@ -8,7 +8,7 @@ use super::super::head::HeadReader;
 use super::super::message::RequestHead;
 use super::Finish;
 use bytes::BytesMut;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -34,7 +34,7 @@ pub enum BodyError {
 /// Maximum bytes read ahead from a client that sends the next request before its response.
 const MAX_PIPELINED: usize = 16 * 1024;
 /// Maximum bytes of an unused body that are read to keep the connection.
-pub(super) const MAX_SKIPPED: u64 = 256 * 1024;
+const MAX_SKIPPED: u64 = 256 * 1024;
 /// Maximum bytes read after the last response, so that the client can read it.
 const MAX_LINGER: usize = 256 * 1024;
 
@@ -91,6 +91,20 @@ impl<IO> SharedConn<IO> {
         inspect(&self.0.borrow().body)
     }
 
+    /// Skips the part of an unused body that has arrived. Returns true if the rest is known to be short enough to skip.
+    pub(super) fn can_skip_body(&self) -> bool {
+        let is_unused = Rc::strong_count(&self.0) == 1;
+        let ConnState { incoming, body, skipped, .. } = &mut *self.0.borrow_mut();
+        while is_unused && !body.is_done() {
+            match body.next(&mut incoming.buffer) {
+                Ok(BodyChunk::Data(data)) => *skipped += data.len() as u64,
+                Ok(BodyChunk::Trailers(_) | BodyChunk::End) => {}
+                Ok(BodyChunk::Pending) | Err(_) => break,
+            }
+        }
+        body.is_done() || body.declared_rest().is_some_and(|rest| *skipped + rest <= MAX_SKIPPED)
+    }
+
     /// Returns true if the client waits for a 100 response and has not received one.
     pub(super) fn expects_continue(&self) -> bool {
         self.0.borrow().continue_response.len() == CONTINUE.len()
@@ -113,7 +127,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
     pub(super) fn poll_head(
         &self,
         reader: &mut HeadReader,
-        finish: &Cell<Finish>,
+        finish: Finish,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<(RequestHead, FramingInfo), Malformed>>> {
         let ConnState { io, incoming, .. } = &mut *self.0.borrow_mut();
@@ -121,7 +135,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
             if let Some(head) = reader.request(&mut incoming.buffer).transpose() {
                 return Poll::Ready(Some(head));
             }
-            if finish.get() == Finish::Now && incoming.buffer.is_empty() {
+            if finish == Finish::Now && incoming.buffer.is_empty() {
                 return Poll::Ready(None);
             }
             incoming.expect_head();

@@ -8,7 +8,7 @@ use super::super::framing;
 use super::super::head;
 use super::super::message::Response;
 use super::super::name::Name;
-use super::conn::{MAX_SKIPPED, SharedConn};
+use super::conn::SharedConn;
 use super::{Finish, ResponseContext, ServeOptions};
 use http::{Method, StatusCode};
 use hyper::body::Body;
@@ -24,25 +24,26 @@ struct ResponseFraming {
 
 /// Sends a response. Returns true if the connection is kept, `None` if the client disconnected or the response was
 /// aborted.
-pub(super) async fn send<IO, B, D, R>(
+pub(super) async fn send<IO, B, E, D, R>(
     conn: &mut SharedConn<IO>,
     out: &mut WriteBuffer,
     response_context: ResponseContext,
     response: Response<B>,
-    options: &ServeOptions<'_, D, R>,
+    options: &ServeOptions<E, D, R>,
 ) -> Option<bool>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
     B: SendBody,
+    E: Fn() -> Finish,
     D: Fn() -> [u8; 29],
 {
     let Response { status, fields, body } = response;
     let framed = frame_response(response_context, status, &fields, &body);
     let keep_alive = response_context.keeps_alive
-        && options.finish.get() == Finish::Never
+        && (options.finish)() == Finish::Never
         && !matches!(framed.coding, BodyCoding::UntilClose)
         && !conn.expects_continue()
-        && conn.with_body(|body| body.expected() <= MAX_SKIPPED)
+        && conn.can_skip_body()
         && !wants_close(&fields);
     poll_fn(|context| conn.poll_cancel_continue(context)).await.ok()?;
     write_head(out.front_mut(), response_context, status, &fields, &framed, keep_alive, &options.date);

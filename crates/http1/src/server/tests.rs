@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::{Body, Frame};
 use proptest::prelude::*;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::rc::Rc;
 
@@ -40,10 +40,10 @@ where
     S: FnMut(Request<RequestBody<MockStream>>) -> F,
     F: Future<Output = TestResponse>,
 {
-    let (dates, finish) = (DateCache::new(), Cell::new(if finish { Finish::Now } else { Finish::Never }));
+    let dates = DateCache::new();
     let options = ServeOptions {
         limits: LIMITS,
-        finish: &finish,
+        finish: || if finish { Finish::Now } else { Finish::Never },
         read_buffer: Rc::default(),
         date: || dates.text(784_111_777),
         on_malformed: refuse,
@@ -169,11 +169,11 @@ fn malformed_request_is_rejected_and_ends_the_connection() {
 #[test]
 fn target_beyond_the_uri_limit_gets_414() {
     let io = MockStream::reads_from([format!("GET /{} HTTP/1.1\r\n\r\n", "b".repeat(66_000))]);
-    let (dates, finish) = (DateCache::new(), Cell::new(Finish::Never));
+    let dates = DateCache::new();
     let limits = HeadLimits { size: 1 << 20, fields: 20 };
     let options = ServeOptions {
         limits,
-        finish: &finish,
+        finish: || Finish::Never,
         read_buffer: Rc::default(),
         date: || dates.text(0),
         on_malformed: refuse,
@@ -310,11 +310,53 @@ fn short_unread_body_is_skipped() {
     assert_eq!(serve_text(post(5_000_000, 40_000)), (1, true, ServeOutcome::Lingering));
     let chunked = |body: String| format!("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n{body}");
     assert_eq!(serve_text(chunked("1\r\na\r\n0\r\n\r\n".to_owned() + &get(""))), (2, false, ServeOutcome::Pending));
-    assert_eq!(serve_text(chunked("1\r\na\r\nnonsense".to_owned())), (1, false, ServeOutcome::Lingering));
+    assert_eq!(serve_text(chunked("1\r\na\r\nnonsense".to_owned())), (1, true, ServeOutcome::Lingering));
+    assert_eq!(serve_text(chunked("1\r\na\r\n".to_owned())), (1, true, ServeOutcome::Lingering), "its end is unknown");
     assert_eq!(
         serve_text(chunked(format!("{:x}\r\n{}", 400_000, "x".repeat(400_000)))),
-        (1, false, ServeOutcome::Lingering)
+        (1, true, ServeOutcome::Lingering)
     );
+}
+
+#[test]
+fn the_last_response_announces_the_end_whatever_decides_it() {
+    let responses: [(&str, fn() -> TestResponse); 4] = [
+        ("one piece", || ok_response(Full::from("x"))),
+        ("streamed", || ok_response(MockBody::all([Frame::data(Bytes::from("x"))]))),
+        ("empty", || ok_response(Empty::new())),
+        ("no content", || Response { status: StatusCode::NO_CONTENT, ..ok_response(Empty::new()) }),
+    ];
+    let chunked = "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhe".to_owned();
+    let requests = [
+        ("kept", get(""), Finish::Never),
+        ("closed by the client", get("connection: close\r\n"), Finish::Never),
+        ("HTTP/1.0", "GET / HTTP/1.0\r\n\r\n".to_owned(), Finish::Never),
+        ("long body", "POST / HTTP/1.1\r\ncontent-length: 900000\r\n\r\n".to_owned(), Finish::Never),
+        ("body of unknown length", chunked, Finish::Never),
+        ("last request", get(""), Finish::Now),
+        ("last request of HEAD", "HEAD / HTTP/1.1\r\n\r\n".to_owned(), Finish::Now),
+        ("last request, HTTP/1.0", "GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n".to_owned(), Finish::Now),
+        ("hand-over", get(""), Finish::AfterResponse),
+    ];
+    for ((kind, respond), (way, text, decided)) in responses.iter().flat_map(|r| requests.iter().map(move |q| (r, q))) {
+        let (dates, finish) = (DateCache::new(), Cell::new(Finish::Never));
+        let options = ServeOptions {
+            limits: LIMITS,
+            finish: || finish.get(),
+            read_buffer: Rc::default(),
+            date: || dates.text(0),
+            on_malformed: refuse,
+        };
+        let io = MockStream::reads_from([text]);
+        // The request itself decides that it is the last one, without a wait before its response.
+        let served = now_or_never(serve(io.clone(), BytesMut::new(), options, |_| {
+            finish.set(*decided);
+            std::future::ready(respond())
+        }));
+        let announced = io.written().contains("connection: close\r\n");
+        assert_eq!(announced, *way != "kept", "{kind}, {way}: {}", io.written());
+        assert_eq!(served.is_some(), announced, "{kind}, {way}: it ends as announced");
+    }
 }
 
 #[test]
@@ -356,10 +398,10 @@ fn finishing_connection_serves_buffered_requests() {
     let io = MockStream::reads_from([get("")]);
     assert_eq!(serve_with(io.clone(), true, |_| async { ok_response(Empty::new()) }), ServeOutcome::Closed);
     assert_eq!(io.written(), "", "no output yet");
-    let (dates, finish) = (DateCache::new(), Cell::new(Finish::Now));
+    let dates = DateCache::new();
     let options = ServeOptions {
         limits: LIMITS,
-        finish: &finish,
+        finish: || Finish::Now,
         read_buffer: Rc::default(),
         date: || dates.text(0),
         on_malformed: refuse,
@@ -373,11 +415,11 @@ fn finishing_connection_serves_buffered_requests() {
 #[test]
 fn connection_that_waits_for_a_request_has_no_read_buffer() {
     let allocated_after = |input: Vec<String>, first: BytesMut| {
-        let (dates, finish) = (DateCache::new(), Cell::new(Finish::Never));
+        let dates = DateCache::new();
         let read_buffer = Rc::<ReadBufferState>::default();
         let options = ServeOptions {
             limits: LIMITS,
-            finish: &finish,
+            finish: || Finish::Never,
             read_buffer: Rc::clone(&read_buffer),
             date: || dates.text(0),
             on_malformed: refuse,
@@ -399,10 +441,10 @@ fn connection_that_waits_for_a_request_has_no_read_buffer() {
 #[test]
 fn connection_that_ends_after_a_response_waits_for_its_request() {
     let ends_after_response = |io: MockStream| {
-        let (dates, finish) = (DateCache::new(), Cell::new(Finish::AfterResponse));
+        let dates = DateCache::new();
         let options = ServeOptions {
             limits: LIMITS,
-            finish: &finish,
+            finish: || Finish::AfterResponse,
             read_buffer: Rc::default(),
             date: || dates.text(0),
             on_malformed: refuse,
