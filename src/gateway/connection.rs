@@ -84,7 +84,7 @@ pub(super) async fn serve_proxied(
 /// Adds the connection to those whose timeouts are checked.
 fn track(worker: &Worker, stream: &TcpStream) -> Rc<ConnectionState> {
     let max_requests = worker.current().settings.limits.max_requests_per_connection;
-    let connection_state = ConnectionState::new(worker.monotonic_tick(), max_requests);
+    let connection_state = ConnectionState::new(worker.monotonic_tick(), worker.shared().clock.clone(), max_requests);
     worker.connections().add(&connection_state);
     let _ = stream.set_nodelay(true);
     connection_state

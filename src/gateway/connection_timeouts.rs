@@ -9,6 +9,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 use tidegate_config::settings::Limits;
+use tidegate_engine::clock::Clock;
 use tidegate_policy::Timestamp;
 
 /// Interval of a worker's maintenance: timeouts, idle connections, access log.
@@ -23,8 +24,11 @@ const MAX_STREAM_RESETS: u32 = 100;
 /// Activity of one client connection, as checked by the sweep.
 pub(super) struct ConnectionState {
     clock: Rc<Cell<Timestamp>>,
+    wall_clock: Clock,
     phase: Cell<Phase>,
     since: Cell<Timestamp>,
+    /// Wall-clock time at which the first part of an incomplete request head arrived; `None` if the head arrived at once.
+    head_started_at: Cell<Option<Timestamp>>,
     /// Requests in flight: more than one only on HTTP/2.
     requests_in_flight: Cell<u32>,
     /// Time since which a write waits for the client to read.
@@ -73,12 +77,14 @@ pub(super) enum ConnectionCommand {
 }
 
 impl ConnectionState {
-    pub(super) fn new(clock: Rc<Cell<Timestamp>>, max_requests: u32) -> Rc<Self> {
+    pub(super) fn new(clock: Rc<Cell<Timestamp>>, wall_clock: Clock, max_requests: u32) -> Rc<Self> {
         let now = clock.get();
         Rc::new(Self {
             clock,
+            wall_clock,
             phase: Cell::new(Phase::AwaitingFirstByte),
             since: Cell::new(now),
+            head_started_at: Cell::new(None),
             requests_in_flight: Cell::new(0),
             write_blocked_since: Cell::new(None),
             body_wait_since: Cell::new(None),
@@ -120,6 +126,14 @@ impl ConnectionState {
         }
     }
 
+    /// Records that all bytes that the client has sent are read. The clock is read only for a head that is incomplete.
+    pub(super) fn on_read_wait(&self) {
+        let is_in_head = self.phase.get() == Phase::ReadingHead && self.requests_in_flight.get() == 0;
+        if is_in_head && self.head_started_at.get().is_none() {
+            self.head_started_at.set(Some(self.wall_clock.now()));
+        }
+    }
+
     /// Records whether a write waits for the client.
     pub(super) fn on_write(&self, is_blocked: bool) {
         match (is_blocked, self.write_blocked_since.get()) {
@@ -138,14 +152,16 @@ impl ConnectionState {
         }
     }
 
-    /// Records a complete request head.
-    pub(super) fn on_request_start(&self, version: Version) {
+    /// Records a complete request head. Returns the time at which it began to arrive, if that was earlier. Over HTTP/2, a
+    /// request begins with its complete head: other frames arrive at any time.
+    pub(super) fn on_request_start(&self, version: Version) -> Option<Timestamp> {
         self.is_http2.set(version == Version::HTTP_2);
         self.requests_in_flight.set(self.requests_in_flight.get() + 1);
         self.request_count.set(self.request_count.get().saturating_add(1));
         if self.request_count.get() >= self.max_requests {
             self.command(ConnectionCommand::Drain);
         }
+        self.head_started_at.take().filter(|_| version != Version::HTTP_2)
     }
 
     /// Records the end of a request; `aborted` if the client disconnected before it.

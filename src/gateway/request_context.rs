@@ -52,7 +52,7 @@ enum RequestStage {
     },
     /// Admitted for another proxy, which forwards it.
     Delegated {
-        /// Time from the decision to the answer.
+        /// Time from the first byte of the request to the answer.
         answered_after: Duration,
     },
     /// The origin responded or failed.
@@ -71,6 +71,8 @@ pub(super) struct RequestContext {
     current: Rc<CurrentConfig>,
     client_request: ClientRequest,
     evaluated: Box<EvaluatedRequest>,
+    /// Time at which the first byte of the request was received.
+    received_at: Timestamp,
     id: u64,
     /// Reason of the refusal by the rules, or by a scope after admission.
     refusal_reason: Option<Reason>,
@@ -123,6 +125,7 @@ impl RequestContext {
         current: Rc<CurrentConfig>,
         client_request: ClientRequest,
         evaluated: Box<EvaluatedRequest>,
+        received_at: Timestamp,
         id: u64,
     ) -> Box<Self> {
         let forward_state = ForwardState::new(current.settings.origin.aborts_on_disconnect);
@@ -137,6 +140,7 @@ impl RequestContext {
             current,
             client_request,
             evaluated,
+            received_at,
             id,
             refusal_reason,
             refusing_scope: None,
@@ -180,6 +184,7 @@ impl RequestContext {
         self.current.settings.headers.retry_after_spread.ratio() * self.random()
     }
 
+    /// Returns the time of the decision.
     pub(super) fn started_at(&self) -> Timestamp {
         self.decision().decided_at
     }
@@ -482,7 +487,7 @@ impl RequestContext {
         if let Some(permit) = self.evaluated.evaluation.decision.permit.as_mut() {
             permit.mark_sent();
         }
-        let answered_after = self.worker.now().saturating_duration_since(self.started_at());
+        let answered_after = self.worker.now().saturating_duration_since(self.received_at);
         self.stage = RequestStage::Delegated { answered_after };
         self.begin_response(StatusCode::OK);
     }

@@ -27,8 +27,10 @@ impl AsyncRead for TrackedStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.io).poll_read(context, buffer);
-        if let Poll::Ready(Ok(())) = read {
-            self.connection_state.on_read();
+        match read {
+            Poll::Ready(Ok(())) => self.connection_state.on_read(),
+            Poll::Pending => self.connection_state.on_read_wait(),
+            Poll::Ready(Err(_)) => {}
         }
         read
     }

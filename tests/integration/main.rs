@@ -74,6 +74,7 @@ mod redis;
 mod reference;
 mod replay;
 mod request_bodies;
+mod request_time;
 mod responses;
 mod robots;
 mod robots_fetch;

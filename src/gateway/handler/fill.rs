@@ -45,7 +45,8 @@ async fn fill(worker: &Rc<Worker>, request: FillRequest) {
             url.to_string()
         )),
         Some(head) => {
-            let connection_state = ConnectionState::new(worker.monotonic_tick(), u32::MAX);
+            let connection_state =
+                ConnectionState::new(worker.monotonic_tick(), worker.shared().clock.clone(), u32::MAX);
             let handler = RequestHandler::for_fill(Rc::clone(worker), connection_state, Fill { reason: fill, class });
             let limit = 2 * worker.current().settings.origin.response_timeout;
             let deadline = worker.upstream().new_deadline(limit);

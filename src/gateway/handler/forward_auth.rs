@@ -23,6 +23,7 @@ use std::rc::Rc;
 use tidegate_access_log::hexadecimal;
 use tidegate_config::settings::ForwardAuth;
 use tidegate_http1::{Fields, Name, Request, RequestHead, Response};
+use tidegate_policy::Timestamp;
 use tidegate_policy::exempt::is_robots_txt_read;
 use tokio::sync::oneshot;
 
@@ -40,7 +41,7 @@ impl RequestHandler {
     pub(super) async fn answer_proxy(self: Rc<Self>, request: Request<ClientBody>) -> Response<ResponseBody> {
         let Request { mut head, body } = request;
         headers::strip_admin_sessions(&mut head.fields);
-        self.connection_state.on_request_start(head.version);
+        let head_started_at = self.connection_state.on_request_start(head.version);
         let _in_flight = ProxyRequestGuard(Rc::clone(&self.connection_state));
         let current = self.worker.current();
         let path = head.target.path_and_query().map_or_else(String::new, ToString::to_string);
@@ -53,7 +54,8 @@ impl RequestHandler {
                 }
                 ProxyEndpoint::Ask(naming, form) => {
                     self.drain_body(&head, body);
-                    self.answer(&head, naming, form, &current, settings).await
+                    let received_at = head_started_at.unwrap_or_else(|| self.worker.now());
+                    self.answer(&head, naming, form, received_at, &current, settings).await
                 }
             },
         };
@@ -70,6 +72,7 @@ impl RequestHandler {
         message: &RequestHead,
         naming: Naming<'_>,
         form: RefusalForm,
+        received_at: Timestamp,
         current: &Rc<CurrentConfig>,
         settings: &ForwardAuth,
     ) -> Result<Response<ResponseBody>, ProxyRequestError> {
@@ -101,8 +104,9 @@ impl RequestHandler {
         }
         let id = worker.shared().pending_decisions.unguessable_id(worker.next_decision_id());
         // Of its own, because the request outlives the answer, and takes no memory of the connection.
-        let connection_state = ConnectionState::new(worker.monotonic_tick(), u32::MAX);
-        let context = RequestContext::new(Rc::clone(worker), connection_state, current, request, evaluated, id);
+        let connection_state = ConnectionState::new(worker.monotonic_tick(), worker.shared().clock.clone(), u32::MAX);
+        let context =
+            RequestContext::new(Rc::clone(worker), connection_state, current, request, evaluated, received_at, id);
         if context.decision().verdict.refusal().is_some() {
             return Ok(refusal(self.refuse(context)));
         }

@@ -95,7 +95,7 @@ impl RequestHandler {
         let Request { mut head, body } = request;
         // Before anything reads the cookies: the session of the live page is for the gateway alone.
         headers::strip_admin_sessions(&mut head.fields);
-        connection_state.on_request_start(head.version);
+        let head_started_at = connection_state.on_request_start(head.version);
         if let Some(response) = self.acme_challenge(&head) {
             connection_state.on_request_end(false);
             self.drain_body(&head, body);
@@ -117,6 +117,7 @@ impl RequestHandler {
         }
         let request = ClientRequest { head, target, has_body: !body.is_end_stream(), signature: OnceCell::new() };
         let mut now = worker.now();
+        let received_at = head_started_at.unwrap_or(now);
         let classified = self.classify(&request, &current, now);
         let role = self.cache_role(&request, &classified.classified, &current, &mut now).await;
         let (current, evaluated) = self.evaluate(classified, &request, &role, current, now).await;
@@ -127,7 +128,7 @@ impl RequestHandler {
         }
         let (worker, connection_state) = (Rc::clone(worker), Rc::clone(connection_state));
         let id = worker.next_decision_id();
-        let mut context = RequestContext::new(worker, connection_state, current, request, evaluated, id);
+        let mut context = RequestContext::new(worker, connection_state, current, request, evaluated, received_at, id);
         context.set_fill(self.fill_reason());
         if let Some(refusal) = context.decision().verdict.refusal() {
             let replacement = self.replacement(&role, refusal.reason, &context);

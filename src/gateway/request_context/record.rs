@@ -99,7 +99,7 @@ impl RequestContext {
             .map(|(status, duration)| UpstreamCall { scopes: &self.route().scopes, status, duration }),
             total: match self.stage {
                 RequestStage::Delegated { answered_after } => answered_after,
-                _ => settled.saturating_duration_since(decision.decided_at),
+                _ => settled.saturating_duration_since(self.received_at),
             },
             cache: self.cache_result,
             saved: &saved,
