@@ -3,11 +3,12 @@
 //! An invalid file prevents the start of the gateway. Later, the last valid networks stay active until the file is
 //! valid again.
 
+use crate::network_list::{self, InvalidEntry};
 use std::fmt;
 use std::io;
 use std::path::Path;
 use tidegate_engine::files::FileWatch;
-use tidegate_policy::address_lists::{self, AddressLists, InvalidLine};
+use tidegate_policy::address_lists::AddressLists;
 use tidegate_policy::network::IpPrefix;
 
 /// The files of all lists, with the networks read from each.
@@ -106,11 +107,12 @@ impl AddressListFile {
             String::from_utf8(content).map_err(|_| io::Error::other("stream did not contain valid UTF-8"))
         });
         let file = self.watch.path().display();
-        let message = |InvalidLine { number, excerpt: found }: InvalidLine| {
-            format!("{file}:{number}: {found:?} is not an address or network; write e.g. 192.0.2.0/24 or 2001:db8::/32")
+        let message = |InvalidEntry { line, found }: InvalidEntry| {
+            let place = line.map_or_else(|| file.to_string(), |line| format!("{file}:{line}"));
+            format!("{place}: {found:?} is not an address or network; write e.g. 192.0.2.0/24 or 2001:db8::/32")
         };
         Some(match text {
-            Ok(text) => address_lists::parse(&text).map_err(|lines| lines.into_iter().map(message).collect()),
+            Ok(text) => network_list::parse(&text).map_err(|entries| entries.into_iter().map(message).collect()),
             Err(error) => Err(vec![format!("{}: {file} cannot be read: {error}; name a UTF-8 file", self.location)]),
         })
     }

@@ -16,15 +16,6 @@ pub struct AddressLists {
     network_counts: Vec<usize>,
 }
 
-/// A line of a list file that is not a network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidLine {
-    /// Line number, from 1.
-    pub number: u64,
-    /// Content of the line, truncated.
-    pub excerpt: String,
-}
-
 impl ListSet {
     /// Creates a set from list ids.
     pub fn from_ids(lists: impl IntoIterator<Item = ListId>) -> Self {
@@ -71,36 +62,13 @@ impl AddressLists {
     }
 }
 
-/// Parses a list file: one address or network per line, with `#` comments and empty lines. Returns the invalid lines,
-/// at most 100, on error.
-pub fn parse(text: &str) -> Result<Vec<IpPrefix>, Vec<InvalidLine>> {
-    let mut networks = Vec::new();
-    let mut invalid = Vec::new();
-    for (number, line) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
-        let entry = line.split('#').next().unwrap_or_default().trim();
-        match IpPrefix::parse(entry) {
-            Some(network) => networks.push(network),
-            None if entry.is_empty() => {}
-            None => invalid.push(InvalidLine { number, excerpt: entry.chars().take(MAX_EXCERPT).collect() }),
-        }
-        if invalid.len() >= MAX_REPORTED_LINES {
-            break;
-        }
-    }
-    if invalid.is_empty() { Ok(networks) } else { Err(invalid) }
-}
-
-/// Maximum number of invalid lines reported, since the file may not be a list at all.
-const MAX_REPORTED_LINES: usize = 100;
-const MAX_EXCERPT: usize = 60;
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     fn networks(text: &str) -> Vec<IpPrefix> {
-        parse(text).unwrap_or_else(|invalid| panic!("{invalid:?}"))
+        text.lines().map(|line| IpPrefix::parse(line).expect("a network")).collect()
     }
 
     fn lists_containing(lists: &AddressLists, address: &str) -> Vec<u8> {
@@ -109,9 +77,10 @@ mod tests {
     }
 
     #[test]
-    fn list_has_one_network_per_line_with_comments() {
-        let text = "\u{feff}# hosting\r\n\r\n192.0.2.0/24  # a data center\n198.51.100.7\n2001:db8::/32\n 10.1.2.3/8\n::ffff:203.0.113.0/120\n";
-        let lists = AddressLists::new(&[networks(text)]);
+    fn address_is_on_the_list_of_its_network() {
+        let lists = AddressLists::new(&[networks(
+            "192.0.2.0/24\n198.51.100.7\n2001:db8::/32\n10.1.2.3/8\n::ffff:203.0.113.0/120",
+        )]);
         for inside in
             ["192.0.2.255", "198.51.100.7", "2001:db8:ffff::1", "10.255.0.1", "::ffff:192.0.2.1", "203.0.113.9"]
         {
@@ -121,16 +90,6 @@ mod tests {
             assert!(lists_containing(&lists, outside).is_empty(), "{outside}");
         }
         assert_eq!(lists.network_counts(), [5]);
-    }
-
-    #[test]
-    fn invalid_lines_are_reported_with_their_number() {
-        let invalid =
-            parse("192.0.2.1\n300.1.1.1\n# fine\n192.0.2.0/33\nexample.com # why\n").expect_err("three invalid lines");
-        let reported: Vec<_> = invalid.iter().map(|line| (line.number, line.excerpt.as_str())).collect();
-        assert_eq!(reported, [(2, "300.1.1.1"), (4, "192.0.2.0/33"), (5, "example.com")]);
-        assert_eq!(parse(&"x\n".repeat(5000)).expect_err("all lines invalid").len(), 100);
-        assert_eq!(parse(""), Ok(Vec::new()));
     }
 
     #[test]

@@ -1,13 +1,8 @@
-//! Parser of published network lists, and plausibility checks.
-//!
-//! Most operators publish Google's JSON format; others publish one network per line, with optional further fields (a
-//! geofeed's country). A list is used as a whole or not at all: a partial list would make impostors of the other
-//! crawlers.
+//! Published network lists of operators, and plausibility checks. A list is used as a whole or not at all.
 
-use super::range_source::parse_cidr;
+use crate::network_list;
 use ipnet::IpNet;
-use serde_json::Value;
-use tidegate_policy::network::is_wider_than_crawlers;
+use tidegate_policy::network::{IpPrefix, is_wider_than_crawlers};
 
 /// Reason why a list is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,9 +38,12 @@ pub enum RangeListError {
 /// Parses a list. The returned networks are sorted and disjoint.
 pub fn parse(bytes: &[u8]) -> Result<Vec<IpNet>, RangeListError> {
     let text = std::str::from_utf8(bytes).map_err(|_| RangeListError::InvalidFormat("not text".into()))?;
-    let networks = match text.trim_start_matches('\u{feff}').trim_start() {
-        json if json.starts_with(['{', '[']) => parse_json(json)?,
-        lines => parse_lines(lines)?,
+    let networks: Vec<IpNet> = match network_list::parse(text) {
+        Ok(networks) => networks.iter().filter_map(to_ip_net).collect(),
+        Err(invalid) => {
+            let found = invalid.first().map_or("", |entry| &entry.found);
+            return Err(RangeListError::InvalidFormat(format!("`{found}` is not a network")));
+        }
     };
     let is_too_wide = |network: &&IpNet| is_wider_than_crawlers(network.addr(), network.prefix_len());
     if let Some(wide) = networks.iter().find(is_too_wide) {
@@ -113,25 +111,8 @@ const MAX_GROWTH_FACTOR: u128 = 16;
 /// Smaller lists may grow to [`MAX_GROWTH_FACTOR`] times this size, a /20 and a /48: a small list may double repeatedly.
 const MIN_GROWTH_BASE: AddressSpace = AddressSpace { v4: 1 << 12, v6: 1 << 16 };
 
-fn parse_json(text: &str) -> Result<Vec<IpNet>, RangeListError> {
-    let value: Value = serde_json::from_str(text).map_err(|error| RangeListError::InvalidFormat(error.to_string()))?;
-    let entries = value.as_array().or_else(|| value["prefixes"].as_array());
-    let entries = entries.ok_or_else(|| RangeListError::InvalidFormat("`prefixes` is missing".into()))?;
-    let prefixes =
-        entries.iter().flat_map(|entry| [entry.as_str(), entry["ipv4Prefix"].as_str(), entry["ipv6Prefix"].as_str()]);
-    prefixes.flatten().map(parse_network).collect()
-}
-
-fn parse_lines(text: &str) -> Result<Vec<IpNet>, RangeListError> {
-    let lines = text.lines().map(|line| line.split_once('#').map_or(line, |(line, _)| line).trim());
-    let first = |line: &str| parse_network(line.split([',', ';', ' ', '\t']).next().unwrap_or_default());
-    lines.filter(|line| !line.is_empty()).map(first).collect()
-}
-
-fn parse_network(text: &str) -> Result<IpNet, RangeListError> {
-    // Text quoted in the log is short, whatever was received.
-    let excerpt = || text.chars().take(40).filter(|character| !character.is_control()).collect::<String>();
-    parse_cidr(text).ok_or_else(|| RangeListError::InvalidFormat(format!("`{}` is not a network", excerpt())))
+fn to_ip_net(network: &IpPrefix) -> Option<IpNet> {
+    IpNet::new(network.bounds().0, network.length()).ok()
 }
 
 /// The longest list of any crawler has a few thousand networks; this many take 10 MiB.
@@ -147,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn google_json_and_its_variants_are_parsed() {
+    fn networks_are_sorted_and_disjoint() {
         let text = r#"{"creationTime": "2026-08-20T14:46:45.000000", "extra": 1, "prefixes": [
             {"ipv6Prefix": "2001:4860:4801:10::/64"}, {"ipv4Prefix": "66.249.64.0/27", "service": "x"},
             {"ipv4Prefix": "192.0.2.7"}, {"ipv4Prefix": "198.51.100.77/24"}, {"comment": "nothing"}]}"#;
@@ -168,7 +149,7 @@ mod tests {
 
     #[test]
     fn invalid_list_is_rejected_as_a_whole() {
-        for text in ["<!doctype html>", "{\"error\": \"no\"}", "{", "192.0.2.0/24\nnonsense", "192.0.2.0/33", "[[]"] {
+        for text in ["<!doctype html>", "{", "192.0.2.0/24\nnonsense", "192.0.2.0/33", "[[]"] {
             assert!(
                 matches!(parse_list(text), Err(RangeListError::InvalidFormat(_))),
                 "{text}: {:?}",
@@ -176,7 +157,7 @@ mod tests {
             );
         }
         assert!(matches!(parse(b"\xff\xfe"), Err(RangeListError::InvalidFormat(_))));
-        for text in ["", "# nothing\n", "[]", r#"{"prefixes": []}"#] {
+        for text in ["", "# nothing\n", "[]", r#"{"prefixes": []}"#, r#"{"error": "no"}"#] {
             assert_eq!(parse_list(text), Err(RangeListError::Empty), "{text}");
         }
     }
