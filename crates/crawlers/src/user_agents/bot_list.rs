@@ -1,4 +1,4 @@
-//! Parser of the bot list `data/bots.tsv`: name, token, and a pattern that must confirm the token.
+//! Parser of the bot list `data/bots.tsv`: name, token, a pattern that must confirm the token, and a mark.
 
 use regex::bytes::RegexBuilder;
 
@@ -9,6 +9,9 @@ use super::token::Token;
 pub(super) struct BotEntry {
     pub(super) name: String,
     pub(super) token: Token,
+    /// True if the token suffices in the complete user agent of an app browser, where other tokens need further
+    /// evidence.
+    pub(super) counts_in_app_browsers: bool,
 }
 
 /// An invalid line of the list.
@@ -35,11 +38,19 @@ fn parse_line(line: &str) -> Result<BotEntry, String> {
         return Err(format!("token `{token}` is too short"));
     }
     let confirm = match fields.next() {
-        None => None,
+        None | Some("") => None,
         Some(pattern) => {
             let regex = RegexBuilder::new(pattern).case_insensitive(true).unicode(false).build();
             Some(regex.map_err(|error| format!("`{pattern}`: {error}"))?)
         }
     };
-    Ok(BotEntry { name: name.to_owned(), token: Token::new(token, confirm) })
+    let counts_in_app_browsers = match fields.next() {
+        None => false,
+        Some(APP_BROWSER_MARK) => true,
+        Some(mark) => return Err(format!("mark `{mark}`; expected `{APP_BROWSER_MARK}`")),
+    };
+    Ok(BotEntry { name: name.to_owned(), token: Token::new(token, confirm), counts_in_app_browsers })
 }
+
+/// Mark of the tokens that no app of people sends: automated browsers and tests of sites.
+const APP_BROWSER_MARK: &str = "app-browsers";

@@ -14,6 +14,20 @@ const PLATFORM_MARKERS: &[&[u8]] = &[
     b"Profile/MIDP", b"X11", b"Browser",
 ];
 
+/// Returns whether this is a complete user agent of a browser on a phone, of a WebView or of Electron. Apps add their
+/// names to it.
+pub(super) fn is_app_browser(agent: &[u8]) -> bool {
+    let has = |mark: &[u8]| contains(agent, mark);
+    let is_phone = || PHONE_PLATFORMS.iter().any(|platform| contains(agent, platform));
+    agent.starts_with(b"Mozilla/5.0 (")
+        && match has(b"AppleWebKit/") {
+            true => has(b"Mobile/") || is_phone() && has(b"Safari/") || has(b"Electron/") && has(b"Chrome/"),
+            false => is_phone() && has(b"Gecko/") && has(b"Firefox/"),
+        }
+}
+
+const PHONE_PLATFORMS: &[&[u8]] = &[b"Android", b"OpenHarmony", b"KAIOS"];
+
 /// Returns whether a link in the user agent may come from a browser, a toolbar or an app.
 pub(super) fn has_browser_link(agent: &[u8]) -> bool {
     BROWSER_LINK_MARKERS.iter().any(|mark| contains(agent, mark))

@@ -88,7 +88,9 @@ impl Heuristic {
     pub(super) fn matches(self, agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
         match self {
             Heuristic::Name => ends_name(agent, at, end),
-            Heuristic::Role => ends_name(agent, at, end) && (is_product(agent, end) || !agent.is_browser()),
+            Heuristic::Role => {
+                ends_name(agent, at, end) && (!agent.is_browser() || is_product(agent, end) && !agent.is_app_browser())
+            }
             Heuristic::Compatible => is_unusual_compatible(agent, end),
             Heuristic::ExtraProduct => !contains(agent, b"googleweblight"),
             Heuristic::Prefix => {
@@ -137,6 +139,11 @@ fn is_unusual_compatible(agent: &[u8], end: usize) -> bool {
 /// Returns whether a link is meant for the administrator of the site, and was not added by a browser or a toolbar.
 fn is_contact(agent: &ParsedUserAgent<'_>, at: usize) -> bool {
     byte_before(agent, at) == Some(b'+') || !agent.has_browser_link()
+}
+
+/// Returns whether the user agent contains a link of any kind, which confirms a listed name.
+pub(super) fn contains_link(agent: &[u8]) -> bool {
+    contains(agent, b"http://") || contains(agent, b"https://")
 }
 
 /// Returns whether `@` is between a name and a domain that ends in letters (`ecosia android@62.0` is not).
@@ -188,8 +195,8 @@ const LANGUAGES: &[&str] = &[
 ];
 
 /// Returns whether the user agent ends in the name of a site in parentheses (`... Safari/537.36
-/// (scanner.example.com)`).
-pub(super) fn ends_with_site(agent: &[u8]) -> bool {
+/// (scanner.example.com)`). Apps add such identifiers, too (`... Safari/537.36 (com.example.app)`).
+pub(super) fn ends_with_site(agent: &ParsedUserAgent<'_>) -> bool {
     let Some(inside) = agent.strip_suffix(b")") else {
         return false;
     };
@@ -201,7 +208,8 @@ pub(super) fn ends_with_site(agent: &[u8]) -> bool {
         return false;
     };
     let (host, top) = (&site[..dot], &site[dot + 1..]);
-    host.len() >= 2
+    !agent.is_app_browser()
+        && host.len() >= 2
         && host.iter().any(u8::is_ascii_lowercase)
         && host.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(byte))
         && (2..=6).contains(&top.len())

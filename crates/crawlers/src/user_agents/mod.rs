@@ -3,6 +3,10 @@
 //! Listed names are searched first, all in one pass. If none is found, a few heuristics detect unlisted bots. All other
 //! user agents count as human: refusing a human for a rare browser costs more than missing a bot.
 //!
+//! Apps add their names to the complete user agent of a phone's browser, a WebView or Electron, and a list may contain
+//! such a name, because the app's servers send it, too. There, a listed name counts only with further evidence: a
+//! pattern of bots, a link, or a mark in the list.
+//!
 //! No result is proof. The claimed operator is returned for `verify` to confirm or deny.
 
 mod bot_list;
@@ -39,6 +43,8 @@ pub struct UserAgentMatcher {
 #[derive(Debug)]
 enum PatternKind {
     Bot(BotId, Token),
+    /// A name that is not a bot's in a complete user agent of an app browser, unless further evidence confirms it.
+    Name(BotId, Token),
     /// A name like that of an operator's bot, in another position than that of a product: a bot, but no claim of the
     /// operator.
     SimilarName(Token),
@@ -69,7 +75,8 @@ impl UserAgentMatcher {
         let mut operator_bots = HashSet::new();
         for bot in listed {
             patterns.push(bot.token.literal().to_owned());
-            kinds.push(PatternKind::Bot(names.intern(&bot.name), bot.token));
+            let kind = if bot.counts_in_app_browsers { PatternKind::Bot } else { PatternKind::Name };
+            kinds.push(kind(names.intern(&bot.name), bot.token));
         }
         for (token, operator) in operators {
             patterns.push(token.as_bytes().to_owned());
@@ -82,7 +89,7 @@ impl UserAgentMatcher {
             kinds.push(PatternKind::Heuristic(*heuristic));
         }
         for kind in &mut kinds {
-            if let PatternKind::Bot(id, token) = kind
+            if let PatternKind::Bot(id, token) | PatternKind::Name(id, token) = kind
                 && operator_bots.contains(id)
             {
                 *kind = PatternKind::SimilarName(token.clone());
@@ -108,6 +115,7 @@ impl UserAgentMatcher {
         }
         let agent = &ParsedUserAgent::new(agent);
         let mut bot: Match<BotId> = None;
+        let mut unconfirmed: Match<BotId> = None;
         let mut operator: Match<(BotId, OperatorId)> = None;
         let mut is_unlisted_bot = whole.len() > MAX_USER_AGENT_BYTES
             || heuristics::is_bare_product(agent)
@@ -120,6 +128,10 @@ impl UserAgentMatcher {
                 PatternKind::Bot(id, token) if token.matches(agent, at, end) => {
                     bot = bot.max(Some((rank.0, rank.1, *id)));
                 }
+                PatternKind::Name(id, token) if token.matches(agent, at, end) => {
+                    let name = if agent.is_app_browser() { &mut unconfirmed } else { &mut bot };
+                    *name = (*name).max(Some((rank.0, rank.1, *id)));
+                }
                 PatternKind::Operator(id, operator_id) if token::is_product(agent, at, end) => {
                     operator = operator.max(Some((rank.0, rank.1, (*id, *operator_id))));
                 }
@@ -130,6 +142,9 @@ impl UserAgentMatcher {
                 }
                 _ => {}
             }
+        }
+        if unconfirmed.is_some() && (bot.is_some() || is_unlisted_bot || heuristics::contains_link(agent)) {
+            bot = bot.max(unconfirmed);
         }
         match (operator, bot) {
             (Some((.., (bot, operator))), _) => Claim::Bot { bot: Some(bot), operator: Some(operator) },

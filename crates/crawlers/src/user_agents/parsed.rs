@@ -10,19 +10,25 @@ use super::browser_markers;
 pub(super) struct ParsedUserAgent<'a> {
     bytes: &'a [u8],
     is_browser: OnceCell<bool>,
+    is_app_browser: OnceCell<bool>,
     has_browser_link: OnceCell<bool>,
     model: OnceCell<Range<usize>>,
 }
 
 impl<'a> ParsedUserAgent<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> ParsedUserAgent<'a> {
-        let (is_browser, has_browser_link, model) = Default::default();
-        ParsedUserAgent { bytes, is_browser, has_browser_link, model }
+        let (is_browser, is_app_browser, has_browser_link, model) = Default::default();
+        ParsedUserAgent { bytes, is_browser, is_app_browser, has_browser_link, model }
     }
 
     /// Returns whether the user agent names a platform of browsers or apps.
     pub(super) fn is_browser(&self) -> bool {
         *self.is_browser.get_or_init(|| browser_markers::has_platform_marker(self.bytes))
+    }
+
+    /// Returns whether this is a complete user agent of a browser on a phone or inside an app.
+    pub(super) fn is_app_browser(&self) -> bool {
+        *self.is_app_browser.get_or_init(|| browser_markers::is_app_browser(self.bytes))
     }
 
     /// Returns whether a link in the user agent may come from a browser, a toolbar or an app.

@@ -1,6 +1,76 @@
 use super::*;
 
 const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko)";
+const ANDROID: &str =
+    "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Mobile Safari/537.36";
+const WEBVIEW: &str = "Mozilla/5.0 (Linux; Android 15; Pixel 9 Build/BP1A.250505.005; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/142.0.7444.102 Mobile Safari/537.36";
+const ELECTRON: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.7444.59 Electron/39.1.1 Safari/537.36";
+const BOT_LIST: &str = include_str!("../../data/bots.tsv");
+
+/// Apps by the number of people who open pages in them, with what they add to the agent of the system's browser.
+#[rustfmt::skip]
+const APPS: &[(&str, &str)] = &[
+    ("Facebook", "[FBAN/FBIOS;FBAV/535.0.0.45.88;FBBV/811;FBDV/iPhone16,1;FBMD/iPhone;FBSN/iOS;FBLC/en_US;FBOP/5]"),
+    ("Facebook, Android", "[FB_IAB/FB4A;FBAV/535.0.0.49.71;]"),
+    ("Facebook since autumn 2025", "MetaIAB Facebook"),
+    ("Messenger", "[FBAN/MessengerForiOS;FBAV/530.0.0.33.107;FBDV/iPhone15,2]"),
+    ("Instagram", "Instagram 406.0.0.58.159 Android (35/15; 480dpi; 1080x2400; OPPO; CPH2557; OP573DL1; mt6833; en_MY)"),
+    ("Instagram since autumn 2025", "MetaIAB Instagram"),
+    ("Threads", "Barcelona 405.0.0.28.118 (iPhone16,1; iOS 18_6_2; en_US; en; scale=3.00; 1179x2556)"),
+    ("Threads since autumn 2025", "MetaIAB Threads"),
+    ("WhatsApp", "WhatsApp/2.25.30.73"),
+    ("YouTube", "com.google.android.youtube/20.45.36"),
+    ("Google", "GSA/395.0.826940424"),
+    ("TikTok", "musical_ly_42.5.0 JsSdk/2.0 NetType/WIFI Channel/App Store ByteLocale/en Region/US BytedanceWebview/d8a21c6"),
+    ("TikTok, Android", "trill_420503 BytedanceWebview/d8a21c6 ByteLocale/en"),
+    ("WeChat", "MicroMessenger/8.0.63(0x18003f2f) NetType/WIFI Language/zh_CN"),
+    ("QQ", "QQ/9.2.20.614 V1_IPH_SQ_9.2.20_1_APP_A Pixel/1179 MiniAppEnable SimpleUISwitch/0 QQTheme/1000"),
+    ("Weibo", "Weibo (iPhone16,1__weibo__15.11.0__iphone__os18.6.2)"),
+    ("Alipay", "NebulaSDK/1.8.100112 Nebula AlipayDefined(nt:WIFI,ws:393|788|3.0) AliApp(AP/10.7.96) AlipayClient/10.7.96"),
+    ("Baidu", "baiduboxapp/15.40.0.10 (Baidu; P1 15)"),
+    ("Snapchat", "Snapchat/13.66.1.42 (iPhone16,1; iOS 18.6.2; gzip)"),
+    ("Telegram", "Telegram-Android/12.1.1 (Google Pixel 9; Android 15; SDK 35; HIGH)"),
+    ("X", "Twitter for iPhone/11.38"),
+    ("X, Android", "TwitterAndroid"),
+    ("Pinterest", "[Pinterest/iOS]"),
+    ("Pinterest, Android", "[Pinterest/Android]"),
+    ("Reddit", "Reddit/Version 2025.45.0/Build 617/iOS Version 18.6.2"),
+    ("LinkedIn", "[LinkedInApp]/9.31.9345"),
+    ("LINE", "Safari Line/15.18.0"),
+    ("KakaoTalk", "KAKAOTALK/25.10.0 (INAPP)"),
+    ("Naver", "NAVER(inapp; search; 2100; 12.16.32; 15PRO)"),
+    ("Daum", "DaumApps/8.1.0 DaumDevice/mobile"),
+    ("Viber", "Viber/26.3.0"),
+    ("Discord", "Discord/300.0"),
+    ("Slack", "Slack/25.11.20"),
+    ("Microsoft Teams", "TeamsMobile-iOS/7.19.0"),
+    ("Outlook", "Outlook-iOS/735.2546.0"),
+    ("Zoom", "Zoom/6.6.5"),
+    ("ChatGPT", "ChatGPT/1.2025.309"),
+    ("Claude", "Claude/1.251110.0"),
+    ("Perplexity", "Perplexity/251106"),
+    ("Gemini", "Gemini/1.2025.4470"),
+    ("Copilot", "Copilot/30.0.431106001"),
+    ("DuckDuckGo", "Version/18.6 Safari/604.1 Ddg/18.6"),
+    ("DuckDuckGo, Android", "DuckDuckGo/5"),
+    ("Edge", "EdgiOS/142.0.3595.66"),
+    ("Ecosia", "(Ecosia ios@11.7.0.2510)"),
+    ("Yahoo", "YahooMobile/1.0 (mail; 7.64.1)"),
+    ("Flipboard", "Flipboard/4.3.9"),
+    ("Tumblr", "Tumblr/38.9"),
+    ("Quora", "Quora 8.4.63"),
+    ("Bluesky", "Bluesky/1.110.0"),
+    ("Amazon", "AmazonWebView/Amazon Shopping/25.22.0/iOS/18.6.2/iPhone"),
+    ("PayPal", "PayPal/8.90.0"),
+    ("Shopee", "ShopeeMY/3.59.20 language=en app_type=1"),
+    ("Mercado Libre", "MercadoLibre/10.436.0"),
+    ("Notion", "Notion/1.8.0"),
+    ("Nextcloud", "Nextcloud-iOS/7.2.1"),
+    ("Spotify", "Spotify/9.0.98"),
+    ("Overcast", "Overcast/3.0"),
+    ("Instapaper", "Instapaper/9.4"),
+    ("Disqus", "Disqus/1.0"),
+];
 const CHROME: &str =
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0";
 
@@ -16,6 +86,7 @@ fn bot_list_error_names_the_line() {
     assert_eq!(error_text("# bots\nGooglebot"), "line 2 of the bot list: expected a name, a tab and a token");
     assert_eq!(error_text("B\tb"), "line 1 of the bot list: token `b` is too short");
     assert!(error_text("Bot\tbot\t(").starts_with("line 1 of the bot list: `(`"));
+    assert_eq!(error_text("Bot\tbot\t\tall"), "line 1 of the bot list: mark `all`; expected `app-browsers`");
 }
 
 #[test]
@@ -53,6 +124,121 @@ fn rare_browsers_are_never_bots() {
     let fixture = MatcherFixture::new();
     for agent in include_str!("../../../../tests/data/people.txt").lines().filter(|line| !line.starts_with('#')) {
         assert_eq!(fixture.claim(agent), Claim::Browser, "{agent}");
+    }
+}
+
+#[test]
+fn in_app_browsers_of_large_apps_are_people() {
+    let fixture = MatcherFixture::new();
+    for (app, name) in APPS {
+        for agent in [format!("{IPHONE} Mobile/15E148 {name}"), format!("{WEBVIEW} {name}")] {
+            assert_eq!(fixture.claim(&agent), Claim::Browser, "{app}: {agent}");
+        }
+    }
+    for name in ["Slack/4.41.105", "discord/1.0.9175", "Notion/4.2.0", "Code/1.106.2", "Claude/0.14.4", "Teams/1.7.00"]
+    {
+        let agent = ELECTRON.replace("Chrome", &format!("{name} Chrome"));
+        assert_eq!(fixture.claim(&agent), Claim::Browser, "{agent}");
+    }
+}
+
+#[test]
+fn crawlers_that_imitate_a_phone_are_bots() {
+    let fixture = MatcherFixture::new();
+    for evidence in [
+        "(compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+        "(compatible; Google-InspectionTool/1.0;)",
+        "(compatible; AdsBot-Google-Mobile; +http://www.google.com/mobile/adsbot.html)",
+        "(compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)",
+        "(compatible; YandexMobileBot/3.0; +http://yandex.com/bots)",
+        "(compatible; PetalBot;+https://webmaster.petalsearch.com/site/petalbot)",
+        "(compatible; Bytespider; spider-feedback@bytedance.com)",
+        "(compatible; Mediapartners-Google/2.1; +http://www.google.com/bot.html)",
+        "(Applebot/0.1; +http://www.apple.com/go/applebot)",
+        "Chrome-Lighthouse",
+        "HeadlessChrome/142.0.0.0",
+        "PTST/281",
+        "BrandVerity/1.0 (http://www.brandverity.com/why-is-brandverity-visiting-me)",
+        "DareBoost",
+        "unheard-crawler/1.0",
+        "unheard (ops@unheard.example)",
+    ] {
+        for browser in [&format!("{IPHONE} Mobile/15E148 Safari/604.1"), ANDROID, WEBVIEW, ELECTRON] {
+            let agent = format!("{browser} {evidence}");
+            assert!(matches!(fixture.claim(&agent), Claim::Bot { .. }), "{agent}");
+        }
+    }
+    assert_eq!(fixture.name(&format!("{ANDROID} BrandVerity/1.0 (http://b.example)")), "BrandVerity");
+}
+
+#[test]
+fn unmarked_names_never_override_an_app_browser() {
+    let fixture = MatcherFixture::new();
+    const BOT_WORDS: &[&str] = &[
+        "bot",
+        "b0t",
+        "crawl",
+        "spider",
+        "scrap",
+        "fetch",
+        "harvest",
+        "indexer",
+        "http",
+        "@",
+        "google-",
+        "compatible",
+    ];
+    let listed = bot_list::parse(BOT_LIST).unwrap_or_else(|error| panic!("{error}"));
+    let literal = |entry: &BotEntry| String::from_utf8_lossy(entry.token.literal()).into_owned();
+    let marked = listed.iter().filter(|entry| entry.counts_in_app_browsers).map(literal);
+    let evidence: Vec<String> =
+        BOT_WORDS.iter().map(|word| (*word).to_owned()).chain(marked).map(|word| word.to_ascii_lowercase()).collect();
+    let mut tried = 0;
+    for token in listed.iter().map(literal) {
+        if evidence.iter().any(|word| token.to_ascii_lowercase().contains(word)) {
+            continue;
+        }
+        tried += 1;
+        for browser in [&format!("{IPHONE} Mobile/15E148 Safari/604.1"), ANDROID, WEBVIEW, ELECTRON] {
+            for agent in [format!("{browser} {token}"), format!("{browser} {}/7.1", token.trim_end_matches('/'))] {
+                assert_eq!(fixture.claim(&agent), Claim::Browser, "{agent}");
+            }
+        }
+    }
+    assert!(tried > 1000, "only {tried} names are neither marked nor evidence");
+}
+
+#[test]
+fn apps_that_scan_are_people() {
+    let fixture = MatcherFixture::new();
+    for name in [
+        "CamScanner/6.72",
+        "QRScanner/3.1.0",
+        "BarcodeScanner",
+        "PdfScanner/2",
+        "PriceFinder/1.2",
+        "com.example.scanner",
+    ] {
+        assert_eq!(fixture.claim(&format!("{WEBVIEW} {name}")), Claim::Browser, "{name}");
+        assert_eq!(fixture.claim(&format!("{IPHONE} Mobile/15E148 {name}")), Claim::Browser, "{name}");
+    }
+    assert_eq!(fixture.claim(&format!("{WEBVIEW} (com.example.app)")), Claim::Browser);
+    assert_eq!(fixture.claim(&format!("{CHROME} Safari/537.36 NetScanner/1.0")), UNLISTED_BOT);
+}
+
+#[test]
+fn exclusions_of_names_take_effect() {
+    let lines = || include_str!("../../data/own-bots.tsv").lines().filter(|line| !line.starts_with('#'));
+    let tokens = |sign: &'static str| lines().filter_map(move |line| line.strip_prefix(sign)?.split('\t').nth(1));
+    let spelling = |token: &str| token.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_ascii_lowercase();
+    let own: Vec<String> = tokens("+").chain(tokens("!")).map(spelling).collect();
+    let listed = bot_list::parse(BOT_LIST).unwrap_or_else(|error| panic!("{error}"));
+    for token in tokens("-") {
+        let same = listed.iter().find(|entry| {
+            let listed = spelling(&String::from_utf8_lossy(entry.token.literal()));
+            listed == spelling(token) && !own.contains(&listed)
+        });
+        assert!(same.is_none(), "own-bots.tsv excludes `{token}`, but the list contains {same:?}");
     }
 }
 
