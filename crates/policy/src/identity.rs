@@ -71,8 +71,8 @@ impl ProxyTrust {
     /// Finds the client behind `peer`. `lines` are the field lines of the trusted header, in order.
     ///
     /// Walks from the right: skips trusted hops; the first untrusted address is the client. An invalid element, or the
-    /// 32nd hop, ends the walk at the last valid hop. So nothing that a client sends changes how the elements are read
-    /// that proxies add to it.
+    /// 32nd hop, ends the walk at the last valid hop; an empty one is ignored (RFC 9110 section 5.6.1.2). So nothing that
+    /// a client sends changes how the elements are read that proxies add to it.
     pub fn client(&self, peer: IpAddr, lines: &[&[u8]]) -> ClientAddress {
         let peer = canonical(peer);
         if self.source == AddressSource::Peer || !self.trusts(peer) {
@@ -87,11 +87,12 @@ impl ProxyTrust {
         let lines = lines.iter().rev().copied();
         match &self.source {
             AddressSource::Peer | AddressSource::XForwardedFor => {
-                let hops = lines.flat_map(|line| line.rsplit(|&byte| byte == b',')).map(parse_address);
-                self.walk(client_address, hops)
+                let elements = lines.flat_map(|line| line.rsplit(|&byte| byte == b','));
+                self.walk(client_address, elements.filter(is_not_empty).map(parse_address))
             }
             AddressSource::Forwarded => {
-                self.walk(client_address, lines.flat_map(forwarded::elements_reversed).map(forwarded::node))
+                let elements = lines.flat_map(forwarded::elements_reversed);
+                self.walk(client_address, elements.filter(is_not_empty).map(forwarded::node))
             }
             AddressSource::Header(_) => self.walk(client_address, lines.take(1).map(parse_address)),
         }
@@ -134,6 +135,10 @@ fn embedded_v4(v6: Ipv6Addr) -> Option<Ipv4Addr> {
         return Some(Ipv4Addr::from(bits as u32));
     }
     (bits >> 112 == 0x2002).then(|| Ipv4Addr::from((bits >> 80) as u32))
+}
+
+fn is_not_empty(element: &&[u8]) -> bool {
+    !element.trim_ascii().is_empty()
 }
 
 /// Parses a hop: an address with optional port, brackets, quotes and zone.
@@ -214,7 +219,6 @@ mod tests {
     #[test]
     fn invalid_hop_yields_the_last_valid_hop() {
         assert_eq!(by_xff("10.0.0.1", &["198.51.100.1, unknown, 10.9.9.9"]), "10.9.9.9");
-        assert_eq!(by_xff("10.0.0.1", &["198.51.100.1, "]), "10.0.0.1");
         assert_eq!(by_xff("10.0.0.1", &["_hidden"]), "10.0.0.1");
         assert_eq!(by_xff("10.0.0.1", &["198.51.100.1:99999999"]), "10.0.0.1");
     }
@@ -299,6 +303,33 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn empty_elements_change_no_client(
+            hops in proptest::collection::vec(0usize..5, 0..6), gaps in proptest::collection::vec("[ \t]{0,2}(,[ \t]{0,2}){0,3}", 7),
+            splits in proptest::collection::vec(any::<bool>(), 7),
+        ) {
+            let nodes = ["198.51.100.1", "10.0.0.2", "unknown", "\"[2001:db8::1]:443\"", "10.0.0.3:80"];
+            for (source, prefix) in [(AddressSource::XForwardedFor, ""), (AddressSource::Forwarded, "for=")] {
+                let elements: Vec<String> = hops.iter().map(|&hop| format!("{prefix}{}", nodes[hop])).collect();
+                let mut lines = vec![gaps[0].clone()];
+                for (index, element) in elements.iter().enumerate() {
+                    match splits[index] {
+                        true => lines.push(String::new()),
+                        false => lines.last_mut().expect("a line").push(','),
+                    }
+                    let line = lines.last_mut().expect("a line");
+                    *line += element;
+                    if !gaps[index + 1].trim().is_empty() {
+                        *line += &gaps[index + 1];
+                    }
+                }
+                let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+                let plain = elements.join(",");
+                let plain = if plain.is_empty() { vec![] } else { vec![plain.as_str()] };
+                prop_assert_eq!(client(source.clone(), "10.0.0.1", &lines), client(source, "10.0.0.1", &plain), "{:?}", lines);
+            }
+        }
+
         #[test]
         fn hops_left_of_the_first_untrusted_are_ignored(
             forged in "[ -~]{0,80}|([0-9.]{7},){40}", hop: u32, trusted in proptest::collection::vec(any::<u32>(), 0..5),
