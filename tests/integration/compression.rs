@@ -264,6 +264,28 @@ fn confirmation_by_the_origin_has_the_validator_of_the_form() {
 }
 
 #[test]
+fn write_on_condition_of_a_compressed_form_reaches_the_origin_with_its_validator() {
+    let origin = Origin::plain();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let mut client = gateway.connect();
+    for (sent, received) in [
+        ("If-Match: W/\"1\"\r\n", "\"1\""),
+        ("If-Match: \"1\"\r\n", "\"1\""),
+        ("If-Match: *\r\n", "*"),
+        ("If-Match: \"a,W/b\" , W/\"1\"\r\nIf-Match: W/\"2\"\r\n", "\"a,W/b\", \"1\", \"2\""),
+    ] {
+        client.send(format!("PUT / HTTP/1.1\r\nHost: a\r\n{sent}Content-Length: 0\r\n\r\n"));
+        assert_eq!(client.read_response().status, 200);
+        assert_eq!(origin.last_request().field("if-match"), received, "{sent}");
+    }
+    client.get("/", "If-None-Match: W/\"1\"\r\n");
+    assert_eq!(origin.last_request().field("if-none-match"), "W/\"1\"", "it is compared in meaning");
+    gateway.reload(origin.address(), "").expect("valid rules");
+    gateway.connect().get("/", "If-Match: W/\"1\"\r\n");
+    assert_eq!(origin.last_request().field("if-match"), "W/\"1\"", "without compression, it is not the gateway's");
+}
+
+#[test]
 fn conditions_and_ranges_of_copies_are_those_of_the_form() {
     let body = page(20_000);
     let origin = origin_with(FRESH, body.clone());

@@ -6,6 +6,7 @@ use crate::gateway::compressor::{self, Compressor};
 use crate::gateway::request_context::RequestContext;
 use http::{StatusCode, Version};
 use tidegate_http1::{Fields, Name, list};
+use tidegate_policy::Rules;
 use tidegate_policy::cache::FieldLines;
 use tidegate_policy::compression::{Coding, CompressionRules};
 
@@ -25,6 +26,20 @@ pub(super) fn encode_response(
     let compressor = Compressor::try_new(coding, || context.charge_memory(compressor::memory(coding)))?;
     set_coding(fields, coding);
     Some(Box::new(compressor))
+}
+
+/// Gives a condition on a compressed form the validator of the origin from which the gateway made it: a weak one never matches
+/// (RFC 9110 section 13.1.1).
+pub(super) fn restore_validators(rules: &Rules, fields: &mut Fields) {
+    const IF_MATCH: &str = "if-match";
+    if rules.compression.is_none() || fields.get_all_by_text(IF_MATCH).next().is_none() {
+        return;
+    }
+    let lines = MessageFields(fields);
+    let members = lines.members(IF_MATCH).map(|etag| etag.strip_prefix(b"W/").unwrap_or(etag));
+    let restored = members.collect::<Vec<_>>().join(&b", "[..]);
+    fields.retain(|field| !field.text.eq_ignore_ascii_case(IF_MATCH.as_bytes()));
+    fields.append_text(IF_MATCH, &restored);
 }
 
 /// Gives a 304 the validator that the client has of the compressed form (RFC 9110 section 15.4.5).

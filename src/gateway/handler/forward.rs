@@ -3,7 +3,7 @@
 use super::cache::CopyReason;
 use super::cache_fetch::is_failure;
 use super::client_response::prepare_client_response;
-use super::compress::encode_response;
+use super::compress::{encode_response, restore_validators};
 use super::request_handler::RequestHandler;
 use crate::gateway::cache::Recorder;
 use crate::gateway::header_rules::change_request;
@@ -194,6 +194,7 @@ impl RequestHandler {
         let host: SmallVec<[u8; 64]> = SmallVec::from_slice(target::host(head));
         let fields = &mut head.fields;
         headers::strip_hop_by_hop(fields);
+        restore_validators(rules, fields);
         headers::strip_untrusted(fields, &rules.trust.source, self.is_trusted(&rules.trust));
         let via = &worker.shared().via;
         let via = match head.version {
