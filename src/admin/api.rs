@@ -2,6 +2,7 @@
 
 use crate::gateway::{CachePurge, CacheStats, CachedUrl, FillOutcome, OriginOutage, OriginServerView};
 use crate::telemetry::ClassTraffic;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tidegate_config::admin_address::AdminAddress;
@@ -52,6 +53,8 @@ pub trait GatewayApi: Send + Sync + 'static {
     fn scopes(&self) -> Vec<ScopeView>;
     /// Returns the crawl compliance of each operator's crawlers.
     fn crawlers(&self) -> Vec<(String, ComplianceView)>;
+    /// Records that the admin listener could not accept a connection, for the log.
+    fn record_accept_failure(&self, error: &io::Error);
     /// Returns the number of open client connections.
     fn connections(&self) -> usize;
     /// Returns the number of access log lines dropped.

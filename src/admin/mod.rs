@@ -106,8 +106,8 @@ pub async fn run(listener: Listener, gateway: DynGateway, access: AccessControl,
     let history = Arc::new(History::default());
     let router = router_with_history(Arc::clone(&gateway), access, Arc::clone(&history));
     tokio::select! {
-        () = server::serve(listener, router, shutdown) => {}
-        () = history::run(history, gateway) => {}
+        () = server::serve(listener, router, |error| gateway.record_accept_failure(error), shutdown) => {}
+        () = history::run(history, Arc::clone(&gateway)) => {}
     }
 }
 

@@ -8,6 +8,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::collections::VecDeque;
 use std::future::Future;
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
-use tracing::warn;
 
 /// Bounds of the connections.
 #[derive(Clone, Copy, Debug)]
@@ -88,8 +88,14 @@ impl Authorized {
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Serves `router` on `listener` until `shutdown` completes; requests in flight are finished.
-pub(super) async fn serve(listener: Listener, router: Router, shutdown: impl Future<Output = ()>) {
-    serve_within(ConnectionLimits::default(), listener, router, shutdown).await;
+/// `on_failure` is called with each failure to accept a connection.
+pub(super) async fn serve(
+    listener: Listener,
+    router: Router,
+    on_failure: impl Fn(&io::Error),
+    shutdown: impl Future<Output = ()>,
+) {
+    serve_within(ConnectionLimits::default(), listener, router, on_failure, shutdown).await;
 }
 
 /// Like [`serve`], within other limits.
@@ -97,6 +103,7 @@ pub(super) async fn serve_within(
     limits: ConnectionLimits,
     listener: Listener,
     router: Router,
+    on_failure: impl Fn(&io::Error),
     shutdown: impl Future<Output = ()>,
 ) {
     let (stop, stopped) = watch::channel(());
@@ -121,7 +128,7 @@ pub(super) async fn serve_within(
                     connections.spawn(limits.count, authorized, connection);
                 }
                 Err(error) => {
-                    warn!(%error, "Cannot accept admin connections: {error}");
+                    on_failure(&error);
                     tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             },

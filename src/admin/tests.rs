@@ -490,7 +490,7 @@ async fn server_runs_until_the_shutdown_signal() {
         Arc::new(FakeGateway::new()),
         AccessControl::new(AccessRules::default(), AdminAddress::Tcp(listen), Clock::system()),
     );
-    let server = tokio::spawn(serve(listener.into(), router, async { drop(shutdown.await) }));
+    let server = tokio::spawn(serve(listener.into(), router, |_| {}, async { drop(shutdown.await) }));
     let mut client = tokio::net::TcpStream::connect(listen).await.expect("a connection");
     let body = r#"{"used": 1}"#;
     let head = format!("PUT /api/v1/quotas/places_api/used HTTP/1.1\r\nHost: {listen}\r\nConnection: close\r\n");
@@ -509,7 +509,8 @@ async fn unix_socket_needs_no_token_and_corrections_name_the_user() {
     let listen = AdminAddress::Unix(dir.path().join("admin.sock"));
     let listener = BoundListener::bind(&listen).expect("bound").into_listener().expect("a runtime");
     let access = AccessControl::new(AccessRules::default(), listen.clone(), Clock::system());
-    let server = tokio::spawn(serve(listener, router(Arc::new(FakeGateway::new()), access), std::future::pending()));
+    let server =
+        tokio::spawn(serve(listener, router(Arc::new(FakeGateway::new()), access), |_| {}, std::future::pending()));
     let client = AdminClient::new(listen.to_string());
     let corrected = client.request(http::Method::PUT, "/api/v1/quotas/places_api/used", r#"{"used": 1}"#).await;
     assert_eq!(corrected.expect("answered").status, 200);
@@ -530,7 +531,7 @@ async fn clients_without_the_token_do_not_keep_others_out() {
     // Nothing ends in this test because of time.
     let long = Duration::from_secs(3600);
     let limits = ConnectionLimits { count: 4, header_timeout: long, lifetime: long, finish_timeout: long };
-    let server = tokio::spawn(serve_within(limits, listener.into(), router, std::future::pending()));
+    let server = tokio::spawn(serve_within(limits, listener.into(), router, |_| {}, std::future::pending()));
     let send = async |request: &str| {
         let mut client = tokio::net::TcpStream::connect(listen).await.expect("a connection");
         client.write_all(request.as_bytes()).await.expect("sent");
@@ -653,6 +654,7 @@ impl GatewayApi for FakeGateway {
     fn now(&self) -> Timestamp {
         Timestamp::from_seconds(160)
     }
+    fn record_accept_failure(&self, _: &std::io::Error) {}
     fn started_at(&self) -> Timestamp {
         Timestamp::from_seconds(100)
     }

@@ -15,7 +15,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tracing::warn;
 
 /// Pause before accepting again when file descriptors are exhausted.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -86,7 +85,7 @@ async fn accept(
             Err(error) => {
                 // A connection closed before it was accepted is harmless; any other error is a shortage.
                 if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
-                    warn!(%error, "Cannot accept connections: {error}");
+                    worker.shared().record_accept_failure(&error);
                     tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             }

@@ -1,6 +1,6 @@
 //! Bounds how often an event is logged.
 
-use std::cell::Cell;
+use parking_lot::Mutex;
 use std::time::Duration;
 use tidegate_policy::Timestamp;
 
@@ -9,18 +9,18 @@ const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Time of the last line about an event, and the number of events since.
 #[derive(Default)]
-pub(super) struct LogInterval(Cell<(Option<Timestamp>, u64)>);
+pub(super) struct LogInterval(Mutex<(Option<Timestamp>, u64)>);
 
 impl LogInterval {
     /// Records an event. Returns the number of events since the last line if another line is due, else `None`.
     pub(super) fn record(&self, now: Timestamp) -> Option<u64> {
-        let (logged_at, since) = self.0.get();
+        let (logged_at, since) = &mut *self.0.lock();
         if logged_at.is_some_and(|at| now < at + INTERVAL) {
-            self.0.set((logged_at, since + 1));
+            *since += 1;
             return None;
         }
-        self.0.set((Some(now), 0));
-        Some(since)
+        *logged_at = Some(now);
+        Some(std::mem::take(since))
     }
 }
 

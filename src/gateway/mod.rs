@@ -383,6 +383,11 @@ impl Handle {
         self.0.cache.store.close_disk(timeout)
     }
 
+    /// Records that a listener outside the gateway could not accept a connection.
+    pub fn record_accept_failure(&self, error: &io::Error) {
+        self.0.record_accept_failure(error);
+    }
+
     /// Returns the number of open client connections.
     pub fn connections(&self) -> usize {
         self.0.open_connections.load(Ordering::Relaxed)

@@ -24,7 +24,6 @@ use std::task::{Context, Poll, Waker, ready};
 use tidegate_http1::client;
 use tidegate_policy::Timestamp;
 use tokio::task::AbortHandle;
-use tracing::error;
 
 /// Maximum bytes read of a response whose client left. A larger one is aborted: the origin notices when it sends more.
 const MAX_DRAINED_BYTES: usize = 256 * 1024;
@@ -252,8 +251,8 @@ impl Relay {
                 }
             }
             Err(error) => {
-                if let SpoolError::Io(error) = &error {
-                    error!(%error, "Response cannot be stored in state_dir: {error}");
+                if let Some(context) = &self.0.borrow().request_context {
+                    context.worker().shared().record_spool_failure(&error);
                 }
                 poll_fn(|context| self.0.borrow_mut().poll_all_taken(context)).await;
                 if let Some(ahead) = &mut self.0.borrow_mut().ahead {

@@ -7,12 +7,14 @@ use super::connection_memory::MemoryTotal;
 use super::crawl_delay::CrawlDelayAdviser;
 use super::error_pages::ErrorPages;
 use super::forward_auth::PendingDecisions;
+use super::log_interval::LogInterval;
 use super::origin_health::OriginHealth;
-use super::spool::SpoolUsage;
+use super::spool::{SpoolError, SpoolUsage};
 use super::upstream::OriginServers;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::hash::RandomState;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tidegate_config::Settings;
@@ -26,6 +28,7 @@ use tidegate_policy::address_lists::AddressLists;
 use tidegate_policy::switches::Switches;
 use tidegate_tls::{PendingChallenges, TlsListener};
 use tokio::sync::Notify;
+use tracing::{error, warn};
 
 /// Dependencies of a gateway besides its settings, injected for tests and demos.
 pub struct Dependencies {
@@ -92,6 +95,10 @@ pub(super) struct Shared {
     /// Memory for client connections without `limits.memory`, in bytes; `None` is no limit.
     pub(super) default_memory: Option<u64>,
     pub(super) connection_memory: MemoryTotal,
+    /// Logged failures to accept a connection, of all listeners.
+    logged_accept_failures: LogInterval,
+    /// Logged failures to keep a body in a file.
+    logged_spool_failures: LogInterval,
     /// Open client connections of all workers.
     pub(super) open_connections: AtomicUsize,
     /// Open client connections by address, if limited.
@@ -170,6 +177,8 @@ impl Shared {
             spool_usage: Arc::default(),
             default_memory,
             connection_memory: MemoryTotal::default(),
+            logged_accept_failures: LogInterval::default(),
+            logged_spool_failures: LogInterval::default(),
             open_connections: AtomicUsize::new(0),
             connection_counts: ConnectionCounts::default(),
             handshake_counts: ConnectionCounts::default(),
@@ -196,6 +205,31 @@ impl Shared {
     /// Returns a number that changes with each reload and each switch; cheap enough for every request.
     pub(super) fn config_number(&self) -> u64 {
         self.snapshot_number.load(Ordering::Acquire)
+    }
+
+    /// Records that a connection could not be accepted. Logs at most one a minute of all listeners, because clients can cause
+    /// them by open connections.
+    pub(super) fn record_accept_failure(&self, error: &io::Error) {
+        match self.logged_accept_failures.record(self.clock.monotonic_now()) {
+            None => {}
+            Some(0) => warn!(%error, "Cannot accept connections: {error}"),
+            Some(since) => {
+                warn!(%error, since, "Cannot accept connections: {error}; {since} more since the last report");
+            }
+        }
+    }
+
+    /// Records that a body could not be kept in a file. Logs at most one a minute. Files without space are not logged, because
+    /// clients can fill them.
+    pub(super) fn record_spool_failure(&self, failure: &SpoolError) {
+        let SpoolError::Io(error) = failure else { return };
+        match self.logged_spool_failures.record(self.clock.monotonic_now()) {
+            None => {}
+            Some(0) => error!(%error, "Bodies cannot be stored in state_dir: {error}"),
+            Some(since) => {
+                error!(%error, since, "Bodies cannot be stored in state_dir: {error}; {since} more since the last report");
+            }
+        }
     }
 
     /// Activates a new configuration snapshot.

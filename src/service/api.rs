@@ -29,6 +29,10 @@ impl GatewayApi for ServiceState {
         self.handle.now()
     }
 
+    fn record_accept_failure(&self, error: &std::io::Error) {
+        self.handle.record_accept_failure(error);
+    }
+
     fn started_at(&self) -> Timestamp {
         self.started_at
     }

@@ -4,7 +4,7 @@ use crate::support::client::Client;
 use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, signal};
 use crate::support::program::{Program, run, run_with_env};
-use crate::support::wait::wait_until;
+use crate::support::wait::{pass_real_time, wait_until};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -403,6 +403,27 @@ fn sigterm_drains_requests_and_completes_the_log() {
     assert_eq!(client.read_response().text(), "hello");
     assert_eq!(gateway.wait_for_exit().code, 0);
     assert_eq!(log_lines(&dir.path().join("access.log")).len(), 201);
+}
+
+#[test]
+fn file_descriptors_that_are_used_up_are_logged_once() {
+    const MESSAGE: &str = "Cannot accept connections";
+    let origin = Origin::plain();
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut gateway = start_gateway_process(dir.path(), &origin, "workers: 2");
+    let address = listen_address(&gateway.read_line());
+    let pid = gateway.process_id().to_string();
+    let limited = std::process::Command::new("prlimit").args(["--pid", &pid, "--nofile=64:64"]).status();
+    assert!(limited.is_ok_and(|status| status.success()), "prlimit of util-linux is installed");
+    let clients: Vec<_> = (0..150).filter_map(|_| std::net::TcpStream::connect(address).ok()).collect();
+    gateway.wait_for_error(MESSAGE);
+    // Each listener of each worker tries again every 50 ms.
+    pass_real_time(Duration::from_millis(500));
+    drop(clients);
+    assert_eq!(request_root_status(address), 200);
+    gateway.signal("TERM");
+    let outcome = gateway.wait_for_exit();
+    assert_eq!((outcome.code, outcome.errors.matches(MESSAGE).count()), (0, 0), "{}", outcome.errors);
 }
 
 #[test]

@@ -18,7 +18,6 @@ use std::time::Duration;
 use tidegate_config::settings::Limits;
 use tidegate_policy::Timestamp;
 use tidegate_policy::identity::ClientKey;
-use tracing::error;
 
 /// Maximum number of bodies that one address sends at once. Each holds the units of its request.
 const MAX_BODIES_PER_ADDRESS: NonZeroUsize = NonZeroUsize::new(64).expect("not zero");
@@ -116,15 +115,20 @@ impl RequestHandler {
             charge.set(memory.capacity());
             return Ok(());
         }
+        let shared = self.worker.shared();
+        let no_space = |error: SpoolError| {
+            shared.record_spool_failure(&error);
+            ClientBodyError::NoSpace
+        };
         let file = match file {
             Some(file) => file,
             None => {
-                let (dir, usage) = (&context.current().settings.state_dir, &self.worker.shared().spool_usage);
-                let created = SpoolFile::create(dir, context.address_key(), usage);
-                file.insert(created.map_err(|error| no_space(&error))?)
+                let dir = &context.current().settings.state_dir;
+                let created = SpoolFile::create(dir, context.address_key(), &shared.spool_usage);
+                file.insert(created.map_err(no_space)?)
             }
         };
-        file.append(data, limits.buffer_disk).await.map_err(|error| no_space(&error))
+        file.append(data, limits.buffer_disk).await.map_err(no_space)
     }
 }
 
@@ -151,12 +155,4 @@ async fn next_frame(body: &mut ClientBody, deadline: &Deadline) -> Result<Option
         Some(Err(BodyError::TimedOut)) => Err(ClientBodyError::TooSlow),
         Some(Err(_)) => Err(ClientBodyError::Aborted),
     }
-}
-
-/// Logs a failure of the disk. Files without space are not logged, because clients can fill them.
-fn no_space(error: &SpoolError) -> ClientBodyError {
-    if let SpoolError::Io(error) = error {
-        error!(%error, "Request body cannot be stored in state_dir: {error}");
-    }
-    ClientBodyError::NoSpace
 }
