@@ -99,8 +99,12 @@ pub const STATE_FIELDS: &[DocumentField] = &[
     field("spenders.clients[].kind", "string", "[Kind](ACCESS_LOG.md#kind) of the client."),
     field("spenders.clients[].requests", "integer", "Number of requests."),
     field("spenders.clients[].refused", "integer", "Number of refused requests."),
-    field("spenders.clients[].units", "number", "Charged units, over all quotas."),
-    field("spenders.clients[].units_asked", "number", "Expected cost of all requests, over all quotas, in units."),
+    field(
+        "spenders.clients[].units",
+        "number",
+        "Charged units, for each request those of the first quota of its route.",
+    ),
+    field("spenders.clients[].units_asked", "number", "Expected cost of all requests in these quotas, in units."),
     field("spenders.clients[].latest_decision", "string", "Id of the last decision, for `tidegate explain`."),
     field(
         "spenders.clients[].evidence",
@@ -231,7 +235,7 @@ pub const STATE_FIELDS: &[DocumentField] = &[
     field("corrections[].peer", "string or null", "Address of the request's peer; for a Unix socket, its user."),
     field("corrections[].token", "boolean", "True if the admin token was sent."),
     field("corrections[].by", "string or null", "Name that the request gave; it is not verified."),
-    field("switches", "list of object", "The [switches](#switches) in effect, by target."),
+    field("switches", "list of object", "The [switches](#get-apiv1switches) in effect, by target."),
     field("switches[].target", "string", "Network, `operator:NAME`, `class:NAME` or `maintenance`."),
     field("switches[].effect", "string", "`block`, `allow` or `maintenance`."),
     field("switches[].since", "time", "Time of the change."),

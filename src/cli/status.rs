@@ -35,6 +35,7 @@ pub fn run(args: &StatusArgs) -> ExitCode {
     let page = if args.top { Page::Top } else { Page::State };
     let state = || args.admin.request(Method::GET, "/api/v1/state", "");
     if args.watch {
+        let page = if args.top { Page::Top } else { Page::Watch };
         return watch::run(|view| text(&state()?, page, view));
     }
     let result = state().and_then(|body| if args.json { Ok(body) } else { text(&body, page, &View::for_stdout()) });
@@ -49,6 +50,8 @@ pub fn run(args: &StatusArgs) -> ExitCode {
 pub enum Page {
     /// The whole state.
     State,
+    /// The state in the order of what to watch: a small terminal shows the beginning.
+    Watch,
     /// The quotas, and who asks for most.
     Top,
 }
@@ -62,6 +65,7 @@ pub fn text(body: &str, page: Page, view: &View) -> Result<String, CommandError>
     })?;
     Ok(match page {
         Page::State => render::render(&state, view),
+        Page::Watch => render::render_watched(&state, view),
         Page::Top => render::render_top(&state, view),
     })
 }

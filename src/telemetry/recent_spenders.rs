@@ -2,7 +2,7 @@
 
 use tidegate_access_log::{Record, RecordedOutcome};
 use tidegate_engine::spenders::{Spenders, SpendingRequest};
-use tidegate_policy::{Timestamp, Units};
+use tidegate_policy::Timestamp;
 
 /// Demand by client, network, path and user agent, since the start of the last hour.
 #[derive(Debug)]
@@ -19,16 +19,13 @@ impl RecentSpenders {
         Self { hour: hour(now), current: Spenders::new(MAX_ENTRIES), last: Spenders::new(MAX_ENTRIES) }
     }
 
-    /// Adds a finished request that costs units or was charged.
+    /// Adds a finished request that costs units or was charged. It counts with the first of its quotas: units of different
+    /// quotas, such as those of a day and of a month, cannot be added.
     pub(super) fn record(&mut self, record: &Record<'_>) {
-        let cost: Units = record.charges.iter().map(|charge| charge.cost).sum();
-        let unexpected: Units = record.unexpected_costs.iter().map(|cost| cost.charged).sum();
-        let cost = cost.saturating_add(unexpected);
-        if cost.is_zero() {
-            return;
-        }
+        let expected = record.charges.first().map(|charge| (charge.cost, charge.charged));
+        let unexpected = || record.unexpected_costs.first().map(|cost| (cost.charged, cost.charged));
+        let Some((cost, charged)) = expected.or_else(unexpected).filter(|(cost, _)| !cost.is_zero()) else { return };
         self.advance_to(record.settled_at);
-        let charged: Units = record.charges.iter().map(|charge| charge.charged).sum();
         self.current.add(&SpendingRequest {
             // The gateway's own requests have a user agent of their own, and no client.
             client: record.fill.is_none().then_some(record.client),
@@ -36,7 +33,7 @@ impl RecentSpenders {
             path: record.path,
             user_agent: record.user_agent,
             cost,
-            charged: charged.saturating_add(unexpected),
+            charged,
             is_refused: matches!(record.outcome, RecordedOutcome::Refused(_)),
             decision: record.id,
         });
@@ -83,6 +80,8 @@ const MAX_ENTRIES: usize = 512;
 mod tests {
     use super::*;
     use tidegate_access_log::sample::sample_record;
+    use tidegate_access_log::{QuotaCharge, UnexpectedCost};
+    use tidegate_policy::Units;
     use tidegate_policy::cache::CacheFill;
 
     #[test]
@@ -93,6 +92,23 @@ mod tests {
         spenders.add_to(&mut total, sample_record().settled_at);
         let top = total.top(9);
         assert_eq!((top.clients.len(), top.networks.len(), top.user_agents.len()), (0, 0, 1));
+    }
+
+    #[test]
+    fn units_of_different_quotas_are_not_added() {
+        let (record, now) = (sample_record(), sample_record().settled_at);
+        let of = |quota_name| QuotaCharge { quota_name, charged: Units::from_whole(3), ..record.charges[0] };
+        let unexpected = UnexpectedCost { quota_name: "month", charged: Units::from_whole(7), settle_sequence: 1 };
+        let charged = |charges: &[QuotaCharge<'_>], unexpected_costs: &[UnexpectedCost<'_>]| {
+            let mut spenders = RecentSpenders::new(now);
+            spenders.record(&Record { charges, unexpected_costs, ..sample_record() });
+            let mut total = totals();
+            spenders.add_to(&mut total, now);
+            total.top(9).clients.iter().map(|client| client.demand.units).sum::<Units>()
+        };
+        assert_eq!(charged(&[of("day"), of("month")], &[]), Units::from_whole(3));
+        assert_eq!(charged(&[of("day")], &[unexpected]), Units::from_whole(3));
+        assert_eq!(charged(&[], &[unexpected]), Units::from_whole(7));
     }
 
     #[test]

@@ -28,9 +28,9 @@ pub struct SpendingRequest<'a> {
     pub path: &'a str,
     /// User agent; empty if there was none.
     pub user_agent: &'a [u8],
-    /// Expected cost over all quotas, in units.
+    /// Expected cost in one quota, in units.
     pub cost: Units,
-    /// Charged units over all quotas.
+    /// Charged units of that quota.
     pub charged: Units,
     /// True if the request was refused.
     pub is_refused: bool,

@@ -14,9 +14,22 @@ pub(super) fn usage(quota: &QuotaDocument, now: Option<&str>, view: &View) -> St
     format!("{name}  {} units until {until}{shadow}\n{}", quota.limit, usage_bar(quota, view))
 }
 
-/// Renders [`usage`], what is unusual about it, the pacing plan, and a line for each class.
+/// Renders [`usage`] and what stands below it.
 pub(super) fn block(quota: &QuotaDocument, now: Option<&str>, view: &View) -> String {
-    let mut text = usage(quota, now, view);
+    usage(quota, now, view) + &body(quota, now, view)
+}
+
+/// Renders what stands below [`usage`], under the name of the quota; empty if there is nothing.
+pub(super) fn details(quota: &QuotaDocument, now: Option<&str>, view: &View) -> String {
+    match body(quota, now, view) {
+        body if body.is_empty() => body,
+        body => format!("{}\n{body}", view.color.bold(&quota.name)),
+    }
+}
+
+/// Renders what is unusual about the usage, the pacing plan, and a line for each class.
+fn body(quota: &QuotaDocument, now: Option<&str>, view: &View) -> String {
+    let mut text = String::new();
     if let Some(timestamp) = &quota.closed_until {
         let until =
             format!("closed until {}: the origin reported the quota as exhausted", view.local_exactly(timestamp, now));
@@ -49,9 +62,15 @@ fn usage_bar(quota: &QuotaDocument, view: &View) -> String {
     let taken = if limit.is_zero() { 1.0 } else { (used.as_f64() + reserved.as_f64()) / limit.as_f64() };
     let numbers = format!("{}  {used} used, {reserved} reserved, {remaining} remaining", percent(taken));
     // Two columns before the bar, two after it.
-    let width = view.width.saturating_sub(numbers.chars().count() + 4).clamp(10, 40);
+    let width = view.width.saturating_sub(numbers.chars().count() + 4).min(40);
+    if width < MIN_BAR {
+        return format!("  {}\n", view.color.by_level(taken, &numbers));
+    }
     format!("  {}  {numbers}\n", view.color.by_level(taken, &bar(taken, &[], width)))
 }
+
+/// Least width of a bar, in columns: where a line has less, the numbers stand alone.
+const MIN_BAR: usize = 10;
 
 fn classes(quota: &QuotaDocument, view: &View) -> String {
     let classes = &quota.classes;

@@ -24,6 +24,21 @@ pub(super) fn render_top(state: &StateDocument, view: &View) -> String {
     parts.join("\n")
 }
 
+/// Renders the state with what changes first: the usage of all quotas and the requests of all classes precede the details.
+pub(super) fn render_watched(state: &StateDocument, view: &View) -> String {
+    let mut parts = vec![headline(state, view), warnings(state, view)];
+    parts.push(state.quotas.iter().map(|quota| quota::usage(quota, Some(&state.time), view)).collect());
+    parts.push(traffic(&state.traffic, view));
+    parts.push(scopes(&state.scopes, view));
+    parts.push(clients(&state.top_clients, view));
+    parts.push(cache(state));
+    let details = |quota| quota::details(quota, Some(&state.time), view);
+    parts.extend(state.quotas.iter().map(details).filter(|details| !details.is_empty()));
+    parts.extend([notes(&state.notes, view), addresses(state, view), corrections(state, view)]);
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n")
+}
+
 /// Renders the state as text.
 pub(super) fn render(state: &StateDocument, view: &View) -> String {
     let mut parts =

@@ -115,8 +115,24 @@ fn spenders_are_rendered() {
 }
 
 #[test]
+fn what_is_watched_begins_with_what_changes_and_has_all() {
+    let render = |page| text(&sample_state().to_string(), page, &view(80)).expect("a valid state");
+    let (watched, whole) = (render(Page::Watch), render(Page::State));
+    let place = |text: &str| watched.find(text).unwrap_or_else(|| panic!("{text} in\n{watched}"));
+    let last_bar = watched.rfind(" remaining").expect("usage of a quota");
+    for later in ["requests since the start", "charged since start", "listening on", "manual corrections"] {
+        assert!(last_bar < place(later), "{later} after the usage of all quotas:\n{watched}");
+    }
+    assert!(place("requests since the start") < place("charged since start"));
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(words(&watched), words(&whole), "nothing is left out");
+}
+
+#[test]
 fn output_fits_the_terminal_width() {
-    for (width, page) in [80, 100, 132].into_iter().flat_map(|width| [(width, Page::State), (width, Page::Top)]) {
+    for (width, page) in
+        [80, 100, 132].into_iter().flat_map(|width| [Page::State, Page::Watch, Page::Top].map(|page| (width, page)))
+    {
         let shown = text(&sample_state().to_string(), page, &view(width)).expect("a valid state");
         assert!(shown.lines().all(|line| line.chars().count() <= width), "{width}\n{shown}");
     }

@@ -27,7 +27,9 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 use template::ProblemTemplate;
 use tidegate_access_log::hexadecimal;
+use tidegate_engine::QuotaUsage;
 use tidegate_http1::{Fields, Name, Response};
+use tidegate_policy::tier::Share;
 use tidegate_policy::time::{ceil_seconds, with_spread};
 use tidegate_policy::{Reason, Rules};
 use tidegate_rate_limit_headers::RateLimitSnapshot;
@@ -58,8 +60,12 @@ impl<'a> Problem<'a> {
         if matches!(refusal.reason, Reason::Throttle | Reason::Backoff) {
             return Some(Self::throttled(refusal.reason, refusal.wait, spread));
         }
+        let template = match refusal.reason {
+            Reason::Tier if has_no_share(rules, &snapshot) => ProblemTemplate::NO_SHARE,
+            reason => ProblemTemplate::for_refusal(reason),
+        };
         Some(Self {
-            template: ProblemTemplate::for_refusal(refusal.reason),
+            template,
             reason: Some(refusal.reason),
             violated_policies: ViolatedPolicies(Some((rules, snapshot))),
             retry_after: Some(refusal.retry_after(spread)),
@@ -226,8 +232,13 @@ impl ViolatedPolicies<'_> {
         let Some((rules, snapshot)) = self.0 else { return Ok(()) };
         let Some(refusal) = snapshot.refusal else { return Ok(()) };
         if refusal.quotas.is_empty() {
+            let class = &rules[snapshot.class];
+            // Maintenance, and a block by an administrator, are no policies of the class.
+            if refusal.reason == Reason::Maintenance || (refusal.reason == Reason::Blocked && !class.blocked) {
+                return Ok(());
+            }
             text.write_char('"')?;
-            text.write_str(&rules[snapshot.class].name)?;
+            text.write_str(&class.name)?;
             return text.write_char('"');
         }
         let mut separator = "";
@@ -242,6 +253,17 @@ impl ViolatedPolicies<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns true if a tier of a quota that refused the request leaves its class nothing from the first unit on.
+fn has_no_share(rules: &Rules, snapshot: &RateLimitSnapshot<'_>) -> bool {
+    let refusing = |(index, usage): (usize, &QuotaUsage)| {
+        let is_refusing = snapshot.refusal.is_some_and(|refusal| refusal.quotas.contains(index));
+        let tiers = rules[usage.quota].class_tiers.get(snapshot.class.index())?.as_ref().filter(|_| is_refusing)?;
+        tiers.tiers.tiers().first().copied()
+    };
+    let mut tiers = snapshot.usages.iter().enumerate().filter_map(refusing);
+    tiers.any(|tier| tier.threshold.is_zero() && tier.shed_share == Share::ALL)
 }
 
 /// Formats a wait in words.
@@ -264,6 +286,9 @@ mod tests {
     use crate::gateway::upstream::ClientBodyError;
     use tidegate_config::settings::ErrorStatus;
     use tidegate_http1::Malformed;
+    use tidegate_policy::quota::ClassTiers;
+    use tidegate_policy::tier::{Tier, TierSet};
+    use tidegate_policy::{Units, fixtures};
 
     #[test]
     fn waits_are_shown_in_rounded_units() {
@@ -320,7 +345,7 @@ mod tests {
 
     #[test]
     fn refusal_has_reason_and_violated_policies() {
-        let rules = tidegate_policy::fixtures::rules();
+        let rules = fixtures::rules();
         for reason in Reason::ALL {
             let quotas = tidegate_policy::RefusedQuotas::from_indexes([0]);
             let refusal = tidegate_policy::Refusal { reason, quotas, wait: Duration::from_secs(1) };
@@ -340,6 +365,62 @@ mod tests {
                 (&problem.template.status.into(), &serde_json::json!([]))
             );
         }
+    }
+
+    #[test]
+    fn tier_that_leaves_nothing_from_the_start_says_so() {
+        let detail = |above: u32, shed: Share| {
+            let mut quota = fixtures::quota("api", 10);
+            let limit = quota.limit;
+            let tier = Tier { threshold: Units::from_whole(above.into()), shed_share: shed };
+            let tiers = ClassTiers { tiers: TierSet::new(vec![tier], limit), enforce: true };
+            quota.class_tiers = vec![Some(tiers)];
+            let rules = Rules { classes: vec![fixtures::class("bot")], quotas: vec![quota], ..fixtures::rules() };
+            let refusal = refusal(Reason::Tier, &[0]);
+            let usages = [QuotaUsage {
+                quota: tidegate_policy::QuotaId(0),
+                cost: Units::from_whole(1),
+                used: Units::ZERO,
+                remaining: Units::ZERO,
+                client_remaining: None,
+                tier: 1,
+                guard_admitted: false,
+                resets_at: tidegate_policy::Timestamp::from_seconds(60),
+                window: 0,
+                sequence: 1,
+            }];
+            let snapshot = snapshot(&usages, &refusal);
+            Problem::refused(&rules, snapshot, 0.0).expect("refusal").template.detail
+        };
+        assert!(detail(0, Share::ALL).contains("get no pages that cost units"));
+        assert!(detail(1, Share::ALL).contains("share of this client class is used up"));
+        assert!(detail(0, Share::from_ratio(0.5)).contains("share of this client class is used up"));
+    }
+
+    #[test]
+    fn only_policies_of_the_class_are_named_as_violated() {
+        let mut rules = Rules { classes: vec![fixtures::class("person")], ..fixtures::rules() };
+        let policies = |rules: &Rules, reason| {
+            let refusal = refusal(reason, &[]);
+            let problem = Problem::refused(rules, snapshot(&[], &refusal), 0.0).expect("refusal");
+            problem_json(&problem)["violated-policies"].clone()
+        };
+        let class = serde_json::json!([rules.classes[0].name]);
+        assert_eq!(policies(&rules, Reason::Maintenance), serde_json::json!([]));
+        assert_eq!(policies(&rules, Reason::Blocked), serde_json::json!([]), "an administrator blocks the client");
+        assert_eq!(policies(&rules, Reason::Bucket), class);
+        rules.classes[0].blocked = true;
+        assert_eq!(policies(&rules, Reason::Blocked), class);
+    }
+
+    fn refusal(reason: Reason, quotas: &[usize]) -> tidegate_policy::Refusal {
+        let quotas = tidegate_policy::RefusedQuotas::from_indexes(quotas.iter().copied());
+        tidegate_policy::Refusal { reason, quotas, wait: Duration::from_secs(1) }
+    }
+
+    fn snapshot<'a>(usages: &'a [QuotaUsage], refusal: &'a tidegate_policy::Refusal) -> RateLimitSnapshot<'a> {
+        let (class, route) = (tidegate_policy::ClassId(0), tidegate_policy::RouteId(0));
+        RateLimitSnapshot { class, route, usages, bucket: None, refusal: Some(refusal) }
     }
 
     fn problem_json(problem: &Problem<'_>) -> serde_json::Value {

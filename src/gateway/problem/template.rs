@@ -82,6 +82,10 @@ impl ProblemTemplate {
         "backoff"
     );
 
+    /// A tier that leaves a class nothing of the quota, however little of it is used.
+    pub(super) const NO_SHARE: Self =
+        quota_exceeded!("Clients of this class get no pages that cost units of the quota.", "tier");
+
     /// A method that the crawl policy does not support.
     pub(super) const METHOD_NOT_ALLOWED: Self =
         plain!(405, "Method Not Allowed", "The crawl policy supports only GET and HEAD.");

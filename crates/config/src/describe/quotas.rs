@@ -15,6 +15,13 @@ pub(super) fn window(window: &Window) -> String {
     }
 }
 
+/// Returns the summary line of the share of a client; `None` without `per_client`.
+pub(super) fn client_limit(quota: &Quota) -> Option<String> {
+    let limit = quota.client_limit?;
+    let share = limit.as_f64() / quota.limit.as_f64() * 100.0;
+    Some(format!("per client: {limit} units ({share:.0}%)"))
+}
+
 /// Returns the summary line of the pacing of `quota`; `None` if it is not paced.
 pub(super) fn pacing(quota: &Quota, classes: &[Class]) -> Option<String> {
     let Pacing { forecast, burst_share: burst, roles, enforce, .. } = quota.pacing.as_ref()?;

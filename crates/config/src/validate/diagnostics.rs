@@ -40,6 +40,19 @@ impl Diagnostics {
         }
     }
 
+    /// Adds an error about a value that contradicts others, unless one of those has an error itself: it would be the cause.
+    pub(super) fn contradiction(
+        &mut self,
+        path: &SettingPath,
+        others: &[SettingPath],
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        if !others.iter().any(|other| self.has_error_at(other)) {
+            self.error(path, message, hint);
+        }
+    }
+
     /// Adds a warning about a valid value.
     pub(super) fn warning(&mut self, message: impl Into<String>) {
         self.warnings.push(message.into());

@@ -84,7 +84,7 @@ fn quota(name: &str, raw: &raw::Quota, path: &SettingPath, classes: &[Class], re
     Quota {
         name: name.to_owned(),
         limit,
-        client_limit: client_limit(raw, limit, &window, &path.per_client(), report),
+        client_limit: client_limit(raw, limit, &window, path, report),
         pacing: pacing(&raw.pacing, &window, &class_tiers, &path.pacing(), classes, report),
         window,
         enforce: raw.enforce.unwrap_or(true),
@@ -103,9 +103,12 @@ fn client_limit(
     report: &mut Diagnostics,
 ) -> Option<Units> {
     let client_limit = units(raw.per_client.as_ref()?.0, limit);
+    let limit_path = path.limit();
+    let path = &path.per_client();
     if client_limit.is_zero() || client_limit > limit {
-        report.error(
+        report.contradiction(
             path,
+            &[limit_path],
             format!("found {client_limit} of {limit} units"),
             "write a share such as 2%, or an amount up to the limit",
         );
@@ -256,15 +259,16 @@ fn class_tiers(
     report: &mut Diagnostics,
 ) -> Vec<Option<ClassTiers>> {
     let mut by_class: Vec<Option<ClassTiers>> = vec![None; classes.len()];
+    let limit_path = path.limit();
     for (class, tiers) in &raw.tiers.0 {
         let path = path.tiers_of(class, tiers.long_form);
         match classes.iter().position(|known| known.name == *class) {
-            Some(index) => by_class[index] = Some(tier_set(tiers, limit, &path, report)),
+            Some(index) => by_class[index] = Some(tier_set(tiers, limit, &limit_path, &path, report)),
             None => {
                 if !has_class_errors(report, classes.len()) {
                     report.unknown_name(&path, "class", class, classes.iter().map(|class| class.name.as_str()));
                 }
-                tier_set(tiers, limit, &path, report);
+                tier_set(tiers, limit, &limit_path, &path, report);
             }
         }
     }
@@ -277,7 +281,13 @@ fn has_class_errors(report: &Diagnostics, count: usize) -> bool {
         && (count <= 1 || (0..count).any(|index| report.has_error_at(&SettingPath::of_class(index).name())))
 }
 
-fn tier_set(raw: &Tiers, limit: Units, path: &SettingPath, report: &mut Diagnostics) -> ClassTiers {
+fn tier_set(
+    raw: &Tiers,
+    limit: Units,
+    limit_path: &SettingPath,
+    path: &SettingPath,
+    report: &mut Diagnostics,
+) -> ClassTiers {
     if raw.steps.is_empty() {
         report.error(path, "no tiers", "write [{ above: 80%, shed: 50% }], or leave the class out");
     }
@@ -295,8 +305,9 @@ fn tier_set(raw: &Tiers, limit: Units, path: &SettingPath, report: &mut Diagnost
         let (Some(above), Some(shed)) = (&step.above, &step.shed) else { continue };
         let tier = Tier { threshold: units(above.0, limit), shed_share: shed.0 };
         if tier.threshold > limit {
-            report.error(
+            report.contradiction(
                 &path.above(),
+                std::slice::from_ref(limit_path),
                 format!("unreachable: {} exceeds the limit {limit}", tier.threshold),
                 "write a share such as 80%, or less than the limit",
             );

@@ -92,12 +92,12 @@ fn quota_verdict(quota: &QuotaReport, span: TimeAxis<'_>) -> String {
     let windows = quota.windows.len();
     let spent: Vec<Timestamp> = quota.windows.iter().filter_map(|window| window.spent).collect();
     match (windows, spent.first()) {
-        (1, None) => format!("{} lasts", quota.name),
-        (_, None) => format!("{} lasts in all {windows} windows", quota.name),
-        (1, Some(first)) => format!("{} is used up at {}", quota.name, span.format_time(*first)),
+        (1, None) => format!("the quota {} lasts", quota.name),
+        (_, None) => format!("the quota {} lasts in all {windows} windows", quota.name),
+        (1, Some(first)) => format!("the quota {} is used up at {}", quota.name, span.format_time(*first)),
         (_, Some(first)) => {
             let time = span.format_time(*first);
-            format!("{} is used up in {} of {windows} windows, first at {time}", quota.name, spent.len())
+            format!("the quota {} is used up in {} of {windows} windows, first at {time}", quota.name, spent.len())
         }
     }
 }
@@ -113,7 +113,9 @@ fn usage(quota: &QuotaReport) -> String {
         true if whole.len() == all.len() => format!("{units} ({})", percent(used(&whole).as_f64() / limits)),
         true => {
             let share = percent(used(&whole).as_f64() / limits);
-            format!("{units} ({share} of {} whole windows of {})", whole.len(), all.len())
+            let (count, all) = (whole.len(), all.len());
+            let whole = if count == 1 { "whole window" } else { "whole windows" };
+            format!("{units} ({share} of {count} {whole} of {all})")
         }
         false => format!("{units} (no whole window in the log)"),
     }

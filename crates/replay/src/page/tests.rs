@@ -258,12 +258,12 @@ fn verdict_says_whether_quotas_last_and_who_is_refused() {
     };
     let mut report = report(3);
     let refused = "432 of 720 requests are refused, most of them in the class bot (432)";
-    assert_eq!(verdict(&report), format!("Under a.yaml, api lasts in all 3 windows; {refused}."));
+    assert_eq!(verdict(&report), format!("Under a.yaml, the quota api lasts in all 3 windows; {refused}."));
     let policy = &mut report.policies[0];
     policy.quotas[0].windows[1].spent = Some(Timestamp::from_seconds(36 * 3600));
     policy.classes[0].shadow = BTreeMap::from([("quota", 5)]);
     let spent = verdict(&report);
-    assert!(spent.starts_with("Under a.yaml, api is used up in 1 of 3 windows, first at "), "{spent}");
+    assert!(spent.starts_with("Under a.yaml, the quota api is used up in 1 of 3 windows, first at "), "{spent}");
     assert!(spent.ends_with("(432); 5 more would be, were shadow mode off."), "{spent}");
     let policy = &mut report.policies[0];
     (policy.refused, policy.quotas) = (0, Vec::new());
