@@ -35,9 +35,9 @@ pub(super) struct ConnectionState {
     write_blocked_since: Cell<Option<Timestamp>>,
     /// Time since which a request body waits for the client to send.
     body_wait_since: Cell<Option<Timestamp>>,
-    /// Time of the last progress of each HTTP/2 response in flight. A client can stall such a response by sending no
+    /// Progress of each HTTP/2 response in flight. A client can stall such a response by sending no
     /// window update, without blocking any write to the connection.
-    responses: RefCell<Slab<Timestamp>>,
+    responses: RefCell<Slab<ResponseProgress>>,
     request_count: Cell<u32>,
     /// True for HTTP/2, where received bytes do not always belong to a request: pings and window updates arrive at any
     /// time.
@@ -47,6 +47,13 @@ pub(super) struct ConnectionState {
     memory: Rc<ConnectionMemory>,
     command: Cell<ConnectionCommand>,
     waker: RefCell<Option<Waker>>,
+}
+
+/// Progress of a response over HTTP/2.
+struct ResponseProgress {
+    last: Timestamp,
+    /// Maximum wait for the origin, which ends earlier by its own timeout.
+    max_origin_wait: Duration,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -178,13 +185,19 @@ impl ConnectionState {
 
     /// Records the start of a response. Returns a key for its progress, on HTTP/2 only: HTTP/1.1 writes
     /// show the progress themselves.
-    pub(super) fn on_response_start(&self) -> Option<usize> {
-        self.is_http2.get().then(|| self.responses.borrow_mut().insert(self.clock.get()))
+    pub(super) fn on_response_start(&self, max_origin_wait: impl FnOnce() -> Duration) -> Option<usize> {
+        let progress = || ResponseProgress { last: self.clock.get(), max_origin_wait: max_origin_wait() };
+        self.is_http2.get().then(|| self.responses.borrow_mut().insert(progress()))
+    }
+
+    /// Records that the origin may pause for `max_origin_wait`.
+    pub(super) fn on_event_stream(&self, key: usize, max_origin_wait: Duration) {
+        self.responses.borrow_mut()[key].max_origin_wait = max_origin_wait;
     }
 
     /// Records that a chunk of the response was sent.
     pub(super) fn on_response_progress(&self, key: usize) {
-        self.responses.borrow_mut()[key] = self.clock.get();
+        self.responses.borrow_mut()[key].last = self.clock.get();
     }
 
     /// Records the end of the response.
@@ -221,7 +234,7 @@ impl ConnectionState {
         self.since.set(self.clock.get());
     }
 
-    fn check_timeouts(&self, limits: &Limits, response_timeout: Duration) -> ConnectionCommand {
+    fn check_timeouts(&self, limits: &Limits) -> ConnectionCommand {
         let now = self.clock.get();
         let exceeds =
             |since: Option<Timestamp>, limit: Duration| since.is_some_and(|since| is_overdue(since, limit, now));
@@ -230,9 +243,10 @@ impl ConnectionState {
         {
             return ConnectionCommand::Close;
         }
-        // A wait for the origin would have ended earlier, by its own timeout.
-        let max_wait = response_timeout + limits.response_write_timeout;
-        if self.responses.borrow().iter().any(|(_, &last_progress)| exceeds(Some(last_progress), max_wait)) {
+        let is_stalled = |response: &ResponseProgress| {
+            exceeds(Some(response.last), response.max_origin_wait + limits.response_write_timeout)
+        };
+        if self.responses.borrow().iter().any(|(_, response)| is_stalled(response)) {
             return ConnectionCommand::Close;
         }
         let aborted = self.aborted.get();
@@ -277,11 +291,11 @@ impl ConnectionRegistry {
 
     /// Commands connections that exceed a timeout to end, and drops closed ones. Returns the bytes of memory that the
     /// others occupy.
-    pub(super) fn sweep(&self, limits: &Limits, response_timeout: Duration) -> u64 {
+    pub(super) fn sweep(&self, limits: &Limits) -> u64 {
         let mut memory = 0;
         self.0.borrow_mut().retain(|connection| {
             let Some(connection) = connection.upgrade() else { return false };
-            connection.command(connection.check_timeouts(limits, response_timeout));
+            connection.command(connection.check_timeouts(limits));
             memory += connection.memory.total();
             true
         });

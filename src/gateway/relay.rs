@@ -21,6 +21,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
+use tidegate_access_log::ResponseCut;
 use tidegate_http1::client;
 use tidegate_policy::Timestamp;
 use tokio::task::AbortHandle;
@@ -369,7 +370,7 @@ impl Transfer {
             return match self.deadline.poll_expired(context) {
                 true => {
                     self.recorder = None;
-                    self.on_abort();
+                    self.on_abort(ResponseCut::ResponseTimeout);
                     Poll::Ready(Some(Err(BodyError::TimedOut)))
                 }
                 false => Poll::Pending,
@@ -383,8 +384,9 @@ impl Transfer {
             None => self.recorder = None,
             Some(Err(error)) => {
                 self.recorder = None;
-                if !matches!(error, client::Error::Body(_) | client::Error::BodyLength) {
-                    self.on_abort();
+                match error {
+                    client::Error::Body(_) | client::Error::BodyLength => {}
+                    _ => self.on_abort(ResponseCut::Origin),
                 }
             }
         }
@@ -475,8 +477,11 @@ impl Transfer {
     }
 
     /// Handles a body that was aborted or timed out.
-    fn on_abort(&mut self) {
-        self.request_context.iter_mut().for_each(|request_context| request_context.upstream_body_aborted());
+    fn on_abort(&mut self, cut: ResponseCut) {
+        if let Some(request_context) = &mut self.request_context {
+            request_context.set_cut(cut);
+            request_context.upstream_body_aborted();
+        }
     }
 
     /// Handles the end of the response. The request is recorded now, so that it is counted before the client sees the

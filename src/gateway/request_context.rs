@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_access_log::CLIENT_CLOSED_REQUEST;
+use tidegate_access_log::{CLIENT_CLOSED_REQUEST, ResponseCut};
 use tidegate_config::settings::HeaderRules;
 use tidegate_crawlers::robots::FetchSlot;
 use tidegate_engine::{Decision, Evaluation, Observation, Permit, Receipt, SlotGuard};
@@ -90,6 +90,8 @@ pub(super) struct RequestContext {
     receipt: Receipt,
     status: StatusCode,
     bytes: u64,
+    /// Why the response of the origin ended before its end.
+    cut: Option<ResponseCut>,
     /// Key of the response in the connection's timeouts.
     response_key: Option<usize>,
     /// Scans of the response body for the exhaustion text of a quota.
@@ -153,6 +155,7 @@ impl RequestContext {
             receipt: Receipt::new(),
             status: StatusCode::from_u16(CLIENT_CLOSED_REQUEST).expect("valid status"),
             bytes: 0,
+            cut: None,
             response_key: None,
             body_scans: Vec::new(),
             fetch_slot: None,
@@ -511,8 +514,27 @@ impl RequestContext {
     pub(super) fn begin_response(&mut self, status: StatusCode) {
         if !self.forward_state.client_left() {
             self.status = status;
-            self.response_key = self.connection_state.on_response_start();
+            self.response_key = self.connection_state.on_response_start(|| self.response_timeout());
         }
+    }
+
+    /// Returns the maximum time to the head of the response, and between parts of its body.
+    pub(super) fn response_timeout(&self) -> Duration {
+        self.current.settings.response_timeout(self.evaluation().route)
+    }
+
+    /// Lets the response be an event stream. Returns the maximum time between its parts.
+    pub(super) fn begin_event_stream(&self) -> Duration {
+        let max_pause = self.current.settings.event_stream_timeout(self.evaluation().route);
+        if let Some(key) = self.response_key {
+            self.connection_state.on_event_stream(key, max_pause);
+        }
+        max_pause
+    }
+
+    /// Records why the response ended before its end.
+    pub(super) fn set_cut(&mut self, cut: ResponseCut) {
+        self.cut = Some(cut);
     }
 
     /// Records the status at the start of a connection that is no longer HTTP. It has timeouts of its own.

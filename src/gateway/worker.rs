@@ -167,7 +167,7 @@ impl Worker {
         self.monotonic_now();
         tokio::task::yield_now().await;
         let current = self.current();
-        let memory = self.connections.sweep(&current.settings.limits, current.settings.origin.response_timeout);
+        let memory = self.connections.sweep(&current.settings.limits);
         self.limit_memory(memory, &current.settings.limits);
         self.sweep_list.sweep(self.uptime.get(), current.settings.limits.min_rate);
         self.upstream.sweep(&current.settings.origin, self.uptime.get());
@@ -205,6 +205,7 @@ impl Worker {
             client,
             uptime: self.uptime.get(),
             clock: &self.shared.clock,
+            response_timeout: origin.response_timeout,
             max_connections: origin.max_connections.div_ceil(self.shared.worker_count),
         }
     }

@@ -62,6 +62,7 @@ mod operations;
 mod origin_failures;
 mod origin_http2;
 mod origin_servers;
+mod origin_timeouts;
 mod pacing_live;
 mod pacing_simulation;
 mod paths;

@@ -25,7 +25,7 @@ pub struct LogValue {
 }
 
 /// Name of the only field that some lines do not have.
-pub const OPTIONAL_LOG_FIELDS: [&str; 4] = ["unexpected_cost", "switch", "fill", "retry_seq"];
+pub const OPTIONAL_LOG_FIELDS: [&str; 5] = ["unexpected_cost", "switch", "fill", "retry_seq", "cut"];
 
 /// All fields of an access log line, in order.
 pub const LOG_FIELDS: &[LogField] = &[
@@ -174,6 +174,12 @@ pub const LOG_FIELDS: &[LogField] = &[
         "number",
         "Time from the first byte of the request to the last byte of the response, in milliseconds. For a request of another \
          proxy, to the answer.",
+    ),
+    field(
+        "cut",
+        "string",
+        "Why the response ended before its end: `response_timeout` (the gateway ended it, because the origin sent no part of \
+         it for that time) or `origin` (the origin ended it). The field is absent for all other responses.",
     ),
     field(
         "cache",

@@ -192,6 +192,11 @@ fn numbers(out: &mut Vec<u8>, record: &Record<'_>) {
     }
     out.extend_from_slice(b",\"total_ms\":");
     json::milliseconds(out, record.total);
+    if let Some(cut) = record.cut {
+        out.extend_from_slice(b",\"cut\":\"");
+        json::name(out, cut.name());
+        out.push(b'"');
+    }
     out.extend_from_slice(match record.cache {
         None => b",\"cache\":null}\n".as_slice(),
         Some(CacheResult::Hit) => b",\"cache\":\"hit\"}\n",

@@ -120,12 +120,33 @@ pub struct Record<'a> {
     pub origin: Option<UpstreamCall<'a>>,
     /// Time from the first byte of the request to the last byte of the response (`total_ms`).
     pub total: Duration,
+    /// Why the response ended before its end; the field is absent for a whole one.
+    pub cut: Option<ResponseCut>,
     /// Result of the cache; `None` if the route is not cached.
     pub cache: Option<CacheResult>,
     /// Units that a stored response saved, by quota. Not part of the log: replay knows them from the costs.
     pub saved: &'a [(&'a str, Units)],
     /// Resolver for names of bots, operators, rules and scopes.
     pub names: &'a dyn NameResolver,
+}
+
+/// Cause of a response that ended before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseCut {
+    /// The gateway ended it: the origin sent no part of it for `response_timeout`.
+    ResponseTimeout,
+    /// The origin ended it.
+    Origin,
+}
+
+impl ResponseCut {
+    /// Returns the word of the access log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ResponseTimeout => "response_timeout",
+            Self::Origin => "origin",
+        }
+    }
 }
 
 /// Cost and usage of one request on one quota. The log has each field as an object by quota.

@@ -50,6 +50,7 @@ pub fn sample_record() -> Record<'static> {
         tier: None,
         scope: None,
         guard_admitted: false,
+        cut: None,
         cache: None,
         saved: &[],
         scope_wait: Duration::ZERO,

@@ -69,6 +69,8 @@ pub struct Settings {
     pub redirects: Vec<Option<Redirect>>,
     /// Changes of header fields, by [`RouteId`]; the last routes without any are left out.
     pub header_rules: Vec<Option<HeaderRules>>,
+    /// Maximum times to wait for parts of a response, by [`RouteId`]; the last routes without any are left out.
+    pub response_timeouts: Vec<Option<Duration>>,
     /// Files of the address lists, in the order of their names in the rules.
     pub address_lists: Vec<AddressList>,
     /// Range files of the operators.
@@ -469,6 +471,23 @@ impl Settings {
     #[inline]
     pub fn header_rules(&self, route: RouteId) -> Option<&HeaderRules> {
         self.header_rules.get(route.index())?.as_ref()
+    }
+
+    /// Returns the maximum time to the head of a response on `route`, and between parts of its body.
+    #[inline]
+    pub fn response_timeout(&self, route: RouteId) -> Duration {
+        self.own_response_timeout(route).unwrap_or(self.origin.response_timeout)
+    }
+
+    /// Returns the maximum time between parts of an event stream on `route`.
+    pub fn event_stream_timeout(&self, route: RouteId) -> Duration {
+        self.own_response_timeout(route).unwrap_or(self.origin.event_stream_timeout)
+    }
+
+    /// Returns the `response_timeout` of `route`; `None` if it has that of the origin.
+    #[inline]
+    pub fn own_response_timeout(&self, route: RouteId) -> Option<Duration> {
+        *self.response_timeouts.get(route.index())?
     }
 
     /// Returns the location and the path of a setting, for messages: `tidegate.yaml:3:12: listen.tls.key`.

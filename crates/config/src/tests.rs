@@ -2044,6 +2044,52 @@ fn listeners_have_their_keys_and_files_beside_the_yaml() {
 }
 
 #[test]
+fn consequences_of_an_error_are_not_errors_of_their_own() {
+    let quota = |keys: &str| {
+        let quota = format!("quotas: {{ q: {{ {keys}, window: {{ fixed: 1h }} }} }}");
+        let class = "classes: [{ name: bot, when: { kind: declared_bot } }]";
+        with_origin(&format!("{class}\n{quota}\nroutes: [{{ match: /a, cost: {{ q: 4 }} }}]"))
+    };
+    let rest = "per_client: 5%, tiers: { bot: [{ above: 500, shed: 50% }, { above: 900, shed: 100% }] }";
+    for (limit, expected) in [
+        ("limti: 1000", &["quotas.q.limit: missing", "unknown key \"limti\""][..]),
+        ("limit: many", &["found \"many\""]),
+        ("limit: 0", &["found 0"]),
+        ("enforce: true", &["quotas.q.limit: missing"]),
+    ] {
+        let errors = config_errors(&quota(&format!("{limit}, {rest}")));
+        assert_eq!(errors.len(), expected.len(), "{limit}: {errors:#?}");
+        assert!(errors.iter().zip(expected).all(|(error, text)| error.contains(text)), "{limit}: {errors:#?}");
+    }
+    assert_eq!(
+        config_errors(&quota(&format!("limit: 60, {rest}"))).len(),
+        3,
+        "tiers and the cost contradict the limit"
+    );
+}
+
+#[test]
+fn response_timeout_of_a_route_takes_the_place_of_that_of_the_origin() {
+    let timeouts = |origin: &str| {
+        let file = format!(
+            "origin: {{ url: \"http://127.0.0.1:3000\"{origin} }}\nroutes: [{{ match: /a }}, {{ match: /b, response_timeout: 1h }}]"
+        );
+        let settings = settings(&file);
+        [0, 1, 2].map(|route| {
+            let route = RouteId(route);
+            (settings.response_timeout(route).as_secs(), settings.event_stream_timeout(route).as_secs())
+        })
+    };
+    assert_eq!(timeouts(""), [(30, 300), (3600, 3600), (30, 300)]);
+    assert_eq!(timeouts(", response_timeout: 5s"), [(5, 5), (3600, 3600), (5, 5)]);
+    let errors = config_errors(&with_origin(
+        "routes: [{ match: /a, response_timeout: 0s }, { match: /b, redirect: /c, response_timeout: 1s }]",
+    ));
+    assert!(errors[0].contains("routes[0].response_timeout: found a zero duration"), "{errors:?}");
+    assert!(errors[1].contains("found together with response_timeout"), "{errors:?}");
+}
+
+#[test]
 fn header_rules_are_those_of_their_route_and_bounded() {
     let routes = |changes: &str| {
         with_origin(&format!("routes: [{{ match: /a }}, {{ match: /b, response_headers: {{ {changes} }} }}]"))

@@ -172,7 +172,7 @@ impl RequestHandler {
         };
         let (path, query) = (request.origin_path(), head.target.query());
         let url = UrlKey::for_request(&site, path, query, &head.fields, fetch_rules);
-        let patience = current.settings.origin.response_timeout;
+        let patience = current.settings.response_timeout(classified.route);
         let mut found = match self.find(&url, &head.fields, credentials, &[], *now) {
             Ok(found) => found,
             Err(OnDisk(_)) => {

@@ -11,17 +11,18 @@ use crate::gateway::problem::Problem;
 use crate::gateway::proxy_protocol::ProxiedClient;
 use crate::gateway::request_context::{EvaluatedRequest, RequestContext};
 use crate::gateway::response_body::{ResponseBody, scan_to_end};
-use crate::gateway::upstream::{ForwardError, RequestBody, UpstreamResponse};
+use crate::gateway::upstream::{ForwardError, RequestBody, UpstreamResponse, UpstreamTarget};
 use crate::gateway::{cost, headers, target};
 use bytes::Bytes;
 use http::{StatusCode, Version};
+use hyper::body::Body;
 use smallvec::SmallVec;
 use std::fmt::{self, Write};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tidegate_engine::{SlotGuard, ThrottleRejection};
-use tidegate_http1::{Name, RequestHead, Response};
+use tidegate_http1::{Fields, Name, RequestHead, Response};
 use tidegate_policy::cache::{CacheStatus, Unstorable};
 use tidegate_policy::identity::ClientAddress;
 
@@ -123,7 +124,8 @@ impl RequestHandler {
         let current = Rc::clone(context.current());
         let worker = &self.worker;
         let client = current.settings.origin.proxy_protocol.and_then(|_| self.proxied_client(context));
-        let target = worker.upstream_target(&current, client);
+        let response_timeout = context.response_timeout();
+        let target = UpstreamTarget { response_timeout, ..worker.upstream_target(&current, client) };
         context.begin_upstream(slots);
         let state = Rc::clone(context.forward_state());
         let (permit, client_head) = context.permit_and_head();
@@ -154,6 +156,7 @@ impl RequestHandler {
     ) -> Response<ResponseBody> {
         let UpstreamResponse { response: Response { status, mut fields, body }, pool_guard: lease, deadline } =
             upstream;
+        let is_event_stream = body.size_hint().exact().is_none() && is_event_stream(&fields);
         let compressor = encode_response(&context, status, &mut fields);
         prepare_client_response(&context, status, &mut fields);
         if let Some(reason) = context.forward_reason() {
@@ -162,6 +165,9 @@ impl RequestHandler {
             fields.append_with(Name::CacheStatus, |text| write!(text, "{cache_status}"));
         }
         context.begin_response(status);
+        if is_event_stream {
+            deadline.set_limit(context.begin_event_stream());
+        }
         let recorder = recorder.and_then(Result::ok);
         let body = ResponseBody::relayed(beginning, body, lease, deadline, recorder, compressor, context);
         Response { status, fields, body }
@@ -223,6 +229,12 @@ impl RequestHandler {
             fields.append(Name::Operator, worker.shared().operators.name(operator).as_bytes());
         }
     }
+}
+
+/// Returns true for a stream of server-sent events, which pauses while nothing happens.
+fn is_event_stream(fields: &Fields) -> bool {
+    let media_type = fields.get(Name::ContentType).unwrap_or_default().split(|&byte| byte == b';').next();
+    media_type.is_some_and(|media_type| media_type.trim_ascii().eq_ignore_ascii_case(b"text/event-stream"))
 }
 
 /// Returns the head for the origin with the changes of the route; `None` if there are none. The context keeps the head

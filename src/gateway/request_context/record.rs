@@ -101,6 +101,7 @@ impl RequestContext {
                 RequestStage::Delegated { answered_after } => answered_after,
                 _ => settled.saturating_duration_since(self.received_at),
             },
+            cut: self.cut,
             cache: self.cache_result,
             saved: &saved,
             names: &names,

@@ -78,6 +78,8 @@ pub(super) struct UpstreamTarget<'a> {
     pub(super) uptime: Timestamp,
     /// Wall clock, because time has passed before a retry.
     pub(super) clock: &'a Clock,
+    /// Maximum time to the response head, and between parts of the body.
+    pub(super) response_timeout: Duration,
     /// Maximum connections of this worker.
     pub(super) max_connections: usize,
 }
@@ -112,7 +114,7 @@ impl Upstream {
         target: &UpstreamTarget<'_>,
         state: &ForwardState,
     ) -> Result<UpstreamResponse, ForwardError> {
-        let after = target.origin.response_timeout;
+        let after = target.response_timeout;
         let deadline = self.deadlines.new_deadline(after);
         let upload = body.upload();
         let is_repeatable = is_idempotent(&head.method) && body.is_end_stream();

@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::Duration;
 use tidegate_access_log::fields::{EVIDENCE, KINDS, LOG_FIELDS, LogValue, OPTIONAL_LOG_FIELDS, REASONS, VERDICTS};
 use tidegate_access_log::sample::sample_record;
-use tidegate_access_log::{LineWriter, QuotaCharge, Record, RecordedOutcome, UnexpectedCost};
+use tidegate_access_log::{LineWriter, QuotaCharge, Record, RecordedOutcome, ResponseCut, UnexpectedCost};
 use tidegate_policy::ListId;
 use tidegate_policy::Units;
 use tidegate_policy::bot_detection::{HeadersSeen, Signal};
@@ -58,6 +58,7 @@ fn lines_have_the_documented_fields_in_order() {
         switch: Some(SwitchEffect::Allow),
         fill: Some(CacheFill::Warm),
         scope: Some("default"),
+        cut: Some(ResponseCut::ResponseTimeout),
         ..sample_record()
     };
     let shadow = Record { outcome: RecordedOutcome::Admitted { shadow_reason: Some(Reason::Tier) }, ..full };

@@ -30,4 +30,4 @@ fn full_line() -> Map<String, Value> {
 
 /// Results that a replay computes again, or does not need.
 const UNUSED_FIELDS: [&str; 7] =
-    ["operator", "route", "verdict", "guard_admitted", "bot_score", "bucket_seq", "total_ms"];
+    ["operator", "route", "verdict", "guard_admitted", "bot_score", "bucket_seq", "total_ms", "cut"];

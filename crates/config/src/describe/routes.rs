@@ -51,7 +51,8 @@ pub(super) fn route(id: RouteId, settings: &Settings) -> String {
             (Some(_), None) => "; not cached".to_owned(),
             (Some(_), Some(caching)) => cache::route(caching).iter().map(|part| format!("; {part}")).collect(),
         };
-        format!("{costs}; in {}{caching}", scopes.join(", "))
+        let timeout = settings.own_response_timeout(id).map(|timeout| format!("; waits {timeout:?} for the origin"));
+        format!("{costs}; in {}{}{caching}", scopes.join(", "), timeout.unwrap_or_default())
     };
     let answer = match settings.redirect(id) {
         Some(redirect) => self::redirect(redirect),

@@ -14,9 +14,9 @@ pub(crate) struct Origin {
     /// URLs of several servers with the same pages, in place of `url`. A request is sent to the one that has the fewest
     /// in flight. Default none.
     pub urls: Option<Vec<String>>,
-    /// PEM file with the certificates of the authorities that may sign those of the origin. This path, and those below, start
-    /// at the directory of this file. They are read at a start and at a reload. Default those of
-    /// public authorities (Mozilla's list, compiled in).
+    /// PEM file with the certificates of the authorities that may sign those of the origin; a certificate that the origin has
+    /// signed itself stands for itself. This path, and those below, start at the directory of this file. They are read at a
+    /// start and at a reload. Default those of public authorities (Mozilla's list, compiled in).
     pub ca: Option<String>,
     /// Name that the certificates of the origin must have, and that is sent as SNI. Default the host of the URL.
     pub server_name: Option<String>,
@@ -38,8 +38,9 @@ pub(crate) struct Origin {
     pub health: Health,
     /// Maximum time to connect, with the TLS handshake, more than 0; then the client receives 504. Default 3s.
     pub connect_timeout: Option<Span>,
-    /// Maximum time to the response head, and between parts of the body, more than 0; then the client receives 504. Also the
-    /// longest time in which the origin takes no part of a request body. Default 30s.
+    /// Maximum time to the response head, and between parts of the body, more than 0; then the client receives 504, or the
+    /// end of the connection if a part was sent. Also the longest time in which the origin takes no part of a request body.
+    /// A route can have its own. Default 30s, and 5m between parts of an event stream (`text/event-stream`).
     pub response_timeout: Option<Span>,
     /// Time until an unused connection is closed, more than 0. Keep it below the origin's own keep-alive (Node.js: 5
     /// s). Default 4s.

@@ -3,7 +3,7 @@
 use super::cache::RouteCache;
 use super::header_changes::HeaderChanges;
 use super::redirect::RouteRedirect;
-use crate::scalars::{Price, Verb};
+use crate::scalars::{Price, Span, Verb};
 use crate::serde_forms::{NamedMap, OneOrMany};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -47,6 +47,9 @@ pub(crate) struct Route {
     /// Set it for large uploads whose beginning the origin needs at once. Default false: the body is received first
     /// (limits.buffer_body).
     pub stream: bool,
+    /// As origin.response_timeout, for this route: set it for responses that the origin prepares for long, and for streams
+    /// with long pauses. Default that of the origin.
+    pub response_timeout: Option<Span>,
     /// Caching of responses: off, or { ttl, revalidation_cost, key }. It requires the section cache. Default on with that
     /// section, as the origin's fields allow.
     pub cache: Option<RouteCache>,
@@ -54,7 +57,7 @@ pub(crate) struct Route {
     pub compress: Option<bool>,
     /// Redirect in place of a response of the origin: a target, or { to, status }. It costs nothing, takes no slot and is
     /// logged; blocks and buckets apply. GET and HEAD of robots.txt, and the crawl policy, are served as usual. Excludes
-    /// cost, scopes, cache, stream, sample_latency and request_headers. Default none.
+    /// cost, scopes, cache, stream, response_timeout, sample_latency and request_headers. Default none.
     pub redirect: Option<RouteRedirect>,
     /// Changes of the header fields of requests to the origin: { set, add, remove }, of at most 32 fields and 8 KiB. The
     /// decision, the cache and the log see the fields as the client sent them. Fields that the gateway needs or writes

@@ -22,6 +22,8 @@ pub struct Origin {
     pub connect_timeout: Duration,
     /// Maximum time to the response head, and between parts of the body.
     pub response_timeout: Duration,
+    /// Maximum time between parts of an event stream.
+    pub event_stream_timeout: Duration,
     /// Time until an unused connection is closed.
     pub idle_timeout: Duration,
     /// Maximum number of connections to the origin; at least 1.

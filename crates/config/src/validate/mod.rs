@@ -82,6 +82,7 @@ pub(super) fn validate(
     let redirects = redirects::redirects(&raw.routes, &mut report);
     redirects::check_loops(&routes, &redirects, hosts.as_ref(), &listen, &mut report);
     let header_rules = header_rules::header_rules(&raw.routes, &mut report);
+    let response_timeouts = routes::response_timeouts(&raw.routes, &mut report);
     partition::check_use(&scopes, &routes, &mut report);
     scopes::warn_unused(&scopes, &scope_quotas, &routes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
@@ -133,6 +134,7 @@ pub(super) fn validate(
         rules,
         redirects,
         header_rules,
+        response_timeouts,
         address_lists: lists,
         range_files,
         warnings,

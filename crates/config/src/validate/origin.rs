@@ -12,6 +12,9 @@ use crate::settings::{
 use std::net::SocketAddr;
 use std::time::Duration;
 
+const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Event streams pause while nothing happens; those of servers that send comments meanwhile do so at least every minute.
+const DEFAULT_EVENT_STREAM_TIMEOUT: Duration = Duration::from_secs(300);
 /// Most servers.
 const MAX_SERVERS: usize = 64;
 /// Least time between two checks of a server.
@@ -36,8 +39,9 @@ pub(super) fn origin(raw: &raw::Origin, listen: &[Listener], report: &mut Diagno
         response_timeout: report.nonzero_duration(
             &path.response_timeout(),
             span(&raw.response_timeout),
-            Duration::from_secs(30),
+            DEFAULT_RESPONSE_TIMEOUT,
         ),
+        event_stream_timeout: span(&raw.response_timeout).unwrap_or(DEFAULT_EVENT_STREAM_TIMEOUT),
         idle_timeout: report.nonzero_duration(&path.idle_timeout(), span(&raw.idle_timeout), Duration::from_secs(4)),
         max_connections: count(report.nonzero_count(&path.max_connections(), raw.max_connections, 256)),
         aborts_on_disconnect: raw.aborts_on_disconnect,

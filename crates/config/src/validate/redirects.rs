@@ -32,12 +32,13 @@ pub(super) fn redirects(routes: &[raw::Route], report: &mut Diagnostics) -> Vec<
 
 /// Checks that the route has no key that concerns the origin.
 fn check_alone(route: &raw::Route, path: &SettingPath, report: &mut Diagnostics) {
-    let raw::Route { cost, scopes, sample_latency, stream, cache, request_headers, .. } = route;
+    let raw::Route { cost, scopes, sample_latency, stream, response_timeout, cache, request_headers, .. } = route;
     let others = [
         ("cost", !cost.0.is_empty()),
         ("scopes", !scopes.0.is_empty()),
         ("sample_latency", sample_latency.is_some()),
         ("stream", *stream),
+        ("response_timeout", response_timeout.is_some()),
         ("cache", cache.is_some()),
         ("request_headers", !request_headers.is_empty()),
     ];

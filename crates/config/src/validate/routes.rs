@@ -5,9 +5,10 @@ use super::diagnostics::Diagnostics;
 use super::quotas::ScopeQuota;
 use crate::raw::routes as raw;
 use crate::raw::routes::Comparison;
-use crate::scalars::Verb;
+use crate::scalars::{Span, Verb};
 use crate::setting_path::SettingPath;
 use http::Method;
+use std::time::Duration;
 use tidegate_policy::cache::RouteCacheRules;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::quota::Quota;
@@ -102,6 +103,19 @@ fn fallback_route(context: &RouteContext<'_>, report: &mut Diagnostics) -> Route
         cache: context.is_cache_enabled.then(RouteCacheRules::default),
         is_compressed: true,
     }
+}
+
+/// Returns the `response_timeout` of each route, by its index; empty if no route has one.
+pub(super) fn response_timeouts(routes: &[raw::Route], report: &mut Diagnostics) -> Vec<Option<Duration>> {
+    let mut timeouts = Vec::new();
+    for (index, route) in routes.iter().enumerate() {
+        if let Some(Span(span)) = route.response_timeout {
+            timeouts.resize(index, None);
+            let path = SettingPath::of_route(index).response_timeout();
+            timeouts.push(Some(report.nonzero_duration(&path, Some(span), span)));
+        }
+    }
+    timeouts
 }
 
 fn any_path() -> Pattern {
@@ -285,10 +299,11 @@ fn check_amount(amount: Units, path: &SettingPath, quota: &Quota, report: &mut D
 }
 
 fn check_client_limit(amount: Units, path: &SettingPath, quota: &Quota, report: &mut Diagnostics) {
-    let is_invalid = report.has_error_at(&SettingPath::of_quota(&quota.name).per_client());
-    if let Some(limit) = quota.client_limit.filter(|limit| amount > *limit && !is_invalid) {
-        report.error(
+    let of_quota = SettingPath::of_quota(&quota.name);
+    if let Some(limit) = quota.client_limit.filter(|limit| amount > *limit) {
+        report.contradiction(
             path,
+            &[of_quota.limit(), of_quota.per_client()],
             format!("cost {amount} exceeds per_client of the quota, {limit}, so no request would be admitted"),
             "lower the cost or raise per_client",
         );
