@@ -18,7 +18,7 @@ use tidegate_config::settings::{Acme, CertificateSource};
 use tidegate_engine::files;
 use tidegate_policy::Timestamp;
 use tidegate_policy::rng::Rng;
-use tidegate_tls::{AcmeFile, Certificate, PendingChallenges, authorities, public_authorities};
+use tidegate_tls::{AcmeFile, Certificate, PendingChallenges, ServerTrust};
 use tracing::{info, warn};
 
 /// Interval at which it is checked whether a certificate is due.
@@ -280,17 +280,16 @@ fn renewal(certificate: &Certificate, jitter: &mut Rng) -> RenewalSchedule {
 }
 
 fn client(acme: &Acme, settings: &Settings) -> Result<AcmeClient, String> {
-    let Some(file) = &acme.authority else { return Ok(AcmeClient::new(public_authorities())) };
+    let Some(file) = &acme.authority else { return Ok(AcmeClient::new(ServerTrust::public())) };
     let error = |reason: &dyn std::fmt::Display, hint: &str| {
         format!("{}: {} {reason}; {hint}", settings.location_of(&acme.path.ca()), file.display())
     };
     let pem = files::read(file, MAX_FILE_BYTES).map_err(|reason| {
         error(&format_args!("cannot be read: {reason}"), "write the path of a file that the gateway may read")
     })?;
-    let authorities = authorities(&pem);
-    let authorities =
-        authorities.map_err(|reason| error(&reason, "write the authorities of the ACME server in PEM"))?;
-    Ok(AcmeClient::new(authorities))
+    let servers = ServerTrust::from_pem(&pem)
+        .map_err(|reason| error(&reason, "write the authorities of the ACME server in PEM"))?;
+    Ok(AcmeClient::new(servers))
 }
 
 /// Returns the file of the certificate. Other domains, and the same ones from another server, have another file.

@@ -71,12 +71,19 @@ fn certificate_of_the_origin_is_verified() {
 
 /// The certificate that `openssl req -x509` makes by default.
 #[test]
-fn self_signed_certificate_of_an_authority_is_explained() {
+fn self_signed_certificate_of_an_authority_is_accepted_if_it_is_named() {
     let origin = TlsOrigin::with_certificate("ca", "");
-    let gateway = origin.gateway("ca: DIR/ca.pem, server_name: site.internal");
-    assert_eq!(gateway.connect().get("/page", "").status, 502);
-    let outage = gateway.state()["origin"]["outage"]["last_error"].to_string();
-    assert!(outage.contains("issue one for the server, without CA:TRUE"), "{outage}");
+    let named = origin.gateway("ca: DIR/ca.pem, server_name: authority.internal");
+    assert_eq!(named.connect().get("/page", "").status, 200);
+    for (keys, remedy) in [
+        ("server_name: authority.internal", "issue one for the server, without CA:TRUE"),
+        ("ca: DIR/ca.pem, server_name: site.internal", "write a name that it has in origin.server_name"),
+    ] {
+        let gateway = origin.gateway(keys);
+        assert_eq!(gateway.connect().get("/page", "").status, 502, "{keys}");
+        let outage = gateway.state()["origin"]["outage"]["last_error"].to_string();
+        assert!(outage.contains(remedy), "{keys}: {outage}");
+    }
 }
 
 #[test]

@@ -8,7 +8,6 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use parking_lot::Mutex;
-use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
 use std::fmt;
 use std::future::Future;
@@ -17,7 +16,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_policy::Timestamp;
-use tidegate_tls::client_config;
+use tidegate_tls::{ServerTrust, client_config, is_authority_as_server};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -36,9 +35,9 @@ pub struct AcmeClient {
 }
 
 impl AcmeClient {
-    /// Creates a client that trusts `authorities` only.
-    pub fn new(authorities: RootCertStore) -> Self {
-        Self { tls: TlsConnector::from(Arc::new(client_config(authorities))), retry_after: Arc::default() }
+    /// Creates a client that trusts `servers` only.
+    pub fn new(servers: ServerTrust) -> Self {
+        Self { tls: TlsConnector::from(Arc::new(client_config(servers))), retry_after: Arc::default() }
     }
 
     /// Returns the time for which the last response asks to wait, if it does. `now` is the wall-clock time.
@@ -78,7 +77,7 @@ impl AcmeClient {
         let host = authority.host().trim_matches(['[', ']']);
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let stream = TcpStream::connect((host, authority.port_u16().unwrap_or(HTTPS_PORT))).await?;
-        let stream = self.tls.connect(name, stream).await?;
+        let stream = self.tls.connect(name, stream).await.map_err(handshake_error)?;
         let (mut connection, driver) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         // The connection ends with the body and is not reused.
@@ -90,6 +89,19 @@ impl AcmeClient {
         *request.headers_mut() = headers;
         *request.uri_mut() = target.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")).into();
         connection.send_request(request).await.map_err(io::Error::other)
+    }
+}
+
+/// Returns the error of a handshake, with what would do about the certificate.
+fn handshake_error(error: io::Error) -> io::Error {
+    match error.get_ref().and_then(|reason| reason.downcast_ref()) {
+        Some(reason) if is_authority_as_server(reason) => io::Error::new(
+            error.kind(),
+            format!(
+                "{error}; it is one of an authority: name exactly it in acme.ca, or issue one for the server, without CA:TRUE"
+            ),
+        ),
+        _ => error,
     }
 }
 
@@ -121,7 +133,7 @@ mod tests {
 
     #[test]
     fn retry_after_is_seconds_or_a_date() {
-        let client = AcmeClient::new(RootCertStore::empty());
+        let client = AcmeClient::new(rustls::RootCertStore::empty().into());
         let now = Timestamp::from_seconds(1_000_000_000);
         let wait = |value: &'static str| {
             *client.retry_after.lock() = Some(HeaderValue::from_static(value));

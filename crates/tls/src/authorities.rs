@@ -1,10 +1,8 @@
 //! Authorities that the gateway trusts as a client, and in certificates of clients.
 
-use rustls::crypto::aws_lc_rs as provider;
+use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
-use std::sync::Arc;
 
 /// Returns the public authorities, as Mozilla has them.
 pub fn public_authorities() -> RootCertStore {
@@ -22,15 +20,6 @@ pub fn authorities(pem: &[u8]) -> Result<RootCertStore, String> {
         true => Err("contains no certificate".to_owned()),
         false => Ok(authorities),
     }
-}
-
-/// Returns the configuration of a client that trusts `authorities` and has no certificate.
-pub fn client_config(authorities: RootCertStore) -> ClientConfig {
-    ClientConfig::builder_with_provider(Arc::new(provider::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("the provider supports TLS 1.2 and 1.3")
-        .with_root_certificates(authorities)
-        .with_no_client_auth()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! TLS towards clients, and the authorities that the gateway trusts.
+//! TLS towards clients, and the servers that the gateway trusts.
 //!
 //! [`TlsFiles`] reads the certificates of all listeners and reads them again when they change. It keeps the [`TlsListener`]
 //! of each, whose configuration a connection takes at its handshake. A [`Certificate`] is chosen by the name that the client
@@ -14,12 +14,13 @@ mod client_certificate;
 mod files;
 mod listener;
 mod resolver;
+mod server_trust;
 #[cfg(test)]
 mod tests;
 mod tickets;
 mod x509;
 
-pub use authorities::{authorities, client_config, public_authorities};
+pub use authorities::{authorities, public_authorities};
 pub use certificate::{Certificate, CertificateError};
 pub use challenges::{ACME_TLS, ChallengeAnswer, PendingChallenges};
 pub use client_certificate::client_names;
@@ -28,4 +29,5 @@ pub use files::{
     TlsSource,
 };
 pub use listener::{ClientAuthentication, TlsListener};
+pub use server_trust::{ServerTrust, client_config, is_authority_as_server};
 pub use tickets::{TicketKey, TicketKeySet, TicketKeys};

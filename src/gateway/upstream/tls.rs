@@ -4,12 +4,12 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
 use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
 use tidegate_config::settings::OriginTls;
-use tidegate_tls::{authorities, public_authorities};
+use tidegate_tls::{ServerTrust, is_authority_as_server};
 
 /// Contents of the files that the settings of TLS name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl TlsFiles {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| format!("origin: {error}"))?;
         let builder = match tls.verifies {
-            true => builder.with_root_certificates(self.roots(tls)?),
+            true => self.trust(tls)?.apply(builder),
             false => builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny(provider))),
         };
         let mut config = match (&self.client, &tls.client_certificate) {
@@ -56,12 +56,13 @@ impl TlsFiles {
         Ok(config)
     }
 
-    fn roots(&self, tls: &OriginTls) -> Result<RootCertStore, String> {
+    fn trust(&self, tls: &OriginTls) -> Result<ServerTrust, String> {
         let (Some(ca), Some(path)) = (&self.ca, &tls.ca) else {
-            return Ok(public_authorities());
+            return Ok(ServerTrust::public());
         };
-        authorities(ca).map_err(|reason| {
-            format!("origin.ca: {} {reason}; write the authorities of the origin in PEM", path.display())
+        ServerTrust::from_pem(ca).map_err(|reason| {
+            let path = path.display();
+            format!("origin.ca: {path} {reason}; write the authorities of the origin in PEM")
         })
     }
 }
@@ -82,15 +83,15 @@ pub(super) fn server_name(tls: &OriginTls, host: &str) -> io::Result<ServerName<
 /// Returns the error of a handshake, with what would do about the certificate.
 pub(super) fn handshake_error(error: io::Error) -> io::Error {
     let reason = error.get_ref().and_then(|reason| reason.downcast_ref::<rustls::Error>());
-    let Some(rustls::Error::InvalidCertificate(reason)) = reason else { return error };
+    let Some(refused @ rustls::Error::InvalidCertificate(reason)) = reason else { return error };
     let remedy = match reason {
         CertificateError::UnknownIssuer => "write its authority in origin.ca",
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "write a name that it has in origin.server_name"
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "renew it",
-        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
-            "it is one of an authority: issue one for the server, without CA:TRUE"
+        _ if is_authority_as_server(refused) => {
+            "it is one of an authority: name exactly it in origin.ca, or issue one for the server, without CA:TRUE"
         }
         _ => return error,
     };

@@ -25,7 +25,7 @@ pub struct Certificates {
 impl Certificates {
     /// Creates an authority, whose certificate is the file `ca.pem`, and its key `ca.key`.
     pub fn new() -> Self {
-        let mut params = CertificateParams::default();
+        let mut params = CertificateParams::new(["authority.internal".to_owned()]).expect("a valid name");
         // A name of its own: OpenSSL reads a certificate with the name of its issuer as self-signed.
         params.distinguished_name.push(DnType::CommonName, "authority of a test");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

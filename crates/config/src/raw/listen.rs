@@ -80,8 +80,8 @@ pub(crate) struct AcmeKeys {
     pub contact: Option<String>,
     /// URL of the directory of the server. Default https://acme-v02.api.letsencrypt.org/directory, that of Let's Encrypt.
     pub directory: Option<String>,
-    /// PEM file with the authorities that sign the certificate of the server itself, for a private server. The path starts at
-    /// the directory of this file. Default: the public authorities.
+    /// PEM file with the authorities that sign the certificate of the server itself, or with exactly that certificate, for a
+    /// private server. The path starts at the directory of this file. Default: the public authorities.
     pub ca: Option<String>,
 }
 

@@ -133,7 +133,7 @@ impl Fetcher {
 
     /// Creates a fetcher that trusts only `roots`.
     pub fn with_roots(roots: RootCertStore) -> Self {
-        Self { tls: TlsConnector::from(Arc::new(client_config(roots))) }
+        Self { tls: TlsConnector::from(Arc::new(client_config(roots.into()))) }
     }
 
     /// Fetches `url`, or finds that the copy with these `validators` is current.
