@@ -34,7 +34,7 @@ pub use config_file::ConfigArg;
 pub use error::CommandError;
 
 use crate::service::crawlers;
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 use error::{failed, print_errors};
 use std::io::{self, Write};
@@ -223,9 +223,19 @@ pub struct ServeArgs {
     origin: Option<String>,
 }
 
+/// Returns the command line. The help of a command that reads no configuration file does not have the option of all others.
+fn command_line() -> clap::Command {
+    let hidden = || Arg::new("config").long("config").value_parser(value_parser!(PathBuf)).global(true).hide(true);
+    let hide = |command: clap::Command, name| command.mut_subcommand(name, |command| command.arg(hidden()));
+    WITHOUT_FILE.into_iter().fold(Cli::command(), hide)
+}
+
+/// Commands that read no configuration file.
+const WITHOUT_FILE: [&str; 5] = ["demo", "init", "schema", "completions", "man"];
+
 /// Parses the command line and runs the command.
 pub fn run() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match command_line().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return usage::report(&error),
     };
@@ -259,8 +269,8 @@ impl Cli {
             Command::Quota(command) => quota::run(&command),
             Command::Status(args) => status::run(&args),
             Command::Schema => print(&schema::schema()),
-            Command::Completions { shell } => print(&completions::completions(Self::command(), shell)),
-            Command::Man { dir } => man::run(Self::command(), &dir),
+            Command::Completions { shell } => print(&completions::completions(command_line(), shell)),
+            Command::Man { dir } => man::run(command_line(), &dir),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Configuration of the demo gateway.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 /// Name of the quota.
 pub(super) const QUOTA: &str = "shop_api";
@@ -34,13 +35,15 @@ routes:
 "#;
 
 /// Returns the whole configuration of a gateway at `listen` in front of `origin`.
-pub(super) fn yaml(listen: SocketAddr, admin: SocketAddr, origin: SocketAddr) -> String {
+/// What it learns is stored in `state_dir`.
+pub(super) fn yaml(listen: SocketAddr, admin: SocketAddr, origin: SocketAddr, state_dir: &Path) -> String {
     format!(
         "listen: {listen}\n\
          admin: {{ listen: {admin} }}\n\
          origin: {{ url: \"http://{origin}\" }}\n\
          clients: {{ address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }}\n\
          log: {{ access: off }}\n\
+         state_dir: {state_dir:?}\n\
          ledger: memory\n\
          verify: {{ dns: off, refresh_interval: off }}\n\
          {RULES_EXCERPT}"

@@ -76,11 +76,14 @@ pub async fn run(
     let origin = MeteredOrigin::start(clock.clone()).context("cannot start the demo origin")?;
     let [listen, admin] = options.listen;
     let (listen, admin) = (listen.unwrap_or_else(|| free_port(8080)), admin.unwrap_or_else(|| free_port(9090)));
-    let yaml = config::yaml(listen, admin, origin.address);
+    // Nothing that the simulated clients teach is left for another gateway.
+    let state_dir =
+        tempfile::Builder::new().prefix("tidegate-demo-").tempdir().context("cannot store what is learned")?;
+    let yaml = config::yaml(listen, admin, origin.address, state_dir.path());
     let gateway = start(&yaml, clock.clone()).context("cannot start the gateway")?;
 
     let day = Arc::new(day::generate(options.seed, options.scale));
-    screen.print(&summary::intro(options.seconds, day.len(), screen))?;
+    screen.print(&summary::intro(options.seconds, day.len(), gateway.admin, screen))?;
     let Some(scoreboard) = run_day(Arc::clone(&day), options.seconds, &gateway, &clock, screen).await? else {
         (gateway.shut_down)();
         return Ok(true);
@@ -90,8 +93,9 @@ pub async fn run(
     let detected = scrape(gateway.admin).await?.sum("tidegate_requests_total", "class=\"impostor\"") as u64;
     let paced = paced::units_by_hour(&day, options.seed, options.scale)?;
     let without = UnprotectedDay::new(&day, config::LIMIT);
-    let summary = summary::summary(&scoreboard, origin_units, detected, screen);
-    screen.print(&format!("\n{summary}\n{}\n", picture::day(&scoreboard, &paced, &without, screen)))?;
+    let comparison = picture::day(&scoreboard, &paced, &without, screen);
+    let summary = summary::summary(&scoreboard, origin_units, detected, &comparison, screen);
+    screen.print(&format!("\n{summary}\n"))?;
     let failed_checks = summary::failed_checks(&scoreboard, origin_units);
     for check in &failed_checks {
         screen.print(&format!("Check failed: {check}.\n"))?;

@@ -19,7 +19,8 @@ pub(super) fn units_by_hour(requests: &[DemoRequest], seed: u64, scale: f64) -> 
     let lines: String = log::lines(0, &yesterday).chain(log::lines(1, requests)).collect();
     // The replay neither listens nor connects.
     let [listen, admin, origin] = [1, 2, 3].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-    let yaml = config::yaml(listen, admin, origin).replace("    limit:", "    pacing: learned\n    limit:");
+    let yaml = config::yaml(listen, admin, origin, Path::new("state"))
+        .replace("    limit:", "    pacing: learned\n    limit:");
     let operators = OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
     let settings =

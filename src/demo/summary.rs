@@ -10,13 +10,18 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use tidegate_replay::terminal::{format_duration, group_digits, truncate, wrap};
 
-/// Renders the introduction: the configuration and the size of the day.
-pub(super) fn intro(seconds: u64, requests: usize, screen: &Screen) -> String {
+/// Renders the introduction: the address of the live page, the configuration and the size of the day.
+pub(super) fn intro(seconds: u64, requests: usize, admin: SocketAddr, screen: &Screen) -> String {
     let color = screen.color_mode();
     let day = format!("A day in {}: {} requests", format_duration(seconds), group_digits(requests as u64));
     let rule = |line: &str| truncate(&format!("  {line}"), screen.text_width()) + "\n";
     let rules: String = RULES_EXCERPT.lines().map(rule).collect();
-    format!("{}\n{rules}\n{}\n", color.bold("Configuration"), color.bold(&day))
+    format!(
+        "{}\n  open http://{admin} in a browser\n\n{}\n{rules}\n{}\n",
+        color.bold("Live page"),
+        color.bold("Configuration"),
+        color.bold(&day)
+    )
 }
 
 /// Returns the failed checks, one sentence each; empty if all passed. `origin_units` is what the origin counted.
@@ -34,8 +39,15 @@ pub(super) fn failed_checks(scoreboard: &Scoreboard, origin_units: u64) -> Vec<S
     checks.into_iter().filter(|(is_failed, _)| *is_failed).map(|(_, sentence)| sentence).collect()
 }
 
-/// Renders the summary of the day. `detected` is the number of requests of impostors that the gateway detected.
-pub(super) fn summary(scoreboard: &Scoreboard, origin_units: u64, detected: u64, screen: &Screen) -> String {
+/// Renders the summary of the day. `detected` is the number of requests of impostors that the gateway detected; `comparison`
+/// is with the day without it.
+pub(super) fn summary(
+    scoreboard: &Scoreboard,
+    origin_units: u64,
+    detected: u64,
+    comparison: &str,
+    screen: &Screen,
+) -> String {
     let (color, width) = (screen.color_mode(), screen.text_width());
     let (people, impostors) = (scoreboard.row(ClientGroup::People), scoreboard.row(ClientGroup::Impostors));
     let [sent, refused, claims] = [people.requests, people.refused, impostors.requests].map(group_digits);
@@ -50,7 +62,7 @@ pub(super) fn summary(scoreboard: &Scoreboard, origin_units: u64, detected: u64,
     .collect();
     let name_width = width.saturating_sub(32).clamp(20, 32);
     let mut out = format!(
-        "{}\n{results}\n{}\n  {:<name_width$}{:>9}{:>10}   reasons\n",
+        "{}\n{results}\n{comparison}\n{}\n  {:<name_width$}{:>9}{:>10}   reasons\n",
         color.bold("The day is over."),
         color.bold("Refusals by client"),
         "",
@@ -65,12 +77,12 @@ pub(super) fn summary(scoreboard: &Scoreboard, origin_units: u64, detected: u64,
     }
     if let Some((request, response)) = &scoreboard.example {
         let _ = writeln!(out, "\n{}", color.bold("Example of a refusal"));
-        out += &example(request, response);
+        out += &example(request, response, width);
     }
     out
 }
 
-fn example(request: &DemoRequest, response: &Response<Bytes>) -> String {
+fn example(request: &DemoRequest, response: &Response<Bytes>, width: usize) -> String {
     let DemoRequest { method, path, actor, client, at, .. } = request;
     let mut out = format!("  {method} {path}    ({actor} from {client} at {})\n", time_of_day(*at));
     let _ = writeln!(out, "  HTTP/1.1 {}", response.status());
@@ -79,8 +91,10 @@ fn example(request: &DemoRequest, response: &Response<Bytes>) -> String {
             let _ = writeln!(out, "  {name}: {}", String::from_utf8_lossy(value.as_bytes()));
         }
     }
-    let body = String::from_utf8_lossy(response.body());
-    out + &format!("\n  {}\n", body.trim_end().replace('\n', "\n  "))
+    // One member a line: a terminal would break the document within words.
+    let body = String::from_utf8_lossy(response.body()).trim_end().replace(",\"", ",\n\"");
+    let members = body.lines().map(|line| format!("  {}\n", wrap(line, 2, 4, width)));
+    out + "\n" + &members.collect::<String>()
 }
 
 /// Headers of a refusal that are shown.
@@ -146,9 +160,17 @@ mod tests {
         let response = response.body(Bytes::from_static(b"{\n  \"status\": 429\n}\n")).expect("a valid response");
         let run = Scoreboard { example: Some((request, response)), ..clean_run() };
         let screen = |width| Screen::new(Box::new(std::io::sink()), Some(width), ColorMode::Plain);
-        insta::assert_snapshot!(summary(&run, 1800, 10, &screen(80)));
+        let comparison = "Units by the hour\n";
+        let rendered = summary(&run, 1800, 10, comparison, &screen(80));
+        let [results, compared, refusals] =
+            ["The day is over.", comparison, "Refusals by client"].map(|text| rendered.find(text).expect("is shown"));
+        assert!(results < compared && compared < refusals, "the comparison is the second thing:\n{rendered}");
+        insta::assert_snapshot!(rendered);
         let (listen, admin) = (([127, 0, 0, 1], 40_123).into(), ([127, 0, 0, 1], 40_124).into());
-        for text in [summary(&run, 1800, 10, &screen(60)), intro(60, 12_000, &screen(60)), next_steps(listen, admin)] {
+        let intro = intro(60, 12_000, admin, &screen(60));
+        assert!(intro.starts_with("Live page\n  open http://127.0.0.1:40124 in a browser\n"), "{intro}");
+        assert!(intro.contains("…\n"), "what is cut ends with an ellipsis:\n{intro}");
+        for text in [summary(&run, 1800, 10, comparison, &screen(60)), intro, next_steps(listen, admin)] {
             assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
         }
     }

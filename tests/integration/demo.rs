@@ -43,6 +43,34 @@ fn demo_that_keeps_running_dates_all_responses_by_its_clock() {
 }
 
 #[test]
+fn demo_leaves_nothing_in_its_working_directory_and_names_the_live_page_first() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    std::fs::create_dir(dir.path().join("state")).expect("an empty directory");
+    let outcome = program::run_in(dir.path(), &[&DEMO[..], &["--no-wait"]].concat());
+    assert_eq!(outcome.code, 0, "{}", outcome.errors);
+    let entries = |path: &std::path::Path| std::fs::read_dir(path).expect("a directory").count();
+    assert_eq!((entries(dir.path()), entries(&dir.path().join("state"))), (1, 0));
+    let output = outcome.output;
+    assert!(output.starts_with("Live page\n  open http://127.0.0.1:"), "{output}");
+    let place = |text: &str| output.find(text).unwrap_or_else(|| panic!("{text} in {output}"));
+    assert!(place("The day is over.") < place("Without it, the quota"));
+    assert!(place("Without it, the quota") < place("Refusals by client"));
+}
+
+#[test]
+fn help_of_commands_without_a_file_has_no_option_for_one() {
+    for command in ["demo", "init", "schema", "completions", "man"] {
+        let help = program::run(&[command, "--help"], b"").output;
+        assert!(help.contains("Usage:") && !help.contains("--config"), "{command}: {help}");
+    }
+    let refused = program::run(&["demo", "--config", "x.yaml"], b"");
+    assert_eq!(refused.code, 2);
+    assert!(refused.errors.contains("--config has no effect here"), "{}", refused.errors);
+    assert_eq!(program::run(&["--config", "x.yaml", "schema"], b"").code, 2);
+    assert!(program::run(&["check", "--help"], b"").output.contains("--config"));
+}
+
+#[test]
 fn demo_ends_well_when_its_reader_leaves() {
     let mut demo = Program::start(&[&DEMO[..], &["--no-wait"]].concat());
     demo.read_line();

@@ -155,9 +155,12 @@ pub fn ellipsize(text: &str, width: usize) -> String {
     }
 }
 
-/// Truncates a line to `width` characters.
+/// Truncates a line to `width` characters. The last one of a line that was longer is an ellipsis.
 pub fn truncate(line: &str, width: usize) -> String {
-    line.chars().take(width).collect()
+    match line.chars().nth(width) {
+        None => line.to_owned(),
+        Some(_) => line.chars().take(width.saturating_sub(1)).chain(['…']).take(width).collect(),
+    }
 }
 
 impl ColorMode {

@@ -426,8 +426,14 @@ function listen() {
   });
 }
 
+let hasChosenSpan = false;
+
 async function pollHistory() {
   history = await api('/api/v1/history');
+  // The clock of a demo runs fast: the last hour has next to nothing, the day has all.
+  if (!hasChosenSpan && history.day.length > history.hour.length) {
+    document.querySelector('input[name=span][value=day]').checked = true;
+  }
 }
 
 async function pollDecisions() {
@@ -517,8 +523,11 @@ document.addEventListener('click', (event) => {
 });
 
 document.addEventListener('change', (event) => {
-  if (event.target.name === 'span' && state !== null) {
-    draw();
+  if (event.target.name === 'span') {
+    hasChosenSpan = true;
+    if (state !== null) {
+      draw();
+    }
   }
 });
 
