@@ -133,6 +133,52 @@ fn modules_use_only_allowed_modules() {
 }
 
 #[test]
+fn architecture_document_says_what_each_place_uses() {
+    let text = fs::read_to_string(root_dir().join("docs/ARCHITECTURE.md")).expect("readable");
+    let mut documented = BTreeSet::new();
+    for row in text.lines() {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [place, _, uses] = cells[..] else { continue };
+        let place = place.trim_matches('`');
+        let package = place.strip_prefix("crates/");
+        let used: BTreeSet<String> = match package {
+            Some(package) => dependencies(&format!("crates/{package}/Cargo.toml"))
+                .iter()
+                .filter_map(|name| name.strip_prefix("tidegate-").map(str::to_owned))
+                .collect(),
+            None if place.starts_with("src/") => used_by_module(place),
+            None => continue,
+        };
+        // What stands in parentheses is the part that is used.
+        let uses = uses.replace(" (`files`)", "");
+        let names = uses.split([',', ';']).map(|name| name.trim().to_owned());
+        let named: BTreeSet<String> = names.filter(|name| name != "no other package").collect();
+        assert_eq!(named, used, "{place}");
+        documented.insert(place.to_owned());
+    }
+    let places = PACKAGES.iter().map(|(package, _)| format!("crates/{package}"));
+    let modules = MODULES.iter().map(|(place, _)| (*place).to_owned()).filter(|place| place.starts_with("src/"));
+    assert_eq!(documented, places.chain(modules).collect());
+}
+
+/// Returns the modules and packages that a directory of the root package uses.
+fn used_by_module(place: &str) -> BTreeSet<String> {
+    let module = place.trim_start_matches("src/");
+    let is_module = |name: &&str| MODULES.iter().any(|(other, _)| other.strip_prefix("src/") == Some(name));
+    let mut used = BTreeSet::new();
+    for (_, line) in code_of(place) {
+        let names = used_modules(&line);
+        used.extend(names.iter().filter(|name| is_module(&name.as_str()) && **name != module).cloned());
+        for (package, _) in PACKAGES {
+            if line.contains(&format!("tidegate_{}::", package.replace('-', "_"))) {
+                used.insert((*package).to_owned());
+            }
+        }
+    }
+    used
+}
+
+#[test]
 fn state_of_the_engine_does_no_io() {
     let mut violations = Vec::new();
     let foreign: Vec<_> = dependencies("crates/engine/Cargo.toml")

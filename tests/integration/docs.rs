@@ -98,6 +98,41 @@ fn paths_and_links_in_documents_exist() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
+#[test]
+fn links_to_headings_lead_to_one() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let reference =
+        fs::read_dir(root.join("docs/reference")).expect("readable").map(|entry| entry.expect("readable").path());
+    let others = ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"].map(|name| root.join(name));
+    let read = |path: std::path::PathBuf| (path.display().to_string(), fs::read_to_string(&path).expect("readable"));
+    let mut count = 0;
+    let mut dead = Vec::new();
+    for (name, text) in documents().into_iter().chain(reference.chain(others).map(read)) {
+        let file = root.join(&name);
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for (path, heading) in links.filter(|link| !link.contains("://")).filter_map(|link| link.split_once('#')) {
+            let target = if path.is_empty() { file.clone() } else { file.with_file_name(path) };
+            count += 1;
+            let is_there =
+                fs::read_to_string(&target).is_ok_and(|text| headings(&text).any(|anchor| anchor == heading));
+            if !is_there {
+                dead.push(format!("{name}: {path}#{heading}"));
+            }
+        }
+    }
+    assert!(count > 50 && dead.is_empty(), "{dead:#?} of {count}");
+}
+
+/// Returns the anchors of the headings of a document, as GitHub makes them.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    let parts = text.split("\n```").enumerate().filter(|(index, _)| index % 2 == 0);
+    let lines = parts.flat_map(|(_, part)| part.lines()).filter(|line| line.starts_with('#'));
+    lines.filter_map(|line| line.trim_start_matches('#').strip_prefix(' ')).map(|heading| {
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c }).flat_map(char::to_lowercase).collect()
+    })
+}
+
 /// A gateway with a file of the documentation, on its own ports and in its own directory.
 struct DocsGateway {
     program: Program,

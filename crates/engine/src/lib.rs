@@ -1,5 +1,5 @@
 //! State shared between requests: client buckets, quota counters and throttled scopes. Only `clock`, `files`,
-//! `ledger`, `state_lock`, `demand_store` and `baseline_store` do I/O.
+//! `ledger`, `state_lock`, `demand_store`, `baseline_store` and `switch_store` do I/O.
 //!
 //! [`Engine`] lives as long as the process. [`Admission`] combines it with one configuration; a reload creates a new
 //! one over the same quota counters, so no count is lost. Locks are held for one decision, in a fixed order (the
