@@ -22,12 +22,15 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use tidegate_access_log::ResponseCut;
+use std::time::Duration;
 use tidegate_http1::client;
 use tidegate_policy::Timestamp;
 use tokio::task::AbortHandle;
 
 /// Maximum bytes read of a response whose client left. A larger one is aborted: the origin notices when it sends more.
 const MAX_DRAINED_BYTES: usize = 256 * 1024;
+/// Maximum time for which a response without slots is read after its client left.
+const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
 /// Maximum bytes in memory of a response that waits for its client.
 const MAX_MEMORY: usize = 64 * 1024;
 /// Bytes that a client may have read before that is seen: of the part that is being written, and of what the kernel holds.
@@ -153,10 +156,14 @@ impl Relay {
     /// Handles a client that left. The rest of the response is drained, if it holds slots until the origin has sent it.
     pub(super) fn on_client_left(self: &Rc<Self>) {
         let mut transfer = self.0.borrow_mut();
-        let Transfer { request_context: Some(context), recorder, .. } = &mut *transfer else { return };
+        let Transfer { request_context: Some(context), recorder, incoming, .. } = &mut *transfer else { return };
         let worker = context.worker();
+        // Some origins count a stream that is reset against its connection, which others share.
+        let ends_soon = incoming.is_stream_of_http2() && incoming.size_hint().lower() <= MAX_DRAINED_BYTES as u64;
         // Others may wait for a response that is stored, and it is paid for.
-        let is_drained = recorder.is_some() || context.holds_slots_without_client();
+        let is_drained = recorder.is_some()
+            || context.holds_slots_without_client()
+            || (ends_soon && context.forward_state().outlives_client());
         match is_drained {
             true => context.disconnect(true),
             false => transfer.request_context = None,
@@ -176,7 +183,10 @@ impl Relay {
     async fn drain(self: Rc<Self>) {
         self.0.borrow().deadline.reset();
         let mut drained = 0;
-        while drained <= MAX_DRAINED_BYTES || self.0.borrow().recorder.is_some() {
+        let began_at = self.0.borrow().uptime();
+        while (drained <= MAX_DRAINED_BYTES && !self.0.borrow().is_drained_for_too_long(began_at))
+            || self.0.borrow().recorder.is_some()
+        {
             let frame = self.next_from_origin().await;
             let mut transfer = self.0.borrow_mut();
             match frame {
@@ -313,6 +323,16 @@ impl Transfer {
             }
         }
         Poll::Ready(frame)
+    }
+
+    /// Returns true if the response holds no slots and is read without its client since `began_at`, for too long.
+    fn is_drained_for_too_long(&self, began_at: Timestamp) -> bool {
+        let holds_slots = self.request_context.as_ref().is_some_and(|context| context.holds_slots_without_client());
+        !holds_slots && self.uptime().saturating_duration_since(began_at) >= MAX_DRAIN_TIME
+    }
+
+    fn uptime(&self) -> Timestamp {
+        self.request_context.as_ref().map_or(self.polled_at, |context| context.uptime())
     }
 
     /// Returns true once the client was or can be sent all that the origin sends.

@@ -4,7 +4,7 @@ use crate::support::client::Client;
 use crate::support::crawlers::InstalledClients;
 use crate::support::frames::{GOAWAY, HEADERS, Http2Client, SETTINGS};
 use crate::support::gateway::TestGateway;
-use crate::support::http2_origin::Http2Origin;
+use crate::support::http2_origin::{Exchange, Http2Origin};
 use crate::support::nginx::Nginx;
 use crate::support::origin::{Origin, signal};
 use crate::support::tls::Certificates;

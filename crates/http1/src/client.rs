@@ -42,6 +42,14 @@ pub enum Error {
     /// The connection was closed before anything was written: the origin has not received the request.
     #[error("connection closed before the request was sent")]
     Unsent,
+    /// The origin refused the request, as only HTTP/2 can say.
+    #[error("request refused: {source}")]
+    Refused {
+        /// Error of the stream.
+        source: io::Error,
+        /// True if the origin has certainly not processed it.
+        is_unprocessed: bool,
+    },
     /// The origin closed the connection before the first byte of a response: it may have received the request.
     #[error("connection closed before the response")]
     NoResponse,

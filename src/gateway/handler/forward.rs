@@ -112,7 +112,7 @@ impl RequestHandler {
         }
     }
 
-    /// Sends the request upstream, or `own_head` instead of its head. Returns the response, and the rejection if a scope
+    /// Sends the request upstream, or `own_head` instead of its head, on a connection that names `client`. Returns the response, and the rejection if a scope
     /// entered backoff because of it.
     pub(super) async fn send_upstream(
         &self,

@@ -60,6 +60,11 @@ impl OriginBody {
         }
     }
 
+    /// Returns true for a stream of a connection of HTTP/2, which other requests may share.
+    pub(in crate::gateway) fn is_stream_of_http2(&self) -> bool {
+        matches!(self, Self::Http2(_))
+    }
+
     /// Returns the stream after a response that switched protocols, and what the origin has sent on it.
     pub(in crate::gateway) fn into_upgraded(self) -> Option<(OriginStream, BytesMut)> {
         match self {

@@ -1,8 +1,10 @@
 //! Connections of HTTP/2 to the origin (RFC 9113): many requests at once on each.
 
+use super::client_resets::ClientResets;
 use super::request_body::RequestBody;
 use super::slots::Slot;
 use super::stream::OriginStream;
+use super::stream_failure::{Processing, StreamFailure, refuses_connection};
 use crate::gateway::local_executor::LocalExecutor;
 use bytes::Bytes;
 use http::uri::{PathAndQuery, Scheme};
@@ -19,6 +21,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use tidegate_http1::client::{Error, SendFailure};
 use tidegate_http1::{Fields, HeadLimits, Malformed, Name, RequestHead, Response};
+use tidegate_policy::identity::ClientKey;
 
 /// Maximum requests at once on one connection, if the origin allows as many.
 const MAX_STREAMS: usize = 64;
@@ -46,13 +49,37 @@ pub(super) struct Http2Connection {
     streams: Cell<usize>,
     /// Number of response heads and parts of bodies that were received.
     received: Cell<u64>,
-    is_retired: Cell<bool>,
+    order: ConnectionOrder,
+    /// Order of the connections that may take its requests, once it takes none itself.
+    replaced_from: Cell<Option<u64>>,
+    /// One request at a time.
+    is_alone: bool,
     slot: Option<Slot>,
+}
+
+/// Order in which the connections of a pool were opened.
+pub(super) struct ConnectionOrder {
+    own: u64,
+    next: Rc<Cell<u64>>,
+}
+
+impl ConnectionOrder {
+    /// Takes the `next` number of a pool.
+    pub(super) fn take(next: &Rc<Cell<u64>>) -> Self {
+        let own = next.get();
+        next.set(own + 1);
+        Self { own, next: Rc::clone(next) }
+    }
 }
 
 /// One request on a connection. Counts until its request is sent, too.
 pub(super) struct Http2Stream {
     connection: Rc<Http2Connection>,
+    resets: Rc<ClientResets>,
+    /// Client of the request; `None` for one of the gateway itself.
+    requester: Option<ClientKey>,
+    /// True from sending the request until the end of the response: dropped meanwhile, the stream is reset.
+    is_open: Cell<bool>,
     /// What the connection had received before.
     received_before: u64,
 }
@@ -85,13 +112,15 @@ struct UploadAbort {
 struct AbortOnDrop(Option<Rc<UploadAbort>>);
 
 impl Http2Connection {
-    /// Returns a connection over the connected `stream`, on which requests without a host are sent `host`. Fails if its
-    /// preface cannot be sent.
+    /// Returns a connection over the connected `stream`, on which requests without a host are sent `host`. `is_alone` lets
+    /// it take one request at a time. Fails if its preface cannot be sent.
     pub(super) async fn new(
         stream: OriginStream,
         limits: HeadLimits,
         host: String,
         slot: Option<Slot>,
+        order: ConnectionOrder,
+        is_alone: bool,
     ) -> io::Result<Rc<Self>> {
         let scheme = stream.scheme();
         let (sender, driver) = Builder::new(LocalExecutor)
@@ -106,17 +135,47 @@ impl Http2Connection {
             .map_err(io::Error::other)?;
         let driver = Rc::new(RefCell::new(Some(driver)));
         tokio::task::spawn_local(drive(Rc::clone(&driver)));
-        let (streams, received, is_retired) = Default::default();
-        Ok(Rc::new(Self { sender, scheme, limits, driver, host, streams, received, is_retired, slot }))
+        let (streams, received, replaced_from) = Default::default();
+        Ok(Rc::new(Self {
+            sender,
+            scheme,
+            limits,
+            driver,
+            host,
+            streams,
+            received,
+            order,
+            replaced_from,
+            is_alone,
+            slot,
+        }))
     }
 
     /// Returns true if the connection takes no more requests.
     pub(super) fn is_closed(&self) -> bool {
-        self.is_retired.get() || self.sender.is_closed()
+        self.replaced_from.get().is_some() || self.sender.is_closed()
     }
 
-    /// Returns true if the origin allows one more request at once.
+    /// Returns true if it takes one request at a time.
+    pub(super) fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
+    /// Returns its place in the order in which the connections of the pool were opened.
+    pub(super) fn order(&self) -> u64 {
+        self.order.own
+    }
+
+    /// Lets it take no more requests. Those that are in flight go on.
+    fn retire(&self) {
+        self.replaced_from.set(self.replaced_from.get().or(Some(self.order.next.get())));
+    }
+
+    /// Returns true if it takes one more request at once.
     pub(super) fn has_free_stream(&self) -> bool {
+        if self.is_alone {
+            return self.is_idle();
+        }
         let driver = self.driver.borrow();
         let allowed = driver.as_ref().map_or(0, |driver| driver.current_max_send_streams().max(1));
         self.streams.get() < allowed.min(MAX_STREAMS)
@@ -127,10 +186,20 @@ impl Http2Connection {
         self.streams.get() == 0
     }
 
-    /// Counts a request in flight.
-    pub(super) fn begin_stream(self: &Rc<Self>) -> Rc<Http2Stream> {
+    /// Counts a request of `requester` in flight. If it is reset, it counts in `resets`.
+    pub(super) fn begin_stream(
+        self: &Rc<Self>,
+        requester: Option<ClientKey>,
+        resets: &Rc<ClientResets>,
+    ) -> Rc<Http2Stream> {
         self.streams.set(self.streams.get() + 1);
-        Rc::new(Http2Stream { connection: Rc::clone(self), received_before: self.received.get() })
+        Rc::new(Http2Stream {
+            connection: Rc::clone(self),
+            resets: Rc::clone(resets),
+            requester,
+            is_open: Cell::default(),
+            received_before: self.received.get(),
+        })
     }
 
     fn on_received(&self) {
@@ -164,14 +233,50 @@ impl Http2Stream {
         for name in [header::HOST, header::CONTENT_LENGTH, header::TRAILER] {
             request.headers_mut().remove(name);
         }
-        match connection.sender.clone().try_send_request(request).await {
-            Ok(response) => self.response(response, upload),
-            Err(mut failed) => Err(match failed.take_message() {
-                Some(request) => SendFailure { error: Error::Unsent, unsent: Some(request.into_body().body) },
-                None if is_unprocessed(failed.error()) => SendFailure { error: Error::Unsent, unsent: copy },
-                None => SendFailure { error: sent_error(failed.into_error()), unsent: None },
-            }),
+        self.is_open.set(true);
+        let sent = connection.sender.clone().try_send_request(request).await;
+        let mut failed = match sent {
+            Ok(response) => return self.response(response, upload),
+            Err(failed) => failed,
+        };
+        self.is_open.set(false);
+        Err(match failed.take_message() {
+            Some(request) => SendFailure { error: Error::Unsent, unsent: Some(request.into_body().body) },
+            None => self.on_failed(failed.into_error(), copy),
+        })
+    }
+
+    /// Handles an error before the response head.
+    fn on_failed(&self, error: hyper::Error, copy: Option<RequestBody>) -> SendFailure<RequestBody> {
+        let failure = StreamFailure::new(h2_error(&error));
+        if failure.concerns_connection() {
+            self.connection.retire();
         }
+        // A refusal may be the fault of any other request on the connection.
+        if matches!(failure, StreamFailure::Reset(_)) && failure.processing() == Processing::Possible {
+            self.record_reset();
+        }
+        let is_unprocessed = failure.processing() == Processing::None;
+        let unsent = copy.filter(|_| is_unprocessed);
+        let error = match (failure.processing(), failure) {
+            (Processing::None | Processing::Unlikely, _) => {
+                Error::Refused { source: io::Error::other(error), is_unprocessed }
+            }
+            (Processing::Possible, StreamFailure::Reset(_) | StreamFailure::Response) => {
+                Error::Io(io::Error::other(error))
+            }
+            (Processing::Possible, _) => Error::NoResponse,
+        };
+        SendFailure { error, unsent }
+    }
+
+    fn record_reset(&self) {
+        self.requester.iter().for_each(|client| self.resets.record(*client));
+    }
+
+    /// Returns the order from which on connections may take the request of this one, if the connection is retired.
+    pub(super) fn replaced_from(&self) -> Option<u64> {
+        self.connection.replaced_from.get()
     }
 
     /// Returns true if nothing was ever received on the connection.
@@ -183,7 +288,7 @@ impl Http2Stream {
     /// any more.
     pub(super) fn retire_if_silent(&self) {
         if self.connection.received.get() == self.received_before {
-            self.connection.is_retired.set(true);
+            self.connection.retire();
         }
     }
 
@@ -197,6 +302,7 @@ impl Http2Stream {
         if parts.headers.len() > self.connection.limits.fields {
             return Err(SendFailure { error: Malformed::HeadTooLarge.into(), unsent: None });
         }
+        self.is_open.set(!incoming.is_end_stream());
         let body = Http2Body { incoming, upload, stream: self };
         Ok(Response { status: parts.status, fields: Fields::from(&parts.headers), body })
     }
@@ -220,19 +326,6 @@ fn uri(head: &RequestHead, scheme: &Scheme, default_host: &str) -> Option<Uri> {
     Uri::builder().scheme(scheme.clone()).authority(authority).path_and_query(path).build().ok()
 }
 
-/// Returns true if the origin has certainly not processed the request: it refused the stream, or the stream is above the
-/// last one of its GOAWAY (RFC 9113 section 8.7).
-fn is_unprocessed(error: &hyper::Error) -> bool {
-    let Some(error) = h2_error(error).filter(|error| error.is_remote()) else { return false };
-    error.is_go_away() || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM))
-}
-
-/// Returns the error of a request that the origin may have received.
-fn sent_error(error: hyper::Error) -> Error {
-    let is_reset = h2_error(&error).is_some_and(h2::Error::is_reset);
-    if is_reset { Error::Io(io::Error::other(error)) } else { Error::NoResponse }
-}
-
 fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
     error.source()?.downcast_ref()
 }
@@ -240,6 +333,12 @@ fn h2_error(error: &hyper::Error) -> Option<&h2::Error> {
 impl Drop for Http2Stream {
     fn drop(&mut self) {
         let connection = &self.connection;
+        if self.is_open.get() {
+            self.record_reset();
+            if connection.is_alone {
+                connection.retire();
+            }
+        }
         connection.streams.set(connection.streams.get() - 1);
         connection.slot.iter().for_each(Slot::wake_waiter);
     }
@@ -259,8 +358,15 @@ impl Body for Http2Body {
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let polled = ready!(Pin::new(&mut self.incoming).poll_frame(context));
         self.stream.connection.on_received();
+        self.stream.is_open.set(matches!(polled, Some(Ok(_))) && !self.incoming.is_end_stream());
         Poll::Ready(match polled {
-            Some(frame) => Some(frame.map_err(|error| Error::Io(io::Error::other(error)))),
+            Some(Ok(frame)) => Some(Ok(frame)),
+            Some(Err(error)) => {
+                if refuses_connection(h2_error(&error)) {
+                    self.stream.connection.retire();
+                }
+                Some(Err(Error::Io(io::Error::other(error))))
+            }
             // A stream that was reset without an error ends without its end, too.
             None if !self.incoming.is_end_stream() => Some(Err(Error::UnexpectedEof)),
             None => None,

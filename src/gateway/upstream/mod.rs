@@ -3,6 +3,7 @@
 //! [`tidegate_http1::client`] implements HTTP/1.1, and hyper HTTP/2 (`http2`); this module decides when a request is sent
 //! and whether it is sent again.
 
+mod client_resets;
 mod connection;
 mod deadline;
 mod error;
@@ -15,9 +16,11 @@ mod request_body;
 mod servers;
 mod slots;
 mod stream;
+mod stream_failure;
 mod tls;
 pub(super) use connection::OriginBody;
-pub(super) use deadline::{Deadline, Deadlines};
+pub(super) use deadline::Deadline;
+use deadline::Deadlines;
 pub(super) use error::{ClientBodyError, ForwardError};
 pub(super) use forward_state::ForwardState;
 pub(super) use pool::PoolGuard;
@@ -26,10 +29,12 @@ pub use servers::{OriginServerView, OriginServers};
 pub(super) use stream::OriginStream;
 
 use super::proxy_protocol::ProxiedClient;
+use client_resets::ClientResets;
 use connection::Connection;
 use http::Method;
 use hyper::body::Body;
-use pool::Pool;
+use pool::{Pool, Wanted};
+use std::cell::Cell;
 use std::fmt::Display;
 use std::io::ErrorKind;
 use std::pin::pin;
@@ -43,6 +48,7 @@ use tidegate_engine::Permit;
 use tidegate_engine::clock::Clock;
 use tidegate_http1::{Name, RequestHead, Response, client};
 use tidegate_policy::Timestamp;
+use tidegate_policy::identity::ClientKey;
 
 /// Maximum retries of an unsent request on other connections.
 const MAX_UNSENT_RETRIES: usize = 4;
@@ -59,6 +65,7 @@ const NO_HTTP2: &str = "closed before any response over HTTP/2; does the server 
 pub(super) struct Upstream {
     pool: Rc<Pool>,
     deadlines: Rc<Deadlines>,
+    resets: Rc<ClientResets>,
 }
 
 /// Response head of the origin, with the resources its body needs.
@@ -74,6 +81,8 @@ pub(super) struct UpstreamTarget<'a> {
     pub(super) servers: &'a Arc<OriginServers>,
     /// Client that each connection names; `None` without the PROXY protocol, and for requests of the gateway itself.
     pub(super) client: Option<ProxiedClient>,
+    /// Client whose requests over HTTP/2 are kept apart if many are reset; `None` for one of the gateway itself.
+    pub(super) requester: Option<ClientKey>,
     /// Monotonic time.
     pub(super) uptime: Timestamp,
     /// Wall clock, because time has passed before a retry.
@@ -85,9 +94,10 @@ pub(super) struct UpstreamTarget<'a> {
 }
 
 impl Upstream {
-    /// Returns a client without connections. `open_connections` counts those of all workers.
-    pub(super) fn new(deadlines: Rc<Deadlines>, open_connections: Arc<AtomicUsize>) -> Self {
-        Self { pool: Pool::new(open_connections), deadlines }
+    /// Returns a client without connections. `clock` is the monotonic time; `open_connections` counts those of all workers.
+    pub(super) fn new(clock: Rc<Cell<Timestamp>>, open_connections: Arc<AtomicUsize>) -> Self {
+        let resets = ClientResets::new(Rc::clone(&clock));
+        Self { pool: Pool::new(open_connections, Rc::clone(&resets)), deadlines: Deadlines::new(clock), resets }
     }
 
     /// Opens connections for requests to come: `count`, or one of HTTP/2. Ends at the first failure.
@@ -103,9 +113,9 @@ impl Upstream {
     /// Sends the request that `permit` allows and waits for the response head.
     ///
     /// The permit is marked as sent as soon as the origin may have received the request. A request that was certainly
-    /// not sent is retried on another connection, whatever its method. A request that may have arrived is retried once, and
-    /// only if it is idempotent, has no body, was sent on a connection that was open before, and a second charge can be
-    /// reserved. `state` records whether the origin may have received the whole request.
+    /// not sent is retried on another connection, whatever its method. One that the origin refused is retried once, on a
+    /// connection opened after the refusal. A request that may have arrived is retried once, and only if it is idempotent,
+    /// has no body, was refused or sent on a connection that was open before, and a second charge can be reserved. `state` records whether the origin may have received the whole request.
     pub(super) async fn send(
         &self,
         permit: &mut Permit,
@@ -120,16 +130,17 @@ impl Upstream {
         let is_repeatable = is_idempotent(&head.method) && body.is_end_stream();
         // Upgrades are those of HTTP/1.1.
         let needs_http1 = head.fields.contains(Name::Upgrade);
-        let is_alone = target.servers.http2 && is_large(head);
+        let is_alone = target.servers.http2 && (is_large(head) || self.has_frequent_resets(target));
+        let mut wanted = Wanted { needs_http1, is_alone, from: 0 };
         let (mut tries, mut is_http2, mut has_repeated, mut parts_before) = (0, false, false, 0);
+        let mut was_refused = false;
         loop {
             let (pool_guard, connection) = match tries == 0 || is_http2 {
-                true => self.pool.acquire(target, needs_http1, is_alone).await?,
+                true => self.pool.acquire(target, wanted).await?,
                 false => self.pool.connect_new(target, needs_http1).await?,
             };
             tries += 1;
             is_http2 = matches!(connection, Connection::Http2(_));
-            let may_repeat = is_repeatable && !has_repeated && pool_guard.idle_for.is_some();
             permit.mark_sent();
             let mut sending = pin!(connection.send(head, body));
             let sent = std::future::poll_fn(|context| match sending.as_mut().poll(context) {
@@ -169,7 +180,13 @@ impl Upstream {
             let is_unanswered = matches!(failed.error, client::Error::NoResponse);
             let is_unsendable =
                 matches!(&failed.error, client::Error::Io(error) if error.kind() == ErrorKind::InvalidInput);
-            let is_unsent = matches!(failed.error, client::Error::Unsent);
+            let is_refused = matches!(failed.error, client::Error::Refused { .. });
+            let is_unsent =
+                matches!(failed.error, client::Error::Unsent | client::Error::Refused { is_unprocessed: true, .. });
+            let may_move = !is_refused || !std::mem::replace(&mut was_refused, is_refused);
+            wanted.from = pool_guard.replaced_from().unwrap_or(wanted.from);
+            let may_repeat =
+                is_repeatable && !has_repeated && (is_refused || is_unanswered && pool_guard.idle_for.is_some());
             if is_unsent || is_unsendable {
                 permit.mark_unsent();
             }
@@ -177,13 +194,13 @@ impl Upstream {
                 return Err(ForwardError::OriginClosed { source: failed.error });
             }
             if let Some(unsent) = failed.unsent {
-                if tries < MAX_UNSENT_RETRIES {
+                if tries < MAX_UNSENT_RETRIES && may_move {
                     body = unsent;
                     continue;
                 }
             } else if let Some(aborted) = upload.as_ref().and_then(|upload| upload.aborted()) {
                 return Err(ForwardError::ClientBody(aborted));
-            } else if may_repeat && is_unanswered && permit.reserve_retry(target.clock.now()) {
+            } else if may_repeat && may_move && permit.reserve_retry(target.clock.now()) {
                 has_repeated = true;
                 body = RequestBody::Empty;
                 continue;
@@ -193,7 +210,7 @@ impl Upstream {
                 false => failed.error,
             };
             // A refused stream is an answer.
-            if !is_unsent || tries == MAX_UNSENT_RETRIES {
+            if !is_unsent || tries == MAX_UNSENT_RETRIES || !may_move {
                 record_no_response(&source);
             }
             return Err(ForwardError::OriginClosed { source });
@@ -204,6 +221,12 @@ impl Upstream {
     pub(super) fn sweep(&self, origin: &Origin, now: Timestamp) {
         self.pool.sweep(origin.idle_timeout, now);
         self.deadlines.sweep();
+    }
+}
+
+impl Upstream {
+    fn has_frequent_resets(&self, target: &UpstreamTarget<'_>) -> bool {
+        target.requester.is_some_and(|client| self.resets.are_frequent(client))
     }
 }
 

@@ -3,9 +3,10 @@
 //! A connection of HTTP/1.1 is in the pool while it is idle. Those of HTTP/2 stay in it as long as they take requests.
 
 use super::UpstreamTarget;
+use super::client_resets::ClientResets;
 use super::connection::{Connection, Http1Connection};
 use super::error::ForwardError;
-use super::http2::{Http2Connection, Http2Stream};
+use super::http2::{ConnectionOrder, Http2Connection, Http2Stream};
 use super::servers::{Connected, InFlight, OriginServers, ServerSet};
 use super::slots::{Slot, Slots};
 use crate::gateway::proxy_protocol::ProxiedClient;
@@ -26,10 +27,16 @@ const LIVENESS_CHECK_AFTER: Duration = Duration::from_millis(100);
 /// Limits of a response head; a larger one is invalid.
 const LIMITS: HeadLimits = HeadLimits { size: 128 * 1024, fields: 100 };
 
+/// Maximum idle connections of HTTP/2 that take one request at a time.
+const MAX_IDLE_ALONE: usize = 8;
+
 /// Pool of one worker's connections to the origin.
 pub(super) struct Pool {
     idle: RefCell<Vec<IdleConnection>>,
     http2: RefCell<Vec<SharedConnection>>,
+    /// Order of the next connection of HTTP/2.
+    next_order: Rc<Cell<u64>>,
+    resets: Rc<ClientResets>,
     /// Connections to servers that are expected to take many requests.
     connecting: RefCell<Vec<(usize, Rc<Connecting>)>>,
     /// Servers that chose HTTP/1.1.
@@ -56,6 +63,23 @@ struct SharedConnection {
     server: usize,
     /// Time at which it was last seen in use.
     used_at: Timestamp,
+}
+
+/// Which connections may take a request.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    /// Only those of HTTP/1.1.
+    pub(super) needs_http1: bool,
+    /// Only those of HTTP/2 that take one request at a time.
+    pub(super) is_alone: bool,
+    /// Only those of HTTP/2 from this one on, in the order in which they were opened.
+    pub(super) from: u64,
+}
+
+impl Wanted {
+    fn shares(self) -> bool {
+        !self.needs_http1 && !self.is_alone
+    }
 }
 
 /// A connection that others wait for.
@@ -91,10 +115,13 @@ pub(in crate::gateway) struct PoolGuard {
 
 impl Pool {
     /// Returns an empty pool. `open_connections` counts those of all workers.
-    pub(super) fn new(open_connections: Arc<AtomicUsize>) -> Rc<Self> {
+    /// `resets` counts the requests of HTTP/2 that are reset.
+    pub(super) fn new(open_connections: Arc<AtomicUsize>, resets: Rc<ClientResets>) -> Rc<Self> {
         Rc::new(Self {
             idle: RefCell::default(),
             http2: RefCell::default(),
+            next_order: Rc::default(),
+            resets,
             connecting: RefCell::default(),
             http1_servers: Cell::default(),
             slots: Rc::new(Slots::new(open_connections)),
@@ -104,28 +131,26 @@ impl Pool {
     }
 
     /// Returns a connection that is ready to send: an idle one, one of HTTP/2 with a free stream, a new one, or the next
-    /// that becomes free. `needs_http1` excludes HTTP/2; `is_alone` excludes a connection that others use.
+    /// that becomes free.
     pub(super) async fn acquire(
         self: &Rc<Self>,
         target: &UpstreamTarget<'_>,
-        needs_http1: bool,
-        is_alone: bool,
+        wanted: Wanted,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
         self.set_servers(target.servers);
         // Yield to ready tasks first: the reactor detects connections that the origin closed, and requests are sent
         // back to back, so that a local origin is woken once for many of them.
         tokio::task::yield_now().await;
         let (mut tried, mut last_error) = (ServerSet::default(), ForwardError::PoolExhausted);
-        let shares = !needs_http1 && !is_alone;
-        let (mut waits_for_others, mut patience) = (shares, None);
+        let (mut waits_for_others, mut patience) = (wanted.shares(), None);
         loop {
             // Before the choice, which may take the turn of a server that is tried again.
-            while self.slots.is_full(target.max_connections) && !self.has_free_connection(shares) {
+            while self.slots.is_full(target.max_connections) && !self.has_free_connection(wanted) {
                 let new_patience = || Box::pin(tokio::time::sleep(target.origin.connect_timeout));
                 self.slots.wait(patience.get_or_insert_with(new_patience)).await?;
             }
             let Some(server) = target.servers.choose(tried, target.uptime) else { return Err(last_error) };
-            if shares && let Some(leased) = self.take_stream(server, target) {
+            if let Some(leased) = self.take_stream(server, target, wanted) {
                 return Ok(leased);
             }
             if let Some(leased) = self.take_idle(server, target) {
@@ -140,7 +165,7 @@ impl Pool {
                 tried.insert(server);
                 continue;
             }
-            match self.connect(server, target, needs_http1, is_alone).await {
+            match self.connect(server, target, wanted).await {
                 Err(error) => {
                     tried.insert(server);
                     last_error = error;
@@ -171,7 +196,7 @@ impl Pool {
         needs_http1: bool,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
         let server = target.servers.choose(ServerSet::default(), target.uptime).unwrap_or_default();
-        self.connect(server, target, needs_http1, false).await
+        self.connect(server, target, Wanted { needs_http1, is_alone: false, from: 0 }).await
     }
 
     /// Connects to a server. Counts a failure of the server.
@@ -179,23 +204,22 @@ impl Pool {
         self: &Rc<Self>,
         server: usize,
         target: &UpstreamTarget<'_>,
-        needs_http1: bool,
-        is_alone: bool,
+        wanted: Wanted,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
         let (mut lease, mut slot) = (self.guard(server, target, None), Some(self.slots.take()));
-        let is_shared = target.servers.http2 && !needs_http1 && !is_alone && !self.http1_servers.get().contains(server);
+        let is_shared = target.servers.http2 && wanted.shares() && !self.http1_servers.get().contains(server);
         let connecting = is_shared.then(|| self.begin_connecting(server));
         let after = target.origin.connect_timeout;
         let connected = timeout(after, async {
-            match target.servers.connect(server, target.client, needs_http1).await? {
+            match target.servers.connect(server, target.client, wanted.needs_http1).await? {
                 Connected { stream, is_http2: false } => Ok(Connection::Http1(Http1Connection::new(stream, LIMITS))),
                 Connected { stream, is_http2: true } => {
                     let host = target.servers.host(server);
-                    let connection = Http2Connection::new(stream, LIMITS, host, slot.take()).await?;
-                    let stream = connection.begin_stream();
-                    if !is_alone {
-                        self.share(connection, server, target);
-                    }
+                    let order = ConnectionOrder::take(&self.next_order);
+                    let connection =
+                        Http2Connection::new(stream, LIMITS, host, slot.take(), order, wanted.is_alone).await?;
+                    let stream = connection.begin_stream(target.requester, &self.resets);
+                    self.share(connection, server, target);
                     Ok(Connection::Http2(stream))
                 }
             }
@@ -218,7 +242,7 @@ impl Pool {
         Err(error)
     }
 
-    /// Lets other requests use a connection.
+    /// Lets other requests use a connection, at once or one at a time.
     fn share(&self, connection: Rc<Http2Connection>, server: usize, target: &UpstreamTarget<'_>) {
         // The servers may have changed meanwhile.
         if self.servers.borrow().as_ref().is_some_and(|current| Arc::ptr_eq(current, target.servers)) {
@@ -260,9 +284,20 @@ impl Pool {
             }
             !shared.connection.is_closed() && now.saturating_duration_since(shared.used_at) < idle_timeout
         });
+        self.close_excess_alone();
         self.idle
             .borrow_mut()
             .retain_mut(|idle| idle.connection.is_idle() && now.saturating_duration_since(idle.since) < idle_timeout);
+    }
+
+    /// Closes idle connections that take one request at a time, beyond a few: most are left by a burst.
+    fn close_excess_alone(&self) {
+        let mut kept = 0;
+        self.http2.borrow_mut().retain(|shared| {
+            let is_idle = shared.connection.is_alone() && shared.connection.is_idle();
+            kept += usize::from(is_idle);
+            !is_idle || kept <= MAX_IDLE_ALONE
+        });
     }
 
     fn set_servers(&self, servers: &Arc<OriginServers>) {
@@ -295,18 +330,23 @@ impl Pool {
     }
 
     /// Returns a stream on a connection of HTTP/2 to the server.
-    fn take_stream(self: &Rc<Self>, server: usize, target: &UpstreamTarget<'_>) -> Option<(PoolGuard, Connection)> {
+    fn take_stream(
+        self: &Rc<Self>,
+        server: usize,
+        target: &UpstreamTarget<'_>,
+        wanted: Wanted,
+    ) -> Option<(PoolGuard, Connection)> {
         let connection = {
             let mut http2 = self.http2.borrow_mut();
             let is_usable = |shared: &&mut SharedConnection| {
-                shared.server == server && shared.connection.has_free_stream() && !shared.connection.is_closed()
+                shared.server == server && shared.takes(wanted) && !shared.connection.is_closed()
             };
             let shared = http2.iter_mut().find(is_usable)?;
             shared.used_at = target.uptime;
             Rc::clone(&shared.connection)
         };
         let mut lease = self.guard(server, target, Some(Duration::ZERO));
-        let stream = connection.begin_stream();
+        let stream = connection.begin_stream(target.requester, &self.resets);
         lease.stream = Some(Rc::clone(&stream));
         if connection.has_free_stream() {
             // A request that waits may have missed that the connection was opened.
@@ -315,14 +355,10 @@ impl Pool {
         Some((lease, Connection::Http2(stream)))
     }
 
-    /// Returns true if a request can be sent without a new connection, or in place of an idle one. `shares` is false for a
-    /// request that shares no connection of HTTP/2.
-    fn has_free_connection(&self, shares: bool) -> bool {
+    /// Returns true if a request can be sent without a new connection, or in place of an idle one.
+    fn has_free_connection(&self, wanted: Wanted) -> bool {
         self.http2.borrow_mut().retain(|shared| !shared.connection.is_closed());
-        let is_free = |shared: &SharedConnection| match shares {
-            true => shared.connection.has_free_stream(),
-            false => shared.connection.is_idle(),
-        };
+        let is_free = |shared: &SharedConnection| shared.takes(wanted) || shared.connection.is_idle();
         !self.idle.borrow().is_empty() || self.http2.borrow().iter().any(is_free)
     }
 
@@ -336,6 +372,17 @@ impl Pool {
         let mut http2 = self.http2.borrow_mut();
         let oldest = http2.iter().position(|shared| shared.connection.is_idle());
         oldest.map(|index| http2.remove(index)).is_some()
+    }
+}
+
+impl SharedConnection {
+    /// Returns true if it can take one more request of this kind.
+    fn takes(&self, wanted: Wanted) -> bool {
+        let connection = &self.connection;
+        !wanted.needs_http1
+            && connection.is_alone() == wanted.is_alone
+            && connection.order() >= wanted.from
+            && connection.has_free_stream()
     }
 }
 
@@ -357,6 +404,11 @@ impl PoolGuard {
     /// Returns true for a connection of HTTP/2 on which the origin has answered nothing yet.
     pub(super) fn is_unanswered_http2(&self) -> bool {
         self.stream.as_ref().is_some_and(|stream| stream.is_unanswered())
+    }
+
+    /// Returns the order from which on connections of HTTP/2 may take the request, if the origin has refused this one.
+    pub(super) fn replaced_from(&self) -> Option<u64> {
+        self.stream.as_ref().and_then(|stream| stream.replaced_from())
     }
 
     /// Lets no other request use the connection of HTTP/2 if it has received nothing since this one.

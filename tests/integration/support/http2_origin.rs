@@ -17,6 +17,8 @@ pub struct Http2Origin {
 
 /// A request and the way to respond to it.
 pub struct Exchange {
+    /// Number of the connection, from 1 on.
+    pub connection: usize,
     pub request: http::request::Parts,
     pub body: RecvStream,
     pub response: SendResponse<Bytes>,
@@ -47,14 +49,18 @@ impl Http2Origin {
                 let listener = tokio::net::TcpListener::bind(address).await.expect("a free port");
                 let _ = ready.send(());
                 while let Ok((stream, _)) = listener.accept().await {
-                    *counted.lock() += 1;
+                    let number = {
+                        let mut counted = counted.lock();
+                        *counted += 1;
+                        *counted
+                    };
                     let script = Arc::clone(&script);
                     tokio::spawn(async move {
                         let handshake = Builder::new().max_concurrent_streams(max_streams).handshake(stream).await;
                         let mut connection = handshake.expect("the gateway speaks HTTP/2");
                         while let Some(Ok((request, response))) = connection.accept().await {
                             let (request, body) = request.into_parts();
-                            tokio::spawn(script(Exchange { request, body, response }));
+                            tokio::spawn(script(Exchange { connection: number, request, body, response }));
                         }
                     });
                 }
