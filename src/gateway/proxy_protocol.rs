@@ -108,12 +108,19 @@ fn parse(bytes: &[u8]) -> Result<Option<Parsed>, ProxyHeaderError> {
         Ok((_, end)) if is_text && end > MAX_TEXT_HEADER => Err(ProxyHeaderError::Invalid),
         Ok((header, end)) => match header.proxied_address() {
             None => Ok(Some((None, end))),
-            Some(address) if address.protocol == Protocol::Stream => Ok(Some((Some(address.source), end))),
+            Some(address) if address.protocol == Protocol::Stream && is_client(address.source) => {
+                Ok(Some((Some(address.source), end)))
+            }
             Some(_) => Err(ProxyHeaderError::Invalid),
         },
         Err(proxy_header::Error::BufferTooShort) if !has_ended(bytes)? => Ok(None),
         Err(_) => Err(ProxyHeaderError::Invalid),
     }
+}
+
+/// Returns false for the unspecified address, which is that of no client: the gateway's own requests have it.
+fn is_client(source: SocketAddr) -> bool {
+    !source.ip().to_canonical().is_unspecified()
 }
 
 /// Returns true if a header has its line end or its declared length, so that no byte can complete it. Too long a header is
@@ -184,6 +191,11 @@ mod tests {
             &long,
             &v2(0x11, 0x11, &[0; 12]),
             &v2(0x22, 0x11, &[0; 12]),
+            b"PROXY TCP4 0.0.0.0 198.51.100.1 1 2\r\n",
+            b"PROXY TCP6 :: 2001:db8::2 1 2\r\n",
+            b"PROXY TCP6 ::ffff:0.0.0.0 2001:db8::2 1 2\r\n",
+            &v2(0x21, 0x11, &[0; 12]),
+            &v2(0x21, 0x21, &[0; 36]),
             &v2(0x21, 0x11, &[0; 11]),
             &v2(0x21, 0x12, &[0; 12]),
             &v2(0x21, 0x44, &[0; 12]),

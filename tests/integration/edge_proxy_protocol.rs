@@ -222,3 +222,84 @@ fn clients_with_connections_of_their_own_do_not_exhaust_the_pool() {
         assert_eq!(client.get("/page", "").field("x-client"), format!("192.0.2.{number}"));
     }
 }
+
+/// Starts nginx with the PROXY protocol, whose responses may be stored, and says which client it was told.
+fn start_cached(rules: &str) -> (Nginx, TestGateway) {
+    let origin = Origin::free_address();
+    let nginx = Nginx::start(&format!(
+        "listen {origin} proxy_protocol; \
+         add_header Cache-Control \"public, max-age=600\" always; add_header X-Client \"<$proxy_protocol_addr>\" always; \
+         location = /small {{ return 200 page; }} location = /inside {{ \
+         if ($proxy_protocol_addr !~ \"^10[.]\") {{ return 403; }} return 200 page; }}"
+    ));
+    let rules = format!(
+        "workers: 1\ncache: {{ disk: off }}\nclients: {{ address_from: x-forwarded-for, trusted_proxies: [127.0.0.1/32] }}\n\
+         origin: {{ url: 'http://{origin}', proxy_protocol: v1 }}\n{rules}"
+    );
+    let gateway = TestGateway::with_rules(nginx.address, &rules);
+    (nginx, gateway)
+}
+
+fn client_told(gateway: &TestGateway, address: &str, fields: &str) -> (String, bool) {
+    let response = gateway.connect().get("/small", &format!("X-Forwarded-For: {address}\r\n{fields}"));
+    assert_eq!(response.status, 200);
+    (response.field("x-client").to_owned(), response.field("cache-status").contains("hit"))
+}
+
+#[test]
+fn response_that_is_stored_for_all_is_made_for_no_client() {
+    let (_nginx, gateway) = start_cached("routes: [{ match: /** }]");
+    assert_eq!(client_told(&gateway, "10.1.2.3", ""), ("<>".into(), false));
+    assert_eq!(client_told(&gateway, "203.0.113.9", ""), ("<>".into(), true));
+}
+
+/// The origin serves networks that begin with 10 only.
+#[test]
+fn refusal_of_a_fetch_without_a_client_is_not_that_of_all_clients() {
+    let (_nginx, gateway) = start_cached("routes: [{ match: /** }]");
+    for (address, status) in [("203.0.113.9", 403), ("10.1.2.3", 200), ("203.0.113.9", 403), ("10.1.2.4", 200)] {
+        let response = gateway.connect().get("/inside", &format!("X-Forwarded-For: {address}\r\n"));
+        assert_eq!(response.status, status, "{address}");
+        assert!(!response.field("cache-status").contains("hit"), "{address}");
+    }
+}
+
+#[test]
+fn personal_response_is_made_for_its_client_and_not_stored() {
+    let (_nginx, gateway) = start_cached("routes: [{ match: /** }]");
+    for fields in ["Authorization: Basic YTpi\r\n", "Cookie: a=1\r\n"] {
+        assert_eq!(client_told(&gateway, "10.1.2.3", fields), ("<10.1.2.3>".into(), false), "{fields}");
+        assert_eq!(client_told(&gateway, "10.1.2.4", fields), ("<10.1.2.4>".into(), false), "{fields}");
+    }
+    assert_eq!(client_told(&gateway, "203.0.113.9", ""), ("<>".into(), false));
+}
+
+#[test]
+fn response_with_the_address_in_its_key_is_made_for_it() {
+    let (_nginx, gateway) = start_cached("routes: [{ match: /**, cache: { key: { headers: [x-forwarded-for] } } }]");
+    for is_hit in [false, true] {
+        for address in ["10.1.2.3", "203.0.113.9"] {
+            assert_eq!(client_told(&gateway, address, ""), (format!("<{address}>"), is_hit));
+        }
+    }
+    // What a client claims is not what the proxy says.
+    assert_eq!(client_told(&gateway, "10.1.2.3, 203.0.113.66", ""), ("<203.0.113.66>".into(), false));
+}
+
+#[test]
+fn response_for_a_route_without_a_cache_is_made_for_its_client() {
+    let (_nginx, gateway) = start_cached("routes: [{ match: /**, cache: off }]");
+    assert_eq!(client_told(&gateway, "10.1.2.3", "").0, "<10.1.2.3>");
+}
+
+#[test]
+fn client_without_an_address_is_refused() {
+    let origin = Origin::plain();
+    let gateway = start(&origin, FROM_HEADER);
+    for header in ["PROXY TCP4 0.0.0.0 198.51.100.1 1 2\r\n", "PROXY TCP6 :: 2001:db8::2 1 2\r\n"] {
+        let mut client = connect(&gateway);
+        client.send(header);
+        client.send(GET);
+        assert!(client.is_closed(), "{header}");
+    }
+}

@@ -40,6 +40,9 @@ pub(in crate::gateway) struct CacheFetch {
     /// The request has cookies or credentials outside the key, and its response is probably for its client alone: the
     /// origin is sent all fields. A response that is `public` nevertheless is stored.
     pub(in crate::gateway) is_personal: bool,
+    /// The origin has refused the page to nobody in particular: the connection names the client, and the response is for
+    /// it alone.
+    pub(in crate::gateway) is_refused_without_client: bool,
     /// The client sent cookies that are no part of the key.
     pub(in crate::gateway) had_cookies: bool,
     /// The client sent `Authorization`.
@@ -48,6 +51,9 @@ pub(in crate::gateway) struct CacheFetch {
     pub(in crate::gateway) is_handed_over: bool,
     /// The origin was sent fields outside the key, besides cookies and credentials: the response may depend on them.
     sends_unkeyed: bool,
+    /// The connection to the origin may name the client: its response is for this client alone, or has the address in its
+    /// key.
+    may_name_client: bool,
     /// The request forbids the storage of its response.
     is_no_store: bool,
     /// Codings that the client accepts.
@@ -72,10 +78,12 @@ impl CacheFetch {
             guard: None,
             reason,
             is_personal: false,
+            is_refused_without_client: false,
             had_cookies: false,
             had_authorization: false,
             is_handed_over: false,
             sends_unkeyed: false,
+            may_name_client: false,
             is_no_store,
             accepted: AcceptedCodings::Identity,
             requested_at,
@@ -117,6 +125,9 @@ impl CacheFetch {
                 write_common_fields(fields);
             }
         }
+        let is_for_client = self.is_personal || self.is_refused_without_client;
+        self.may_name_client = is_for_client || rules.is_keyed_by_address();
+        self.sends_unkeyed |= is_for_client && rules.names_clients && !rules.is_keyed_by_address();
         if let Some(names) = &rules.route.key_cookies {
             keep_cookies(fields, names);
         }
@@ -138,6 +149,11 @@ impl CacheFetch {
                 fields.insert(Name::IfModifiedSince, modified);
             }
         }
+    }
+
+    /// Returns true if the connection to the origin may name the client.
+    pub(in crate::gateway) fn may_name_client(&self) -> bool {
+        self.may_name_client
     }
 
     /// Writes scheme and host as they are in the key, whatever the client sent.
@@ -241,9 +257,11 @@ impl CacheFetch {
     }
 
     /// Returns the lines of the request fields that select the response, which are named by the origin or the rules.
-    /// Returns `None` if it is selected by what is perhaps of one client: cookies, or fields that nothing names.
+    /// Returns `None` if it is selected by what is perhaps of one client: its address, cookies, or fields that nothing names.
     fn selecting_lines(&self, url_key: &UrlKey, selected_by: &SelectingFields, sent: &Fields) -> Option<Box<[u8]>> {
-        let is_of_client = |name: &str| name.starts_with(COOKIE_PREFIX) || matches!(name, "cookie" | "authorization");
+        let is_of_client = |name: &str| {
+            name.starts_with(COOKIE_PREFIX) || matches!(name, "cookie" | "authorization") || is_client_address(name)
+        };
         let has_credentials = self.had_cookies || self.had_authorization || selected_by.names().any(is_of_client);
         if has_credentials || url_key.has_keyed_fields {
             return None;

@@ -15,6 +15,8 @@ pub(in crate::gateway) struct FetchRules<'a> {
     pub(in crate::gateway) nominated: &'a NominatedFields,
     /// Field in which a proxy names the client.
     pub(in crate::gateway) address_header: Option<&'a str>,
+    /// The connection to the origin names the client of its requests.
+    pub(in crate::gateway) names_clients: bool,
     /// The gateway compresses responses, and asks the origin for none that are.
     pub(in crate::gateway) is_compressed: bool,
 }
@@ -36,6 +38,12 @@ impl FetchRules<'_> {
     pub(super) fn is_named(&self, name: &str) -> bool {
         let is_in = |names: &[String]| names.iter().any(|known| known == name);
         is_in(&self.rules.unkeyed_headers) || is_in(&self.route.key_headers)
+    }
+
+    /// Returns true if the address of the client is part of the key. Of the fields with an address, the gateway writes
+    /// X-Forwarded-For for every request.
+    pub(in crate::gateway) fn is_keyed_by_address(&self) -> bool {
+        self.route.key_headers.iter().any(|name| name == "x-forwarded-for")
     }
 
     /// Returns true if the field is sent and its value is part of the key, although neither the rules nor `Vary` name it.

@@ -243,6 +243,7 @@ mod tests {
             route: &route,
             nominated: &nominated,
             address_header: None,
+            names_clients: false,
             is_compressed: false,
         };
         let fields = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

@@ -3,6 +3,7 @@
 
 use super::client_response::prepare_copy;
 use super::compress::encode_not_modified;
+use super::evaluate::ClassifiedRequest;
 use super::request_handler::RequestHandler;
 use super::within;
 use crate::gateway::cache::CacheKey;
@@ -23,7 +24,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_engine::{AcquireOutcome, Classified};
+use tidegate_engine::AcquireOutcome;
 use tidegate_http1::{Fields, Name, Response};
 use tidegate_policy::cache::range::{RequestedRange, requested_range};
 use tidegate_policy::cache::validation::{allows_range, has_origin_condition, is_not_modified, is_sent_in_304};
@@ -147,10 +148,11 @@ impl RequestHandler {
     pub(super) async fn cache_role(
         &self,
         request: &ClientRequest,
-        classified: &Classified,
+        client: &ClassifiedRequest,
         current: &CurrentConfig,
         now: &mut Timestamp,
     ) -> CacheRole {
+        let classified = &client.classified;
         let rules = &current.settings.rules;
         let Some(fetch_rules) = self.fetch_rules(current, classified.route) else { return CacheRole::Unused };
         let FetchRules { rules: cache_rules, route, .. } = fetch_rules;
@@ -170,13 +172,20 @@ impl RequestHandler {
             has_cookies: head.fields.contains(Name::Cookie) && route.key_cookies.is_none(),
             has_authorization: head.fields.contains(Name::Authorization),
         };
+        // The address that the origin is sent, not the one that the client claims.
+        let mut with_address = None;
+        if fetch_rules.is_keyed_by_address() {
+            let fields: &mut Fields = with_address.insert(head.fields.clone());
+            self.write_client_address(fields, &client.client_address);
+        }
+        let fields = with_address.as_ref().unwrap_or(&head.fields);
         let (path, query) = (request.origin_path(), head.target.query());
-        let url = UrlKey::for_request(&site, path, query, &head.fields, fetch_rules);
+        let url = UrlKey::for_request(&site, path, query, fields, fetch_rules);
         let patience = current.settings.response_timeout(classified.route);
-        let mut found = match self.find(&url, &head.fields, credentials, &[], *now) {
+        let mut found = match self.find(&url, fields, credentials, &[], *now) {
             Ok(found) => found,
             Err(OnDisk(_)) => {
-                let found = Box::pin(self.find_copy(&url, &head.fields, credentials, fetch_rules)).await;
+                let found = Box::pin(self.find_copy(&url, fields, credentials, fetch_rules)).await;
                 *now = self.worker.now();
                 found
             }
@@ -187,7 +196,7 @@ impl RequestHandler {
         let can_store = head.method == Method::GET && !head.fields.contains(Name::Range);
         let lookup = CacheLookup { url, credentials, wanted, can_store, client: classified.key, patience };
         // Boxed to keep the future of requests with a copy small.
-        let role = Box::pin(self.fetch_or_wait(&head.fields, lookup, found, fetch_rules)).await;
+        let role = Box::pin(self.fetch_or_wait(fields, lookup, found, fetch_rules)).await;
         *now = self.worker.now();
         role
     }
@@ -225,6 +234,7 @@ impl RequestHandler {
             let mut fetch =
                 Box::new(CacheFetch::new(url.clone(), found.variants.clone(), found.copy.clone(), reason, &wanted));
             fetch.is_personal = credentials.is_any() && found.copy.is_none();
+            fetch.is_refused_without_client = found.is_pass && rules.names_clients;
             (fetch.had_cookies, fetch.had_authorization) = (credentials.has_cookies, credentials.has_authorization);
             if !is_shared || wanted.no_store {
                 return CacheRole::Fetch(fetch);
@@ -517,6 +527,7 @@ impl RequestHandler {
             nominated: &self.worker.shared().cache.nominated,
             is_compressed: rules.compression.is_some() && route.is_compressed,
             address_header: rules.trust.source.header(),
+            names_clients: current.settings.origin.proxy_protocol.is_some(),
         })
     }
 }

@@ -44,6 +44,9 @@ impl RequestHandler {
         let length = upstream.response.body.size_hint().exact();
         let is_too_large = length.is_some_and(|length| length > rules.rules.max_object);
         let storage = fetch.storage(sent, status, &stored_fields, rules, store, now);
+        // Another client may be served: the next requests name theirs.
+        let is_refused = rules.names_clients && !fetch.may_name_client() && is_refusal(status);
+        let storage = if is_refused { storage.and(Err(Unstorable::Status)) } else { storage };
         let storage = if is_too_large { storage.and(Err(Unstorable::TooLarge)) } else { storage };
         match storage {
             Ok((target, terms)) => {

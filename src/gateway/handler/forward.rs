@@ -50,7 +50,8 @@ impl RequestHandler {
         }
         context.resolve_target();
         let head = changed_head(&context);
-        let (result, backoff) = self.send_upstream(head.as_deref(), body, &mut context, slots).await;
+        let client = self.proxied_client(&context);
+        let (result, backoff) = self.send_upstream(head.as_deref(), body, &mut context, slots, client).await;
         let in_place_of_error = context.copy_in_place_of_error();
         let in_place_of_refusal = context.copy_in_place_of_refusal();
         let fetch = context.take_fetch();
@@ -120,12 +121,13 @@ impl RequestHandler {
         body: RequestBody,
         context: &mut RequestContext,
         slots: Option<SlotGuard>,
+        client: Option<ProxiedClient>,
     ) -> (Result<UpstreamResponse, ForwardError>, Option<ThrottleRejection>) {
         let current = Rc::clone(context.current());
         let worker = &self.worker;
-        let client = current.settings.origin.proxy_protocol.and_then(|_| self.proxied_client(context));
         let response_timeout = context.response_timeout();
-        let target = UpstreamTarget { response_timeout, ..worker.upstream_target(&current, client) };
+        let mut target = UpstreamTarget { response_timeout, ..worker.upstream_target(&current, client) };
+        target.requester = (current.settings.origin.http2 && !context.is_fill()).then(|| context.address_key());
         context.begin_upstream(slots);
         let state = Rc::clone(context.forward_state());
         let (permit, client_head) = context.permit_and_head();
@@ -139,9 +141,11 @@ impl RequestHandler {
         (result, backoff)
     }
 
-    /// Returns the client that a connection to the origin names; `None` for a request of the gateway itself.
-    fn proxied_client(&self, context: &RequestContext) -> Option<ProxiedClient> {
-        let destination = self.listener.address?;
+    /// Returns the client that a connection to the origin names; `None` without the PROXY protocol, for a request of the
+    /// gateway itself, and for a fetch whose response may be for other clients, too.
+    pub(super) fn proxied_client(&self, context: &RequestContext) -> Option<ProxiedClient> {
+        context.current().settings.origin.proxy_protocol?;
+        let destination = self.listener.address.filter(|_| context.fetch().is_none_or(CacheFetch::may_name_client))?;
         Some(ProxiedClient { address: context.client_address(), destination })
     }
 
@@ -190,9 +194,18 @@ impl RequestHandler {
         self.respond_with_problem(context, problem)
     }
 
+    /// Writes the address of the client, and of the proxies that it came by.
+    pub(super) fn write_client_address(&self, fields: &mut Fields, origin: &ClientAddress) {
+        let Self { peer, peer_text, .. } = self;
+        fields.insert_with(Name::ForwardedFor, |text| match origin.client == *peer && origin.hops.is_empty() {
+            true => text.write_str(peer_text),
+            false => write_forwarded_for(text, origin, *peer),
+        });
+    }
+
     /// Prepares the head for the origin: removes connection-specific fields and adds the gateway's own.
     pub(super) fn prepare_upstream_request(&self, context: &mut RequestContext) {
-        let Self { worker, peer, peer_text, .. } = self;
+        let worker = &self.worker;
         let (current, evaluated, head) = context.upstream_parts();
         let rules = &current.settings.rules;
         let EvaluatedRequest { client_address: origin, evaluation, .. } = evaluated;
@@ -213,10 +226,7 @@ impl RequestHandler {
         if head.target.authority().is_some() || !fields.contains(Name::Host) {
             fields.insert(Name::Host, &host);
         }
-        fields.insert_with(Name::ForwardedFor, |text| match origin.client == *peer && origin.hops.is_empty() {
-            true => text.write_str(peer_text),
-            false => write_forwarded_for(text, origin, *peer),
-        });
+        self.write_client_address(fields, origin);
         if !fields.contains(Name::ForwardedProto) {
             fields.append(Name::ForwardedProto, if self.listener.tls.is_some() { b"https" } else { b"http" });
         }

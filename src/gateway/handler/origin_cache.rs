@@ -68,7 +68,9 @@ impl RequestHandler {
         head.fields.insert(Name::CacheControl, b"only-if-cached");
         context.resolve_target();
         let head = changed_head(&context);
-        let (result, _) = self.send_upstream(head.as_deref(), RequestBody::Empty, &mut context, slots).await;
+        let client = self.proxied_client(&context);
+        let sent = self.send_upstream(head.as_deref(), RequestBody::Empty, &mut context, slots, client);
+        let (result, _) = sent.await;
         let fetch = context.take_fetch();
         let upstream = match result {
             Ok(upstream) if !is_failure(&upstream) => upstream,

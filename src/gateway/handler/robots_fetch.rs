@@ -62,7 +62,7 @@ impl RequestHandler {
         let worker = &self.worker;
         let (cache, key) = (&worker.shared().robots_cache, site.key());
         let head = own_request(&site, &worker.shared().via.http1);
-        let (result, _) = self.send_upstream(Some(&head), RequestBody::Empty, &mut context, None).await;
+        let (result, _) = self.send_upstream(Some(&head), RequestBody::Empty, &mut context, None, None).await;
         let mut upstream = match result {
             Ok(upstream) => upstream,
             Err(error) => return (context, self.fetch_failed(stale, error)),
