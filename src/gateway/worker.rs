@@ -9,7 +9,8 @@ use super::proxy_protocol::{ProxiedClient, ProxyHeaderError};
 use super::scratch::ScratchBuffer;
 use super::shared::Shared;
 use super::sweep::SweepList;
-use super::upstream::{Deadlines, ForwardError, Upstream, UpstreamTarget};
+use super::switch_subject::SwitchSubject;
+use super::upstream::{ForwardError, MAX_RESPONSE_HEAD, Upstream, UpstreamTarget};
 use crate::telemetry::WorkerTelemetry;
 use http::HeaderName;
 use hyper::body::Incoming;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use tidegate_access_log::rfc3339;
 use tidegate_config::settings::Limits;
 use tidegate_crawlers::user_agents::ClaimCache;
-use tidegate_http1::DateCache;
+use tidegate_http1::{DateCache, HeadLimits};
 use tidegate_policy::bot_detection::BrowserTraits;
 use tidegate_policy::hash::mix;
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
@@ -204,6 +205,7 @@ impl Worker {
             servers: &current.origin_servers,
             client,
             requester: None,
+            head_limits: HeadLimits { size: MAX_RESPONSE_HEAD, fields: current.settings.limits.max_response_headers },
             uptime: self.uptime.get(),
             clock: &self.shared.clock,
             response_timeout: origin.response_timeout,

@@ -304,6 +304,166 @@ fn request_above_the_last_stream_of_goaway_is_sent_again() {
     drop(origin.join().expect("the origin was sent two requests"));
 }
 
+/// The first connection refuses all streams but that of `/first`, which opens it, and that of `/held`, which precedes.
+#[test]
+fn connection_that_refuses_streams_takes_no_more_and_what_was_not_processed_goes_to_another() {
+    for (reason, method, status, used) in [
+        (Reason::REFUSED_STREAM, "GET", 200, 1.0),
+        (Reason::REFUSED_STREAM, "POST", 200, 1.0),
+        (Reason::ENHANCE_YOUR_CALM, "GET", 200, 2.0),
+        (Reason::ENHANCE_YOUR_CALM, "HEAD", 200, 2.0),
+        (Reason::ENHANCE_YOUR_CALM, "POST", 502, 1.0),
+        (Reason::INTERNAL_ERROR, "GET", 502, 1.0),
+        (Reason::INTERNAL_ERROR, "POST", 502, 1.0),
+    ] {
+        let (arrived, has_arrived) = signal();
+        let (release, released) = signal();
+        let origin = Http2Origin::with_script(move |mut exchange| {
+            let (arrived, released) = (arrived.clone(), released.clone());
+            async move {
+                match exchange.request.uri.path() {
+                    "/held" => {
+                        arrived.notify();
+                        tokio::task::spawn_blocking(move || released.wait()).await.expect("a signal");
+                        assert_eq!(exchange.connection, 1);
+                    }
+                    "/first" => {}
+                    _ if exchange.connection == 1 => return exchange.response.send_reset(reason),
+                    _ => {}
+                }
+                exchange.reply(200, "page");
+            }
+        });
+        let gateway = gateway(origin.address);
+        assert_eq!(gateway.connect().get("/first", "").status, 200);
+        let mut held = gateway.connect();
+        held.send("GET /held HTTP/1.1\r\nHost: example.com\r\n\r\n");
+        has_arrived.wait();
+        let mut client = gateway.connect();
+        client.send(format!("{method} /page HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\n\r\n"));
+        assert_eq!(client.response_to(method).status, status, "{reason} {method}");
+        assert_eq!(gateway.metric(USED), 1.0 + used, "{reason} {method}");
+        for _ in 0..3 {
+            assert_eq!(gateway.connect().get("/page", "").status, 200, "{reason} {method}");
+        }
+        release.notify();
+        assert_eq!(held.read_response().status, 200, "those in flight go on");
+        assert_eq!(origin.connections(), 2, "{reason} {method}");
+    }
+}
+
+#[test]
+fn refused_request_goes_to_one_other_connection() {
+    for reason in [Reason::REFUSED_STREAM, Reason::ENHANCE_YOUR_CALM] {
+        let origin = Http2Origin::with_script(move |mut exchange| async move {
+            exchange.response.send_reset(reason);
+        });
+        let gateway = gateway(origin.address);
+        assert_eq!(gateway.connect().get("/page", "").status, 502);
+        assert_eq!(origin.connections(), 2, "{reason}");
+    }
+}
+
+#[test]
+fn client_whose_requests_are_reset_often_has_connections_of_its_own() {
+    let (reset, is_reset) = signal();
+    let connections = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&connections);
+    let origin = Http2Origin::with_script(move |mut exchange| {
+        let reset = reset.clone();
+        seen.lock().push((exchange.request.uri.path().to_owned(), exchange.connection));
+        async move {
+            if exchange.request.uri.path() != "/endless" {
+                return exchange.reply(200, "page");
+            }
+            let mut stream = exchange.response.send_response(http::Response::new(()), false).expect("open stream");
+            loop {
+                stream.reserve_capacity(16 * 1024);
+                let Some(Ok(length)) = std::future::poll_fn(|context| stream.poll_capacity(context)).await else {
+                    break reset.notify();
+                };
+                if stream.send_data(vec![0; length].into(), false).is_err() {
+                    break reset.notify();
+                }
+            }
+        }
+    });
+    let rules = format!(
+        "{}clients: {{ address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }}\n",
+        rules(origin.address, "")
+    );
+    let gateway = TestGateway::with_rules(origin.address, &rules);
+    let from = |address: &str| format!("X-Forwarded-For: {address}\r\n");
+    for _ in 0..11 {
+        let mut client = gateway.connect();
+        client.send(format!("GET /endless HTTP/1.1\r\nHost: a\r\n{}\r\n", from("203.0.113.66")));
+        assert_eq!(client.head().status, 200);
+        drop(client);
+        is_reset.wait();
+    }
+    for address in ["198.51.100.1", "203.0.113.66", "198.51.100.2", "203.0.113.66"] {
+        let path = format!("/{address}");
+        assert_eq!(gateway.connect().get(&path, &from(address)).status, 200);
+    }
+    let of_pages =
+        connections.lock().iter().filter(|(path, _)| path != "/endless").map(|(_, number)| *number).collect::<Vec<_>>();
+    assert_eq!(of_pages, [1, 2, 1, 2]);
+}
+
+/// The client leaves after the head, before the rest of a small response.
+#[test]
+fn small_response_whose_client_left_is_read_to_its_end() {
+    let (left, has_left) = signal();
+    let (sent, is_sent) = signal();
+    let origin = Http2Origin::with_script(move |mut exchange| {
+        let (has_left, sent) = (has_left.clone(), sent.clone());
+        async move {
+            let mut stream = exchange.response.send_response(http::Response::new(()), false).expect("open stream");
+            tokio::task::spawn_blocking(move || has_left.wait()).await.expect("a signal");
+            assert!(stream.send_data(Bytes::from_static(b"page"), true).is_ok(), "the stream is not reset");
+            sent.notify();
+        }
+    });
+    let rules = rules(origin.address, "").replace("scopes: { default: { concurrency: 500 } }\n", "");
+    let gateway = TestGateway::with_rules(origin.address, &rules);
+    let mut client = gateway.connect();
+    client.send("GET / HTTP/1.1\r\nHost: example.com\r\n\r\n");
+    assert_eq!(client.head().status, 200);
+    drop(client);
+    gateway.wait_for_metric("tidegate_client_connections", 0.0);
+    left.notify();
+    is_sent.wait();
+}
+
+#[test]
+fn requests_with_large_heads_share_a_connection_one_at_a_time() {
+    let origin = Http2Origin::with_script(move |exchange| async move { exchange.reply(200, "page") });
+    let gateway = gateway(origin.address);
+    for _ in 0..5 {
+        assert_eq!(gateway.connect().get("/page", "").status, 200);
+        assert_eq!(gateway.connect().get("/page", &format!("X-Large: {}\r\n", "a".repeat(8 * 1024))).status, 200);
+    }
+    assert_eq!(origin.connections(), 2);
+}
+
+#[test]
+fn fields_of_a_response_are_limited_by_their_own_limit() {
+    let origin = Http2Origin::with_script(move |exchange| async move {
+        let mut head = http::Response::new(());
+        let count = exchange.request.uri.path().trim_start_matches('/').parse().expect("a number");
+        for _ in 0..count {
+            head.headers_mut().append("set-cookie", http::HeaderValue::from_static("a=1"));
+        }
+        let Exchange { mut response, .. } = exchange;
+        response.send_response(head, true).expect("open stream");
+    });
+    let gateway = gateway(origin.address);
+    assert_eq!(gateway.connect().get("/256", "").status, 200);
+    assert_eq!(gateway.connect().get("/257", "").status, 502);
+    let outage = gateway.state()["origin"]["outage"]["last_error"].to_string();
+    assert!(outage.contains("256 fields (limits.max_response_headers)"), "{outage}");
+}
+
 #[test]
 fn request_that_may_have_been_processed_is_not_sent_again() {
     let origin = Http2Origin::with_script(move |mut exchange| async move {

@@ -331,6 +331,8 @@ pub struct Limits {
     pub max_head_size: usize,
     /// Maximum number of header fields of a request.
     pub max_headers: usize,
+    /// Maximum fields of a response of the origin.
+    pub max_response_headers: usize,
     /// Maximum size of a request body, in bytes.
     pub max_body_size: u64,
     /// Maximum part of a request body in memory, in bytes.

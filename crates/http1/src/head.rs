@@ -22,7 +22,7 @@ pub struct HeadLimits {
 const MAX_TARGET_LEN: usize = u16::MAX as usize - 1;
 
 /// Number of fields up to which parsing needs no allocation.
-const MAX_STACK_FIELDS: usize = 100;
+const MAX_STACK_FIELDS: usize = 256;
 
 /// A response head.
 pub(super) struct ResponseHead {

@@ -151,6 +151,9 @@ impl ProblemTemplate {
                 plain!(504, "Gateway Timeout", "The site did not respond in time.")
             }
             ForwardError::ConnectFailed { .. } => plain!(502, "Bad Gateway", "The site is unreachable."),
+            ForwardError::ResponseHeadTooLarge { .. } => {
+                plain!(502, "Bad Gateway", "The site sent an invalid response.")
+            }
             ForwardError::OriginClosed { .. } => {
                 plain!(502, "Bad Gateway", "The site closed the connection without a response.")
             }

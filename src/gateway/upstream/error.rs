@@ -1,5 +1,6 @@
 //! Errors of forwarded requests.
 
+use super::MAX_RESPONSE_HEAD;
 use std::time::Duration;
 use tidegate_http1::client;
 
@@ -26,6 +27,15 @@ pub(in crate::gateway) enum ForwardError {
     OriginClosed {
         /// Error of the connection.
         source: client::Error,
+    },
+    /// The head of the response exceeds a limit.
+    #[error(
+        "origin response head has more than {max_fields} fields (limits.max_response_headers), or more than {} bytes",
+        MAX_RESPONSE_HEAD
+    )]
+    ResponseHeadTooLarge {
+        /// Maximum number of fields.
+        max_fields: usize,
     },
     /// The origin did not respond in time.
     #[error("origin response timed out after {after:?}")]

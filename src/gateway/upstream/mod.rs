@@ -46,12 +46,16 @@ use std::time::Duration;
 use tidegate_config::settings::Origin;
 use tidegate_engine::Permit;
 use tidegate_engine::clock::Clock;
-use tidegate_http1::{Name, RequestHead, Response, client};
+use tidegate_http1::client::OnInterim;
+use tidegate_http1::{HeadLimits, Malformed, Name, RequestHead, Response, client};
 use tidegate_policy::Timestamp;
 use tidegate_policy::identity::ClientKey;
 
 /// Maximum retries of an unsent request on other connections.
 const MAX_UNSENT_RETRIES: usize = 4;
+
+/// Maximum bytes of a response head.
+pub(super) const MAX_RESPONSE_HEAD: usize = 128 * 1024;
 
 /// Lengths of a field and of a head above which a request shares no connection of HTTP/2: nginx ends one for a field of
 /// more than 8 KiB.
@@ -89,6 +93,10 @@ pub(super) struct UpstreamTarget<'a> {
     pub(super) clock: &'a Clock,
     /// Maximum time to the response head, and between parts of the body.
     pub(super) response_timeout: Duration,
+    /// Handles interim responses; `None` if the client gets none.
+    pub(super) on_interim: Option<OnInterim<'a>>,
+    /// Limits of a response head on new connections.
+    pub(super) head_limits: HeadLimits,
     /// Maximum connections of this worker.
     pub(super) max_connections: usize,
 }
@@ -213,7 +221,12 @@ impl Upstream {
             if !is_unsent || tries == MAX_UNSENT_RETRIES || !may_move {
                 record_no_response(&source);
             }
-            return Err(ForwardError::OriginClosed { source });
+            return Err(match source {
+                client::Error::Malformed(Malformed::HeadTooLarge) => {
+                    ForwardError::ResponseHeadTooLarge { max_fields: target.head_limits.fields }
+                }
+                source => ForwardError::OriginClosed { source },
+            });
         }
     }
 

@@ -15,7 +15,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
-use tidegate_http1::HeadLimits;
 use tidegate_policy::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -23,9 +22,6 @@ use tokio::time::timeout;
 /// Idle time after which the socket is checked for a close by the origin; also checked after a connection's first
 /// request. For a connection in constant use the reactor's state is enough, which saves a system call.
 const LIVENESS_CHECK_AFTER: Duration = Duration::from_millis(100);
-
-/// Limits of a response head; a larger one is invalid.
-const LIMITS: HeadLimits = HeadLimits { size: 128 * 1024, fields: 100 };
 
 /// Maximum idle connections of HTTP/2 that take one request at a time.
 const MAX_IDLE_ALONE: usize = 8;
@@ -212,12 +208,15 @@ impl Pool {
         let after = target.origin.connect_timeout;
         let connected = timeout(after, async {
             match target.servers.connect(server, target.client, wanted.needs_http1).await? {
-                Connected { stream, is_http2: false } => Ok(Connection::Http1(Http1Connection::new(stream, LIMITS))),
+                Connected { stream, is_http2: false } => {
+                    Ok(Connection::Http1(Http1Connection::new(stream, target.head_limits)))
+                }
                 Connected { stream, is_http2: true } => {
                     let host = target.servers.host(server);
                     let order = ConnectionOrder::take(&self.next_order);
                     let connection =
-                        Http2Connection::new(stream, LIMITS, host, slot.take(), order, wanted.is_alone).await?;
+                        Http2Connection::new(stream, target.head_limits, host, slot.take(), order, wanted.is_alone)
+                            .await?;
                     let stream = connection.begin_stream(target.requester, &self.resets);
                     self.share(connection, server, target);
                     Ok(Connection::Http2(stream))

@@ -235,6 +235,9 @@ pub(crate) struct Limits {
     pub max_header_size: Option<Size>,
     /// Maximum number of header fields of a request, at least 1; more receive 431. Default 100.
     pub max_headers: Option<u16>,
+    /// Maximum number of header fields of a response of the origin; one with more is a failure of the origin, and the client
+    /// receives 502. At least 1. A change applies to new connections to the origin. Default 256.
+    pub max_response_headers: Option<u16>,
     /// Maximum size of a request body; larger ones receive 413. Default 64MiB.
     pub max_body_size: Option<Size>,
     /// Part of a request body that is received into memory before the request takes slots; the rest is received into an

@@ -115,6 +115,11 @@ pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limi
         max_head_size: head_size(&raw.max_header_size, report),
         max_headers: usize::try_from(report.nonzero_count(&path.max_headers(), raw.max_headers.map(u32::from), 100))
             .unwrap_or(usize::MAX),
+        max_response_headers: count(report.nonzero_count(
+            &path.max_response_headers(),
+            raw.max_response_headers.map(u32::from),
+            256,
+        )),
         max_body_size: raw.max_body_size.as_ref().map_or(64 * KIB * KIB, |size| size.0),
         buffer_body: usize::try_from(raw.buffer_body.as_ref().map_or(64 * KIB, |size| size.0)).unwrap_or(usize::MAX),
         buffer_disk: raw.buffer_disk.as_ref().map_or(KIB * KIB * KIB, |size| size.0),
