@@ -174,7 +174,8 @@ async fn serve_http1(
     let limits = http1::HeadLimits { size: limits.max_head_size, fields: limits.max_headers };
     let on_malformed = |error| handler.reject_unparsed(error);
     let read_buffer = Rc::clone(connection_state.memory().read_buffer());
-    let options = server::ServeOptions { limits, finish, read_buffer, date: || worker.date(), on_malformed };
+    let (interim, date) = (connection_state.interim(), || worker.date());
+    let options = server::ServeOptions { limits, finish, interim, read_buffer, date, on_malformed };
     let connection = Box::pin(server::serve(stream, prefix, options, |Request { head, body }| {
         Rc::clone(&handler).handle(Request { head, body: ClientBody::Http1(body) })
     }));

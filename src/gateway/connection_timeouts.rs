@@ -10,6 +10,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 use tidegate_config::settings::Limits;
 use tidegate_engine::clock::Clock;
+use tidegate_http1::server::InterimResponses;
 use tidegate_policy::Timestamp;
 
 /// Interval of a worker's maintenance: timeouts, idle connections, access log.
@@ -44,6 +45,8 @@ pub(super) struct ConnectionState {
     is_http2: Cell<bool>,
     max_requests: u32,
     aborted: Cell<u32>,
+    /// Interim responses for the client of a connection of HTTP/1.1.
+    interim: InterimResponses,
     memory: Rc<ConnectionMemory>,
     command: Cell<ConnectionCommand>,
     waker: RefCell<Option<Waker>>,
@@ -100,10 +103,15 @@ impl ConnectionState {
             is_http2: Cell::new(false),
             max_requests,
             aborted: Cell::new(0),
+            interim: InterimResponses::default(),
             memory: Rc::default(),
             command: Cell::new(ConnectionCommand::Continue),
             waker: RefCell::new(None),
         })
+    }
+
+    pub(super) fn interim(&self) -> &InterimResponses {
+        &self.interim
     }
 
     pub(super) fn memory(&self) -> &Rc<ConnectionMemory> {

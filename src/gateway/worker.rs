@@ -205,6 +205,7 @@ impl Worker {
             servers: &current.origin_servers,
             client,
             requester: None,
+            on_interim: None,
             head_limits: HeadLimits { size: MAX_RESPONSE_HEAD, fields: current.settings.limits.max_response_headers },
             uptime: self.uptime.get(),
             clock: &self.shared.clock,

@@ -552,13 +552,47 @@ fn early_response_reaches_client_during_upload() {
 }
 
 #[test]
-fn informational_responses_are_not_final() {
-    let origin = Origin::with_script(|_, connection| {
-        connection
-            .send("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+fn interim_responses_pass_to_clients_of_http11() {
+    const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: x-hop\r\nX-Hop: 1\r\n\
+                         Keep-Alive: timeout=5\r\nContent-Length: 3\r\nX-Tidegate-Class: vip\r\n\r\n";
+    let (hinted, is_hinted) = signal();
+    let is_hinted = Mutex::new(is_hinted);
+    let origin = Origin::with_script(move |request, connection| {
+        connection.send(HINTS);
+        if request.target == "/waits" {
+            // The hints arrive before the response is there.
+            is_hinted.lock().wait();
+        }
+        connection.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n");
+        connection.reply("200 OK", "Cache-Control: max-age=60\r\n", b"ok");
     });
+    let gateway = TestGateway::with_rules(origin.address(), &format!("{FREE}\ncache: {{ disk: off }}"));
+    let mut client = gateway.connect();
+    client.send("GET /waits HTTP/1.1\r\nHost: a\r\n\r\n");
+    let hints = client.head();
+    hinted.notify();
+    assert_eq!((hints.status, hints.field("link")), (103, "</a.css>; rel=preload"));
+    assert_eq!(hints.fields.len(), 1, "{hints:?}");
+    assert_eq!(client.head().status, 102, "100 answers a request of the gateway");
+    let response = client.read_response();
+    assert_eq!((response.status, response.text().as_str()), (200, "ok"));
+    assert!(!response.fields.contains_key("link"));
+    let copy = client.send("GET /waits HTTP/1.1\r\nHost: a\r\n\r\n").head();
+    assert_eq!((copy.status, copy.fields.contains_key("link")), (200, false), "they are not stored");
+    let old = gateway.connect().send("GET /old HTTP/1.0\r\nHost: a\r\n\r\n").head();
+    assert_eq!(old.status, 200, "a client of HTTP/1.0 understands none");
+}
+
+#[test]
+fn endless_interim_responses_are_a_failure_of_the_origin() {
+    let origin =
+        Origin::with_script(
+            |_, connection| {
+                while connection.send("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n".repeat(100)) {}
+            },
+        );
     let gateway = TestGateway::with_rules(origin.address(), FREE);
-    assert_eq!(gateway.connect().get("/", "").text(), "ok");
+    assert_eq!(gateway.connect().get("/", "").status, 502);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tidegate_http1::client::{Connection, Stream};
-use tidegate_http1::server::{Finish, RequestBody, ServeOptions, serve};
+use tidegate_http1::server::{Finish, InterimResponses, RequestBody, ServeOptions, serve};
 use tidegate_http1::{Fields, HeadLimits, Name, Request, RequestHead, Response, SendBody};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -150,6 +150,7 @@ fn serve_with(stream: Segments, service: impl AsyncFn(Request<RequestBody<Segmen
     let options = ServeOptions {
         limits: LIMITS,
         finish: || Finish::Never,
+        interim: &InterimResponses::default(),
         read_buffer: Rc::default(),
         date: || *b"Thu, 01 Jan 1970 00:00:00 GMT",
         on_malformed: |_| Response { status: StatusCode::BAD_REQUEST, fields: Fields::new(), body: Full::default() },

@@ -6,6 +6,7 @@
 use super::body::{BodyCoding, BodyReader, BodyWriter, SendBody, WriteError};
 use super::buffer::{ReadBuffer, WriteBuffer};
 use super::chunked::{self, BodyChunk};
+use super::fields::Fields;
 use super::framing::{BodyLength, Malformed};
 use super::head::{self, HeadLimits, HeadReader, ResponseHead};
 use super::message::{RequestHead, Response};
@@ -24,6 +25,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+
+/// Maximum interim responses (RFC 9110 section 15.2) before a response.
+const MAX_INTERIM_RESPONSES: u32 = 100;
 
 /// An idle connection to the origin.
 pub struct Connection<IO>(Box<ConnectionInner<IO>>);
@@ -117,7 +121,16 @@ impl<IO: Stream> Connection<IO> {
     /// Sends a request unmodified: its target in origin form, its fields, its body. Waits for the response head.
     pub fn send<B: SendBody>(self, head: &RequestHead, body: B) -> SendRequest<'_, IO, B> {
         let reader = HeadReader::new(self.0.limits);
-        SendRequest { conn: Some(self.0), head, unsent: Some(body), upload: None, reader, response_started: false }
+        SendRequest {
+            conn: Some(self.0),
+            head,
+            unsent: Some(body),
+            upload: None,
+            reader,
+            response_started: false,
+            on_interim: None,
+            interim_responses: 0,
+        }
     }
 }
 
@@ -141,6 +154,20 @@ pub struct SendRequest<'a, IO, B> {
     upload: Option<Upload<B>>,
     reader: HeadReader,
     response_started: bool,
+    on_interim: Option<OnInterim<'a>>,
+    interim_responses: u32,
+}
+
+/// What handles interim responses but 100 Continue, which the request did not ask for.
+pub type OnInterim<'a> = &'a dyn Fn(StatusCode, Fields);
+
+impl<'a, IO, B> SendRequest<'a, IO, B> {
+    /// Calls `on_interim` with each interim response.
+    #[must_use]
+    pub fn with_interim(mut self, on_interim: Option<OnInterim<'a>>) -> Self {
+        self.on_interim = on_interim;
+        self
+    }
 }
 
 /// Upload state of a request body.
@@ -197,7 +224,15 @@ impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
                     }
                     break head;
                 }
-                Some(head) if head.status.is_informational() => {}
+                Some(head) if head.status.is_informational() => {
+                    self.interim_responses += 1;
+                    if self.interim_responses > MAX_INTERIM_RESPONSES {
+                        return Poll::Ready(Err(Malformed::InterimResponses.into()));
+                    }
+                    if let Some(on_interim) = self.on_interim.filter(|_| head.status != StatusCode::CONTINUE) {
+                        on_interim(head.status, head.fields);
+                    }
+                }
                 Some(head) => break head,
                 None => match ready!(conn.incoming.poll_read(&mut conn.io, context, 0)) {
                     Ok(0) if self.response_started => return Poll::Ready(Err(Error::UnexpectedEof)),

@@ -31,6 +31,9 @@ pub enum Malformed {
     /// Both Content-Length and Transfer-Encoding.
     #[error("both Content-Length and Transfer-Encoding")]
     BothLengths,
+    /// Endless interim responses before a response.
+    #[error("too many interim responses")]
+    InterimResponses,
     /// A response 101 without an upgrade request.
     #[error("unexpected protocol switch by the origin")]
     SwitchingProtocols,

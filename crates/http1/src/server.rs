@@ -4,6 +4,7 @@
 //! after a malformed request. The caller implements timeouts by dropping the future.
 
 mod conn;
+mod interim;
 mod request;
 mod response;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod tests;
 
 pub use conn::BodyError;
 pub use conn::Lingering;
+pub use interim::InterimResponses;
 pub use request::RequestBody;
 
 use super::body::SendBody;
@@ -29,12 +31,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Parameters of [`serve`].
 #[derive(Debug)]
-pub struct ServeOptions<E, D, R> {
+pub struct ServeOptions<'a, E, D, R> {
     /// Limits of request heads.
     pub limits: HeadLimits,
     /// Returns when the connection ends. Called as each response is written, so that the last one announces it. The
     /// connection must be polled after a change.
     pub finish: E,
+    /// Interim responses to the current request. The service adds some while it is polled.
+    pub interim: &'a InterimResponses,
     /// Updated whenever the read buffer changes.
     pub read_buffer: Rc<ReadBufferState>,
     /// Returns the current time, for responses without a Date field.
@@ -91,7 +95,7 @@ impl ResponseContext {
 pub async fn serve<IO, S, F, B, E, D, R>(
     io: IO,
     first: BytesMut,
-    options: ServeOptions<E, D, R>,
+    options: ServeOptions<'_, E, D, R>,
     mut service: S,
 ) -> Option<Served<IO, B>>
 where
@@ -123,10 +127,16 @@ where
             let mut future = pin!(service(request));
             poll_fn(|context| match future.as_mut().poll(context) {
                 Poll::Ready(response) => Poll::Ready(Some(response)),
-                Poll::Pending => conn.poll_closed(context).map(|()| None),
+                Poll::Pending => match conn.poll_interim(options.interim, context) {
+                    Poll::Ready(Err(_)) => Poll::Ready(None),
+                    _ => conn.poll_closed(context).map(|()| None),
+                },
             })
             .await?
         };
+        if !options.interim.is_empty() {
+            poll_fn(|context| conn.poll_interim(options.interim, context)).await.ok()?;
+        }
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
             let body = response::send_switch(&mut conn, &mut out, response).await?;
             let (io, received) = conn.into_parts()?;

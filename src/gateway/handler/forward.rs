@@ -5,8 +5,8 @@ use super::cache_fetch::is_failure;
 use super::client_response::prepare_client_response;
 use super::compress::{encode_response, restore_validators};
 use super::request_handler::RequestHandler;
-use crate::gateway::cache::Recorder;
-use crate::gateway::header_rules::change_request;
+use crate::gateway::cache::{CacheFetch, Recorder};
+use crate::gateway::header_rules::{change_request, change_response};
 use crate::gateway::problem::Problem;
 use crate::gateway::proxy_protocol::ProxiedClient;
 use crate::gateway::request_context::{EvaluatedRequest, RequestContext};
@@ -21,7 +21,9 @@ use std::fmt::{self, Write};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
+use tidegate_config::settings::HeaderRules;
 use tidegate_engine::{SlotGuard, ThrottleRejection};
+use tidegate_http1::client::OnInterim;
 use tidegate_http1::{Fields, Name, RequestHead, Response};
 use tidegate_policy::cache::{CacheStatus, Unstorable};
 use tidegate_policy::identity::ClientAddress;
@@ -130,6 +132,13 @@ impl RequestHandler {
         target.requester = (current.settings.origin.http2 && !context.is_fill()).then(|| context.address_key());
         context.begin_upstream(slots);
         let state = Rc::clone(context.forward_state());
+        let route = context.evaluation().route;
+        let on_interim: OnInterim<'_> = &|status, fields| {
+            if !state.client_left() {
+                self.send_interim(status, fields, current.settings.header_rules(route));
+            }
+        };
+        target.on_interim = self.takes_interim(context).then_some(on_interim);
         let (permit, client_head) = context.permit_and_head();
         let head = own_head.unwrap_or(client_head);
         let result = worker.upstream().send(permit, head, body, &target, &state).await;
@@ -147,6 +156,20 @@ impl RequestHandler {
         context.current().settings.origin.proxy_protocol?;
         let destination = self.listener.address.filter(|_| context.fetch().is_none_or(CacheFetch::may_name_client))?;
         Some(ProxiedClient { address: context.client_address(), destination })
+    }
+
+    /// Returns true if the client understands interim responses, and the gateway can send them: hyper sends none over HTTP/2.
+    fn takes_interim(&self, context: &RequestContext) -> bool {
+        context.client_request().head.version == Version::HTTP_11 && self.fill.is_none()
+    }
+
+    /// Sends the client an interim response of the origin (RFC 9110 section 15.2), with the changes of the route.
+    fn send_interim(&self, status: StatusCode, mut fields: Fields, rules: Option<&HeaderRules>) {
+        headers::strip_response(&mut fields);
+        if let Some(rules) = rules {
+            change_response(&mut fields, &rules.response);
+        }
+        self.connection_state.interim().push(status, &fields);
     }
 
     /// Streams the origin's response to the client; `beginning` is the part of its body already read. `recorder` stores

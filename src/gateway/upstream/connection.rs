@@ -8,7 +8,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use tidegate_http1::client::{self, SendFailure};
+use tidegate_http1::client::{self, OnInterim, SendFailure};
 use tidegate_http1::{RequestHead, Response};
 
 /// An idle connection of HTTP/1.1 to the origin.
@@ -27,15 +27,17 @@ pub(in crate::gateway) enum OriginBody {
 }
 
 impl Connection {
-    /// Sends a request, and waits for the response head.
+    /// Sends a request, and waits for the response head. `on_interim` gets the interim responses of HTTP/1.1; hyper drops
+    /// those of HTTP/2.
     pub(super) async fn send(
         self,
         head: &RequestHead,
         body: RequestBody,
+        on_interim: Option<OnInterim<'_>>,
     ) -> Result<Response<OriginBody>, SendFailure<RequestBody>> {
         match self {
             Self::Http1(connection) => {
-                let Response { status, fields, body } = connection.send(head, body).await?;
+                let Response { status, fields, body } = connection.send(head, body).with_interim(on_interim).await?;
                 Ok(Response { status, fields, body: OriginBody::Http1(body) })
             }
             // Boxed to keep the future of HTTP/1.1 small.

@@ -150,7 +150,7 @@ impl Upstream {
             tries += 1;
             is_http2 = matches!(connection, Connection::Http2(_));
             permit.mark_sent();
-            let mut sending = pin!(connection.send(head, body));
+            let mut sending = pin!(connection.send(head, body, target.on_interim));
             let sent = std::future::poll_fn(|context| match sending.as_mut().poll(context) {
                 Poll::Ready(result) => Poll::Ready(Some(result)),
                 Poll::Pending => {

@@ -93,7 +93,7 @@ impl<S: Read + Write> Client<S> {
     /// Reads the response to `method`.
     pub fn response_to(&mut self, method: &str) -> Response {
         let mut response = self.head();
-        while response.status == 100 {
+        while matches!(response.status, 100 | 102..200) {
             response = self.head();
         }
         let has_no_body = method == "HEAD" || matches!(response.status, 204 | 304);

@@ -4,6 +4,7 @@ use super::*;
 use http::{HeaderMap, HeaderValue, Uri, Version};
 use http_body_util::{BodyExt, Empty, Full};
 use proptest::prelude::*;
+use std::cell::RefCell;
 
 const LIMITS: HeadLimits = HeadLimits { size: 16 * 1024, fields: 100 };
 
@@ -160,6 +161,34 @@ fn response_to_head_has_no_body() {
         (received.body.len(), received.reusable, received.fields.get(Name::ContentLength)),
         (0, true, Some(&b"5"[..]))
     );
+}
+
+#[test]
+fn interim_responses_are_handed_on_and_bounded() {
+    let seen = RefCell::new(Vec::new());
+    let send = |text: String| {
+        let head = RequestHead {
+            method: Method::GET,
+            target: Uri::from_static("/"),
+            version: Version::HTTP_11,
+            fields: Fields::new(),
+        };
+        let connection = Connection::new(MockStream::reads_from([text]), LIMITS);
+        let on_interim = |status: StatusCode, fields: Fields| {
+            seen.borrow_mut().push((status.as_u16(), fields.get_all_by_text("link").next().map(<[u8]>::to_vec)));
+        };
+        now_or_never(connection.send(&head, Empty::<Bytes>::new()).with_interim(Some(&on_interim)))
+            .expect("the response has arrived")
+            .map(|response| response.status.as_u16())
+            .map_err(|failed| failed.error)
+    };
+    let last = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+    let hints = "HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n";
+    let response = send(format!("HTTP/1.1 100 Continue\r\n\r\n{hints}HTTP/1.1 102 Processing\r\n\r\n{last}"));
+    assert!(matches!(response, Ok(200)), "{response:?}");
+    assert_eq!(*seen.borrow(), [(103, Some(b"</a.css>".to_vec())), (102, None)]);
+    assert!(matches!(send(hints.repeat(100) + last), Ok(200)));
+    assert!(matches!(send(hints.repeat(101) + last), Err(Error::Malformed(Malformed::InterimResponses))));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::super::chunked::BodyChunk;
 use super::super::framing::{BodyLength, FramingInfo, Malformed};
 use super::super::head::HeadReader;
 use super::super::message::RequestHead;
-use super::Finish;
+use super::{Finish, InterimResponses};
 use bytes::BytesMut;
 use std::cell::RefCell;
 use std::fmt;
@@ -177,6 +177,18 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
             *continue_response = b"";
         }
         poll_continue(io, continue_response, context)
+    }
+
+    /// Sends the interim responses that wait. A partly written 100 response is completed before.
+    pub(super) fn poll_interim(&self, interim: &InterimResponses, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if interim.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let ConnState { io, continue_response, .. } = &mut *self.0.borrow_mut();
+        if continue_response.len() != CONTINUE.len() {
+            ready!(poll_continue(io, continue_response, context))?;
+        }
+        interim.poll_write(io, context)
     }
 
     /// Completes when the client has disconnected. Data received meanwhile is buffered, up to a limit.

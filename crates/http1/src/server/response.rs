@@ -29,7 +29,7 @@ pub(super) async fn send<IO, B, E, D, R>(
     out: &mut WriteBuffer,
     response_context: ResponseContext,
     response: Response<B>,
-    options: &ServeOptions<E, D, R>,
+    options: &ServeOptions<'_, E, D, R>,
 ) -> Option<bool>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
@@ -136,7 +136,7 @@ fn write_head(
     out.extend_from_slice(b"\r\n");
 }
 
-fn write_status(out: &mut Vec<u8>, is_http10: bool, status: StatusCode) {
+pub(super) fn write_status(out: &mut Vec<u8>, is_http10: bool, status: StatusCode) {
     out.extend_from_slice(if is_http10 { b"HTTP/1.0 " } else { b"HTTP/1.1 " });
     out.extend_from_slice(status.as_str().as_bytes());
     out.push(b' ');

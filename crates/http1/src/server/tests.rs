@@ -44,6 +44,7 @@ where
     let options = ServeOptions {
         limits: LIMITS,
         finish: || if finish { Finish::Now } else { Finish::Never },
+        interim: &InterimResponses::default(),
         read_buffer: Rc::default(),
         date: || dates.text(784_111_777),
         on_malformed: refuse,
@@ -174,6 +175,7 @@ fn target_beyond_the_uri_limit_gets_414() {
     let options = ServeOptions {
         limits,
         finish: || Finish::Never,
+        interim: &InterimResponses::default(),
         read_buffer: Rc::default(),
         date: || dates.text(0),
         on_malformed: refuse,
@@ -343,6 +345,7 @@ fn the_last_response_announces_the_end_whatever_decides_it() {
         let options = ServeOptions {
             limits: LIMITS,
             finish: || finish.get(),
+            interim: &InterimResponses::default(),
             read_buffer: Rc::default(),
             date: || dates.text(0),
             on_malformed: refuse,
@@ -402,6 +405,7 @@ fn finishing_connection_serves_buffered_requests() {
     let options = ServeOptions {
         limits: LIMITS,
         finish: || Finish::Now,
+        interim: &InterimResponses::default(),
         read_buffer: Rc::default(),
         date: || dates.text(0),
         on_malformed: refuse,
@@ -420,6 +424,7 @@ fn connection_that_waits_for_a_request_has_no_read_buffer() {
         let options = ServeOptions {
             limits: LIMITS,
             finish: || Finish::Never,
+            interim: &InterimResponses::default(),
             read_buffer: Rc::clone(&read_buffer),
             date: || dates.text(0),
             on_malformed: refuse,
@@ -445,6 +450,7 @@ fn connection_that_ends_after_a_response_waits_for_its_request() {
         let options = ServeOptions {
             limits: LIMITS,
             finish: || Finish::AfterResponse,
+            interim: &InterimResponses::default(),
             read_buffer: Rc::default(),
             date: || dates.text(0),
             on_malformed: refuse,
@@ -455,6 +461,43 @@ fn connection_that_ends_after_a_response_waits_for_its_request() {
     let io = MockStream::reads_from([get("")]);
     assert!(ends_after_response(io.clone()));
     assert!(io.written().contains("connection: close\r\n"));
+}
+
+#[test]
+fn interim_responses_precede_the_response() {
+    let (dates, finish, interim) = (DateCache::new(), Cell::new(Finish::Never), InterimResponses::default());
+    let options = ServeOptions {
+        limits: LIMITS,
+        finish: &finish,
+        interim: &interim,
+        read_buffer: Rc::default(),
+        date: || dates.text(784_111_777),
+        on_malformed: refuse,
+    };
+    let io = MockStream::reads_from([get("")]);
+    let serving = serve(io.clone(), BytesMut::new(), options, |_| async {
+        interim.push(StatusCode::PROCESSING, &Fields::new());
+        ok_response(Empty::new())
+    });
+    let _ = now_or_never(serving);
+    let written = io.written();
+    assert!(written.starts_with("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\n"), "{written}");
+}
+
+#[test]
+fn interim_responses_that_wait_for_a_client_are_bounded() {
+    let interim = InterimResponses::default();
+    let fields: Fields = [("link", "</a.css>"), ("connection", "close"), ("content-length", "9")].into_iter().collect();
+    for _ in 0..10_000 {
+        interim.push(StatusCode::EARLY_HINTS, &fields);
+    }
+    let io = MockStream::default();
+    let written = interim.poll_write(&mut io.clone(), &mut std::task::Context::from_waker(std::task::Waker::noop()));
+    assert!(written.is_ready() && interim.is_empty());
+    let hints = "HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n";
+    let count = io.written().matches(hints).count();
+    assert_eq!(io.written(), hints.repeat(count));
+    assert!(count > 100 && io.written().len() <= 32 * 1024, "{count}");
 }
 
 #[test]
