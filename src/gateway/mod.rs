@@ -48,6 +48,7 @@ mod shared;
 mod site;
 mod spool;
 mod sweep;
+mod switch_subject;
 mod target;
 mod tls_handshake;
 mod tracked_stream;

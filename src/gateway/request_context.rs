@@ -31,6 +31,8 @@ use tidegate_rate_limit_headers::RateLimitSnapshot;
 /// A request with its evaluation and what is known of its client.
 pub(super) struct EvaluatedRequest {
     pub(super) client_address: ClientAddress,
+    /// Operator that the client claims to belong to.
+    pub(super) claimed: Option<OperatorId>,
     /// True if a signature was checked, whatever the result.
     pub(super) signed: bool,
     /// Operator of the crawler, verified or claimed without evidence against it.
@@ -211,6 +213,11 @@ impl RequestContext {
     /// Returns the address of the client.
     pub(super) fn client_address(&self) -> IpAddr {
         self.evaluated.client_address.client
+    }
+
+    /// Returns the operator that the client claims to belong to.
+    pub(super) fn claimed_operator(&self) -> Option<OperatorId> {
+        self.evaluated.claimed
     }
 
     /// Returns the key of the client's address, which a client cannot choose.

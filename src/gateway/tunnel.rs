@@ -3,9 +3,10 @@
 
 use super::connection_memory::MemoryCharge;
 use super::request_context::RequestContext;
+use super::switch_subject::SwitchSubject;
 use super::upgrade_slot::UpgradeSlot;
 use super::upstream::{Deadline, OriginStream};
-use super::websocket::{self, FramePosition};
+use super::websocket::{self, CloseStatus, FramePosition};
 use bytes::{Buf, BytesMut};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -58,7 +59,8 @@ struct Direction {
 
 impl Tunnel {
     /// Passes on what `client` and the origin send, until both have ended, one fails, or the time is over. `received` was
-    /// read from the client before. Closes a WebSocket with frames of its own if the gateway goes away.
+    /// read from the client before. Closes a WebSocket with frames of its own if the gateway goes away, or if a switch of an
+    /// administrator blocks the client; another protocol ends at once then.
     pub(super) async fn run(self, mut client: impl AsyncRead + AsyncWrite + Unpin, received: BytesMut) {
         let Self { mut origin, to_client, mut context, idle, end, closing, slot, websocket_mask } = self;
         let mut upward = Direction::new(received, websocket_mask.is_some());
@@ -66,14 +68,21 @@ impl Tunnel {
         let mut charge = context.charge_memory(0);
         let worker = context.worker();
         let mut goes_away = pin!(worker.upgrades_close());
-        let mut is_closing = false;
+        let mut blocked = pin!(worker.until_blocked(SwitchSubject::new(&context)));
+        let (mut is_closing, mut is_blocked) = (false, false);
         poll_fn(|waker| {
+            let begins_block = !is_blocked && blocked.as_mut().poll(waker).is_ready();
+            is_blocked |= begins_block;
+            if is_blocked && websocket_mask.is_none() {
+                return Poll::Ready(());
+            }
             if let Some(mask) = websocket_mask.filter(|_| !is_closing)
-                && goes_away.as_mut().poll(waker).is_ready()
+                && (is_blocked || goes_away.as_mut().poll(waker).is_ready())
             {
                 is_closing = true;
+                let status = if is_blocked { CloseStatus::PolicyViolation } else { CloseStatus::GoingAway };
                 upward.close = Some(websocket::close_of_client(mask));
-                downward.close = Some(websocket::close_of_server());
+                downward.close = Some(websocket::close_of_server(status));
             }
             let before = (upward.passed, downward.passed);
             let results = [
@@ -87,7 +96,9 @@ impl Tunnel {
             }
             let is_failed = results.iter().any(|result| matches!(result, Poll::Ready(Err(_))));
             let is_over = results.iter().all(Poll::is_ready);
-            match is_failed || is_over || idle.poll_expired(waker) || end.poll_expired(waker) {
+            // A blocked client may stay within a frame, or not read.
+            let is_overdue = is_blocked && closing.poll_expired(waker);
+            match is_failed || is_over || is_overdue || idle.poll_expired(waker) || end.poll_expired(waker) {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }

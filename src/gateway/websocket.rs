@@ -25,22 +25,29 @@ pub(super) fn is_accepted(request: &Fields, response: &Fields) -> bool {
     response.get_all_by_text(ACCEPT).any(|accept| accept == expected.as_bytes())
 }
 
-/// Status of a close: the server goes away (RFC 6455 section 7.4.1).
-const GOING_AWAY: [u8; 2] = 1001u16.to_be_bytes();
+/// Status of a close (RFC 6455 section 7.4.1).
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CloseStatus {
+    GoingAway = 1001,
+    PolicyViolation = 1008,
+}
+
 /// First byte of a close: the last frame of its message, opcode 8.
 const CLOSE: u8 = 0x88;
 /// Longest head of a frame: two bytes, the length in eight, the mask.
 const MAX_HEAD: usize = 14;
 
-/// Returns the frame with which a server that goes away closes.
-pub(super) fn close_of_server() -> Vec<u8> {
-    [&[CLOSE, GOING_AWAY.len() as u8][..], &GOING_AWAY].concat()
+/// Returns the frame with which a server closes.
+pub(super) fn close_of_server(status: CloseStatus) -> Vec<u8> {
+    let payload = (status as u16).to_be_bytes();
+    [&[CLOSE, payload.len() as u8][..], &payload].concat()
 }
 
 /// Returns the frame with which a client that goes away closes.
 pub(super) fn close_of_client(mask: [u8; 4]) -> Vec<u8> {
-    let payload = [GOING_AWAY[0] ^ mask[0], GOING_AWAY[1] ^ mask[1]];
-    [&[CLOSE, 0x80 | GOING_AWAY.len() as u8][..], &mask, &payload].concat()
+    let [high, low] = (CloseStatus::GoingAway as u16).to_be_bytes();
+    let payload = [high ^ mask[0], low ^ mask[1]];
+    [&[CLOSE, 0x80 | payload.len() as u8][..], &mask, &payload].concat()
 }
 
 /// Position in the frames of one direction.
@@ -139,7 +146,9 @@ mod tests {
 
     #[test]
     fn closes_are_frames() {
-        for (close, is_masked) in [(close_of_server(), false), (close_of_client([1, 2, 3, 4]), true)] {
+        let of_server = close_of_server(CloseStatus::PolicyViolation);
+        assert_eq!(of_server[2..], [3, 0xf0]);
+        for (close, is_masked) in [(of_server, false), (close_of_client([1, 2, 3, 4]), true)] {
             assert_eq!(payload_length(&close[..close.len() - 2]), Some(2));
             assert_eq!(close.len(), if is_masked { 8 } else { 4 });
         }

@@ -60,6 +60,8 @@ pub(super) struct Worker {
     /// TLS handshakes in progress.
     handshakes: Cell<usize>,
     drain: mpsc::Sender<Incoming>,
+    /// Number of the configuration at the last tick, or of its switches.
+    seen_config: watch::Sender<u64>,
     /// True once WebSockets are closed.
     closing_upgrades: watch::Sender<bool>,
     /// Work on requests that does not wait for their clients: the origin still processes them although their clients
@@ -98,8 +100,9 @@ impl Worker {
         seed: u64,
     ) -> Rc<Self> {
         let uptime = Rc::new(Cell::new(shared.clock.monotonic_now()));
-        let deadlines = Deadlines::new(Rc::clone(&uptime));
-        let current = CurrentConfig::new(shared.config_number(), shared.generation());
+        let upstream = Upstream::new(Rc::clone(&uptime), Arc::clone(&shared.origin_connections));
+        let config_number = shared.config_number();
+        let current = CurrentConfig::new(config_number, shared.generation());
         Rc::new(Self {
             current: RefCell::new(Rc::new(current)),
             uptime,
@@ -118,6 +121,7 @@ impl Worker {
             logged_proxy_errors: LogInterval::default(),
             handshakes: Cell::default(),
             drain,
+            seen_config: watch::Sender::new(config_number),
             closing_upgrades: watch::Sender::new(false),
             detached: RefCell::new(Some(JoinSet::new())),
             seed,
@@ -168,6 +172,9 @@ impl Worker {
         self.monotonic_now();
         tokio::task::yield_now().await;
         let current = self.current();
+        if *self.seen_config.borrow() != current.config_number {
+            self.seen_config.send_replace(current.config_number);
+        }
         let memory = self.connections.sweep(&current.settings.limits);
         self.limit_memory(memory, &current.settings.limits);
         self.sweep_list.sweep(self.uptime.get(), current.settings.limits.min_rate);
@@ -247,6 +254,15 @@ impl Worker {
     pub(super) async fn upgrades_close(&self) {
         // Fails if the worker has ended.
         let _ = self.closing_upgrades.subscribe().wait_for(|is_closing| *is_closing).await;
+    }
+
+    /// Waits until a switch of an administrator blocks the client.
+    pub(super) async fn until_blocked(&self, client: SwitchSubject) {
+        let mut seen_config = self.seen_config.subscribe();
+        while !client.is_blocked(&self.current(), self.now()) {
+            // The worker has the sender.
+            let _ = seen_config.changed().await;
+        }
     }
 
     /// Returns the wall-clock time.

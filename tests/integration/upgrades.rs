@@ -137,6 +137,9 @@ fn other_upgrades_are_not_passed_on() {
         ("GET", "1.1", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"),
         ("GET", "1.1", "Connection: Upgrade\r\nUpgrade: H2C\r\n"),
         ("GET", "1.1", "Connection: Upgrade\r\nUpgrade: TLS/1.0\r\n"),
+        ("GET", "1.1", "Connection: Upgrade\r\nUpgrade: h2c;x\r\n"),
+        ("GET", "1.1", "Connection: Upgrade\r\nUpgrade: \"h2c\"\r\n"),
+        ("GET", "1.1", "Connection: Upgrade\r\nUpgrade: foo/h2c\r\n"),
         ("GET", "1.1", "Connection: Upgrade\r\nUpgrade: websocket, h2c\r\n"),
         ("GET", "1.1", "Upgrade: websocket\r\n"),
         ("GET", "1.0", "Connection: Upgrade\r\nUpgrade: websocket\r\n"),
@@ -161,6 +164,71 @@ fn switch_that_no_client_wanted_is_a_failure_of_the_origin() {
     });
     let gateway = TestGateway::with_rules(origin.address(), RULES);
     assert_eq!(gateway.connect().get("/", "").status, 502);
+}
+
+#[test]
+fn switch_to_another_protocol_than_the_one_asked_for_is_a_failure_of_the_origin() {
+    let origin = Origin::with_script(|request, connection| {
+        connection.send(format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n{}\r\n\r\nhello",
+            request.field("x-answer").replace("; ", "\r\n")
+        ));
+        connection.expect_eof();
+    });
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    for (answer, status) in [
+        ("Upgrade: Other", 101),
+        ("Upgrade: h2c", 502),
+        ("Upgrade: other, h2c", 502),
+        ("Upgrade: other; Upgrade: h2c", 502),
+        ("X-None: 1", 502),
+    ] {
+        let mut client = gateway.connect();
+        client.send(format!(
+            "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade\r\nUpgrade: other\r\nX-Answer: {answer}\r\n\r\n"
+        ));
+        assert_eq!(client.head().status, status, "{answer}");
+    }
+}
+
+#[test]
+fn connections_of_a_client_that_a_switch_blocks_end() {
+    let origin = Origin::with_script(|request, connection| {
+        if request.field("upgrade") == "websocket" {
+            upgrade(connection, request);
+            return echo(connection);
+        }
+        connection.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n");
+        connection.expect_eof();
+    });
+    let rules = format!("{RULES}clients: {{ address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }}\n");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let open_from = |host: u8| {
+        let mut client = open(&gateway, &format!("X-Forwarded-For: 192.0.2.{host}\r\n"));
+        assert_eq!(client.head().status, 101);
+        client
+    };
+    let (mut blocked, mut within_a_frame, mut neighbor) = (open_from(7), open_from(7), open_from(8));
+    within_a_frame.send(&HELLO[..3]);
+    let mut other = gateway.connect();
+    other.send(
+        "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade\r\nUpgrade: other\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n",
+    );
+    assert_eq!(other.head().status, 101);
+    let block = json!({ "target": "192.0.2.7", "effect": "block", "for_s": 3600, "why": "scrapes" });
+    let (status, text) = gateway.admin_request("POST", "/api/v1/switches", &block.to_string());
+    assert!(status < 300, "{text}");
+    let policy_violation = b"\x88\x02\x03\xf0";
+    assert_eq!(blocked.take(4).as_deref(), Ok(&policy_violation[..]));
+    blocked.send(CLOSE);
+    blocked.read_rest();
+    assert!(other.read_rest().is_empty(), "nothing is known of another protocol");
+    neighbor.send(HELLO);
+    assert_eq!(neighbor.take(7).as_deref(), Ok(&b"\x81\x05hello"[..]));
+    assert_eq!(within_a_frame.take(4).as_deref(), Ok(&policy_violation[..]));
+    gateway.advance_and_sweep(Duration::from_secs(11));
+    within_a_frame.read_rest();
+    gateway.wait_for_metric("tidegate_upgrades", 1.0);
 }
 
 #[test]

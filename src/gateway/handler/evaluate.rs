@@ -27,7 +27,9 @@ const MAX_LEASE_WAIT: Duration = Duration::from_secs(2);
 
 /// A classified request with what is known of its client.
 pub(super) struct ClassifiedRequest {
-    client_address: ClientAddress,
+    pub(super) client_address: ClientAddress,
+    /// Operator that the client claims to belong to.
+    claimed: Option<OperatorId>,
     signed: bool,
     crawler: Option<OperatorId>,
     observation: Option<Observation>,
@@ -84,7 +86,8 @@ impl RequestHandler {
             _ => None,
         };
         let signed = client.signature != Signature::Absent;
-        ClassifiedRequest { client_address, signed, crawler, observation, classified }
+        let claimed = client.claimed_operator();
+        ClassifiedRequest { client_address, claimed, signed, crawler, observation, classified }
     }
 
     /// Decides on a classified request. Waits only for a lease; `current` is another one if it changed meanwhile.
@@ -115,7 +118,7 @@ impl RequestHandler {
         current: &CurrentConfig,
         now: Timestamp,
     ) -> Box<EvaluatedRequest> {
-        let ClassifiedRequest { client_address, signed, crawler, observation, classified } = request;
+        let ClassifiedRequest { client_address, claimed, signed, crawler, observation, classified } = request;
         let facts = client_request.facts();
         let purpose = match self.fill_reason() {
             _ if role.is_free() => RequestPurpose::Copy,
@@ -123,7 +126,7 @@ impl RequestHandler {
             Some(CacheFill::Warm) | None => RequestPurpose::Response,
         };
         let evaluation = current.admission.evaluate_classified(classified, &facts, purpose, now);
-        Box::new(EvaluatedRequest { client_address, signed, crawler, observation, evaluation })
+        Box::new(EvaluatedRequest { client_address, claimed, signed, crawler, observation, evaluation })
     }
 
     /// Classifies and decides again once the ledger has granted a lease, or after [`MAX_LEASE_WAIT`].
