@@ -228,7 +228,7 @@ fn start_cached(rules: &str) -> (Nginx, TestGateway) {
     let origin = Origin::free_address();
     let nginx = Nginx::start(&format!(
         "listen {origin} proxy_protocol; \
-         add_header Cache-Control \"public, max-age=600\" always; add_header X-Client \"<$proxy_protocol_addr>\" always; \
+         add_header Cache-Control \"public, max-age=31536000\" always; add_header X-Client \"<$proxy_protocol_addr>\" always; \
          location = /small {{ return 200 page; }} location = /inside {{ \
          if ($proxy_protocol_addr !~ \"^10[.]\") {{ return 403; }} return 200 page; }}"
     ));
