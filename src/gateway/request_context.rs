@@ -8,6 +8,7 @@ use super::cache::{CacheFetch, FetchRules, StoredResponse};
 use super::connection_memory::{MemoryCharge, REQUEST};
 use super::connection_timeouts::{ConnectionCommand, ConnectionState};
 use super::quota_sync::BodyScan;
+use super::switch_subject::SwitchSubject;
 use super::target::ClientRequest;
 use super::upstream::ForwardState;
 use super::worker::{CurrentConfig, Worker};
@@ -215,9 +216,10 @@ impl RequestContext {
         self.evaluated.client_address.client
     }
 
-    /// Returns the operator that the client claims to belong to.
-    pub(super) fn claimed_operator(&self) -> Option<OperatorId> {
-        self.evaluated.claimed
+    /// Returns the client, to which a switch may apply later.
+    pub(super) fn switch_subject(&self) -> SwitchSubject {
+        let classification = self.evaluation().classification.clone();
+        SwitchSubject::new(self.client_address(), classification, self.evaluated.claimed, &self.current.settings.rules)
     }
 
     /// Returns the key of the client's address, which a client cannot choose.

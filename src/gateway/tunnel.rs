@@ -3,7 +3,6 @@
 
 use super::connection_memory::MemoryCharge;
 use super::request_context::RequestContext;
-use super::switch_subject::SwitchSubject;
 use super::upgrade_slot::UpgradeSlot;
 use super::upstream::{Deadline, OriginStream};
 use super::websocket::{self, CloseStatus, FramePosition};
@@ -68,7 +67,7 @@ impl Tunnel {
         let mut charge = context.charge_memory(0);
         let worker = context.worker();
         let mut goes_away = pin!(worker.upgrades_close());
-        let mut blocked = pin!(worker.until_blocked(SwitchSubject::new(&context)));
+        let mut blocked = pin!(worker.until_blocked(context.switch_subject()));
         let (mut is_closing, mut is_blocked) = (false, false);
         poll_fn(|waker| {
             let begins_block = !is_blocked && blocked.as_mut().poll(waker).is_ready();

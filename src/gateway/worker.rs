@@ -259,7 +259,12 @@ impl Worker {
     /// Waits until a switch of an administrator blocks the client.
     pub(super) async fn until_blocked(&self, client: SwitchSubject) {
         let mut seen_config = self.seen_config.subscribe();
-        while !client.is_blocked(&self.current(), self.now()) {
+        loop {
+            let current = self.current();
+            if client.is_blocked(&current.switches, &current.settings.rules, self.now()) {
+                return;
+            }
+            drop(current);
             // The worker has the sender.
             let _ = seen_config.changed().await;
         }

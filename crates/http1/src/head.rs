@@ -141,6 +141,15 @@ impl HeadReader {
     }
 }
 
+/// Writes the first line of a response.
+pub(super) fn write_status(out: &mut Vec<u8>, is_http10: bool, status: StatusCode) {
+    out.extend_from_slice(if is_http10 { b"HTTP/1.0 " } else { b"HTTP/1.1 " });
+    out.extend_from_slice(status.as_str().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
 /// Returns true if the bytes from `searched_bytes` on complete an empty line.
 fn contains_head_end(bytes: &[u8], searched_bytes: usize) -> bool {
     let tail = &bytes[searched_bytes.saturating_sub(3)..];

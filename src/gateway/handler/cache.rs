@@ -3,7 +3,6 @@
 
 use super::client_response::prepare_copy;
 use super::compress::encode_not_modified;
-use super::evaluate::ClassifiedRequest;
 use super::request_handler::RequestHandler;
 use super::within;
 use crate::gateway::cache::CacheKey;
@@ -24,12 +23,12 @@ use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_engine::AcquireOutcome;
+use tidegate_engine::{AcquireOutcome, Classified};
 use tidegate_http1::{Fields, Name, Response};
 use tidegate_policy::cache::range::{RequestedRange, requested_range};
 use tidegate_policy::cache::validation::{allows_range, has_origin_condition, is_not_modified, is_sent_in_304};
 use tidegate_policy::cache::{CacheResult, CacheStatus, ForwardReason, HitDetail, RequestDirectives, Reuse};
-use tidegate_policy::identity::ClientKey;
+use tidegate_policy::identity::{ClientAddress, ClientKey};
 use tidegate_policy::{Reason, RouteId, Timestamp};
 
 /// Time for which requests for a URL do not wait for each other after one whose response was not for others.
@@ -148,11 +147,11 @@ impl RequestHandler {
     pub(super) async fn cache_role(
         &self,
         request: &ClientRequest,
-        client: &ClassifiedRequest,
+        classified: &Classified,
+        client_address: &ClientAddress,
         current: &CurrentConfig,
         now: &mut Timestamp,
     ) -> CacheRole {
-        let classified = &client.classified;
         let rules = &current.settings.rules;
         let Some(fetch_rules) = self.fetch_rules(current, classified.route) else { return CacheRole::Unused };
         let FetchRules { rules: cache_rules, route, .. } = fetch_rules;
@@ -176,7 +175,7 @@ impl RequestHandler {
         let mut with_address = None;
         if fetch_rules.is_keyed_by_address() {
             let fields: &mut Fields = with_address.insert(head.fields.clone());
-            self.write_client_address(fields, &client.client_address);
+            self.write_client_address(fields, client_address);
         }
         let fields = with_address.as_ref().unwrap_or(&head.fields);
         let (path, query) = (request.origin_path(), head.target.query());

@@ -119,7 +119,8 @@ impl RequestHandler {
         let mut now = worker.now();
         let received_at = head_started_at.unwrap_or(now);
         let classified = self.classify(&request, &current, now);
-        let role = self.cache_role(&request, &classified, &current, &mut now).await;
+        let role =
+            self.cache_role(&request, &classified.classified, &classified.client_address, &current, &mut now).await;
         let (current, evaluated) = self.evaluate(classified, &request, &role, current, now).await;
         let is_crawl_policy = current.settings.rules.is_crawl_policy(request.path());
         let is_robots_txt = is_robots_txt_read(&request.head.method, request.path());

@@ -1,8 +1,8 @@
 //! Interim responses (RFC 9110 section 15.2), such as 103 Early Hints, before the response to a request.
 
 use super::super::fields::Fields;
+use super::super::head::write_status;
 use super::super::name::Name;
-use super::response::write_status;
 use http::StatusCode;
 use std::cell::RefCell;
 use std::io;

@@ -66,7 +66,7 @@ pub(super) async fn send_switch<IO: AsyncRead + AsyncWrite + Unpin, B>(
 ) -> Option<B> {
     let Response { status, fields, body } = response;
     let front = out.front_mut();
-    write_status(front, false, status);
+    head::write_status(front, false, status);
     fields.write(front, |name| !matches!(name, Name::TransferEncoding | Name::ContentLength));
     front.extend_from_slice(b"\r\n");
     poll_fn(|context| out.poll_flush(conn, context)).await.ok()?;
@@ -114,7 +114,7 @@ fn write_head(
     keep_alive: bool,
     date: impl Fn() -> [u8; 29],
 ) {
-    write_status(out, response_context.is_http10, status);
+    head::write_status(out, response_context.is_http10, status);
     let mut has_date = false;
     fields.write(out, |name| {
         has_date |= name == Name::Date;
@@ -133,13 +133,5 @@ fn write_head(
     if !has_date {
         write_field(out, b"date", &date());
     }
-    out.extend_from_slice(b"\r\n");
-}
-
-pub(super) fn write_status(out: &mut Vec<u8>, is_http10: bool, status: StatusCode) {
-    out.extend_from_slice(if is_http10 { b"HTTP/1.0 " } else { b"HTTP/1.1 " });
-    out.extend_from_slice(status.as_str().as_bytes());
-    out.push(b' ');
-    out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
     out.extend_from_slice(b"\r\n");
 }
