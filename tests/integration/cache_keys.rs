@@ -87,6 +87,10 @@ fn check_that_nothing_reaches_others(gateway: &TestGateway) {
         "If-None-Match: \"evil\"",
         "Sec-CH-UA: evil",
         "Via: 1.1 evil",
+        "Traceparent: 00-evil",
+        "Tracestate: vendor=evil",
+        "B3: evil",
+        "Sentry-Trace: evil",
     ]
     .into_iter()
     .enumerate()

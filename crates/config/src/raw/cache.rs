@@ -42,8 +42,9 @@ pub(crate) struct Cache {
     /// Clients whose `Cache-Control: no-cache`, `max-age` and `min-fresh` count: people, all or none. For others the
     /// stored response is served while it is fresh. Default people.
     pub reload: Reload,
-    /// Request fields that are sent to the origin although they are no part of the key: one, or a list. Name only such
-    /// fields that change no response; cookie, authorization and host are refused. Default [traceparent, tracestate].
+    /// Request fields that are sent to the origin although they are no part of the key: one, or a list, such as
+    /// [traceparent, tracestate]. Name only such fields that change no response, and appear in none; cookie, authorization
+    /// and host are refused. Default none.
     pub unkeyed_headers: Option<OneOrMany<Field>>,
 }
 

@@ -20,7 +20,6 @@ const DEFAULT_MAX_OBJECT: u64 = 8 << 20;
 /// Part of the memory that one body may occupy.
 const MAX_OBJECT_PART: u64 = 8;
 const DEFAULT_IGNORED_PARAMETERS: [&str; 3] = ["utm_*", "gclid", "fbclid"];
-const DEFAULT_UNKEYED_HEADERS: [&str; 2] = ["traceparent", "tracestate"];
 /// Request fields that origins and frameworks commonly respond to.
 const RESPONSE_CHANGING_HEADERS: [&str; 7] = [
     "accept",
@@ -74,10 +73,10 @@ pub(super) fn cache(raw: Option<&raw::Cache>, report: &mut Diagnostics) -> Optio
             raw::Reload::All => ReloadPolicy::All,
             raw::Reload::None => ReloadPolicy::None,
         },
-        unkeyed_headers: match &raw.unkeyed_headers {
-            Some(names) => unkeyed_headers(names, &path.unkeyed_headers(), report),
-            None => DEFAULT_UNKEYED_HEADERS.map(str::to_owned).to_vec(),
-        },
+        unkeyed_headers: raw
+            .unkeyed_headers
+            .as_ref()
+            .map_or_else(Vec::new, |names| unkeyed_headers(names, &path.unkeyed_headers(), report)),
     };
     Some((Cache { memory, disk, refreshes_surplus: raw.refresh != Some(raw::Refresh::Off) }, rules))
 }

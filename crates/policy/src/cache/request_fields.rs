@@ -17,9 +17,11 @@ pub enum FetchField {
     KeyedByValue,
 }
 
-/// Fields of browsers, crawlers, proxies and content delivery networks that are not sent, unless they are part of the key.
+/// Fields of browsers, crawlers, tracing, proxies and content delivery networks that are not sent, unless they are part of
+/// the key.
 /// Sorted for [`is_listed`].
-const DROPPED: [&str; 44] = [
+const DROPPED: [&str; 54] = [
+    "b3",
     "dnt",
     "dpr",
     "ect",
@@ -36,6 +38,7 @@ const DROPPED: [&str; 44] = [
     "cdn-loop",
     "downlink",
     "if-range",
+    "newrelic",
     "priority",
     "forwarded",
     "save-data",
@@ -43,12 +46,17 @@ const DROPPED: [&str; 44] = [
     "x-purpose",
     "x-real-ip",
     "keep-alive",
+    "request-id",
+    "tracestate",
     "user-agent",
     "sec-purpose",
+    "traceparent",
+    "sentry-trace",
     "x-request-id",
     "cache-control",
     "device-memory",
     "if-none-match",
+    "uber-trace-id",
     "true-client-ip",
     "viewport-width",
     "accept-language",
@@ -57,17 +65,21 @@ const DROPPED: [&str; 44] = [
     "x-amzn-trace-id",
     "x-forwarded-for",
     "x-forwarded-ssl",
+    "x-request-start",
     "x-correlation-id",
     "x-forwarded-port",
     "x-tidegate-class",
     "if-modified-since",
     "x-tidegate-operator",
     "surrogate-capability",
+    "x-cloud-trace-context",
+    "elastic-apm-traceparent",
     "upgrade-insecure-requests",
 ];
 
 /// Beginnings of the names of further such fields.
-const DROPPED_PREFIXES: [&str; 6] = ["sec-fetch-", "sec-ch-", "cf-", "fastly-", "x-amz-", "x-b3-"];
+const DROPPED_PREFIXES: [&str; 8] =
+    ["sec-fetch-", "sec-ch-", "cf-", "fastly-", "x-amz-", "x-b3-", "x-datadog-", "ot-tracer-"];
 
 /// Fields that the gateway writes, or removes unless a trusted proxy sent them, and those of one connection. Sorted for
 /// [`is_listed`].
