@@ -289,11 +289,58 @@ fn vary_selects_the_copy_from_the_next_request_on() {
     assert!(of(&page("de")));
     assert!(page("en").text().contains("accept-language: en"));
     assert!(is_hit(&page("DE")));
-    assert!(get(&gateway, "/vary/accept-language?2", "Accept-Language: fr\r\n").text().contains("fr"), "of the route");
+    let other = get(&gateway, "/vary/accept-language?2", "Accept-Language: fr\r\n");
+    assert!(!other.text().contains("fr"), "of the URL");
     let foo = |value: &str| get(&gateway, "/vary/x-foo", &format!("X-Foo: {value}\r\n"));
     assert!(foo("1").text().contains("x-foo: 1"));
     assert!(is_hit(&foo("1")));
     assert!(foo("2").text().contains("x-foo: 2"));
+}
+
+#[test]
+fn fields_that_one_page_varies_by_split_no_other_page() {
+    let origin = Origin::with_script(|request, connection| match request.target.as_str() {
+        "/old" => connection.reply("404 Not Found", "Cache-Control: max-age=3600\r\nVary: User-Agent\r\n", b"gone"),
+        "/app" => connection.reply("200 OK", "Cache-Control: max-age=3600\r\nVary: Accept-Language\r\n", b"app"),
+        _ => connection.reply("200 OK", "Cache-Control: max-age=60\r\n", b"page"),
+    });
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let visit = |path: &str, number: usize| {
+        get(&gateway, path, &format!("User-Agent: Person {number}\r\nAccept-Language: l{number}\r\n"))
+    };
+    for round in 0..3 {
+        visit("/old", round);
+        visit("/app", round);
+        let hits = (0..10).filter(|number| is_hit(&visit("/page", *number))).count();
+        assert_eq!(hits, 9, "round {round}");
+        gateway.clock.advance(std::time::Duration::from_secs(61));
+    }
+}
+
+#[test]
+fn page_keeps_its_variants_when_a_response_names_other_fields() {
+    let origin = Origin::with_script(|request, connection| {
+        let language = request.fields.get("accept-language").map_or("", String::as_str);
+        let vary = match language {
+            "odd" => "Vary: Accept-Language, User-Agent\r\n",
+            "none" => "",
+            _ => "Vary: Accept-Language\r\n",
+        };
+        connection.reply("200 OK", &format!("Cache-Control: max-age=3600\r\n{vary}"), language.as_bytes());
+    });
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    let visit =
+        |language: &str| get(&gateway, "/page", &format!("Accept-Language: {language}\r\nUser-Agent: Person\r\n"));
+    let languages = ["de", "en", "fr"];
+    visit("de");
+    languages.iter().for_each(|language| drop(visit(language)));
+    for odd in ["odd", "none", "odd", "it"] {
+        visit(odd);
+        for language in languages {
+            let copy = visit(language);
+            assert!(is_hit(&copy) && copy.text() == language, "{language} after {odd}: {}", copy.text());
+        }
+    }
 }
 
 #[test]

@@ -3,12 +3,13 @@
 use super::entry::CacheEntry;
 use super::key::CacheKey;
 use super::stored_response::{CopyUsage, ResponseHead, StoredBody, StoredResponse};
-use super::variants::Variants;
+use super::variants::{FieldSet, NamedField, Variants};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_cache_disk::{DiskRecord, DiskStore, NewBody, NewRecord, ReadMode};
 use tidegate_policy::Timestamp;
 use tidegate_policy::cache::ReuseTerms;
@@ -40,10 +41,20 @@ enum KindForm<'a> {
         terms: TermsForm,
         selecting: Option<&'a [u8]>,
     },
-    Variants {
+    /// Written by versions in which a URL had one set of fields.
+    FieldSet {
         #[serde(borrow)]
         names: Vec<&'a str>,
         salt: u64,
+    },
+    Variants {
+        salt: u64,
+        written_at: u64,
+        /// With the times at which they were named.
+        #[serde(borrow)]
+        names: Vec<(&'a str, u64)>,
+        /// With the ends of their freshness.
+        sets: Vec<(Vec<&'a str>, u64)>,
     },
 }
 
@@ -90,8 +101,10 @@ pub(super) fn record(key: CacheKey, entry: &CacheEntry, body: NewBody) -> Option
             (&*response.url, kind, response.tags().join("\n"))
         }
         CacheEntry::Variants(variants) => {
-            let names = variants.selected_by.names().collect();
-            (&*variants.url, KindForm::Variants { names, salt: variants.salt }, String::new())
+            let names = variants.names.iter().map(|named| (&*named.name, named.named_at.0)).collect();
+            let sets = variants.sets.iter().map(|set| (set.fields.names().collect(), set.fresh_until.0)).collect();
+            let written_at = variants.written_at.load(Ordering::Acquire);
+            (&*variants.url, KindForm::Variants { salt: variants.salt, written_at, names, sets }, String::new())
         }
         CacheEntry::Pass { .. } | CacheEntry::Form(_) => return None,
     };
@@ -110,10 +123,11 @@ pub(super) fn entry(record: DiskRecord, version: u64, mode: ReadMode) -> io::Res
         return Err(unreadable());
     }
     match form.kind {
-        KindForm::Variants { names, salt } => {
-            let selected_by = SelectingFields::from_names(names.into_iter().map(str::to_owned));
-            Ok(CacheEntry::Variants(Arc::new(Variants { selected_by, salt, url: form.url.into() })))
+        KindForm::FieldSet { names, salt } => {
+            let sets = vec![(names.clone(), 0)];
+            Ok(variants(form.url, salt, 0, names.into_iter().map(|name| (name, 0)).collect(), sets))
         }
+        KindForm::Variants { salt, written_at, names, sets } => Ok(variants(form.url, salt, written_at, names, sets)),
         KindForm::Response { status, lines, requested_at, terms, selecting } => {
             let status = StatusCode::from_u16(status).map_err(|_| unreadable())?;
             let head = ResponseHead::from_lines(status, lines).ok_or_else(unreadable)?;
@@ -133,6 +147,21 @@ pub(super) fn entry(record: DiskRecord, version: u64, mode: ReadMode) -> io::Res
             })))
         }
     }
+}
+
+fn variants(url: &str, salt: u64, written_at: u64, names: Vec<(&str, u64)>, sets: Vec<(Vec<&str>, u64)>) -> CacheEntry {
+    let named = |(name, named_at): (&str, u64)| NamedField { name: name.to_owned(), named_at: Timestamp(named_at) };
+    let set = |(names, fresh_until): (Vec<&str>, u64)| FieldSet {
+        fields: SelectingFields::from_names(names.into_iter().map(str::to_owned)),
+        fresh_until: Timestamp(fresh_until),
+    };
+    CacheEntry::Variants(Arc::new(Variants {
+        url: url.into(),
+        salt,
+        names: names.into_iter().map(named).collect(),
+        sets: sets.into_iter().map(set).collect(),
+        written_at: AtomicU64::new(written_at),
+    }))
 }
 
 impl From<&ReuseTerms> for TermsForm {

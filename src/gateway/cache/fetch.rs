@@ -3,11 +3,10 @@
 use super::fetch_lock::FetchGuard;
 use super::fetch_rules::FetchRules;
 use super::field_lines::MessageFields;
-use super::key::{COOKIE_PREFIX, CacheKey, UrlKey, cookie};
-use super::recorder::StorageTarget;
-use super::store::CacheStore;
+use super::key::{COOKIE_PREFIX, CacheKey, SelectedValues, UrlKey, cookie};
+use super::placement::StorageTarget;
 use super::stored_response::StoredResponse;
-use super::variants::Variants;
+use super::variants::{Selection, Variants};
 use http::StatusCode;
 use std::sync::Arc;
 use tidegate_http1::{Field, Fields, Name, RequestHead};
@@ -93,7 +92,8 @@ impl CacheFetch {
     /// Returns the key that others wait for: that of the response if it is known which fields select it, else that of
     /// the URL.
     pub(in crate::gateway) fn lock_key(&self, fields: &Fields) -> CacheKey {
-        self.variants.as_ref().map_or(self.url.key, |variants| self.url.key.of_variant(variants, fields))
+        let among = self.variants.as_ref().and_then(|variants| variants.keys(self.url.key, fields).next());
+        among.unwrap_or(self.url.key)
     }
 
     /// Leaves the fetch to a request that waits for it, of another client if there is one. This request goes on, too.
@@ -108,7 +108,9 @@ impl CacheFetch {
         let fields = &mut head.fields;
         self.accepted = AcceptedCodings::read(&MessageFields(fields));
         let had_accept = fields.contains(Name::Accept);
-        let is_dropped = |field: Field<'_>| rules.fetch_field(field) == FetchField::Dropped;
+        let variants = self.variants.clone();
+        let is_selecting = |name: &str| variants.iter().any(|known| known.names().any(|known| known == name));
+        let is_dropped = |field: Field<'_>| rules.fetch_field(field, is_selecting) == FetchField::Dropped;
         // The gateway's own: a response may not depend on who asked for it first.
         fields.remove(Name::Class);
         fields.remove(Name::Operator);
@@ -175,7 +177,6 @@ impl CacheFetch {
         status: StatusCode,
         response: &Fields,
         rules: FetchRules<'_>,
-        store: &CacheStore,
         now: Timestamp,
     ) -> Result<(StorageTarget, ReuseTerms), Unstorable> {
         let request = StorageRequest {
@@ -207,47 +208,28 @@ impl CacheFetch {
             return Err(Unstorable::Vary);
         }
         let selected_by = selected_by.filter(|name| !is_constant(name) || rules.is_named(name));
-        if !selected_by.is_empty() {
-            rules.nominated.record(rules.route_name, &selected_by);
-        }
-        // Fields that were just named are part of the key by name from now on.
+        // As sent: a field that `Connection` named is not part of what the origin saw.
         let url = self.url.clone().with_fields(sent, rules);
-        Ok((self.target(&url, &selected_by, sent, rules, store), terms))
+        Ok((self.target(&url, selected_by, sent, rules), terms))
     }
 
-    fn target(
-        &self,
-        url_key: &UrlKey,
-        selected_by: &SelectingFields,
-        sent: &Fields,
-        rules: FetchRules<'_>,
-        store: &CacheStore,
-    ) -> StorageTarget {
+    fn target(&self, url_key: &UrlKey, vary: SelectingFields, sent: &Fields, rules: FetchRules<'_>) -> StorageTarget {
         let route = rules.route;
-        // What other responses of the route vary by was sent, so that this one may depend on it, too.
-        let of_others = rules.nominated.names(rules.route_name).into_iter().filter(|name| {
-            name != "accept-encoding"
-                && !rules.rules.unkeyed_headers.contains(name)
-                && sent.get_all_by_text(name).next().is_some()
+        let selecting = self.selecting_lines(&vary, sent, rules);
+        let named = vary.filter(|name| !rules.is_always_keyed_by_value(name));
+        // What other responses of the URL named was sent, so that this one may depend on it, too.
+        let of_others = self.variants.iter().flat_map(|variants| variants.names()).filter(|name| {
+            *name != "accept-encoding" && !rules.rules.unkeyed_headers.iter().any(|unkeyed| unkeyed == name)
         });
-        let of_vary = selected_by.names().map(str::to_owned);
-        let of_route = route.key_headers.iter().cloned();
+        let of_rules = route.key_headers.iter().map(String::as_str);
         let of_cookies = route.key_cookies.iter().flatten().map(|name| format!("{COOKIE_PREFIX}{name}"));
-        let selected_by = SelectingFields::from_names(of_vary.chain(of_others).chain(of_route).chain(of_cookies));
-        let selecting = self.selecting_lines(url_key, &selected_by, sent);
-        let (key, variants) = match selected_by.is_empty() {
-            true => (url_key.key, None),
-            false => {
-                let known = self.variants.as_ref().filter(|known| known.selected_by == selected_by);
-                let variants = known.cloned().unwrap_or_else(|| {
-                    Arc::new(Variants { selected_by, salt: store.next_salt(), url: self.url.url.as_str().into() })
-                });
-                (url_key.key.of_variant(&variants, sent), Some((url_key.key, variants)))
-            }
-        };
+        let names = named.names().chain(of_others).chain(of_rules).map(str::to_owned);
+        let fields = SelectingFields::from_names(names.chain(of_cookies));
+        let values = SelectedValues::read(&fields, sent);
         StorageTarget {
-            key,
-            variants,
+            url_key: url_key.key,
+            variants: self.variants.clone().filter(|_| url_key.key == self.url.key),
+            selection: Selection { named, fields, values },
             url: self.url.url.as_str().into(),
             requested_at: self.requested_at,
             plain_url: url_key.plain(),
@@ -258,15 +240,19 @@ impl CacheFetch {
 
     /// Returns the lines of the request fields that select the response, which are named by the origin or the rules.
     /// Returns `None` if it is selected by what is perhaps of one client: its address, cookies, or fields that nothing names.
-    fn selecting_lines(&self, url_key: &UrlKey, selected_by: &SelectingFields, sent: &Fields) -> Option<Box<[u8]>> {
-        let is_of_client = |name: &str| {
-            name.starts_with(COOKIE_PREFIX) || matches!(name, "cookie" | "authorization") || is_client_address(name)
-        };
-        let has_credentials = self.had_cookies || self.had_authorization || selected_by.names().any(is_of_client);
-        if has_credentials || url_key.has_keyed_fields {
+    fn selecting_lines(&self, vary: &SelectingFields, sent: &Fields, rules: FetchRules<'_>) -> Option<Box<[u8]>> {
+        let is_of_client = |name: &str| matches!(name, "cookie" | "authorization") || is_client_address(name);
+        let has_cookies = rules.route.key_cookies.as_ref().is_some_and(|names| !names.is_empty());
+        let known = self.variants.iter().flat_map(|variants| variants.names());
+        let of_rules = rules.route.key_headers.iter().map(String::as_str);
+        let names = SelectingFields::from_names(vary.names().chain(known).chain(of_rules).map(str::to_owned));
+        if self.had_cookies || self.had_authorization || has_cookies || names.names().any(is_of_client) {
             return None;
         }
-        let is_selecting = |text: &[u8]| selected_by.names().any(|name| name.as_bytes().eq_ignore_ascii_case(text));
+        let is_selecting = |text: &[u8]| names.names().any(|name| name.as_bytes().eq_ignore_ascii_case(text));
+        if sent.iter().any(|field| rules.is_keyed_by_value(field) && !is_selecting(field.text)) {
+            return None;
+        }
         let lines = sent.to_lines(|field| is_selecting(field.text));
         (lines.len() <= MAX_SELECTING_LINES).then(|| lines.into())
     }

@@ -1,6 +1,5 @@
 //! Rules of a route for its fetches, and what becomes of each request field.
 
-use super::nominated_fields::NominatedFields;
 use smallvec::SmallVec;
 use tidegate_http1::{Field, Name};
 use tidegate_policy::cache::request_fields::{FetchField, fetch_field};
@@ -9,10 +8,8 @@ use tidegate_policy::cache::{CacheRules, RouteCacheRules};
 /// Rules for the fetches of a route.
 #[derive(Clone, Copy)]
 pub(in crate::gateway) struct FetchRules<'a> {
-    pub(in crate::gateway) route_name: &'a str,
     pub(in crate::gateway) rules: &'a CacheRules,
     pub(in crate::gateway) route: &'a RouteCacheRules,
-    pub(in crate::gateway) nominated: &'a NominatedFields,
     /// Field in which a proxy names the client.
     pub(in crate::gateway) address_header: Option<&'a str>,
     /// The connection to the origin names the client of its requests.
@@ -22,14 +19,18 @@ pub(in crate::gateway) struct FetchRules<'a> {
 }
 
 impl FetchRules<'_> {
-    /// Returns what becomes of a field of the request.
-    pub(super) fn fetch_field(&self, field: Field<'_>) -> FetchField {
+    /// Returns what becomes of a field of the request. `is_selecting` says that responses of the URL named it in `Vary`.
+    pub(super) fn fetch_field(&self, field: Field<'_>, is_selecting: impl Fn(&str) -> bool) -> FetchField {
         let name: SmallVec<[u8; 48]> = field.text.iter().map(u8::to_ascii_lowercase).collect();
         // A name that is no text is no name that the rules know.
         let name = std::str::from_utf8(&name).unwrap_or("?");
-        match self.is_named(name) || self.nominated.contains(self.route_name, name) {
+        self.field_named(name, field.value, self.is_named(name) || is_selecting(name))
+    }
+
+    fn field_named(&self, name: &str, value: &[u8], is_keyed: bool) -> FetchField {
+        match is_keyed {
             false if self.address_header == Some(name) => FetchField::Dropped,
-            is_keyed => fetch_field(name, field.value, is_keyed),
+            is_keyed => fetch_field(name, value, is_keyed),
         }
     }
 
@@ -46,9 +47,16 @@ impl FetchRules<'_> {
         self.route.key_headers.iter().any(|name| name == "x-forwarded-for")
     }
 
-    /// Returns true if the field is sent and its value is part of the key, although neither the rules nor `Vary` name it.
+    /// Returns true if the field is sent and its value is part of the key of the URL, because the rules do not name it.
     pub(super) fn is_keyed_by_value(&self, field: Field<'_>) -> bool {
-        !is_common(field.name) && self.fetch_field(field) == FetchField::KeyedByValue
+        !is_common(field.name) && self.fetch_field(field, |_| false) == FetchField::KeyedByValue
+    }
+
+    /// Returns true if each value of the field `name`, in lower case, is part of the key of the URL, so that it need not
+    /// select among its responses.
+    pub(super) fn is_always_keyed_by_value(&self, name: &str) -> bool {
+        let is_keyed = self.is_named(name);
+        name != "accept" && self.field_named(name, b"", is_keyed) == FetchField::KeyedByValue
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::fetch_rules::FetchRules;
 use super::field_lines::MessageFields;
-use super::variants::Variants;
 use crate::gateway::site::Site;
 use aws_lc_rs::digest::{SHA256, digest};
 use smallvec::SmallVec;
 use tidegate_http1::{Field, Fields, Name};
+use tidegate_policy::cache::vary::SelectingFields;
 use tidegate_policy::cache::{CacheRules, RouteCacheRules, query_filter};
 use tidegate_policy::compression::Coding;
 
@@ -156,21 +156,34 @@ impl CacheKey {
         hash.finish()
     }
 
-    /// Returns the key of the response to a request with `fields`, among the `variants` of the URL with this key.
-    pub(in crate::gateway) fn of_variant(self, variants: &Variants, fields: &Fields) -> Self {
+    /// Returns the key of the response that `values` select among those of the URL with this key, which have `salt`.
+    pub(super) fn of_variant(self, salt: u64, values: &SelectedValues) -> Self {
         let mut hash = KeyHash::new();
         hash.add(Some(&self.0.to_le_bytes()));
-        hash.add(Some(&variants.salt.to_le_bytes()));
-        variants.selected_by.values(&MessageFields(fields), |name, value| {
-            hash.add(Some(name.as_bytes()));
-            hash.add(value);
+        hash.add(Some(&salt.to_le_bytes()));
+        hash.0.extend_from_slice(&values.0.0);
+        hash.finish()
+    }
+}
+
+/// Names and values of the request fields that select a response.
+#[derive(Clone, Debug)]
+pub(in crate::gateway) struct SelectedValues(KeyHash);
+
+impl SelectedValues {
+    /// Returns the values in a request with `fields`. The absence of a field is a value.
+    pub(super) fn read(selected_by: &SelectingFields, fields: &Fields) -> Self {
+        let mut values = KeyHash::new();
+        selected_by.values(&MessageFields(fields), |name, value| {
+            values.add(Some(name.as_bytes()));
+            values.add(value);
         });
-        for name in variants.selected_by.names() {
+        for name in selected_by.names() {
             if let Some(cookie_name) = name.strip_prefix(COOKIE_PREFIX) {
-                hash.add(cookie(fields, cookie_name));
+                values.add(cookie(fields, cookie_name));
             }
         }
-        hash.finish()
+        Self(values)
     }
 }
 
@@ -188,6 +201,7 @@ fn cookies(fields: &Fields) -> impl Iterator<Item = &[u8]> {
 ///
 /// The list is collected and hashed at once: the state of a hash that takes parts is allocated, which takes longer than
 /// to hash a URL.
+#[derive(Clone, Debug)]
 struct KeyHash(SmallVec<[u8; TYPICAL_LIST]>);
 
 /// Bytes of a typical list.
@@ -220,7 +234,6 @@ impl KeyHash {
 
 #[cfg(test)]
 mod tests {
-    use super::super::nominated_fields::NominatedFields;
     use super::*;
     use proptest::prelude::*;
     use std::time::Duration;
@@ -236,12 +249,10 @@ mod tests {
             reload: ReloadPolicy::None,
             unkeyed_headers: Vec::new(),
         };
-        let (route, nominated) = (RouteCacheRules::default(), NominatedFields::default());
+        let route = RouteCacheRules::default();
         let rules = FetchRules {
-            route_name: "/",
             rules: &rules,
             route: &route,
-            nominated: &nominated,
             address_header: None,
             names_clients: false,
             is_compressed: false,

@@ -17,7 +17,8 @@ mod field_lines;
 mod fill;
 mod invalidations;
 mod key;
-mod nominated_fields;
+mod placement;
+
 mod purge;
 mod recorder;
 mod store;
@@ -43,7 +44,7 @@ pub(super) use variants::Variants;
 use fetch_lock::FetchLocks;
 use invalidations::Invalidations;
 pub use invalidations::WrittenUrl;
-use nominated_fields::NominatedFields;
+use parking_lot::Mutex;
 use std::sync::atomic::AtomicBool;
 use store::CacheStore;
 use tidegate_config::Settings;
@@ -55,7 +56,8 @@ pub(super) struct ResponseCache {
     pub(super) fetches: FetchLocks,
     /// Reads from disk in progress.
     pub(super) loads: FetchLocks,
-    pub(super) nominated: NominatedFields,
+    /// Held while a response is given its place among those of its URL.
+    placing: Mutex<()>,
     pub(super) recording: RecordingBudget,
     pub(super) invalidations: Invalidations,
     /// Requests of the gateway itself.
@@ -73,7 +75,7 @@ impl ResponseCache {
             store: CacheStore::new(memory_of(settings), max_object, disk, seed),
             fetches: FetchLocks::default(),
             loads: FetchLocks::default(),
-            nominated: NominatedFields::default(),
+            placing: Mutex::default(),
             recording: RecordingBudget::new(memory_of(settings)),
             invalidations: Invalidations::default(),
             fills: FillQueue::new(),
@@ -81,20 +83,19 @@ impl ResponseCache {
         }
     }
 
-    /// Calls `insert`, which stores the response with `key`, unless a write or an administrator has removed it since it was
-    /// requested. Returns false then: the next request fetches the page as it is now.
-    pub(super) fn insert_unless_removed(
+    /// Calls `insert`, which stores a response of `url` and returns its key, unless a write or an administrator has removed
+    /// it since it was requested. Returns false then: the next request fetches the page as it is now.
+    fn insert_unless_removed(
         &self,
-        key: CacheKey,
         url: CacheKey,
         requested_at: Timestamp,
-        insert: impl FnOnce(&CacheStore),
+        insert: impl FnOnce(&CacheStore) -> Option<CacheKey>,
     ) -> bool {
         let is_removed = || self.invalidations.forbids_storage(url, requested_at);
         if is_removed() {
             return false;
         }
-        insert(&self.store);
+        let Some(key) = insert(&self.store) else { return false };
         // A removal that came after the first test may have found nothing yet.
         if is_removed() {
             self.store.remove(key);

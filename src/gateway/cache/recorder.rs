@@ -1,37 +1,16 @@
 //! Collects a response while it passes to the client, and stores it once it is whole.
 
-use super::entry::CacheEntry;
 use super::fetch_lock::{FetchEnd, FetchGuard};
-use super::key::CacheKey;
-use super::stored_response::{CopyUsage, ResponseHead, StoredBody, StoredResponse};
-use super::variants::Variants;
+use super::placement::StorageTarget;
+use super::stored_response::{ResponseHead, StoredBody};
 use crate::gateway::shared::Shared;
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tidegate_policy::Timestamp;
 use tidegate_policy::cache::ReuseTerms;
 
 /// Size of the parts of a body of unknown length.
 const PART: usize = 64 * 1024;
-
-/// Where a response is stored.
-pub(in crate::gateway) struct StorageTarget {
-    /// Key of the response itself.
-    pub(in crate::gateway) key: CacheKey,
-    /// Key of the URL, with the fields that select among its responses, if there are any.
-    pub(in crate::gateway) variants: Option<(CacheKey, Arc<Variants>)>,
-    /// URL, as far as it is part of the key.
-    pub(in crate::gateway) url: Box<str>,
-    /// Key of the URL alone.
-    pub(in crate::gateway) plain_url: CacheKey,
-    /// Lines of the request fields that select the response; `None` if the gateway cannot send them itself.
-    pub(in crate::gateway) selecting: Option<Box<[u8]>>,
-    /// Use of the response that this one replaces.
-    pub(in crate::gateway) usage: CopyUsage,
-    /// Time at which the origin was asked.
-    pub(in crate::gateway) requested_at: Timestamp,
-}
 
 /// Memory for responses that are being received: a part of that for stored ones, beside it.
 pub(in crate::gateway) struct RecordingBudget {
@@ -132,25 +111,10 @@ impl Recorder {
         }
         let body = StoredBody::from_parts(std::mem::take(&mut self.parts));
         let is_reusable = self.terms.is_reusable();
-        let target = self.target.take().expect("taken once, at the end");
-        let (terms, head) = (self.terms, self.head.take());
-        let response = StoredResponse {
-            version: self.shared.cache.store.next_salt(),
-            terms,
-            head,
-            body,
-            requested_at: target.requested_at,
-            url: target.url,
-            selecting: target.selecting,
-            usage: target.usage,
-        };
-        let StorageTarget { key, plain_url, requested_at, variants, .. } = target;
-        let is_stored = self.shared.cache.insert_unless_removed(key, plain_url, requested_at, |store| {
-            if let Some((url_key, variants)) = variants {
-                store.insert(url_key, CacheEntry::Variants(variants));
-            }
-            store.insert(key, CacheEntry::Response(Arc::new(response)));
-        });
+        let mut target = self.target.take().expect("taken once, at the end");
+        let version = self.shared.cache.store.next_salt();
+        let response = target.response(version, self.terms, self.head.take(), body);
+        let is_stored = self.shared.cache.insert_fetched(&target, Arc::new(response));
         if let Some(guard) = self.guard.take().filter(|_| is_stored) {
             guard.end(if is_reusable { FetchEnd::Stored } else { FetchEnd::Unshared });
         }

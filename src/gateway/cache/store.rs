@@ -274,7 +274,8 @@ impl Weighter<CacheKey, CacheEntry> for ByBytes {
     fn weight(&self, _: &CacheKey, entry: &CacheEntry) -> u64 {
         match entry {
             CacheEntry::Response(response) => response.weight(),
-            CacheEntry::Variants(_) | CacheEntry::Pass { .. } => SMALL_ENTRY + entry.url().len() as u64,
+            CacheEntry::Pass { url, .. } => SMALL_ENTRY + url.len() as u64,
+            CacheEntry::Variants(variants) => SMALL_ENTRY + variants.url.len() as u64 + variants.memory(),
             CacheEntry::Form(form) => SMALL_ENTRY + form.url.len() as u64 + form.body.len(),
         }
     }

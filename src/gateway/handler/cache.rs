@@ -184,7 +184,7 @@ impl RequestHandler {
         let mut found = match self.find(&url, fields, credentials, &[], *now) {
             Ok(found) => found,
             Err(OnDisk(_)) => {
-                let found = Box::pin(self.find_copy(&url, fields, credentials, fetch_rules)).await;
+                let found = Box::pin(self.find_copy(&url, fields, credentials)).await;
                 *now = self.worker.now();
                 found
             }
@@ -195,19 +195,13 @@ impl RequestHandler {
         let can_store = head.method == Method::GET && !head.fields.contains(Name::Range);
         let lookup = CacheLookup { url, credentials, wanted, can_store, client: classified.key, patience };
         // Boxed to keep the future of requests with a copy small.
-        let role = Box::pin(self.fetch_or_wait(fields, lookup, found, fetch_rules)).await;
+        let role = Box::pin(self.fetch_or_wait(fields, lookup, found)).await;
         *now = self.worker.now();
         role
     }
 
     /// Returns the part of the cache in a request without a fresh copy.
-    async fn fetch_or_wait(
-        &self,
-        fields: &Fields,
-        lookup: CacheLookup,
-        mut found: Found,
-        rules: FetchRules<'_>,
-    ) -> CacheRole {
+    async fn fetch_or_wait(&self, fields: &Fields, lookup: CacheLookup, mut found: Found) -> CacheRole {
         let CacheLookup { url, credentials, wanted, can_store, client, patience } = lookup;
         let worker = &self.worker;
         let cache = &worker.shared().cache;
@@ -241,7 +235,7 @@ impl RequestHandler {
             match (cache.fetches.acquire(fetch.lock_key(fields), client), stale_use) {
                 (FetchRole::Fetch(guard), stale_use) => {
                     // Another request may have stored the response since.
-                    let again = self.find_copy(&url, fields, credentials, rules).await;
+                    let again = self.find_copy(&url, fields, credentials).await;
                     if let Some((copy, Reuse::Fresh)) = again.reuse(&wanted, worker.now()) {
                         guard.end(FetchEnd::Stored);
                         return CacheRole::Copy(copy, CopyReason::Reusable);
@@ -262,18 +256,12 @@ impl RequestHandler {
                     Some(Ok(FetchEnd::Unshared)) | None => return CacheRole::Fetch(fetch),
                 },
             }
-            found = self.find_copy(&url, fields, credentials, rules).await;
+            found = self.find_copy(&url, fields, credentials).await;
         }
     }
 
     /// Returns what the store has for a request. What is on disk is read first.
-    async fn find_copy(
-        &self,
-        url: &UrlKey,
-        fields: &Fields,
-        credentials: RequestCredentials,
-        rules: FetchRules<'_>,
-    ) -> Found {
+    async fn find_copy(&self, url: &UrlKey, fields: &Fields, credentials: RequestCredentials) -> Found {
         let shared = &self.worker.shared;
         let deadline = self.worker.upstream().new_deadline(MAX_DISK_WAIT);
         let mut loaded = Vec::new();
@@ -284,9 +272,6 @@ impl RequestHandler {
                 Err(on_disk) => on_disk,
             };
             let Some(entry) = within(&deadline, load(shared, key)).await else { return Found::nothing() };
-            if let Some(CacheEntry::Variants(variants)) = &entry {
-                rules.nominated.record(rules.route_name, &variants.selected_by);
-            }
             loaded.push((key, entry));
         }
     }
@@ -312,8 +297,16 @@ impl RequestHandler {
         let mut key = url.key;
         let mut entry = get(key)?;
         if let Some(CacheEntry::Variants(variants)) = entry {
-            key = url.key.of_variant(&variants, fields);
-            entry = get(key)?;
+            entry = None;
+            for among in variants.keys(url.key, fields) {
+                let response = get(among)?;
+                if let (None, Some(_)) | (_, Some(CacheEntry::Response(_))) = (&entry, &response) {
+                    (key, entry) = (among, response);
+                }
+                if let Some(CacheEntry::Response(_)) = entry {
+                    break;
+                }
+            }
             found.variants = Some(variants);
             found.reason = ForwardReason::VaryMiss;
         }
@@ -358,8 +351,11 @@ impl RequestHandler {
         let store = &self.worker.shared().cache.store;
         if fetch.copy.is_none() {
             let until = self.worker.now() + PASS_TIME;
+            let key = fetch.lock_key(fields);
             // Other responses of the URL stay where they are found.
-            store.insert(fetch.lock_key(fields), CacheEntry::Pass { url: fetch.url.url.as_str().into(), until });
+            if !matches!(store.get(key), Some(CacheEntry::Response(_) | CacheEntry::Variants(_))) {
+                store.insert(key, CacheEntry::Pass { url: fetch.url.url.as_str().into(), until });
+            }
         }
         if let Some(guard) = fetch.guard.take() {
             guard.end(FetchEnd::Unshared);
@@ -520,10 +516,8 @@ impl RequestHandler {
         let rules = &current.settings.rules;
         let route = &rules[route];
         Some(FetchRules {
-            route_name: &route.name,
             rules: rules.cache.as_ref()?,
             route: route.cache.as_ref()?,
-            nominated: &self.worker.shared().cache.nominated,
             is_compressed: rules.compression.is_some() && route.is_compressed,
             address_header: rules.trust.source.header(),
             names_clients: current.settings.origin.proxy_protocol.is_some(),

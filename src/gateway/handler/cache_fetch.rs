@@ -43,7 +43,7 @@ impl RequestHandler {
         let sent = &context.client_request().head.fields;
         let length = upstream.response.body.size_hint().exact();
         let is_too_large = length.is_some_and(|length| length > rules.rules.max_object);
-        let storage = fetch.storage(sent, status, &stored_fields, rules, store, now);
+        let storage = fetch.storage(sent, status, &stored_fields, rules, now);
         // Another client may be served: the next requests name theirs.
         let is_refused = rules.names_clients && !fetch.may_name_client() && is_refusal(status);
         let storage = if is_refused { storage.and(Err(Unstorable::Status)) } else { storage };
@@ -100,26 +100,12 @@ impl RequestHandler {
         let sent = &context.client_request().head.fields;
         let storage = self
             .fetch_rules(&current, context.evaluation().route)
-            .map(|rules| fetch.storage(sent, head.status, &updated_fields, rules, store, now));
+            .map(|rules| fetch.storage(sent, head.status, &updated_fields, rules, now));
         let end = match storage {
-            // A confirmation that changes what selects the response is not for the key of the copy.
-            Some(Ok((target, _))) if target.key != key => Some(FetchEnd::Unshared),
-            Some(Ok((target, terms))) => {
-                let updated = StoredResponse {
-                    version: copy.version,
-                    terms,
-                    head,
-                    body: copy.body.clone(),
-                    requested_at: target.requested_at,
-                    url: copy.url.clone(),
-                    selecting: copy.selecting.clone(),
-                    usage: copy.usage.so_far(),
-                };
-                let updated = Arc::new(updated);
-                let cache = &worker.shared().cache;
-                let is_stored = cache.insert_unless_removed(key, target.plain_url, target.requested_at, |store| {
-                    store.insert_validated(key, Arc::clone(&updated));
-                });
+            Some(Ok((mut target, terms))) => {
+                target.usage = copy.usage.so_far();
+                let updated = Arc::new(target.response(copy.version, terms, head, copy.body.clone()));
+                let is_stored = worker.shared().cache.insert_confirmed(key, &target, Arc::clone(&updated));
                 if let Some(guard) = fetch.guard.take().filter(|_| is_stored) {
                     guard.end(if terms.is_reusable() { FetchEnd::Stored } else { FetchEnd::Unshared });
                 }

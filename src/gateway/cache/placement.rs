@@ -1,0 +1,296 @@
+//! The place of a response among those of its URL.
+
+use super::ResponseCache;
+use super::entry::CacheEntry;
+use super::key::{CacheKey, SelectedValues};
+use super::store::CacheStore;
+use super::stored_response::{CopyUsage, ResponseHead, StoredBody, StoredResponse};
+use super::variants::{FieldSet, Selection, Variants};
+use std::sync::Arc;
+use tidegate_policy::Timestamp;
+use tidegate_policy::cache::ReuseTerms;
+use tidegate_policy::cache::vary::SelectingFields;
+
+/// Where a response is stored.
+pub(in crate::gateway) struct StorageTarget {
+    /// Key of the URL, and of the fields that are keyed by their values.
+    pub(super) url_key: CacheKey,
+    /// What selected among the responses of the URL when the origin was asked.
+    pub(super) variants: Option<Arc<Variants>>,
+    /// What selects the response.
+    pub(super) selection: Selection,
+    /// URL, as far as it is part of the key.
+    pub(super) url: Box<str>,
+    /// Key of the URL alone.
+    pub(super) plain_url: CacheKey,
+    /// Lines of the request fields that select the response; `None` if the gateway cannot send them itself.
+    pub(super) selecting: Option<Box<[u8]>>,
+    /// Use of the response that this one replaces.
+    pub(in crate::gateway) usage: CopyUsage,
+    /// Time at which the origin was asked.
+    pub(super) requested_at: Timestamp,
+}
+
+impl StorageTarget {
+    /// Returns the response to store.
+    pub(in crate::gateway) fn response(
+        &mut self,
+        version: u64,
+        terms: ReuseTerms,
+        head: ResponseHead,
+        body: StoredBody,
+    ) -> StoredResponse {
+        StoredResponse {
+            version,
+            terms,
+            head,
+            body,
+            requested_at: self.requested_at,
+            url: self.url.clone(),
+            selecting: self.selecting.take(),
+            usage: std::mem::take(&mut self.usage),
+        }
+    }
+}
+
+impl ResponseCache {
+    /// Stores a response that was fetched. Returns false if a write or an administrator has removed it since it was
+    /// requested, or if it has no place.
+    pub(super) fn insert_fetched(&self, target: &StorageTarget, response: Arc<StoredResponse>) -> bool {
+        self.insert_unless_removed(target.plain_url, target.requested_at, |store| {
+            let key = self.place(target, &response)?;
+            store.insert_new(key, response);
+            Some(key)
+        })
+    }
+
+    /// Stores the response with `key` that the origin confirmed, with its new head. Returns false like
+    /// [`Self::insert_fetched`]. What selects it may have changed; the one with `key` then stays for the other requests.
+    pub(in crate::gateway) fn insert_confirmed(
+        &self,
+        key: CacheKey,
+        target: &StorageTarget,
+        response: Arc<StoredResponse>,
+    ) -> bool {
+        self.insert_unless_removed(target.plain_url, target.requested_at, |store| {
+            let place = self.place(target, &response)?;
+            match place == key {
+                true => store.insert_validated(key, response),
+                false => store.insert_new(place, response),
+            }
+            Some(place)
+        })
+    }
+
+    /// Returns the key of a response that is to be stored, after the others of its URL were made to stay reachable beside
+    /// it. Returns `None` if there are too many fields by which they differ.
+    fn place(&self, target: &StorageTarget, response: &StoredResponse) -> Option<CacheKey> {
+        let StorageTarget { url_key, selection, url, requested_at: now, .. } = target;
+        // Two responses of one URL must not forget the fields of each other.
+        let _placing = self.placing.lock();
+        let current = self.store.get(*url_key);
+        let known = match &current {
+            Some(CacheEntry::Variants(variants)) => Some(variants),
+            _ => target.variants.as_ref(),
+        };
+        if known.is_none() && selection.fields.is_empty() {
+            return Some(*url_key);
+        }
+        let salt = known.map_or_else(|| self.store.next_salt(), |known| known.salt);
+        let new = || Variants::new(url, salt);
+        let times = (*now, fresh_until(response));
+        let mut variants = Variants::with(known.map(|known| &**known), selection, times, new)?;
+        if let Some(CacheEntry::Response(plain)) = current {
+            self.keep_plain(*url_key, &mut variants, plain);
+        }
+        let key = variants.key(*url_key, &selection.values);
+        self.store.insert(*url_key, CacheEntry::Variants(Arc::new(variants)));
+        Some(key)
+    }
+
+    /// Keeps the response that no field selected reachable beside others.
+    fn keep_plain(&self, url_key: CacheKey, variants: &mut Variants, plain: Arc<StoredResponse>) {
+        let fields = SelectingFields::default();
+        if variants.sets.iter().any(|set| set.fields == fields) {
+            return;
+        }
+        let key = variants.key(url_key, &SelectedValues::read(&fields, &Default::default()));
+        variants.sets.push(FieldSet { fields, fresh_until: fresh_until(&plain) });
+        self.store.insert_new(key, plain);
+    }
+}
+
+impl CacheStore {
+    /// Stores a response under a key that it did not have before.
+    fn insert_new(&self, key: CacheKey, response: Arc<StoredResponse>) {
+        if response.body.parts().is_none() {
+            // Its body stays in the file, which the record of another key has: none of this key may take it for its own.
+            self.remove(key);
+        }
+        self.insert(key, CacheEntry::Response(response));
+    }
+}
+
+/// Returns the end of the freshness of a response.
+fn fresh_until(response: &StoredResponse) -> Timestamp {
+    let terms = &response.terms;
+    terms.generated_at + terms.lifetime()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fetch_lock::FetchLocks;
+    use super::super::{FillQueue, Invalidations, RecordingBudget};
+    use super::*;
+    use bytes::Bytes;
+    use http::StatusCode;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+    use std::time::Duration;
+    use tidegate_http1::Fields;
+
+    const URL: &str = "http://example.com/page";
+    const NAMES: [&str; 3] = ["accept-language", "user-agent", "x-tenant"];
+    const LIFETIME_S: u32 = 7200;
+
+    /// Values of [`NAMES`]; 0 for an absent field.
+    type Values = [u8; 3];
+
+    /// A response of the origin.
+    #[derive(Clone, Debug)]
+    struct Step {
+        request: Values,
+        /// Which of [`NAMES`] it names.
+        vary: [bool; 3],
+        /// Time since the one before.
+        wait_s: u64,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let wait_s = prop_oneof![4 => 1..60u64, 1 => 1000..5000u64];
+        let values = [0..3u8, 0..3u8, 0..3u8];
+        let step = (values, any::<[bool; 3]>(), wait_s);
+        prop::collection::vec(step.prop_map(|(request, vary, wait_s)| Step { request, vary, wait_s }), 1..40)
+    }
+
+    fn all_requests() -> impl Iterator<Item = Values> {
+        (0..27u8).map(|number| [number % 3, number / 3 % 3, number / 9])
+    }
+
+    fn fields(values: Values) -> Fields {
+        let digits = ["0", "1", "2"];
+        let present = NAMES.into_iter().zip(values).filter(|(_, value)| *value > 0);
+        present.map(|(name, value)| (name, digits[usize::from(value)])).collect()
+    }
+
+    fn cache() -> ResponseCache {
+        ResponseCache {
+            store: CacheStore::new(1 << 20, 64 * 1024, None, 0),
+            fetches: FetchLocks::default(),
+            loads: FetchLocks::default(),
+            placing: Default::default(),
+            recording: RecordingBudget::new(0),
+            invalidations: Invalidations::default(),
+            fills: FillQueue::new(),
+            is_making_form: Default::default(),
+        }
+    }
+
+    impl ResponseCache {
+        fn variants(&self, url: CacheKey) -> Option<Arc<Variants>> {
+            match self.store.get(url) {
+                Some(CacheEntry::Variants(variants)) => Some(variants),
+                _ => None,
+            }
+        }
+
+        fn response(&self, key: CacheKey) -> Option<Arc<StoredResponse>> {
+            match self.store.get(key) {
+                Some(CacheEntry::Response(response)) => Some(response),
+                _ => None,
+            }
+        }
+
+        /// Returns the response for a request, as the handler finds it.
+        fn find(&self, url: CacheKey, request: Values) -> Option<Arc<StoredResponse>> {
+            let request = fields(request);
+            match self.variants(url) {
+                Some(variants) => variants.keys(url, &request).find_map(|key| self.response(key)),
+                None => self.response(url),
+            }
+        }
+
+        /// Stores the response to `request`, of which the origin was sent what other responses had named.
+        fn store(&self, url: CacheKey, step: &Step, version: u64, now: Timestamp) -> Option<Values> {
+            let variants = self.variants(url);
+            let is_sent = |name: &str| variants.iter().any(|known| known.names().any(|known| known == name));
+            let sent = std::array::from_fn(|at| if is_sent(NAMES[at]) { step.request[at] } else { 0 });
+            let named = NAMES.into_iter().zip(step.vary).filter(|(_, is_named)| *is_named).map(|(name, _)| name);
+            let named = SelectingFields::from_names(named.map(str::to_owned));
+            let of_others = variants.iter().flat_map(|known| known.names());
+            let selecting = SelectingFields::from_names(named.names().chain(of_others).map(str::to_owned));
+            let values = SelectedValues::read(&selecting, &fields(sent));
+            let mut target = StorageTarget {
+                url_key: url,
+                variants: variants.clone(),
+                selection: Selection { named, fields: selecting, values },
+                url: URL.into(),
+                plain_url: url,
+                selecting: None,
+                usage: CopyUsage::default(),
+                requested_at: now,
+            };
+            let (head, body) = (ResponseHead::new(StatusCode::OK, &Fields::new(), b""), Bytes::new());
+            let terms = ReuseTerms::of_lifetime(now, LIFETIME_S);
+            let response = target.response(version, terms, head, StoredBody::from_parts(vec![body]));
+            self.insert_fetched(&target, Arc::new(response)).then_some(sent)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_response_makes_that_of_another_request_unreachable(steps in steps()) {
+            let (cache, url) = (cache(), CacheKey::of_url(URL));
+            let mut now = Timestamp::from_seconds(1_000_000);
+            let mut origins = HashMap::new();
+            for (version, step) in steps.iter().enumerate() {
+                now += Duration::from_secs(step.wait_s);
+                let is_hit = |request: &Values| cache.find(url, *request).is_some_and(|copy| copy.terms.is_fresh(now));
+                let hits: Vec<Values> = all_requests().filter(is_hit).collect();
+                if let Some(sent) = cache.store(url, step, version as u64, now) {
+                    origins.insert(version as u64, (sent, step.vary));
+                }
+                for request in hits {
+                    prop_assert!(is_hit(&request), "{:?} after {:?}", request, step);
+                }
+                for request in all_requests() {
+                    let Some(copy) = cache.find(url, request) else { continue };
+                    let (sent, vary) = origins[&copy.version];
+                    for at in 0..NAMES.len() {
+                        prop_assert!(sent[at] == 0 || sent[at] == request[at], "{:?} gets that of {:?}", request, sent);
+                        prop_assert!(!vary[at] || sent[at] == request[at], "{:?} gets that of {:?}", request, sent);
+                    }
+                }
+                if let Some(variants) = cache.variants(url) {
+                    prop_assert!(variants.sets.len() <= super::super::variants::MAX_SETS + 1);
+                    prop_assert!(variants.names.len() <= NAMES.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn name_is_forgotten_an_hour_after_the_last_response_that_had_it() {
+        let (cache, url) = (cache(), CacheKey::of_url(URL));
+        let at = |seconds: u64| Timestamp::from_seconds(1_000_000 + seconds);
+        let step = |vary| Step { request: [1, 1, 0], vary, wait_s: 0 };
+        let names = || cache.variants(url).map_or(0, |variants| variants.names.len());
+        assert!(cache.store(url, &step([true, true, false]), 0, at(0)).is_some());
+        assert!(cache.store(url, &step([true, false, false]), 1, at(3599)).is_some());
+        assert_eq!(names(), 2);
+        assert!(cache.store(url, &step([true, false, false]), 2, at(3600)).is_some());
+        assert_eq!(names(), 1);
+        assert!(cache.store(url, &step([false, false, false]), 3, at(7200)).is_some());
+        assert_eq!(names(), 0);
+    }
+}
