@@ -344,6 +344,36 @@ fn page_keeps_its_variants_when_a_response_names_other_fields() {
 }
 
 #[test]
+fn fields_without_an_effect_keep_no_request_from_the_cache() {
+    let origin = reflecting_origin();
+    let gateway = TestGateway::with_rules(origin.address(), RULES);
+    for (index, fields) in [
+        "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\n",
+        "Upgrade: websocket\r\n",
+        "Connection: Upgrade\r\nUpgrade: TLS/1.0\r\n",
+        "Connection: Upgrade\r\nUpgrade: a, b\r\n",
+        "Cookie: \r\n",
+        "Cookie: ; ;\r\n",
+        "Range: none\r\n",
+        "Range: bytes=a-b\r\n",
+        "Expect: 100-continue\r\n",
+        "TE: trailers\r\n",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = format!("/page/{index}");
+        let first = get(&gateway, &path, fields);
+        assert_eq!(first.field("cache-status"), "tidegate; fwd=uri-miss; stored", "{fields}");
+        assert!(is_hit(&get(&gateway, &path, fields)) && is_hit(&get(&gateway, &path, "")), "{fields}");
+    }
+    let upgrade = get(&gateway, "/page/0", "Connection: Upgrade\r\nUpgrade: websocket\r\n");
+    assert_eq!(upgrade.field("cache-status"), "tidegate; fwd=bypass");
+    let range = get(&gateway, "/other", "Range: bytes=0-1\r\n");
+    assert_eq!(range.field("cache-status"), "tidegate; fwd=uri-miss");
+}
+
+#[test]
 fn coded_copy_is_for_clients_that_can_decode_it() {
     let origin = reflecting_origin();
     let gateway = TestGateway::with_rules(origin.address(), RULES);

@@ -130,8 +130,11 @@ impl CacheFetch {
         let is_for_client = self.is_personal || self.is_refused_without_client;
         self.may_name_client = is_for_client || rules.is_keyed_by_address();
         self.sends_unkeyed |= is_for_client && rules.names_clients && !rules.is_keyed_by_address();
-        if let Some(names) = &rules.route.key_cookies {
-            keep_cookies(fields, names);
+        match &rules.route.key_cookies {
+            Some(names) => keep_cookies(fields, names),
+            // A field without a cookie.
+            None if !self.had_cookies => fields.remove(Name::Cookie),
+            None => {}
         }
         let asked = if rules.is_compressed { AcceptedCodings::Identity } else { self.accepted };
         fields.insert(Name::AcceptEncoding, asked.text().as_bytes());

@@ -4,6 +4,7 @@
 use super::client_response::prepare_copy;
 use super::compress::encode_not_modified;
 use super::request_handler::RequestHandler;
+use super::upgrade::wanted_protocol;
 use super::within;
 use crate::gateway::cache::CacheKey;
 use crate::gateway::cache::{
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_engine::{AcquireOutcome, Classified};
 use tidegate_http1::{Fields, Name, Response};
-use tidegate_policy::cache::range::{RequestedRange, requested_range};
+use tidegate_policy::cache::range::{RequestedRange, may_be_range, requested_range};
 use tidegate_policy::cache::validation::{allows_range, has_origin_condition, is_not_modified, is_sent_in_304};
 use tidegate_policy::cache::{CacheResult, CacheStatus, ForwardReason, HitDetail, RequestDirectives, Reuse};
 use tidegate_policy::identity::{ClientAddress, ClientKey};
@@ -160,7 +161,9 @@ impl RequestHandler {
         if !matches!(head.method, Method::GET | Method::HEAD) {
             return CacheRole::Bypass(ForwardReason::Method, None);
         }
-        if request.has_body || has_origin_condition(&lines) || head.fields.contains(Name::Upgrade) {
+        // An upgrade that is ignored, as the one to h2c of every Java client, changes nothing.
+        let is_upgrade = wanted_protocol(head, request.has_body).is_some();
+        if request.has_body || has_origin_condition(&lines) || is_upgrade {
             return CacheRole::Bypass(ForwardReason::Bypass, None);
         }
         let wanted = RequestDirectives::read(&lines);
@@ -168,7 +171,7 @@ impl RequestHandler {
         let wanted = if may_reload { wanted } else { wanted.without_reload() };
         let site = Site::from_head(head, self.is_https(&rules.trust, &head.fields));
         let credentials = RequestCredentials {
-            has_cookies: head.fields.contains(Name::Cookie) && route.key_cookies.is_none(),
+            has_cookies: has_cookies(&head.fields) && route.key_cookies.is_none(),
             has_authorization: head.fields.contains(Name::Authorization),
         };
         // The address that the origin is sent, not the one that the client claims.
@@ -192,7 +195,7 @@ impl RequestHandler {
         if let Some((_, copy)) = found.copy.take_if(|(_, copy)| copy.terms.reuse(&wanted, *now) == Reuse::Fresh) {
             return CacheRole::Copy(copy, CopyReason::Reusable);
         }
-        let can_store = head.method == Method::GET && !head.fields.contains(Name::Range);
+        let can_store = head.method == Method::GET && !head.fields.all(Name::Range).any(may_be_range);
         let lookup = CacheLookup { url, credentials, wanted, can_store, client: classified.key, patience };
         // Boxed to keep the future of requests with a copy small.
         let role = Box::pin(self.fetch_or_wait(fields, lookup, found)).await;
@@ -523,6 +526,11 @@ impl RequestHandler {
             names_clients: current.settings.origin.proxy_protocol.is_some(),
         })
     }
+}
+
+/// Returns true if the request has a cookie: a field without one has no effect.
+fn has_cookies(fields: &Fields) -> bool {
+    fields.all(Name::Cookie).any(|line| line.iter().any(|byte| !matches!(byte, b';' | b' ' | b'\t')))
 }
 
 impl Found {

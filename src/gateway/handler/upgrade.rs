@@ -21,7 +21,7 @@ const CLOSING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns the protocol to which the client wants to switch. Another upgrade than to one protocol, with GET and without a
 /// body, is ignored, as servers may (RFC 9110 section 7.8).
-fn wanted_protocol(head: &RequestHead, has_body: bool) -> Option<Vec<u8>> {
+pub(super) fn wanted_protocol(head: &RequestHead, has_body: bool) -> Option<Vec<u8>> {
     if !head.fields.contains(Name::Upgrade) {
         return None;
     }

@@ -22,6 +22,15 @@ pub fn requested_range(value: &[u8], length: u64) -> RequestedRange {
     parse(value, length).unwrap_or(RequestedRange::Whole)
 }
 
+/// Returns false if a server ignores the value of `Range`: one without a unit and an equals sign, or an invalid range of
+/// bytes. Another unit may be one of the origin.
+pub fn may_be_range(value: &[u8]) -> bool {
+    let Some(equals) = value.iter().position(|byte| *byte == b'=') else { return false };
+    let is_bytes = value[..equals].trim_ascii().eq_ignore_ascii_case(b"bytes");
+    let is_several = value.contains(&b',');
+    !is_bytes || is_several || parse(value, u64::MAX).is_some()
+}
+
 fn parse(value: &[u8], length: u64) -> Option<RequestedRange> {
     let text = std::str::from_utf8(value).ok()?;
     let (unit, range) = text.split_once('=')?;
