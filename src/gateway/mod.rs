@@ -36,6 +36,7 @@ mod listener;
 mod local_executor;
 mod log_interval;
 mod origin_health;
+mod page_url;
 mod problem;
 mod proxy_protocol;
 mod quota_sync;
@@ -479,6 +480,11 @@ impl Handle {
         self.0.cache.store.flush(timeout)
     }
 
+    /// Returns the number of writes that invalidated stored responses, and of those that exceeded the rate of their client.
+    pub fn cache_invalidations(&self) -> [u64; 2] {
+        self.0.cache.invalidations.counts()
+    }
+
     /// Returns the `count` stored URLs that were requested most, in descending order.
     pub fn most_requested_urls(&self, count: usize) -> Vec<CachedUrl> {
         self.0.cache.store.most_requested(count)
@@ -502,12 +508,9 @@ impl Handle {
         self.0.cache.invalidations.end_follow();
     }
 
-    /// Removes the stored responses of a URL that was written to through another process.
+    /// Invalidates the stored responses of a URL that was written to through another process.
     pub fn record_write(&self, url: WrittenUrl) {
-        let cache::ResponseCache { store, invalidations, .. } = &self.0.cache;
-        let key = cache::CacheKey::from_bytes(url.0);
-        store.remove_group(key);
-        invalidations.record(key, self.now());
+        self.0.cache.record_write(cache::CacheKey::from_bytes(url.0), self.now());
     }
 
     /// Returns the warning about a proxy that is not in `trusted_proxies`, if one was detected.

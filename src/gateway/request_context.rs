@@ -365,13 +365,13 @@ impl RequestContext {
     /// Returns the stored response to send in place of a refusal by a scope, or by the origin.
     pub(super) fn copy_in_place_of_refusal(&self) -> Option<Arc<StoredResponse>> {
         let limit = self.current.settings.rules.cache.as_ref()?.stale_when_refused;
-        self.stored_copy().filter(|copy| copy.terms.may_replace_refusal(limit, self.worker.now()))
+        self.stored_copy().filter(|copy| copy.terms().may_replace_refusal(limit, self.worker.now()))
     }
 
     /// Returns the stored response to send after a failure of the origin.
     pub(super) fn copy_in_place_of_error(&self) -> Option<Arc<StoredResponse>> {
         let limit = self.current.settings.rules.cache.as_ref()?.stale_if_error;
-        self.stored_copy().filter(|copy| copy.terms.may_replace_error(limit, self.worker.now()))
+        self.stored_copy().filter(|copy| copy.terms().may_replace_error(limit, self.worker.now()))
     }
 
     fn stored_copy(&self) -> Option<Arc<StoredResponse>> {

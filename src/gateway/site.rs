@@ -60,17 +60,6 @@ impl Site {
         &self.host
     }
 
-    /// Returns true if the URI is of this site: a path, or a URL with its scheme and host.
-    pub(super) fn contains(&self, uri: &Uri) -> bool {
-        match (uri.scheme_str(), uri.authority()) {
-            (None, None) => uri.path().starts_with('/'),
-            (Some(scheme), Some(authority)) => {
-                scheme == self.scheme && authority.as_str().eq_ignore_ascii_case(&self.host)
-            }
-            _ => false,
-        }
-    }
-
     /// Returns the route of a GET request for a URL of the site.
     pub(super) fn route(&self, uri: &Uri, rules: &Rules) -> RouteId {
         let host = normalize_host(self.host());

@@ -118,6 +118,7 @@ impl GatewayApi for ServiceState {
         }
         if let Some(stats) = self.handle.cache_stats() {
             self.telemetry.set_cache_contents(stats.entries, stats.memory_bytes, stats.evictions);
+            self.telemetry.set_cache_invalidations(self.handle.cache_invalidations());
             if let Some(disk) = stats.disk {
                 self.telemetry.set_cache_on_disk(disk.bytes, disk.errors);
             }

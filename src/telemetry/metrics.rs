@@ -118,6 +118,9 @@ metrics! {
     CACHE_REFRESHED: Counter "tidegate_cache_refreshed_units_total" ["quota", "class"];
     /// Total number of requests on routes that are cached, by result: hit, stale, revalidated, miss or bypass.
     CACHE_REQUESTS: Counter "tidegate_cache_requests_total" ["result"];
+    /// Total number of writes to the URLs of stored responses, by result: `marked` made them stale, `ignored` exceeded the rate
+    /// of their client.
+    CACHE_INVALIDATIONS: Counter "tidegate_cache_invalidations_total" ["result"];
     /// Bytes of stored responses: in memory, and in files, which have those in memory, too.
     CACHE_BYTES: Gauge "tidegate_cache_bytes" ["store"];
     /// Number of entries of the cache: responses, their compressed forms, and URLs with several responses.
@@ -266,12 +269,13 @@ pub const LABELS: &[MetricLabel] = &[
     }),
     label(
         "result",
-        "Result of the verification (`invalid` is a result of signatures only), of the cache, or of the handshake.",
+        "Result of the verification (`invalid` is a result of signatures only), of the cache, of a write, or of the handshake.",
         || {
             use VerificationResult::{Impostor, Unknown, Verified};
             let of_verification = [Verified.name(), Impostor.name(), "invalid", Unknown.name()];
             let of_handshake = HandshakeResult::ALL.map(HandshakeResult::name);
-            of_verification.into_iter().chain(CacheResult::ALL.map(CacheResult::name)).chain(of_handshake).collect()
+            let of_cache = CacheResult::ALL.map(CacheResult::name).into_iter().chain(["marked", "ignored"]);
+            of_verification.into_iter().chain(of_cache).chain(of_handshake).collect()
         },
     ),
     label("domain", "First name of a certificate.", Vec::new),

@@ -33,9 +33,9 @@ pub use worker::{DECISION_RING_LEN, WorkerTelemetry};
 use exporter::Exporter;
 use metrics::{
     ACCESS_LOG_DROPPED, BUILD_INFO, CACHE_BYTES, CACHE_DISK_ERRORS, CACHE_ENTRIES, CACHE_EVICTIONS,
-    CRAWL_DELAY_ADVERTISED, CRAWL_DELAY_VIOLATIONS, CRAWL_INTERVAL_SECONDS, CRAWL_INTERVALS, CRAWLER_REQUESTS,
-    DISK_STORE, DNS_QUEUE_LENGTH, FORWARD_AUTH_EVICTED, FORWARD_AUTH_PENDING, MEMORY_STORE, RELOAD_SUCCESS_TIME,
-    RELOAD_SUCCESSFUL, ROBOTS_REQUESTS, START_TIME, SWITCHES, UPGRADES, VERIFICATIONS,
+    CACHE_INVALIDATIONS, CRAWL_DELAY_ADVERTISED, CRAWL_DELAY_VIOLATIONS, CRAWL_INTERVAL_SECONDS, CRAWL_INTERVALS,
+    CRAWLER_REQUESTS, DISK_STORE, DNS_QUEUE_LENGTH, FORWARD_AUTH_EVICTED, FORWARD_AUTH_PENDING, MEMORY_STORE,
+    RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, ROBOTS_REQUESTS, START_TIME, SWITCHES, UPGRADES, VERIFICATIONS,
 };
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -188,6 +188,12 @@ impl Telemetry {
     pub fn set_cache_on_disk(&self, bytes: u64, errors: u64) {
         self.exporter.gauge(CACHE_BYTES, &[DISK_STORE], bytes as f64);
         self.exporter.count(CACHE_DISK_ERRORS, &[], errors);
+    }
+
+    /// Sets the number of writes that invalidated stored responses, and of those that exceeded the rate of their client.
+    pub fn set_cache_invalidations(&self, [marked, ignored]: [u64; 2]) {
+        self.exporter.count(CACHE_INVALIDATIONS, &["marked"], marked);
+        self.exporter.count(CACHE_INVALIDATIONS, &["ignored"], ignored);
     }
 
     /// Sets what the cache contains: the number of entries, the bytes that they occupy, and the number of entries that

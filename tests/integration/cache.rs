@@ -462,29 +462,85 @@ fn copy_is_validated_while_the_client_has_it_already() {
 }
 
 #[test]
-fn write_removes_the_copies_that_it_changes() {
-    let origin = Origin::with_script(|request, connection| match request.method.as_str() {
-        "POST" => {
-            connection.read_body(request);
-            connection.reply(
-                "303 See Other",
-                "Location: /list\r\nContent-Location: http://other.example/page\r\n",
-                b"",
-            );
+fn write_invalidates_the_copies_that_it_changes() {
+    let origin = Origin::with_script(|request, connection| {
+        connection.read_body(request);
+        let fields = request.fields.get("x-fields").map_or("", String::as_str).replace('|', "\r\n");
+        match (request.method.as_str(), request.target.as_str()) {
+            ("GET", _) => fresh(request, connection),
+            (_, "/new") => connection.reply("201 Created", &fields, b""),
+            (_, "/moved") => connection.reply("303 See Other", &fields, b""),
+            (_, "/failed") => connection.reply("409 Conflict", &fields, b""),
+            _ => connection.reply("200 OK", &fields, b""),
         }
-        _ => fresh(request, connection),
     });
-    let gateway = TestGateway::with_rules(origin.address(), &RULES.replace("limit: 10", "limit: 100"));
-    for path in ["/page", "/list", "/other"] {
-        get(&gateway, path, PERSON);
+    let rules = RULES
+        .replace("limit: 10", "limit: 100")
+        .replace("- { match: \"/none\" }", "- { match: \"/**\", method: POST }");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let write = |method: &str, path: &str, fields: &str| {
+        let mut client = gateway.connect();
+        let fields = if fields.is_empty() { String::new() } else { format!("X-Fields: {fields}|\r\n") };
+        client.send(format!(
+            "{method} {path} HTTP/1.1\r\nHost: example.com\r\n{fields}{PERSON}Content-Length: 1\r\n\r\nx"
+        ));
+        client.read_response();
+    };
+    for (method, path, fields, is_invalidated) in [
+        ("POST", "/page", "", true),
+        ("MADE-UP", "/page", "", true),
+        ("PROPFIND", "/page", "", false),
+        ("POST", "//%70age", "", true),
+        ("POST", "/other", "", false),
+        ("POST", "/new", "Location: /page", true),
+        ("POST", "/new", "Location: http://EXAMPLE.com:80/x/../page#top", true),
+        ("POST", "/new", "Location: page", true),
+        ("POST", "/new", "Location: http://other.example/page", false),
+        ("POST", "/other", "Location: /page", false),
+        ("POST", "/other", "Content-Location: /page", true),
+        ("POST", "/moved", "Location: /page|Content-Location: /page", false),
+        ("POST", "/failed", "Location: /page|Content-Location: /page", false),
+    ] {
+        get(&gateway, "/page", PERSON);
+        gateway.clock.advance(Duration::from_secs(1));
+        write(method, path, fields);
+        let expected = if is_invalidated { "tidegate; fwd=stale; stored" } else { "tidegate; hit; ttl=" };
+        let visit = get(&gateway, "/page", PERSON);
+        assert!(status_of(&visit).starts_with(expected), "{method} {path} {fields}: {}", status_of(&visit));
     }
+}
+
+#[test]
+fn writes_of_one_client_leave_the_copies_that_stand_in_for_refusals() {
+    let origin = Origin::with_script(|request, connection| {
+        connection.read_body(request);
+        match request.method.as_str() {
+            "GET" => fresh(request, connection),
+            _ => connection.reply("200 OK", "", b"ignored"),
+        }
+    });
+    let rules = RULES
+        .replace("limit: 10", "limit: 1000")
+        .replace("- { match: \"/none\" }", "- { match: \"/**\", method: POST }");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let pages: Vec<String> = (0..100).map(|number| format!("/page/{number}")).collect();
+    pages.iter().for_each(|page| drop(get(&gateway, page, PERSON)));
+    gateway.clock.advance(Duration::from_secs(1));
     let mut client = gateway.connect();
-    client.send(format!("POST /page HTTP/1.1\r\nHost: example.com\r\n{PERSON}Content-Length: 1\r\n\r\nx"));
-    let written = client.read_response();
-    assert_eq!((written.status, status_of(&written)), (303, "tidegate; fwd=method"));
-    assert_eq!(status_of(&get(&gateway, "/page", PERSON)), "tidegate; fwd=uri-miss; stored");
-    assert_eq!(status_of(&get(&gateway, "/list", PERSON)), "tidegate; fwd=uri-miss; stored");
-    assert_eq!(status_of(&get(&gateway, "/other", PERSON)), "tidegate; hit; ttl=3600");
+    let mut post = |page: &str| {
+        client.send(format!("POST {page} HTTP/1.1\r\nHost: example.com\r\n{PERSON}Content-Length: 1\r\n\r\nx"));
+        client.read_response();
+    };
+    (0..50).for_each(|number| post(&format!("/never-fetched/{number}")));
+    pages.iter().for_each(|page| post(page));
+    gateway.set_used("api", 1000);
+    let visits: Vec<_> = pages.iter().map(|page| get(&gateway, page, PERSON)).collect();
+    assert!(visits.iter().all(|visit| visit.status == 200), "copies replace refusals");
+    let is_stale = |visit: &&Response| status_of(visit) == "tidegate; hit; ttl=0; detail=refused";
+    assert_eq!(visits.iter().filter(is_stale).count(), 60, "the rate of one client");
+    assert_eq!(gateway.metric("tidegate_cache_invalidations_total{result=\"marked\"}"), 60.0);
+    assert_eq!(gateway.metric("tidegate_cache_invalidations_total{result=\"ignored\"}"), 40.0);
+    assert_eq!(status_of(&visits[99]), "tidegate; hit; ttl=3599");
 }
 
 #[test]

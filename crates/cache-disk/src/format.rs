@@ -52,7 +52,7 @@ pub(crate) enum IndexEntry<'a> {
     /// A record.
     Stored {
         key: u128,
-        /// Records of one group are removed together.
+        /// Records of one group are invalidated together.
         group: u64,
         head: Span,
         body: Span,
@@ -61,8 +61,8 @@ pub(crate) enum IndexEntry<'a> {
     },
     /// The record of the key was removed.
     Removed { key: u128 },
-    /// All records of the group were removed.
-    GroupRemoved { group: u64 },
+    /// All records of the group were invalidated.
+    GroupInvalidated { group: u64 },
     /// The data file is synced as far as the entries before this one need it.
     Synced,
 }

@@ -5,7 +5,7 @@
 //! checksum: after a crash a record is whole, or it is not there. After a restart of the machine, which may have lost what
 //! was not synced, only records before the last sync of their segment are found.
 //!
-//! A segment is a pair of files: `N.data` has bodies and heads, `N.index` one entry for each record and each removal. Only
+//! A segment is a pair of files: `N.data` has bodies and heads, `N.index` one entry for each record, removal and invalidation. Only
 //! the index files are read at the start. When the files reach their size, the oldest segment is deleted; its records that
 //! were read since they were written move to the newest segment first (FIFO with a second chance).
 
@@ -24,6 +24,7 @@ mod writer;
 
 pub use body::DiskBody;
 pub use format::{BLOCK, Label};
+pub use groups::Groups;
 pub use record::{DiskRecord, NewBody, NewRecord};
 pub use segment::ReadMode;
 pub use store::{DiskStats, DiskStore};

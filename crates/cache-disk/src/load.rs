@@ -2,6 +2,7 @@
 
 use crate::format::{IndexEntry, IndexHead, Span, VERSION, split_frame};
 use crate::segment::{self, Segment};
+use crate::shared::Location;
 use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -15,10 +16,10 @@ const TYPICAL_ENTRY: usize = 128;
 #[derive(Default)]
 pub(crate) struct Loaded {
     pub(crate) segments: BTreeMap<u32, (Arc<Segment>, u64)>,
-    /// Keys, groups, heads and bodies; each key once.
-    pub(crate) records: Vec<(u128, u64, Span, Span)>,
-    /// Segment of the last removal of each group.
-    pub(crate) removed_groups: HashMap<u64, u32, RandomState>,
+    /// Keys, groups and places; each key once.
+    pub(crate) records: Vec<(u128, u64, Location)>,
+    /// Segment of the last invalidation of each group.
+    pub(crate) invalidated_groups: HashMap<u64, u32, RandomState>,
     /// Segments of this boot that are not synced as a whole, with the end of their entries.
     pub(crate) unsynced: Vec<(u32, u64)>,
     /// Number of the next segment.
@@ -39,7 +40,7 @@ struct Found {
 pub(crate) fn load(dir: &Path, boot: &str) -> io::Result<Loaded> {
     let mut loaded = Loaded::default();
     let mut records = HashMap::<u128, Found, RandomState>::default();
-    let mut removals = HashMap::<u64, u64, RandomState>::default();
+    let mut invalidations = HashMap::<u64, u64, RandomState>::default();
     let mut position = 0;
     for number in segment::numbers(dir)? {
         loaded.next_segment = number.saturating_add(1);
@@ -67,9 +68,9 @@ pub(crate) fn load(dir: &Path, boot: &str) -> io::Result<Loaded> {
                     }
                 }
                 IndexEntry::Removed { key } => drop(records.remove(&key)),
-                IndexEntry::GroupRemoved { group } => {
-                    removals.insert(group, position);
-                    loaded.removed_groups.insert(group, number);
+                IndexEntry::GroupInvalidated { group } => {
+                    invalidations.insert(group, position);
+                    loaded.invalidated_groups.insert(group, number);
                 }
                 IndexEntry::Synced => synced = end,
             }
@@ -80,11 +81,12 @@ pub(crate) fn load(dir: &Path, boot: &str) -> io::Result<Loaded> {
         loaded.segments.insert(number, (Arc::new(segment), data_length + index.len() as u64));
     }
     let has_segment = |span: Span| loaded.segments.contains_key(&span.segment);
-    records.retain(|_, record| {
-        let is_removed = removals.get(&record.group).is_some_and(|removed_at| record.position < *removed_at);
-        !is_removed && (record.body.length == 0 || has_segment(record.body))
-    });
-    loaded.records = records.into_iter().map(|(key, record)| (key, record.group, record.head, record.body)).collect();
+    records.retain(|_, record| record.body.length == 0 || has_segment(record.body));
+    let located = |(key, Found { head, body, group, position })| {
+        let is_invalidated = invalidations.get(&group).is_some_and(|invalidated_at| position < *invalidated_at);
+        (key, group, Location::new(head, body, is_invalidated))
+    };
+    loaded.records = records.into_iter().map(located).collect();
     Ok(loaded)
 }
 

@@ -1,4 +1,4 @@
-//! Work for the writing thread: what waits, within bounds, and the removals that precede what waits.
+//! Work for the writing thread: what waits, within bounds, and the removals and invalidations that follow what waits.
 
 use crate::format::Label;
 use crate::record::NewRecord;
@@ -20,7 +20,11 @@ pub(crate) enum Task {
     /// Stores a record, unless removals were forgotten since it was added: the number of overflows until then.
     Insert(Box<NewRecord>, u64),
     Remove(u128),
-    RemoveGroup(u64),
+    /// Invalidates the record with the key, and its group.
+    Invalidate {
+        key: u128,
+        group: u64,
+    },
     /// Removes the records whose label matches, and sends their number.
     RemoveWhere(Box<dyn Fn(Label<'_>) -> bool + Send>, Sender<u64>),
     /// Syncs the files.
@@ -44,6 +48,8 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct Removals {
     by_key: HashMap<u128, u32, RandomState>,
+    /// Invalidations by key.
+    invalidated: HashMap<u128, u32, RandomState>,
     count: usize,
 }
 
@@ -83,10 +89,12 @@ impl Queue {
         }
     }
 
-    /// Adds the removal of a group.
-    pub(crate) fn remove_group(&self, group: u64) {
-        if self.count(&mut self.removals.lock()) {
-            let _ = self.tasks.send(Task::RemoveGroup(group));
+    /// Adds the invalidation of a record and its group. Those that wait are invalidated once they are stored.
+    pub(crate) fn invalidate(&self, key: u128, group: u64) {
+        let mut removals = self.removals.lock();
+        if self.count(&mut removals) {
+            *removals.invalidated.entry(key).or_default() += 1;
+            let _ = self.tasks.send(Task::Invalidate { key, group });
         }
     }
 
@@ -141,25 +149,31 @@ impl Queue {
     pub(crate) fn on_removed(&self, key: u128) {
         let mut removals = self.removals.lock();
         removals.count = removals.count.saturating_sub(1);
-        if let Some(count) = removals.by_key.get_mut(&key) {
-            *count -= 1;
-            if *count == 0 {
-                removals.by_key.remove(&key);
-            }
-        }
+        count_down(&mut removals.by_key, key);
     }
 
-    /// Counts the removal of a group as done.
-    pub(crate) fn on_group_removed(&self) {
+    /// Counts the invalidation of a record as done.
+    pub(crate) fn on_invalidated(&self, key: u128) {
         let mut removals = self.removals.lock();
         removals.count = removals.count.saturating_sub(1);
+        count_down(&mut removals.invalidated, key);
     }
 
-    /// Calls `publish` unless the removal of the record waits. No removal is added meanwhile.
-    pub(crate) fn publish(&self, key: u128, publish: impl FnOnce()) {
+    /// Calls `publish` unless the removal of the record waits, with true if its invalidation does. None is added meanwhile.
+    pub(crate) fn publish(&self, key: u128, publish: impl FnOnce(bool)) {
         let removals = self.removals.lock();
         if !removals.by_key.contains_key(&key) && !self.is_overflowed() {
-            publish();
+            publish(removals.invalidated.contains_key(&key));
+        }
+    }
+}
+
+/// Lowers the count of a key, and removes it at zero.
+fn count_down(counts: &mut HashMap<u128, u32, RandomState>, key: u128) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
         }
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 pub struct NewRecord {
     /// Key; the record replaces that of the same key.
     pub key: u128,
-    /// Group: [`DiskStore::remove_group`](crate::DiskStore::remove_group) removes all its records.
+    /// Group: [`DiskStore::invalidate`](crate::DiskStore::invalidate) invalidates all its records.
     pub group: u64,
     /// URL, for removals.
     pub url: Box<str>,

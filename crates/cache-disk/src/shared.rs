@@ -50,6 +50,14 @@ pub(crate) struct Location {
     pub(crate) body: Span,
     /// The record was read since it was written.
     pub(crate) is_used: AtomicBool,
+    /// The record was invalidated since it was written.
+    pub(crate) is_invalidated: AtomicBool,
+}
+
+impl Location {
+    pub(crate) fn new(head: Span, body: Span, is_invalidated: bool) -> Self {
+        Self { head, body, is_used: AtomicBool::new(false), is_invalidated: AtomicBool::new(is_invalidated) }
+    }
 }
 
 impl Shared {
@@ -95,10 +103,11 @@ impl Shared {
         self.index.remove(&key);
     }
 
-    /// Removes the records of a group, after the next start at the latest.
-    pub(crate) fn remove_group(&self, group: u64) {
-        if !self.is_loaded.load(Ordering::Acquire) || self.groups.may_contain(group) {
-            self.queue.remove_group(group);
+    /// Invalidates the record with the key, those that wait to be written, and its group, as the next start finds it.
+    pub(crate) fn invalidate(&self, key: u128, group: u64) {
+        self.queue.invalidate(key, group);
+        if let Some(location) = self.index.get(&key) {
+            location.is_invalidated.store(true, Ordering::Release);
         }
     }
 

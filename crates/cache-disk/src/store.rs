@@ -69,7 +69,7 @@ impl DiskStore {
             index: DashMap::default(),
             segments: RwLock::default(),
             queue,
-            groups: Groups::new(),
+            groups: Groups::default(),
             is_loaded: AtomicBool::new(false),
             size: AtomicU64::new(size),
             bytes: AtomicU64::new(0),
@@ -124,9 +124,21 @@ impl DiskStore {
         self.0.remove(key);
     }
 
-    /// Removes the records of a group, after the next start at the latest.
-    pub fn remove_group(&self, group: u64) {
-        self.0.remove_group(group);
+    /// Invalidates the record with the key, and after the next start, all of its group that are written now.
+    pub fn invalidate(&self, key: u128, group: u64) {
+        if self.may_contain_group(group) {
+            self.0.invalidate(key, group);
+        }
+    }
+
+    /// Returns true if the record with the key was invalidated after it was written.
+    pub fn is_invalidated(&self, key: u128) -> bool {
+        self.0.index.get(&key).is_some_and(|location| location.is_invalidated.load(Ordering::Acquire))
+    }
+
+    /// Returns false if the group has no records.
+    pub fn may_contain_group(&self, group: u64) -> bool {
+        !self.0.is_loaded.load(Ordering::Acquire) || self.0.groups.may_contain(group)
     }
 
     /// Removes the records whose label matches. Returns their number. Blocks the thread.

@@ -24,7 +24,7 @@ enum Step {
     Insert { key: u8, length: usize },
     Validate { key: u8 },
     Remove { key: u8 },
-    RemoveGroup { group: u64 },
+    Invalidate { key: u8 },
     RemoveTag { tag: u8 },
     Read { key: u8 },
     Sync,
@@ -38,7 +38,7 @@ fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
         6 => (key.clone(), length).prop_map(|(key, length)| Step::Insert { key, length }),
         2 => key.clone().prop_map(|key| Step::Validate { key }),
         2 => key.clone().prop_map(|key| Step::Remove { key }),
-        1 => (0..GROUPS).prop_map(|group| Step::RemoveGroup { group }),
+        1 => key.clone().prop_map(|key| Step::Invalidate { key }),
         1 => (0..KEYS).prop_map(|tag| Step::RemoveTag { tag }),
         2 => key.prop_map(|key| Step::Read { key }),
         1 => Just(Step::Sync),
@@ -99,12 +99,16 @@ impl Model {
                 self.store().remove(key.into());
                 self.records.remove(&key);
             }
-            Step::RemoveGroup { group } => {
-                self.store().remove_group(group);
-                // The store forgets them with the next start.
+            Step::Invalidate { key } => {
+                let group = u64::from(key) % GROUPS;
+                self.store().invalidate(key.into(), group);
+                assert!(!self.records.contains_key(&key) || self.is_invalidated_once_written(key));
+                // The others of the group are so after the next start.
                 self.close();
-                self.records.retain(|key, _| u64::from(*key) % GROUPS != group);
                 self.open();
+                for of_group in self.records.keys().filter(|key| u64::from(**key) % GROUPS == group) {
+                    assert!(self.store().is_invalidated((*of_group).into()), "{of_group}");
+                }
             }
             Step::RemoveTag { tag } => {
                 let wanted = tag.to_string();
@@ -120,6 +124,10 @@ impl Model {
                 self.open();
             }
         }
+    }
+
+    fn is_invalidated_once_written(&self, key: u8) -> bool {
+        self.store().wait(TIMEOUT) && self.store().is_invalidated(key.into())
     }
 
     fn next_version(&mut self, length: usize) -> u32 {
@@ -212,7 +220,7 @@ proptest! {
             model.files().into_iter().map(|path| (path.clone(), length_of(&path))).collect();
         let lasting: Vec<_> = (0..KEYS).map(|key| model.expected(key)).collect();
         let syncs = |step: &&Step| {
-            matches!(step, Step::Sync | Step::Reopen | Step::RemoveTag { .. } | Step::RemoveGroup { .. })
+            matches!(step, Step::Sync | Step::Reopen | Step::RemoveTag { .. } | Step::Invalidate { .. })
         };
         after.iter().filter(|step| !syncs(step)).for_each(|step| model.run(step));
         model.close();
@@ -320,12 +328,12 @@ fn record_that_is_too_large_replaces_nothing_and_removes_the_older_one() {
 }
 
 #[test]
-fn removed_group_does_not_return_by_a_second_chance() {
+fn invalidated_group_is_not_valid_again_by_a_second_chance() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = store_of(dir.path(), 8 << 20);
     store.insert(page(0, 1000));
     assert!(store.wait(TIMEOUT));
-    store.remove_group(0);
+    store.invalidate(0, 0);
     for number in 1..2000 {
         store.insert(page(number, 10_000));
         if number % 50 == 0 {
@@ -335,7 +343,8 @@ fn removed_group_does_not_return_by_a_second_chance() {
     }
     assert!(store.wait(TIMEOUT));
     drop(store);
-    assert!(!store_of(dir.path(), 8 << 20).contains(0));
+    let store = store_of(dir.path(), 8 << 20);
+    assert!(!store.contains(0) || store.is_invalidated(0));
 }
 
 #[test]
@@ -403,13 +412,36 @@ fn more_removals_than_may_wait_remove_all() {
 }
 
 #[test]
-fn removal_of_a_group_without_records_writes_nothing() {
+fn newer_record_of_an_invalidated_group_is_valid() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let in_group = |number, body| NewRecord { group: 7, ..record(number, 0, body) };
+    let parts = || NewBody::Parts(vec![Bytes::from_static(b"page")]);
+    let store = store_of(dir.path(), SIZE);
+    store.insert(in_group(1, parts()));
+    store.insert(in_group(2, parts()));
+    store.invalidate(1, 7);
+    store.insert(in_group(3, parts()));
+    assert!(store.wait(TIMEOUT));
+    assert_eq!([1, 2, 3].map(|key| store.is_invalidated(key)), [true, false, false], "the key alone, for now");
+    drop(store);
+    let store = store_of(dir.path(), SIZE);
+    assert_eq!([1, 2, 3].map(|key| store.is_invalidated(key)), [true, true, false]);
+    // As the origin confirmed it.
+    store.insert(in_group(1, NewBody::Unchanged));
+    assert!(store.wait(TIMEOUT) && !store.is_invalidated(1));
+    drop(store);
+    let store = store_of(dir.path(), SIZE);
+    assert_eq!([1, 2, 3].map(|key| store.is_invalidated(key)), [false, true, false]);
+}
+
+#[test]
+fn invalidation_of_a_group_without_records_writes_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = store_of(dir.path(), SIZE);
     store.insert(page(1, 100));
     assert!(store.wait(TIMEOUT));
     let bytes = store.stats().bytes;
-    (1000..3000).for_each(|group| store.remove_group(group));
+    (1000..3000).for_each(|group| store.invalidate(group.into(), group));
     assert!(store.wait(TIMEOUT));
     // A few groups have the bit of that of the record.
     assert!(store.stats().bytes < bytes + 100, "{} bytes, then {}", bytes, store.stats().bytes);

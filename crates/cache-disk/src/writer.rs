@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 
@@ -25,8 +25,8 @@ const SECOND_CHANCE_PART: u64 = 2;
 /// Bytes of the files that a record counts at least, so that small ones do not fill the memory of the index: 142 bytes
 /// each.
 const MIN_RECORD: u64 = 4096;
-/// Most groups whose removals are remembered.
-const MAX_REMOVED_GROUPS: usize = 64 * 1024;
+/// Most groups whose invalidations are remembered.
+const MAX_INVALIDATED_GROUPS: usize = 64 * 1024;
 
 /// The thread that writes.
 pub(crate) struct Writer {
@@ -39,16 +39,16 @@ pub(crate) struct Writer {
     next_segment: u32,
     /// Bytes of each closed segment.
     closed: BTreeMap<u32, u64>,
-    /// Segment of the last removal of each group: older records of the group have no second chance.
-    removed_groups: HashMap<u64, u32, RandomState>,
-    /// Segments up to this one have no second chance: removals of their records were forgotten.
+    /// Segment of the last invalidation of each group: records of the group have no second chance, which would be newer.
+    invalidated_groups: HashMap<u64, u32, RandomState>,
+    /// Segments up to this one have no second chance: invalidations of their records were forgotten.
     forgotten: Option<u32>,
 }
 
 impl Writer {
     pub(crate) fn new(dir: PathBuf, boot: String, shared: Weak<Shared>) -> Self {
-        let (current, next_segment, closed, removed_groups, forgotten) = Default::default();
-        Self { dir, boot, shared, current, next_segment, closed, removed_groups, forgotten }
+        let (current, next_segment, closed, invalidated_groups, forgotten) = Default::default();
+        Self { dir, boot, shared, current, next_segment, closed, invalidated_groups, forgotten }
     }
 
     /// Loads the index, then works until the store is dropped.
@@ -84,16 +84,17 @@ impl Writer {
             }
         };
         self.next_segment = loaded.next_segment;
-        self.removed_groups = loaded.removed_groups;
+        self.invalidated_groups = loaded.invalidated_groups;
         for (number, (segment, bytes)) in loaded.segments {
             self.closed.insert(number, bytes);
             shared.segments.write().insert(number, segment);
         }
-        for (key, group, head, body) in loaded.records {
+        for (key, group, location) in loaded.records {
             shared.groups.insert(group);
-            // A removal of the meantime may wait.
-            shared.queue.publish(key, || {
-                shared.index.insert(key, Location { head, body, is_used: AtomicBool::new(false) });
+            // A removal or invalidation of the meantime may wait.
+            shared.queue.publish(key, |is_invalidated| {
+                location.is_invalidated.fetch_or(is_invalidated, Ordering::AcqRel);
+                shared.index.insert(key, location);
             });
         }
         self.count_bytes(shared);
@@ -127,12 +128,12 @@ impl Writer {
                 self.remove(shared, key);
                 shared.queue.on_removed(key);
             }
-            Task::RemoveGroup(group) => {
-                // The entries of removals occupy space, too.
+            Task::Invalidate { key, group } => {
+                // The entries of invalidations occupy space, too.
                 let _ = self.make_space(shared, shared.size.load(Ordering::Relaxed), 0);
-                let stored = self.append_entry(shared, &IndexEntry::GroupRemoved { group });
-                self.remember_removal(group);
-                shared.queue.on_group_removed();
+                let stored = self.append_entry(shared, &IndexEntry::GroupInvalidated { group });
+                self.remember_invalidation(group);
+                shared.queue.on_invalidated(key);
                 self.check_removal(shared, stored);
             }
             Task::RemoveWhere(is_removed, reply) => {
@@ -214,8 +215,8 @@ impl Writer {
         let writer = self.segment(shared)?;
         let head = writer.append_head(record)?;
         writer.append_entry(&IndexEntry::Stored { key, group, head, body, label })?;
-        shared.queue.publish(key, || {
-            shared.index.insert(key, Location { head, body, is_used: AtomicBool::new(false) });
+        shared.queue.publish(key, |is_invalidated| {
+            shared.index.insert(key, Location::new(head, body, is_invalidated));
         });
         Ok(())
     }
@@ -303,14 +304,14 @@ impl Writer {
         // A newer head may have its body here, without an entry here that is still valid.
         shared.index.retain(|_, location| !is_in(number, location.head, location.body));
         shared.segments.write().remove(&number);
-        self.removed_groups.retain(|_, removed_in| *removed_in != number);
+        self.invalidated_groups.retain(|_, removed_in| *removed_in != number);
         segment::delete(&self.dir, number)?;
         // So that no segment returns whose removals are in one that was deleted later.
         segment::sync_names(&self.dir)
     }
 
     fn has_second_chance(&self, number: u32, group: u64) -> bool {
-        self.forgotten.is_none_or(|forgotten| number > forgotten) && !self.removed_groups.contains_key(&group)
+        self.forgotten.is_none_or(|forgotten| number > forgotten) && !self.invalidated_groups.contains_key(&group)
     }
 
     fn move_record(
@@ -326,11 +327,11 @@ impl Writer {
         self.append_record(shared, group, &RecordHead { key, body, checksums, meta: &record.meta }, label)
     }
 
-    fn remember_removal(&mut self, group: u64) {
+    fn remember_invalidation(&mut self, group: u64) {
         let number = self.current.as_ref().map_or(self.next_segment, |current| current.segment.number);
-        self.removed_groups.insert(group, number);
-        if self.removed_groups.len() > MAX_REMOVED_GROUPS {
-            self.removed_groups.clear();
+        self.invalidated_groups.insert(group, number);
+        if self.invalidated_groups.len() > MAX_INVALIDATED_GROUPS {
+            self.invalidated_groups.clear();
             self.forgotten = Some(number);
         }
     }
@@ -360,7 +361,7 @@ impl Writer {
         shared.segments.write().clear();
         self.current = None;
         self.closed.clear();
-        self.removed_groups.clear();
+        self.invalidated_groups.clear();
         self.forgotten = None;
         if let Err(error) = delete_files(&self.dir) {
             shared.counts.on_error(&format!("cannot delete the files: {error}"));

@@ -156,7 +156,7 @@ pub(super) fn encoded_byte(text: &[u8]) -> Option<u8> {
     u8::try_from(digit(0)? * 16 + digit(1)?).ok()
 }
 
-fn push_encoded(text: &mut String, byte: u8) {
+pub(super) fn push_encoded(text: &mut String, byte: u8) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     text.extend(['%', char::from(DIGITS[usize::from(byte >> 4)]), char::from(DIGITS[usize::from(byte & 15)])]);
 }

@@ -1,6 +1,7 @@
 //! Query parameters, form-decoded, as the origins read them that read most into a query.
 
-use super::path::encoded_byte;
+use super::path::{encoded_byte, push_encoded};
+use std::borrow::Cow;
 
 /// Returns true if `query` has the parameter `name`, in any letter case if `ignore_case`, with `value` if it is given.
 pub(super) fn has(query: &str, name: &str, value: Option<&str>, ignore_case: bool) -> bool {
@@ -47,6 +48,37 @@ pub fn form_decoded(text: &str) -> impl Iterator<Item = u8> {
         rest = if encoded.is_some() { &tail[2..] } else { tail };
         Some(encoded.unwrap_or(if first == b'+' { b' ' } else { first }))
     })
+}
+
+/// Normalizes a query: decodes what is unreserved in URLs (RFC 3986 section 2.3), and encodes what no URL contains.
+pub fn normalize(query: &str) -> Cow<'_, str> {
+    let needs_normalizing = |byte: &u8| *byte == b'%' || needs_encoding(*byte);
+    if !query.as_bytes().iter().any(needs_normalizing) {
+        return Cow::Borrowed(query);
+    }
+    let mut normalized = String::with_capacity(query.len());
+    let mut rest = query.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let encoded = if byte == b'%' { encoded_byte(tail) } else { None };
+        rest = if encoded.is_some() { &tail[2..] } else { tail };
+        match (encoded, byte) {
+            (Some(byte), _) if is_unreserved(byte) => normalized.push(char::from(byte)),
+            (Some(byte), _) => push_encoded(&mut normalized, byte),
+            // A stray percent sign must not combine with what is decoded after it.
+            (None, byte) if byte == b'%' || needs_encoding(byte) => push_encoded(&mut normalized, byte),
+            (None, byte) => normalized.push(char::from(byte)),
+        }
+    }
+    Cow::Owned(normalized)
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+/// Returns true if no URL contains the byte.
+pub fn needs_encoding(byte: u8) -> bool {
+    !byte.is_ascii_graphic() || matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
 }
 
 #[cfg(test)]

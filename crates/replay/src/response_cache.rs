@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_access_log::CLIENT_CLOSED_REQUEST;
 use tidegate_config::Settings;
+use tidegate_policy::cache::invalidation::invalidates;
 use tidegate_policy::cache::storage::{self, StorageRequest};
 use tidegate_policy::cache::{CacheResult, CacheRules, RouteCacheRules, query_filter};
 use tidegate_policy::{Reason, RequestFacts, RouteId, Rules, Timestamp};
@@ -194,23 +195,22 @@ impl ResponseCache {
             Ok(terms) if !is_too_large => {
                 let body_bytes = u32::try_from(body_bytes).unwrap_or(u32::MAX);
                 let (generated_at, lifetime_s) = (terms.generated_at, terms.lifetime_s);
-                self.store.insert(page, StoredCopy { generated_at, lifetime_s, body_bytes });
+                self.store.insert(page, StoredCopy { generated_at, lifetime_s, body_bytes, is_invalidated: false });
             }
             Err(_) if is_failure(status) => {}
             _ => self.store.remove(page),
         }
     }
 
-    /// Removes the response of a page that a request has changed (RFC 9111 section 4.4).
+    /// Invalidates the response of a page that a request has changed (RFC 9111 section 4.4).
     fn invalidate(&mut self, request: &ReplayRequest<'_>, status: u16) {
-        let is_safe = matches!(*request.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE);
-        if is_safe || !(200..400).contains(&status) {
+        if !invalidates(request.method, status) {
             return;
         }
         let facts = RequestFacts { method: &Method::GET, ..request.facts(self.rules.path_policy) };
         if let Some((rules, route)) = self.rules_of(self.rules.route(&facts)) {
             let page = key(request, rules, route);
-            self.store.remove(page);
+            self.store.invalidate(page);
         }
     }
 

@@ -29,6 +29,8 @@ pub(super) struct StoredCopy {
     pub(super) lifetime_s: u32,
     /// Bytes of its body.
     pub(super) body_bytes: u32,
+    /// A write has invalidated the response.
+    pub(super) is_invalidated: bool,
 }
 
 /// A page of the store. Stays in its place when its response is replaced or removed, so that each page has one place.
@@ -54,7 +56,8 @@ pub(super) struct StoreUsage {
 impl StoredCopy {
     /// Returns the terms of its reuse.
     pub(super) fn terms(self) -> ReuseTerms {
-        ReuseTerms::of_lifetime(self.generated_at, self.lifetime_s)
+        let is_invalidated = self.is_invalidated;
+        ReuseTerms { is_invalidated, ..ReuseTerms::of_lifetime(self.generated_at, self.lifetime_s) }
     }
 
     /// Returns the bytes that the response occupies in a gateway.
@@ -106,6 +109,13 @@ impl ResponseStore {
         }
     }
 
+    /// Makes the response of a page stale: a write has invalidated it.
+    pub(super) fn invalidate(&mut self, page: PageHash) {
+        if let Some(entry) = self.entries.get_mut(&page) {
+            entry.copy.is_invalidated = true;
+        }
+    }
+
     /// Removes all responses.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
@@ -154,7 +164,12 @@ mod tests {
     }
 
     fn copy(second: u64) -> StoredCopy {
-        StoredCopy { generated_at: Timestamp::from_seconds(second), lifetime_s: 60, body_bytes: BODY }
+        StoredCopy {
+            generated_at: Timestamp::from_seconds(second),
+            lifetime_s: 60,
+            body_bytes: BODY,
+            is_invalidated: false,
+        }
     }
 
     fn store_of(responses: u64) -> ResponseStore {

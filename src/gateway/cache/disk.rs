@@ -4,12 +4,13 @@ use super::entry::CacheEntry;
 use super::key::CacheKey;
 use super::stored_response::{CopyUsage, ResponseHead, StoredBody, StoredResponse};
 use super::variants::{FieldSet, NamedField, Variants};
+use crate::gateway::page_url::canonical_url;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate_cache_disk::{DiskRecord, DiskStore, NewBody, NewRecord, ReadMode};
 use tidegate_policy::Timestamp;
 use tidegate_policy::cache::ReuseTerms;
@@ -110,7 +111,7 @@ pub(super) fn record(key: CacheKey, entry: &CacheEntry, body: NewBody) -> Option
     };
     let form = EntryForm { version: FORM, url, kind };
     let meta = postcard::to_allocvec(&form).ok()?;
-    let group = CacheKey::of_url(url).group();
+    let group = CacheKey::of_url(&canonical_url(url)).group();
     Some(NewRecord { key: key.number(), group, url: url.into(), tags: tags.into(), meta, body })
 }
 
@@ -138,6 +139,7 @@ pub(super) fn entry(record: DiskRecord, version: u64, mode: ReadMode) -> io::Res
             Ok(CacheEntry::Response(Arc::new(StoredResponse {
                 version,
                 terms: terms.into(),
+                is_invalidated: AtomicBool::new(false),
                 head,
                 body,
                 requested_at: Timestamp(requested_at),
@@ -172,6 +174,7 @@ impl From<&ReuseTerms> for TermsForm {
             stale_while_revalidate_s,
             stale_if_error_s,
             always_validate,
+            is_invalidated: _,
             never_stale,
             is_shared_lifetime,
             is_immutable,
@@ -213,6 +216,7 @@ impl From<TermsForm> for ReuseTerms {
             stale_while_revalidate_s,
             stale_if_error_s,
             always_validate,
+            is_invalidated: false,
             never_stale,
             is_shared_lifetime,
             is_immutable,

@@ -9,6 +9,7 @@ use crate::gateway::shared::Shared;
 use std::io;
 use std::sync::Arc;
 use tidegate_cache_disk::ReadMode;
+use tidegate_policy::Timestamp;
 use tidegate_policy::identity::ClientKey;
 use tokio::task::spawn_blocking;
 
@@ -18,7 +19,7 @@ const ANY_CLIENT: ClientKey = ClientKey::from_u64(0);
 /// Returns the entry of a key from disk, and adds it to those in memory. Requests for the same one wait for one read.
 pub(in crate::gateway) async fn load(shared: &Arc<Shared>, key: CacheKey) -> Option<CacheEntry> {
     // To read what the page cache has takes less time than to hand the read to another thread.
-    if let Ok(entry) = shared.cache.store.load_from_disk(key, ReadMode::PageCache) {
+    if let Ok(entry) = shared.cache.store.load_from_disk(key, ReadMode::PageCache, shared.clock.now()) {
         return entry;
     }
     let loads: &FetchLocks = &shared.cache.loads;
@@ -37,7 +38,7 @@ pub(in crate::gateway) async fn load(shared: &Arc<Shared>, key: CacheKey) -> Opt
         let shared = Arc::clone(shared);
         // The read goes on if the client leaves: others may wait.
         let work = spawn_blocking(move || {
-            let entry = shared.cache.store.load_from_disk(key, ReadMode::Blocking);
+            let entry = shared.cache.store.load_from_disk(key, ReadMode::Blocking, shared.clock.now());
             guard.end(FetchEnd::Stored);
             entry.unwrap_or(None)
         });
@@ -50,7 +51,7 @@ pub(in crate::gateway) async fn load(shared: &Arc<Shared>, key: CacheKey) -> Opt
 impl CacheStore {
     /// Returns the entry of a key from disk, and adds it to those in memory; that in memory, if there is one. Fails only if
     /// the read would block.
-    fn load_from_disk(&self, key: CacheKey, mode: ReadMode) -> io::Result<Option<CacheEntry>> {
+    fn load_from_disk(&self, key: CacheKey, mode: ReadMode, now: Timestamp) -> io::Result<Option<CacheEntry>> {
         let Some(disk) = self.disk() else { return Ok(None) };
         let Some(record) = disk.read(key.number(), mode)? else { return Ok(None) };
         match disk::entry(record, self.next_salt(), mode) {
@@ -60,6 +61,9 @@ impl CacheStore {
                 if !disk.contains(key.number()) {
                     self.remove(key);
                     return Ok(None);
+                }
+                if disk.is_invalidated(key.number()) {
+                    entry.invalidate(now);
                 }
                 Ok(Some(entry))
             }

@@ -21,6 +21,15 @@ pub(in crate::gateway) enum CacheEntry {
 }
 
 impl CacheEntry {
+    /// Invalidates the responses of the entry, as a write at `now` does.
+    pub(super) fn invalidate(&self, now: Timestamp) {
+        match self {
+            Self::Response(response) => response.invalidate(),
+            Self::Variants(variants) => variants.record_write(now),
+            Self::Pass { .. } | Self::Form(_) => {}
+        }
+    }
+
     /// Returns the URL, as far as it is part of the key.
     pub(super) fn url(&self) -> &str {
         match self {

@@ -1,5 +1,6 @@
 //! URLs whose responses a write invalidated. A response that was requested before the write is not stored after it.
-//! Responses that are also keyed by request fields are not found by the URL alone, so each use of one compares the times.
+//! Responses that are also keyed by request fields, or by another spelling of the URL, are not found by the URL alone, so
+//! each use of one compares the times.
 
 use super::key::CacheKey;
 use foldhash::fast::RandomState;
@@ -23,6 +24,8 @@ pub(in crate::gateway) struct Invalidations {
     latest: AtomicU64,
     /// Time of the last removal by an administrator, which may have been of any URL, in nanoseconds.
     purged: AtomicU64,
+    /// Number of writes that invalidated responses, and of those that exceeded the rate of their client.
+    counts: [AtomicU64; 2],
     /// Where writes are sent, once another process has the stored responses.
     successor: Mutex<Option<Sender<WrittenUrl>>>,
 }
@@ -43,6 +46,7 @@ impl Default for Invalidations {
             tables: std::array::from_fn(|_| WriteTimes::new()),
             latest: AtomicU64::default(),
             purged: AtomicU64::default(),
+            counts: Default::default(),
             successor: Mutex::default(),
         }
     }
@@ -59,6 +63,16 @@ impl Invalidations {
             // Fails if the other process has ended.
             let _ = successor.send(WrittenUrl(url.to_bytes()));
         }
+    }
+
+    /// Counts a write, by whether it is within the rate of its client.
+    pub(super) fn count(&self, is_within_rate: bool) {
+        self.counts[usize::from(!is_within_rate)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of writes that invalidated responses, and of those that exceeded the rate of their client.
+    pub(in crate::gateway) fn counts(&self) -> [u64; 2] {
+        self.counts.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
     /// Returns the writes from now on.

@@ -2,6 +2,7 @@
 
 use super::fetch_rules::FetchRules;
 use super::field_lines::MessageFields;
+use crate::gateway::page_url::{canonical_url, is_canonical};
 use crate::gateway::site::Site;
 use aws_lc_rs::digest::{SHA256, digest};
 use smallvec::SmallVec;
@@ -23,11 +24,13 @@ pub(in crate::gateway) struct UrlKey {
     /// Key of the URL, and of the fields that are keyed by their values.
     pub(in crate::gateway) key: CacheKey,
     /// Fields of the request are keyed by their values.
-    pub(in crate::gateway) has_keyed_fields: bool,
+    has_keyed_fields: bool,
     /// Scheme, host, path and query, as far as they are part of the key.
     pub(in crate::gateway) url: String,
     /// Length of the URL up to its path.
     path_start: usize,
+    /// The URL is not spelled canonically.
+    is_respelled: bool,
 }
 
 impl UrlKey {
@@ -41,7 +44,8 @@ impl UrlKey {
     ) -> Self {
         let (url, path_start) = keyed_url(site, path, query, rules.rules, rules.route);
         let (key, has_keyed_fields) = key(&url, fields, rules);
-        Self { key, has_keyed_fields, url, path_start }
+        let is_respelled = !is_canonical(path, query);
+        Self { key, has_keyed_fields, url, path_start, is_respelled }
     }
 
     /// Returns the key of the same URL for a request with other fields, or under other rules.
@@ -50,9 +54,14 @@ impl UrlKey {
         Self { key, has_keyed_fields, ..self }
     }
 
-    /// Returns the key of the URL alone.
+    /// Returns the key of the URL alone, in its canonical spelling.
     pub(in crate::gateway) fn plain(&self) -> CacheKey {
-        if self.has_keyed_fields { CacheKey::of_url(&self.url) } else { self.key }
+        if self.is_plain() { self.key } else { CacheKey::of_url(&canonical_url(&self.url)) }
+    }
+
+    /// Returns true if the key is that of the URL alone.
+    pub(in crate::gateway) fn is_plain(&self) -> bool {
+        !self.has_keyed_fields && !self.is_respelled
     }
 
     /// Returns the host, with its port unless that is the one of the scheme.
@@ -72,7 +81,7 @@ impl UrlKey {
 }
 
 /// Returns the URL of a GET request, as far as it is part of the key, and its length up to the path.
-pub(super) fn keyed_url(
+pub(in crate::gateway) fn keyed_url(
     site: &Site,
     path: &str,
     query: Option<&str>,
@@ -128,17 +137,6 @@ impl CacheKey {
     /// Returns the group of the responses of the URL with this key, for removals.
     pub(super) fn group(self) -> u64 {
         self.0 as u64
-    }
-
-    /// Returns the key of the GET request for `path` and `query` of a site without fields.
-    pub(in crate::gateway) fn of_target(
-        site: &Site,
-        path: &str,
-        query: Option<&str>,
-        rules: &CacheRules,
-        route: &RouteCacheRules,
-    ) -> Self {
-        Self::of_url(&keyed_url(site, path, query, rules, route).0)
     }
 
     /// Returns the key of a URL.

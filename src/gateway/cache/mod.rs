@@ -24,6 +24,7 @@ mod recorder;
 mod store;
 mod stored_response;
 mod variants;
+mod write_rate;
 
 pub(super) use compressed_form::compressed_form;
 pub(super) use disk_load::load;
@@ -34,7 +35,7 @@ pub(super) use fetch_rules::FetchRules;
 pub(super) use field_lines::MessageFields;
 pub use fill::FillOutcome;
 pub(super) use fill::{FillQueue, FillRequest};
-pub(super) use key::{CacheKey, UrlKey};
+pub(super) use key::{CacheKey, UrlKey, keyed_url};
 pub use purge::CachePurge;
 pub(super) use recorder::{Recorder, RecordingBudget};
 pub use store::{CacheStats, CachedUrl};
@@ -47,8 +48,11 @@ pub use invalidations::WrittenUrl;
 use parking_lot::Mutex;
 use std::sync::atomic::AtomicBool;
 use store::CacheStore;
+use tidegate_cache_disk::Groups;
 use tidegate_config::Settings;
 use tidegate_policy::Timestamp;
+use tidegate_policy::identity::ClientKey;
+use write_rate::WriteRate;
 
 /// Stored responses of all sites, and the fetches in progress.
 pub(super) struct ResponseCache {
@@ -60,6 +64,9 @@ pub(super) struct ResponseCache {
     placing: Mutex<()>,
     pub(super) recording: RecordingBudget,
     pub(super) invalidations: Invalidations,
+    /// Groups of the URLs that were fetched since the start: writes to others invalidate nothing.
+    fetched: Groups,
+    write_rate: WriteRate,
     /// Requests of the gateway itself.
     pub(super) fills: FillQueue,
     /// True while a thread compresses a stored response.
@@ -78,6 +85,8 @@ impl ResponseCache {
             placing: Mutex::default(),
             recording: RecordingBudget::new(memory_of(settings)),
             invalidations: Invalidations::default(),
+            fetched: Groups::default(),
+            write_rate: WriteRate::new(),
             fills: FillQueue::new(),
             is_making_form: AtomicBool::default(),
         }
@@ -102,6 +111,35 @@ impl ResponseCache {
             return false;
         }
         true
+    }
+
+    /// Records that the page may be stored.
+    pub(super) fn record_fetch(&self, url: &UrlKey) {
+        self.fetched.insert(url.plain().group());
+    }
+
+    /// Invalidates the responses of a URL that `client` has written to; `spelled` is the key of the URL as it was spelled.
+    /// A client that does so more often than others can pay for is ignored.
+    pub(super) fn invalidate(&self, url: CacheKey, spelled: CacheKey, client: ClientKey, now: Timestamp) {
+        let is_on_disk = self.store.disk().is_some_and(|disk| disk.may_contain_group(url.group()));
+        if !is_on_disk && !self.fetched.may_contain(url.group()) {
+            return;
+        }
+        let is_within_rate = self.write_rate.take(client, now);
+        self.invalidations.count(is_within_rate);
+        if is_within_rate {
+            self.record_write(url, now);
+            if spelled != url {
+                self.store.invalidate(spelled, url.group(), now);
+            }
+        }
+    }
+
+    /// Invalidates the responses of a URL.
+    pub(super) fn record_write(&self, url: CacheKey, now: Timestamp) {
+        // First for those that are being received.
+        self.invalidations.record(url, now);
+        self.store.invalidate(url, url.group(), now);
     }
 
     /// Changes the size of the cache to that of other settings.

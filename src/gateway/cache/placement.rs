@@ -2,11 +2,13 @@
 
 use super::ResponseCache;
 use super::entry::CacheEntry;
+use super::field_lines::MessageFields;
 use super::key::{CacheKey, SelectedValues};
 use super::store::CacheStore;
 use super::stored_response::{CopyUsage, ResponseHead, StoredBody, StoredResponse};
 use super::variants::{FieldSet, Selection, Variants};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_policy::Timestamp;
 use tidegate_policy::cache::ReuseTerms;
 use tidegate_policy::cache::vary::SelectingFields;
@@ -43,6 +45,7 @@ impl StorageTarget {
         StoredResponse {
             version,
             terms,
+            is_invalidated: AtomicBool::new(false),
             head,
             body,
             requested_at: self.requested_at,
@@ -64,15 +67,19 @@ impl ResponseCache {
         })
     }
 
-    /// Stores the response with `key` that the origin confirmed, with its new head. Returns false like
-    /// [`Self::insert_fetched`]. What selects it may have changed; the one with `key` then stays for the other requests.
+    /// Stores `response`: `copy`, which has `key`, with the head that the origin confirmed it with. Returns false like
+    /// [`Self::insert_fetched`]. If the origin was sent fields that do not select the copy, that stays for the other requests;
+    /// if it named other fields than before, it does not.
     pub(in crate::gateway) fn insert_confirmed(
         &self,
-        key: CacheKey,
+        (key, copy): (CacheKey, &StoredResponse),
         target: &StorageTarget,
         response: Arc<StoredResponse>,
     ) -> bool {
         self.insert_unless_removed(target.plain_url, target.requested_at, |store| {
+            if vary(copy) != vary(&response) {
+                store.remove(key);
+            }
             let place = self.place(target, &response)?;
             match place == key {
                 true => store.insert_validated(key, response),
@@ -101,7 +108,7 @@ impl ResponseCache {
         let times = (*now, fresh_until(response));
         let mut variants = Variants::with(known.map(|known| &**known), selection, times, new)?;
         if let Some(CacheEntry::Response(plain)) = current {
-            self.keep_plain(*url_key, &mut variants, plain);
+            self.keep_plain(*url_key, &mut variants, plain, *now);
         }
         let key = variants.key(*url_key, &selection.values);
         self.store.insert(*url_key, CacheEntry::Variants(Arc::new(variants)));
@@ -109,13 +116,17 @@ impl ResponseCache {
     }
 
     /// Keeps the response that no field selected reachable beside others.
-    fn keep_plain(&self, url_key: CacheKey, variants: &mut Variants, plain: Arc<StoredResponse>) {
+    fn keep_plain(&self, url_key: CacheKey, variants: &mut Variants, plain: Arc<StoredResponse>, now: Timestamp) {
         let fields = SelectingFields::default();
         if variants.sets.iter().any(|set| set.fields == fields) {
             return;
         }
         let key = variants.key(url_key, &SelectedValues::read(&fields, &Default::default()));
         variants.sets.push(FieldSet { fields, fresh_until: fresh_until(&plain) });
+        if plain.terms().is_invalidated {
+            // The new response was requested after the write.
+            variants.written_at.fetch_max(now.0, Ordering::AcqRel);
+        }
         self.store.insert_new(key, plain);
     }
 }
@@ -131,6 +142,11 @@ impl CacheStore {
     }
 }
 
+/// Returns the fields that the response itself names.
+fn vary(response: &StoredResponse) -> Option<SelectingFields> {
+    SelectingFields::read(&MessageFields(&response.head.fields()), false)
+}
+
 /// Returns the end of the freshness of a response.
 fn fresh_until(response: &StoredResponse) -> Timestamp {
     let terms = &response.terms;
@@ -140,12 +156,13 @@ fn fresh_until(response: &StoredResponse) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::super::fetch_lock::FetchLocks;
-    use super::super::{FillQueue, Invalidations, RecordingBudget};
+    use super::super::{FillQueue, Invalidations, RecordingBudget, WriteRate};
     use super::*;
     use bytes::Bytes;
     use http::StatusCode;
     use proptest::prelude::*;
     use std::collections::HashMap;
+    use std::convert::Infallible;
     use std::time::Duration;
     use tidegate_http1::Fields;
 
@@ -191,6 +208,8 @@ mod tests {
             placing: Default::default(),
             recording: RecordingBudget::new(0),
             invalidations: Invalidations::default(),
+            fetched: Default::default(),
+            write_rate: WriteRate::new(),
             fills: FillQueue::new(),
             is_making_form: Default::default(),
         }
@@ -204,19 +223,19 @@ mod tests {
             }
         }
 
-        fn response(&self, key: CacheKey) -> Option<Arc<StoredResponse>> {
-            match self.store.get(key) {
+        /// Returns the response for a request, as the handler finds it.
+        fn find(&self, url: CacheKey, request: Values, now: Timestamp) -> Option<Arc<StoredResponse>> {
+            let get = |key| Ok::<_, Infallible>(self.store.get(key));
+            let entry = match self.variants(url) {
+                Some(variants) => {
+                    let Ok(found) = variants.find(url, &fields(request), now, get);
+                    found.map(|(_, entry)| entry)
+                }
+                None => self.store.get(url),
+            };
+            match entry {
                 Some(CacheEntry::Response(response)) => Some(response),
                 _ => None,
-            }
-        }
-
-        /// Returns the response for a request, as the handler finds it.
-        fn find(&self, url: CacheKey, request: Values) -> Option<Arc<StoredResponse>> {
-            let request = fields(request);
-            match self.variants(url) {
-                Some(variants) => variants.keys(url, &request).find_map(|key| self.response(key)),
-                None => self.response(url),
             }
         }
 
@@ -247,36 +266,51 @@ mod tests {
         }
     }
 
+    fn check(steps: &[Step]) -> Result<(), TestCaseError> {
+        let (cache, url) = (cache(), CacheKey::of_url(URL));
+        let mut now = Timestamp::from_seconds(1_000_000);
+        let mut origins = HashMap::new();
+        for (version, step) in steps.iter().enumerate() {
+            now += Duration::from_secs(step.wait_s);
+            let is_hit = |request: &Values| {
+                let found = cache.find(url, *request, now);
+                found.is_some_and(|copy| copy.terms().is_fresh(now))
+            };
+            let hits: Vec<Values> = all_requests().filter(is_hit).collect();
+            if let Some(sent) = cache.store(url, step, version as u64, now) {
+                origins.insert(version as u64, (sent, step.vary));
+            }
+            for request in hits {
+                prop_assert!(is_hit(&request), "{:?} after {:?}", request, step);
+            }
+            for request in all_requests() {
+                let Some(copy) = cache.find(url, request, now) else { continue };
+                let (sent, vary) = origins[&copy.version];
+                for at in 0..NAMES.len() {
+                    prop_assert!(sent[at] == 0 || sent[at] == request[at], "{:?} gets that of {:?}", request, sent);
+                    prop_assert!(!vary[at] || sent[at] == request[at], "{:?} gets that of {:?}", request, sent);
+                }
+            }
+            if let Some(variants) = cache.variants(url) {
+                prop_assert!(variants.sets.len() <= super::super::variants::MAX_SETS + 1);
+                prop_assert!(variants.names.len() <= NAMES.len());
+            }
+        }
+        Ok(())
+    }
+
     proptest! {
         #[test]
         fn no_response_makes_that_of_another_request_unreachable(steps in steps()) {
-            let (cache, url) = (cache(), CacheKey::of_url(URL));
-            let mut now = Timestamp::from_seconds(1_000_000);
-            let mut origins = HashMap::new();
-            for (version, step) in steps.iter().enumerate() {
-                now += Duration::from_secs(step.wait_s);
-                let is_hit = |request: &Values| cache.find(url, *request).is_some_and(|copy| copy.terms.is_fresh(now));
-                let hits: Vec<Values> = all_requests().filter(is_hit).collect();
-                if let Some(sent) = cache.store(url, step, version as u64, now) {
-                    origins.insert(version as u64, (sent, step.vary));
-                }
-                for request in hits {
-                    prop_assert!(is_hit(&request), "{:?} after {:?}", request, step);
-                }
-                for request in all_requests() {
-                    let Some(copy) = cache.find(url, request) else { continue };
-                    let (sent, vary) = origins[&copy.version];
-                    for at in 0..NAMES.len() {
-                        prop_assert!(sent[at] == 0 || sent[at] == request[at], "{:?} gets that of {:?}", request, sent);
-                        prop_assert!(!vary[at] || sent[at] == request[at], "{:?} gets that of {:?}", request, sent);
-                    }
-                }
-                if let Some(variants) = cache.variants(url) {
-                    prop_assert!(variants.sets.len() <= super::super::variants::MAX_SETS + 1);
-                    prop_assert!(variants.names.len() <= NAMES.len());
-                }
-            }
+            check(&steps)?;
         }
+    }
+
+    #[test]
+    fn stale_response_of_the_latest_fields_hides_no_fresh_one() -> Result<(), TestCaseError> {
+        let step = |tenant, vary, wait_s| Step { request: [0, 0, tenant], vary, wait_s };
+        let (none, both, language) = ([false; 3], [false, true, true], [true, false, false]);
+        check(&[step(0, both, 1), step(0, language, 1630), step(0, none, 1711), step(0, both, 3857), step(1, none, 2)])
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::disk;
 use super::entry::CacheEntry;
 use super::key::CacheKey;
 use super::stored_response::StoredResponse;
+use crate::gateway::page_url::canonical_url;
 use foldhash::fast::RandomState;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
@@ -169,23 +170,26 @@ impl CacheStore {
         self.entries.remove(&key);
     }
 
-    /// Removes the entries of the URL with this key, whatever else is part of their keys, after the next start at the
-    /// latest.
-    pub(in crate::gateway) fn remove_group(&self, url: CacheKey) {
-        self.remove(url);
+    /// Invalidates the responses of the URL with this key, and on disk those of `group`, as the next start finds them.
+    pub(super) fn invalidate(&self, url: CacheKey, group: u64, now: Timestamp) {
+        // First on disk: an entry that is being read is marked afterwards.
         if let Some(disk) = &self.disk {
-            disk.remove_group(url.group());
+            disk.invalidate(url.number(), group);
+        }
+        if let Some(entry) = self.entries.peek(&url) {
+            entry.invalidate(now);
         }
     }
 
-    /// Removes the entries whose URL begins with `prefix`. Returns their number. Blocks the thread.
+    /// Removes the entries whose URL in canonical spelling begins with `prefix`. Returns their number. Blocks the thread.
     pub(in crate::gateway) fn remove_prefix(&self, prefix: &str) -> u64 {
-        self.remove_where(prefix, |label, prefix| label.url.starts_with(prefix))
+        self.remove_where(prefix, |label, prefix| canonical_url(label.url).starts_with(prefix))
     }
 
-    /// Removes the entries of a URL, whatever else is part of their keys. Returns their number. Blocks the thread.
+    /// Removes the entries of a URL in canonical spelling, whatever else is part of their keys, and however their URLs are
+    /// spelled. Returns their number. Blocks the thread.
     pub(in crate::gateway) fn remove_url(&self, url: &str) -> u64 {
-        self.remove_where(url, |label, url| label.url == url)
+        self.remove_where(url, |label, url| canonical_url(label.url) == url)
     }
 
     /// Removes the responses with a tag. Returns their number. Blocks the thread.
@@ -242,7 +246,7 @@ impl CacheStore {
     /// requested most, in descending order.
     pub(in crate::gateway) fn most_requested_stale(&self, count: usize, now: Timestamp) -> Vec<Arc<StoredResponse>> {
         let is_candidate = |response: &Arc<StoredResponse>| {
-            response.selecting.is_some() && response.usage.get().0 > 0 && !response.terms.is_fresh(now)
+            response.selecting.is_some() && response.usage.get().0 > 0 && !response.terms().is_fresh(now)
         };
         let responses = self.entries.iter().filter_map(|(_, entry)| match entry {
             CacheEntry::Response(response) => Some(response).filter(is_candidate),

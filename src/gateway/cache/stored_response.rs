@@ -4,7 +4,7 @@ use super::disk_reader::DiskReader;
 use bytes::Bytes;
 use http::StatusCode;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use tidegate_cache_disk::{BLOCK, DiskBody};
 use tidegate_http1::{Field, FieldBlock, Fields, Name};
 use tidegate_policy::cache::ReuseTerms;
@@ -18,12 +18,15 @@ const TAG_FIELDS: [&str; 2] = ["cache-tag", "surrogate-key"];
 /// those of the index, and what the allocator adds (docs/PERFORMANCE.md).
 const OVERHEAD: u64 = 490;
 
-/// A stored response. Immutable: a validation replaces it.
+/// A stored response. A validation replaces it; nothing but its invalidation changes it.
 #[derive(Debug)]
 pub(in crate::gateway) struct StoredResponse {
     /// Number of its body: no other one in memory has it. Compressed forms are found by it.
     pub(in crate::gateway) version: u64,
-    pub(in crate::gateway) terms: ReuseTerms,
+    /// Terms of its reuse when it was stored.
+    pub(super) terms: ReuseTerms,
+    /// A write has invalidated it since.
+    pub(super) is_invalidated: AtomicBool,
     pub(in crate::gateway) head: ResponseHead,
     pub(in crate::gateway) body: StoredBody,
     /// Time at which the origin was last asked.
@@ -164,6 +167,16 @@ impl StoredResponse {
     pub(super) fn weight(&self) -> u64 {
         let selecting = self.selecting.as_ref().map_or(0, |lines| lines.len());
         OVERHEAD + (self.head.fields.memory() + self.url.len() + selecting) as u64 + self.body.memory()
+    }
+
+    /// Returns the terms of its reuse.
+    pub(in crate::gateway) fn terms(&self) -> ReuseTerms {
+        ReuseTerms { is_invalidated: self.is_invalidated.load(Ordering::Acquire), ..self.terms }
+    }
+
+    /// Invalidates the response: it must be validated before it is used as a fresh one.
+    pub(in crate::gateway) fn invalidate(&self) {
+        self.is_invalidated.store(true, Ordering::Release);
     }
 
     /// Returns the tags.

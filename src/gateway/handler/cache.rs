@@ -35,9 +35,9 @@ use tidegate_policy::{Reason, RouteId, Timestamp};
 /// Time for which requests for a URL do not wait for each other after one whose response was not for others.
 const PASS_TIME: Duration = Duration::from_secs(10);
 
-/// Most entries that are read from disk for one request: that of the URL, that of the response, and one that took the
-/// place of either meanwhile.
-const MAX_LOADS: usize = 3;
+/// Most entries that are read from disk for one request: that of the URL, those of responses that its sets of fields
+/// select, and some that took the place of one of them meanwhile.
+const MAX_LOADS: usize = 12;
 
 /// Maximum wait of a request for a read from disk. A disk that takes longer counts as one without the response.
 const MAX_DISK_WAIT: Duration = Duration::from_secs(2);
@@ -125,7 +125,7 @@ impl CacheRole {
             Self::Bypass(_, Some(copy)) => copy,
             Self::Unused | Self::Bypass(_, None) | Self::OnlyIfCached => return None,
         };
-        (reason.allows_copy() && copy.terms.may_replace_refusal(limit, now)).then(|| Arc::clone(copy))
+        (reason.allows_copy() && copy.terms().may_replace_refusal(limit, now)).then(|| Arc::clone(copy))
     }
 
     /// Returns the fetch of a refused request that may ask the origin's own cache. Others do not wait for it.
@@ -192,7 +192,7 @@ impl RequestHandler {
                 found
             }
         };
-        if let Some((_, copy)) = found.copy.take_if(|(_, copy)| copy.terms.reuse(&wanted, *now) == Reuse::Fresh) {
+        if let Some((_, copy)) = found.copy.take_if(|(_, copy)| copy.terms().reuse(&wanted, *now) == Reuse::Fresh) {
             return CacheRole::Copy(copy, CopyReason::Reusable);
         }
         let can_store = head.method == Method::GET && !head.fields.all(Name::Range).any(may_be_range);
@@ -226,6 +226,7 @@ impl RequestHandler {
                 let bypass = || CacheRole::Bypass(reason, found.copy.as_ref().map(|(_, copy)| Arc::clone(copy)));
                 return stale_use.map_or_else(bypass, |copy| CacheRole::Copy(copy, CopyReason::Reusable));
             }
+            cache.record_fetch(&url);
             let is_shared = found.is_shared() && !credentials.is_any();
             let mut fetch =
                 Box::new(CacheFetch::new(url.clone(), found.variants.clone(), found.copy.clone(), reason, &wanted));
@@ -300,16 +301,10 @@ impl RequestHandler {
         let mut key = url.key;
         let mut entry = get(key)?;
         if let Some(CacheEntry::Variants(variants)) = entry {
-            entry = None;
-            for among in variants.keys(url.key, fields) {
-                let response = get(among)?;
-                if let (None, Some(_)) | (_, Some(CacheEntry::Response(_))) = (&entry, &response) {
-                    (key, entry) = (among, response);
-                }
-                if let Some(CacheEntry::Response(_)) = entry {
-                    break;
-                }
-            }
+            (key, entry) = match variants.find(url.key, fields, now, get)? {
+                Some((key, entry)) => (key, Some(entry)),
+                None => (key, None),
+            };
             found.variants = Some(variants);
             found.reason = ForwardReason::VaryMiss;
         }
@@ -317,7 +312,11 @@ impl RequestHandler {
             // Its next request fetches it again.
             Some(CacheEntry::Response(copy)) if copy.body.is_damaged() => store.remove(key),
             // Equal keys of different URLs would mix the pages of clients.
-            Some(CacheEntry::Response(copy)) if *copy.url == *url.url && !self.is_invalidated(url, &copy) => {
+            Some(CacheEntry::Response(copy)) if *copy.url == *url.url => {
+                let is_written = found.variants.as_ref().is_some_and(|all| all.is_written_since(copy.requested_at));
+                if is_written || self.is_invalidated(url, &copy) {
+                    copy.invalidate();
+                }
                 match copy.is_for(credentials.has_cookies, credentials.has_authorization) {
                     true => found.copy = Some((key, copy)),
                     false => found.reason = ForwardReason::Bypass,
@@ -340,12 +339,12 @@ impl RequestHandler {
         let now = self.worker.now();
         let found = self.find(&fetch.url, context.client_fields(), credentials, &[], now).ok()?;
         let (_, copy) = found.copy?;
-        (copy.terms.is_fresh(now) && !copy.terms.always_validate).then_some((copy, fetch.reason))
+        (copy.terms().is_fresh(now) && !copy.terms().always_validate).then_some((copy, fetch.reason))
     }
 
     /// Returns true if a write invalidated a response that is not found by its URL alone.
     fn is_invalidated(&self, url: &UrlKey, copy: &StoredResponse) -> bool {
-        url.has_keyed_fields && self.worker.shared().cache.invalidations.includes(|| url.plain(), copy.requested_at)
+        !url.is_plain() && self.worker.shared().cache.invalidations.includes(|| url.plain(), copy.requested_at)
     }
 
     /// Remembers that the response of a fetch was not for others, so that the next requests do not wait for each other.
@@ -379,7 +378,7 @@ impl RequestHandler {
     ) -> Response<ResponseBody> {
         // A reusable copy was found just before the decision.
         let now = if reason == CopyReason::Reusable { context.started_at() } else { self.worker.now() };
-        let is_stale = !copy.terms.is_fresh(now) && reason != CopyReason::Validated;
+        let is_stale = !copy.terms().is_fresh(now) && reason != CopyReason::Validated;
         context.set_cache_result(match reason {
             CopyReason::Validated => CacheResult::Revalidated,
             _ if is_stale => CacheResult::Stale,
@@ -499,8 +498,8 @@ impl RequestHandler {
         };
         // Before the gateway's own fields, which no change concerns.
         prepare_copy(context, status, &mut fields);
-        fields.append(Name::Age, digits.format(copy.terms.age(now).as_secs()).as_bytes());
-        let ttl = copy.terms.ttl_seconds(now);
+        fields.append(Name::Age, digits.format(copy.terms().age(now).as_secs()).as_bytes());
+        let ttl = copy.terms().ttl_seconds(now);
         let cache_status = match reason {
             CopyReason::Reusable => CacheStatus::Hit { ttl, detail: None },
             CopyReason::Collapsed(reason) => CacheStatus::Collapsed { reason },
@@ -541,13 +540,13 @@ impl Found {
 
     fn reuse(&self, wanted: &RequestDirectives, now: Timestamp) -> Option<(Arc<StoredResponse>, Reuse)> {
         let (_, copy) = self.copy.as_ref()?;
-        Some((Arc::clone(copy), copy.terms.reuse(wanted, now)))
+        Some((Arc::clone(copy), copy.terms().reuse(wanted, now)))
     }
 
     /// Returns the reason for which the request is forwarded.
     fn forward_reason(&self, now: Timestamp) -> ForwardReason {
         match &self.copy {
-            Some((_, copy)) if copy.terms.is_fresh(now) && !copy.terms.always_validate => ForwardReason::Request,
+            Some((_, copy)) if copy.terms().is_fresh(now) && !copy.terms().always_validate => ForwardReason::Request,
             Some(_) => ForwardReason::Stale,
             None => self.reason,
         }
@@ -555,6 +554,6 @@ impl Found {
 
     /// Returns true if the response is probably for others, too, so that they wait for it.
     fn is_shared(&self) -> bool {
-        !self.is_pass && self.copy.as_ref().is_none_or(|(_, copy)| copy.terms.is_reusable())
+        !self.is_pass && self.copy.as_ref().is_none_or(|(_, copy)| copy.terms().is_reusable())
     }
 }

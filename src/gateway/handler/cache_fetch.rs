@@ -1,4 +1,4 @@
-//! Responses of the origin to fetches for the cache: stored, or the confirmation of a copy. What writes invalidate.
+//! Responses of the origin to fetches for the cache: stored, or the confirmation of a copy.
 
 use super::cache::CopyReason;
 use super::request_handler::RequestHandler;
@@ -6,16 +6,14 @@ use crate::gateway::cache::{CacheFetch, CacheKey, FetchEnd, Recorder, ResponseHe
 use crate::gateway::headers;
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
-use crate::gateway::site::Site;
 use crate::gateway::upstream::{OriginBody, UpstreamResponse};
 use bytes::Bytes;
-use http::{Method, StatusCode, Uri};
+use http::StatusCode;
 use hyper::body::Body;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_http1::{Name, Response};
-use tidegate_policy::RequestFacts;
-use tidegate_policy::cache::{RouteCacheRules, Unstorable};
+use tidegate_policy::cache::Unstorable;
 
 impl RequestHandler {
     /// Responds to the request of a fetch: with the copy that the origin confirmed, or with its response, which is stored
@@ -105,7 +103,7 @@ impl RequestHandler {
             Some(Ok((mut target, terms))) => {
                 target.usage = copy.usage.so_far();
                 let updated = Arc::new(target.response(copy.version, terms, head, copy.body.clone()));
-                let is_stored = worker.shared().cache.insert_confirmed(key, &target, Arc::clone(&updated));
+                let is_stored = worker.shared().cache.insert_confirmed((key, copy), &target, Arc::clone(&updated));
                 if let Some(guard) = fetch.guard.take().filter(|_| is_stored) {
                     guard.end(if terms.is_reusable() { FetchEnd::Stored } else { FetchEnd::Unshared });
                 }
@@ -122,42 +120,6 @@ impl RequestHandler {
             }
         }
         self.respond_from_copy(context, copy, CopyReason::Validated)
-    }
-
-    /// Removes stored responses that the response to an unsafe request invalidates: of its URL, and of those in
-    /// `Location` and `Content-Location` on the same site (RFC 9111 section 4.4).
-    pub(super) fn invalidate(&self, context: &RequestContext, response: &Response<OriginBody>) {
-        let request = context.client_request();
-        let rules = &context.current().settings.rules;
-        let is_safe = matches!(request.head.method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE);
-        let is_success = response.status.is_success() || response.status.is_redirection();
-        if rules.cache.is_none() || is_safe || !is_success {
-            return;
-        }
-        let site = Site::from_head(&request.head, self.is_https(&rules.trust, &request.head.fields));
-        let target = &request.head.target;
-        self.remove_copy(context, &site, target.path(), target.query());
-        for name in ["location", "content-location"] {
-            let values = response.fields.get_all_by_text(name);
-            for uri in values.filter_map(|value| Uri::try_from(value).ok()) {
-                if site.contains(&uri) {
-                    self.remove_copy(context, &site, uri.path(), uri.query());
-                }
-            }
-        }
-    }
-
-    fn remove_copy(&self, context: &RequestContext, site: &Site, path: &str, query: Option<&str>) {
-        let rules = &context.current().settings.rules;
-        let Some(cache_rules) = &rules.cache else { return };
-        let facts =
-            RequestFacts { method: &Method::GET, path, other_paths: &[], query, ..context.client_request().facts() };
-        let no_rules = RouteCacheRules::default();
-        let route = rules[rules.route(&facts)].cache.as_ref().unwrap_or(&no_rules);
-        let url = CacheKey::of_target(site, path, query, cache_rules, route);
-        let cache = &self.worker.shared().cache;
-        cache.store.remove_group(url);
-        cache.invalidations.record(url, self.worker.now());
     }
 }
 

@@ -33,6 +33,7 @@ mod evidence;
 mod fill;
 mod forward;
 mod forward_auth;
+mod invalidate;
 mod origin_cache;
 mod receive;
 mod redirect;

@@ -9,6 +9,7 @@ pub mod coding;
 pub mod directives;
 pub mod fields;
 mod fill;
+pub mod invalidation;
 pub mod query_filter;
 pub mod range;
 pub mod request_fields;

@@ -18,6 +18,9 @@ pub struct ReuseTerms {
     pub stale_if_error_s: Option<u32>,
     /// The response must be validated each time (`no-cache`).
     pub always_validate: bool,
+    /// A write has invalidated the response: it must be validated before it is used as a fresh one. It may replace refusals
+    /// and errors as a stale one.
+    pub is_invalidated: bool,
     /// The response must not be used stale (`must-revalidate`, `proxy-revalidate`).
     pub never_stale: bool,
     /// The lifetime is that of `s-maxage`, which forbids stale use, except in place of an own refusal.
@@ -50,6 +53,7 @@ impl ReuseTerms {
             stale_while_revalidate_s: 0,
             stale_if_error_s: None,
             always_validate: false,
+            is_invalidated: false,
             never_stale: false,
             is_shared_lifetime: false,
             is_immutable: false,
@@ -65,7 +69,8 @@ impl ReuseTerms {
 
     /// Returns the seconds for which the response stays fresh; negative if it is stale.
     pub fn ttl_seconds(&self, now: Timestamp) -> i64 {
-        i64::from(self.lifetime_s).saturating_sub(i64::try_from(self.age(now).as_secs()).unwrap_or(i64::MAX))
+        let ttl = i64::from(self.lifetime_s).saturating_sub(i64::try_from(self.age(now).as_secs()).unwrap_or(i64::MAX));
+        if self.is_invalidated { ttl.min(0) } else { ttl }
     }
 
     /// Returns the freshness lifetime.
@@ -75,7 +80,7 @@ impl ReuseTerms {
 
     /// Returns true while the response is fresh.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
-        self.age(now) < self.lifetime()
+        !self.is_invalidated && self.age(now) < self.lifetime()
     }
 
     /// Returns the time for which the response has been stale.
@@ -90,7 +95,7 @@ impl ReuseTerms {
 
     /// Returns how a request with these directives may use the response.
     pub fn reuse(&self, wanted: &RequestDirectives, now: Timestamp) -> Reuse {
-        if self.always_validate {
+        if self.always_validate || self.is_invalidated {
             return Reuse::Validate;
         }
         let age = self.age(now);

@@ -122,6 +122,7 @@ pub fn terms(request: &StorageRequest, response: &impl FieldLines) -> Result<Reu
         is_shared_lifetime: directives.s_maxage.is_some(),
         is_immutable: directives.immutable,
         is_public: directives.public,
+        is_invalidated: false,
         is_for_authorized,
     })
 }
