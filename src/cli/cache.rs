@@ -101,7 +101,12 @@ fn parse<T: for<'de> Deserialize<'de>>(response: &str) -> Result<T, CommandError
 }
 
 fn purged(PurgeResponse { removed }: &PurgeResponse) -> String {
-    format!("{} removed", group_digits(*removed))
+    match removed {
+        0 => "0 removed: nothing is stored under that name; give scheme and host as clients use them, or see \
+              tidegate cache stats"
+            .to_owned(),
+        removed => format!("{} removed", group_digits(*removed)),
+    }
 }
 
 /// Renders the state of the cache.

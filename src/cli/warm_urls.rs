@@ -1,8 +1,8 @@
 //! URLs of `tidegate cache warm`: given one by one, in lists, or in sitemaps.
 
 use super::CommandError;
+use crate::gateway::is_page_url;
 use flate2::bufread::MultiGzDecoder;
-use http::Uri;
 use quick_xml::Reader;
 use quick_xml::escape::unescape;
 use quick_xml::events::Event;
@@ -66,7 +66,7 @@ fn of_text(text: &str) -> Result<Vec<String>, String> {
     let text = text.trim_start_matches('\u{feff}');
     if text.trim_start().starts_with('<') {
         let urls = of_sitemap(text).map_err(|error| format!(": {error}"))?;
-        let invalid = urls.iter().position(|url| !is_url(url));
+        let invalid = urls.iter().position(|url| !is_page_url(url));
         return match invalid {
             Some(index) => Err(format!(": <loc> {}: {}", index + 1, no_url(&urls[index]))),
             None => Ok(urls),
@@ -75,19 +75,12 @@ fn of_text(text: &str) -> Result<Vec<String>, String> {
     let lines = text.lines().map(str::trim).enumerate();
     let mut urls = Vec::new();
     for (index, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
-        if !is_url(line) {
+        if !is_page_url(line) {
             return Err(format!(":{}: {}", index + 1, no_url(line)));
         }
         urls.push(line.to_owned());
     }
     Ok(urls)
-}
-
-fn is_url(text: &str) -> bool {
-    let has_site = |url: &Uri| {
-        matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some_and(|host| !host.is_empty())
-    };
-    text.parse::<Uri>().is_ok_and(|url| has_site(&url))
 }
 
 fn no_url(found: &str) -> String {

@@ -5,6 +5,7 @@
 //! response. It is decided, logged and charged like any other, but takes only surplus units and free slots.
 
 use super::cache::{FillRequest, StoredResponse};
+use super::page_url::PageUrl;
 use super::site::Site;
 use super::{FillOutcome, Handle};
 use foldhash::fast::RandomState;
@@ -143,10 +144,7 @@ impl Handle {
         }
         let invalid =
             || format!("url: found {url:?}; give a URL with scheme and host, such as https://example.com/item/42");
-        let uri: Uri = url.parse().map_err(|_| invalid())?;
-        if uri.scheme().is_none() || uri.authority().is_none() {
-            return Err(invalid());
-        }
+        let uri = PageUrl::parse(url).and_then(|url| url.to_uri()).ok_or_else(invalid)?;
         self.fill(uri, Fields::new(), class, CacheFill::Warm)
             .ok_or_else(|| "too many requests wait; try again later".to_owned())
     }

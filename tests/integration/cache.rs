@@ -544,6 +544,32 @@ fn writes_of_one_client_leave_the_copies_that_stand_in_for_refusals() {
 }
 
 #[test]
+fn administrator_removes_copies_in_every_spelling() {
+    let origin = Origin::with_script(fresh);
+    let gateway = TestGateway::with_rules(origin.address(), &RULES.replace("limit: 10", "limit: 1000"));
+    let purge = |kind: &str, url: &str| {
+        let url: String = url.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        gateway.admin_request("DELETE", &format!("/api/v1/cache?{kind}={url}"), "").1
+    };
+    let spellings =
+        ["/gr%C3%B6%C3%9Fe", "/gr%c3%b6%c3%9fe", "/%67r%C3%B6%C3%9Fe", "/a/../gr%C3%B6%C3%9Fe", "//gr%C3%B6%C3%9Fe"];
+    for kind in ["url", "prefix"] {
+        for named in ["http://example.com/größe", "http://EXAMPLE.com:80//x/../gr%c3%b6%c3%9fe"] {
+            spellings.iter().for_each(|path| drop(get(&gateway, path, PERSON)));
+            let removed = purge(kind, named);
+            assert_eq!(removed, "{\"removed\":3}", "{kind} {named}");
+            assert_eq!(purge(kind, named), "{\"removed\":0}", "{kind} {named}");
+        }
+    }
+    get(&gateway, "/search?q=%c3%b6%7E", PERSON);
+    assert_eq!(purge("url", "http://example.com/search?q=ö~"), "{\"removed\":1}");
+    let mut client = gateway.connect();
+    client.send("GET /page HTTP/1.1\r\nHost: XN--bcher-kva.example\r\nUser-Agent: Person\r\n\r\n");
+    assert_eq!(client.read_response().status, 200);
+    assert_eq!(purge("url", "http://bücher.example/page"), "{\"removed\":1}");
+}
+
+#[test]
 fn administrator_removes_copies_by_url_prefix_and_tag() {
     let origin = Origin::with_script(|request, connection| {
         let tag = if request.target.starts_with("/shop/") { "shop new" } else { "other" };

@@ -2,8 +2,7 @@
 
 use super::key::keyed_url;
 use super::store::CacheStore;
-use crate::gateway::site::Site;
-use http::Uri;
+use crate::gateway::page_url::{PageUrl, canonical_url};
 use tidegate_policy::Rules;
 use tidegate_policy::cache::RouteCacheRules;
 
@@ -25,22 +24,15 @@ impl CachePurge {
             Self::Tag(tag) if tag.is_empty() => Err("tag: found nothing; give a tag".to_owned()),
             Self::Tag(tag) => Ok(store.remove_tag(tag)),
             Self::Url(text) => {
-                let (site, uri) = parse(text).ok_or_else(|| invalid("url", text))?;
-                Ok(store.remove_url(&stored_url(&site, &uri, rules)))
+                let url = PageUrl::parse(text).ok_or_else(|| invalid("url", text))?;
+                Ok(store.remove_url(&canonical_url(&stored_url(&url, rules))))
             }
-            Self::Prefix(prefix) => {
-                let (site, uri) = parse(prefix).ok_or_else(|| invalid("prefix", prefix))?;
-                let path = uri.path_and_query().map_or("/", |path| path.as_str());
-                Ok(store.remove_prefix(&format!("{}{path}", site.key())))
+            Self::Prefix(text) => {
+                let prefix = PageUrl::parse(text).ok_or_else(|| invalid("prefix", text))?;
+                Ok(store.remove_prefix(&canonical_url(&prefix.to_string())))
             }
         }
     }
-}
-
-fn parse(url: &str) -> Option<(Site, Uri)> {
-    let uri: Uri = url.parse().ok()?;
-    let site = Site::from_url(&uri)?;
-    Some((site, uri))
 }
 
 fn invalid(key: &str, found: &str) -> String {
@@ -48,11 +40,11 @@ fn invalid(key: &str, found: &str) -> String {
 }
 
 /// Returns the URL of a GET request as it is stored.
-fn stored_url(site: &Site, uri: &Uri, rules: &Rules) -> String {
+fn stored_url(url: &PageUrl, rules: &Rules) -> String {
     let no_rules = RouteCacheRules::default();
-    let route = rules[site.route(uri, rules)].cache.as_ref().unwrap_or(&no_rules);
+    let route = url.to_uri().and_then(|uri| rules[url.site.route(&uri, rules)].cache.as_ref()).unwrap_or(&no_rules);
     match &rules.cache {
-        Some(cache_rules) => keyed_url(site, uri.path(), uri.query(), cache_rules, route).0,
-        None => uri.to_string(),
+        Some(cache_rules) => keyed_url(&url.site, url.path(), url.query(), cache_rules, route).0,
+        None => url.to_string(),
     }
 }
