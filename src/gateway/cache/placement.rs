@@ -9,6 +9,7 @@ use super::stored_response::{CopyUsage, ResponseHead, StoredBody, StoredResponse
 use super::variants::{FieldSet, Selection, Variants};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tidegate_http1::Fields;
 use tidegate_policy::Timestamp;
 use tidegate_policy::cache::ReuseTerms;
 use tidegate_policy::cache::vary::SelectingFields;
@@ -131,6 +132,36 @@ impl ResponseCache {
     }
 }
 
+impl Variants {
+    /// Returns the response to a request with `fields` among those of the URL, with its key: a fresh one, else that of the
+    /// latest set; or the entry that says that there is none. `get` returns the entry of a key, or fails.
+    pub(in crate::gateway) fn find<E>(
+        &self,
+        url: CacheKey,
+        fields: &Fields,
+        now: Timestamp,
+        get: impl Fn(CacheKey) -> Result<Option<CacheEntry>, E>,
+    ) -> Result<Option<(CacheKey, CacheEntry)>, E> {
+        let mut found = None;
+        for key in self.keys(url, fields) {
+            match (get(key)?, &found) {
+                (Some(CacheEntry::Response(copy)), _) if self.is_fresh(&copy, now) => {
+                    return Ok(Some((key, CacheEntry::Response(copy))));
+                }
+                (Some(entry), None) | (Some(entry @ CacheEntry::Response(_)), Some((_, CacheEntry::Pass { .. }))) => {
+                    found = Some((key, entry));
+                }
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    fn is_fresh(&self, copy: &StoredResponse, now: Timestamp) -> bool {
+        copy.terms().is_fresh(now) && !self.is_written_since(copy.requested_at)
+    }
+}
+
 impl CacheStore {
     /// Stores a response under a key that it did not have before.
     fn insert_new(&self, key: CacheKey, response: Arc<StoredResponse>) {
@@ -164,7 +195,6 @@ mod tests {
     use std::collections::HashMap;
     use std::convert::Infallible;
     use std::time::Duration;
-    use tidegate_http1::Fields;
 
     const URL: &str = "http://example.com/page";
     const NAMES: [&str; 3] = ["accept-language", "user-agent", "x-tenant"];

@@ -4,9 +4,7 @@
 //! one URL may name different fields. Each set of them is kept, and a request looks in all sets: a new one makes no stored
 //! response unreachable.
 
-use super::entry::CacheEntry;
 use super::key::{CacheKey, SelectedValues};
-use super::stored_response::StoredResponse;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate_http1::Fields;
@@ -111,34 +109,6 @@ impl Variants {
     /// The first is that of a response to come, if it names what the last one did.
     pub(super) fn keys(&self, url: CacheKey, fields: &Fields) -> impl Iterator<Item = CacheKey> {
         self.sets.iter().map(move |set| self.key(url, &SelectedValues::read(&set.fields, fields)))
-    }
-
-    /// Returns the response to a request with `fields` among those of the URL, with its key: a fresh one, else that of the
-    /// latest set; or the entry that says that there is none. `get` returns the entry of a key, or fails.
-    pub(in crate::gateway) fn find<E>(
-        &self,
-        url: CacheKey,
-        fields: &Fields,
-        now: Timestamp,
-        get: impl Fn(CacheKey) -> Result<Option<CacheEntry>, E>,
-    ) -> Result<Option<(CacheKey, CacheEntry)>, E> {
-        let mut found = None;
-        for key in self.keys(url, fields) {
-            match (get(key)?, &found) {
-                (Some(CacheEntry::Response(copy)), _) if self.is_fresh(&copy, now) => {
-                    return Ok(Some((key, CacheEntry::Response(copy))));
-                }
-                (Some(entry), None) | (Some(entry @ CacheEntry::Response(_)), Some((_, CacheEntry::Pass { .. }))) => {
-                    found = Some((key, entry));
-                }
-                _ => {}
-            }
-        }
-        Ok(found)
-    }
-
-    fn is_fresh(&self, copy: &StoredResponse, now: Timestamp) -> bool {
-        copy.terms().is_fresh(now) && !self.is_written_since(copy.requested_at)
     }
 
     /// Records a write to the URL.
