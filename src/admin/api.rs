@@ -74,7 +74,7 @@ pub trait GatewayApi: Send + Sync + 'static {
     /// Removes stored responses; returns their number, or an error of one line.
     fn purge_cache(&self, purge: &CachePurge) -> Result<u64, String>;
     /// Fetches a URL into the cache within the limits of a class. Returns where the outcome arrives, or an error of one line.
-    fn warm_cache(&self, url: &str, class: &str) -> Result<WarmReceiver, String>;
+    fn warm_cache(&self, url: &str, class: &str, site: Option<&str>) -> Result<WarmReceiver, String>;
     /// Returns the switches in effect.
     fn switches(&self) -> Vec<SwitchEntry>;
     /// Changes a switch; returns the change, or an error of one line.

@@ -88,6 +88,8 @@ pub(super) struct PurgeQuery {
 struct WarmBody {
     url: String,
     class: String,
+    /// Host of the sitemap that has the URL: a page of another host is not fetched, unless `hosts` has it.
+    site: Option<String>,
 }
 
 /// Outcome of a request that warmed the cache: response to `POST /api/v1/cache/warm`.
@@ -101,11 +103,11 @@ pub(crate) struct WarmDocument {
 
 /// Fetches a URL within the limits of a class. Responds with the outcome.
 pub(super) async fn warm(State(gateway): State<DynGateway>, body: Bytes) -> Result<Json<WarmDocument>, Problem> {
-    let WarmBody { url, class } = serde_json::from_slice(&body).map_err(|error| {
+    let WarmBody { url, class, site } = serde_json::from_slice(&body).map_err(|error| {
         invalid(format!(r#"body: {error}; send {{"url": "https://example.com/item/42", "class": "CLASS"}}"#))
     })?;
     gateway.cache().ok_or_else(no_cache)?;
-    let outcome = gateway.warm_cache(&url, &class).map_err(invalid)?.await;
+    let outcome = gateway.warm_cache(&url, &class, site.as_deref()).map_err(invalid)?.await;
     let outcome = outcome.map_err(|_| invalid("the gateway shuts down".to_owned()))?.map_err(invalid)?;
     let FillOutcome { status, is_refused, cache_status, retry_after_s } = outcome;
     Ok(Json(WarmDocument { status, refused: is_refused, cache_status, retry_after_s }))

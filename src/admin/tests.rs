@@ -856,7 +856,7 @@ impl GatewayApi for FakeGateway {
         }
     }
 
-    fn warm_cache(&self, url: &str, class: &str) -> Result<WarmReceiver, String> {
+    fn warm_cache(&self, url: &str, class: &str, _: Option<&str>) -> Result<WarmReceiver, String> {
         if class != "bot" {
             return Err(format!("class: found {class:?}; known here: bot"));
         }

@@ -3,7 +3,7 @@
 use super::admin_client::AdminArgs;
 use super::log_args::parse_duration;
 use super::progress::{Progress, progress_bar, time_left};
-use super::warm_urls::WarmUrls;
+use super::warm_urls::{WarmUrl, WarmUrls};
 use super::{CommandError, print};
 use crate::admin::cache::WarmDocument;
 use clap::Args;
@@ -85,15 +85,16 @@ pub(super) fn run(arguments: &WarmArgs) -> ExitCode {
 }
 
 impl Warming<'_> {
-    fn warm(&self, urls: &[String]) -> Result<String, CommandError> {
+    fn warm(&self, urls: &[WarmUrl]) -> Result<String, CommandError> {
         let mut counts = WarmCounts::default();
         let total = urls.len();
-        for (index, url) in urls.iter().enumerate() {
+        for (index, page) in urls.iter().enumerate() {
+            let url = &page.url;
             let done = index as f64 / total as f64;
             let position = format!("{} of {}", group_digits(index as u64), group_digits(total as u64));
             self.progress
                 .show(|elapsed| format!("{}  {position}, {} left", progress_bar(done), time_left(done, elapsed)));
-            let outcome = self.fetch(url, &position).inspect_err(|_| self.progress.clear());
+            let outcome = self.fetch(page, &position).inspect_err(|_| self.progress.clear());
             let outcome = outcome.map_err(|error| match error {
                 CommandError::Failed(message) => {
                     CommandError::Failed(format!("{message}; {index} of {total} pages are done, the next is {url}"))
@@ -122,9 +123,9 @@ impl Warming<'_> {
     }
 
     /// Fetches one page; waits as long as refusals say. `position` is shown meanwhile.
-    fn fetch(&self, url: &str, position: &str) -> Result<PageOutcome, CommandError> {
+    fn fetch(&self, page: &WarmUrl, position: &str) -> Result<PageOutcome, CommandError> {
         let WarmArgs { class, max_wait, admin, .. } = self.arguments;
-        let body = serde_json::json!({ "url": url, "class": class }).to_string();
+        let body = serde_json::json!({ "url": page.url, "class": class, "site": page.site }).to_string();
         loop {
             if self.interrupts.wait(Duration::ZERO) {
                 return Ok(PageOutcome::Interrupted);
@@ -210,6 +211,7 @@ impl WarmCounts {
             (is_hit, _, detail) => {
                 let why = match (is_hit, detail) {
                     (true, Some("refused")) => "the class is refused, and a stale copy is stored",
+                    (false, Some("other-host")) => "skipped, of another host than the first page of the sitemap",
                     (_, detail) => detail.unwrap_or("not cached"),
                 };
                 let entry = self.not_stored.entry(format!("status {status}, {why}")).or_default();

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_http1::Fields;
 use tidegate_policy::cache::CacheFill;
+use tidegate_policy::own_hosts::without_last_dot;
 use tidegate_policy::{RouteId, Timestamp};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -133,9 +134,15 @@ impl Handle {
         self.0.cache.fills.send(request).then_some(outcome)
     }
 
-    /// Warms the cache: fetches a URL within the limits of `class`, unless a fresh response is stored. Returns where the
-    /// outcome arrives, or an error of one line.
-    pub fn warm_cache(&self, url: &str, class: &str) -> Result<oneshot::Receiver<Result<FillOutcome, String>>, String> {
+    /// Warms the cache: fetches a URL within the limits of `class`, unless a fresh response is stored. One of a sitemap,
+    /// whose host is `site`, is fetched if its host is that one, or named in `hosts`. Returns where the outcome arrives, or
+    /// an error of one line.
+    pub fn warm_cache(
+        &self,
+        url: &str,
+        class: &str,
+        site: Option<&str>,
+    ) -> Result<oneshot::Receiver<Result<FillOutcome, String>>, String> {
         let snapshot = self.0.generation();
         let rules = &snapshot.settings.rules;
         if rules.class_id(class).is_none() {
@@ -145,6 +152,15 @@ impl Handle {
         let invalid =
             || format!("url: found {url:?}; give a URL with scheme and host, such as https://example.com/item/42");
         let uri = PageUrl::parse(url).and_then(|url| url.to_uri()).ok_or_else(invalid)?;
+        let is_of_site = |site: &str| {
+            uri.host().is_some_and(|host| without_last_dot(host).eq_ignore_ascii_case(without_last_dot(site)))
+        };
+        // A request for a host that is not in `hosts` is refused like a client's.
+        if snapshot.settings.hosts.is_none() && !site.is_none_or(is_of_site) {
+            let (reply, outcome) = oneshot::channel();
+            let _ = reply.send(Ok(FillOutcome::of_another_host()));
+            return Ok(outcome);
+        }
         self.fill(uri, Fields::new(), class, CacheFill::Warm)
             .ok_or_else(|| "too many requests wait; try again later".to_owned())
     }

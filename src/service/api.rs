@@ -228,8 +228,8 @@ impl GatewayApi for ServiceState {
         self.handle.purge_cache(purge)
     }
 
-    fn warm_cache(&self, url: &str, class: &str) -> Result<WarmReceiver, String> {
-        self.handle.warm_cache(url, class)
+    fn warm_cache(&self, url: &str, class: &str, site: Option<&str>) -> Result<WarmReceiver, String> {
+        self.handle.warm_cache(url, class, site)
     }
 
     fn switches(&self) -> Vec<SwitchEntry> {

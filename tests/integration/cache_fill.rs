@@ -83,6 +83,30 @@ fn warm_fetches_what_is_not_stored_as_a_request_of_the_class() {
 }
 
 #[test]
+fn pages_of_another_host_in_a_sitemap_are_skipped_and_counted() {
+    let origin = pages();
+    let dir = tempfile::tempdir().expect("a directory");
+    let sitemap = dir.path().join("sitemap.xml");
+    let text = "<?xml version='1.0' encoding='UTF-16'?>\
+                <urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' xmlns:image='urn:image'>\
+                <url><loc>http://example.com/größe</loc><image:loc>http://example.com/1.jpg</image:loc></url>\
+                <url><loc>http://cdn.example.com/2</loc></url></urlset>";
+    let utf16: Vec<u8> = format!("\u{feff}{text}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    std::fs::write(&sitemap, utf16).expect("a file");
+    for (hosts, skipped) in [("", 1), ("hosts: ['*.example.com', example.com]\n", 0)] {
+        let rules = format!("{hosts}{}", RULES.replace("hosts: [example.com]\n", ""));
+        let gateway = TestGateway::with_rules(origin.address(), &rules);
+        let before = origin.received_requests().len();
+        let outcome = warm(&gateway, &["--class", "bot", &sitemap.display().to_string()]);
+        assert_eq!((outcome.code, outcome.errors.as_str()), (0, ""));
+        let line = "1 not stored: status 421, skipped, of another host than the first page of the sitemap; the first is \
+                    http://cdn.example.com/2\n";
+        assert_eq!(outcome.output.contains(line), skipped == 1, "{}", outcome.output);
+        assert_eq!(origin.received_requests().len() - before, 2 - skipped);
+    }
+}
+
+#[test]
 fn interrupted_warm_says_why_it_waited_and_what_it_did() {
     let origin = pages();
     let gateway = TestGateway::with_rules(origin.address(), RULES);

@@ -1,6 +1,6 @@
 //! Requests that the gateway makes itself to fill the cache: a queue to the workers, which fetch like for a client.
 
-use http::Uri;
+use http::{StatusCode, Uri};
 use std::sync::Arc;
 use tidegate_http1::Fields;
 use tidegate_policy::cache::CacheFill;
@@ -32,6 +32,14 @@ pub struct FillOutcome {
     pub cache_status: String,
     /// `Retry-After` of the response, in seconds.
     pub retry_after_s: Option<u64>,
+}
+
+impl FillOutcome {
+    /// Returns the outcome of a request that was not made: for a page of another host than that of its sitemap.
+    pub(in crate::gateway) fn of_another_host() -> Self {
+        let status = StatusCode::MISDIRECTED_REQUEST.as_u16();
+        Self { status, is_refused: false, cache_status: "tidegate; detail=other-host".to_owned(), retry_after_s: None }
+    }
 }
 
 /// Queue of the gateway's own requests.
