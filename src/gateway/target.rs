@@ -11,7 +11,7 @@ use tidegate_http1::{self as http1, Name, RequestHead, list};
 use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_policy::path::{PathError, PathReadings};
 use tidegate_policy::route::normalize_host;
-use tidegate_policy::{RequestFacts, Signature};
+use tidegate_policy::{RequestFacts, Signature, query};
 
 /// A valid client request.
 pub(super) struct ClientRequest {
@@ -44,6 +44,8 @@ pub(super) enum RequestError {
     Misdirected,
     /// Path that origins read in different ways.
     Path(PathError),
+    /// Query with more parameters than are read.
+    Query,
     /// Request target that is neither a path nor a URL.
     Target,
     /// Both Content-Length and Transfer-Encoding.
@@ -137,6 +139,9 @@ impl Target {
         check_host(head)?;
         check_path(head)?;
         let path = PathReadings::new(head.target.path(), settings.rules.path_policy).map_err(RequestError::Path)?;
+        if head.target.query().is_some_and(query::has_too_many_parameters) {
+            return Err(RequestError::Query);
+        }
         let resolved = path.for_origin().map(|path| with_path(&head.target, path)).transpose()?;
         let host_and_port = std::str::from_utf8(host(head)).unwrap_or_default();
         let host = normalize_host(host_and_port).into_owned();

@@ -87,6 +87,20 @@ fn strict_policy_rejects_ambiguous_paths_before_anything_is_counted() {
 }
 
 #[test]
+fn target_with_too_many_parts_is_rejected_before_anything_is_counted() {
+    let origin = Origin::plain();
+    for policy in ["strict", "lenient", "raw"] {
+        let gateway = gateway(&origin, policy);
+        for target in [format!("/search?{}", "&".repeat(1000)), format!("/search{}", "/a;b".repeat(256))] {
+            assert_eq!(gateway.connect().get(&target, "").status, 414, "{policy} {target}");
+        }
+        assert_eq!(request_count(&gateway), 0.0);
+        assert_eq!(status(&gateway, &format!("/search?{}", "&".repeat(999))), 200);
+    }
+    assert_eq!(origin.received_requests().len(), 3);
+}
+
+#[test]
 fn target_without_a_path_is_rejected() {
     let origin = Origin::plain();
     let gateway = gateway(&origin, "strict");

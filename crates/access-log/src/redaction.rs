@@ -14,8 +14,21 @@ pub fn redacted<'a>(query: &'a str, names: &[String]) -> Cow<'a, str> {
     if names.is_empty() {
         return Cow::Borrowed(query);
     }
-    let parts: Vec<Cow<'_, str>> = query.split('&').map(|part| redacted_part(part, names)).collect();
-    Cow::Owned(parts.join("&"))
+    let (mut text, mut copied, mut start) = (String::new(), 0, 0);
+    for part in query.split('&') {
+        let end = start + part.len();
+        if let Some(name_end) = named_value(part, names) {
+            text.push_str(&query[copied..start + name_end]);
+            text.push_str(REDACTED);
+            copied = end;
+        }
+        start = end + 1;
+    }
+    if text.is_empty() {
+        return Cow::Borrowed(query);
+    }
+    text.push_str(&query[copied..]);
+    Cow::Owned(text)
 }
 
 /// Like [`redacted`], for the query of a URL.
@@ -27,16 +40,16 @@ pub fn redacted_url<'a>(url: &'a [u8], names: &[String]) -> Cow<'a, [u8]> {
     Cow::Owned([before, redacted(&query, names).as_bytes()].concat())
 }
 
-fn redacted_part<'a>(part: &'a str, names: &[String]) -> Cow<'a, str> {
+/// Returns where the name of the first parameter in `part` that has one of `names` ends; its value and the rest follow.
+fn named_value(part: &str, names: &[String]) -> Option<usize> {
     let mut start = 0;
     for pair in part.split(';') {
-        let name_end = start + pair.find('=').unwrap_or(pair.len());
         if names.iter().any(|name| is_named(pair, name)) {
-            return Cow::Owned([&part[..name_end], REDACTED].concat());
+            return Some(start + pair.find('=').unwrap_or(pair.len()));
         }
         start += pair.len() + 1;
     }
-    Cow::Borrowed(part)
+    None
 }
 
 #[cfg(test)]
@@ -60,6 +73,7 @@ mod tests {
             ("a=1;token=s;b=2&c=3", "a=1;token=[redacted]&c=3"),
             ("tokens=1&a=token&&=token", "tokens=1&a=token&&=token"),
             ("", ""),
+            ("&&token=1&&", "&&token=[redacted]&&"),
         ] {
             assert_eq!(without_secrets(query), expected, "{query}");
         }

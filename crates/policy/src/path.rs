@@ -8,6 +8,9 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 
+/// Most segments of a path. Each is compared with the patterns of all routes, in each reading.
+const MAX_SEGMENTS: usize = 256;
+
 /// Handling of paths that origins read in different ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathPolicy {
@@ -32,6 +35,8 @@ pub enum PathError {
     Backslash,
     /// Control character in percent-encoding.
     EncodedControl,
+    /// More segments than [`MAX_SEGMENTS`], for some origin.
+    TooManySegments,
     /// Several readings with costs in different quotas, so that no charge covers what the origin may spend.
     AmbiguousCosts,
 }
@@ -43,6 +48,7 @@ impl fmt::Display for PathError {
             Self::EncodedSlash => "the path contains an encoded slash (%2F)",
             Self::Backslash => "the path contains a backslash",
             Self::EncodedControl => "the path contains an encoded control character",
+            Self::TooManySegments => "the path has more than 256 segments",
             Self::AmbiguousCosts => "the path can be read as pages with costs in different quotas",
         })
     }
@@ -66,6 +72,9 @@ struct Readings {
 impl PathReadings {
     /// Reads `path` under `policy`.
     pub fn new(path: &str, policy: PathPolicy) -> Result<Self, PathError> {
+        if path.len() > MAX_SEGMENTS && has_too_many_segments(path.as_bytes()) {
+            return Err(PathError::TooManySegments);
+        }
         if !needs_normalizing(path.as_bytes()) {
             return Ok(Self(None));
         }
@@ -115,6 +124,16 @@ pub fn normalize(path: &str) -> Result<Cow<'_, str>, PathError> {
 /// Decodes or encodes the characters of a pattern as [`normalize`] does those of a path.
 pub(super) fn normalize_characters(text: &str) -> String {
     decode(text).unwrap_or_else(|_| text.to_owned())
+}
+
+/// Returns true if the path has too many segments for an origin that takes encoded slashes and backslashes for slashes.
+fn has_too_many_segments(path: &[u8]) -> bool {
+    let starts_segment = |at: usize| match path[at] {
+        b'/' | b'\\' => true,
+        b'%' => matches!(encoded_byte(&path[at + 1..]), Some(b'/' | b'\\')),
+        _ => false,
+    };
+    (0..path.len()).filter(|at| starts_segment(*at)).count() > MAX_SEGMENTS
 }
 
 fn needs_normalizing(path: &[u8]) -> bool {
@@ -381,6 +400,20 @@ mod tests {
         for path in ["/a%20b", "/a%252Fb", "/a;b=c", "/%C3%A9", "/a%", "/x/../y"] {
             assert!(PathReadings::new(path, PathPolicy::Strict).is_ok(), "{path}");
         }
+    }
+
+    #[test]
+    fn number_of_segments_is_bounded_in_every_spelling() {
+        for segment in ["/a", "/", "/a;b", "\\a", "%2Fa", "%2fa", "%5Ca", "%5c", "/.", "/..", "/..;", "/%2e%2e"] {
+            for policy in [PathPolicy::Strict, PathPolicy::Lenient, PathPolicy::Raw] {
+                let path = |segments: usize| format!("/{}", segment.repeat(segments));
+                let error = |segments| PathReadings::new(&path(segments), policy).map(|_| ()).err();
+                assert_eq!(error(MAX_SEGMENTS), Some(PathError::TooManySegments), "{segment}");
+                assert_ne!(error(MAX_SEGMENTS - 1), Some(PathError::TooManySegments), "{segment}");
+            }
+        }
+        let long = format!("/{}", "a%20;b".repeat(5_000));
+        assert!(PathReadings::new(&long, PathPolicy::Strict).is_ok(), "a long segment is one segment");
     }
 
     #[test]

@@ -3,6 +3,15 @@
 use super::path::{encoded_byte, push_encoded};
 use std::borrow::Cow;
 
+/// Most parameters of a query, as usual origins have it. Each is compared with all names in the rules.
+const MAX_PARAMETERS: usize = 1000;
+
+/// Returns true if `query` has more than a thousand parameters for an origin that separates them by semicolons, too.
+pub fn has_too_many_parameters(query: &str) -> bool {
+    let separators = || query.bytes().filter(|byte| matches!(byte, b'&' | b';')).count();
+    query.len() >= MAX_PARAMETERS && separators() >= MAX_PARAMETERS
+}
+
 /// Returns true if `query` has the parameter `name`, in any letter case if `ignore_case`, with `value` if it is given.
 pub(super) fn has(query: &str, name: &str, value: Option<&str>, ignore_case: bool) -> bool {
     let is_found = |pair: &str| {
@@ -85,6 +94,15 @@ pub fn needs_encoding(byte: u8) -> bool {
 mod tests {
     fn has(query: &str, name: &str, value: Option<&str>) -> bool {
         super::has(query, name, value, false)
+    }
+
+    #[test]
+    fn number_of_parameters_is_bounded_in_every_spelling() {
+        for parameter in ["&", ";", "a&", "a=1;", "&a[]=1"] {
+            assert!(!super::has_too_many_parameters(&parameter.repeat(super::MAX_PARAMETERS - 1)), "{parameter}");
+            assert!(super::has_too_many_parameters(&parameter.repeat(super::MAX_PARAMETERS)), "{parameter}");
+        }
+        assert!(!super::has_too_many_parameters(&format!("q={}", "a%26b+".repeat(5_000))), "a long value is one value");
     }
 
     #[test]

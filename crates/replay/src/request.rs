@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use tidegate_policy::RequestFacts;
 use tidegate_policy::bot_detection::{HeadersSeen, Referer};
 use tidegate_policy::path::{PathPolicy, PathReadings, normalize};
+use tidegate_policy::query::has_too_many_parameters;
 
 /// Request of a log line, validated like a live request.
 #[derive(Clone, Debug)]
@@ -46,6 +47,9 @@ impl<'a> ReplayRequest<'a> {
         let request = line.request.as_ref()?;
         let is_valid = request.path.starts_with('/') || (request.path == "*" && request.method == Method::OPTIONS);
         if !is_valid || matches!(request.method, Method::CONNECT | Method::TRACE) {
+            return None;
+        }
+        if request.query.as_deref().is_some_and(has_too_many_parameters) {
             return None;
         }
         let host = line.host.as_deref().unwrap_or_default();

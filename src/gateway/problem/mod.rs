@@ -304,6 +304,8 @@ mod tests {
             Host,
             Misdirected,
             Path(tidegate_policy::path::PathError::EncodedSlash),
+            Path(tidegate_policy::path::PathError::TooManySegments),
+            Query,
             Target,
             Framing,
             Method,

@@ -189,6 +189,10 @@ impl ProblemTemplate {
             RequestError::Path(PathError::AmbiguousCosts) => {
                 plain!(400, "Bad Request", "The path can be read as pages with costs in different quotas.")
             }
+            RequestError::Path(PathError::TooManySegments) => {
+                plain!(414, "URI Too Long", "The path has more than 256 segments.")
+            }
+            RequestError::Query => plain!(414, "URI Too Long", "The query has more than 1,000 parameters."),
             RequestError::Target => plain!(400, "Bad Request", "The request target is neither a path nor a URL."),
             RequestError::Framing => {
                 plain!(400, "Bad Request", "Content-Length and Transfer-Encoding exclude each other.")
