@@ -2,9 +2,10 @@
 //!
 //! While the client keeps up, its connection reads from the origin, part by part. A response that waits for its client
 //! is received by a task of its own instead, into memory and then into a file, so that the origin finishes it and its
-//! slots are free.
+//! slots are free. If both are full, one that is stored goes on at the pace of the origin, because others may wait for it:
+//! its client gets the rest from what is stored.
 
-use super::cache::Recorder;
+use super::cache::{CopyBody, Recorder};
 use super::client_body::BodyError;
 use super::compressor::Compressor;
 use super::connection_memory::MemoryCharge;
@@ -62,8 +63,8 @@ struct Transfer {
     ahead: Option<Box<ReceivedAhead>>,
 }
 
-/// The part of a response that was received and that the client has not taken: memory precedes the file, and the file the
-/// trailers.
+/// The part of a response that was received and that the client has not taken: memory precedes the file, the file the
+/// recorded rest, and that the trailers.
 struct ReceivedAhead {
     /// Memory of the parts that are stored, about to be stored, or taken last.
     charge: MemoryCharge,
@@ -76,6 +77,7 @@ struct ReceivedAhead {
     memory: VecDeque<Bytes>,
     in_memory: usize,
     file: Option<SpoolFile>,
+    rest: Option<RecordedRest>,
     trailers: Option<Frame<Bytes>>,
     /// End of the response, once the origin has sent it.
     end: Option<Result<(), BodyError>>,
@@ -86,6 +88,16 @@ struct ReceivedAhead {
     client: Option<Waker>,
     /// The task, if it waits for the client to take all parts.
     receiver: Option<Waker>,
+}
+
+/// The rest of a response that is stored, for a client that reads slower than the origin sends.
+struct RecordedRest {
+    /// A part for the client that had no space.
+    first: Bytes,
+    /// Length of the body that precedes the rest, as the origin sent it.
+    start: u64,
+    /// What follows, as the origin sent it; `None` while it is recorded.
+    body: Option<CopyBody>,
 }
 
 impl Relay {
@@ -135,7 +147,7 @@ impl Relay {
     pub(super) fn is_end_stream(&self) -> bool {
         let transfer = self.0.borrow();
         match &transfer.ahead {
-            Some(ahead) => transfer.prefix.is_empty() && ahead.is_at_end(),
+            Some(ahead) => transfer.prefix.is_empty() && ahead.is_at_end() && transfer.compressor.is_none(),
             None => transfer.is_received(),
         }
     }
@@ -145,7 +157,8 @@ impl Relay {
         if transfer.compressor.is_some() {
             return SizeHint::default();
         }
-        let ahead = transfer.ahead.as_ref().map_or(0, |ahead| ahead.unread());
+        let recorded = transfer.recorder.as_ref().map_or(0, |recorder| recorder.length());
+        let ahead = transfer.ahead.as_ref().map_or(0, |ahead| ahead.unread(recorded));
         let (known, rest) = (transfer.prefix.len() as u64 + ahead, transfer.incoming.size_hint());
         let mut total = SizeHint::new();
         total.set_lower(rest.lower() + known);
@@ -208,21 +221,34 @@ impl Relay {
             if is_last {
                 break Ok(());
             }
-            let frame = match self.next_for_client().await {
+            let is_recorded = self.0.borrow().is_left_to_recorder();
+            let frame = match is_recorded {
+                true => self.next_from_origin().await,
+                false => self.next_for_client().await,
+            };
+            let frame = match frame {
                 None => break Ok(()),
                 Some(Err(error)) => break Err(error),
                 Some(Ok(frame)) => frame,
             };
             let is_client_gone = {
                 let transfer = self.0.borrow();
-                is_last = transfer.is_received();
+                is_last = if is_recorded { transfer.incoming.is_end_stream() } else { transfer.is_received() };
                 transfer.is_client_gone()
             };
             if is_client_gone {
                 return self.drain().await;
             }
             match frame.into_data() {
+                Ok(_) if is_recorded => {
+                    // What is not stored after all is received at the pace of the client.
+                    if !is_last && !self.0.borrow().is_left_to_recorder() {
+                        poll_fn(|context| self.0.borrow_mut().poll_all_taken(context)).await;
+                    }
+                }
                 Ok(data) => self.store(data).await,
+                // They may describe the body, which the client gets compressed.
+                Err(_) if self.0.borrow().compressor.is_some() => {}
                 Err(trailers) => {
                     if let Some(ahead) = &mut self.0.borrow_mut().ahead {
                         ahead.trailers = Some(trailers);
@@ -241,7 +267,8 @@ impl Relay {
         poll_fn(|context| self.0.borrow_mut().poll_for_client(context)).await
     }
 
-    /// Stores a part in memory or in the file. If both are full, waits until the client has taken all other parts.
+    /// Stores a part in memory or in the file. If both are full, leaves the rest to the recorder, or else waits until the
+    /// client has taken all other parts.
     async fn store(&self, data: Bytes) {
         let write = {
             let mut transfer = self.0.borrow_mut();
@@ -265,6 +292,8 @@ impl Relay {
                 if let Some(context) = &self.0.borrow().request_context {
                     context.worker().shared().record_spool_failure(&error);
                 }
+                let left_data = self.0.borrow_mut().leave_to_recorder(data);
+                let Err(data) = left_data else { return };
                 poll_fn(|context| self.0.borrow_mut().poll_all_taken(context)).await;
                 if let Some(ahead) = &mut self.0.borrow_mut().ahead {
                     ahead.push(&data);
@@ -275,8 +304,8 @@ impl Relay {
 }
 
 impl Sweep for Relay {
-    /// Lets a task receive a response whose client has not taken the next part for a tick. Closes the connection of a
-    /// client that then reads fewer than `min_rate` bytes per second.
+    /// Lets a task receive a response whose client has not taken the next part for a tick, or that others wait for. Closes
+    /// the connection of a client that then reads fewer than `min_rate` bytes per second.
     fn sweep(self: Rc<Self>, now: Timestamp, min_rate: u64) -> bool {
         let mut transfer = self.0.borrow_mut();
         let is_stalled = transfer.is_stalled(now);
@@ -366,13 +395,13 @@ impl Transfer {
 
     /// Polls for the next part that was received ahead.
     fn poll_ahead(&mut self, context: &mut Context<'_>) -> PolledFrame {
-        let Some(ahead) = &mut self.ahead else { return Poll::Ready(None) };
-        let polled = ready!(ahead.poll(context));
+        let Self { ahead: Some(ahead), compressor, .. } = self else { return Poll::Ready(None) };
+        let polled = ready!(ahead.poll(compressor, context));
         match &polled {
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, Bytes::len);
                 ahead.on_taken(length);
-                let is_end = ahead.is_at_end();
+                let is_end = ahead.is_at_end() && compressor.is_none();
                 self.on_taken(length);
                 if is_end {
                     self.finish();
@@ -389,7 +418,7 @@ impl Transfer {
         let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(context) else {
             return match self.deadline.poll_expired(context) {
                 true => {
-                    self.recorder = None;
+                    self.abandon_recording();
                     self.on_abort(ResponseCut::ResponseTimeout);
                     Poll::Ready(Some(Err(BodyError::TimedOut)))
                 }
@@ -401,9 +430,9 @@ impl Transfer {
             Some(Ok(_)) => {}
             None if self.incoming.is_end_stream() => self.end_recording(),
             // A body that failed is not whole, and ends without its end.
-            None => self.recorder = None,
+            None => self.abandon_recording(),
             Some(Err(error)) => {
-                self.recorder = None;
+                self.abandon_recording();
                 match error {
                     client::Error::Body(_) | client::Error::BodyLength => {}
                     _ => self.on_abort(ResponseCut::Origin),
@@ -428,9 +457,24 @@ impl Transfer {
         self.ahead.as_ref().is_none_or(|ahead| ahead.is_client_gone)
     }
 
-    /// Returns true if the client has not taken the next part for a tick, and the origin is not the cause.
+    /// Returns true if the client has not taken the next part for a tick, or others wait for it, and the origin is not the
+    /// cause.
     fn is_stalled(&self, now: Timestamp) -> bool {
-        !self.is_waiting_for_origin && now.saturating_duration_since(self.polled_at) >= TICK
+        let has_waiters = || self.recorder.as_ref().is_some_and(|recorder| recorder.has_waiters());
+        !self.is_waiting_for_origin && (now.saturating_duration_since(self.polled_at) >= TICK || has_waiters())
+    }
+
+    /// Returns true while the recorder alone receives, and the client gets the rest from it later.
+    fn is_left_to_recorder(&self) -> bool {
+        self.recorder.is_some() && self.ahead.as_ref().is_some_and(|ahead| ahead.rest.is_some())
+    }
+
+    /// Leaves what follows `data`, which the client gets first, to the recorder. Returns `data` if there is none.
+    fn leave_to_recorder(&mut self, data: Bytes) -> Result<(), Bytes> {
+        let (Some(ahead), Some(recorder)) = (&mut self.ahead, &self.recorder) else { return Err(data) };
+        ahead.rest = Some(RecordedRest { first: data, start: recorder.length(), body: None });
+        ahead.wake_client();
+        Ok(())
     }
 
     /// Starts to write a part into the file, which is created for the first one.
@@ -471,7 +515,7 @@ impl Transfer {
         if let Some((recorder, data)) = self.recorder.as_mut().zip(frame.data_ref())
             && !recorder.push(data)
         {
-            self.recorder = None;
+            self.abandon_recording();
         }
         if is_end {
             self.end_recording();
@@ -484,7 +528,31 @@ impl Transfer {
     /// Stores the response, which was received whole.
     fn end_recording(&mut self) {
         if let Some(recorder) = self.recorder.take() {
-            recorder.finish();
+            let rest = recorder.finish(self.rest_start());
+            self.give_rest(rest);
+        }
+    }
+
+    /// Stores nothing of the response.
+    fn abandon_recording(&mut self) {
+        if let Some(recorder) = self.recorder.take() {
+            let rest = self.rest_start().map(|start| recorder.abandon(start));
+            self.give_rest(rest);
+        }
+    }
+
+    fn rest_start(&self) -> Option<u64> {
+        self.ahead.as_ref()?.rest.as_ref().map(|rest| rest.start)
+    }
+
+    /// Lets the client read the rest, if it was left to the recorder.
+    fn give_rest(&mut self, body: Option<CopyBody>) {
+        if let Some(ahead) = &mut self.ahead
+            && let Some(rest) = &mut ahead.rest
+        {
+            rest.body = body;
+            ahead.update_charge();
+            ahead.wake_client();
         }
     }
 
@@ -533,6 +601,7 @@ impl ReceivedAhead {
             memory: VecDeque::new(),
             in_memory: 0,
             file: None,
+            rest: None,
             trailers: None,
             end: None,
             is_client_gone: false,
@@ -542,12 +611,18 @@ impl ReceivedAhead {
         }
     }
 
-    fn unread(&self) -> u64 {
+    /// Returns the bytes that the client has not taken; `recorded` is the length of what the recorder has.
+    fn unread(&self, recorded: u64) -> u64 {
+        self.stored() + self.rest.as_ref().map_or(0, |rest| rest.length(recorded))
+    }
+
+    /// Returns the bytes in memory and in the file.
+    fn stored(&self) -> u64 {
         self.in_memory as u64 + self.file.as_ref().map_or(0, SpoolFile::unread)
     }
 
     fn is_empty(&self) -> bool {
-        self.unread() == 0
+        self.stored() == 0 && self.rest.is_none()
     }
 
     /// Returns true once the client has taken the whole response.
@@ -557,7 +632,7 @@ impl ReceivedAhead {
 
     /// Returns true if a part may follow those in memory: the file, which they precede, has none.
     fn fits_in_memory(&self, length: usize) -> bool {
-        self.unread() == self.in_memory as u64 && self.in_memory + length <= MAX_MEMORY
+        self.stored() == self.in_memory as u64 && self.in_memory + length <= MAX_MEMORY
     }
 
     /// Stores a part in memory. Copied, because a part keeps the read buffer that it arrived in.
@@ -577,7 +652,8 @@ impl ReceivedAhead {
     }
 
     fn update_charge(&mut self) {
-        self.charge.set(self.in_memory + self.unstored + self.last_taken);
+        let rest = self.rest.as_ref().and_then(|rest| rest.body.as_ref()).map_or(0, CopyBody::memory);
+        self.charge.set(self.in_memory + self.unstored + self.last_taken + rest);
     }
 
     /// Charges a part of `length` bytes that is being written, or that waits for space.
@@ -595,8 +671,8 @@ impl ReceivedAhead {
         self.wake_client();
     }
 
-    /// Polls for the next part.
-    fn poll(&mut self, context: &mut Context<'_>) -> PolledFrame {
+    /// Polls for the next part. The recorded rest passes through the compressor, if there is one.
+    fn poll(&mut self, compressor: &mut Option<Box<Compressor>>, context: &mut Context<'_>) -> PolledFrame {
         if let Some(data) = self.memory.pop_front() {
             self.in_memory -= data.len();
             self.wake_receiver_if_empty();
@@ -606,6 +682,22 @@ impl ReceivedAhead {
             let part = ready!(file.poll_read(context)).map_err(BodyError::File);
             self.wake_receiver_if_empty();
             return Poll::Ready(Some(part.map(Frame::data)));
+        }
+        if let Some(rest) = &mut self.rest {
+            let is_whole = matches!(self.end, Some(Ok(())));
+            let polled = rest.poll(is_whole, compressor, context);
+            // Those bytes waited as a part that has no space.
+            self.unstored = 0;
+            if let Poll::Ready(Some(part)) = polled {
+                return Poll::Ready(Some(part.map(Frame::data)));
+            }
+            let is_compressing = is_whole && compressor.is_some();
+            if rest.body.as_ref().is_none_or(|body| body.len() > 0) || is_compressing {
+                self.client = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            self.rest = None;
+            self.wake_receiver_if_empty();
         }
         match (&mut self.end, self.trailers.take()) {
             (_, Some(trailers)) => Poll::Ready(Some(Ok(trailers))),
@@ -625,6 +717,7 @@ impl ReceivedAhead {
         self.is_client_gone = true;
         self.memory.clear();
         self.in_memory = 0;
+        self.rest = None;
         self.update_charge();
         // A file that is being written is dropped with the relay.
         self.receiver.take().into_iter().for_each(Waker::wake);
@@ -633,7 +726,9 @@ impl ReceivedAhead {
     /// Returns true if the client takes fewer than `min_rate` bytes per second while parts wait for it, besides
     /// [`MAX_UNSEEN`]. Pauses of the origin do not count.
     fn is_slower_than(&mut self, min_rate: u64, now: Timestamp) -> bool {
-        if self.is_empty() {
+        let has_rest = || self.rest.as_ref().is_some_and(|rest| rest.length(rest.start) > 0);
+        if self.stored() == 0 && !has_rest() {
+            (self.waiting_since, self.taken) = (None, 0);
             return false;
         }
         let since = *self.waiting_since.get_or_insert(now);
@@ -653,6 +748,36 @@ impl ReceivedAhead {
     }
 }
 
+impl RecordedRest {
+    /// Returns the bytes that are left; `recorded` is the length of what the recorder has.
+    fn length(&self, recorded: u64) -> u64 {
+        let following = self.body.as_ref().map_or(recorded.saturating_sub(self.start), CopyBody::len);
+        self.first.len() as u64 + following
+    }
+
+    /// Polls for the next part. `None` is the end of what is left; it is the end of the response if `is_whole`.
+    fn poll(
+        &mut self,
+        is_whole: bool,
+        compressor: &mut Option<Box<Compressor>>,
+        context: &Context<'_>,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if !self.first.is_empty() {
+            return Poll::Ready(Some(Ok(std::mem::take(&mut self.first))));
+        }
+        let Some(body) = &mut self.body else { return Poll::Pending };
+        let Some(encoder) = compressor else { return Poll::Ready(body.pop_part().map(Ok)) };
+        let polled = encoder.poll_next(context.waker(), || match body.pop_part() {
+            None if !is_whole => Poll::Pending,
+            part => Poll::Ready(part.map(Ok)),
+        });
+        if encoder.is_complete() {
+            *compressor = None;
+        }
+        polled
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::connection_memory::ConnectionMemory;
@@ -663,7 +788,7 @@ mod tests {
     }
 
     fn take(ahead: &mut ReceivedAhead) {
-        assert!(ahead.poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        assert!(ahead.poll(&mut None, &mut Context::from_waker(Waker::noop())).is_ready());
     }
 
     #[test]

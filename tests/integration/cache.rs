@@ -3,6 +3,7 @@
 use crate::support::client::{Client, Response};
 use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, OriginConnection, ReceivedRequest, signal};
+use crate::support::wait::wait_until;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper::rt::Executor;
@@ -374,6 +375,30 @@ fn responses_for_one_client_are_fetched_one_by_one() {
     let login = get(&gateway, "/account/me", PERSON);
     assert_eq!(status_of(&login), "", "the route is not cached");
     assert_eq!(origin.received_requests().len(), 11);
+}
+
+#[test]
+fn page_that_is_not_stored_is_not_waited_for_also_after_a_calm() {
+    let (release, released) = signal();
+    let origin = Origin::with_script(move |_, connection| {
+        released.wait();
+        connection.reply("200 OK", "Cache-Control: no-store\r\n", b"mine");
+    });
+    let gateway = TestGateway::with_rules(origin.address(), &RULES.replace("limit: 10", "limit: 100"));
+    let request = format!("GET /page HTTP/1.1\r\nHost: example.com\r\n{PERSON}\r\n");
+    let mut first = gateway.connect();
+    first.send(&request);
+    release.notify();
+    assert_eq!(first.read_response().status, 200);
+    for minutes in [1, 30, 59] {
+        gateway.clock.advance(Duration::from_secs(60 * minutes));
+        let before = origin.received_requests().len();
+        let mut clients: Vec<Client> = (0..4).map(|_| gateway.connect()).collect();
+        clients.iter_mut().for_each(|client| drop(client.send(&request)));
+        wait_until("all requests to reach the origin", || origin.received_requests().len() == before + 4);
+        (0..4).for_each(|_| release.notify());
+        assert!(clients.iter_mut().all(|client| client.read_response().status == 200));
+    }
 }
 
 #[test]

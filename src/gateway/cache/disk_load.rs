@@ -16,6 +16,9 @@ use tokio::task::spawn_blocking;
 /// All clients wait alike for a read.
 const ANY_CLIENT: ClientKey = ClientKey::from_u64(0);
 
+/// A read is not taken over while it is in progress.
+const NO_TIME: Timestamp = Timestamp(0);
+
 /// Returns the entry of a key from disk, and adds it to those in memory. Requests for the same one wait for one read.
 pub(in crate::gateway) async fn load(shared: &Arc<Shared>, key: CacheKey) -> Option<CacheEntry> {
     // To read what the page cache has takes less time than to hand the read to another thread.
@@ -24,9 +27,9 @@ pub(in crate::gateway) async fn load(shared: &Arc<Shared>, key: CacheKey) -> Opt
     }
     let loads: &FetchLocks = &shared.cache.loads;
     loop {
-        let guard = match loads.acquire(key, ANY_CLIENT) {
+        let guard = match loads.acquire(key, ANY_CLIENT, NO_TIME) {
             FetchRole::Fetch(guard) => guard,
-            FetchRole::Wait(waiter) => match waiter.wait().await {
+            FetchRole::Wait(waiter) => match waiter.wait(|| NO_TIME).await {
                 Ok(_) => match shared.cache.store.get(key) {
                     Some(entry) => return Some(entry),
                     // Others displaced it already.

@@ -3,6 +3,7 @@
 use super::stored_response::{CompressedForm, StoredResponse};
 use super::variants::Variants;
 use std::sync::Arc;
+use std::time::Duration;
 use tidegate_policy::Timestamp;
 
 /// What the store has for a key.
@@ -20,6 +21,10 @@ pub(in crate::gateway) enum CacheEntry {
     Form(Arc<CompressedForm>),
 }
 
+/// Time for which requests for a URL do not wait for each other after one whose response was not for others, unless one
+/// that is follows. Each response of the first kind begins it anew.
+const PASS_TIME: Duration = Duration::from_secs(3600);
+
 impl CacheEntry {
     /// Invalidates the responses of the entry, as a write at `now` does.
     pub(super) fn invalidate(&self, now: Timestamp) {
@@ -28,6 +33,11 @@ impl CacheEntry {
             Self::Variants(variants) => variants.record_write(now),
             Self::Pass { .. } | Self::Form(_) => {}
         }
+    }
+
+    /// Returns the entry of a URL whose response at `now` was not for others.
+    pub(in crate::gateway) fn pass(url: &str, now: Timestamp) -> Self {
+        Self::Pass { url: url.into(), until: now + PASS_TIME }
     }
 
     /// Returns the URL, as far as it is part of the key.

@@ -30,7 +30,7 @@ pub(super) use compressed_form::compressed_form;
 pub(super) use disk_load::load;
 pub(super) use entry::CacheEntry;
 pub(super) use fetch::CacheFetch;
-pub(super) use fetch_lock::{FetchEnd, FetchRole};
+pub(super) use fetch_lock::{FetchEnd, FetchGuard, FetchRole, FetchWaiter};
 pub(super) use fetch_rules::FetchRules;
 pub(super) use field_lines::MessageFields;
 pub use fill::FillOutcome;

@@ -2,7 +2,7 @@
 
 use super::fetch_lock::{FetchEnd, FetchGuard};
 use super::placement::StorageTarget;
-use super::stored_response::{ResponseHead, StoredBody};
+use super::stored_response::{CopyBody, ResponseHead, StoredBody};
 use crate::gateway::shared::Shared;
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
@@ -71,16 +71,38 @@ impl Recorder {
         Self { shared, target: Some(target), head, terms, guard, max_body, parts: Vec::new(), part, length: 0 }
     }
 
-    /// Adds a part of the body. Returns false if the body exceeds its limit, or all bodies theirs; nothing is stored then.
+    /// Adds a part of the body. Returns false if the body exceeds its limit, or all bodies theirs; nothing is to be stored
+    /// then.
     pub(in crate::gateway) fn push(&mut self, data: &[u8]) -> bool {
         self.length += data.len() as u64;
         let is_within_budget = self.shared.cache.recording.take(data.len() as u64);
-        if self.length > self.max_body || !is_within_budget {
-            if let Some(guard) = self.guard.take() {
-                guard.end(FetchEnd::Unshared);
-            }
-            return false;
+        let is_too_large = self.length > self.max_body;
+        self.add(data);
+        if !is_too_large && is_within_budget {
+            return true;
         }
+        if let (Some(guard), Some(target)) = (self.guard.take(), &self.target) {
+            if is_too_large {
+                // The next requests fetch without a wait for each other.
+                let pass = CacheEntry::pass(&target.url, self.shared.clock.now());
+                self.shared.cache.store.insert(guard.key(), pass);
+            }
+            guard.end(FetchEnd::Unshared);
+        }
+        false
+    }
+
+    /// Returns the number of bytes so far.
+    pub(in crate::gateway) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Returns true if other requests wait for the response.
+    pub(in crate::gateway) fn has_waiters(&self) -> bool {
+        self.guard.as_ref().is_some_and(FetchGuard::has_waiters)
+    }
+
+    fn add(&mut self, data: &[u8]) {
         let mut rest = data;
         while !rest.is_empty() {
             if self.part.len() == self.part.capacity() {
@@ -91,7 +113,6 @@ impl Recorder {
             self.part.extend_from_slice(now);
             rest = later;
         }
-        true
     }
 
     fn start_part(&mut self, needed: usize) {
@@ -101,15 +122,28 @@ impl Recorder {
         }
     }
 
-    /// Stores the response, which is whole. Wakes those who wait for it.
-    pub(in crate::gateway) fn finish(mut self) {
+    /// Returns what was received.
+    fn take_body(&mut self) -> StoredBody {
         if !self.part.is_empty() {
             let is_full = self.part.len() == self.part.capacity();
             let part =
                 if is_full { std::mem::take(&mut self.part).freeze() } else { Bytes::copy_from_slice(&self.part) };
             self.parts.push(part);
         }
-        let body = StoredBody::from_parts(std::mem::take(&mut self.parts));
+        StoredBody::from_parts(std::mem::take(&mut self.parts))
+    }
+
+    /// Stores nothing. Returns what was received from byte `rest` on.
+    pub(in crate::gateway) fn abandon(mut self, rest: u64) -> CopyBody {
+        let body = self.take_body();
+        body.range(rest, body.len())
+    }
+
+    /// Stores the response, which is whole. Wakes those who wait for it. Returns its body from byte `rest` on, if that is
+    /// given.
+    pub(in crate::gateway) fn finish(mut self, rest: Option<u64>) -> Option<CopyBody> {
+        let body = self.take_body();
+        let rest = rest.map(|rest| body.range(rest, body.len()));
         let is_reusable = self.terms.is_reusable();
         let mut target = self.target.take().expect("taken once, at the end");
         let version = self.shared.cache.store.next_salt();
@@ -118,6 +152,7 @@ impl Recorder {
         if let Some(guard) = self.guard.take().filter(|_| is_stored) {
             guard.end(if is_reusable { FetchEnd::Stored } else { FetchEnd::Unshared });
         }
+        rest
     }
 }
 

@@ -267,6 +267,15 @@ impl CopyBody {
         }
     }
 
+    /// Takes the next part of a body in memory.
+    pub(in crate::gateway) fn pop_part(&mut self) -> Option<Bytes> {
+        match self {
+            Self::One(part) => Some(std::mem::take(part)).filter(|part| !part.is_empty()),
+            Self::Parts(parts) => parts.pop_front(),
+            Self::Disk(_) => None,
+        }
+    }
+
     /// Returns the bytes that it occupies at most while it is sent.
     pub(in crate::gateway) fn memory(&self) -> usize {
         match self {

@@ -8,8 +8,8 @@ use super::upgrade::wanted_protocol;
 use super::within;
 use crate::gateway::cache::CacheKey;
 use crate::gateway::cache::{
-    CacheEntry, CacheFetch, CopyBody, FetchEnd, FetchRole, FetchRules, MessageFields, StoredResponse, UrlKey, Variants,
-    load,
+    CacheEntry, CacheFetch, CopyBody, FetchEnd, FetchGuard, FetchRole, FetchRules, FetchWaiter, MessageFields,
+    StoredResponse, UrlKey, Variants, load,
 };
 use crate::gateway::connection_memory::{MemoryCharge, REQUEST};
 use crate::gateway::problem::Problem;
@@ -32,8 +32,8 @@ use tidegate_policy::cache::{CacheResult, CacheStatus, ForwardReason, HitDetail,
 use tidegate_policy::identity::{ClientAddress, ClientKey};
 use tidegate_policy::{Reason, RouteId, Timestamp};
 
-/// Time for which requests for a URL do not wait for each other after one whose response was not for others.
-const PASS_TIME: Duration = Duration::from_secs(10);
+/// Longest wait for the fetches of others, as a multiple of the time that one may take.
+const PATIENCE_FACTOR: u32 = 2;
 
 /// Most entries that are read from disk for one request: that of the URL, those of responses that its sets of fields
 /// select, and some that took the place of one of them meanwhile.
@@ -56,6 +56,8 @@ pub(super) enum CacheRole {
     Fetch(Box<CacheFetch>),
     /// The client wants a stored response, and there is none.
     OnlyIfCached,
+    /// Others fetch the response, and have not received it in time.
+    Overdue,
 }
 
 /// Reason for which a stored response is sent.
@@ -107,14 +109,16 @@ struct CacheLookup {
     /// The response may be stored: GET, without a range.
     can_store: bool,
     client: ClientKey,
-    /// Maximum wait for the fetch of another request.
+    /// Time that the fetch of another request may take before one of those that wait takes it over.
     patience: Duration,
+    /// Longest staleness of a response in place of an error.
+    stale_if_error: Duration,
 }
 
 impl CacheRole {
     /// Returns true if the response costs nothing.
     pub(super) fn is_free(&self) -> bool {
-        matches!(self, Self::Copy(..) | Self::OnlyIfCached)
+        matches!(self, Self::Copy(..) | Self::OnlyIfCached | Self::Overdue)
     }
 
     /// Returns the stored response that may replace a refusal for `reason`.
@@ -123,7 +127,7 @@ impl CacheRole {
             Self::Copy(copy, _) | Self::CopyAndFetch(copy, _) => copy,
             Self::Fetch(fetch) => &fetch.copy.as_ref()?.1,
             Self::Bypass(_, Some(copy)) => copy,
-            Self::Unused | Self::Bypass(_, None) | Self::OnlyIfCached => return None,
+            Self::Unused | Self::Bypass(_, None) | Self::OnlyIfCached | Self::Overdue => return None,
         };
         (reason.allows_copy() && copy.terms().may_replace_refusal(limit, now)).then(|| Arc::clone(copy))
     }
@@ -196,7 +200,8 @@ impl RequestHandler {
             return CacheRole::Copy(copy, CopyReason::Reusable);
         }
         let can_store = head.method == Method::GET && !head.fields.all(Name::Range).any(may_be_range);
-        let lookup = CacheLookup { url, credentials, wanted, can_store, client: classified.key, patience };
+        let (client, stale_if_error) = (classified.key, cache_rules.stale_if_error);
+        let lookup = CacheLookup { url, credentials, wanted, can_store, client, patience, stale_if_error };
         // Boxed to keep the future of requests with a copy small.
         let role = Box::pin(self.fetch_or_wait(fields, lookup, found)).await;
         *now = self.worker.now();
@@ -205,12 +210,12 @@ impl RequestHandler {
 
     /// Returns the part of the cache in a request without a fresh copy.
     async fn fetch_or_wait(&self, fields: &Fields, lookup: CacheLookup, mut found: Found) -> CacheRole {
-        let CacheLookup { url, credentials, wanted, can_store, client, patience } = lookup;
+        let CacheLookup { url, credentials, wanted, can_store, client, patience, stale_if_error } = lookup;
         let worker = &self.worker;
         let cache = &worker.shared().cache;
         // A request that waits occupies as much memory as one that is forwarded.
         let _memory = MemoryCharge::new(self.connection_state.memory(), REQUEST + fields.memory());
-        let deadline = worker.upstream().new_deadline(patience);
+        let end_of_patience = worker.monotonic_now() + patience * PATIENCE_FACTOR;
         let mut waited = None;
         loop {
             let reuse = found.reuse(&wanted, worker.now());
@@ -236,7 +241,7 @@ impl RequestHandler {
             if !is_shared || wanted.no_store {
                 return CacheRole::Fetch(fetch);
             }
-            match (cache.fetches.acquire(fetch.lock_key(fields), client), stale_use) {
+            match (cache.fetches.acquire(fetch.lock_key(fields), client, worker.monotonic_now()), stale_use) {
                 (FetchRole::Fetch(guard), stale_use) => {
                     // Another request may have stored the response since.
                     let again = self.find_copy(&url, fields, credentials).await;
@@ -251,16 +256,49 @@ impl RequestHandler {
                     };
                 }
                 (FetchRole::Wait(_), Some(copy)) => return CacheRole::Copy(copy, CopyReason::Reusable),
-                (FetchRole::Wait(waiter), None) => match within(&deadline, waiter.wait()).await {
-                    Some(Ok(FetchEnd::Stored)) => waited = Some(reason),
-                    Some(Err(guard)) => {
-                        fetch.guard = Some(guard);
-                        return CacheRole::Fetch(fetch);
+                (FetchRole::Wait(waiter), None) => {
+                    match self.wait_for_fetch(&waiter, patience, end_of_patience).await {
+                        Some(Ok(FetchEnd::Stored)) => waited = Some(reason),
+                        Some(Err(guard)) => {
+                            fetch.guard = Some(guard);
+                            return CacheRole::Fetch(fetch);
+                        }
+                        Some(Ok(FetchEnd::Unshared)) => return CacheRole::Fetch(fetch),
+                        None => {
+                            let now = worker.now();
+                            let copy = found.copy.map(|(_, copy)| copy);
+                            let copy = copy.filter(|copy| copy.terms().may_replace_error(stale_if_error, now));
+                            return copy.map_or(CacheRole::Overdue, |copy| CacheRole::Copy(copy, CopyReason::Error));
+                        }
                     }
-                    Some(Ok(FetchEnd::Unshared)) | None => return CacheRole::Fetch(fetch),
-                },
+                }
             }
             found = self.find_copy(&url, fields, credentials).await;
+        }
+    }
+
+    /// Waits for the end of another request's fetch. Returns a guard if this request takes it over, because it was left or
+    /// has taken `patience`, and `None` at `end_of_patience`.
+    async fn wait_for_fetch(
+        &self,
+        waiter: &FetchWaiter,
+        patience: Duration,
+        end_of_patience: Timestamp,
+    ) -> Option<Result<FetchEnd, FetchGuard>> {
+        let clock = || self.worker.monotonic_now();
+        loop {
+            let now = clock();
+            if let Some(guard) = waiter.take_over_late(patience, now) {
+                return Some(Err(guard));
+            }
+            if now >= end_of_patience {
+                return None;
+            }
+            let wait = waiter.time_left(patience, now).min(end_of_patience.saturating_duration_since(now));
+            let deadline = self.worker.upstream().new_deadline(wait);
+            if let Some(end) = within(&deadline, waiter.wait(clock)).await {
+                return Some(end);
+            }
         }
     }
 
@@ -352,11 +390,10 @@ impl RequestHandler {
     pub(super) fn remember_unshared(&self, fetch: &mut CacheFetch, fields: &Fields) {
         let store = &self.worker.shared().cache.store;
         if fetch.copy.is_none() {
-            let until = self.worker.now() + PASS_TIME;
             let key = fetch.lock_key(fields);
             // Other responses of the URL stay where they are found.
             if !matches!(store.get(key), Some(CacheEntry::Response(_) | CacheEntry::Variants(_))) {
-                store.insert(key, CacheEntry::Pass { url: fetch.url.url.as_str().into(), until });
+                store.insert(key, CacheEntry::pass(&fetch.url.url, self.worker.now()));
             }
         }
         if let Some(guard) = fetch.guard.take() {
@@ -367,6 +404,12 @@ impl RequestHandler {
     /// Responds that there is no stored response for a client that wants no other (RFC 9111 section 5.2.1.7).
     pub(super) fn respond_only_if_cached(&self, context: Box<RequestContext>) -> Response<ResponseBody> {
         self.respond_with_problem(context, Problem::only_if_cached())
+    }
+
+    /// Responds that the fetch of others, for which the request waited, takes too long.
+    pub(super) fn respond_overdue(&self, context: Box<RequestContext>) -> Response<ResponseBody> {
+        let (wait, spread) = (context.current().settings.origin.response_timeout, context.retry_after_spread());
+        self.respond_with_problem(context, Problem::fetch_overdue(wait, spread))
     }
 
     /// Responds with a stored response.

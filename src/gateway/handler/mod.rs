@@ -167,6 +167,7 @@ impl RequestHandler {
             CacheRole::Copy(copy, reason) => return self.respond_from_copy(context, &copy, reason),
             CacheRole::CopyAndFetch(copy, fetch) => return self.respond_while_revalidating(context, &copy, fetch),
             CacheRole::OnlyIfCached => return self.respond_only_if_cached(context),
+            CacheRole::Overdue => return self.respond_overdue(context),
         }
         self.throttle_and_forward(body, context).await
     }

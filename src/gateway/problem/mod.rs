@@ -111,6 +111,13 @@ impl<'a> Problem<'a> {
         Self { retry_after, ..Self::from_template(ProblemTemplate::ROBOTS_UNAVAILABLE) }
     }
 
+    /// Returns the problem of a page that others fetch, and have not received after `wait`. `spread` as in
+    /// [`Problem::refused`].
+    pub(super) fn fetch_overdue(wait: Duration, spread: f64) -> Self {
+        let retry_after = Some(ceil_seconds(with_spread(wait, spread)).max(1));
+        Self { retry_after, ..Self::from_template(ProblemTemplate::FETCH_OVERDUE) }
+    }
+
     fn no_capacity(wait: Duration) -> Self {
         Self {
             template: ProblemTemplate::NO_CAPACITY,

@@ -98,6 +98,10 @@ impl ProblemTemplate {
     pub(super) const ROBOTS_UNAVAILABLE: Self =
         plain!(503, "Service Unavailable", "The robots.txt of this host cannot be fetched now.");
 
+    /// A page that other requests fetch for too long.
+    pub(super) const FETCH_OVERDUE: Self =
+        plain!(503, "Service Unavailable", "The page is being fetched for others, and the site sends it slowly.");
+
     /// Returns the texts of a refusal.
     pub(super) fn for_refusal(reason: Reason) -> Self {
         match reason {
