@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_config::admin_address::AdminAddress;
 use tidegate_engine::spenders::TopSpenders;
 use tidegate_engine::switch_store::SwitchEntry;
-use tidegate_engine::{ClientView, QuotaView, ScopeState, UnknownQuota};
+use tidegate_engine::{ClientView, PathCostView, QuotaView, ScopeState, UnknownQuota};
 use tidegate_policy::cache::CacheResult;
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::switches::SwitchEffect;
@@ -47,6 +47,8 @@ pub trait GatewayApi: Send + Sync + 'static {
     fn metrics(&self) -> String;
     /// Returns the quotas of the current rules.
     fn quotas(&self) -> Vec<QuotaView>;
+    /// Returns the units that the origin reported for paths without a route cost, most first.
+    fn path_costs(&self) -> Vec<PathCostView>;
     /// Returns the class names of the current rules, in order.
     fn classes(&self) -> Vec<String>;
     /// Returns the scopes of the origin.

@@ -75,6 +75,19 @@ pub const STATE_FIELDS: &[DocumentField] = &[
          directives.",
     ),
     field("quotas", "list of object", "[Quotas](#quotas) of the current rules."),
+    field(
+        "path_costs",
+        "list of object",
+        "The five paths with the most units that the origin reported in `cost_header` although no route has a cost for \
+         them, since the start.",
+    ),
+    field(
+        "path_costs[].path",
+        "string",
+        "What these paths have in common, such as `/search` or `/item/*`; or a single path.",
+    ),
+    field("path_costs[].quota", "string", "Name of the quota."),
+    field("path_costs[].units", "number", "Reported units."),
     field("classes", "list of string", "Names of the classes, in order."),
     field("traffic", "list of object", "Requests of each class since the start."),
     field("traffic[].class", "string", "Name of the class."),

@@ -29,6 +29,7 @@ pub(crate) struct StateDocument {
     pub(crate) untrusted_proxy: Option<String>,
     pub(crate) notes: Vec<String>,
     pub(crate) quotas: Vec<QuotaDocument>,
+    pub(crate) path_costs: Vec<PathCostDocument>,
     pub(crate) classes: Vec<String>,
     pub(crate) traffic: Vec<TrafficDocument>,
     pub(crate) spenders: SpendersDocument,
@@ -40,6 +41,15 @@ pub(crate) struct StateDocument {
     pub(crate) corrections: Vec<CorrectionDocument>,
     pub(crate) switches: Vec<SwitchDocument>,
     pub(crate) cache: Option<CacheUsageDocument>,
+}
+
+/// Units that the origin reported for paths without a route cost.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct PathCostDocument {
+    pub(crate) path: String,
+    pub(crate) quota: String,
+    pub(crate) units: Amount,
 }
 
 /// What the cache did since the start.

@@ -11,7 +11,9 @@ use tidegate_config::admin_address::AdminAddress;
 use tidegate_engine::clock::Clock;
 use tidegate_engine::spenders::{Spender, TopSpenders};
 use tidegate_engine::switch_store::SwitchEntry;
-use tidegate_engine::{ClassPlan, ClassView, ClientView, Demand, PlanView, QuotaView, ScopeState, UnknownQuota};
+use tidegate_engine::{
+    ClassPlan, ClassView, ClientView, Demand, PathCostView, PlanView, QuotaView, ScopeState, UnknownQuota,
+};
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::pacing::PacingMode;
 use tidegate_policy::secret::Secret;
@@ -711,6 +713,9 @@ impl GatewayApi for FakeGateway {
     fn metrics(&self) -> String {
         "tidegate_up 1\n".into()
     }
+    fn path_costs(&self) -> Vec<PathCostView> {
+        vec![PathCostView { path: "/search".into(), quota: "places_api".into(), units: Units::from_whole(4) }]
+    }
     fn quotas(&self) -> Vec<QuotaView> {
         let bot = ClassView {
             class: "bot".into(),
@@ -732,6 +737,7 @@ impl GatewayApi for FakeGateway {
             used: *self.used.lock(),
             reserved: Units::from_whole(3),
             overrun: Units::ZERO,
+            implausible_costs: 0,
             lost: Units::ZERO,
             drift: -1500,
             closed_until: None,

@@ -54,6 +54,7 @@ mod target;
 mod tls_handshake;
 mod tracked_stream;
 mod tunnel;
+mod unknown_paths;
 mod untrusted_proxy;
 mod upgrade_slot;
 mod upstream;
@@ -66,7 +67,7 @@ use listener::{ListenerKind, ListenerOptions};
 use tidegate_config::Settings;
 use tidegate_config::settings::Listener;
 use tidegate_crawlers::robots::OverrideFile;
-use tidegate_engine::{Admission, ClientView, QuotaView, UnknownQuota};
+use tidegate_engine::{Admission, ClientView, PathCostView, QuotaView, UnknownQuota};
 use tidegate_policy::address_lists::AddressLists;
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::hash::mix;
@@ -399,6 +400,11 @@ impl Handle {
     /// Returns a snapshot of each quota.
     pub fn quotas(&self) -> Vec<QuotaView> {
         self.0.generation().admission.quotas(self.now())
+    }
+
+    /// Returns the units that the origin reported for paths without a route cost, most first.
+    pub fn path_costs(&self) -> Vec<PathCostView> {
+        self.0.generation().admission.path_costs()
     }
 
     /// Returns the `count` most refused clients, in descending order.

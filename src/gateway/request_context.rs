@@ -10,6 +10,7 @@ use super::connection_timeouts::{ConnectionCommand, ConnectionState};
 use super::quota_sync::BodyScan;
 use super::switch_subject::SwitchSubject;
 use super::target::ClientRequest;
+use super::unknown_paths::UnknownPathGuard;
 use super::upstream::ForwardState;
 use super::worker::{CurrentConfig, Worker};
 use http::StatusCode;
@@ -42,6 +43,8 @@ pub(super) struct EvaluatedRequest {
     pub(super) observation: Option<Observation>,
     /// Class, route and decision. Its permit is held until the cost is known.
     pub(super) evaluation: Evaluation,
+    /// Set while the path is the one of its shape in flight whose cost is unknown.
+    pub(super) unknown_path: Option<Box<UnknownPathGuard>>,
 }
 
 /// Stage of an admitted request on its way to the origin and back.
@@ -464,11 +467,12 @@ impl RequestContext {
         self.stage = RequestStage::Evaluated;
     }
 
-    /// Charges what the route expects, because the origin's cache was not what responded.
+    /// Charges what the decision expected, because the origin's cache was not what responded.
     pub(super) fn charge_as_unexpected(&mut self) {
         let current = Rc::clone(&self.current);
-        let Evaluation { key, classification, route, .. } = *self.evaluation();
-        for (quota, cost) in current.admission.expected_costs(route) {
+        let Evaluation { key, classification, ref decision, .. } = *self.evaluation();
+        let expected: SmallVec<[_; 2]> = decision.quota_usage.iter().map(|usage| (usage.quota, usage.cost)).collect();
+        for (quota, cost) in expected {
             let permit = current.admission.unexpected_permit(key, classification.class, quota, self.started_at());
             self.receipt.extend(permit.settle(|_, _| cost));
         }
@@ -480,9 +484,9 @@ impl RequestContext {
     }
 
     /// Settles the permit with the cost that `actual` returns for each quota.
-    pub(super) fn settle(&mut self, actual: impl FnMut(QuotaId, Units) -> Units) {
+    pub(super) fn settle(&mut self, mut actual: impl FnMut(&Self, QuotaId, Units) -> Units) {
         if let Some(permit) = self.evaluated.evaluation.decision.permit.take() {
-            self.receipt = permit.settle(actual);
+            self.receipt = permit.settle(|quota, expected| actual(self, quota, expected));
         }
     }
 

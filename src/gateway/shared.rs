@@ -10,6 +10,7 @@ use super::forward_auth::PendingDecisions;
 use super::log_interval::LogInterval;
 use super::origin_health::OriginHealth;
 use super::spool::{SpoolError, SpoolUsage};
+use super::unknown_paths::UnknownPaths;
 use super::upstream::OriginServers;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -85,6 +86,8 @@ pub(super) struct Shared {
     pub(super) origin_connections_to_open: usize,
     /// Requests for the origin's cache alone, in flight.
     pub(super) origin_cache_requests: Arc<AtomicUsize>,
+    /// Requests for paths whose cost is unknown, while a quota is nearly spent.
+    pub(super) unknown_paths: Arc<UnknownPaths>,
     /// Request bodies in reception, by address.
     pub(super) body_counts: ConnectionCounts,
     /// Number of upgraded connections, in all and by address.
@@ -170,6 +173,7 @@ impl Shared {
             origin_health: OriginHealth::default(),
             origin_connections: Arc::default(),
             origin_connections_to_open: origin_connections.div_ceil(worker_count),
+            unknown_paths: Arc::default(),
             origin_cache_requests: Arc::default(),
             body_counts: ConnectionCounts::default(),
             upgrades: AtomicUsize::default(),

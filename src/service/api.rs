@@ -9,7 +9,7 @@ use crate::telemetry::{AddressListView, ClassTraffic, ConfiguredView};
 use tidegate_engine::ledger::LeaseRefresher;
 use tidegate_engine::spenders::TopSpenders;
 use tidegate_engine::switch_store::SwitchEntry;
-use tidegate_engine::{ClientView, QuotaView, UnknownQuota};
+use tidegate_engine::{ClientView, PathCostView, QuotaView, UnknownQuota};
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::throttle::Scope;
@@ -151,6 +151,10 @@ impl GatewayApi for ServiceState {
 
     fn quotas(&self) -> Vec<QuotaView> {
         self.handle.quotas()
+    }
+
+    fn path_costs(&self) -> Vec<PathCostView> {
+        self.handle.path_costs()
     }
 
     fn classes(&self) -> Vec<String> {

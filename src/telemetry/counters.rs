@@ -107,9 +107,11 @@ impl WorkerCounters {
                 scope.duration.record(origin.duration);
             });
         }
-        for cost in record.unexpected_costs {
+        let unexpected: Units = record.unexpected_costs.iter().map(|cost| cost.charged).sum();
+        let unexpected = unexpected.saturating_add(record.learned_charges);
+        if !unexpected.is_zero() {
             let total = self.unexpected_costs.get_or_insert(record.route_name);
-            *total = total.saturating_add(cost.charged);
+            *total = total.saturating_add(unexpected);
         }
         for evidence in record.evidence.iter().flatten() {
             if let Evidence::Behavior(signal) = *evidence {

@@ -204,6 +204,7 @@ fn write_quota(text: &mut Exposition, quota: &QuotaView) {
     text.sample(QUOTA_LOST, labels, quota.lost);
     text.sample(QUOTA_DRIFT, labels, quota.drift as f64 / 1000.0);
     text.sample(QUOTA_OVERRUN, labels, quota.overrun);
+    text.sample(QUOTA_IMPLAUSIBLE_COSTS, labels, quota.implausible_costs);
     if let Some(plan) = quota.plan {
         text.sample(PACING_PLANNED, labels, plan.planned);
         text.sample(PACING_EARMARKED, labels, plan.earmarked);

@@ -76,7 +76,8 @@ metrics! {
     /// Time from sending the request to the origin to receiving its response head.
     ORIGIN_REQUEST_DURATION: Histogram "tidegate_origin_request_duration_seconds" ["scope"];
     /// Total number of units charged on a route for costs that it does not expect: the origin reported a cost in a quota in
-    /// which the route has none. Give the route a cost, so that its requests are refused before the quota is exceeded.
+    /// which the route has none. The first report teaches the cost of the path, later requests are refused by it. `tidegate
+    /// status` lists the paths: give them a route with a cost.
     UNEXPECTED_COST: Counter "tidegate_unexpected_cost_total" ["route"];
     /// Number of requests currently in flight to the origin. Partitions of a scope are added up.
     ORIGIN_INFLIGHT: Gauge "tidegate_origin_inflight" ["scope"];
@@ -136,6 +137,9 @@ metrics! {
     QUOTA_DRIFT: Gauge "tidegate_quota_drift" ["quota"];
     /// Total number of units that the origin reported as spent beyond the limit.
     QUOTA_OVERRUN: Counter "tidegate_quota_overrun_total" ["quota"];
+    /// Total number of costs that the origin reported and that were implausibly high: above 100 times the expected cost and
+    /// above a hundredth of the limit. The larger of both was charged.
+    QUOTA_IMPLAUSIBLE_COSTS: Counter "tidegate_quota_implausible_costs_total" ["quota"];
     /// Ratio of the class's requests that its current tier refuses, 0 to 1.
     TIER_SHED: Gauge "tidegate_tier_shed_ratio" ["quota", "class"];
     /// Units that the pacing plan would have used by now. Present for quotas with pacing.

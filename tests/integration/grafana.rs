@@ -67,7 +67,7 @@ fn panels_have_titles_units_and_distinct_positions() {
 fn alerts_query_existing_metrics_and_describe_actions() {
     let alerts: Value = serde_saphyr::from_str(ALERTS).expect("the rules are YAML");
     let rules = alerts["groups"][0]["rules"].as_array().expect("rules");
-    assert_eq!(rules.len(), 17);
+    assert_eq!(rules.len(), 19);
     for rule in rules {
         check_query(text(&rule["expr"]));
         for value in [&rule["alert"], &rule["labels"]["severity"], &rule["annotations"]["summary"]] {

@@ -194,6 +194,40 @@ routes: [{ match: \"/item/*\", cost: { api: 1 } }]
 }
 
 #[test]
+fn replay_refuses_paths_whose_cost_was_learned_as_live() {
+    let rules = "
+workers: 2
+bot_detection: { enabled: false }
+quotas: { api: { limit: 60, window: { fixed: 24h }, cost_header: X-API-Cost, per_client: 90%, tiers: { bot: [ { above: 50%, shed: 50% } ] } } }
+classes: [ { name: bot, when: { kind: declared_bot } }, { name: person } ]
+routes: [ { match: \"/item/*\", cost: { api: 1 } } ]
+";
+    let origin = Origin::with_script(|request, connection| {
+        let fields = if request.target.starts_with("/search") { "X-API-Cost: 3\r\n" } else { "" };
+        connection.reply("200 OK", fields, b"page");
+    });
+    let gateway = TestGateway::with_clock(origin.address(), rules, Clock::system());
+    let requests = (0..400).map(|number| {
+        let path = ["/item/1", "/search?s=a", "/about", "/search/deep"][number % 4];
+        let user_agent = ["User-Agent: Bot/1.0\r\n", "User-Agent: Firefox\r\n"][number / 4 % 2];
+        let client = format!("X-Forwarded-For: 192.0.2.{}\r\n", number % 11);
+        (path, format!("{user_agent}{client}"))
+    });
+    let requests: Vec<_> = requests.collect();
+    std::thread::scope(|scope| {
+        for part in requests.chunks(100) {
+            let gateway = &gateway;
+            scope.spawn(move || part.iter().for_each(|(path, fields)| drop(gateway.connect().get(path, fields))));
+        }
+    });
+    let report = assert_replay_matches(gateway, 400);
+    for (class, reason) in [("bot", "tier"), ("person", "quota")] {
+        let class = report.classes.iter().find(|entry| entry.name == class).expect("a class");
+        assert!(class.refused.contains_key(reason), "{class:?}");
+    }
+}
+
+#[test]
 fn replay_settles_requests_of_other_proxies() {
     const REQUESTS: u32 = 400;
     let rules = format!("forward_auth: {{ listen: \"127.0.0.1:0\", settle_after: 5s }}\n{}", rules(300));

@@ -2,6 +2,7 @@
 
 use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
+use std::time::Duration;
 
 const RULES: &str = "
 quotas:
@@ -57,10 +58,142 @@ fn reported_cost_of_a_free_route_is_charged_and_counted() {
 fn unexpected_costs_exhaust_the_quota_of_costed_routes() {
     let origin = costing_origin();
     let gateway = TestGateway::with_rules(origin.address(), RULES);
-    for number in 0..6 {
-        assert_eq!(gateway.connect().get(&format!("/free/{number}"), "").status, 200);
+    for path in ["/free/1", "/a", "/b", "/c", "/d", "/e"] {
+        assert_eq!(gateway.connect().get(path, "").status, 200, "{path}: the first of its kind");
     }
     assert_eq!(gateway.connect().get("/item/1", "").status, 429, "no units remain");
     let quota = &gateway.state()["quotas"][0];
     assert_eq!((quota["used"].as_f64(), quota["overrun"].as_f64()), (Some(20.0), Some(4.0)), "{quota}");
+}
+
+#[test]
+fn one_request_of_a_costed_path_without_a_route_passes_at_a_spent_quota() {
+    let origin = site_with_a_search();
+    let gateway = TestGateway::with_rules(origin.address(), README_RULES);
+    for page in ["/", "/about", "/news/1", "/news/2", "/news/3", "/news/4"] {
+        (0..4).for_each(|_| assert_eq!(gateway.connect().get(page, FIREFOX).status, 200, "{page}"));
+    }
+    gateway.set_used("api", 10_000);
+    let status = |target: &str| gateway.connect().get(target, FIREFOX).status;
+    assert_eq!(status("/search?s=shoes"), 200, "nothing is known of the path yet");
+    for target in [
+        "/search?s=shoes",
+        "/search?s=boots&page=2",
+        "/search",
+        "/Search",
+        "/search/",
+        "//search",
+        "/%73earch",
+        "/x/../search",
+        "/search.json",
+        "/SEARCH?a",
+    ] {
+        assert_eq!(status(target), 429, "{target}");
+    }
+    for method in ["HEAD", "POST", "PUT"] {
+        let mut client = gateway.connect();
+        client.send(format!("{method} /search HTTP/1.1\r\nHost: a\r\n{FIREFOX}Content-Length: 0\r\n\r\n"));
+        assert_eq!(client.response_to(method).status, 429, "{method}");
+    }
+    // Pages that are free stay open, also those that were not seen before.
+    for page in ["/", "/?utm_source=mail", "/about", "/news/77", "/imprint", "/app.css"] {
+        assert_eq!(status(page), 200, "{page}");
+    }
+    let quota = &gateway.state()["quotas"][0];
+    assert_eq!((quota["used"].as_f64(), quota["overrun"].as_f64()), (Some(10_000.0), Some(4.0)), "{quota}");
+}
+
+#[test]
+fn made_up_paths_pass_a_few_times_and_close_no_free_page() {
+    let origin = site_with_a_search();
+    let gateway = TestGateway::with_rules(origin.address(), README_RULES);
+    let status = |target: &str| gateway.connect().get(target, FIREFOX).status;
+    (0..4).for_each(|number| assert_eq!(status(&format!("/news/{number}")), 200));
+    gateway.set_used("api", 10_000);
+    let passed = |targets: &[String]| targets.iter().filter(|target| status(target) == 200).count();
+    let numbers: Vec<String> = (0..30).map(|number| format!("/search/q{number}")).collect();
+    assert_eq!(passed(&numbers), 1);
+    let words: Vec<String> = ('a'..='z').map(|letter| format!("/search/word{letter}")).collect();
+    assert!(passed(&words) <= 8);
+    // One page of a free kind costs: it closes itself alone.
+    assert_eq!([status("/news/666"), status("/news/666"), status("/news/5")], [200, 429, 200]);
+}
+
+#[test]
+fn parallel_first_requests_of_a_costed_path_pass_one_at_a_time() {
+    let origin = Origin::with_script(|request, connection| {
+        std::thread::sleep(Duration::from_millis(20));
+        let fields = if request.target.starts_with("/search") { "X-API-Cost: 4\r\n" } else { "" };
+        connection.reply("200 OK", fields, b"page");
+    });
+    let gateway = TestGateway::with_rules(origin.address(), README_RULES);
+    gateway.set_used("api", 10_000);
+    let statuses = |path: &'static str| -> Vec<u16> {
+        let get = |_| gateway.connect().get(path, FIREFOX).status;
+        std::thread::scope(|scope| {
+            let requests: Vec<_> = (0..12).map(|number| scope.spawn(move || get(number))).collect();
+            requests.into_iter().map(|request| request.join().expect("a response")).collect()
+        })
+    };
+    assert_eq!(statuses("/search?s=x").iter().filter(|&&status| status == 200).count(), 1);
+    assert_eq!(statuses("/imprint"), [200; 12], "a free page stays open");
+}
+
+#[test]
+fn shed_bots_are_refused_from_the_second_report_on() {
+    let origin = site_with_a_search();
+    let gateway = TestGateway::with_rules(origin.address(), README_RULES);
+    let status = |target: &str| gateway.connect().get(target, "User-Agent: curl/8.5.0\r\n").status;
+    assert_eq!(status("/item/1"), 429, "all are shed");
+    assert_eq!([status("/search?s=1"), status("/search?s=2"), status("/about")], [200, 429, 200]);
+    let state = gateway.state();
+    assert_eq!(state["path_costs"], serde_json::json!([{"path": "/search", "quota": "api", "units": 4}]));
+    let person = gateway.connect().get("/search?s=3", FIREFOX);
+    assert_eq!((person.status, gateway.metric("tidegate_unexpected_cost_total{route=\"/**\"}")), (200, 8.0));
+    let log = gateway.read_log();
+    let line = log.iter().find(|line| line["query"] == "s=2").expect("a line");
+    assert_eq!((&line["cost"], &line["reason"]), (&serde_json::json!({"api": 4}), &serde_json::json!("tier")));
+    let line = log.iter().find(|line| line["query"] == "s=3").expect("a line");
+    assert_eq!(line["charged"], serde_json::json!({"api": 4}));
+}
+
+#[test]
+fn implausible_cost_is_charged_as_the_highest_plausible_one() {
+    let origin = Origin::with_script(|request, connection| {
+        let cost = if request.target == "/item/1" { "2" } else { "999999999999999" };
+        connection.reply("200 OK", &format!("X-API-Cost: {cost}\r\n"), b"page");
+    });
+    let gateway = TestGateway::with_rules(origin.address(), README_RULES);
+    let used = || gateway.state()["quotas"][0]["used"].as_f64();
+    for (page, expected) in [("/item/1", 2.0), ("/item/2", 102.0), ("/search", 202.0), ("/item/1", 204.0)] {
+        assert_eq!(gateway.connect().get(page, FIREFOX).status, 200);
+        assert_eq!(used(), Some(expected), "{page}");
+    }
+    assert_eq!(gateway.metric("tidegate_quota_implausible_costs_total{quota=\"api\"}"), 2.0);
+}
+
+/// The quota, classes and routes of the README.
+const README_RULES: &str = "
+quotas:
+  api:
+    limit: 10000
+    per_client: 5%
+    window: { fixed: 24h }
+    cost_header: X-API-Cost
+    tiers: { bot: [ { above: 0%, shed: 100% } ] }
+classes:
+  - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot, impostor] } }
+  - { name: person, when: { kind: human } }
+routes: [ { match: \"/item/*\", cost: { api: 1 } } ]
+bot_detection: { enabled: false }
+";
+
+const FIREFOX: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n";
+
+fn site_with_a_search() -> Origin {
+    Origin::with_script(|request, connection| {
+        let path = request.target.to_ascii_lowercase();
+        let is_search = ["search", "%73earch", "/news/666"].iter().any(|name| path.contains(name));
+        connection.reply("200 OK", if is_search { "X-API-Cost: 4\r\n" } else { "" }, b"page");
+    })
 }

@@ -124,6 +124,9 @@ pub struct Record<'a> {
     pub cut: Option<ResponseCut>,
     /// Result of the cache; `None` if the route is not cached.
     pub cache: Option<CacheResult>,
+    /// Units charged for costs in quotas in which the route has none and that were learned by the path. Not part of the log:
+    /// they are in `charged`.
+    pub learned_charges: Units,
     /// Units that a stored response saved, by quota. Not part of the log: replay knows them from the costs.
     pub saved: &'a [(&'a str, Units)],
     /// Resolver for names of bots, operators, rules and scopes.

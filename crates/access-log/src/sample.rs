@@ -52,6 +52,7 @@ pub fn sample_record() -> Record<'static> {
         guard_admitted: false,
         cut: None,
         cache: None,
+        learned_charges: Units::ZERO,
         saved: &[],
         scope_wait: Duration::ZERO,
         origin: Some(UpstreamCall { scopes: &[], status: Some(200), duration: Duration::from_micros(41_200) }),

@@ -41,6 +41,8 @@ pub struct Admission {
     pub(super) class_ids: Vec<StableClassId>,
     /// Expected costs of each route, in the lock order of the quota counters.
     charges: Vec<Vec<(QuotaId, ExpectedCost)>>,
+    /// Quotas of each route in which it has no cost and the origin reports costs.
+    pub(super) reported_only: Vec<Vec<QuotaId>>,
     /// Throttled scopes of each route; `None` if no scope of the route is throttled.
     route_scopes: Vec<Option<RouteScopes>>,
 }
@@ -96,7 +98,8 @@ impl Admission {
             engine.throttle.route_scopes(route.scopes.iter().filter_map(|scope| rules.scopes.get(scope.index())))
         };
         let route_scopes = rules.routes.iter().map(scopes_of).collect();
-        Self { engine, rules, counters, class_ids, charges, route_scopes }
+        let reported_only = rules.routes.iter().map(|route| reported_only(&rules, route)).collect();
+        Self { engine, rules, counters, class_ids, charges, reported_only, route_scopes }
     }
 
     /// Returns the configuration of this admission.
@@ -112,6 +115,7 @@ impl Admission {
             class,
             class_rules: &self.rules[class],
             route: &self.rules[route],
+            has_learned_cost: false,
             is_exempt: self.rules.is_exempt(&Method::GET, path),
             switch: None,
             has_copy: false,
@@ -129,8 +133,19 @@ impl Admission {
         page: Option<CrawledPage<'_>>,
         now: Timestamp,
     ) -> Decision {
+        self.admit_with_costs(key, request, self.charges(request, route), page, now)
+    }
+
+    /// Decides on one request with these expected costs, as [`Self::admit_guarded`] does.
+    pub(super) fn admit_with_costs(
+        &self,
+        key: ClientKey,
+        request: &DecisionRequest<'_>,
+        charges: &[(QuotaId, ExpectedCost)],
+        page: Option<CrawledPage<'_>>,
+        now: Timestamp,
+    ) -> Decision {
         let DecisionRequest { class, class_rules, .. } = *request;
-        let charges = self.charges(request, route);
         // A refresh is of no client.
         if request.is_refresh || (request.bucket().is_none() && charges.is_empty()) {
             return self.decide(request, key, None, &mut BucketState::default(), charges, now);
@@ -254,6 +269,11 @@ impl Admission {
         self.counter(quota).sync_with_origin(window, report, now)
     }
 
+    /// Counts a cost in `quota` that the origin reported and that was implausibly high. Returns true for the first.
+    pub fn count_implausible_cost(&self, quota: QuotaId) -> bool {
+        self.counter(quota).count_implausible_cost() == 0
+    }
+
     /// Records that a client in `network` was sent uncertain evidence that the origin's quota of a window is exhausted.
     /// Returns true if one in another network was, too.
     pub fn confirms_exhaustion(&self, quota: QuotaId, window: u64, network: u64) -> bool {
@@ -370,7 +390,7 @@ impl Admission {
         self.charges[route.index()].iter().map(|(id, expectation)| (*id, expectation.units(self.rules[*id].limit)))
     }
 
-    /// Returns the expected costs of a request, in the lock order of the quota counters.
+    /// Returns the expected costs of a request by its route, in the lock order of the quota counters.
     pub(super) fn charges(&self, request: &DecisionRequest<'_>, route: RouteId) -> &[(QuotaId, ExpectedCost)] {
         if request.is_free() { &[] } else { &self.charges[route.index()] }
     }
@@ -428,4 +448,14 @@ impl Admission {
     pub(super) fn counter(&self, quota: QuotaId) -> &Arc<QuotaCounter> {
         &self.counters[quota.index()]
     }
+}
+
+/// Returns the quotas whose costs the origin reports and in which the route has none.
+fn reported_only(rules: &Rules, route: &Route) -> Vec<QuotaId> {
+    // A route without scopes does not reach the origin.
+    let is_sent = !route.scopes.is_empty();
+    let is_reported_only = |id: &QuotaId| {
+        is_sent && rules[*id].cost_header.is_some() && !route.costs.iter().any(|(quota, _): &(_, Cost)| quota == id)
+    };
+    (0..rules.quotas.len()).map(QuotaId::from_index).filter(is_reported_only).collect()
 }

@@ -6,7 +6,7 @@ use super::{Admission, CrawledPage};
 use tidegate_policy::bucket::BucketState;
 use tidegate_policy::decide::{DecisionRequest, QuotaSnapshot};
 use tidegate_policy::identity::CredentialSource;
-use tidegate_policy::{ClassId, Facts, QuotaId, Timestamp};
+use tidegate_policy::{ClassId, Facts, QuotaId, Timestamp, Units};
 
 /// Inputs of the decision on a hypothetical request.
 #[derive(Clone, Debug)]
@@ -18,11 +18,12 @@ pub struct DryRun<'a> {
 }
 
 impl Admission {
-    /// Returns the inputs of the decision on a request with these facts. `secret` is used as in
+    /// Returns the inputs of the decision on a request with these facts and these learned costs. `secret` is used as in
     /// [`Admission::evaluate`]. Changes only what the request itself would change: a plan that is due is created.
     pub fn dry_run(
         &self,
         facts: &Facts<'_>,
+        learned: &[(QuotaId, Units)],
         secret: impl FnOnce(&CredentialSource) -> Option<u64>,
         now: Timestamp,
     ) -> DryRun<'_> {
@@ -39,12 +40,14 @@ impl Admission {
                 class,
                 class_rules,
                 route: &self.rules[route],
+                has_learned_cost: !learned.is_empty(),
                 is_exempt: never_refused,
                 switch: None,
                 has_copy: false,
                 is_refresh: false,
             };
-            let charges = self.charges(&request, route);
+            let learned = if request.is_free() { &[] } else { learned };
+            let charges = self.with_learned(self.charges(&request, route), learned);
             let context = ChargeContext {
                 class_id: self.class_id(class),
                 client: key,

@@ -1,10 +1,10 @@
 //! Evaluation of a request, from its facts to its verdict: the same steps for live requests and for log lines.
 
-use super::{Admission, CrawledPage, Decision};
+use super::{Admission, CrawledPage, Decision, LearnedCosts, PathKnowledge};
 use tidegate_policy::decide::DecisionRequest;
 use tidegate_policy::identity::{ClientKey, CredentialSource};
 use tidegate_policy::switches::Switch;
-use tidegate_policy::{Classification, Facts, RequestFacts, RouteId, Timestamp};
+use tidegate_policy::{Classification, Facts, QuotaId, RequestFacts, RouteId, Timestamp, Units};
 
 /// A classified and routed request, before its verdict.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,12 @@ impl Admission {
         secret: impl FnOnce(&CredentialSource) -> Option<u64>,
         now: Timestamp,
     ) -> Evaluation {
-        self.evaluate_classified(self.classify(facts, switch, secret), &facts.request, RequestPurpose::Response, now)
+        let classified = self.classify(facts, switch, secret);
+        let learned = match self.path_knowledge(classified.route, &facts.request) {
+            PathKnowledge::Costs(costs) => costs,
+            PathKnowledge::Free | PathKnowledge::Unknown => LearnedCosts::new(),
+        };
+        self.evaluate_classified(classified, &facts.request, &learned, RequestPurpose::Response, now)
     }
 
     /// Classifies and routes a request by its facts. `secret` returns the hash of a credential. It is called with the
@@ -74,11 +79,12 @@ impl Admission {
         Classified { classification, route, key, switch }
     }
 
-    /// Decides on a classified request.
+    /// Decides on a classified request. `learned` are its expected costs in quotas in which its route has none.
     pub fn evaluate_classified(
         &self,
         classified: Classified,
         request: &RequestFacts<'_>,
+        learned: &[(QuotaId, Units)],
         purpose: RequestPurpose,
         now: Timestamp,
     ) -> Evaluation {
@@ -88,12 +94,15 @@ impl Admission {
             class: classification.class,
             class_rules: &self.rules[classification.class],
             route: &self.rules[route],
+            has_learned_cost: !learned.is_empty(),
             is_exempt: self.rules.is_exempt(request.method, request.path),
             switch,
             has_copy: purpose == RequestPurpose::Copy,
             is_refresh: purpose == RequestPurpose::Refresh,
         };
-        let decision = self.admit_guarded(key, &decision_request, route, page, now);
+        let learned = if decision_request.is_free() { &[] } else { learned };
+        let charges = self.with_learned(self.charges(&decision_request, route), learned);
+        let decision = self.admit_with_costs(key, &decision_request, &charges, page, now);
         Evaluation { classification, route, key, switch, decision }
     }
 }

@@ -18,6 +18,7 @@ mod dry_run;
 mod evaluate;
 pub mod files;
 pub mod heavy_hitters;
+mod learned_costs;
 mod lease_mode;
 mod leases;
 pub mod ledger;
@@ -42,6 +43,7 @@ pub use demand::LearnedDemand;
 pub use dry_run::DryRun;
 pub use evaluate::{Classified, Evaluation, RequestPurpose};
 pub use heavy_hitters::Demand;
+pub use learned_costs::{LearnedCosts, PathCostView, PathKnowledge};
 pub use lease_mode::LeaseMode;
 pub use observation::{Observation, ObservedRequest};
 pub use permit::{Charged, Permit, Receipt};
@@ -63,6 +65,7 @@ use refused_pages::RefusedPages;
 use std::sync::Arc;
 use throttle::Throttle;
 use tidegate_policy::cost::{Cost, CostEstimate};
+use tidegate_policy::path_costs::PathCosts;
 use tidegate_policy::quota::Quota;
 use tidegate_policy::{QuotaId, Rules, StableClassId, Timestamp, Units};
 
@@ -75,6 +78,8 @@ pub struct Engine {
     clients: Clients,
     profiles: ProfileStore,
     cost_estimates: CostEstimates,
+    /// Costs learned for paths whose route has none.
+    path_costs: Mutex<PathCosts>,
     quotas: Mutex<Vec<Arc<QuotaCounter>>>,
     class_names: Mutex<Vec<String>>,
     refused_pages: RefusedPages,
@@ -98,6 +103,7 @@ impl Engine {
             clients: Clients::new(max_clients),
             profiles: ProfileStore::new(hashing),
             cost_estimates: CostEstimates::default(),
+            path_costs: Mutex::default(),
             quotas: Mutex::default(),
             class_names: Mutex::default(),
             refused_pages: RefusedPages::default(),

@@ -3,6 +3,7 @@
 use super::cost_estimates::LearnedCost;
 use super::lease_mode::LeaseMode;
 use parking_lot::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_policy::client_usage::ClientUsage;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::quota::Quota;
@@ -18,6 +19,8 @@ pub(super) struct QuotaCounter {
     state: Mutex<QuotaState>,
     /// Usage by client, for a quota with a limit per client. Locked while the state is.
     client_usage: Mutex<ClientUsage>,
+    /// Number of reports of the origin that were implausibly high.
+    implausible_costs: AtomicU64,
     /// Window and network of the first client that was sent uncertain evidence of exhaustion.
     exhaustion_witness: Mutex<Option<(u64, u64)>>,
 }
@@ -41,6 +44,7 @@ impl QuotaCounter {
             lease_mode,
             state: Mutex::new(state),
             client_usage,
+            implausible_costs: AtomicU64::new(0),
             exhaustion_witness: Mutex::default(),
         }
     }
@@ -165,6 +169,16 @@ impl QuotaCounter {
         let first = witness.filter(|(window, _)| *window == id).unwrap_or((id, network));
         *witness = Some(first);
         first.1 != network
+    }
+
+    /// Counts a report of the origin that was implausibly high. Returns the number of earlier ones.
+    pub(super) fn count_implausible_cost(&self) -> u64 {
+        self.implausible_costs.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns the number of reports of the origin that were implausibly high.
+    pub(super) fn implausible_costs(&self) -> u64 {
+        self.implausible_costs.load(Ordering::Relaxed)
     }
 
     /// Sets the settled units manually. Returns the previous and the new value.

@@ -24,6 +24,8 @@ pub struct QuotaView {
     pub reserved: Units,
     /// Units that the origin spent beyond the limit, since the process start.
     pub overrun: Units,
+    /// Number of costs that the origin reported and that were implausibly high, since the process start.
+    pub implausible_costs: u64,
     /// Units counted as used because an instance crashed, since the process start. Their actual usage is unknown.
     pub lost: Units,
     /// Units that the origin counts beyond the gateway's count, in milli-units; negative if it counts fewer.
@@ -161,6 +163,7 @@ impl Admission {
                     used: state.used(),
                     reserved: state.reserved(),
                     overrun: state.overrun(),
+                    implausible_costs: counter.implausible_costs(),
                     lost: state.lost(),
                     drift: state.drift(),
                     closed_until: state.exhausted_until(),

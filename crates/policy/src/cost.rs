@@ -38,6 +38,18 @@ impl CostEstimate {
     }
 }
 
+/// Factor by which a plausible cost exceeds the expected one at most.
+const PLAUSIBLE_FACTOR: u64 = 100;
+/// Part of the limit, as a divisor, that a request may always cost.
+const PLAUSIBLE_DIVISOR: u64 = 100;
+
+/// Returns the highest cost that an origin plausibly reports for a request that was expected to cost `expected`: 100 times as
+/// much, of at least one unit; or a hundredth of the limit, if that is more. Otherwise, one wrong number would close the quota.
+pub fn highest_plausible(expected: Units, limit: Units) -> Units {
+    let by_factor = expected.max(CostEstimate::INITIAL.0).milli().saturating_mul(PLAUSIBLE_FACTOR);
+    Units::from_milli(by_factor.max(limit.milli() / PLAUSIBLE_DIVISOR))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +68,16 @@ mod tests {
         assert_eq!(updated(CostEstimate(Units::from_whole(12)), &[6000]).0.milli(), 11_953);
         assert_eq!(updated(CostEstimate(Units::from_milli(3)), &[0, 0, 0]), CostEstimate(Units::ZERO));
         assert_eq!(updated(CostEstimate(Units::ZERO), &[5000]).0, Units::from_whole(1));
+    }
+
+    #[test]
+    fn implausible_cost_is_far_above_the_expected_one_and_part_of_the_limit() {
+        let highest =
+            |expected, limit| highest_plausible(Units::from_milli(expected), Units::from_whole(limit)).milli() / 1000;
+        let units = |expected: u64| expected * 1000;
+        assert_eq!([highest(units(1), 10_000), highest(units(4), 10_000), highest(0, 10)], [100, 400, 100]);
+        assert_eq!([highest(units(1), 1_000_000), highest(1, 10)], [10_000, 100]);
+        assert!(highest_plausible(Units::MAX, Units::MAX) >= Units::MAX);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct DecisionRequest<'a> {
     pub class_rules: &'a Class,
     /// Route of the request.
     pub route: &'a Route,
+    /// True if a cost of the path was learned in a quota in which its route has none.
+    pub has_learned_cost: bool,
     /// True if the request is [never refused](super::Rules::is_exempt).
     pub is_exempt: bool,
     /// Switch of an administrator that applies to the client.
@@ -40,7 +42,7 @@ impl DecisionRequest<'_> {
     /// Returns true if the request costs nothing. An exempt request is free on every route, since it is admitted when
     /// no units are left.
     pub fn is_free(&self) -> bool {
-        self.is_exempt || self.has_copy || self.route.is_free()
+        self.is_exempt || self.has_copy || (self.route.is_free() && !self.has_learned_cost)
     }
 
     /// Returns the bucket of the class if the request takes a token from it.

@@ -33,6 +33,8 @@ pub mod network_table;
 pub mod own_hosts;
 pub mod pacing;
 pub mod path;
+pub mod path_costs;
+pub mod path_shape;
 pub mod query;
 pub mod quota;
 pub mod quota_state;

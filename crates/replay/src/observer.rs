@@ -5,7 +5,7 @@ use super::log::{LinePosition, LogLine};
 use super::policy::Policy;
 use super::response_cache::CacheRole;
 use tidegate_engine::{Admission, DryRun, QuotaView};
-use tidegate_policy::{Facts, Timestamp};
+use tidegate_policy::{Facts, QuotaId, Timestamp, Units};
 
 /// Observer of every decision.
 pub(super) trait Observer {
@@ -39,13 +39,15 @@ pub struct PendingRequest<'a, 'text> {
     pub spread: f64,
     pub(super) role: CacheRole,
     pub(super) credential_hash: Option<u64>,
+    /// Expected costs in quotas in which the route has none.
+    pub(super) learned: &'a [(QuotaId, Units)],
     pub(super) admission: &'a Admission,
 }
 
 impl PendingRequest<'_, '_> {
     /// Evaluates the request without changing any state.
     pub fn dry_run(&self) -> DryRun<'_> {
-        self.admission.dry_run(self.facts, |_| self.credential_hash, self.at)
+        self.admission.dry_run(self.facts, self.learned, |_| self.credential_hash, self.at)
     }
 
     /// Returns snapshots of all quotas.

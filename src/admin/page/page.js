@@ -94,6 +94,7 @@ function drawProblems() {
     state.ledger_error ? problem(`Ledger: ${state.ledger_error}`) : null,
     state.untrusted_proxy ? problem(`Proxy: ${state.untrusted_proxy}`) : null,
     failure ? problem(`Reload failed at ${moment(failure.time)}; the previous configuration is still active:\n${failure.errors}`) : null,
+    state.path_costs.map(({ path, quota, units }) => problem(`Costs without a route: ${number(units)} units of ${quota} by ${path}: add a route with a cost.`)),
     state.log_lines_dropped > 0 ? problem(`Access log: ${number(state.log_lines_dropped)} lines dropped, because the writer could not keep up.`) : null,
     state.notes.map((text) => h('p', { class: 'note' }, text)));
 }

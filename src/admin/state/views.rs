@@ -2,9 +2,9 @@
 
 use super::{
     CacheUsageDocument, ClassDocument, ClassPlanDocument, ClientDocument, CrawlerDocument, OriginDocument,
-    OriginServerDocument, OutageDocument, PacingDocument, PartitionDocument, QuotaDocument, ReloadFailureDocument,
-    ScopeDocument, SettingsDocument, SpenderDocument, SpendersDocument, StateDocument, SwitchDocument,
-    ThrottleDocument, TrafficDocument,
+    OriginServerDocument, OutageDocument, PacingDocument, PartitionDocument, PathCostDocument, QuotaDocument,
+    ReloadFailureDocument, ScopeDocument, SettingsDocument, SpenderDocument, SpendersDocument, StateDocument,
+    SwitchDocument, ThrottleDocument, TrafficDocument,
 };
 use crate::admin::amount::Amount;
 use crate::admin::api::SettingsView;
@@ -22,11 +22,14 @@ use std::sync::Arc;
 use tidegate_access_log::rfc3339;
 use tidegate_engine::spenders::{Spender, TopSpenders};
 use tidegate_engine::switch_store::SwitchEntry;
-use tidegate_engine::{ClassPlan, ClassView, ClientView, QuotaView, ScopeState};
+use tidegate_engine::{ClassPlan, ClassView, ClientView, PathCostView, QuotaView, ScopeState};
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::tier::Share;
 use tidegate_policy::time::ceil_seconds;
 use tidegate_policy::{Reason, Timestamp};
+
+/// Number of paths without a route cost for which the origin reported most.
+const PATH_COSTS: usize = 5;
 
 /// Returns the whole state.
 pub(in crate::admin) async fn show(
@@ -61,6 +64,7 @@ pub(in crate::admin) fn document(gateway: &DynGateway, corrections: &Corrections
         untrusted_proxy: gateway.untrusted_proxy(),
         notes: gateway.warnings(),
         quotas: gateway.quotas().iter().map(|view| quota(view, now)).collect(),
+        path_costs: gateway.path_costs().into_iter().take(PATH_COSTS).map(path_cost).collect(),
         classes: gateway.classes(),
         traffic: gateway.class_traffic().iter().map(traffic).collect(),
         spenders: spenders(gateway),
@@ -73,6 +77,10 @@ pub(in crate::admin) fn document(gateway: &DynGateway, corrections: &Corrections
         switches: gateway.switches().iter().map(switch).collect(),
         cache: gateway.cache_usage().map(|usage| cache_usage(&usage)),
     }
+}
+
+fn path_cost(view: PathCostView) -> PathCostDocument {
+    PathCostDocument { path: view.path, quota: view.quota, units: view.units.into() }
 }
 
 fn cache_usage(usage: &CacheUsage) -> CacheUsageDocument {

@@ -5,7 +5,8 @@ use super::view::View;
 use crate::admin::cache::SavedUnits;
 use crate::admin::state::{
     CacheUsageDocument, ClientDocument, CorrectionDocument, OriginServerDocument, OutageDocument, PartitionDocument,
-    ScopeDocument, SpenderDocument, SpendersDocument, StateDocument, SwitchDocument, ThrottleDocument, TrafficDocument,
+    PathCostDocument, ScopeDocument, SpenderDocument, SpendersDocument, StateDocument, SwitchDocument,
+    ThrottleDocument, TrafficDocument,
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -98,6 +99,10 @@ fn warnings(state: &StateDocument, view: &View) -> String {
     if let Some(failure) = &state.settings.last_reload_failed {
         let time = view.local(&failure.time, Some(&state.time));
         add("Reload failed", &format!("at {time}; the previous configuration is still active:\n{}", failure.errors));
+    }
+    for PathCostDocument { path, quota, units } in &state.path_costs {
+        let (path, units) = (printable(path), decimal(units.units().unwrap_or_default()));
+        add("Costs without a route:", &format!("{units} units of {quota} by {path}: add a route with a cost."));
     }
     if state.log_lines_dropped > 0 {
         let lines = group_digits(state.log_lines_dropped);

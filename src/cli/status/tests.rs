@@ -9,7 +9,7 @@ fn view(width: usize) -> View {
 
 /// A state in which every part of the page is shown.
 fn sample_state() -> Value {
-    json!({
+    let mut state = json!({
         "time": "2026-11-21T13:05:00Z", "started": "2026-11-19T09:00:00Z", "uptime_s": 187_500,
         "version": "1.2.3", "revision": "unknown",
         "listen": ["0.0.0.0:8080", "[::]:8080"], "admin": "127.0.0.1:9090",
@@ -95,7 +95,9 @@ fn sample_state() -> Value {
             {"time": "2026-11-20T12:00:00Z", "quota": "tokens", "from": 1, "to": 0, "peer": null, "token": false,
              "by": null},
         ],
-    })
+    });
+    state["path_costs"] = json!([{"path": "/search", "quota": "places_api", "units": 1204.5}]);
+    state
 }
 
 #[test]

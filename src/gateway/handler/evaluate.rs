@@ -6,17 +6,19 @@ use super::request_handler::RequestHandler;
 use crate::gateway::listener::ListenerKind;
 use crate::gateway::request_context::EvaluatedRequest;
 use crate::gateway::target::ClientRequest;
+use crate::gateway::unknown_paths::UnknownPathGuard;
 use crate::gateway::worker::CurrentConfig;
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
-use tidegate_engine::{Classified, Observation, RequestPurpose};
+use tidegate_engine::{Classified, LearnedCosts, Observation, PathKnowledge, RequestPurpose};
 use tidegate_http1::Fields;
 use tidegate_policy::bot_detection::BrowserTraits;
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::identity::{ClientAddress, CredentialSource, ProxyTrust};
+use tidegate_policy::path_shape::PathShape;
 use tidegate_policy::{Classification, ClientFacts, ClientKind, Facts, OperatorId, Signature, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -24,6 +26,9 @@ use tokio::time::sleep;
 /// Maximum wait of a request for a lease. A burst can exceed the leased units; the next lease usually takes a few
 /// milliseconds, on a busy disk a second.
 const MAX_LEASE_WAIT: Duration = Duration::from_secs(2);
+
+/// Maximum wait of a request for the response to another one, which says what both cost.
+const MAX_COST_WAIT: Duration = Duration::from_secs(2);
 
 /// A classified request with what is known of its client.
 pub(super) struct ClassifiedRequest {
@@ -90,7 +95,8 @@ impl RequestHandler {
         ClassifiedRequest { client_address, claimed, signed, crawler, observation, classified }
     }
 
-    /// Decides on a classified request. Waits only for a lease; `current` is another one if it changed meanwhile.
+    /// Decides on a classified request. Waits only for a lease, and for the cost of a path that is unknown while a quota is
+    /// nearly spent; `current` is another one if it changed meanwhile.
     pub(super) async fn evaluate(
         &self,
         classified: ClassifiedRequest,
@@ -99,7 +105,14 @@ impl RequestHandler {
         current: Rc<CurrentConfig>,
         now: Timestamp,
     ) -> (Rc<CurrentConfig>, Box<EvaluatedRequest>) {
-        let evaluated = self.decide(classified, request, role, &current, now);
+        let (learned, guard) = match self.path_knowledge(&classified, request, role, &current) {
+            PathKnowledge::Free => (LearnedCosts::new(), None),
+            PathKnowledge::Costs(costs) => (costs, None),
+            // Boxed to keep the future of other requests small.
+            PathKnowledge::Unknown => Box::pin(self.wait_for_cost(&classified, request, &current)).await,
+        };
+        let mut evaluated = self.decide(classified, request, &learned, role, &current, now);
+        evaluated.unknown_path = guard.map(Box::new);
         match &self.worker.shared().ledger_responses {
             Some(ledger_responses) if evaluated.evaluation.decision.verdict.waits_for_lease() => {
                 // Boxed to keep the future of other requests small.
@@ -109,11 +122,70 @@ impl RequestHandler {
         }
     }
 
-    /// Decides on a classified request. Does not wait.
+    /// Returns what was learned about the costs of the request beyond those of its route.
+    fn path_knowledge(
+        &self,
+        request: &ClassifiedRequest,
+        client_request: &ClientRequest,
+        role: &CacheRole,
+        current: &CurrentConfig,
+    ) -> PathKnowledge {
+        match role.is_free() {
+            true => PathKnowledge::Free,
+            false => current.admission.path_knowledge(request.classified.route, &client_request.facts()),
+        }
+    }
+
+    /// Waits, if a quota is nearly spent, until no other request of the same shape is in flight. Returns the costs that were
+    /// learned meanwhile, or a guard for the request that is the one in flight. A request that waited in vain is decided
+    /// like one that costs.
+    async fn wait_for_cost(
+        &self,
+        request: &ClassifiedRequest,
+        client_request: &ClientRequest,
+        current: &CurrentConfig,
+    ) -> (LearnedCosts, Option<UnknownPathGuard>) {
+        let (admission, facts, route) = (&current.admission, client_request.facts(), request.classified.route);
+        // Another proxy does not say when it has the response.
+        if self.listener.kind == ListenerKind::ForwardAuth {
+            return (LearnedCosts::new(), None);
+        }
+        let paths = &self.worker.shared().unknown_paths;
+        let mut timeout = pin!(sleep(MAX_COST_WAIT));
+        loop {
+            let mut ended = pin!(paths.ended.notified());
+            // Enabled before the costs are read, so that no notification is missed.
+            ended.as_mut().enable();
+            let costs = admission.costs_if_nearly_spent(route, self.worker.now());
+            if costs.is_empty() {
+                return (costs, None);
+            }
+            match admission.path_knowledge(route, &facts) {
+                PathKnowledge::Free => return (LearnedCosts::new(), None),
+                PathKnowledge::Costs(costs) => return (costs, None),
+                PathKnowledge::Unknown => {}
+            }
+            if let Some(guard) = paths.enter(PathShape::of(&facts)) {
+                // Learned between the two looks.
+                return match admission.path_knowledge(route, &facts) {
+                    PathKnowledge::Unknown => (LearnedCosts::new(), Some(guard)),
+                    PathKnowledge::Free => (LearnedCosts::new(), None),
+                    PathKnowledge::Costs(costs) => (costs, None),
+                };
+            }
+            if timeout.is_elapsed() {
+                return (costs, None);
+            }
+            tokio::select! { () = ended => {} () = &mut timeout => {} }
+        }
+    }
+
+    /// Decides on a classified request with these learned costs. Does not wait.
     fn decide(
         &self,
         request: ClassifiedRequest,
         client_request: &ClientRequest,
+        learned: &LearnedCosts,
         role: &CacheRole,
         current: &CurrentConfig,
         now: Timestamp,
@@ -125,8 +197,8 @@ impl RequestHandler {
             Some(CacheFill::Refresh) => RequestPurpose::Refresh,
             Some(CacheFill::Warm) | None => RequestPurpose::Response,
         };
-        let evaluation = current.admission.evaluate_classified(classified, &facts, purpose, now);
-        Box::new(EvaluatedRequest { client_address, claimed, signed, crawler, observation, evaluation })
+        let evaluation = current.admission.evaluate_classified(classified, &facts, learned, purpose, now);
+        Box::new(EvaluatedRequest { client_address, claimed, signed, crawler, observation, evaluation, unknown_path: None })
     }
 
     /// Classifies and decides again once the ledger has granted a lease, or after [`MAX_LEASE_WAIT`].
@@ -144,7 +216,11 @@ impl RequestHandler {
             notified.as_mut().enable();
             let current = worker.current();
             let classified = self.classify(request, &current, worker.now());
-            let evaluated = self.decide(classified, request, role, &current, worker.now());
+            let learned = match self.path_knowledge(&classified, request, role, &current) {
+                PathKnowledge::Costs(costs) => costs,
+                PathKnowledge::Free | PathKnowledge::Unknown => LearnedCosts::new(),
+            };
+            let evaluated = self.decide(classified, request, &learned, role, &current, worker.now());
             if !evaluated.evaluation.decision.verdict.waits_for_lease() || timeout.is_elapsed() {
                 return (current, evaluated);
             }

@@ -12,7 +12,7 @@ use crate::gateway::proxy_protocol::ProxiedClient;
 use crate::gateway::request_context::{EvaluatedRequest, RequestContext};
 use crate::gateway::response_body::{ResponseBody, scan_to_end};
 use crate::gateway::upstream::{ForwardError, RequestBody, UpstreamResponse, UpstreamTarget};
-use crate::gateway::{cost, headers, target};
+use crate::gateway::{headers, target};
 use bytes::Bytes;
 use http::{StatusCode, Version};
 use hyper::body::Body;
@@ -77,10 +77,9 @@ impl RequestHandler {
         let expected_cost = |id: tidegate_policy::QuotaId, expected| {
             revalidation_costs.iter().find(|(quota, _)| *quota == id).map_or(expected, |(_, cost)| *cost)
         };
-        let quota = |id: tidegate_policy::QuotaId| &rules[id];
         let Response { status, fields, .. } = &upstream.response;
-        context.settle(|id, expected| cost::actual_cost(quota(id), expected_cost(id, expected), fields));
-        context.charge_unexpected_costs(fields);
+        context.settle(|context, id, expected| context.actual_cost(id, expected_cost(id, expected), fields));
+        context.charge_unexpected_costs(*status, fields);
         context.sync_quotas(*status, fields);
         // A success would be one of the CONNECT over HTTP/2 (RFC 8441 section 5).
         let is_success_of_connect =

@@ -79,9 +79,9 @@ impl RequestHandler {
                 return self.refuse(context);
             }
         };
-        context.settle(|_, expected| expected);
+        context.settle(|_, _, expected| expected);
         let fields = &upstream.response.fields;
-        context.charge_unexpected_costs(fields);
+        context.charge_unexpected_costs(upstream.response.status, fields);
         if !is_from_cache(fields) || context.has_charges() {
             if !context.has_charges() {
                 context.charge_as_unexpected();

@@ -67,7 +67,7 @@ impl RequestHandler {
             Ok(upstream) => upstream,
             Err(error) => return (context, self.fetch_failed(stale, error)),
         };
-        context.settle(|_, expected| expected);
+        context.settle(|_, _, expected| expected);
         let Response { status, fields, .. } = &mut upstream.response;
         let status = *status;
         let is_overload = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;

@@ -6,9 +6,11 @@ use crate::gateway::quota_sync::{self, BodyScan};
 use crate::gateway::target::ClientRequest;
 use crate::gateway::upstream::{ForwardError, OriginBody, rate_limit};
 use http::StatusCode;
+use smallvec::SmallVec;
 use std::rc::Rc;
 use tidegate_engine::{Charged, Evaluation, ThrottleRejection};
 use tidegate_http1::{Fields, Response};
+use tidegate_policy::cost::highest_plausible;
 use tidegate_policy::quota_sync::OriginReport;
 use tidegate_policy::throttle;
 use tidegate_policy::throttle::autothrottle::Adjustment;
@@ -74,20 +76,75 @@ impl RequestContext {
         }
     }
 
-    /// Charges costs that the origin reported in quotas in which the route has none.
-    pub(in crate::gateway) fn charge_unexpected_costs(&mut self, fields: &Fields) {
+    /// Returns what a response of the origin costs in a quota of the request, which expects `expected`: without a report,
+    /// a cost that was learned for the path alone is none.
+    pub(in crate::gateway) fn actual_cost(&self, id: QuotaId, expected: Units, fields: &Fields) -> Units {
+        let route = self.route();
+        let is_learned = !route.costs.iter().any(|(quota, _)| *quota == id);
+        let unreported = if is_learned { Units::ZERO } else { expected };
+        let cost = cost::actual_cost(&self.current.settings.rules[id], unreported, fields);
+        self.plausible_cost(id, expected, cost)
+    }
+
+    /// Returns `cost`, or the highest plausible one if it is implausible: counts it, and logs the first of each quota.
+    fn plausible_cost(&self, id: QuotaId, expected: Units, cost: Units) -> Units {
+        let quota = &self.current.settings.rules[id];
+        let highest = highest_plausible(expected, quota.limit);
+        if cost <= highest {
+            return cost;
+        }
+        if self.current.admission.count_implausible_cost(id) {
+            let (route, quota) = (&self.route().name, &quota.name);
+            warn!(
+                %route, %quota, %cost,
+                "the origin reports {cost} of {quota} for a request of route {route} that was expected to cost {expected}: charging \
+                 {highest}"
+            );
+        }
+        highest
+    }
+
+    /// Charges costs that the origin reported in quotas in which the route has none, and learns them by the path.
+    pub(in crate::gateway) fn charge_unexpected_costs(&mut self, status: StatusCode, fields: &Fields) {
+        if self.current.reported_quotas.is_empty() {
+            return;
+        }
         let current = Rc::clone(&self.current);
         let rules = &current.settings.rules;
+        let mut reported: SmallVec<[(QuotaId, Units); 2]> = SmallVec::new();
+        let mut is_readable = true;
         for &id in &current.reported_quotas {
-            if cost::is_unreadable(&rules[id], fields) && current.is_first_unreadable_cost(self.evaluation().route) {
-                let (route, quota) = (&self.route().name, &rules[id].name);
-                warn!(%route, %quota, "cost header of {quota} is no number for route {route}: charging the expected cost");
+            if cost::is_unreadable(&rules[id], fields) {
+                is_readable = false;
+                self.warn_unreadable_cost(id);
             }
-            let is_expected = self.receipt.iter().any(|charged| charged.quota == id);
-            let cost = if is_expected { None } else { cost::reported_cost(&rules[id], fields) };
-            if let Some(cost) = cost.filter(|cost| !cost.is_zero()) {
-                self.charge_unexpected_cost(id, cost);
+            if self.route().costs.iter().any(|(quota, _)| *quota == id) {
+                continue;
             }
+            let cost = cost::reported_cost(&rules[id], fields).filter(|cost| !cost.is_zero());
+            let charged = self.receipt.iter().find(|charged| charged.quota == id).copied();
+            match (cost, charged) {
+                (None, _) => {}
+                (Some(_), Some(charged)) => reported.push((id, charged.settled)),
+                (Some(cost), None) => {
+                    let cost = self.plausible_cost(id, Units::ZERO, cost);
+                    reported.push((id, cost));
+                    self.charge_unexpected_cost(id, cost);
+                }
+            }
+        }
+        let route = self.evaluation().route;
+        if current.admission.learns_path_costs(route) {
+            let is_conclusive = status.is_success() && is_readable && !cost::was_cache_hit(fields);
+            current.admission.record_path_costs(&self.client_request.facts(), &reported, is_conclusive);
+            self.evaluated.unknown_path = None;
+        }
+    }
+
+    fn warn_unreadable_cost(&self, id: QuotaId) {
+        if self.current.is_first_unreadable_cost(self.evaluation().route) {
+            let (route, quota) = (&self.route().name, &self.current.settings.rules[id].name);
+            warn!(%route, %quota, "cost header of {quota} is no number for route {route}: charging the expected cost");
         }
     }
 
@@ -98,12 +155,14 @@ impl RequestContext {
         let rules = &current.settings.rules;
         let reported =
             |quota: QuotaId| costs.iter().find(|(name, _)| *name == rules[quota].name).map(|(_, cost)| *cost);
-        self.settle(|quota, expected| reported(quota).unwrap_or(expected));
+        self.settle(|context, quota, expected| {
+            reported(quota).map_or(expected, |cost| context.plausible_cost(quota, expected, cost))
+        });
         for id in (0..rules.quotas.len()).map(QuotaId::from_index) {
             let is_expected = self.receipt.iter().any(|charged| charged.quota == id);
             let cost = if is_expected { None } else { reported(id) };
             if let Some(cost) = cost.filter(|cost| !cost.is_zero()) {
-                self.charge_unexpected_cost(id, cost);
+                self.charge_unexpected_cost(id, self.plausible_cost(id, Units::ZERO, cost));
             }
         }
     }

@@ -39,13 +39,17 @@ impl RequestContext {
         let unexpected_costs: SmallVec<[_; 2]> = self
             .receipt
             .iter()
-            .filter(is_unexpected)
+            .filter(&is_unexpected)
             .map(|charged| UnexpectedCost {
                 quota_name: &rules[charged.quota].name,
                 charged: charged.settled,
                 settle_sequence: charged.sequence,
             })
             .collect();
+        let is_learned = |charged: &&Charged| {
+            !self.route().costs.iter().any(|(quota, _)| *quota == charged.quota) && !is_unexpected(charged)
+        };
+        let learned_charges = self.receipt.iter().filter(is_learned).map(|charged| charged.settled).sum();
         let saved: SmallVec<[_; 2]> =
             self.saved.iter().map(|(quota, units)| (rules[*quota].name.as_str(), *units)).collect();
         let redact = &self.current.settings.log.redact;
@@ -103,6 +107,7 @@ impl RequestContext {
             },
             cut: self.cut,
             cache: self.cache_result,
+            learned_charges,
             saved: &saved,
             names: &names,
         });

@@ -154,6 +154,23 @@ mod tests {
     }
 
     #[test]
+    fn absurd_numbers_request_no_more_than_a_week() {
+        for fields in [
+            &[("retry-after", "999999999999999")][..],
+            &[("retry-after", "99999999999999999999999999")],
+            &[("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT")],
+            &[("ratelimit", "\"a\";r=0;t=18446744073709551615")],
+            &[("ratelimit-remaining", "0"), ("ratelimit-reset", "999999999")],
+            &[("x-ratelimit-remaining", "-9"), ("x-ratelimit-reset", "99999999999999")],
+        ] {
+            assert_eq!(requested_backoff_s(fields), Some(7 * 86_400), "{fields:?}");
+        }
+        for fields in [&[("retry-after", "1e300")][..], &[("retry-after", "-1")], &[("retry-after", "NaN")]] {
+            assert_eq!(requested_backoff_s(fields), None, "{fields:?}");
+        }
+    }
+
+    #[test]
     fn retry_after_is_parsed_in_every_form() {
         for (value, seconds) in [
             ("5", Some(5)),

@@ -111,7 +111,14 @@ fn fields_of_responses_are_the_documented_ones() {
     let failing_gateway =
         TestGateway::with_rules(Origin::with_script(|_, connection| connection.close()).address(), "");
     assert_eq!(failing_gateway.connect().get("/", "").status, 502);
-    assert_documented("state", STATE_FIELDS, &[state, failing_gateway.state()], |_| false);
+    let costing_origin = Origin::with_script(|_, connection| connection.reply("200 OK", "X-API-Cost: 2\r\n", b"page"));
+    let quota = "quotas: { api: { limit: 10, window: { fixed: 24h }, cost_header: X-API-Cost } }";
+    let costing_gateway = TestGateway::with_rules(costing_origin.address(), quota);
+    assert_eq!(costing_gateway.connect().get("/search", "").status, 200);
+    let mut costing_state = costing_gateway.state();
+    costing_state["quotas"] = json!([{}]);
+    let states = [state, failing_gateway.state(), costing_state];
+    assert_documented("state", STATE_FIELDS, &states, |_| false);
     assert_documented("quota", QUOTA_FIELDS, &quotas, |_| false);
     let (_, correction) = gateway.admin_request("POST", "/api/v1/quotas/api/reset", "{\"by\": \"ann\"}");
     assert_documented("correction", CORRECTION_FIELDS, &[serde_json::from_str(&correction).expect("JSON")], |_| false);

@@ -4,8 +4,9 @@ use super::cache;
 use crate::Settings;
 use crate::settings::{FieldChanges, HeaderField, Redirect};
 use tidegate_policy::cost::Cost;
+use tidegate_policy::quota::Quota;
 use tidegate_policy::route::{MatchOptions, Route};
-use tidegate_policy::{RouteId, ScopeId};
+use tidegate_policy::{RouteId, Rules, ScopeId};
 
 /// Returns the path comparisons of `route` that differ from the defaults.
 fn spelling(route: &Route) -> impl Iterator<Item = String> {
@@ -44,6 +45,10 @@ pub(super) fn route(id: RouteId, settings: &Settings) -> String {
     let use_of_origin = || {
         let costs: Vec<String> = route.costs.iter().map(cost).collect();
         let costs = if costs.is_empty() { "free".into() } else { costs.join(", ") };
+        let costs = match quotas_by_report(rules, route).as_slice() {
+            [] => costs,
+            quotas => format!("{costs}, and what the origin reports of {}", quotas.join(", ")),
+        };
         let scope = |id: &ScopeId| rules.scopes.get(id.index()).map_or("?", |scope| scope.name.as_str());
         let scopes: Vec<&str> = route.scopes.iter().map(scope).collect();
         let caching = match (&rules.cache, &route.cache) {
@@ -63,6 +68,14 @@ pub(super) fn route(id: RouteId, settings: &Settings) -> String {
     let response =
         header_rules.and_then(|rules| field_changes("response headers", &rules.response)).unwrap_or_default();
     format!("{}{conditions}: {answer}{request}{response}", route.name)
+}
+
+/// Returns the quotas in which the route has no cost, and the origin reports costs.
+fn quotas_by_report<'a>(rules: &'a Rules, route: &Route) -> Vec<&'a str> {
+    let is_by_report = |(index, quota): &(usize, &Quota)| {
+        quota.cost_header.is_some() && !route.costs.iter().any(|(id, _)| id.index() == *index)
+    };
+    rules.quotas.iter().enumerate().filter(is_by_report).map(|(_, quota)| quota.name.as_str()).collect()
 }
 
 fn redirect(redirect: &Redirect) -> String {

@@ -31,6 +31,7 @@ impl GuardedSite {
             class: BOT,
             class_rules: &self.0.rules[BOT],
             route: &self.0.rules[RouteId(0)],
+            has_learned_cost: false,
             is_exempt: false,
             switch: None,
             has_copy: false,

@@ -80,6 +80,7 @@ impl DecisionFixture {
             class: ClassId(0),
             class_rules: &self.class,
             route: &self.route,
+            has_learned_cost: false,
             is_exempt: self.is_exempt,
             switch: self.switch,
             has_copy: false,
@@ -320,7 +321,13 @@ fn shadow_class_cannot_overspend() {
 #[test]
 fn request_takes_no_token_only_if_it_is_free_and_the_bucket_counts_costed_requests() {
     let (costly, free) = (fixtures::route(&[(0, 1)]), fixtures::route(&[]));
-    for (route, is_exempt, is_free) in [(&costly, false, false), (&costly, true, true), (&free, false, true)] {
+    for (route, has_learned_cost, is_exempt, is_free) in [
+        (&costly, false, false, false),
+        (&costly, false, true, true),
+        (&free, false, false, true),
+        (&free, true, false, false),
+        (&free, true, true, true),
+    ] {
         for costed_only in [false, true] {
             let interval = Duration::from_secs(1);
             let bucket = Some(Bucket { capacity: 1, fill: 1, interval, smooth: false, costed_only });
@@ -329,6 +336,7 @@ fn request_takes_no_token_only_if_it_is_free_and_the_bucket_counts_costed_reques
                 class: ClassId(0),
                 class_rules: &class,
                 route,
+                has_learned_cost,
                 is_exempt,
                 switch: None,
                 has_copy: false,

@@ -208,6 +208,11 @@ impl QuotaState {
         self.limit
     }
 
+    /// Returns the maximum cost of one request: the configured one, or that of recent requests if it is higher.
+    pub fn max_cost(&self) -> Units {
+        self.max_cost
+    }
+
     /// Returns the maximum of units that may be taken now. An overestimate of the taken units does not limit admission;
     /// only the lease does.
     pub fn leased_limit(&self) -> Units {

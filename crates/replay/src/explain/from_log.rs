@@ -58,7 +58,13 @@ fn restore_logged_state<'a>(
         let usage = usage(quota)?;
         Some(if decision.was_charged() { usage.used.saturating_sub(usage.cost) } else { usage.used })
     };
-    let mut input = input.with_used(taken_before);
+    let rules = input.environment.rules();
+    let learned = native.quotas.iter().filter_map(|usage| {
+        let quota = rules.quota_id(&usage.quota).filter(|quota| input.is_learned(*quota))?;
+        rules[quota].cost_header.is_some().then_some((quota, usage.cost))
+    });
+    let learned: Vec<_> = learned.collect();
+    let mut input = input.with_used_and_learned(taken_before, &learned);
     if native.has_copy {
         // Its quotas were not asked.
         input.quota_snapshots.clear();

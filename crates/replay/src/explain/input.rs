@@ -134,6 +134,15 @@ impl<'a> ExplainInput<'a> {
 
     /// Returns the input with the usage of each quota taken from `used`; quotas for which it returns `None` are unused.
     pub(super) fn with_used(self, used: impl Fn(&str) -> Option<Units>) -> Self {
+        self.with_used_and_learned(used, &[])
+    }
+
+    /// Like [`Self::with_used`], for a request with `learned` costs in quotas in which its route has none.
+    pub(super) fn with_used_and_learned(
+        self,
+        used: impl Fn(&str) -> Option<Units>,
+        learned: &[(QuotaId, Units)],
+    ) -> Self {
         let rules = &self.environment.settings.rules;
         let admission = Engine::new(LeaseMode::Local, 1).admission(Arc::clone(rules), self.now);
         for quota in &rules.quotas {
@@ -170,7 +179,9 @@ impl<'a> ExplainInput<'a> {
             }
         };
         // The gateway evaluates quotas in this order.
-        let mut quota_snapshots: Vec<QuotaSnapshot<'a>> = self.route().costs.iter().map(snapshot).collect();
+        let learned: Vec<_> = learned.iter().map(|&(id, cost)| (id, Cost::Fixed(cost))).collect();
+        let costs = self.route().costs.iter().chain(&learned);
+        let mut quota_snapshots: Vec<QuotaSnapshot<'a>> = costs.map(snapshot).collect();
         quota_snapshots.sort_by_key(|snapshot| snapshot.id);
         Self { quota_snapshots, replayed: None, ..self }
     }
@@ -265,6 +276,11 @@ impl<'a> ExplainInput<'a> {
         &self.environment.rules()[self.route_id()]
     }
 
+    /// Returns true if the route has no cost in `quota`, so that a cost in it was learned from what the origin reported.
+    pub(super) fn is_learned(&self, quota: QuotaId) -> bool {
+        !self.route().costs.iter().any(|(other, _)| *other == quota)
+    }
+
     /// Returns the input of the decision if the client were of `class`.
     pub(super) fn decision_request_for(&self, class: ClassId) -> DecisionRequest<'a> {
         let rules = self.environment.rules();
@@ -272,6 +288,7 @@ impl<'a> ExplainInput<'a> {
             class,
             class_rules: &rules[class],
             route: self.route(),
+            has_learned_cost: self.quota_snapshots.iter().any(|snapshot| self.is_learned(snapshot.id)),
             is_exempt: rules.is_exempt(&self.request.method, &self.request.path),
             switch: self.switch,
             has_copy: self.copy.effect() == CopyEffect::Answer,

@@ -28,7 +28,14 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
         }
     };
     let learned = route.costs.iter().any(|(_, cost)| *cost == Cost::Learned);
-    let evidence = learned.then(|| "the cost is learned; the first estimate is one unit".to_owned());
+    let by_path = input.quota_snapshots.iter().any(|snapshot| input.is_learned(snapshot.id));
+    let evidence = match (learned, by_path) {
+        (_, true) => Some(
+            "the route has no such cost: it was learned from what the origin reported for paths like this".to_owned(),
+        ),
+        (true, false) => Some("the cost is learned; the first estimate is one unit".to_owned()),
+        (false, false) => None,
+    };
     let costs: Map<String, Value> = input
         .quota_snapshots
         .iter()

@@ -11,8 +11,8 @@ use crate::request::ReplayRequest;
 use crate::response_cache::CacheRole;
 use smallvec::{SmallVec, smallvec};
 use tidegate_access_log::CLIENT_CLOSED_REQUEST;
-use tidegate_access_log::read::{LoggedEvidence, NativeFields};
-use tidegate_engine::{Classified, Evaluation, Observation, ObservedRequest, RequestPurpose};
+use tidegate_access_log::read::{LoggedEvidence, NativeFields, QuotaFields};
+use tidegate_engine::{Classified, Evaluation, LearnedCosts, Observation, ObservedRequest, RequestPurpose};
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::rng::ratio_from_id;
@@ -61,6 +61,7 @@ impl Simulator {
             classified.classification.class = class;
         }
         let role = self.cache_role(line, request, classified.route, at);
+        let learned = self.logged_learned_costs(native, classified.route);
         observer.before_decision(&PendingRequest {
             position: next.position,
             at,
@@ -69,6 +70,7 @@ impl Simulator {
             spread: self.retry_after_spread(native),
             role,
             credential_hash: secret,
+            learned: &learned,
             admission: &self.admission,
         });
         if native.is_some_and(|native| native.reason == Some(Reason::Ledger.name())) && !role.is_simulated_copy() {
@@ -82,7 +84,7 @@ impl Simulator {
             Some(CacheFill::Refresh) => RequestPurpose::Refresh,
             Some(CacheFill::Warm) | None => RequestPurpose::Response,
         };
-        let evaluation = self.admission.evaluate_classified(classified, &facts.request, purpose, at);
+        let evaluation = self.admission.evaluate_classified(classified, &facts.request, &learned, purpose, at);
         let bot = match claim {
             Claim::Bot { bot, .. } => bot,
             _ => None,
@@ -193,6 +195,19 @@ impl Simulator {
             self.charge_unexpected_costs(native, key, &replayed);
         }
         replayed
+    }
+
+    /// Returns the costs that the gateway had learned for a request in quotas in which its route has none: those in its log
+    /// line. Other logs hold no reports of costs, so nothing is learned from them.
+    fn logged_learned_costs(&self, native: Option<&NativeFields<'_>>, route: RouteId) -> LearnedCosts {
+        let costs = native.iter().flat_map(|native| &native.quotas);
+        let learned = |account: &QuotaFields<'_>| {
+            let quota = self.rules.quota_id(&account.quota)?;
+            let is_reported = self.rules[quota].cost_header.is_some();
+            let is_of_route = self.rules[route].costs.iter().any(|(other, _)| *other == quota);
+            (is_reported && !is_of_route).then_some((quota, account.cost))
+        };
+        costs.filter_map(learned).collect()
     }
 
     /// Charges the logged costs in quotas in which the route has none, in the order of the logged settlements.

@@ -1,0 +1,121 @@
+//! Costs of paths whose route has none, learned from the reports of the origin: what the gateway and the replay share.
+
+use super::cost_estimates::ExpectedCost;
+use super::{Admission, InlineVec};
+use std::borrow::Cow;
+use tidegate_policy::path_costs::PathCost;
+use tidegate_policy::{QuotaId, RequestFacts, RouteId, Timestamp, Units};
+
+/// Expected costs of a request in quotas in which its route has none.
+pub type LearnedCosts = InlineVec<(QuotaId, Units)>;
+
+/// What was learned about the costs of a request beyond those of its route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathKnowledge {
+    /// The request is known to have none, or the origin reports none.
+    Free,
+    /// Nothing is known yet.
+    Unknown,
+    /// The request has these.
+    Costs(LearnedCosts),
+}
+
+/// Units that the origin reported for paths without a route cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathCostView {
+    /// Shape of the paths, such as `/search` or `/item/*`; or a single path.
+    pub path: String,
+    /// Name of the quota.
+    pub quota: String,
+    /// Units reported since the process start.
+    pub units: Units,
+}
+
+/// Part of the limit, as a divisor, that is left when a quota is nearly spent.
+const NEARLY_SPENT_DIVISOR: u64 = 64;
+/// Requests of the highest cost for which a quota that is nearly spent has units left.
+const NEARLY_SPENT_REQUESTS: u64 = 16;
+/// Expected cost of a request about which nothing is known, where it must have one.
+const UNKNOWN_COST: Units = Units::from_whole(1);
+
+impl Admission {
+    /// Returns what was learned about the costs of a request on `route`. Costs nothing for a route that has a cost in each
+    /// quota whose costs the origin reports.
+    pub fn path_knowledge(&self, route: RouteId, request: &RequestFacts<'_>) -> PathKnowledge {
+        let quotas = &self.reported_only[route.index()];
+        if quotas.is_empty() || self.rules.is_exempt(request.method, request.path) {
+            return PathKnowledge::Free;
+        }
+        let learned = self.engine.path_costs.lock();
+        let costs = match learned.find(request) {
+            PathCost::Free => return PathKnowledge::Free,
+            PathCost::Unknown => return PathKnowledge::Unknown,
+            PathCost::Costs(costs) => costs,
+        };
+        let cost_in = |&quota: &QuotaId| {
+            let number = self.counter(quota).lock_order();
+            let cost = costs.iter().find(|(other, _)| *other == number)?.1;
+            // Otherwise no request would be admitted that could correct the cost.
+            Some((quota, cost.min(self.rules[quota].limit)))
+        };
+        let costs: LearnedCosts = quotas.iter().filter_map(cost_in).collect();
+        if costs.is_empty() { PathKnowledge::Unknown } else { PathKnowledge::Costs(costs) }
+    }
+
+    /// Returns the costs of a request about which nothing is known, in each quota that has too few units left to wait for the
+    /// report of the origin; empty if none has.
+    pub fn costs_if_nearly_spent(&self, route: RouteId, now: Timestamp) -> LearnedCosts {
+        let is_nearly_spent = |&quota: &QuotaId| {
+            let state = self.counter(quota).lock_at(now);
+            let reserve = (state.limit().milli() / NEARLY_SPENT_DIVISOR)
+                .max(state.max_cost().milli().saturating_mul(NEARLY_SPENT_REQUESTS));
+            let left = state.limit().saturating_sub(state.taken());
+            self.rules[quota].enforce && left.milli() <= reserve
+        };
+        let quotas = self.reported_only[route.index()].iter().copied();
+        quotas.filter(is_nearly_spent).map(|quota| (quota, UNKNOWN_COST.min(self.rules[quota].limit))).collect()
+    }
+
+    /// Returns true if the origin may report costs of requests on `route` in quotas in which the route has none.
+    pub fn learns_path_costs(&self, route: RouteId) -> bool {
+        !self.reported_only[route.index()].is_empty()
+    }
+
+    /// Records the costs that the origin reported for a request in quotas in which its route has none; those of 0 are left
+    /// out. `is_conclusive` is false for a response that says nothing about others if it cost nothing: an error, or one
+    /// from a cache.
+    pub fn record_path_costs(&self, request: &RequestFacts<'_>, reported: &[(QuotaId, Units)], is_conclusive: bool) {
+        let mut learned = self.engine.path_costs.lock();
+        for &(quota, cost) in reported {
+            learned.record_cost(request, self.counter(quota).lock_order(), cost);
+        }
+        if reported.is_empty() && is_conclusive {
+            learned.record_free(request);
+        }
+    }
+
+    /// Returns the units reported for paths without a route cost, most first.
+    pub fn path_costs(&self) -> Vec<PathCostView> {
+        let learned = self.engine.path_costs.lock();
+        let view = |(path, number, units): (&str, usize, Units)| {
+            let counter = self.counters().iter().find(|counter| counter.lock_order() == number)?;
+            Some(PathCostView { path: path.to_owned(), quota: counter.name().to_owned(), units })
+        };
+        learned.reported().into_iter().filter_map(view).collect()
+    }
+
+    /// Returns the expected costs of a request: those of its route and those learned, in the lock order of the quota counters.
+    pub(super) fn with_learned<'a>(
+        &self,
+        charges: &'a [(QuotaId, ExpectedCost)],
+        learned: &[(QuotaId, Units)],
+    ) -> Cow<'a, [(QuotaId, ExpectedCost)]> {
+        if learned.is_empty() {
+            return Cow::Borrowed(charges);
+        }
+        let learned = learned.iter().map(|&(quota, cost)| (quota, ExpectedCost::Fixed(cost)));
+        let mut all: Vec<_> = charges.iter().cloned().chain(learned).collect();
+        all.sort_by_key(|(quota, _)| self.counter(*quota).lock_order());
+        Cow::Owned(all)
+    }
+}
