@@ -1,7 +1,7 @@
 //! URLs of `tidegate cache warm`: given one by one, in lists, or in sitemaps.
 
 use super::CommandError;
-use crate::gateway::{PageUrl, is_page_url};
+use crate::gateway::{is_page_url, page_host};
 use flate2::bufread::MultiGzDecoder;
 use quick_xml::encoding::{DetectedEncoding, decode, detect_encoding};
 use quick_xml::escape::unescape;
@@ -135,8 +135,7 @@ fn of_text(text: &str) -> Result<Vec<WarmUrl>, String> {
         if let Some(index) = urls.iter().position(|url| !is_page_url(url)) {
             return Err(format!(": <loc> {}: {}", index + 1, no_url(&urls[index])));
         }
-        let first = urls.first().and_then(|url| PageUrl::parse(url)?.to_uri());
-        let site = first.and_then(|url| url.host().map(str::to_owned));
+        let site = urls.first().and_then(|url| page_host(url));
         return Ok(urls.into_iter().map(|url| WarmUrl { url, site: site.clone() }).collect());
     }
     let lines = text.lines().map(str::trim).enumerate();

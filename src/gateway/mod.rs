@@ -78,7 +78,7 @@ pub use cache::{CachePurge, CacheStats, CachedUrl, FillOutcome, WrittenUrl};
 pub use error_pages::ErrorPages;
 pub use listen_sockets::ListenSockets;
 pub use origin_health::OriginOutage;
-pub use page_url::is_page_url;
+pub use page_url::{is_page_url, page_host};
 pub use shared::Dependencies;
 use shared::Shared;
 use std::io;

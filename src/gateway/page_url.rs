@@ -15,6 +15,11 @@ pub fn is_page_url(text: &str) -> bool {
     PageUrl::parse(text).is_some()
 }
 
+/// Returns the host of the URL of a page; `None` if `text` is none.
+pub fn page_host(text: &str) -> Option<String> {
+    PageUrl::parse(text)?.to_uri()?.host().map(str::to_owned)
+}
+
 /// URL of a page.
 pub(super) struct PageUrl {
     pub(super) site: Site,

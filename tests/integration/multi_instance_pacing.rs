@@ -11,6 +11,7 @@ use crate::support::redis::RedisServer;
 use crate::support::wait::{TIMEOUT, wait_until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tidegate_engine::clock::Clock;
 use tidegate_engine::ledger::redis::{Incarnation, RedisEndpoint, Timeouts};
 use tidegate_engine::ledger::{RedisStore, Store};

@@ -1,5 +1,6 @@
 //! Collects a response while it passes to the client, and stores it once it is whole.
 
+use super::entry::CacheEntry;
 use super::fetch_lock::{FetchEnd, FetchGuard};
 use super::placement::StorageTarget;
 use super::stored_response::{CopyBody, ResponseHead, StoredBody};

@@ -113,6 +113,8 @@ struct CacheLookup {
     patience: Duration,
     /// Longest staleness of a response in place of an error.
     stale_if_error: Duration,
+    /// The connection to the origin names the client.
+    names_clients: bool,
 }
 
 impl CacheRole {
@@ -201,7 +203,9 @@ impl RequestHandler {
         }
         let can_store = head.method == Method::GET && !head.fields.all(Name::Range).any(may_be_range);
         let (client, stale_if_error) = (classified.key, cache_rules.stale_if_error);
-        let lookup = CacheLookup { url, credentials, wanted, can_store, client, patience, stale_if_error };
+        let names_clients = fetch_rules.names_clients;
+        let lookup =
+            CacheLookup { url, credentials, wanted, can_store, client, patience, stale_if_error, names_clients };
         // Boxed to keep the future of requests with a copy small.
         let role = Box::pin(self.fetch_or_wait(fields, lookup, found)).await;
         *now = self.worker.now();
@@ -210,7 +214,8 @@ impl RequestHandler {
 
     /// Returns the part of the cache in a request without a fresh copy.
     async fn fetch_or_wait(&self, fields: &Fields, lookup: CacheLookup, mut found: Found) -> CacheRole {
-        let CacheLookup { url, credentials, wanted, can_store, client, patience, stale_if_error } = lookup;
+        let CacheLookup { url, credentials, wanted, can_store, client, patience, stale_if_error, names_clients } =
+            lookup;
         let worker = &self.worker;
         let cache = &worker.shared().cache;
         // A request that waits occupies as much memory as one that is forwarded.
@@ -236,7 +241,7 @@ impl RequestHandler {
             let mut fetch =
                 Box::new(CacheFetch::new(url.clone(), found.variants.clone(), found.copy.clone(), reason, &wanted));
             fetch.is_personal = credentials.is_any() && found.copy.is_none();
-            fetch.is_refused_without_client = found.is_pass && rules.names_clients;
+            fetch.is_refused_without_client = found.is_pass && names_clients;
             (fetch.had_cookies, fetch.had_authorization) = (credentials.has_cookies, credentials.has_authorization);
             if !is_shared || wanted.no_store {
                 return CacheRole::Fetch(fetch);

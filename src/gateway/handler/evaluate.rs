@@ -198,7 +198,15 @@ impl RequestHandler {
             Some(CacheFill::Warm) | None => RequestPurpose::Response,
         };
         let evaluation = current.admission.evaluate_classified(classified, &facts, learned, purpose, now);
-        Box::new(EvaluatedRequest { client_address, claimed, signed, crawler, observation, evaluation, unknown_path: None })
+        Box::new(EvaluatedRequest {
+            client_address,
+            claimed,
+            signed,
+            crawler,
+            observation,
+            evaluation,
+            unknown_path: None,
+        })
     }
 
     /// Classifies and decides again once the ledger has granted a lease, or after [`MAX_LEASE_WAIT`].
