@@ -132,6 +132,22 @@ fn bodies_beyond_the_space_for_files_are_refused() {
 }
 
 #[test]
+fn beginning_of_a_body_is_in_memory_however_the_body_arrives() {
+    let (origin, bodies) = recording_origin();
+    let gateway = TestGateway::with_rules(origin.address(), &RULES.replace("buffer_disk: 8MiB", "buffer_disk: 1MiB"));
+    let body = content(64 * KIB + 256 * KIB);
+    // What memory does not take would exceed the space for files.
+    for first in [0, 1, 30 * KIB, 63 * KIB, 64 * KIB] {
+        let mut client = gateway.connect();
+        client.send(post(body.len()));
+        gateway.wait_for_metric("tidegate_quota_reserved{quota=\"api\"}", 1.0);
+        client.send(&body[..first]).send(&body[first..]);
+        assert_eq!(client.read_response().status, 200, "{first} bytes arrive before the rest");
+        assert!(bodies.lock().pop().is_some_and(|received| received == body));
+    }
+}
+
+#[test]
 fn body_of_a_client_that_leaves_is_not_sent() {
     let (origin, _) = recording_origin();
     let gateway = TestGateway::with_rules(origin.address(), RULES);

@@ -97,22 +97,26 @@ impl RequestHandler {
         Ok(ReceivedBody::new(reception.memory.freeze(), reception.charge, reception.file, trailers).into())
     }
 
-    /// Stores a part of the body: in memory up to `limits.buffer_body`, then in a file.
+    /// Stores a part of the body: in memory up to `limits.buffer_body`, then in a file. How the body is cut into parts does
+    /// not matter.
     async fn store(
         &self,
         reception: &mut Reception<'_>,
         context: &RequestContext,
-        data: Bytes,
+        mut data: Bytes,
     ) -> Result<(), ClientBodyError> {
         let Reception { limits, memory, charge, file, length } = reception;
         *length += data.len() as u64;
         if *length > limits.max_body_size {
             return Err(ClientBodyError::TooLarge);
         }
-        if file.is_none() && memory.len() + data.len() <= limits.buffer_body {
+        let room = limits.buffer_body.saturating_sub(memory.len());
+        if file.is_none() && room > 0 {
             // Copied, because small parts would each keep the read buffer that they arrived in.
-            memory.extend_from_slice(&data);
+            memory.extend_from_slice(&data.split_to(data.len().min(room)));
             charge.set(memory.capacity());
+        }
+        if data.is_empty() {
             return Ok(());
         }
         let shared = self.worker.shared();
