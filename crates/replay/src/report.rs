@@ -4,6 +4,7 @@
 //! log and the configuration files alone.
 
 use super::assumptions::Assumptions;
+use super::log::ClientNotes;
 use super::serialize;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -34,6 +35,8 @@ pub struct LogReport {
     pub lines: u64,
     /// Number of lines that were decided.
     pub requests: u64,
+    /// How the clients were found.
+    pub clients: ClientNotes,
     /// Number of empty lines.
     pub empty: u64,
     /// Invalid lines, by error.

@@ -111,6 +111,7 @@ impl Replay {
             files: self.files.clone(),
             lines: counts.lines,
             requests: stats.requests,
+            clients: self.lines.client_notes(),
             empty: counts.empty,
             invalid_lines: counts.invalid_lines.iter().map(error_report).collect(),
             non_requests: stats.non_requests,

@@ -4,6 +4,7 @@ use super::assumptions::Assumptions;
 use super::cache_text;
 use super::display_zone::{DisplayZone, seconds};
 use super::format::{amount, percent};
+use super::log::ClientNotes;
 use super::report::{
     AdmitHourReport, AgreementReport, CacheReport, ClassCacheReport, ClassReport, ComparisonReport, DifferenceReport,
     LogReport, PolicyReport, QuotaReport, Report, RouteReport, SpenderReport, SpendersReport, WindowReport,
@@ -55,6 +56,7 @@ pub(super) fn log_lines(log: &LogReport, clock: &TimeFormatter, color: ColorMode
         color.bold(&format!("{} requests in {}", group_digits(log.requests), format_duration(log.span_s)))
     );
     let _ = writeln!(out, "  {} lines, {first} to {last} ({})", group_digits(log.lines), clock.0.name());
+    out += &client_lines(&log.clients);
     let first = log.first_non_request.as_deref().unwrap_or("-");
     for (count, label) in [
         (log.empty, "empty".to_owned()),
@@ -74,6 +76,12 @@ pub(super) fn log_lines(log: &LogReport, clock: &TimeFormatter, color: ColorMode
         out += &dimmed(&format!("{all} lines: {}", missing.instead), color);
     }
     out
+}
+
+/// Renders how the clients of the log were found.
+pub(super) fn client_lines(clients: &ClientNotes) -> String {
+    let columns = clients.columns.iter().map(|column| note(&format!("client: {column}")));
+    columns.chain(clients.warnings.iter().map(|warning| note(&format!("warning: {warning}")))).collect()
 }
 
 /// Renders the assumptions that differ from the defaults.

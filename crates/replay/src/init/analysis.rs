@@ -7,7 +7,7 @@ use super::path_tree::{PageRequest, PathTree};
 use super::self_requests::SelfRequests;
 use super::time_range::LogTimeRange;
 use crate::ReplayRequest;
-use crate::log::{LogLine, LoggedClient, MergedLog, OrderedLine, line_utc_offset};
+use crate::log::{ClientNotes, LogLine, LoggedClient, MergedLog, OrderedLine, line_utc_offset};
 use http::Method;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub(super) struct LogAnalysis<'a> {
     pub(super) extensions: BTreeMap<String, u64>,
     pub(super) self_requests: SelfRequests,
     pub(super) requests: RequestCounts,
+    /// How the clients were found.
+    pub(super) clients: ClientNotes,
     /// True if any line contains a user agent.
     pub(super) has_user_agents: bool,
 }
@@ -62,6 +64,7 @@ impl<'a> LogAnalysis<'a> {
             extensions: BTreeMap::new(),
             self_requests: SelfRequests::default(),
             requests: RequestCounts::default(),
+            clients: ClientNotes::default(),
             has_user_agents: false,
         };
         let mut claims = ClaimCache::new(foldhash::fast::RandomState::default());
@@ -75,6 +78,7 @@ impl<'a> LogAnalysis<'a> {
                 lines.count_line_error(error, position);
             }
         }
+        analysis.clients = lines.client_notes();
         analysis.requests.late_lines = lines.counts.late;
         analysis.requests.invalid_lines = lines.counts.invalid_lines.values().map(|(count, _)| count).sum();
         match analysis.requests.total {

@@ -102,6 +102,12 @@ impl LogAnalysis<'_> {
             group_digits(rest)
         );
         write_comment(out, 0, &summary);
+        for column in &self.clients.columns {
+            write_comment(out, 0, &format!("Client: {column}."));
+        }
+        for warning in &self.clients.warnings {
+            write_comment(out, 0, &format!("CHANGE: {warning}."));
+        }
         if !self.has_user_agents {
             write_comment(
                 out,

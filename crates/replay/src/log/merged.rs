@@ -6,11 +6,13 @@
 //!
 //! Lines of the gateway's own log with nearly the same time are returned in the order of their decisions.
 
+use super::layout::Layout;
 use super::native::{self, LogSequenceDomain, Sequence};
 use super::source::{LogReadError, LogSource, NumberedLine};
 use super::{LineError, LogLine, format};
+use serde::Serialize;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 use tidegate_policy::Timestamp;
 
@@ -28,6 +30,8 @@ pub struct MergedLog {
     latest: Timestamp,
     spare: Vec<Vec<u8>>,
     count: u64,
+    /// How the client was found, by file.
+    clients: BTreeMap<usize, Layout>,
     /// Counts of the lines read.
     pub counts: LineCounts,
 }
@@ -45,6 +49,15 @@ pub struct LineCounts {
     pub out_of_order: u64,
     /// Lines that were too late to be sorted.
     pub late: u64,
+}
+
+/// How the clients of a log were found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ClientNotes {
+    /// Columns, each as a phrase.
+    pub columns: Vec<String>,
+    /// Doubts, each as a sentence.
+    pub warnings: Vec<String>,
 }
 
 /// Position of a line.
@@ -70,6 +83,8 @@ pub struct OrderedLine<'a> {
 /// A file, and the latest time read from it.
 struct Stream {
     source: LogSource,
+    /// Layout of its lines, once the first line is read.
+    layout: Option<Layout>,
     file: usize,
     latest: Timestamp,
 }
@@ -89,7 +104,7 @@ struct BufferedLine {
 impl MergedLog {
     /// Creates a merged log of `sources`. Sorts lines that are late by at most `window`.
     pub fn new(sources: Vec<LogSource>, reorder_window: Duration) -> Self {
-        let stream = |(file, source)| Stream { source, file, latest: Timestamp::default() };
+        let stream = |(file, source)| Stream { source, layout: None, file, latest: Timestamp::default() };
         Self {
             reorder_window,
             streams: sources.into_iter().enumerate().map(stream).collect(),
@@ -101,6 +116,7 @@ impl MergedLog {
             latest: Timestamp::default(),
             spare: Vec::new(),
             count: 0,
+            clients: BTreeMap::new(),
             counts: LineCounts::default(),
         }
     }
@@ -115,6 +131,13 @@ impl MergedLog {
         self.emit(index);
         let BufferedLine { key: (at, _), position, text, .. } = &self.current;
         Ok(Some(OrderedLine { at: *at, position: *position, text }))
+    }
+
+    /// Returns how the clients of the files read so far were found: each distinct way, and each warning.
+    pub fn client_notes(&self) -> ClientNotes {
+        let columns: BTreeSet<String> = self.clients.values().map(Layout::describe).collect();
+        let warnings: BTreeSet<String> = self.clients.values().filter_map(Layout::warning).map(str::to_owned).collect();
+        ClientNotes { columns: columns.into_iter().collect(), warnings: warnings.into_iter().collect() }
     }
 
     /// Counts a line as invalid, such as the line returned last.
@@ -132,7 +155,15 @@ impl MergedLog {
 
     /// Reads a line of the stream at `index`; removes the stream at its end.
     fn read(&mut self, index: usize) -> Result<(), LogReadError> {
-        let Stream { source, file, latest } = &mut self.streams[index];
+        let Stream { source, layout, file, latest } = &mut self.streams[index];
+        let layout = match layout {
+            Some(layout) => layout,
+            None => {
+                let detected = Layout::detect(source.first_lines()?);
+                self.clients.insert(*file, detected.clone());
+                layout.insert(detected)
+            }
+        };
         let Some(NumberedLine { number, text }) = source.next_line()? else {
             self.streams.remove(index);
             return Ok(());
@@ -167,7 +198,7 @@ impl MergedLog {
             sequences: SmallVec::new(),
             text: self.spare.pop().unwrap_or_default(),
         };
-        buffered.text.extend_from_slice(text);
+        layout.write_line(text, &mut buffered.text);
         if text.starts_with(b"{") {
             buffered.sequences = native::decision_sequences(&buffered.text)
                 .filter_map(|(domain, sequence)| {

@@ -4,8 +4,11 @@
 //! order of time. [`LogLine`] is one parsed line of any format. Fields that a line lacks are listed in
 //! [`MissingFields`] and never guessed. Invalid lines are counted by [`LineError`] and skipped.
 
+mod address;
 mod combined;
 mod format;
+mod front_fields;
+mod layout;
 mod line;
 mod line_error;
 mod merged;
@@ -21,6 +24,6 @@ mod tests;
 pub use format::line_utc_offset;
 pub use line::{LogLine, LoggedClient, RequestLine};
 pub use line_error::LineError;
-pub use merged::{LineCounts, LinePosition, MergedLog, OrderedLine};
+pub use merged::{ClientNotes, LineCounts, LinePosition, MergedLog, OrderedLine};
 pub use missing::{LogField, MissingFields};
 pub use source::{LogFiles, LogReadError, LogSource, NumberedLine};

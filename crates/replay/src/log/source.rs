@@ -98,6 +98,17 @@ impl LogSource {
         Ok(Some(text).filter(|_| length as u64 <= max_bytes))
     }
 
+    /// Returns the first lines without reading them: those of the first block.
+    pub(super) fn first_lines(&mut self) -> Result<impl Iterator<Item = &[u8]>, LogReadError> {
+        while !self.is_eof && self.ready.len() < BUFFER_BYTES {
+            self.fill()?;
+        }
+        let block = &self.buffer[self.ready.clone()];
+        let block = block.strip_prefix(BYTE_ORDER_MARK).unwrap_or(block);
+        let whole = if self.is_eof { block.len() } else { memchr::memrchr(b'\n', block).unwrap_or(0) };
+        Ok(block[..whole].split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)))
+    }
+
     /// Returns the next line; `None` at the end.
     pub fn next_line(&mut self) -> Result<Option<NumberedLine<'_>>, LogReadError> {
         let Some(line) = self.read_line()? else { return Ok(None) };

@@ -4,7 +4,7 @@
 //! depend on earlier responses, so it differs between policies.
 
 use super::error::TuneError;
-use crate::log::{LineError, LinePosition, LogLine, MergedLog, OrderedLine};
+use crate::log::{ClientNotes, LineError, LinePosition, LogLine, MergedLog, OrderedLine};
 use crate::log_span::LogSpan;
 use crate::report::PolicyReport;
 use crate::{self as replay, Assumptions, Policy, ReplayRequest, Simulator};
@@ -15,6 +15,8 @@ pub struct InMemoryLog {
     /// Texts of all lines, without separators.
     text: Vec<u8>,
     lines: Vec<LineIndex>,
+    /// How the clients were found.
+    pub(super) clients: ClientNotes,
 }
 
 /// Location of a line in the text. A line starts where the previous one ends.
@@ -28,7 +30,7 @@ struct LineIndex {
 impl InMemoryLog {
     /// Reads all lines. Calls `on_progress` with the number of lines read.
     pub fn read(mut lines: MergedLog, on_progress: &mut dyn FnMut(u64)) -> Result<Self, TuneError> {
-        let mut log = Self { text: Vec::new(), lines: Vec::new() };
+        let mut log = Self { text: Vec::new(), lines: Vec::new(), clients: ClientNotes::default() };
         loop {
             if lines.counts.lines.is_multiple_of(PROGRESS_INTERVAL_LINES) {
                 on_progress(lines.counts.lines);
@@ -43,6 +45,7 @@ impl InMemoryLog {
                 return Err(TuneError::TooLong { first, last });
             }
         }
+        log.clients = lines.client_notes();
         match log.lines.is_empty() {
             true => Err(replay::ReplayError::no_requests(&lines.counts).into()),
             false => Ok(log),

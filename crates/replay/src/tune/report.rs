@@ -10,6 +10,7 @@ use super::pareto::{Objective, ParetoFront};
 use super::search::Evaluated;
 use super::space::SearchSpace;
 use super::tuner::Tuner;
+use crate::log::ClientNotes;
 use crate::report::{CacheReport, PolicyReport};
 use crate::serialize;
 use serde::Serialize;
@@ -51,6 +52,8 @@ pub struct TuningReport {
 pub struct TunedLogReport {
     /// Number of requests.
     pub requests: u64,
+    /// How the clients were found.
+    pub clients: ClientNotes,
     /// Time of the first request.
     #[serde(serialize_with = "serialize::rfc3339")]
     pub first: Timestamp,
@@ -188,6 +191,7 @@ pub(super) fn report(
     TuningReport {
         log: TunedLogReport {
             requests: recording.request_count(),
+            clients: recording.clients.clone(),
             first: span.first,
             last: span.last,
             span_s: span.last.saturating_duration_since(span.first).as_secs(),

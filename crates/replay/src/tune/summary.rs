@@ -5,6 +5,7 @@ use super::report::{
     AxisReport, CandidateReport, PacingReport, TermReport, TradeOffReport, TunedLogReport, TuningReport,
 };
 use crate::cache_text;
+use crate::summary::client_lines;
 use crate::terminal::{Align, ColorMode, columns, display_width, format_duration, group_digits, wrap};
 use std::fmt::Write;
 use std::slice::from_ref;
@@ -40,6 +41,7 @@ fn log(log: &TunedLogReport, quota: &str, color: ColorMode) -> String {
         "{}\n",
         color.bold(&format!("{} requests in {}", group_digits(log.requests), format_duration(log.span_s)))
     );
+    out += &client_lines(&log.clients);
     let (plural, windows) = (if log.windows == 1 { "" } else { "s" }, group_digits(log.windows as u64));
     let _ = match log.windows_are_whole {
         true => writeln!(out, "  {windows} complete window{plural} of {quota}"),

@@ -1,0 +1,122 @@
+//! Fields before the time of a line: the prefix of a collector, the virtual host, and addresses.
+
+use super::address::{self, AddressList};
+use super::line::LoggedClient;
+use super::timestamp;
+use tidegate_policy::network::is_private;
+
+/// Fields before the time.
+#[derive(Debug)]
+pub(super) struct FrontFields<'a> {
+    pub(super) host: Option<&'a str>,
+    /// Addresses at the start; empty if there is a name instead.
+    pub(super) addresses: AddressList,
+    /// True if commas separate the addresses, as in `X-Forwarded-For`.
+    pub(super) is_list: bool,
+    /// Text of the first client column.
+    name: &'a str,
+}
+
+impl<'a> FrontFields<'a> {
+    /// Parses the fields; `None` if no word of a known position is a client.
+    pub(super) fn parse(text: &'a [u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?.trim_start_matches(' ');
+        Self::without_prefix(text).or_else(|| {
+            prefix_ends(text).find_map(|end| Self::without_prefix(text[end..].trim_start_matches([' ', '\u{feff}'])))
+        })
+    }
+
+    fn without_prefix(text: &'a str) -> Option<Self> {
+        let mut words = text.split(' ').filter(|word| !word.is_empty());
+        let (first, second) = (words.next()?, words.next());
+        if let Some(fields) = Self::of_addresses(None, text) {
+            return Some(fields);
+        }
+        match second {
+            Some(second) if is_address(second) && is_host(first) => {
+                Self::of_addresses(Some(first), &text[first.len()..])
+            }
+            // A host name instead of the address, as Apache logs it with `HostnameLookups`, or a socket without an address.
+            Some("-") if is_host(first) || first == "unix:" => {
+                Some(Self { host: None, addresses: AddressList::new(), is_list: false, name: first })
+            }
+            _ => None,
+        }
+    }
+
+    /// Reads the addresses at the start of `text`.
+    fn of_addresses(host: Option<&'a str>, text: &'a str) -> Option<Self> {
+        let (mut addresses, mut is_list, mut name) = (AddressList::new(), false, "");
+        let mut words = text.split(' ').filter(|word| !word.is_empty()).peekable();
+        while let Some(word) = words.next() {
+            let Some(members) = address::parse_list(word.trim_end_matches(',').as_bytes()) else { break };
+            is_list |= word.contains(',');
+            name = if addresses.is_empty() { word } else { name };
+            addresses.extend(members);
+            // A word like `nginx:` follows the host of a collector, not a client.
+            if words.peek().is_some_and(|next| next.len() > 1 && next.ends_with(':') && !is_address(next)) {
+                return None;
+            }
+        }
+        (!addresses.is_empty()).then_some(Self { host, addresses, is_list, name })
+    }
+
+    /// Returns the client of a line whose log is unknown: the first public address of a list, else the first address;
+    /// of two columns the second, unless only the first is public.
+    pub(super) fn default_client(&self) -> LoggedClient<'a> {
+        let public = self.addresses.iter().find(|address| !is_private(**address));
+        let first = match self.addresses.as_slice() {
+            [first, second] if !self.is_list && (is_private(*first) || !is_private(*second)) => Some(second),
+            _ => public.or(self.addresses.first()),
+        };
+        first.map_or(LoggedClient::HostName(self.name), |address| LoggedClient::Address(*address))
+    }
+}
+
+fn is_address(word: &str) -> bool {
+    address::parse_list(word.trim_end_matches(',').as_bytes()).is_some()
+}
+
+/// Returns true if a word may be a host, and is not part of the prefix of a collector. A list of unknown members
+/// (`unknown,`) is no host, either.
+fn is_host(word: &str) -> bool {
+    word.len() > 1
+        && !word.ends_with([':', ',', '|', ']'])
+        && !word.starts_with('<')
+        && !MONTHS.contains(&word)
+        && timestamp::read(word.as_bytes()).is_none()
+}
+
+/// Returns where the prefix of a collector may end, from left to right: after the fields of RFC 5424, a container's name
+/// and a bar, a tag with a colon, the flag of a Kubernetes log, a time, or a name in brackets.
+fn prefix_ends(text: &str) -> impl Iterator<Item = usize> + '_ {
+    let rfc5424 = text.starts_with('<').then(|| rfc5424_header_end(text)).flatten();
+    let mut before = "";
+    let words = text.split(' ').filter_map(move |word| {
+        if word.is_empty() {
+            return None;
+        }
+        let end = word.as_ptr() as usize - text.as_ptr() as usize + word.len();
+        let is_flag = matches!(word, "F" | "P") && matches!(before, "stdout" | "stderr");
+        let is_time = timestamp::read(word.as_bytes()).is_some();
+        let is_tag = word.len() > 1 && word.ends_with(':') && !is_address(word);
+        let is_bracketed = word.starts_with('[') && word.ends_with(']');
+        before = word;
+        (is_flag || is_time || is_tag || is_bracketed || word == "|").then_some(end)
+    });
+    rfc5424.into_iter().chain(words)
+}
+
+/// Returns the end of `<PRI>1 time host app process message [data]` (RFC 5424, section 6).
+fn rfc5424_header_end(text: &str) -> Option<usize> {
+    let blanks = text.match_indices(' ').map(|(at, _)| at);
+    let header = blanks.clone().nth(5).filter(|_| text.split(' ').next().is_some_and(|word| word.ends_with(">1")))?;
+    let data = &text[header + 1..];
+    match data.starts_with('[') {
+        true => data.rfind("] ").map(|end| header + 1 + end + 1),
+        false => data.starts_with("- ").then_some(header + 2),
+    }
+}
+
+/// Months as syslog writes them (RFC 3164, section 4.1.2).
+const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
