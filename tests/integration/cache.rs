@@ -394,7 +394,9 @@ fn page_that_is_not_stored_is_not_waited_for_also_after_a_calm() {
         gateway.clock.advance(Duration::from_secs(60 * minutes));
         let before = origin.received_requests().len();
         let mut clients: Vec<Client> = (0..4).map(|_| gateway.connect()).collect();
-        clients.iter_mut().for_each(|client| drop(client.send(&request)));
+        for client in &mut clients {
+            client.send(&request);
+        }
         wait_until("all requests to reach the origin", || origin.received_requests().len() == before + 4);
         (0..4).for_each(|_| release.notify());
         assert!(clients.iter_mut().all(|client| client.read_response().status == 200));

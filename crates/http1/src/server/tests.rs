@@ -465,10 +465,10 @@ fn connection_that_ends_after_a_response_waits_for_its_request() {
 
 #[test]
 fn interim_responses_precede_the_response() {
-    let (dates, finish, interim) = (DateCache::new(), Cell::new(Finish::Never), InterimResponses::default());
+    let (dates, interim) = (DateCache::new(), InterimResponses::default());
     let options = ServeOptions {
         limits: LIMITS,
-        finish: &finish,
+        finish: || Finish::Never,
         interim: &interim,
         read_buffer: Rc::default(),
         date: || dates.text(784_111_777),
