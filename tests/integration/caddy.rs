@@ -2,6 +2,7 @@
 
 use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
+use crate::support::wait::wait_until;
 use serde_json::Value;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -16,22 +17,27 @@ fn documented_caddyfile_passes_the_address_and_the_scheme_of_clients() {
     let url = format!("https://localhost:{}/page?q=1", caddy.address.port());
     let forged =
         ["-H", "X-Forwarded-For: 66.249.66.1", "-H", "X-Forwarded-Proto: http", "-H", "Forwarded: for=66.249.66.1"];
-    let output = Command::new("curl")
-        .args([
-            "-sS",
-            "-k",
-            "-A",
-            "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
-            "-o",
-            "/dev/null",
-            "-w",
-            "%{http_code} %{http_version}",
-        ])
-        .args(forged)
-        .arg(&url)
-        .output()
-        .expect("curl is not installed; run ./test");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "200 2", "{}", String::from_utf8_lossy(&output.stderr));
+    let mut curl = Command::new("curl");
+    curl.args([
+        "-sS",
+        "-k",
+        "-A",
+        "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_code} %{http_version}",
+    ])
+    .args(forged)
+    .arg(&url);
+    // Caddy listens before it has made its certificate; handshakes fail until then.
+    let mut response = String::new();
+    wait_until("Caddy to have a certificate", || {
+        let output = curl.output().expect("curl is not installed; run ./test");
+        response = String::from_utf8_lossy(&output.stdout).into_owned();
+        output.status.success()
+    });
+    assert_eq!(response, "200 2");
     let line: Value = serde_json::from_str(gateway.read_log_text().trim()).expect("one line");
     assert_eq!((&line["client"], &line["tls"]), (&"127.0.0.1".into(), &true.into()), "{line}");
     assert_eq!(line["host"], format!("localhost:{}", caddy.address.port()), "{line}");
@@ -70,7 +76,7 @@ impl Caddy {
             .stderr(Stdio::null())
             .spawn()
             .expect("caddy starts");
-        crate::support::wait::wait_until("Caddy to listen", || TcpStream::connect(address).is_ok());
+        wait_until("Caddy to listen", || TcpStream::connect(address).is_ok());
         Self { process, address, _dir: dir }
     }
 }

@@ -352,6 +352,9 @@ fn replay_separates_overrun_from_used_units() {
         sent += take(&cheap_item);
     }
     sent += take(&item_with_cost(Some("3.2")));
+    // What is not leased yet counts once the ledger has responded.
+    let used = || gateway.state()["quotas"][0]["used"].as_f64();
+    wait_until("the cost of the last page to be settled", || used() == Some(limit as f64));
     let quota = &gateway.state()["quotas"][0];
     let (used, overrun) = (quota["used"].as_f64(), quota["overrun"].as_f64());
     let report = assert_replay_matches_uncorrected(gateway, sent);
