@@ -221,7 +221,7 @@ impl RequestContext {
 
     /// Returns the client, to which a switch may apply later.
     pub(super) fn switch_subject(&self) -> SwitchSubject {
-        let classification = self.evaluation().classification.clone();
+        let classification = self.evaluation().classification;
         SwitchSubject::new(self.client_address(), classification, self.evaluated.claimed, &self.current.settings.rules)
     }
 

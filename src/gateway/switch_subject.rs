@@ -30,7 +30,7 @@ impl SwitchSubject {
         if switches.is_empty() {
             return false;
         }
-        let mut classification = self.classification.clone();
+        let mut classification = self.classification;
         if let Some(class) = rules.class_id(&self.class) {
             classification.class = class;
         }

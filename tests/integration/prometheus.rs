@@ -300,7 +300,7 @@ fn assert_rules_are_evaluated(prometheus: &Prometheus) {
         rules.map(|rule| (rule["name"].to_string(), rule["health"].to_string())).collect::<BTreeMap<_, _>>()
     };
     wait_until("all rules to be evaluated", || health().values().all(|health| health != "\"unknown\""));
-    assert!(health().len() == 17 && health().values().all(|health| health == "\"ok\""), "{:?}", health());
+    assert!(health().len() == 19 && health().values().all(|health| health == "\"ok\""), "{:?}", health());
 }
 
 /// Checks dashboards against Grafana's types. Returns the errors, each with the number and the line of its dashboard.

@@ -5,9 +5,7 @@ use crate::support::frames::{HEADERS, Http2Client};
 use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
 use crate::support::wait::wait_until;
-use flate2::read::GzDecoder;
 use socket2::{Domain, Socket, Type};
-use std::io::Read;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -165,46 +163,4 @@ fn stalled_http2_streams_hold_no_slots() {
     (0..READERS).for_each(|_| drop(client.wait_for_frame(|frame| frame.kind == HEADERS)));
     let_readers_stall(&gateway);
     assert_others_are_served(&gateway);
-}
-
-/// Bytes that do not become shorter by compression.
-fn noise(length: usize) -> Vec<u8> {
-    let mut state = 1u64;
-    let next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    std::iter::repeat_with(next).take(length).collect()
-}
-
-#[test]
-fn stored_page_is_received_at_the_pace_of_the_origin_whoever_reads_it() {
-    // More than the system's socket buffers hold, and with a length or without.
-    let page = noise(6 * 1024 * 1024);
-    let sent = page.clone();
-    let origin = Origin::with_script(move |_, connection| {
-        connection.reply("200 OK", "Cache-Control: max-age=600\r\nContent-Type: text/plain\r\n", &sent);
-    });
-    for (number, compression) in ["off", "on"].into_iter().enumerate() {
-        let limits = RULES.replace("first_byte_timeout: 1s", "first_byte_timeout: 1s, buffer_disk: 0B");
-        let cache = "cache: { memory: 64MiB, max_object: 8MiB, disk: off }";
-        let rules = format!("{limits}{cache}\ncompression: {compression}\n");
-        let gateway = TestGateway::with_rules(origin.address(), &rules);
-        let mut reader = connect_reader(gateway.address());
-        reader.send("GET /page HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n");
-        advance_until_zero(&gateway, INFLIGHT, 1.0);
-        let other = gateway.connect().get("/page", "X-Forwarded-For: 192.0.2.2\r\n");
-        assert!(other.status == 200 && other.body == page, "compression: {compression}");
-        assert_eq!(origin.received_requests().len(), number + 1, "one fetch");
-        let response = reader.read_response();
-        let body = match response.field("content-encoding") {
-            "gzip" => {
-                let mut body = Vec::new();
-                GzDecoder::new(&response.body[..]).read_to_end(&mut body).expect("a whole response");
-                body
-            }
-            _ => response.body,
-        };
-        assert!(body == page, "the slow reader gets everything, compression: {compression}");
-    }
 }

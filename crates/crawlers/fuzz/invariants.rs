@@ -78,7 +78,15 @@ fn stated(text: &str) -> Vec<IpNet> {
     let is_of_network = |letter: char| letter.is_ascii_hexdigit() || ".:/".contains(letter);
     let words = texts.iter().flat_map(|text| text.split(|letter| !is_of_network(letter)));
     let network = |word: &str| word.parse().ok().or_else(|| word.parse::<IpAddr>().ok().map(IpNet::from));
-    words.filter_map(network).map(|network: IpNet| network.trunc()).collect()
+    let canonical = |network: IpNet| match (network, network.addr().to_canonical()) {
+        (IpNet::V6(v6), IpAddr::V4(v4)) if v6.prefix_len() >= 96 => IpNet::new(v4.into(), v6.prefix_len() - 96),
+        _ => Ok(network),
+    };
+    words
+        .filter_map(network)
+        .filter_map(|network: IpNet| canonical(network).ok())
+        .map(|network| network.trunc())
+        .collect()
 }
 
 fn collect(value: &Value, texts: &mut Vec<String>) {

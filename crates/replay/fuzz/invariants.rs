@@ -65,12 +65,16 @@ fn combined(line: &LogLine<'_>, original: &[u8]) -> Option<String> {
     let LoggedClient::Address(client) = line.client else { return None };
     let request = line.request.as_ref()?;
     let host = line.host.as_deref().unwrap_or_default();
-    let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() && !b"[,{".contains(&byte));
-    // Without a host, a user name like an address would be taken for the client; a host with a brace could begin JSON.
-    if !is_word(host) || (line.host.is_some() && host.is_empty()) {
+    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
+    // Other hosts could be read as an address, a time, or the prefix of a collector.
+    if line.host.is_some() && !(is_name(host) && host.starts_with(|first: char| first.is_ascii_lowercase())) {
         return None;
     }
     let time = &original[memchr::memchr(b'[', original)?..];
+    // The prefix of a collector has brackets, too.
+    if time.get(3) != Some(&b'/') {
+        return None;
+    }
     let time = std::str::from_utf8(&time[..=memchr::memchr(b']', time)?]).ok()?;
     let mut text = String::new();
     if line.host.is_some() {

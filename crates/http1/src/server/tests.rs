@@ -322,7 +322,8 @@ fn short_unread_body_is_skipped() {
 
 #[test]
 fn the_last_response_announces_the_end_whatever_decides_it() {
-    let responses: [(&str, fn() -> TestResponse); 4] = [
+    type Respond = fn() -> TestResponse;
+    let responses: [(&str, Respond); 4] = [
         ("one piece", || ok_response(Full::from("x"))),
         ("streamed", || ok_response(MockBody::all([Frame::data(Bytes::from("x"))]))),
         ("empty", || ok_response(Empty::new())),

@@ -46,23 +46,19 @@ pub(super) fn utc_offset(text: &[u8]) -> Option<i64> {
     timestamp::utc_offset(&text[time_field(text)?])
 }
 
-/// Returns the range of the time between brackets: of the first that contains a time, or a text like one. Prefixes of
-/// collectors and IPv6 addresses have brackets, too.
+/// Returns the range of the first text between brackets that is a time, or like one. Prefixes of collectors and IPv6
+/// addresses have brackets, too.
 pub(super) fn time_field(text: &[u8]) -> Option<Range<usize>> {
-    let mut like_a_time = None;
     let mut from = 0;
     for _ in 0..MAX_BRACKETS {
         let Some(start) = memchr::memchr(b'[', &text[from..]).map(|at| from + at + 1) else { break };
         let Some(end) = memchr::memchr(b']', &text[start..]).map(|at| start + at) else { break };
-        if timestamp::read(&text[start..end]).is_some() {
+        if text.get(start + 2) == Some(&b'/') || timestamp::read(&text[start..end]).is_some() {
             return Some(start..end);
-        }
-        if text.get(start + 2) == Some(&b'/') {
-            like_a_time.get_or_insert(start..end);
         }
         from = start;
     }
-    like_a_time
+    None
 }
 
 /// Fields after the status.
