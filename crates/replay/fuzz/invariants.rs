@@ -67,7 +67,9 @@ fn combined(line: &LogLine<'_>, original: &[u8]) -> Option<String> {
     let host = line.host.as_deref().unwrap_or_default();
     let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
     // Other hosts could be read as an address, a time, or the prefix of a collector.
-    if line.host.is_some() && !(is_name(host) && host.starts_with(|first: char| first.is_ascii_lowercase())) {
+    if line.host.is_some()
+        && !(is_name(host) && host.contains('.') && host.starts_with(|first: char| first.is_ascii_lowercase()))
+    {
         return None;
     }
     let time = &original[memchr::memchr(b'[', original)?..];
