@@ -22,7 +22,7 @@ pub(in crate::gateway) enum CacheEntry {
 }
 
 /// Time for which requests for a URL do not wait for each other after one whose response was not for others, unless one
-/// that is follows. Each response of the first kind begins it anew.
+/// that is follows. Each further response that is not for others restarts the time.
 const PASS_TIME: Duration = Duration::from_secs(3600);
 
 impl CacheEntry {

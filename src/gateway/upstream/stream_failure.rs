@@ -76,7 +76,7 @@ pub(super) fn refuses_connection(error: Option<&h2::Error>) -> bool {
 mod tests {
     use super::*;
 
-    /// All error codes of RFC 9113 section 7, and one that nobody has defined.
+    /// All error codes of RFC 9113 section 7, and an undefined one.
     #[test]
     fn each_error_code_has_its_meaning_for_the_request_and_for_the_connection() {
         use Processing::{None, Possible, Unlikely};
