@@ -4,6 +4,7 @@
 mod sharing;
 
 use super::ServiceState;
+use super::server_trust;
 use crate::telemetry::AcmeView;
 use aws_lc_rs::digest::{SHA256, digest};
 use parking_lot::Mutex;
@@ -71,7 +72,11 @@ struct OrderProgress {
 impl AcmeCertificates {
     /// Reads the present certificates and the authorities of the servers, or returns all errors.
     pub(super) fn read(settings: &Settings, seed: u64) -> Result<Self, Vec<String>> {
-        let (mut read, mut errors) = (Self { sharing: Sharing::new(settings), ..Self::default() }, Vec::new());
+        let (mut read, mut errors) = (Self::default(), Vec::new());
+        match Sharing::new(settings) {
+            Ok(sharing) => read.sharing = sharing,
+            Err(error) => errors.push(error),
+        }
         let has_plain_listener = settings.listen.iter().any(|listener| listener.tls.is_none());
         for tls in settings.listen.iter().filter_map(|listener| listener.tls.as_ref()) {
             let CertificateSource::Acme(acme) = &tls.certificates else { continue };
@@ -281,14 +286,7 @@ fn renewal(certificate: &Certificate, jitter: &mut Rng) -> RenewalSchedule {
 
 fn client(acme: &Acme, settings: &Settings) -> Result<AcmeClient, String> {
     let Some(file) = &acme.authority else { return Ok(AcmeClient::new(ServerTrust::public())) };
-    let error = |reason: &dyn std::fmt::Display, hint: &str| {
-        format!("{}: {} {reason}; {hint}", settings.location_of(&acme.path.ca()), file.display())
-    };
-    let pem = files::read(file, MAX_FILE_BYTES).map_err(|reason| {
-        error(&format_args!("cannot be read: {reason}"), "write the path of a file that the gateway may read")
-    })?;
-    let servers = ServerTrust::from_pem(&pem)
-        .map_err(|reason| error(&reason, "write the authorities of the ACME server in PEM"))?;
+    let servers = server_trust::read(file, &settings.location_of(&acme.path.ca()))?;
     Ok(AcmeClient::new(servers))
 }
 

@@ -1,14 +1,16 @@
 //! The engine of the configured ledger, with its lease refresher.
 
-use super::{LEDGER_TIMEOUT, ServiceError};
+use super::{LEDGER_TIMEOUT, ServiceError, server_trust};
 use std::sync::Arc;
-use tidegate_config::Settings;
-use tidegate_config::settings::{Ledger, LedgerFailureMode, Redis};
+use tidegate_config::settings::{self, Ledger, LedgerFailureMode, Redis, RedisTls};
+use tidegate_config::{SettingPath, Settings};
 use tidegate_engine::clock::Clock;
-use tidegate_engine::ledger::redis::{Incarnation, RedisEndpoint};
+use tidegate_engine::ledger::redis::{HostPort, Incarnation, RedisAddress, RedisEndpoint};
 use tidegate_engine::ledger::{self, LeaseRefresher, OpenError, RedisStore, Store, WakeHandle};
 use tidegate_engine::state_lock::StateLock;
 use tidegate_engine::{Engine, LeaseMode};
+use tidegate_tls::{ServerTrust, TlsErrors, client_config};
+use tokio_rustls::TlsConnector;
 use tracing::warn;
 
 /// Returns the engine, with leases if possible, and the refresher that keeps it supplied.
@@ -30,21 +32,38 @@ pub(super) fn engine(
         Ledger::Redis(redis) => {
             let incarnation = Incarnation::next(&settings.state_dir, seed)
                 .map_err(|source| OpenError::Directory { path: settings.state_dir.clone(), source })?;
+            let server =
+                endpoint(redis, settings).map_err(|error| ServiceError::Certificates(TlsErrors(vec![error])))?;
             let fallback_enabled = redis.failure_mode == LedgerFailureMode::Fallback;
-            with_leases(RedisStore::new(endpoint(redis), &redis.prefix, fallback_enabled, incarnation), settings, clock)
+            with_leases(RedisStore::new(server, &redis.prefix, fallback_enabled, incarnation), settings, clock)
         }
     }
 }
 
-/// Returns the server of a shared ledger.
-pub(super) fn endpoint(redis: &Redis) -> RedisEndpoint {
-    RedisEndpoint {
-        host: redis.host.clone(),
-        port: redis.port,
+/// Returns the server of a shared ledger. An error names the place in the file of the settings.
+pub(super) fn endpoint(redis: &Redis, settings: &Settings) -> Result<RedisEndpoint, String> {
+    let place = |(host, port): &(String, u16)| HostPort { host: host.clone(), port: *port };
+    Ok(RedisEndpoint {
+        address: match &redis.address {
+            settings::RedisAddress::Tcp(host, port) => RedisAddress::Tcp(HostPort { host: host.clone(), port: *port }),
+            settings::RedisAddress::Unix(path) => RedisAddress::Unix(path.clone()),
+            settings::RedisAddress::Sentinel { sentinels, primary } => {
+                RedisAddress::Sentinel { sentinels: sentinels.iter().map(place).collect(), primary: primary.clone() }
+            }
+        },
+        tls: redis.tls.as_ref().map(|tls| connector(tls, settings)).transpose()?,
         user: redis.user.clone(),
         password: redis.password.as_ref().map(|password| password.expose_secret().to_owned()),
         database: redis.database,
-    }
+    })
+}
+
+fn connector(tls: &RedisTls, settings: &Settings) -> Result<TlsConnector, String> {
+    let servers = match &tls.ca {
+        Some(file) => server_trust::read(file, &settings.location_of(&SettingPath::ROOT.ledger().redis().ca()))?,
+        None => ServerTrust::public(),
+    };
+    Ok(TlsConnector::from(Arc::new(client_config(servers))))
 }
 
 fn with_leases<S: Store>(

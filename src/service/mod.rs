@@ -11,6 +11,7 @@ pub mod crawlers;
 mod hand_over;
 mod ledger;
 mod reload;
+mod server_trust;
 mod shadow_summary;
 mod switches;
 #[cfg(test)]
@@ -242,7 +243,8 @@ impl Service {
         if let Some(error) = &switch_file_error {
             warn!("Some or all switches are lost: {error}");
         }
-        let shared_switches = switches::shared(&settings);
+        let shared_switches =
+            switches::shared(&settings).map_err(|error| ServiceError::Certificates(TlsErrors(vec![error])))?;
         let signatures = Arc::new(SignatureVerifier::new(operators.signature_agents()));
         let user_agents = Arc::new(UserAgentMatcher::builtin(operators.product_tokens()));
         let dependencies = Dependencies {

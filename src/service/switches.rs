@@ -20,10 +20,10 @@ const EXCHANGE_INTERVAL: Duration = Duration::from_secs(1);
 const SHORTEST_PREFIX: (u8, u8) = (8, 19);
 
 /// Returns the connection to the switches of all gateways, if they share a ledger.
-pub(super) fn shared(settings: &Settings) -> Option<SharedSwitches> {
+pub(super) fn shared(settings: &Settings) -> Result<Option<SharedSwitches>, String> {
     match &settings.ledger {
-        Ledger::Redis(redis) => Some(SharedSwitches::new(ledger::endpoint(redis), &redis.prefix)),
-        Ledger::Memory | Ledger::File => None,
+        Ledger::Redis(redis) => Ok(Some(SharedSwitches::new(ledger::endpoint(redis, settings)?, &redis.prefix))),
+        Ledger::Memory | Ledger::File => Ok(None),
     }
 }
 

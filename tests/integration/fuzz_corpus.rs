@@ -108,11 +108,6 @@ fn ledger_file_invariants_hold() {
     check_corpus("engine", "ledger_files", engine::ledger_files);
 }
 
-#[test]
-fn redis_reply_invariants_hold() {
-    check_corpus("engine", "redis_replies", engine::redis_replies);
-}
-
 /// Checks the invariant on every file of the corpus and on mutations of these. Panics with the input that violates it.
 fn check_corpus(package: &str, target: &str, invariant: fn(&[u8])) {
     let corpus = read_corpus(package, target);

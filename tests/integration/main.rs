@@ -72,6 +72,7 @@ mod quota_sync;
 mod real_clients;
 mod redirects;
 mod redis;
+mod redis_transports;
 mod reference;
 mod replay;
 mod request_bodies;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tidegate_engine::clock::Clock;
-use tidegate_engine::ledger::redis::{Incarnation, RedisEndpoint, Timeouts};
+use tidegate_engine::ledger::redis::{HostPort, Incarnation, RedisAddress, RedisEndpoint, Timeouts};
 use tidegate_engine::ledger::{RedisStore, Store};
 use tidegate_engine::{Admission, Engine, LeaseMode};
 use tidegate_policy::{Rules, Timestamp, Units};
@@ -148,8 +148,8 @@ impl PacedInstance {
         let low_flag = Arc::clone(&is_low);
         let engine = Engine::new(LeaseMode::Leased(Arc::new(move || low_flag.store(true, Ordering::Relaxed))), 1000);
         let admission = engine.admission(rules, now);
-        let server =
-            RedisEndpoint { host: "127.0.0.1".into(), port: redis.port, user: None, password: None, database: 0 };
+        let address = RedisAddress::Tcp(HostPort { host: "127.0.0.1".into(), port: redis.port });
+        let server = RedisEndpoint { address, tls: None, user: None, password: None, database: 0 };
         // Long timeouts: the server is reachable, however busy the machine is.
         let timeouts = Timeouts { connect: TIMEOUT, reply: TIMEOUT };
         let store = RedisStore::new(server, "tidegate", false, Incarnation::ephemeral(number)).with_timeouts(timeouts);

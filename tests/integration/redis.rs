@@ -9,13 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate_engine::clock::Clock;
-use tidegate_engine::ledger::redis::{Incarnation, RedisEndpoint, SharedCertificates, SharedSwitches, Timeouts};
+use tidegate_engine::ledger::redis::{
+    HostPort, Incarnation, RedisAddress, RedisEndpoint, SharedCertificates, SharedSwitches, Timeouts,
+};
 use tidegate_engine::ledger::{Lease, LeaseRequest, RedisStore, Store, StoreError, WindowKey};
 use tidegate_engine::switch_store::SwitchEntry;
 use tidegate_policy::window::Span;
 use tidegate_policy::{Timestamp, Units};
 
-const LIMIT: u64 = 1_000_000;
+pub(super) const LIMIT: u64 = 1_000_000;
 /// Lease interval of the tests, shorter than the default of about one second.
 const LEASE_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -66,17 +68,18 @@ fn unusable_redis_endpoints_give_clear_errors() {
 
     let http_port = server_sending(b"HTTP/1.1 400 Bad Request\r\n\r\n");
     let error = lease_error(local_endpoint(http_port));
-    assert!(error.contains("not the Redis protocol"), "{error}");
+    assert!(error.contains("is this the port of Redis"), "{error}");
 
     let error_port = server_sending(b"-ERR unknown command 'AUTH', with args beginning with: 'hunter2'\r\n");
     let error = lease_error(RedisEndpoint { password: Some("hunter2".into()), ..local_endpoint(error_port) });
-    assert!(error.contains("authentication failed") && !error.contains("hunter2"), "{error}");
+    assert!(error.contains("authentication required or failed") && !error.contains("hunter2"), "{error}");
 
     let silent_port = server_sending(b"");
     let error = lease_error(local_endpoint(silent_port));
     assert!(error.contains("connect timed out after 250ms"), "{error}");
 
-    let error = lease_error(RedisEndpoint { host: "no-such-host.invalid".into(), ..local_endpoint(1) });
+    let address = RedisAddress::Tcp(HostPort { host: "no-such-host.invalid".into(), port: 1 });
+    let error = lease_error(RedisEndpoint { address, ..local_endpoint(1) });
     assert!(error.contains("redis at no-such-host.invalid:1"), "{error}");
 }
 
@@ -86,7 +89,7 @@ fn redis_password_is_required_and_never_shown() {
     let error = lease_error(local_endpoint(redis.port));
     assert!(error.contains("authentication required"), "{error}");
     let error = lease_error(RedisEndpoint { password: Some("hunter3".into()), ..local_endpoint(redis.port) });
-    assert!(error.contains("authentication failed") && !error.contains("hunter3"), "{error}");
+    assert!(error.contains("authentication required or failed") && !error.contains("hunter3"), "{error}");
     let right = RedisEndpoint { password: Some("hunter2".into()), ..local_endpoint(redis.port) };
     assert!(!format!("{right} {right:?}").contains("hunter2"));
     assert_eq!(
@@ -217,14 +220,14 @@ fn cluster_redirects_to_the_quota_slot() {
 
 /// Shared progress of three instances, and whether they must stop.
 #[derive(Default)]
-struct FleetProgress {
+pub(super) struct FleetProgress {
     spent: AtomicU64,
     rounds: AtomicU64,
     must_stop: AtomicBool,
 }
 
 impl FleetProgress {
-    fn wait_for_spent(&self, min: u64) {
+    pub(super) fn wait_for_spent(&self, min: u64) {
         wait_until(&format!("{min} of {LIMIT} to be used"), || self.spent.load(Ordering::SeqCst) >= min);
     }
 
@@ -238,17 +241,22 @@ impl FleetProgress {
 /// Runs three instances that use random amounts until the limit is used up. `disturb` runs in the middle.
 fn run_three_instances(options: &[&str], shares: bool, disturb: impl FnOnce(&mut RedisServer, &FleetProgress)) {
     let mut redis = RedisServer::start(options);
+    spend_limit(&local_endpoint(redis.port), shares, |progress| disturb(&mut redis, progress));
+}
+
+/// Runs three instances at `server` that use random amounts until the limit is used up. `disturb` runs in the middle.
+pub(super) fn spend_limit(server: &RedisEndpoint, shares: bool, disturb: impl FnOnce(&FleetProgress)) {
     let progress = Arc::new(FleetProgress::default());
     let template = lease_request("api", 0);
     let threads: Vec<_> = (1..=3)
         .map(|number| {
-            let store = RedisStore::new(local_endpoint(redis.port), "tidegate", shares, Incarnation::ephemeral(number));
+            let store = RedisStore::new(server.clone(), "tidegate", shares, Incarnation::ephemeral(number));
             let (template, progress) = (template.clone(), Arc::clone(&progress));
             std::thread::spawn(move || spend_until_stopped(store, number, &template, &progress))
         })
         .collect();
     progress.wait_for_spent(LIMIT / 3);
-    disturb(&mut redis, &progress);
+    disturb(&progress);
     progress.wait_for_spent(LIMIT * 99 / 100);
     // An instance that could exceed the limit would do so now.
     progress.wait_for_rounds();
@@ -304,8 +312,9 @@ fn server_sending(bytes: &'static [u8]) -> u16 {
     port
 }
 
-fn local_endpoint(port: u16) -> RedisEndpoint {
-    RedisEndpoint { host: "127.0.0.1".into(), port, user: None, password: None, database: 0 }
+pub(super) fn local_endpoint(port: u16) -> RedisEndpoint {
+    let address = RedisAddress::Tcp(HostPort { host: "127.0.0.1".into(), port });
+    RedisEndpoint { address, tls: None, user: None, password: None, database: 0 }
 }
 
 fn redis_store(server: RedisEndpoint, number: u64) -> RedisStore {
@@ -334,7 +343,7 @@ fn request_lease(store: &mut RedisStore, request: &LeaseRequest) -> Result<Lease
 }
 
 /// Returns the error of a server from which no lease can be obtained.
-fn lease_error(server: RedisEndpoint) -> String {
+pub(super) fn lease_error(server: RedisEndpoint) -> String {
     let mut store = RedisStore::new(server, "tidegate", false, Incarnation::ephemeral(1));
     let first = request_lease(&mut store, &lease_request("api", 10)).expect_err("server grants no lease");
     request_lease(&mut store, &lease_request("api", 10)).expect_err("server grants no lease on retry");

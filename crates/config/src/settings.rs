@@ -12,6 +12,7 @@ pub use redirect::*;
 
 use super::{SettingPath, SourceMap};
 use crate::admin_address::AdminAddress;
+use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -229,10 +230,10 @@ pub struct ForwardAuth {
 /// A Redis or Valkey server shared by several instances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redis {
-    /// Host: a name, or an address without brackets.
-    pub host: String,
-    /// Port number.
-    pub port: u16,
+    /// Where the server is.
+    pub address: RedisAddress,
+    /// TLS to the server and to its Sentinels; `None` for plain text.
+    pub tls: Option<RedisTls>,
     /// User name, if it is not the default user.
     pub user: Option<String>,
     /// Password, if the server requires one.
@@ -243,6 +244,48 @@ pub struct Redis {
     pub prefix: String,
     /// Behavior if the server is unreachable and the lease is used up.
     pub failure_mode: LedgerFailureMode,
+}
+
+/// Place of a Redis server.
+///
+/// Displayed as in messages, without user and password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedisAddress {
+    /// Host (a name, or an address without brackets) and port.
+    Tcp(String, u16),
+    /// Path of a Unix socket.
+    Unix(PathBuf),
+    /// The primary of this name, whose address these Sentinels know.
+    Sentinel {
+        /// Hosts and ports of the Sentinels.
+        sentinels: Vec<(String, u16)>,
+        /// Name of the primary.
+        primary: String,
+    },
+}
+
+impl fmt::Display for RedisAddress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let written = |(host, port): &(String, u16)| match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
+        match self {
+            Self::Tcp(host, port) => out.write_str(&written(&(host.clone(), *port))),
+            Self::Unix(path) => path.display().fmt(out),
+            Self::Sentinel { sentinels, primary } => {
+                let sentinels: Vec<String> = sentinels.iter().map(written).collect();
+                write!(out, "{primary} of Sentinel {}", sentinels.join(", "))
+            }
+        }
+    }
+}
+
+/// TLS to a Redis server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisTls {
+    /// Authorities of the server, in PEM; `None` for the public ones.
+    pub ca: Option<PathBuf>,
 }
 
 /// Behavior of an instance without connection to the shared ledger, once its lease is used up.

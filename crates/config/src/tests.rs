@@ -590,7 +590,7 @@ fn redis_url_is_parsed_and_password_never_printed() {
         "ledger: { redis: { url: 'redis://gate:secret@[::1]:7000/2', failure_mode: fallback } }",
     ));
     let Ledger::Redis(redis) = &settings.ledger else { panic!("{:?}", settings.ledger) };
-    assert_eq!((redis.host.as_str(), redis.port, redis.database), ("::1", 7000, 2));
+    assert_eq!((redis.address.to_string().as_str(), redis.database), ("[::1]:7000", 2));
     assert_eq!((redis.prefix.as_str(), redis.failure_mode), ("tidegate", LedgerFailureMode::Fallback));
     assert!(redis.password.as_ref().is_some_and(|password| password.matches(b"secret")));
     assert!(!format!("{settings:?}").contains("secret"));
@@ -805,8 +805,12 @@ fn each_invalid_value_is_reported() {
             "2:56: classes[0].crawler_guard.admit_interval: found a zero duration; write a duration such as 10s",
         ),
         (
-            "ledger: { redis: { url: 'rediss://h' } }".into(),
-            "2:25: ledger.redis.url: TLS to Redis is not supported in this version; use redis:// over a network that you trust, or a tunnel such as stunnel on this host",
+            "ledger: { redis: { url: 'redis+sentinel://h' } }".into(),
+            "2:25: ledger.redis.url: missing name of the primary; write it like redis+sentinel://10.0.0.5,10.0.0.6,10.0.0.7/mymaster",
+        ),
+        (
+            "ledger: { redis: { url: 'redis://h', ca: ca.pem } }".into(),
+            "2:42: ledger.redis.ca: is not used without TLS; write ledger.redis.url with rediss://, or leave out ca",
         ),
         (
             "ledger: { redis: { prefix: a } }".into(),

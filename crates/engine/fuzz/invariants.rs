@@ -1,11 +1,6 @@
 //! Invariants of the readers of stored leases. Each takes arbitrary bytes and panics if it is violated.
 
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 use tidegate_engine::ledger::FileStore;
-use tidegate_engine::ledger::redis::{Reply, read_reply};
-use tokio::io::{AsyncBufRead, BufReader};
 
 /// A ledger file has the leases of its newest intact record. A damaged record is never read.
 pub(crate) fn ledger_files(record: &[u8]) {
@@ -47,40 +42,4 @@ fn ledger_file(slots: [(u64, &[u8]); 2]) -> Vec<u8> {
     }
     file.resize(4096 + 2 * SLOT_BYTES, 0);
     file
-}
-
-/// A reply does not depend on the segments in which it arrives, and survives a round trip.
-pub(crate) fn redis_replies(bytes: &[u8]) {
-    let reply = read(bytes);
-    let segment = 1 + bytes.len() % 7;
-    assert_eq!(read(BufReader::with_capacity(segment, bytes)), reply, "segments change the reply");
-    let Some(reply) = reply else { return };
-    let mut encoded = Vec::new();
-    encode(&reply, &mut encoded);
-    assert_eq!(read(&*encoded), Some(reply), "the round trip changes the reply");
-}
-
-fn read(reader: impl AsyncBufRead + Unpin + Send) -> Option<Reply> {
-    let mut reader = reader;
-    match pin!(read_reply(&mut reader)).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(reply) => reply.ok(),
-        Poll::Pending => panic!("bytes in memory never wait"),
-    }
-}
-
-fn encode(reply: &Reply, out: &mut Vec<u8>) {
-    match reply {
-        Reply::Text(text) => {
-            out.extend(format!("${}\r\n", text.len()).into_bytes());
-            out.extend(text);
-            out.extend(b"\r\n");
-        }
-        Reply::Error(text) => out.extend(format!("-{text}\r\n").into_bytes()),
-        Reply::Number(number) => out.extend(format!(":{number}\r\n").into_bytes()),
-        Reply::Nil => out.extend(b"$-1\r\n"),
-        Reply::List(replies) => {
-            out.extend(format!("*{}\r\n", replies.len()).into_bytes());
-            replies.iter().for_each(|reply| encode(reply, out));
-        }
-    }
 }

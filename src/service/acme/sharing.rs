@@ -49,12 +49,13 @@ pub(super) enum Synced {
 
 impl Sharing {
     /// Returns the connection to the certificates of all gateways, if they share a ledger.
-    pub(super) fn new(settings: &Settings) -> Option<Self> {
-        let Ledger::Redis(redis) = &settings.ledger else { return None };
+    pub(super) fn new(settings: &Settings) -> Result<Option<Self>, String> {
+        let Ledger::Redis(redis) = &settings.ledger else { return Ok(None) };
         let mut name = [0; 16];
         rand::fill(&mut name).expect("the system has random numbers");
         let name = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        Some(Self(Mutex::new(SharedCertificates::new(ledger::endpoint(redis), &redis.prefix, name))))
+        let server = ledger::endpoint(redis, settings)?;
+        Ok(Some(Self(Mutex::new(SharedCertificates::new(server, &redis.prefix, name)))))
     }
 
     /// Tells the other gateways the challenges of an order, and waits until they answer them.

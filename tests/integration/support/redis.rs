@@ -26,6 +26,14 @@ impl RedisServer {
         Self { child, port, dir, options }
     }
 
+    /// Starts a server on a port that is free, with the command line `options`.
+    pub fn start_at(port: u16, options: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        let child = wait_for("redis-server to start", || spawn(port, dir.path(), &options));
+        Self { child, port, dir, options }
+    }
+
     /// Kills the server and restarts it at the same address, with its saved data.
     pub fn restart(&mut self) {
         self.kill();
@@ -51,6 +59,11 @@ impl RedisServer {
         String::from_utf8_lossy(&output.expect("redis-cli is installed").stdout).trim().to_owned()
     }
 
+    /// Like [`Self::cli`], with the password of the default user.
+    pub fn cli_with(&self, password: &str, arguments: &[&str]) -> String {
+        self.cli(&[&["--no-auth-warning", "-a", password], arguments].concat())
+    }
+
     /// Returns the data directory, which contains a saved `dump.rdb`.
     pub fn data_path(&self) -> &Path {
         self.dir.path()
@@ -71,7 +84,11 @@ pub fn free_port() -> u16 {
 /// Starts the server and waits until it is ready. Returns `None` if it exits before, because the port is taken.
 fn spawn(port: u16, dir: &Path, options: &[String]) -> Option<Child> {
     let log = dir.join("log");
+    // A Sentinel writes what it learns into the file.
+    let config = dir.join("redis.conf");
+    fs::OpenOptions::new().create(true).append(true).open(&config).expect("file can be written");
     let mut child = Command::new("redis-server")
+        .arg(config)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dbfilename", "dump.rdb"])
         .arg("--dir")
         .arg(dir)
@@ -84,7 +101,7 @@ fn spawn(port: u16, dir: &Path, options: &[String]) -> Option<Child> {
         if child.try_wait().is_ok_and(|status| status.is_some()) {
             return Some(false);
         }
-        let is_ready = fs::read_to_string(&log).is_ok_and(|log| log.contains("Ready"));
+        let is_ready = fs::read_to_string(&log).is_ok_and(|log| log.contains("Ready") || log.contains("Sentinel ID"));
         (is_ready && TcpStream::connect(("127.0.0.1", port)).is_ok()).then_some(true)
     });
     serves.then_some(child)

@@ -16,6 +16,6 @@ fn redis_summary(redis: &Redis) -> String {
         LedgerFailureMode::Refuse => "refuse",
         LedgerFailureMode::Fallback => "fallback",
     };
-    let host = if redis.host.contains(':') { format!("[{}]", redis.host) } else { redis.host.clone() };
-    format!("ledger: redis at {host}:{}, prefix {}, failure mode {failure_mode}", redis.port, redis.prefix)
+    let tls = if redis.tls.is_some() { ", TLS" } else { "" };
+    format!("ledger: redis at {}{tls}, prefix {}, failure mode {failure_mode}", redis.address, redis.prefix)
 }

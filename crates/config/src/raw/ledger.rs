@@ -54,10 +54,20 @@ impl JsonSchema for Ledger {
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Redis {
-    /// URL of the server: `redis://host`, `redis://:password@host:6379/0` or `redis://user:password@host`; never shown.
-    /// `valkey://` is the same as `redis://`. TLS (`rediss://`) and Unix sockets are not supported in this version.
-    /// Write % in a user or password as %25. Default port 6379, default database 0. Required.
+    /// URL of the server; never shown. Required.
+    ///
+    /// - `redis://host`, `redis://:password@host:6379/0` or `redis://user:password@host`; default port 6379, default
+    ///   database 0. The host may be any node of a cluster.
+    /// - `rediss://...`: over TLS.
+    /// - `unix:///run/redis.sock` or `unix://user:password@/run/redis.sock?db=0`: a Unix socket.
+    /// - `redis+sentinel://user:password@host,host:26379/primary/0`: the primary that one of the Sentinels names; default
+    ///   port 26379. With `rediss+sentinel://`, the Sentinels are asked over TLS, too.
+    ///
+    /// `valkey` is the same as `redis`. Write % in a user or password as %25.
     pub url: Option<SecretText>,
+    /// File with the authorities that the server's certificate may be from, in PEM, or with that certificate itself.
+    /// Default: the public authorities.
+    pub ca: Option<String>,
     /// Prefix of the Redis keys: up to 64 of a-z, 0-9, `_`, `.` and `-`. Instances with the same prefix share their
     /// quotas. The state of a quota is the hash `{PREFIX:QUOTA}:leases`; it expires a week after its last window has
     /// ended. Default tidegate.

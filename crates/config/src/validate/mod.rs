@@ -22,6 +22,7 @@ mod pacing;
 mod partition;
 mod quotas;
 mod redirects;
+mod redis_url;
 mod robots;
 mod routes;
 mod scopes;

@@ -1,21 +1,18 @@
 //! Certificates by ACME that several gateways share: one of them orders, and all serve it and answer its challenges.
 
-use super::connection::{RedisConnection, Timeouts};
+use super::client::RedisClient;
 use super::endpoint::RedisEndpoint;
 use super::error;
-use super::resp::Reply;
 use crate::ledger::StoreError;
+use redis::Value;
 use tidegate_policy::Timestamp;
-
-pub(super) const CERTIFICATES_SCRIPT: &str = include_str!("certificates.lua");
 
 /// The certificates of all gateways with the same prefix.
 #[derive(Debug)]
 pub struct SharedCertificates {
-    server: RedisEndpoint,
+    pub(super) client: RedisClient,
     prefix: String,
     gateway: String,
-    pub(super) connection: RedisConnection,
 }
 
 /// State of a shared certificate.
@@ -43,7 +40,7 @@ pub struct SharedCertificate {
 impl SharedCertificates {
     /// Creates a connection to the server, with keys that begin with `prefix`. No other gateway is named `gateway`.
     pub fn new(server: RedisEndpoint, prefix: &str, gateway: String) -> Self {
-        Self { connection: new_connection(server.clone()), server, prefix: prefix.to_owned(), gateway }
+        Self { client: RedisClient::new(server, include_str!("certificates.lua")), prefix: prefix.to_owned(), gateway }
     }
 
     /// Returns the state of the certificate `name`. `known_id` is that of the certificate which this gateway has.
@@ -98,41 +95,31 @@ impl SharedCertificates {
         let key = format!("{{{}}}:certificate:{name}", self.prefix);
         let mut call = vec![key, operation.to_owned(), self.gateway.clone(), now.seconds().to_string()];
         call.extend(arguments.iter().map(|&argument| argument.to_owned()));
-        let replies = self.connection.run(std::slice::from_ref(&call), now).await?;
-        self.parse(replies.first().unwrap_or(&Reply::Nil))
-    }
-
-    fn parse(&mut self, reply: &Reply) -> Result<SharedCertificate, StoreError> {
-        if let Reply::Error(message) = reply {
-            if let Some((host, port)) = error::parse_redirect(message) {
-                self.connection = new_connection(self.server.with_address(host, port));
-            }
-            return Err(error::from_server(&self.server, message));
-        }
-        parse_state(reply)
-            .ok_or_else(|| error::refused(&self.server, "invalid reply of the script of the certificates"))
+        let reply = self.client.run_one(call, now).await?;
+        parse(reply)
+            .ok_or_else(|| error::refused(&self.client.server, "invalid reply of the script of the certificates"))
     }
 }
 
-fn parse_state(reply: &Reply) -> Option<SharedCertificate> {
-    let Reply::List(items) = reply else { return None };
-    let [id, pem, starts_at, may_order, retry_at, failures, error, challenges] = items.as_slice() else { return None };
-    let number = |reply: &Reply| match reply {
-        Reply::Number(number) => u64::try_from(*number).ok(),
-        _ => None,
-    };
+fn parse(reply: Value) -> Option<SharedCertificate> {
+    let (id, pem, starts_at, may_order, retry_at, failures, error, challenges): (
+        String,
+        String,
+        u64,
+        u8,
+        u64,
+        u32,
+        String,
+        String,
+    ) = redis::from_redis_value(reply).ok()?;
     Some(SharedCertificate {
-        id: id.text()?.to_owned(),
-        pem: Some(pem.text()?.to_owned()).filter(|pem| !pem.is_empty()),
-        starts_at: number(starts_at)?,
-        may_order: number(may_order)? == 1,
-        retry_at: Timestamp::from_seconds(number(retry_at)?),
-        failures: u32::try_from(number(failures)?).ok()?,
-        error: error.text()?.to_owned(),
-        challenges: challenges.text()?.to_owned(),
+        id,
+        pem: Some(pem).filter(|pem| !pem.is_empty()),
+        starts_at,
+        may_order: may_order == 1,
+        retry_at: Timestamp::from_seconds(retry_at),
+        failures,
+        error,
+        challenges,
     })
-}
-
-fn new_connection(server: RedisEndpoint) -> RedisConnection {
-    RedisConnection::new(server, CERTIFICATES_SCRIPT, Timeouts::default())
 }

@@ -1,14 +1,19 @@
 //! A connection to one server: opened on demand, closed at the first error, reopened with backoff.
 
-use super::endpoint::RedisEndpoint;
+use super::endpoint::{HostPort, RedisAddress, RedisEndpoint};
 use super::error;
-use super::resp::{Reply, read_reply, write_command};
 use crate::ledger::StoreError;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, RedisResult, Value};
+use std::fmt;
+use std::io;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 use tidegate_policy::Timestamp;
-use tokio::io::{AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 /// Timeouts of a connection. A slower server counts as unavailable; held units are spent meanwhile.
 #[derive(Clone, Copy, Debug)]
@@ -29,25 +34,29 @@ impl Default for Timeouts {
 /// for their reports (`RECOVERY_GRACE` in `script.lua`).
 const RECONNECT_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// A connection with reconnect and backoff.
-#[derive(Debug)]
+/// A connection with reconnect and backoff, which runs one script.
 pub(super) struct RedisConnection {
     server: RedisEndpoint,
     script: String,
     timeouts: Timeouts,
-    connection: Option<OpenConnection>,
+    open: Option<OpenConnection>,
     reconnect_at: Timestamp,
     backoff: Duration,
     /// Error of the last attempt.
     last_error: String,
 }
 
-#[derive(Debug)]
 struct OpenConnection {
-    stream: BufReader<TcpStream>,
-    /// Hash of the script, as returned by the server.
+    commands: MultiplexedConnection,
+    /// Reads and writes. Polled only while replies are awaited, so nothing reaches the server after a round has failed.
+    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Hash of the script, as returned by the server; empty before it is loaded.
     script: String,
 }
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 impl RedisConnection {
     pub(super) fn new(server: RedisEndpoint, script: &str, timeouts: Timeouts) -> Self {
@@ -56,7 +65,7 @@ impl RedisConnection {
             server,
             script,
             timeouts,
-            connection: None,
+            open: None,
             reconnect_at,
             backoff: RECONNECT_BACKOFF.0,
             last_error: String::new(),
@@ -64,12 +73,12 @@ impl RedisConnection {
     }
 
     /// Runs the script once per call, in one pipeline. Returns one reply per call.
-    pub(super) async fn run(&mut self, calls: &[Vec<String>], now: Timestamp) -> Result<Vec<Reply>, StoreError> {
+    pub(super) async fn run(&mut self, calls: &[&[String]], now: Timestamp) -> Result<Vec<Value>, StoreError> {
         let mut replies = self.attempt(calls, now).await?;
         // The server has flushed the script (SCRIPT FLUSH) and executed none of the calls. A new connection loads the
         // script.
-        if replies.iter().any(|reply| matches!(reply, Reply::Error(message) if message.starts_with("NOSCRIPT"))) {
-            self.connection = None;
+        if replies.iter().any(|reply| matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")) {
+            self.open = None;
             replies = self.attempt(calls, now).await?;
         }
         Ok(replies)
@@ -77,35 +86,29 @@ impl RedisConnection {
 
     /// Closes the connection. The next round resolves the host name again and may reach another server.
     pub(super) fn disconnect(&mut self) {
-        self.connection = None;
+        self.open = None;
     }
 
-    async fn attempt(&mut self, calls: &[Vec<String>], now: Timestamp) -> Result<Vec<Reply>, StoreError> {
-        let mut connection = match self.connection.take() {
+    async fn attempt(&mut self, calls: &[&[String]], now: Timestamp) -> Result<Vec<Value>, StoreError> {
+        let mut connection = match self.open.take() {
             Some(open) => open,
             None => self.connect(now).await?,
         };
-        let mut out = Vec::new();
-        for call in calls {
-            let mut words = vec!["EVALSHA", &connection.script, "1"];
-            words.extend(call.iter().map(String::as_str));
-            write_command(&mut out, &words);
+        if calls.is_empty() {
+            self.open = Some(connection);
+            return Ok(Vec::new());
         }
-        let exchange = async {
-            connection.stream.get_mut().write_all(&out).await?;
-            let mut replies = Vec::with_capacity(calls.len());
-            for _ in calls {
-                replies.push(read_reply(&mut connection.stream).await?);
-            }
-            std::io::Result::Ok(replies)
-        };
-        // A connection with a pending reply is never reused: that reply would be assigned to another call.
-        match timeout(self.timeouts.reply, exchange).await {
+        let mut pipeline = Pipeline::with_capacity(calls.len());
+        for call in calls {
+            pipeline.cmd("EVALSHA").arg(&connection.script).arg(1).arg(*call);
+        }
+        // A connection with a pending reply is never reused: its calls may or may not have been executed.
+        match timeout(self.timeouts.reply, connection.exchange(&pipeline)).await {
             Ok(Ok(replies)) => {
-                self.connection = Some(connection);
+                self.open = Some(connection);
                 Ok(replies)
             }
-            Ok(Err(error)) => Err(error::unreachable(&self.server, error)),
+            Ok(Err(error)) => Err(error::from_client(&self.server, &error)),
             Err(_) => Err(error::unreachable(&self.server, format!("no response within {:?}", self.timeouts.reply))),
         }
     }
@@ -115,7 +118,7 @@ impl RedisConnection {
         if now < self.reconnect_at && self.reconnect_at.saturating_duration_since(now) <= RECONNECT_BACKOFF.1 {
             return Err(error::unreachable(&self.server, &self.last_error));
         }
-        let opened = match timeout(self.timeouts.connect, handshake(&self.server, &self.script)).await {
+        let opened = match timeout(self.timeouts.connect, open_with_script(&self.server, &self.script)).await {
             Ok(opened) => opened,
             Err(_) => {
                 let message = format!("connect timed out after {:?}", self.timeouts.connect);
@@ -128,53 +131,126 @@ impl RedisConnection {
                 self.reconnect_at = now + self.backoff;
                 self.backoff = (self.backoff * 2).min(RECONNECT_BACKOFF.1);
                 self.last_error = format!("retry pending after: {error}");
+                if let RedisAddress::Sentinel { sentinels, .. } = &mut self.server.address {
+                    sentinels.rotate_left(1);
+                }
             }
         }
         opened
     }
 }
 
-/// Opens a connection, authenticates and loads the script.
-async fn handshake(server: &RedisEndpoint, script: &str) -> Result<OpenConnection, StoreError> {
-    let unreachable = |error| error::unreachable(server, error);
-    let stream = TcpStream::connect((server.host.as_str(), server.port)).await.map_err(unreachable)?;
-    stream.set_nodelay(true).map_err(unreachable)?;
-    let mut stream = BufReader::new(stream);
-    let database = server.database.to_string();
-    if let Some(password) = &server.password {
-        let words = match &server.user {
-            Some(user) => vec!["AUTH", user, password],
-            None => vec!["AUTH", password],
-        };
-        // The reply is not logged: some servers repeat arguments that they cannot parse.
-        if let Reply::Error(_) = command(&mut stream, &words).await.map_err(unreachable)? {
-            return Err(error::refused(server, "authentication failed; check user and password in ledger.redis.url"));
-        }
-    }
-    if server.database != 0
-        && let Reply::Error(message) = command(&mut stream, &["SELECT", &database]).await.map_err(unreachable)?
-    {
-        return Err(error::from_server(server, &message));
-    }
-    match command(&mut stream, &["SCRIPT", "LOAD", script]).await.map_err(unreachable)? {
-        Reply::Error(message) => Err(error::from_server(server, &message)),
-        reply => match reply.text() {
-            Some(hash) => Ok(OpenConnection { script: hash.to_owned(), stream }),
-            None => Err(error::refused(server, "scripts are not supported")),
-        },
+impl fmt::Debug for RedisConnection {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("RedisConnection").field("server", &self.server).finish_non_exhaustive()
     }
 }
 
-async fn command(stream: &mut BufReader<TcpStream>, words: &[&str]) -> std::io::Result<Reply> {
-    let mut out = Vec::new();
-    write_command(&mut out, words);
-    stream.get_mut().write_all(&out).await?;
-    read_reply(stream).await
+impl OpenConnection {
+    /// Opens a connection and authenticates.
+    async fn open(server: &RedisEndpoint) -> Result<Self, StoreError> {
+        let stream = match &server.address {
+            RedisAddress::Tcp(address) => open_tcp(server, address).await,
+            RedisAddress::Unix(path) => match UnixStream::connect(path).await {
+                Ok(stream) => Ok(Box::new(stream) as Box<dyn Stream>),
+                Err(error) => Err(error),
+            },
+            RedisAddress::Sentinel { sentinels, primary } => {
+                let address = primary_address(server, sentinels, primary).await?;
+                open_tcp(server, &address).await
+            }
+        };
+        let stream = stream.map_err(|error| error::unreachable(server, error))?;
+        let opened = Self::authenticate(server, stream).await;
+        opened.map_err(|error| error::from_handshake(server, &error))
+    }
+
+    async fn authenticate(server: &RedisEndpoint, stream: Box<dyn Stream>) -> RedisResult<Self> {
+        // Without CLIENT SETINFO, which an ACL need not allow.
+        let mut credentials = RedisConnectionInfo::default().set_db(i64::from(server.database)).set_skip_set_lib_name();
+        if let Some(user) = &server.user {
+            credentials = credentials.set_username(user);
+        }
+        if let Some(password) = &server.password {
+            credentials = credentials.set_password(password);
+        }
+        // The timeouts of a round are the only ones.
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let (commands, driver) = MultiplexedConnection::new_with_config(&credentials, stream, config).await?;
+        Ok(Self { commands, driver: Box::pin(driver), script: String::new() })
+    }
+
+    /// Sends commands and returns a reply for each, which may be an error of the server.
+    async fn exchange(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+        let count = commands.len();
+        let mut replies = pin!(self.commands.send_packed_commands(commands, 0, count));
+        tokio::select! {
+            biased;
+            replies = &mut replies => replies,
+            // The server has closed the connection, perhaps after its replies.
+            () = &mut self.driver => replies.await,
+        }
+    }
+
+    /// Sends one command and returns its reply.
+    async fn command(&mut self, server: &RedisEndpoint, words: &[&str]) -> Result<Value, StoreError> {
+        let mut command = redis::Cmd::new();
+        command.arg(words);
+        let mut commands = Pipeline::new();
+        commands.add_command(command);
+        match self.exchange(&commands).await.map(|replies| replies.into_iter().next()) {
+            Ok(Some(Value::ServerError(error))) => Err(error::from_server(server, &error)),
+            Ok(reply) => Ok(reply.unwrap_or_default()),
+            Err(error) => Err(error::from_handshake(server, &error)),
+        }
+    }
+}
+
+async fn open_with_script(server: &RedisEndpoint, script: &str) -> Result<OpenConnection, StoreError> {
+    let mut connection = OpenConnection::open(server).await?;
+    let hash = connection.command(server, &["SCRIPT", "LOAD", script]).await?;
+    connection.script =
+        redis::from_redis_value(hash).map_err(|_| error::refused(server, "scripts are not supported"))?;
+    Ok(connection)
+}
+
+async fn open_tcp(server: &RedisEndpoint, address: &HostPort) -> io::Result<Box<dyn Stream>> {
+    let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
+    stream.set_nodelay(true)?;
+    let Some(tls) = &server.tls else { return Ok(Box::new(stream)) };
+    let name = ServerName::try_from(address.host.clone()).map_err(io::Error::other)?;
+    Ok(Box::new(tls.connect(name, stream).await?))
+}
+
+/// Asks the first Sentinel for the address of the primary. Sends user and password only to a Sentinel that requires them.
+async fn primary_address(
+    server: &RedisEndpoint,
+    sentinels: &[HostPort],
+    primary: &str,
+) -> Result<HostPort, StoreError> {
+    let first = sentinels.first().ok_or_else(|| error::refused(server, "no Sentinel"))?;
+    let asked = RedisEndpoint { database: 0, ..server.with_address(RedisAddress::Tcp(first.clone())) };
+    let without_password = RedisEndpoint { user: None, password: None, ..asked.clone() };
+    let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", primary];
+    let ask = async |sentinel: &RedisEndpoint| {
+        // Boxed, because this is called while a connection is opened.
+        Box::pin(OpenConnection::open(sentinel)).await?.command(sentinel, &question).await
+    };
+    let reply = match ask(&without_password).await {
+        Err(StoreError::Refused(_)) if asked.password.is_some() => ask(&asked).await?,
+        reply => reply?,
+    };
+    match redis::from_redis_value::<Option<(String, u16)>>(reply) {
+        Ok(Some((host, port))) => Ok(HostPort { host, port }),
+        Ok(None) => Err(error::refused(&asked, format!("this Sentinel knows no primary {primary}"))),
+        Err(error) => Err(error::refused(&asked, error)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     const START: Timestamp = Timestamp::from_seconds(1000);
@@ -184,8 +260,7 @@ mod tests {
     }
 
     fn connection(port: u16, timeouts: Timeouts) -> RedisConnection {
-        let server = RedisEndpoint { host: "127.0.0.1".into(), port, user: None, password: None, database: 0 };
-        RedisConnection::new(server, "return 1", timeouts)
+        RedisConnection::new(RedisEndpoint::local(port), "return 1", timeouts)
     }
 
     #[test]
@@ -211,15 +286,15 @@ mod tests {
         block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
             let port = listener.local_addr().expect("an address").port();
-            let second = Duration::from_secs(60);
-            let mut connection = connection(port, Timeouts { connect: second, reply: second });
+            let minute = Duration::from_secs(60);
+            let mut connection = connection(port, Timeouts { connect: minute, reply: minute });
             // A server that answers one handshake and one call for each connection.
             let server = tokio::spawn(async move {
                 let mut open = Vec::new();
                 for _ in 0..2 {
-                    let mut stream = BufReader::new(listener.accept().await.expect("a connection").0);
+                    let mut stream = listener.accept().await.expect("a connection").0;
                     for answer in ["+hash\r\n", ":7\r\n"] {
-                        read_reply(&mut stream).await.expect("a command");
+                        read_command(&mut stream).await;
                         stream.write_all(answer.as_bytes()).await.expect("the client reads");
                     }
                     open.push(stream);
@@ -227,11 +302,19 @@ mod tests {
                 open
             });
             for _ in 0..2 {
-                let replies = connection.run(&[vec!["key".into()]], START).await.expect("a reply");
-                assert_eq!(replies, [Reply::Number(7)]);
+                let replies = connection.run(&[&["key".into()]], START).await.expect("a reply");
+                assert_eq!(replies, [Value::Int(7)]);
                 connection.disconnect();
             }
             assert_eq!(server.await.expect("no panic").len(), 2);
         });
+    }
+
+    /// Reads a command, which is an array of strings.
+    async fn read_command(stream: &mut TcpStream) {
+        let mut received = Vec::new();
+        while redis::parse_redis_value(&received).is_err() {
+            assert_ne!(stream.read_buf(&mut received).await.expect("the client writes"), 0, "closed");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Errors of a Redis server, with hints.
 
-use super::endpoint::RedisEndpoint;
+use super::endpoint::{HostPort, RedisEndpoint};
 use crate::ledger::StoreError;
+use redis::{ErrorKind, RedisError, ServerError};
 use std::fmt::Display;
 
 pub(super) fn unreachable(server: &RedisEndpoint, reason: impl Display) -> StoreError {
@@ -12,18 +13,43 @@ pub(super) fn refused(server: &RedisEndpoint, reason: impl Display) -> StoreErro
     StoreError::Refused(format!("{server}: {reason}"))
 }
 
-/// Converts an error reply of a server.
-pub(super) fn from_server(server: &RedisEndpoint, message: &str) -> StoreError {
-    let excerpt: String = message.chars().filter(|c| !c.is_control()).take(200).collect();
-    // Servers limit the length of arguments before authentication. The script exceeds it, so the error is another one.
-    let message = if message.contains("unauthenticated") { "NOAUTH" } else { message };
-    match message.split(' ').next().unwrap_or_default() {
-        "NOAUTH" | "WRONGPASS" => {
-            refused(server, "authentication required or failed; check user and password in ledger.redis.url")
+/// Converts an error of the client. The reply to a password is not logged: some servers repeat arguments that they cannot
+/// parse.
+pub(super) fn from_client(server: &RedisEndpoint, error: &RedisError) -> StoreError {
+    match (error.kind(), error.code()) {
+        (ErrorKind::AuthenticationFailed, _) => refused(server, AUTHENTICATION),
+        (ErrorKind::Io, _) => unreachable(server, error),
+        (_, Some(code)) => from_reply(server, code, error.detail().unwrap_or_default()),
+        _ => refused(server, error),
+    }
+}
+
+/// Converts an error of the client before it has had any reply.
+pub(super) fn from_handshake(server: &RedisEndpoint, error: &RedisError) -> StoreError {
+    match error.kind() == ErrorKind::Parse || error.is_connection_dropped() {
+        true => {
+            unreachable(server, "closes new connections; is this the port of Redis, and TLS on both sides or on none?")
         }
+        false => from_client(server, error),
+    }
+}
+
+/// Converts an error reply of a server.
+pub(super) fn from_server(server: &RedisEndpoint, error: &ServerError) -> StoreError {
+    from_reply(server, error.code(), error.details().unwrap_or_default())
+}
+
+const AUTHENTICATION: &str = "authentication required or failed; check user and password in ledger.redis.url";
+
+fn from_reply(server: &RedisEndpoint, code: &str, detail: &str) -> StoreError {
+    let excerpt: String = format!("{code} {detail}").chars().filter(|c| !c.is_control()).take(200).collect();
+    match code {
+        "NOAUTH" | "WRONGPASS" => refused(server, AUTHENTICATION),
+        // Servers limit the length of arguments before authentication. The script exceeds it, so the error is another one.
+        _ if detail.contains("unauthenticated") => refused(server, AUTHENTICATION),
         "NOPERM" => refused(server, format!("permission denied by ACL ({excerpt})")),
         "OOM" => refused(server, "out of memory (maxmemory reached): no leases until memory is free"),
-        "READONLY" => refused(server, "read-only replica; set ledger.redis.url to the primary"),
+        "READONLY" => refused(server, "read-only replica; set ledger.redis.url to the primary, or to its Sentinels"),
         // These errors end without an intervention.
         "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "MISCONF" | "NOREPLICAS" => {
             unreachable(server, excerpt)
@@ -32,29 +58,37 @@ pub(super) fn from_server(server: &RedisEndpoint, message: &str) -> StoreError {
     }
 }
 
-/// Returns the address to which a cluster redirects a key, or `None` for any other error.
-pub(super) fn parse_redirect(message: &str) -> Option<(&str, u16)> {
-    let address = message.strip_prefix("MOVED ")?.split(' ').nth(1)?;
+/// Returns the node to which a cluster redirects a key, or `None` for any other error.
+pub(super) fn redirect(error: &ServerError) -> Option<HostPort> {
+    let address = error.details().filter(|_| error.code() == "MOVED")?.split(' ').nth(1)?;
     let (host, port) = address.rsplit_once(':')?;
-    Some((host.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()?)).filter(|(host, _)| !host.is_empty())
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Some(HostPort { host: host.to_owned(), port: port.parse().ok()? }).filter(|node| !node.host.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use redis::Value;
+
+    fn reply(message: &str) -> ServerError {
+        match redis::parse_redis_value(format!("-{message}\r\n").as_bytes()) {
+            Ok(Value::ServerError(error)) => error,
+            other => panic!("{message} is an error: {other:?}"),
+        }
+    }
 
     #[test]
     fn only_errors_that_end_by_themselves_count_as_unreachable() {
-        let server = RedisEndpoint { host: "a".into(), port: 1, user: None, password: None, database: 0 };
-        let converted = |message: &str| match from_server(&server, message) {
+        let server = RedisEndpoint::local(1);
+        let converted = |message: &str| match from_server(&server, &reply(message)) {
             StoreError::Unreachable(text) => (true, text),
             error => (false, error.to_string()),
         };
         let temporary = ["LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS"];
-        for (word, is_temporary) in temporary.map(|word| (word, true)).into_iter().chain([("ERR", false), ("", false)])
-        {
-            let expected = (is_temporary, format!("redis at a:1: {word} some[31mthing"));
-            assert_eq!(converted(&format!("{word} some\x1b[31m\r\nthing\0")), expected);
+        for (word, is_temporary) in temporary.map(|word| (word, true)).into_iter().chain([("ERR", false)]) {
+            let expected = (is_temporary, format!("redis at 127.0.0.1:1: {word} some[31mthing"));
+            assert_eq!(converted(&format!("{word} some\x1b[31mthing\0")), expected);
         }
         let hints = [
             ("NOAUTH Authentication required.", "check user and password"),
@@ -72,10 +106,11 @@ mod tests {
 
     #[test]
     fn moved_error_contains_the_node_address() {
-        assert_eq!(parse_redirect("MOVED 3999 127.0.0.1:6381"), Some(("127.0.0.1", 6381)));
-        assert_eq!(parse_redirect("MOVED 3999 [::1]:6381"), Some(("::1", 6381)));
-        for other in ["MOVED 3999 :6381", "MOVED 3999 a:x", "MOVED", "ERR MOVED 1 a:1", ""] {
-            assert_eq!(parse_redirect(other), None, "{other}");
+        let node = |message: &str| redirect(&reply(message)).map(|node| node.to_string());
+        assert_eq!(node("MOVED 3999 127.0.0.1:6381").as_deref(), Some("127.0.0.1:6381"));
+        assert_eq!(node("MOVED 3999 [::1]:6381").as_deref(), Some("[::1]:6381"));
+        for other in ["MOVED 3999 :6381", "MOVED 3999 a:x", "MOVED", "ERR MOVED 1 a:1"] {
+            assert_eq!(node(other), None, "{other}");
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Ledger in a Redis or Valkey server that several instances share.
 //!
-//! `script.lua` runs in the server and contains all rules. `connection` is one connection, `resp` its protocol;
-//! `script_request` and `script_reply` are the messages. [`RedisStore`] keeps the state that only an instance has.
+//! `script.lua` runs in the server and contains all rules. `connection` is one connection, `client` those to all nodes of a
+//! cluster; `script_request` and `script_reply` are the messages. [`RedisStore`] keeps the state that only an instance has.
 //! This is the state last reported by the server, in case the server loses it, and the fallback units for the time
 //! when it is unavailable.
 
 mod certificates;
+mod client;
 mod connection;
 mod endpoint;
 mod error;
 mod incarnation;
-mod resp;
 mod script_reply;
 mod script_request;
 mod switches;
@@ -20,13 +20,13 @@ mod tests;
 
 pub use certificates::{SharedCertificate, SharedCertificates};
 pub use connection::Timeouts;
-pub use endpoint::RedisEndpoint;
+pub use endpoint::{HostPort, RedisAddress, RedisEndpoint};
 pub use incarnation::Incarnation;
-pub use resp::{Reply, read_reply};
 pub use switches::SharedSwitches;
 
 use super::store::{Lease, LeaseRequest, Store, StoreError};
-use connection::RedisConnection;
+use client::RedisClient;
+use redis::Value;
 use script_reply::{GrantReply, ScriptReply, WindowStatus};
 use script_request::ScriptRequest;
 use std::collections::{BTreeMap, HashMap};
@@ -36,8 +36,7 @@ use tracing::{info, warn};
 
 /// Tolerated clock skew. A smaller skew is no error: a window that is not open yet, or has ended, is soon replaced.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
-/// Maximum number of passes per round. A call is answered at once, repeated with the reported state, or redirected;
-/// more passes mean a redirect loop.
+/// Maximum number of passes per round. A call is answered at once, or repeated with the reported state or another ordinal.
 const MAX_PASSES: usize = 4;
 /// Number of rounds without a request after which a window has ended.
 const MAX_IDLE_ROUNDS: u64 = 600;
@@ -50,13 +49,7 @@ pub struct RedisStore {
     /// True if a part of the remaining units is reserved as fallback for a loss of the server.
     fallback_enabled: bool,
     incarnation: Incarnation,
-    timeouts: Timeouts,
-    script: String,
-    primary: RedisEndpoint,
-    /// Connections by host and port; several only in a cluster.
-    connections: BTreeMap<(String, u16), RedisConnection>,
-    /// Addresses of quotas that a cluster stores on another node than the primary address.
-    redirects: HashMap<String, (String, u16)>,
+    client: RedisClient,
     /// Sequence number of calls. The script ignores a call that was overtaken by a later one.
     calls: u64,
     rounds: u64,
@@ -100,11 +93,7 @@ impl RedisStore {
             prefix: prefix.to_owned(),
             fallback_enabled,
             incarnation,
-            timeouts: Timeouts::default(),
-            script: include_str!("script.lua").to_owned(),
-            primary: server,
-            connections: BTreeMap::new(),
-            redirects: HashMap::new(),
+            client: RedisClient::new(server, include_str!("script.lua")),
             calls: 0,
             rounds: 0,
             windows: HashMap::new(),
@@ -117,8 +106,9 @@ impl RedisStore {
     }
 
     /// Replaces the timeouts of the connections.
-    pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
-        Self { timeouts, ..self }
+    pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
+        self.client.timeouts = timeouts;
+        self
     }
 
     /// Returns the key of a quota. The part in braces determines the slot in a cluster.
@@ -137,69 +127,35 @@ impl RedisStore {
         let mut open: Vec<usize> = (0..requests.len()).collect();
         let mut sends_state = vec![false; requests.len()];
         for _ in 0..MAX_PASSES {
-            let mut by_address: BTreeMap<(String, u16), Vec<usize>> = BTreeMap::new();
-            for index in open.drain(..) {
-                by_address.entry(self.address_of(&requests[index].quota)).or_default().push(index);
-            }
-            for (address, indices) in by_address {
-                let calls = indices
-                    .iter()
-                    .map(|&index| self.encode_call(&requests[index], operation, sends_state[index]))
-                    .collect::<Vec<_>>();
-                let server = self.primary.with_address(&address.0, address.1);
-                let link = self
-                    .connections
-                    .entry(address)
-                    .or_insert_with(|| RedisConnection::new(server.clone(), &self.script, self.timeouts));
-                let replies = link.run(&calls, now).await?;
-                for (index, reply) in indices.into_iter().zip(replies) {
-                    match self.handle_reply(&server, &requests[index], &reply) {
-                        // An error of one quota does not affect the others.
-                        Err(error) if requests.len() > 1 => self.last_error = Some(error),
-                        Err(error) => return Err(error),
-                        Ok(read) => match read {
-                            Some(ScriptReply::Granted(grant)) => granted[index] = Some(grant),
-                            Some(ScriptReply::Done) => {}
-                            // The call had no effect: repeat it with the last reported state.
-                            Some(ScriptReply::StateRequested) => {
-                                sends_state[index] = true;
-                                open.push(index);
-                            }
-                            Some(ScriptReply::Superseded(_)) | None => open.push(index),
-                        },
+            let passed = std::mem::take(&mut open);
+            let calls: Vec<Vec<String>> =
+                passed.iter().map(|&index| self.encode_call(&requests[index], operation, sends_state[index])).collect();
+            for (index, reply) in passed.into_iter().zip(self.client.run(&calls, now).await?) {
+                match reply.and_then(|reply| self.handle_reply(&requests[index], &reply)) {
+                    // An error of one quota does not affect the others.
+                    Err(error) if requests.len() > 1 => self.last_error = Some(error),
+                    Err(error) => return Err(error),
+                    Ok(ScriptReply::Granted(grant)) => granted[index] = Some(grant),
+                    Ok(ScriptReply::Done) => {}
+                    // The call had no effect: repeat it with the last reported state.
+                    Ok(ScriptReply::StateRequested) => {
+                        sends_state[index] = true;
+                        open.push(index);
                     }
+                    Ok(ScriptReply::Superseded(_)) => open.push(index),
                 }
             }
             if open.is_empty() {
                 return Ok(granted);
             }
         }
-        Err(error::unreachable(&self.primary, "too many redirects"))
+        Err(error::refused(&self.client.server, "the lease script asks again and again"))
     }
 
-    fn address_of(&self, quota: &str) -> (String, u16) {
-        self.redirects.get(quota).cloned().unwrap_or_else(|| (self.primary.host.clone(), self.primary.port))
-    }
-
-    /// Parses a reply and stores its state for later calls. Returns `None` if the call belongs to another server.
-    fn handle_reply(
-        &mut self,
-        server: &RedisEndpoint,
-        request: &LeaseRequest,
-        reply: &Reply,
-    ) -> Result<Option<ScriptReply>, StoreError> {
-        if let Reply::Error(message) = reply {
-            if let Some((host, port)) = error::parse_redirect(message) {
-                self.redirects.insert(request.quota.clone(), (host.to_owned(), port));
-                return Ok(None);
-            }
-            // Reconnect after any error: the host name may resolve to another server by the next round.
-            self.connections.values_mut().for_each(RedisConnection::disconnect);
-            self.redirects.clear();
-            return Err(error::from_server(server, message));
-        }
-        let parsed =
-            ScriptReply::read(reply).ok_or_else(|| error::refused(server, "invalid reply of the lease script"))?;
+    /// Parses a reply and stores its state for later calls.
+    fn handle_reply(&mut self, request: &LeaseRequest, reply: &Value) -> Result<ScriptReply, StoreError> {
+        let parsed = ScriptReply::read(reply)
+            .ok_or_else(|| error::refused(&self.client.server, "invalid reply of the lease script"))?;
         match &parsed {
             ScriptReply::Superseded(ordinal) => {
                 self.ordinal_offsets
@@ -207,15 +163,16 @@ impl RedisStore {
             }
             ScriptReply::Granted(granted) => {
                 self.reported_state.insert(request.quota.clone(), granted.quota_state.clone());
-                self.log_recovery(server, &request.quota, granted);
+                self.log_recovery(&request.quota, granted);
             }
             ScriptReply::StateRequested | ScriptReply::Done => {}
         }
-        Ok(Some(parsed))
+        Ok(parsed)
     }
 
     /// Logs once that leases are suspended, with the reason, and once that they are resumed.
-    fn log_recovery(&mut self, server: &RedisEndpoint, quota: &str, granted: &GrantReply) {
+    fn log_recovery(&mut self, quota: &str, granted: &GrantReply) {
+        let server = &self.client.server;
         let missing = &granted.missing_holders;
         if granted.status == WindowStatus::Recovering {
             if self.recovering.insert(quota.to_owned(), missing.clone()).as_ref() != Some(missing) {
@@ -328,7 +285,9 @@ impl Store for RedisStore {
     fn last_error(&self) -> Option<String> {
         let last_error = self.last_error.as_ref().map(|error| format!("Ledger error: {error}"));
         last_error.or_else(|| {
-            self.recovering.first_key_value().map(|(quota, missing)| recovery_message(&self.primary, quota, missing))
+            self.recovering
+                .first_key_value()
+                .map(|(quota, missing)| recovery_message(&self.client.server, quota, missing))
         })
     }
 
@@ -346,7 +305,7 @@ impl Store for RedisStore {
             }
         };
         if std::mem::take(&mut self.using_fallback) {
-            info!("{}: connected again, usage reported", self.primary);
+            info!("{}: connected again, usage reported", self.client.server);
         }
         let mut leases = Vec::with_capacity(requests.len());
         let mut clock_error = None;
@@ -361,8 +320,12 @@ impl Store for RedisStore {
             let skew = now.saturating_duration_since(granted.now).max(granted.now.saturating_duration_since(now));
             if closed && request.wanted > granted.held && skew >= MAX_CLOCK_SKEW {
                 let (quota, ahead) = (request.quota.clone(), now > granted.now);
-                clock_error =
-                    Some(StoreError::ClockSkew { quota, is_ahead: ahead, skew, server: self.primary.to_string() });
+                clock_error = Some(StoreError::ClockSkew {
+                    quota,
+                    is_ahead: ahead,
+                    skew,
+                    server: self.client.server.to_string(),
+                });
             }
             leases.push(self.remember_grant(request, &granted));
         }

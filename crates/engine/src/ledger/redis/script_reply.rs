@@ -1,6 +1,6 @@
 //! Parsed replies of the lease script.
 
-use super::resp::Reply;
+use redis::Value;
 use tidegate_policy::window::Span;
 use tidegate_policy::{Timestamp, Units};
 
@@ -52,9 +52,9 @@ pub(super) struct GrantReply {
 
 impl ScriptReply {
     /// Parses a reply. Returns `None` if it is not a reply of the lease script.
-    pub(super) fn read(reply: &Reply) -> Option<Self> {
-        let Reply::List(list) = reply else { return None };
-        let words: Vec<&str> = list.iter().map(Reply::text).collect::<Option<_>>()?;
+    pub(super) fn read(reply: &Value) -> Option<Self> {
+        let words: Vec<String> = redis::from_redis_value_ref(reply).ok()?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let status = match *words.first()? {
             "report" => return Some(Self::StateRequested),
             "behind" => return Some(Self::Superseded(words.get(1)?.parse().ok()?)),

@@ -1,7 +1,7 @@
 //! The lease script on a real server, with a clock and run id of the test, compared with the usage of simulated
 //! instances.
 
-use super::certificates::CERTIFICATES_SCRIPT;
+use super::connection::RedisConnection;
 use super::*;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
@@ -49,7 +49,7 @@ impl RedisFixture {
     fn with_script_change(port: u16, name: u64, change: (&'static str, &'static str)) -> Rc<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let control = "return redis.call(unpack(ARGV))";
-        let connection = RefCell::new(RedisConnection::new(endpoint(port), control, TEST_TIMEOUTS));
+        let connection = RefCell::new(RedisConnection::new(RedisEndpoint::local(port), control, TEST_TIMEOUTS));
         let fixture = Self {
             runtime,
             connection,
@@ -69,11 +69,11 @@ impl RedisFixture {
         format!("{{{}:{QUOTA}}}:leases", self.prefix)
     }
 
-    fn control(&self, words: &[&str]) -> Reply {
+    fn control(&self, words: &[&str]) -> Value {
         let mut call = vec![self.key()];
         call.extend(words.iter().map(|&word| word.to_owned()));
         let mut connection = self.connection.borrow_mut();
-        self.runtime.block_on(connection.run(&[call], Timestamp::default())).expect("the server is up").remove(0)
+        self.runtime.block_on(connection.run(&[&call], Timestamp::default())).expect("the server is up").remove(0)
     }
 
     fn now(&self) -> Timestamp {
@@ -112,20 +112,17 @@ impl RedisFixture {
     }
 
     fn store(&self, identity: Incarnation, fallback_enabled: bool) -> RedisStore {
-        let mut store =
-            RedisStore::new(endpoint(self.port), &self.prefix, fallback_enabled, identity).with_timeouts(TEST_TIMEOUTS);
+        let mut store = RedisStore::new(RedisEndpoint::local(self.port), &self.prefix, fallback_enabled, identity)
+            .with_timeouts(TEST_TIMEOUTS);
         let clock = "redis.call('MGET', key .. ':seconds', key .. ':micro')";
         let run = "redis.call('GET', key .. ':run')";
         if !self.change.0.is_empty() {
-            store.script = store.script.replace(self.change.0, self.change.1);
+            store.client.script = store.client.script.replace(self.change.0, self.change.1);
         }
-        store.script = store.script.replace("redis.call('TIME')", clock).replace("redis.call('INFO', 'server')", run);
+        store.client.script =
+            store.client.script.replace("redis.call('TIME')", clock).replace("redis.call('INFO', 'server')", run);
         store
     }
-}
-
-fn endpoint(port: u16) -> RedisEndpoint {
-    RedisEndpoint { host: "127.0.0.1".into(), port, user: None, password: None, database: 0 }
 }
 
 /// Actual usage and lease of a window by one instance.
@@ -214,7 +211,7 @@ impl SimulatedGateway {
     fn refresh(&mut self) {
         let requests = self.lease_requests();
         let list: Vec<LeaseRequest> = requests.iter().map(|(_, request)| request.clone()).collect();
-        self.store.primary.port = if self.reachable { self.fixture.port } else { 1 };
+        self.store.client.server = RedisEndpoint::local(if self.reachable { self.fixture.port } else { 1 });
         let now = self.fixture.now();
         let fixture = Rc::clone(&self.fixture);
         match fixture.runtime.block_on(self.store.lease(&list, now)) {
@@ -232,7 +229,7 @@ impl SimulatedGateway {
     /// The server executes the call, but its reply is lost.
     fn refresh_with_lost_reply(&mut self) {
         let list: Vec<LeaseRequest> = self.lease_requests().into_iter().map(|(_, request)| request).collect();
-        self.store.primary.port = self.fixture.port;
+        self.store.client.server = RedisEndpoint::local(self.fixture.port);
         let reported_state = self.store.reported_state.clone();
         let now = self.fixture.now();
         let fixture = Rc::clone(&self.fixture);
@@ -251,8 +248,10 @@ impl SimulatedGateway {
     /// Delivers the buffered calls.
     fn deliver_delayed(&mut self) {
         let calls = std::mem::take(&mut self.delayed);
-        let mut connection = RedisConnection::new(endpoint(self.fixture.port), &self.store.script, TEST_TIMEOUTS);
+        let mut connection =
+            RedisConnection::new(RedisEndpoint::local(self.fixture.port), &self.store.client.script, TEST_TIMEOUTS);
         let now = self.fixture.now();
+        let calls: Vec<&[String]> = calls.iter().map(Vec::as_slice).collect();
         self.fixture.runtime.block_on(connection.run(&calls, now)).expect("the server is up");
     }
 
@@ -850,7 +849,7 @@ fn fallback_leases_neither_lose_units_twice_nor_drop_other_windows() {
     let known = instance.lease_request(0, usage, usage.held + 100);
     instance.store.windows.get_mut(&(QUOTA.into(), known.window.id)).expect("leased").lease.lost = Units::from_milli(5);
     let unknown = instance.lease_request(1, GatewayModel { taken: 10, held: 30 }, 20);
-    instance.store.primary.port = 1;
+    instance.store.client.server = RedisEndpoint::local(1);
     let leases =
         fixture.runtime.block_on(instance.store.lease(&[known, unknown], fixture.now())).expect("fallback units");
     assert_eq!((leases[0].held.milli(), leases[0].lost), (usage.held + 100, Units::ZERO));
@@ -904,11 +903,11 @@ fn database_of_the_endpoint_is_used() {
     let fixture = RedisFixture::new(redis.port, 1);
     let request = SimulatedGateway::new(&fixture, 1, false, 0).lease_request(0, GatewayModel::default(), 100);
     for (database, exists) in [(3, 0), (0, 1)] {
-        let server = RedisEndpoint { database, ..endpoint(redis.port) };
+        let server = RedisEndpoint { database, ..RedisEndpoint::local(redis.port) };
         let mut store =
             RedisStore::new(server, &fixture.prefix, false, Incarnation::ephemeral(1)).with_timeouts(TEST_TIMEOUTS);
         let _ = fixture.runtime.block_on(store.lease(std::slice::from_ref(&request), fixture.now()));
-        assert_eq!(fixture.control(&["EXISTS", &fixture.key()]), Reply::Number(exists), "database {database}");
+        assert_eq!(fixture.control(&["EXISTS", &fixture.key()]), Value::Int(exists), "database {database}");
     }
 }
 
@@ -918,7 +917,8 @@ fn timeouts_are_those_of_the_store() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = silent.local_addr().expect("an address").port();
     let short = Timeouts { connect: Duration::from_millis(1), reply: Duration::from_millis(1) };
-    let mut store = RedisStore::new(endpoint(port), "t", false, Incarnation::ephemeral(1)).with_timeouts(short);
+    let mut store =
+        RedisStore::new(RedisEndpoint::local(port), "t", false, Incarnation::ephemeral(1)).with_timeouts(short);
     let key = WindowKey { id: 0, span: None, lookback: 0 };
     let request = LeaseRequest {
         quota: QUOTA.into(),
@@ -940,8 +940,8 @@ fn one_gateway_at_a_time_orders_a_certificate() {
     let redis = real::RedisServer::start(&[]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let gateway = |name: &str| {
-        let mut shared = SharedCertificates::new(endpoint(redis.port), "site", name.to_owned());
-        shared.connection = RedisConnection::new(endpoint(redis.port), CERTIFICATES_SCRIPT, TEST_TIMEOUTS);
+        let mut shared = SharedCertificates::new(RedisEndpoint::local(redis.port), "site", name.to_owned());
+        shared.client.timeouts = TEST_TIMEOUTS;
         shared
     };
     let now = Timestamp::from_seconds(START);

@@ -1,9 +1,0 @@
-//! Replies of a Redis server.
-
-#![no_main]
-
-#[path = "../invariants.rs"]
-#[allow(dead_code, reason = "each target uses one invariant")]
-mod invariants;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| invariants::redis_replies(bytes));
