@@ -1,6 +1,7 @@
 //! Certificates from ACME servers: read at the start, ordered when they are missing or due, and kept in `state_dir/acme`.
 //! Gateways with one ledger share them ([`sharing`]).
 
+mod seal;
 mod sharing;
 
 use super::ServiceState;

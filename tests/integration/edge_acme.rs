@@ -289,9 +289,17 @@ struct SharedSite {
 
 impl SharedSite {
     fn new(listeners: &str) -> Self {
+        Self::with_secrets(listeners, ["0123456789abcdef"; 2].map(Some))
+    }
+
+    /// Like [`Self::new`], with the secret of each gateway.
+    fn with_secrets(listeners: &str, secrets: [Option<&str>; 2]) -> Self {
         let (redis, server, origin) = (RedisServer::start(&[]), AcmeServer::stopped(&[SITE, SHOP]), Origin::plain());
-        let rules = format!("ledger: {{ redis: {{ url: 'redis://127.0.0.1:{}' }} }}", redis.port);
-        let gateways = [(); 2].map(|()| start_gateway(&server, &origin, listeners, "", &rules));
+        let gateways = secrets.map(|secret| {
+            let secret = secret.map(|secret| format!(", certificate_secret: {secret}")).unwrap_or_default();
+            let rules = format!("ledger: {{ redis: {{ url: 'redis://127.0.0.1:{}'{secret} }} }}", redis.port);
+            start_gateway(&server, &origin, listeners, "", &rules)
+        });
         Self { redis, server, gateways, _origin: origin }
     }
 
@@ -336,11 +344,33 @@ fn gateways_with_one_redis_order_once_and_answer_for_each_other() {
             })
         });
         assert_eq!(accounts.count(), 1);
+        let key = site.redis.cli(&["--scan", "--pattern", "*:certificate:*"]);
+        let stored = site.redis.cli(&["HGETALL", &key]);
+        assert!(stored.contains("pem") && !stored.contains("PRIVATE KEY"), "{stored}");
 
         site.server.stop();
         let roots = site.start(1);
         site.gateways[0].clock.advance(DAY * 65);
         site.wait_for_certificate(&roots, &Some(first));
+    }
+}
+
+/// The same for gateways whose secrets differ: none can use the certificate of the other.
+#[test]
+fn gateways_without_a_secret_order_each_and_share_no_key() {
+    for secrets in [[None, None], [Some("0123456789abcdef"), Some("fedcba9876543210")]] {
+        let mut site = SharedSite::with_secrets(REDIRECT, secrets);
+        let roots = site.start(0);
+        let certificates = wait_for("a certificate of each", || {
+            site.gateways.iter().for_each(|gateway| gateway.clock.advance(BACKOFF));
+            let [first, second] = site.gateways.each_ref().map(|gateway| certificate(gateway, &roots));
+            first.zip(second)
+        });
+        assert_ne!(certificates.0, certificates.1);
+        let key = site.redis.cli(&["--scan", "--pattern", "*:certificate:*"]);
+        let stored = site.redis.cli(&["HGETALL", &key]);
+        assert!(!stored.contains("PRIVATE KEY") && !stored.contains("BEGIN CERTIFICATE"), "{stored}");
+        assert_eq!(stored.contains("pem"), secrets[0].is_some(), "{stored}");
     }
 }
 

@@ -106,7 +106,7 @@ macro_rules! keys {
 keys! {
     above access acme adaptive_concurrency add address address_from address_list address_lists admin admit_interval
     api_key at autothrottle backoff block bot_detection bucket buffer_body buffer_disk burst ca cache capacity case
-    certificate certificates check classes client_ca client_certificates clients codings compress compression
+    certificate certificate_secret certificates check classes client_ca client_certificates clients codings compress compression
     concurrency connect_timeout contact contains cookie cookies cost counts crawl_delay crawl_policy crawler_guard delay
     delay_per_slot directory disk dns domains drain_timeout eject_for enforce error_pages exhausted factor file fill
     first_byte_timeout first_use fixed forward_auth half_life handshake_timeout header header_timeout headers health

@@ -242,6 +242,8 @@ pub struct Redis {
     pub database: u32,
     /// Prefix of the keys, in the form of a name.
     pub prefix: String,
+    /// Secret with which certificates by ACME are encrypted in the server; `None` if none are stored there.
+    pub certificate_secret: Option<Secret>,
     /// Behavior if the server is unreachable and the lease is used up.
     pub failure_mode: LedgerFailureMode,
 }

@@ -587,16 +587,16 @@ fn api_keys_from_the_environment_are_never_printed() {
 #[test]
 fn redis_url_is_parsed_and_password_never_printed() {
     let settings = settings(&with_origin(
-        "ledger: { redis: { url: 'redis://gate:secret@[::1]:7000/2', failure_mode: fallback } }",
+        "ledger: { redis: { url: 'redis://gate:sesame@[::1]:7000/2', failure_mode: fallback, certificate_secret: sesame-sesame-sesame } }",
     ));
     let Ledger::Redis(redis) = &settings.ledger else { panic!("{:?}", settings.ledger) };
     assert_eq!((redis.address.to_string().as_str(), redis.database), ("[::1]:7000", 2));
     assert_eq!((redis.prefix.as_str(), redis.failure_mode), ("tidegate", LedgerFailureMode::Fallback));
-    assert!(redis.password.as_ref().is_some_and(|password| password.matches(b"secret")));
-    assert!(!format!("{settings:?}").contains("secret"));
+    assert!(redis.password.as_ref().is_some_and(|password| password.matches(b"sesame")));
+    assert!(!format!("{settings:?}").contains("sesame"));
     let errors =
-        config_errors_with(&with_origin("ledger: { redis: { url: '${URL}' } }"), &[("URL", "redis://:secret@")]);
-    assert!(errors.len() == 1 && !errors[0].contains("secret"), "{errors:?}");
+        config_errors_with(&with_origin("ledger: { redis: { url: '${URL}' } }"), &[("URL", "redis://:sesame@")]);
+    assert!(errors.len() == 1 && !errors[0].contains("sesame"), "{errors:?}");
 }
 
 #[test]
@@ -807,6 +807,10 @@ fn each_invalid_value_is_reported() {
         (
             "ledger: { redis: { url: 'redis+sentinel://h' } }".into(),
             "2:25: ledger.redis.url: missing name of the primary; write it like redis+sentinel://10.0.0.5,10.0.0.6,10.0.0.7/mymaster",
+        ),
+        (
+            "ledger: { redis: { url: 'redis://h', certificate_secret: short } }".into(),
+            "2:58: ledger.redis.certificate_secret: needs at least 16 characters; write letters, digits and symbols, such as the output of `openssl rand -hex 32`",
         ),
         (
             "ledger: { redis: { url: 'redis://h', ca: ca.pem } }".into(),

@@ -1,5 +1,6 @@
 //! Certificates that the gateways of one Redis server share: one of them orders, and all serve it and answer its challenges.
 
+use super::seal::CertificateSeal;
 use super::{AcmeCertificate, CHECK_INTERVAL, MAX_FILE_BYTES, local, short_hash};
 use crate::service::ledger;
 use aws_lc_rs::rand;
@@ -24,7 +25,11 @@ const MAX_CHALLENGES: usize = 100;
 
 /// Connection to the certificates that the gateways share.
 #[derive(Debug)]
-pub(super) struct Sharing(Mutex<SharedCertificates>);
+pub(super) struct Sharing {
+    connection: Mutex<SharedCertificates>,
+    /// Encrypts the certificates. Without it, gateways share their challenges only, and each orders its own certificate.
+    seal: Option<CertificateSeal>,
+}
 
 /// What this gateway knows of a shared certificate.
 #[derive(Debug, Default)]
@@ -55,13 +60,14 @@ impl Sharing {
         rand::fill(&mut name).expect("the system has random numbers");
         let name = name.iter().map(|byte| format!("{byte:02x}")).collect();
         let server = ledger::endpoint(redis, settings)?;
-        Ok(Some(Self(Mutex::new(SharedCertificates::new(server, &redis.prefix, name)))))
+        let connection = Mutex::new(SharedCertificates::new(server, &redis.prefix, name));
+        Ok(Some(Self { connection, seal: redis.certificate_secret.as_ref().map(CertificateSeal::new) }))
     }
 
     /// Tells the other gateways the challenges of an order, and waits until they answer them.
     pub(super) async fn publish(&self, name: &str, challenges: &[Challenge], now: Timestamp) -> Result<(), OrderError> {
         let challenges = serde_json::to_string(challenges).map_err(OrderError::local)?;
-        self.0.lock().await.publish(name, &challenges, now).await.map_err(OrderError::local)?;
+        self.connection.lock().await.publish(name, &challenges, now).await.map_err(OrderError::local)?;
         tokio::time::sleep(PUBLISH_TIME).await;
         Ok(())
     }
@@ -81,19 +87,25 @@ impl AcmeCertificate {
             let progress = self.progress.lock();
             (progress.schedule.is_due(now), progress.validity.map(|(starts_at, _)| starts_at))
         };
-        let synced = sharing.0.lock().await.sync(&self.name, &known.id, is_due, now).await;
+        let synced = sharing.connection.lock().await.sync(&self.name, &known.id, is_due, now).await;
         let found = synced.map_err(OrderError::local)?;
         self.progress.lock().is_cut_off = false;
         known.answer(&found.challenges, challenges);
         if let Some(pem) = &found.pem {
             known.id.clone_from(&found.id);
-            return Ok(if self.replace(pem, starts_at)? { Synced::Replaced } else { Synced::Unchanged });
+            // A certificate that cannot be opened does not count: this gateway orders one of its own when that is due.
+            let Some(seal) = &sharing.seal else { return Ok(Synced::Unchanged) };
+            let Some(pem) = seal.open(&self.name, pem) else {
+                warn!("Certificate of another gateway for {} has another certificate_secret", self.domain());
+                return Ok(Synced::Unchanged);
+            };
+            return Ok(if self.replace(&pem, starts_at)? { Synced::Replaced } else { Synced::Unchanged });
         }
         if found.may_order {
             return Ok(Synced::MayOrder);
         }
         match starts_at {
-            Some(starts_at) if !is_due && starts_at > found.starts_at => {
+            Some(starts_at) if sharing.seal.is_some() && !is_due && starts_at > found.starts_at => {
                 let pem = files::read(&self.file, MAX_FILE_BYTES).map_err(|error| local(&self.file, error))?;
                 let pem = String::from_utf8_lossy(&pem);
                 known.id = self.store(sharing, &pem, starts_at, now).await.map_err(OrderError::local)?;
@@ -104,10 +116,16 @@ impl AcmeCertificate {
         Ok(Synced::Unchanged)
     }
 
-    /// Stores the certificate of this gateway for the others. Returns its identifier.
+    /// Stores the certificate of this gateway for the others, or only ends the order if it cannot be encrypted. Returns its
+    /// identifier.
     async fn store(&self, sharing: &Sharing, pem: &str, starts_at: u64, now: Timestamp) -> Result<String, StoreError> {
+        let mut connection = sharing.connection.lock().await;
+        let Some(seal) = &sharing.seal else {
+            connection.release(&self.name, now).await?;
+            return Ok(String::new());
+        };
         let id = short_hash(pem);
-        sharing.0.lock().await.store(&self.name, &id, pem, starts_at, now).await?;
+        connection.store(&self.name, &id, &seal.seal(&self.name, pem), starts_at, now).await?;
         Ok(id)
     }
 
@@ -126,7 +144,7 @@ impl AcmeCertificate {
                 Err(error) => Err(error),
             },
             Err(error) => {
-                let mut shared = sharing.0.lock().await;
+                let mut shared = sharing.connection.lock().await;
                 shared.fail(&self.name, schedule.due(), schedule.failures(), &error.reason, now).await
             }
         };

@@ -72,6 +72,9 @@ pub(crate) struct Redis {
     /// quotas. The state of a quota is the hash `{PREFIX:QUOTA}:leases`; it expires a week after its last window has
     /// ended. Default tidegate.
     pub prefix: Option<String>,
+    /// Secret with which certificates by ACME are encrypted in Redis: at least 16 characters, the same for all instances. Without
+    /// it, instances answer each other's challenges, but each orders a certificate of its own. Default: none.
+    pub certificate_secret: Option<SecretText>,
     /// Behavior if Redis is unreachable and the lease of the instance is used up: refuse costed requests, or use the
     /// fallback units (fallback). Default refuse.
     ///

@@ -2,11 +2,13 @@
 
 use super::diagnostics::Diagnostics;
 use super::redis_url::{EXAMPLE, RedisUrl};
+use super::server::secret;
 use crate::raw::ledger as raw;
 use crate::setting_path::SettingPath;
 use crate::settings::{Ledger, LedgerFailureMode, Redis, RedisTls};
 use tidegate_policy::Units;
 use tidegate_policy::quota::Quota;
+use tidegate_policy::secret::Secret;
 
 /// Maximum limit of a quota in Redis. Its scripts use floating point and would lose thousandths beyond it.
 const MAX_REDIS_LIMIT: Units = Units::from_milli(1 << 53);
@@ -40,6 +42,8 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
     if ca.is_some() && !url.has_tls {
         report.error(&path.ca(), "is not used without TLS", "write ledger.redis.url with rediss://, or leave out ca");
     }
+    let certificate_secret = raw_redis.certificate_secret.as_ref();
+    let certificate_secret = certificate_secret.map(|text| secret(&path.certificate_secret(), text, report));
     let redis = Redis {
         address: url.address,
         tls: url.has_tls.then_some(RedisTls { ca }),
@@ -47,6 +51,7 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
         password: url.password,
         database: url.database,
         prefix: raw_redis.prefix.clone().unwrap_or_else(|| "tidegate".into()),
+        certificate_secret: certificate_secret.map(Secret::new),
         failure_mode: match raw_redis.failure_mode {
             raw::LedgerFailureMode::Refuse => LedgerFailureMode::Refuse,
             raw::LedgerFailureMode::Fallback => LedgerFailureMode::Fallback,

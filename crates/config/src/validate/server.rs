@@ -46,8 +46,8 @@ pub(super) fn admin(raw: &raw::File, listen: &[Listener], report: &mut Diagnosti
         let message = format!("{address} is not a loopback address and requires a token");
         report.error(&path.listen(), message, "set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1");
     }
-    let token = keys.token.as_ref().map(|token| admin_token(&path.token(), token, report));
-    let read_token = keys.read_token.as_ref().map(|token| admin_token(&path.read_token(), token, report));
+    let token = keys.token.as_ref().map(|token| secret(&path.token(), token, report));
+    let read_token = keys.read_token.as_ref().map(|token| secret(&path.read_token(), token, report));
     match (&token, &read_token) {
         (None, Some(_)) => {
             report.error(&path.read_token(), "read_token requires token", "add token: ${TIDEGATE_ADMIN_TOKEN}");
@@ -61,7 +61,8 @@ pub(super) fn admin(raw: &raw::File, listen: &[Listener], report: &mut Diagnosti
 }
 
 /// Checks a token that could otherwise not be sent, or be guessed.
-fn admin_token(path: &SettingPath, token: &SecretText, report: &mut Diagnostics) -> String {
+/// Returns a secret that a person has generated.
+pub(super) fn secret(path: &SettingPath, token: &SecretText, report: &mut Diagnostics) -> String {
     const MIN_LENGTH: usize = 16;
     const HINT: &str = "write letters, digits and symbols, such as the output of `openssl rand -hex 32`";
     let token = &token.0;

@@ -1,11 +1,12 @@
 -- Shares a certificate by ACME among gateways, of which one at a time may order it.
 --
--- KEYS[1]: hash with the certificate: id, pem, starts_at (of its validity, in seconds); with the order: holder, held_until (seconds of this
+-- KEYS[1]: hash with the certificate: id, pem (encrypted), starts_at (of its validity, in seconds); with the order: holder, held_until (seconds of this
 --   server), challenges; and with the last failure since the certificate: retry_at (seconds), failures, error.
 -- ARGV: operation, name of the gateway, its current second, and
 --   'sync':  the id that it knows, and 1 if it wants to order
 --   'publish': the challenges of its order
 --   'store': id, pem and starts_at of a certificate
+--   'release': nothing; the gateway keeps the certificate for itself, and nobody's is stored
 --   'fail':  retry_at, failures and error of its order
 -- Returns id, pem (empty if the gateway knows it), starts_at, 1 if the gateway may order, retry_at, failures, error,
 --   challenges.
@@ -53,6 +54,8 @@ elseif operation == 'store' then
   if is_ours() then
     redis.call('HDEL', key, 'holder', 'held_until', 'challenges')
   end
+elseif operation == 'release' and is_ours() then
+  redis.call('HDEL', key, 'holder', 'held_until', 'challenges', 'retry_at', 'failures', 'error', 'id', 'pem', 'starts_at')
 elseif operation == 'fail' and is_ours() then
   redis.call('HSET', key, 'retry_at', ARGV[4], 'failures', ARGV[5], 'error', ARGV[6])
   redis.call('HDEL', key, 'holder', 'held_until', 'challenges')

@@ -72,6 +72,11 @@ impl SharedCertificates {
         self.run(name, "store", now, &[id, pem, &starts_at.to_string()]).await.map(drop)
     }
 
+    /// Ends this gateway's order, whose certificate it keeps for itself, and removes what is stored.
+    pub async fn release(&mut self, name: &str, now: Timestamp) -> Result<(), StoreError> {
+        self.run(name, "release", now, &[]).await.map(drop)
+    }
+
     /// Ends this gateway's order, which has failed. No gateway orders before `retry_at`.
     pub async fn fail(
         &mut self,

@@ -985,6 +985,13 @@ fn one_gateway_at_a_time_orders_a_certificate() {
         assert_eq!((seen.starts_at, seen.failures, seen.error.as_str()), (START + 100, 0, ""));
         let seen = sync(&mut second, "b", later).await;
         assert_eq!((seen.may_order, seen.pem), (true, None), "the next one");
+
+        // A gateway without a secret keeps its certificate, and the others may order at once.
+        first.release("example.com", later).await.expect("a reply");
+        assert!(!sync(&mut first, "", later).await.may_order, "the order is not its own");
+        second.release("example.com", later).await.expect("a reply");
+        let seen = sync(&mut first, "", later).await;
+        assert_eq!((seen.may_order, seen.id.as_str(), seen.pem, seen.starts_at), (true, "", None, 0));
         redis.cli(&["FLUSHALL"]);
         assert!(sync(&mut second, "b", later).await.may_order, "of a server that lost its data");
     });
