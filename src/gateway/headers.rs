@@ -112,7 +112,8 @@ fn drop_listed_trailers(fields: &mut Fields) {
 /// means that the peer is a trusted proxy. Of the address headers it is trusted for `source` only, because it may
 /// forward others as a client sent them.
 ///
-/// CGI, WSGI and others treat `_` as `-`. Fields spelled with `_` are always removed: no proxy sends them.
+/// CGI, WSGI and others treat `_` as `-`, some any character other than letters and digits. Fields spelled so are always
+/// removed: no proxy sends them.
 pub(super) fn strip_untrusted(fields: &mut Fields, source: &AddressSource, trusted: bool) {
     let should_remove = |field: Field<'_>| is_untrusted(field, source, trusted);
     if fields.with_names(may_be_untrusted).any(should_remove) {
@@ -143,7 +144,7 @@ fn is_untrusted(field: Field<'_>, source: &AddressSource, trusted: bool) -> bool
 fn is_reserved_or_forwarding_variant(text: &[u8]) -> bool {
     matches!(text.first(), Some(b'x' | b'X'))
         && (text.get(..RESERVED_PREFIX.len()).is_some_and(|start| eq_as_cgi(start, RESERVED_PREFIX))
-            || (text.contains(&b'_') && is_forwarding(Name::from_cgi_bytes(text))))
+            || is_forwarding(Name::from_cgi_bytes(text)))
 }
 
 /// Returns true for a vendor's address header that is untrusted, or not spelled as configured.
@@ -153,9 +154,9 @@ fn is_untrusted_vendor_header(text: &[u8], source: &AddressSource, trusted: bool
     eq_as_cgi(text, name) && !(trusted && text.eq_ignore_ascii_case(name))
 }
 
-/// Returns true if an origin that treats `_` as `-` reads both names as one.
+/// Returns true if an origin of CGI or WSGI reads both names as one.
 pub(super) fn eq_as_cgi(one: &[u8], other: &[u8]) -> bool {
-    let dashed = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    let dashed = |byte: &u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' };
     one.len() == other.len() && one.iter().map(dashed).eq(other.iter().map(dashed))
 }
 
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn underscore_variants_of_reserved_fields_are_removed() {
+    fn variants_of_reserved_fields_are_removed() {
         let forged = [
             "X_Tidegate_Operator",
             "x-tidegate_class",
@@ -266,12 +267,19 @@ mod tests {
             "X_Real_IP",
             "X_Forwarded-Host",
             "CF_Connecting_IP",
+            "X.Tidegate.Class",
+            "x!tidegate~new",
+            "X.Forwarded-For",
+            "X-Real'IP",
+            "cf.connecting.ip",
         ];
         let source = AddressSource::Header(http::HeaderName::from_static("cf-connecting-ip"));
         for (name, trusted) in forged.into_iter().flat_map(|name| [(name, true), (name, false)]) {
-            let mut headers = fields(&[(name, "1"), ("x_api_key", "2"), ("x-tide", "3"), ("accept", "*/*")]);
+            let mut headers =
+                fields(&[(name, "1"), ("x_api_key", "2"), ("x-tide", "3"), ("x-tidegates-a", "4"), ("accept", "*/*")]);
             strip_untrusted(&mut headers, &source, trusted);
-            assert_eq!(headers, fields(&[("x_api_key", "2"), ("x-tide", "3"), ("accept", "*/*")]), "{name}");
+            let kept = [("x_api_key", "2"), ("x-tide", "3"), ("x-tidegates-a", "4"), ("accept", "*/*")];
+            assert_eq!(headers, fields(&kept), "{name}");
         }
     }
 
@@ -299,7 +307,7 @@ mod tests {
 
     #[test]
     fn announced_trailers_exclude_reserved_and_hop_fields() {
-        let announced = "X-Sum, X_Tidegate_Operator, X-Forwarded-For, forwarded, Host, via, Expect, Content_Length, \
+        let announced = "X-Sum, X_Tidegate_Operator, X-Forwarded-For, X.Real.IP, forwarded, Host, via, Expect, Content_Length, \
                          transfer-encoding, keep-alive, X-Hop, x_real_ip, Digest";
         let mut headers = fields(&[("connection", "x-hop, digest"), ("trailer", announced)]);
         strip_hop_by_hop(&mut headers);

@@ -96,12 +96,13 @@ impl Name {
         if text.eq_ignore_ascii_case(spelling) { name } else { Self::Other }
     }
 
-    /// Returns the name spelled `text` for an origin that treats `_` as `-`, as CGI and WSGI do.
+    /// Returns the name spelled `text` for an origin that treats `_` as `-`, as CGI and WSGI do, or any character other than
+    /// letters and digits, as lighttpd does.
     pub fn from_cgi_bytes(text: &[u8]) -> Self {
         let mut dashed = [0; MAX_NAME_LEN];
         let Some(dashed) = dashed.get_mut(..text.len()) else { return Self::Other };
         dashed.copy_from_slice(text);
-        dashed.iter_mut().filter(|byte| **byte == b'_').for_each(|byte| *byte = b'-');
+        dashed.iter_mut().filter(|byte| !byte.is_ascii_alphanumeric()).for_each(|byte| *byte = b'-');
         Self::from_bytes(dashed)
     }
 
@@ -193,8 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn underscores_count_as_dashes_to_cgi() {
-        assert_eq!(Name::from_cgi_bytes(b"X_Tidegate-Operator"), Name::Operator);
+    fn other_characters_count_as_dashes_to_cgi() {
+        for text in ["X_Tidegate-Operator", "X.Tidegate.Operator", "x-tidegate!operator", "x~Tidegate_operator"] {
+            assert_eq!(Name::from_cgi_bytes(text.as_bytes()), Name::Operator, "{text}");
+        }
         assert_eq!(Name::from_cgi_bytes(b"x_ratelimit_interval_seconds"), Name::XRateLimitIntervalSeconds);
         for text in ["", "_", "x_tidegate_operator_", "x_ratelimit_interval_seconds_and_more"] {
             assert_eq!(Name::from_cgi_bytes(text.as_bytes()), Name::Other, "{text}");

@@ -130,8 +130,8 @@ fn check_name(
         report.error(path, format!("found {name:?}, needs the name of a header"), "write it like X-Frame-Options");
         return;
     }
-    // Many origins read `_` as `-`.
-    let known = name.to_ascii_lowercase().replace('_', "-");
+    // Many origins read `_` as `-`, some all but letters and digits.
+    let known = name.to_ascii_lowercase().replace(|character: char| !character.is_ascii_alphanumeric(), "-");
     if let Some((reason, hint)) = refusal(&known, change, direction) {
         report.error(path, format!("{name} cannot be changed: {reason}"), hint);
     }
