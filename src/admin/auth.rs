@@ -8,15 +8,14 @@ use super::session::{Permission, Sessions};
 use super::wrong_tokens::WrongTokens;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
-use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use std::net::IpAddr;
 use std::sync::Arc;
 use tidegate_config::admin_address::AdminAddress;
 use tidegate_engine::clock::Clock;
 use tidegate_policy::secret::Secret;
+use tidegate_policy::web_page::RequestOrigin;
 
 /// Access rules of the admin listener.
 #[derive(Default)]
@@ -84,10 +83,23 @@ impl AccessControl {
 
     /// Rejects requests of foreign web pages.
     pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        if self.token.is_none() {
-            self.check_host(headers)?;
+        let value = |name| headers.get(name).map(HeaderValue::as_bytes);
+        let request = RequestOrigin {
+            host: value(HOST),
+            origin: value(ORIGIN),
+            fetch_site: value(HeaderName::from_static("sec-fetch-site")),
+        };
+        // No browser connects to a Unix socket.
+        if let (None, AdminAddress::Tcp(listen)) = (&self.token, &self.listen)
+            && !request.has_local_host(listen.ip())
+        {
+            let reason = "Use a loopback address as Host, or set admin.token.";
+            return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, reason));
         }
-        check_not_browser(headers)
+        match request.is_other_site() {
+            true => Err(Problem::new(StatusCode::FORBIDDEN, "Requests of other sites' pages are not allowed.")),
+            false => Ok(()),
+        }
     }
 
     /// Returns what a token permits; `None` if it is wrong, which is logged with its sender `peer`.
@@ -136,26 +148,6 @@ impl AccessControl {
             }
         }
     }
-
-    /// Rejects a request whose `Host` is not a loopback address. A web page whose name resolves to this machine (DNS
-    /// rebinding) still sends its own name. No browser connects to a Unix socket.
-    fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let AdminAddress::Tcp(listen) = &self.listen else { return Ok(()) };
-        let host = headers.get(HOST).and_then(authority);
-        let is_local = host.is_some_and(|authority| {
-            let name = authority.host().trim_start_matches('[').trim_end_matches(']');
-            let address: Option<IpAddr> = name.parse().ok();
-            name.eq_ignore_ascii_case("localhost")
-                || address.is_some_and(|address| address.is_loopback() || address == listen.ip())
-        });
-        match is_local {
-            true => Ok(()),
-            false => Err(Problem::new(
-                StatusCode::MISDIRECTED_REQUEST,
-                "Use a loopback address as Host, or set admin.token.",
-            )),
-        }
-    }
 }
 
 fn sent_token(headers: &HeaderMap) -> &[u8] {
@@ -164,25 +156,6 @@ fn sent_token(headers: &HeaderMap) -> &[u8] {
         Some((scheme, sent)) if scheme.eq_ignore_ascii_case(SCHEME) => sent,
         _ => b"",
     }
-}
-
-/// Rejects requests of foreign web pages. Browsers send the origin of a request; programs send neither header.
-fn check_not_browser(headers: &HeaderMap) -> Result<(), Problem> {
-    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
-    let foreign_site = site.is_some_and(|site| site != b"same-origin" && site != b"none");
-    let foreign_origin = headers.get(ORIGIN).is_some_and(|origin| {
-        let host = headers.get(HOST).map(HeaderValue::as_bytes).unwrap_or_default();
-        let origin = origin.as_bytes();
-        origin.strip_prefix(b"http://").or(origin.strip_prefix(b"https://")) != Some(host)
-    });
-    match foreign_site || foreign_origin {
-        true => Err(Problem::new(StatusCode::FORBIDDEN, "Requests of other sites' pages are not allowed.")),
-        false => Ok(()),
-    }
-}
-
-fn authority(host: &HeaderValue) -> Option<Authority> {
-    host.to_str().ok()?.parse().ok()
 }
 
 const SCHEME: &[u8] = b"Bearer ";

@@ -193,11 +193,15 @@ impl Gateway {
         }
         let mut options = listener::options(&settings.listen, &listen, &dependencies.tls);
         let forward_auth = settings.forward_auth.as_ref().map(|forward_auth| {
-            options.push(ListenerOptions { kind: ListenerKind::ForwardAuth, ..ListenerOptions::default() });
             let address = forward_auth.listen;
             bind(address).map_err(|source| StartError::ForwardAuth { address, source })
         });
         let forward_auth = forward_auth.transpose()?;
+        options.extend(forward_auth.map(|address| ListenerOptions {
+            kind: ListenerKind::ForwardAuth,
+            address: Some(address),
+            ..ListenerOptions::default()
+        }));
         let seed = dependencies.seed;
         let shared = Arc::new(Shared::new(dependencies, settings, count));
         let handle = Handle(Arc::clone(&shared));

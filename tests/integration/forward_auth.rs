@@ -120,6 +120,43 @@ fn ambiguous_and_missing_names_are_rejected_and_not_counted() {
 }
 
 #[test]
+fn web_pages_on_the_machine_of_a_proxy_reserve_nothing() {
+    let gateway = gateway(RULES);
+    let listener = gateway.forward_auth_address();
+    let send = |request: String| Client::connect(listener).send(request).read_response();
+    let page = "Origin: https://evil.example\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n";
+    let named = "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /dear/1\r\nX-Forwarded-For: 203.0.113.7\r\n";
+    let rebound = format!("evil.example:{}", listener.port());
+    for request in [
+        format!("GET /envoy/dear/1 HTTP/1.1\r\nHost: {listener}\r\n{PERSON}{page}\r\n"),
+        format!("GET /envoy/dear/1 HTTP/1.1\r\nHost: 127.0.0.1:1\r\n{PERSON}Sec-Fetch-Site: same-site\r\n\r\n"),
+        format!("GET /envoy/dear/1 HTTP/1.1\r\nHost: {listener}\r\n{PERSON}\r\n"),
+        format!(
+            "OPTIONS /envoy/dear/1 HTTP/1.1\r\nHost: {listener}\r\n{page}Access-Control-Request-Method: PUT\r\n\r\n"
+        ),
+        format!("POST /envoy/dear/1 HTTP/1.1\r\nHost: {listener}\r\n{PERSON}{page}Content-Length: 3\r\n\r\na=b"),
+        format!("POST /settle HTTP/1.1\r\nHost: {listener}\r\n{PERSON}{page}Content-Length: 3\r\n\r\na=b"),
+        format!("GET /traefik HTTP/1.1\r\nHost: {rebound}\r\n{PERSON}{named}\r\n"),
+        format!("GET /envoy/dear/1 HTTP/1.1\r\nHost: {rebound}\r\n{PERSON}{named}\r\n"),
+    ] {
+        let response = send(request.clone());
+        assert_eq!((response.status, response.field("content-type")), (403, "application/problem+json"), "{request}");
+    }
+    assert_eq!(gateway.counters(), (0.0, 0.0));
+    // Those that a proxy asks about are requests of pages, too.
+    let asked = ask(&gateway, "/nginx", "GET", "/dear/1", &format!("{PERSON}{page}"));
+    assert_eq!(asked.status, 200, "{asked:?}");
+    let envoy = format!(
+        "GET /envoy/dear/1 HTTP/1.1\r\nHost: example.com\r\n{PERSON}{page}X-Forwarded-For: 203.0.113.7\r\n\r\n"
+    );
+    assert_eq!(send(envoy).status, 200);
+    let traefik = format!("GET /traefik HTTP/1.1\r\nHost: {listener}\r\n{PERSON}{page}{named}\r\n");
+    assert_eq!(send(traefik).status, 200);
+    assert_eq!(gateway.counters(), (0.0, 9.0));
+    assert_eq!(gateway.read_log().len(), 3, "only questions are logged");
+}
+
+#[test]
 fn paths_are_read_like_those_of_the_gateway() {
     let gateway = gateway(RULES);
     for (path, status) in [("/cheap%2f..%2fdear/1", 400), ("/cheap/../dear/1", 200), ("/%00", 400), ("//dear/1", 200)] {

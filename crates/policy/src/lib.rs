@@ -50,6 +50,7 @@ pub mod throttle;
 pub mod tier;
 pub mod time;
 pub mod units;
+pub mod web_page;
 pub mod window;
 pub mod words;
 

@@ -14,7 +14,8 @@ const ORIGINAL_URI: &str = "x-original-uri";
 const ORIGINAL_URL: &str = "x-original-url";
 
 /// Fields that name the request, and are none of its own.
-const NAMING_FIELDS: [&str; 5] = [FORWARDED_METHOD, FORWARDED_URI, ORIGINAL_METHOD, ORIGINAL_URI, ORIGINAL_URL];
+pub(super) const NAMING_FIELDS: [&str; 5] =
+    [FORWARDED_METHOD, FORWARDED_URI, ORIGINAL_METHOD, ORIGINAL_URI, ORIGINAL_URL];
 
 /// How a request names the one that it asks about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

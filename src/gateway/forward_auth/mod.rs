@@ -9,9 +9,11 @@ mod endpoint;
 mod peer;
 mod pending_decisions;
 mod settlement;
+mod web_page;
 
 pub(super) use asked_request::{AskedRequestError, Naming, asked_head};
 pub(super) use endpoint::{ProxyEndpoint, RefusalForm, endpoint};
 pub(super) use peer::may_ask;
 pub(super) use pending_decisions::{PendingDecisions, ReportedCosts, SettledCosts};
 pub(super) use settlement::{MAX_SETTLEMENT_SIZE, Settlement, SettlementError};
+pub(super) use web_page::{WebPageError, check_no_web_page};

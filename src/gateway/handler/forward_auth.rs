@@ -7,7 +7,7 @@ use crate::gateway::client_body::ClientBody;
 use crate::gateway::connection_timeouts::ConnectionState;
 use crate::gateway::forward_auth::{
     MAX_SETTLEMENT_SIZE, Naming, ProxyEndpoint, RefusalForm, ReportedCosts, SettledCosts, Settlement, SettlementError,
-    asked_head, endpoint, may_ask,
+    WebPageError, asked_head, check_no_web_page, endpoint, may_ask,
 };
 use crate::gateway::headers;
 use crate::gateway::problem::{ProxyRequestError, ResponseFormat, forbidden, proxy_request_error, settled};
@@ -21,6 +21,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::cell::OnceCell;
 use std::rc::Rc;
 use tidegate_access_log::hexadecimal;
+use tidegate_config::Settings;
 use tidegate_config::settings::ForwardAuth;
 use tidegate_http1::{Fields, Name, Request, RequestHead, Response};
 use tidegate_policy::Timestamp;
@@ -48,22 +49,40 @@ impl RequestHandler {
         let answer = match &current.settings.forward_auth {
             _ if !may_ask(&current.settings.rules.trust, self.peer) => Err(ProxyRequestError::Peer),
             None => Err(ProxyRequestError::Off),
-            Some(settings) => match endpoint(&path, &settings.path_prefix) {
-                ProxyEndpoint::Settle => {
-                    self.settle(&head, body, &current).await.map_err(ProxyRequestError::Settlement)
+            Some(settings) => {
+                let endpoint = endpoint(&path, &settings.path_prefix);
+                match (self.check_no_web_page(&head, endpoint, &current.settings, settings), endpoint) {
+                    (Err(error), _) => {
+                        self.drain_body(&head, body);
+                        Err(ProxyRequestError::WebPage(error))
+                    }
+                    (Ok(()), ProxyEndpoint::Settle) => {
+                        self.settle(&head, body, &current).await.map_err(ProxyRequestError::Settlement)
+                    }
+                    (Ok(()), ProxyEndpoint::Ask(naming, form)) => {
+                        self.drain_body(&head, body);
+                        let received_at = head_started_at.unwrap_or_else(|| self.worker.now());
+                        self.answer(&head, naming, form, received_at, &current, settings).await
+                    }
                 }
-                ProxyEndpoint::Ask(naming, form) => {
-                    self.drain_body(&head, body);
-                    let received_at = head_started_at.unwrap_or_else(|| self.worker.now());
-                    self.answer(&head, naming, form, received_at, &current, settings).await
-                }
-            },
+            }
         };
         answer.unwrap_or_else(|error| {
             let response = proxy_request_error(&error, self.worker.next_decision_id());
             self.worker.telemetry().response_without_class(response.status.as_u16());
             response
         })
+    }
+
+    fn check_no_web_page(
+        &self,
+        head: &RequestHead,
+        endpoint: ProxyEndpoint<'_>,
+        settings: &Settings,
+        forward_auth: &ForwardAuth,
+    ) -> Result<(), WebPageError> {
+        let listen = self.listener.address.unwrap_or(forward_auth.listen);
+        check_no_web_page(head, endpoint, &settings.rules.trust, self.peer, listen, settings.hosts.as_ref())
     }
 
     /// Decides on the request that a proxy asks about.

@@ -1,7 +1,7 @@
 //! Responses to other proxies.
 
 use super::JSON;
-use crate::gateway::forward_auth::{AskedRequestError, SettledCosts, SettlementError};
+use crate::gateway::forward_auth::{AskedRequestError, SettledCosts, SettlementError, WebPageError};
 use crate::gateway::response_body::ResponseBody;
 use http::StatusCode;
 use serde_json::{Map, Number, Value, json};
@@ -18,6 +18,9 @@ pub(in crate::gateway) enum ProxyRequestError {
     /// A peer that is no trusted proxy.
     #[error("the peer is neither a loopback address nor one of clients.trusted_proxies")]
     Peer,
+    /// A web page may have sent the request.
+    #[error(transparent)]
+    WebPage(WebPageError),
     /// A reload has removed the section.
     #[error("forward_auth is no longer configured")]
     Off,
@@ -32,7 +35,7 @@ pub(in crate::gateway) enum ProxyRequestError {
 impl ProxyRequestError {
     fn status(&self) -> StatusCode {
         match self {
-            Self::Peer => StatusCode::FORBIDDEN,
+            Self::Peer | Self::WebPage(_) => StatusCode::FORBIDDEN,
             Self::Off => StatusCode::SERVICE_UNAVAILABLE,
             Self::Name(_) => StatusCode::BAD_REQUEST,
             Self::Settlement(error) => match error {
