@@ -130,7 +130,7 @@ impl Target {
                 return Err(RequestError::TooLarge);
             }
         }
-        if fields.get(Name::Expect).is_some_and(|value| !value.eq_ignore_ascii_case(b"100-continue")) {
+        if fields.all(Name::Expect).flat_map(list).any(|item| !item.eq_ignore_ascii_case(b"100-continue")) {
             return Err(RequestError::Expectation);
         }
         if fields.all(Name::Via).any(|value| via_contains(value, via)) {

@@ -348,9 +348,9 @@ pub(super) fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(LINE_END);
 }
 
-/// Iterates over the items of a comma-separated value.
+/// Iterates over the items of a comma-separated value, without empty ones (RFC 9110 section 5.6.1.2).
 pub fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
+    value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|item| !item.is_empty())
 }
 
 impl fmt::Debug for Fields {

@@ -93,7 +93,9 @@ impl FramingInfo {
                     self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
-            Name::Expect => self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue"),
+            Name::Expect => {
+                self.expects_continue |= list(value).any(|item| item.eq_ignore_ascii_case(b"100-continue"));
+            }
             Name::Te => self.accepts_trailers |= list(value).any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
             _ => {}
         }

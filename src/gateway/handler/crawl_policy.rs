@@ -35,7 +35,7 @@ impl RequestHandler {
             PolicyDocument::build(settings, &shared.operators, &quotas, &delays, now)
         });
         let (mut response, bytes) =
-            problem::cached_response(&cached, head.fields.get(Name::IfNoneMatch), format.wants_body);
+            problem::cached_response(&cached, head.fields.all(Name::IfNoneMatch), format.wants_body);
         response.fields.append(Name::Vary, b"accept");
         response.fields.append(Name::Decision, &hexadecimal(context.id()));
         prepare_own_response(&context, response.status, &mut response.fields);

@@ -34,6 +34,8 @@ mod fill;
 mod forward;
 mod forward_auth;
 mod invalidate;
+#[cfg(test)]
+mod list_fields;
 mod origin_cache;
 mod receive;
 mod redirect;

@@ -24,7 +24,8 @@ const BUSY_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Conditions of a GET or HEAD request.
 struct ConditionalGet {
-    if_none_match: Option<Vec<u8>>,
+    /// Lines of `If-None-Match`.
+    if_none_match: Vec<Vec<u8>>,
     body: bool,
 }
 
@@ -133,8 +134,7 @@ impl RequestHandler {
         conditions: &ConditionalGet,
         cached: &CachedRobots,
     ) -> Response<ResponseBody> {
-        let (mut response, bytes) =
-            problem::cached_response(cached, conditions.if_none_match.as_deref(), conditions.body);
+        let (mut response, bytes) = problem::cached_response(cached, &conditions.if_none_match, conditions.body);
         prepare_own_response(&context, response.status, &mut response.fields);
         context.finish_local_response(response.status, bytes);
         response
@@ -164,7 +164,7 @@ fn respond_forwarded(
 
 impl ConditionalGet {
     fn from_head(head: &RequestHead) -> Self {
-        let if_none_match = head.fields.get(Name::IfNoneMatch).map(<[u8]>::to_vec);
+        let if_none_match = head.fields.all(Name::IfNoneMatch).map(<[u8]>::to_vec).collect();
         Self { if_none_match, body: head.method != Method::HEAD }
     }
 }

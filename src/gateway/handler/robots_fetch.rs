@@ -129,9 +129,9 @@ fn own_request(site: &Site, via: &str) -> RequestHead {
 
 /// Returns true for a response that is the same for all clients: plain text or a missing file, not encoded, without
 /// cookies.
-fn is_storable(status: StatusCode, fields: &Fields) -> bool {
+pub(super) fn is_storable(status: StatusCode, fields: &Fields) -> bool {
     matches!(status.as_u16(), 200 | 404 | 410)
-        && fields.get(Name::ContentEncoding).is_none_or(|coding| coding.eq_ignore_ascii_case(b"identity"))
+        && fields.all(Name::ContentEncoding).flat_map(list).all(|coding| coding.eq_ignore_ascii_case(b"identity"))
         && (status != StatusCode::OK || fields.all(Name::ContentType).all(is_plain_text))
         && fields.all(Name::Vary).flat_map(list).all(|name| name.eq_ignore_ascii_case(b"accept-encoding"))
         && fields.get_all_by_text(SET_COOKIE).next().is_none()

@@ -38,7 +38,7 @@ pub(super) fn wanted_protocol(head: &RequestHead, has_body: bool) -> Option<Vec<
 }
 
 /// Returns true if the origin switched to `protocol`, and to nothing else.
-fn is_switch_to(protocol: &[u8], response: &Fields) -> bool {
+pub(super) fn is_switch_to(protocol: &[u8], response: &Fields) -> bool {
     let mut protocols = response.all(Name::Upgrade).flat_map(list);
     protocols.next().is_some_and(|switched| switched.eq_ignore_ascii_case(protocol)) && protocols.next().is_none()
 }

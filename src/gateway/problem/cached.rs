@@ -10,7 +10,7 @@ use tidegate_http1::{Fields, Name, Response};
 /// HEAD has no body.
 pub(in crate::gateway) fn cached_response(
     cached: &CachedRobots,
-    if_none_match: Option<&[u8]>,
+    if_none_match: impl IntoIterator<Item: AsRef<[u8]>>,
     wants_body: bool,
 ) -> (Response<ResponseBody>, u64) {
     let CachedRobots { document, age, ttl: fresh_for } = cached;
@@ -22,7 +22,7 @@ pub(in crate::gateway) fn cached_response(
         seconds => fields.append(Name::CacheControl, &[b"max-age=", digits.format(seconds).as_bytes()].concat()),
     }
     fields.append(Name::Age, digits.format(age.as_secs()).as_bytes());
-    let is_unchanged = if_none_match.is_some_and(|tags| document.matches_etag(tags));
+    let is_unchanged = if_none_match.into_iter().any(|line| document.matches_etag(line.as_ref()));
     let status = if is_unchanged { StatusCode::NOT_MODIFIED } else { status(document.status) };
     let mut body = Bytes::new();
     if !is_unchanged {

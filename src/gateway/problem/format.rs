@@ -1,7 +1,7 @@
 //! The response format that a client prefers: JSON or HTML.
 
 use http::Method;
-use tidegate_http1::{Name, RequestHead};
+use tidegate_http1::{Name, RequestHead, list};
 
 /// Response format of a client. Determined only if the gateway itself responds.
 #[derive(Clone, Copy)]
@@ -16,21 +16,16 @@ impl ResponseFormat {
 
     /// Returns the format that the request prefers.
     pub(in crate::gateway) fn from_head(head: &RequestHead) -> Self {
-        // The usual value of programs.
-        let is_wildcard = |accept: &&[u8]| *accept == b"*/*";
-        let accept = head.fields.get(Name::Accept).filter(|accept| !is_wildcard(accept));
-        let prefers_html = accept.is_some_and(prefers_html);
+        let prefers_html = prefers_html(head.fields.all(Name::Accept));
         Self { prefers_html, wants_body: head.method != Method::HEAD }
     }
 }
 
-/// Returns true if HTML is accepted with the highest weight of all named types.
-fn prefers_html(accept: &[u8]) -> bool {
-    if std::str::from_utf8(accept).is_err() {
-        return false;
-    }
+/// Returns true if HTML is accepted with the highest weight of all types that the lines of `Accept` name.
+fn prefers_html<'a>(accept: impl Iterator<Item = &'a [u8]>) -> bool {
     let [mut html, mut problem, mut json] = [None; 3];
-    for range in accept.split(|&byte| byte == b',') {
+    // The usual value of programs names none.
+    for range in accept.filter(|line| *line != b"*/*").flat_map(list) {
         let mut parts = range.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
         let best = match parts.next() {
             Some(name) if name.eq_ignore_ascii_case(b"text/html") => &mut html,
@@ -50,7 +45,9 @@ fn prefers_html(accept: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    fn prefers_html(accept: &[u8]) -> bool {
+        super::prefers_html([accept].into_iter())
+    }
 
     #[test]
     fn browsers_get_html_and_programs_get_json() {
@@ -62,5 +59,6 @@ mod tests {
         assert!(!prefers_html(b"application/problem+json, application/json;q=0.1, text/html;q=0.5"));
         assert!(prefers_html(b"text/html;q=much, text/html;q=0.1"), "an invalid weight is ignored");
         assert!(!prefers_html(b"\xff"));
+        assert!(super::prefers_html([&b"application/json;q=0.5"[..], b"", b",text/html,"].into_iter()));
     }
 }

@@ -89,7 +89,7 @@ impl RobotsDocument {
         }
     }
 
-    /// Returns true if `If-None-Match` contains the current validator.
+    /// Returns true if a line of `If-None-Match` contains the current validator.
     pub fn matches_etag(&self, if_none_match: &[u8]) -> bool {
         let is_current = |tag: &[u8]| tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == self.etag.as_bytes();
         self.status == 200 && if_none_match.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).any(is_current)

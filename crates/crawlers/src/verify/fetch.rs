@@ -251,13 +251,19 @@ async fn document(
     Ok(FetchOutcome::Document(Document {
         body: body.to_bytes(),
         content_type: header_text(CONTENT_TYPE),
-        cache_control: header_text(CACHE_CONTROL),
+        cache_control: Some(joined(&head.headers, CACHE_CONTROL)).filter(|value| !value.is_empty()),
         validators: Validators { etag: header_text(ETAG), last_modified: header_text(LAST_MODIFIED) },
     }))
 }
 
 fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}
+
+/// Returns the lines of a list as one text; empty if it is missing or not text.
+fn joined(fields: &HeaderMap, name: HeaderName) -> String {
+    let lines: Vec<&str> = fields.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
+    lines.join(",")
 }
 
 /// Returns a field as text; empty if it is missing or not text.

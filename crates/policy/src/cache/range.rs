@@ -34,8 +34,10 @@ pub fn may_be_range(value: &[u8]) -> bool {
 fn parse(value: &[u8], length: u64) -> Option<RequestedRange> {
     let text = std::str::from_utf8(value).ok()?;
     let (unit, range) = text.split_once('=')?;
-    let (first, last) = range.trim().split_once('-')?;
-    if !unit.trim().eq_ignore_ascii_case("bytes") || range.contains(',') {
+    let mut ranges = range.split(',').map(str::trim).filter(|range| !range.is_empty());
+    let (Some(range), None) = (ranges.next(), ranges.next()) else { return None };
+    let (first, last) = range.split_once('-')?;
+    if !unit.trim().eq_ignore_ascii_case("bytes") {
         return None;
     }
     let number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>().ok())?;

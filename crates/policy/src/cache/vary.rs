@@ -83,9 +83,12 @@ impl SelectingFields {
 pub fn normalized_value(request: &impl FieldLines, name: &str) -> Option<Vec<u8>> {
     let mut lines = request.lines(name).peekable();
     lines.peek()?;
+    let is_list = matches!(name, "accept-language" | "accept" | "accept-charset");
     let members = lines.flat_map(|line| quoted::split(line, b',')).map(<[u8]>::trim_ascii);
+    // Of other fields it is not known whether they are lists.
+    let members = members.filter(|member| !is_list || !member.is_empty());
     let mut value = members.collect::<Vec<_>>().join(&b","[..]);
-    if matches!(name, "accept-language" | "accept" | "accept-charset") {
+    if is_list {
         value.retain(|byte| *byte != b' ');
         value.make_ascii_lowercase();
     }

@@ -17,11 +17,13 @@ pub(super) fn parse(text: &str) -> Option<IpAddr> {
     address.or_else(|| bare()?.parse().ok()).map(canonical)
 }
 
-/// Parses a list like `X-Forwarded-For`; `None` if a member is not an address.
+/// Parses a list like `X-Forwarded-For`, whose empty members are none (RFC 9110 section 5.6.1.2); `None` if a member is not
+/// an address, or if there is none.
 pub(super) fn parse_list(text: &[u8]) -> Option<AddressList> {
     let text = std::str::from_utf8(text).ok()?;
-    let members: Option<AddressList> = text.split(',').map(|member| parse(member.trim())).collect();
-    members.filter(|members| members.len() <= MAX_MEMBERS)
+    let members = text.split(',').map(str::trim).filter(|member| !member.is_empty());
+    let members: Option<AddressList> = members.map(parse).collect();
+    members.filter(|members| (1..=MAX_MEMBERS).contains(&members.len()))
 }
 
 /// Addresses in the order of the log.
@@ -29,3 +31,20 @@ pub(super) type AddressList = SmallVec<[IpAddr; 4]>;
 
 /// More proxies than a request passes.
 const MAX_MEMBERS: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_members_of_a_list_are_none() {
+        let list = |text: &str| parse_list(text.as_bytes()).map(|members| members.into_vec());
+        let both: Option<Vec<IpAddr>> = Some(vec![[203, 0, 113, 7].into(), [10, 0, 0, 2].into()]);
+        for text in ["203.0.113.7,10.0.0.2", "203.0.113.7, ,10.0.0.2", " ,203.0.113.7,, 10.0.0.2 ,\t"] {
+            assert_eq!(list(text), both, "{text}");
+        }
+        for text in ["", ",", " , ,", "203.0.113.7, -", "203.0.113.7, unknown"] {
+            assert_eq!(list(text), None, "{text}");
+        }
+    }
+}

@@ -17,8 +17,8 @@ const FETCH_LIMITS: FetchLimits = FetchLimits {
 #[tokio::test]
 async fn document_has_its_body_and_cache_headers() {
     let server = TestServer::with_responses(&[
-        "200 OK\r\nContent-Type: application/json\r\nCache-Control: max-age=60\r\nETag: \"1\"\r\nLast-Modified: Sat\r\n\
-         Content-Length: 2\r\n\r\n{}",
+        "200 OK\r\nContent-Type: application/json\r\nCache-Control: public\r\nETag: \"1\"\r\nLast-Modified: Sat\r\n\
+         Cache-Control: max-age=60\r\nContent-Length: 2\r\n\r\n{}",
     ])
     .await;
     let document = server.fetch("/bots.json?x", &Validators::default()).await.expect("a document");
@@ -26,7 +26,7 @@ async fn document_has_its_body_and_cache_headers() {
     let expected = Document {
         body: Bytes::from_static(b"{}"),
         content_type: Some("application/json".into()),
-        cache_control: Some("max-age=60".into()),
+        cache_control: Some("public,max-age=60".into()),
         validators,
     };
     assert_eq!(document, FetchOutcome::Document(expected));

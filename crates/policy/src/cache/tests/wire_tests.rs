@@ -97,6 +97,8 @@ fn one_range_is_cut_from_a_body() {
         ("bytes=2-999", part(2, 9)),
         ("bytes=-3", part(7, 9)),
         ("bytes=-99", part(0, 9)),
+        ("bytes=, 0-4 ,,", part(0, 4)),
+        ("bytes=,", RequestedRange::Whole),
         ("bytes=10-", RequestedRange::Unsatisfiable),
         ("bytes=-0", RequestedRange::Unsatisfiable),
         ("bytes=0-1,3-4", RequestedRange::Whole),
