@@ -39,8 +39,7 @@ pub(in crate::gateway) struct CacheFetch {
     /// The request has cookies or credentials outside the key, and its response is probably for its client alone: the
     /// origin is sent all fields. A response that is `public` nevertheless is stored.
     pub(in crate::gateway) is_personal: bool,
-    /// The origin has refused the page to nobody in particular: the connection names the client, and the response is for
-    /// it alone.
+    /// The origin has refused a fetch that names no client: this one names the client, and its response is for it alone.
     pub(in crate::gateway) is_refused_without_client: bool,
     /// The client sent cookies that are no part of the key.
     pub(in crate::gateway) had_cookies: bool,
