@@ -189,6 +189,11 @@ fn interim_responses_are_handed_on_and_bounded() {
     assert_eq!(*seen.borrow(), [(103, Some(b"</a.css>".to_vec())), (102, None)]);
     assert!(matches!(send(hints.repeat(100) + last), Ok(200)));
     assert!(matches!(send(hints.repeat(101) + last), Err(Error::Malformed(Malformed::InterimResponses))));
+    let many = format!("HTTP/1.1 103 Early Hints\r\n{}\r\n", "link: </a.css>\r\n".repeat(200));
+    let large = format!("HTTP/1.1 103 Early Hints\r\nlink: {}\r\n\r\n", "b".repeat(20_000));
+    for head in [many, large] {
+        assert!(matches!(send(head + last), Err(Error::Malformed(Malformed::HeadTooLarge))));
+    }
 }
 
 #[test]
