@@ -46,16 +46,14 @@ use std::path::PathBuf;
 
 pub use wait::TIMEOUT;
 
-/// Returns the directory of the developers' shared test data, if it exists. Otherwise reports a skip, even if the test
-/// passes: a twin of the test asserts the same on data of this repository.
+/// Returns the directory of further test data, which the variable `TIDEGATE_SHARED` names. Otherwise reports a skip, even if
+/// the test passes: a twin of the test asserts the same on data of this repository.
 pub fn shared_data() -> Option<PathBuf> {
-    let default_dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared");
-    let dir = std::env::var_os("TIDEGATE_SHARED").map_or_else(|| PathBuf::from(default_dir), PathBuf::from);
-    if dir.is_dir() {
-        return Some(dir);
+    let dir = std::env::var_os("TIDEGATE_SHARED").map(PathBuf::from).filter(|dir| dir.is_dir());
+    if dir.is_none() {
+        report_skip("TIDEGATE_SHARED names no directory");
     }
-    report_skip("no ../shared");
-    None
+    dir
 }
 
 /// Reports that the test of this thread is skipped, and why. Does not use `println!`, which is shown for failed tests
