@@ -4,7 +4,7 @@
 mod feedback;
 mod record;
 
-use super::cache::{CacheFetch, FetchRules, StoredResponse};
+use super::cache::{CacheFetch, FetchRules, Saving, StoredResponse};
 use super::connection_memory::{MemoryCharge, REQUEST};
 use super::connection_timeouts::{ConnectionCommand, ConnectionState};
 use super::quota_sync::BodyScan;
@@ -481,6 +481,13 @@ impl RequestContext {
     /// Returns true if units were charged for the request.
     pub(super) fn has_charges(&self) -> bool {
         self.receipt.iter().any(|charged| !charged.settled.is_zero())
+    }
+
+    /// Returns what a copy of the response saves.
+    pub(super) fn saving_of_copy(&self) -> Saving {
+        // Who is exempt from the quotas tells nothing about the page.
+        let is_costly = if self.receipt.is_empty() { !self.route().is_free() } else { self.has_charges() };
+        if is_costly { Saving::Units } else { Saving::Nothing }
     }
 
     /// Settles the permit with the cost that `actual` returns for each quota.

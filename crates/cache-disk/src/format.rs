@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of the files. Files of others are deleted.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// Length of the blocks in which a body is read, in bytes. The last one may be shorter.
 pub const BLOCK: u64 = 64 * 1024;
@@ -56,6 +56,7 @@ pub(crate) enum IndexEntry<'a> {
         group: u64,
         head: Span,
         body: Span,
+        is_valuable: bool,
         #[serde(borrow)]
         label: Label<'a>,
     },
@@ -115,6 +116,7 @@ mod tests {
         group: 9,
         head: Span { segment: 1, offset: 300, length: 20 },
         body: Span { segment: 1, offset: 0, length: 300 },
+        is_valuable: true,
         label: Label { url: "http://example.com/a", tags: "x\ny" },
     };
 

@@ -30,6 +30,7 @@ pub(crate) struct Loaded {
 struct Found {
     head: Span,
     body: Span,
+    is_valuable: bool,
     group: u64,
     /// Number of the entry, in the order of writing.
     position: u64,
@@ -58,10 +59,10 @@ pub(crate) fn load(dir: &Path, boot: &str) -> io::Result<Loaded> {
             last = end;
             position += 1;
             match entry {
-                IndexEntry::Stored { key, group, head, body, .. } => {
+                IndexEntry::Stored { key, group, head, body, is_valuable, .. } => {
                     // A torn data file has the older records.
                     if end <= whole_entries && head.segment == number && head.end() <= data_length {
-                        records.insert(key, Found { head, body, group, position });
+                        records.insert(key, Found { head, body, is_valuable, group, position });
                     } else {
                         // The older record is not the one that was stored last.
                         records.remove(&key);
@@ -82,9 +83,9 @@ pub(crate) fn load(dir: &Path, boot: &str) -> io::Result<Loaded> {
     }
     let has_segment = |span: Span| loaded.segments.contains_key(&span.segment);
     records.retain(|_, record| record.body.length == 0 || has_segment(record.body));
-    let located = |(key, Found { head, body, group, position })| {
+    let located = |(key, Found { head, body, is_valuable, group, position })| {
         let is_invalidated = invalidations.get(&group).is_some_and(|invalidated_at| position < *invalidated_at);
-        (key, group, Location::new(head, body, is_invalidated))
+        (key, group, Location::new(head, body, is_valuable, is_invalidated))
     };
     loaded.records = records.into_iter().map(located).collect();
     Ok(loaded)

@@ -4,6 +4,10 @@ use crate::body::DiskBody;
 use crate::format::FRAME_HEAD;
 use bytes::Bytes;
 
+/// Bytes of the files that a record counts at least, so that small ones do not fill the memory of the index: 142 bytes
+/// each.
+pub(crate) const MIN_RECORD: u64 = 4096;
+
 /// A record to be stored.
 #[derive(Debug)]
 pub struct NewRecord {
@@ -15,6 +19,8 @@ pub struct NewRecord {
     pub url: Box<str>,
     /// Tags, separated by line feeds, for removals.
     pub tags: Box<str>,
+    /// It stays rather than records that are not valuable: those neither displace nor outlive it.
+    pub is_valuable: bool,
     /// What is stored with the body.
     pub meta: Vec<u8>,
     /// The body.

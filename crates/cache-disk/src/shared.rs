@@ -4,7 +4,7 @@ use crate::body::{BodyOwner, DiskBody};
 use crate::format::{RecordHead, Span, split_frame};
 use crate::groups::Groups;
 use crate::queue::Queue;
-use crate::record::DiskRecord;
+use crate::record::{DiskRecord, MIN_RECORD};
 use crate::segment::{ReadMode, Segment};
 use dashmap::DashMap;
 use foldhash::fast::RandomState;
@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) is_loaded: AtomicBool,
     pub(crate) size: AtomicU64,
     pub(crate) bytes: AtomicU64,
+    /// Bytes of the valuable records.
+    pub(crate) valuable_bytes: AtomicU64,
     pub(crate) counts: Counts,
     /// Another process uses the files now.
     pub(crate) is_closed: AtomicBool,
@@ -48,6 +50,7 @@ pub(crate) struct Counts {
 pub(crate) struct Location {
     pub(crate) head: Span,
     pub(crate) body: Span,
+    pub(crate) is_valuable: bool,
     /// The record was read since it was written.
     pub(crate) is_used: AtomicBool,
     /// The record was invalidated since it was written.
@@ -55,8 +58,26 @@ pub(crate) struct Location {
 }
 
 impl Location {
-    pub(crate) fn new(head: Span, body: Span, is_invalidated: bool) -> Self {
-        Self { head, body, is_used: AtomicBool::new(false), is_invalidated: AtomicBool::new(is_invalidated) }
+    pub(crate) fn new(head: Span, body: Span, is_valuable: bool, is_invalidated: bool) -> Self {
+        let (is_used, is_invalidated) = (AtomicBool::new(false), AtomicBool::new(is_invalidated));
+        Self { head, body, is_valuable, is_used, is_invalidated }
+    }
+
+    /// Returns the place as it is now.
+    pub(crate) fn copied(&self) -> Self {
+        let copied = |flag: &AtomicBool| AtomicBool::new(flag.load(Ordering::Acquire));
+        let (is_used, is_invalidated) = (copied(&self.is_used), copied(&self.is_invalidated));
+        Self { head: self.head, body: self.body, is_valuable: self.is_valuable, is_used, is_invalidated }
+    }
+
+    /// Returns the bytes of head and body.
+    pub(crate) fn length(&self) -> u64 {
+        u64::from(self.head.length) + u64::from(self.body.length)
+    }
+
+    /// Returns the bytes that it counts as a valuable record.
+    fn valuable_length(&self) -> u64 {
+        if self.is_valuable { self.length().max(MIN_RECORD) } else { 0 }
     }
 }
 
@@ -64,6 +85,32 @@ impl Shared {
     /// Returns true if records may be read.
     pub(crate) fn is_readable(&self) -> bool {
         self.is_loaded.load(Ordering::Acquire) && !self.queue.is_overflowed() && !self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Adds a record to the index, in place of that of the key.
+    pub(crate) fn add(&self, key: u128, location: Location) {
+        self.valuable_bytes.fetch_add(location.valuable_length(), Ordering::Relaxed);
+        if let Some(replaced) = self.index.insert(key, location) {
+            self.valuable_bytes.fetch_sub(replaced.valuable_length(), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a record out of the index, if `is_taken`.
+    pub(crate) fn take(&self, key: u128, is_taken: impl FnOnce(&Location) -> bool) {
+        if let Some((_, location)) = self.index.remove_if(&key, |_, location| is_taken(location)) {
+            self.valuable_bytes.fetch_sub(location.valuable_length(), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the records out of the index that are not `kept`.
+    pub(crate) fn retain(&self, kept: impl Fn(&Location) -> bool) {
+        self.index.retain(|_, location| {
+            let is_kept = kept(location);
+            if !is_kept {
+                self.valuable_bytes.fetch_sub(location.valuable_length(), Ordering::Relaxed);
+            }
+            is_kept
+        });
     }
 
     /// Returns the places of head and body of a record, which is read.
@@ -100,7 +147,7 @@ impl Shared {
             return;
         }
         self.queue.remove(key);
-        self.index.remove(&key);
+        self.take(key, |_| true);
     }
 
     /// Invalidates the record with the key, those that wait to be written, and its group, as the next start finds it.

@@ -73,6 +73,7 @@ impl DiskStore {
             is_loaded: AtomicBool::new(false),
             size: AtomicU64::new(size),
             bytes: AtomicU64::new(0),
+            valuable_bytes: AtomicU64::new(0),
             counts: Counts::default(),
             is_closed: AtomicBool::new(false),
             lock,

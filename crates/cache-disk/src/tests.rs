@@ -172,6 +172,7 @@ fn record(key: u8, version: u32, body: NewBody) -> NewRecord {
         group: u64::from(key) % GROUPS,
         url: format!("http://example.com/{key}").into(),
         tags: format!("all\n{key}").into(),
+        is_valuable: key % 2 == 0,
         meta: format!("{key} {version}").into_bytes(),
         body,
     }
@@ -280,7 +281,66 @@ fn store_of(dir: &Path, size: u64) -> DiskStore {
 
 fn page(number: u32, length: usize) -> NewRecord {
     let body = NewBody::Parts(vec![body(number, length).into()]);
-    NewRecord { key: number.into(), group: number.into(), url: "".into(), tags: "".into(), meta: Vec::new(), body }
+    NewRecord {
+        key: number.into(),
+        group: number.into(),
+        url: "".into(),
+        tags: "".into(),
+        is_valuable: false,
+        meta: Vec::new(),
+        body,
+    }
+}
+
+#[test]
+fn small_valuable_records_with_long_labels_displace_each_other() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let size = 8 << 20;
+    let store = store_of(dir.path(), size);
+    for (length, url) in [(0, 0), (10, 8_000), (0, 16_000)] {
+        for number in 0..4_000 {
+            let url = "u".repeat(url).into();
+            store.insert(NewRecord { is_valuable: true, url, ..page(number, length) });
+            if number % 500 == 0 {
+                assert!(store.wait(TIMEOUT));
+            }
+        }
+        assert!(store.wait(TIMEOUT));
+        let stats = store.stats();
+        assert!(store.contains(3_999) && stats.bytes <= size && stats.errors == 0, "{stats:?}");
+    }
+}
+
+#[test]
+fn valuable_records_stay_whatever_else_is_written_and_read() {
+    const LENGTH: usize = 10_000;
+    const VALUABLE: u32 = 300;
+    let dir = tempfile::tempdir().expect("a directory");
+    let size = 8 << 20;
+    let store = store_of(dir.path(), size);
+    let valuable = |number| NewRecord { is_valuable: true, ..page(number, LENGTH) };
+    (0..VALUABLE).for_each(|number| store.insert(valuable(number)));
+    for number in VALUABLE..VALUABLE + 4000 {
+        store.insert(page(number, LENGTH));
+        if number % 10 == 0 {
+            assert!(store.wait(TIMEOUT));
+            let _ = store.read(number.into(), ReadMode::Blocking);
+        }
+    }
+    assert!(store.wait(TIMEOUT));
+    let is_stored = |store: &DiskStore, number: u32| store.contains(number.into());
+    let stats = store.stats();
+    assert!((0..VALUABLE).all(|number| is_stored(&store, number)), "{stats:?}");
+    assert!(stats.bytes <= size && stats.evictions > 3000 && stats.dropped == 0 && stats.errors == 0, "{stats:?}");
+    drop(store);
+    let store = store_of(dir.path(), size);
+    assert!((0..VALUABLE).all(|number| is_stored(&store, number)), "also after a restart");
+    // Beyond their part of the files, they displace each other, and nothing else is written.
+    (10_000..12_000).for_each(|number| store.insert(valuable(number)));
+    assert!(store.wait(TIMEOUT));
+    store.insert(page(20_000, LENGTH));
+    assert!(store.wait(TIMEOUT));
+    assert!(!is_stored(&store, 20_000) && is_stored(&store, 11_999) && store.stats().bytes <= size);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::format::{IndexEntry, IndexHead, Label, RecordHead, Span, split_frame};
 use crate::load::{entries_of, load};
 use crate::queue::Task;
-use crate::record::{NewBody, NewRecord};
+use crate::record::{MIN_RECORD, NewBody, NewRecord};
 use crate::segment::{self, ReadMode, SegmentWriter};
 use crate::shared::{Location, Shared};
 use foldhash::fast::RandomState;
@@ -22,9 +22,9 @@ const SEGMENT_BYTES: (u64, u64) = (1 << 20, 1 << 30);
 const RECORD_PART: u64 = 8;
 /// Part of a segment whose used records move to the newest one, as a divisor.
 const SECOND_CHANCE_PART: u64 = 2;
-/// Bytes of the files that a record counts at least, so that small ones do not fill the memory of the index: 142 bytes
-/// each.
-const MIN_RECORD: u64 = 4096;
+/// Part of the files up to which valuable records stay whatever else is written, as a divisor. Beyond it, no other records
+/// are written.
+const VALUABLE_PART: u64 = 2;
 /// Most groups whose invalidations are remembered.
 const MAX_INVALIDATED_GROUPS: usize = 64 * 1024;
 
@@ -94,7 +94,7 @@ impl Writer {
             // A removal or invalidation of the meantime may wait.
             shared.queue.publish(key, |is_invalidated| {
                 location.is_invalidated.fetch_or(is_invalidated, Ordering::AcqRel);
-                shared.index.insert(key, location);
+                shared.add(key, location);
             });
         }
         self.count_bytes(shared);
@@ -178,19 +178,22 @@ impl Writer {
 
     /// Removes a record, also for the next start.
     fn remove(&mut self, shared: &Arc<Shared>, key: u128) {
-        shared.index.remove(&key);
+        shared.take(key, |_| true);
         let stored = self.append_entry(shared, &IndexEntry::Removed { key });
         self.check_removal(shared, stored);
     }
 
-    /// Writes a record. Returns false if it is too large, or its body is not there.
+    /// Writes a record. Returns false if it is too large, or its body is not there, or the valuable records leave it no space.
     fn insert(&mut self, shared: &Arc<Shared>, record: &NewRecord) -> io::Result<bool> {
         let size = shared.size.load(Ordering::Relaxed);
         if record.length() > (size / RECORD_PART).min(SEGMENT_BYTES.1) {
             return Ok(false);
         }
+        if !record.is_valuable && shared.valuable_bytes.load(Ordering::Relaxed) > size / VALUABLE_PART {
+            return Ok(false);
+        }
         self.make_space(shared, size, record.length())?;
-        let NewRecord { key, group, url, tags, meta, body } = record;
+        let NewRecord { key, group, url, tags, is_valuable, meta, body } = record;
         let label = Label { url, tags };
         let (body, checksums) = match body {
             NewBody::Parts(parts) => self.segment(shared)?.append_body(parts)?,
@@ -201,7 +204,7 @@ impl Writer {
             }
         };
         let head = RecordHead { key: *key, body, checksums, meta };
-        self.append_record(shared, *group, &head, label).map(|()| true)
+        self.append_record(shared, *group, &head, *is_valuable, label).map(|()| true)
     }
 
     fn append_record(
@@ -209,14 +212,20 @@ impl Writer {
         shared: &Arc<Shared>,
         group: u64,
         record: &RecordHead<'_>,
+        is_valuable: bool,
         label: Label<'_>,
     ) -> io::Result<()> {
         let (key, body) = (record.key, record.body);
-        let writer = self.segment(shared)?;
+        // Beside its body, even if that has filled the segment: they are deleted together.
+        let is_beside_body = |writer: &SegmentWriter| body.length > 0 && writer.segment.number == body.segment;
+        if !self.current.as_ref().is_some_and(is_beside_body) {
+            self.segment(shared)?;
+        }
+        let Some(writer) = &mut self.current else { return Err(io::ErrorKind::NotFound.into()) };
         let head = writer.append_head(record)?;
-        writer.append_entry(&IndexEntry::Stored { key, group, head, body, label })?;
+        writer.append_entry(&IndexEntry::Stored { key, group, head, body, is_valuable, label })?;
         shared.queue.publish(key, |is_invalidated| {
-            shared.index.insert(key, Location::new(head, body, is_invalidated));
+            shared.add(key, Location::new(head, body, is_valuable, is_invalidated));
         });
         Ok(())
     }
@@ -261,9 +270,11 @@ impl Writer {
     fn make_space(&mut self, shared: &Arc<Shared>, size: u64, needed: u64) -> io::Result<()> {
         let segment = segment_bytes(size);
         let is_full = |writer: &Self| {
-            writer.bytes() + needed + segment / SECOND_CHANCE_PART > size
-                || shared.index.len() as u64 >= size / MIN_RECORD
+            let moved = writer.closed.values().next().copied().unwrap_or_default().max(segment);
+            writer.bytes() + needed + moved > size || shared.index.len() as u64 >= size / MIN_RECORD
         };
+        // Valuable records move once in a turn through all files, which might free nothing otherwise.
+        let mut turn = self.closed.len();
         while is_full(self) {
             let Some((&oldest, &bytes)) = self.closed.first_key_value() else {
                 // The segment that is written alone exceeds a size that was lowered.
@@ -273,36 +284,41 @@ impl Writer {
                 self.close_segment();
                 continue;
             };
-            self.delete_segment(shared, oldest, bytes.min(segment) / SECOND_CHANCE_PART)?;
+            let has_space = shared.valuable_bytes.load(Ordering::Relaxed) <= size / VALUABLE_PART;
+            self.delete_segment(shared, oldest, turn > 0 && has_space, bytes.min(segment) / SECOND_CHANCE_PART)?;
+            turn = turn.saturating_sub(1);
             // Only now, so that segments are deleted in their order: a removal outlives the records that it removes.
             self.closed.remove(&oldest);
         }
         Ok(())
     }
 
-    /// Deletes a segment, after up to `budget` bytes of its used records were moved to the newest one.
-    fn delete_segment(&mut self, shared: &Arc<Shared>, number: u32, mut budget: u64) -> io::Result<()> {
+    /// Deletes a segment, after records were moved to the newest one: of its used ones up to `budget` bytes, and its valuable
+    /// ones if `keeps_valuable`.
+    fn delete_segment(
+        &mut self,
+        shared: &Arc<Shared>,
+        number: u32,
+        keeps_valuable: bool,
+        mut budget: u64,
+    ) -> io::Result<()> {
         let index = segment::read_index(&self.dir, number).unwrap_or_default();
         for (key, group, label) in stored_in(&index) {
-            let place = shared
-                .index
-                .get(&key)
-                .map(|location| (location.head, location.body, location.is_used.load(Ordering::Relaxed)));
-            let Some((head, body, is_used)) = place.filter(|(head, body, _)| is_in(number, *head, *body)) else {
-                continue;
-            };
-            let length = u64::from(head.length) + u64::from(body.length);
-            if is_used && length <= budget && self.has_second_chance(number, group) {
-                budget -= length;
-                if self.move_record(shared, key, group, (head, body), label).is_ok() {
+            let place = shared.index.get(&key).map(|location| location.copied());
+            let Some(place) = place.filter(|place| is_in(number, place.head, place.body)) else { continue };
+            let (length, is_used) = (place.length(), place.is_used.load(Ordering::Relaxed));
+            let is_moved = (place.is_valuable && keeps_valuable) || (is_used && length <= budget);
+            if is_moved && self.has_second_chance(number, group) {
+                budget = budget.saturating_sub(length);
+                if self.move_record(shared, key, group, &place, label).is_ok() {
                     continue;
                 }
             }
-            shared.index.remove_if(&key, |_, location| location.head == head);
+            shared.take(key, |location| location.head == place.head);
             shared.counts.evictions.fetch_add(1, Ordering::Relaxed);
         }
         // A newer head may have its body here, without an entry here that is still valid.
-        shared.index.retain(|_, location| !is_in(number, location.head, location.body));
+        shared.retain(|location| !is_in(number, location.head, location.body));
         shared.segments.write().remove(&number);
         self.invalidated_groups.retain(|_, removed_in| *removed_in != number);
         segment::delete(&self.dir, number)?;
@@ -319,12 +335,13 @@ impl Writer {
         shared: &Arc<Shared>,
         key: u128,
         group: u64,
-        (head, body): (Span, Span),
+        place: &Location,
         label: Label<'_>,
     ) -> io::Result<()> {
-        let record = shared.read(key, head, body, ReadMode::Blocking)?;
+        let record = shared.read(key, place.head, place.body, ReadMode::Blocking)?;
         let (body, checksums) = self.segment(shared)?.append_body(&record.body.read(ReadMode::Blocking)?)?;
-        self.append_record(shared, group, &RecordHead { key, body, checksums, meta: &record.meta }, label)
+        let head = RecordHead { key, body, checksums, meta: &record.meta };
+        self.append_record(shared, group, &head, place.is_valuable, label)
     }
 
     fn remember_invalidation(&mut self, group: u64) {
@@ -344,7 +361,7 @@ impl Writer {
             for (key, _, label) in stored_in(&index) {
                 let is_current = || shared.index.get(&key).is_some_and(|location| location.head.segment == number);
                 if is_removed(label) && is_current() {
-                    shared.index.remove(&key);
+                    shared.take(key, |_| true);
                     removed += 1;
                     if let Err(error) = self.append_entry(shared, &IndexEntry::Removed { key }) {
                         return (removed, Err(error));
@@ -357,7 +374,7 @@ impl Writer {
 
     /// Deletes all records.
     fn delete_all(&mut self, shared: &Arc<Shared>) {
-        shared.index.clear();
+        shared.retain(|_| false);
         shared.segments.write().clear();
         self.current = None;
         self.closed.clear();

@@ -24,7 +24,7 @@ pub(in crate::gateway) fn compressed_form(
     coding: Coding,
 ) -> Option<CopyBody> {
     let key = CacheKey::of_form(copy.version, coding);
-    if let Some(CacheEntry::Form(form)) = shared.cache.store.get(key) {
+    if let Some(CacheEntry::Form(form)) = shared.cache.store.get_form(key) {
         return Some(form.body.range(0, form.body.len()));
     }
     match copy.body.parts().filter(|_| copy.body.len() <= MAX_IMMEDIATE) {

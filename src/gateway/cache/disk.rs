@@ -1,6 +1,6 @@
 //! The form of an entry in a file.
 
-use super::entry::CacheEntry;
+use super::entry::{CacheEntry, Saving};
 use super::key::CacheKey;
 use super::stored_response::{CopyUsage, ResponseHead, StoredBody, StoredResponse};
 use super::variants::{FieldSet, NamedField, Variants};
@@ -22,13 +22,14 @@ const DIRECTORY: &str = "cache";
 /// Largest body that returns to memory, in bytes. Larger ones are sent from their file.
 const MAX_LOADED_BODY: u64 = 256 * 1024;
 /// Version of [`EntryForm`]. Entries of others count as missing.
-const FORM: u8 = 2;
+const FORM: u8 = 3;
 
 /// An entry without its body, in a file.
 #[derive(Serialize, Deserialize)]
 struct EntryForm<'a> {
     version: u8,
     url: &'a str,
+    saving: Saving,
     #[serde(borrow)]
     kind: KindForm<'a>,
 }
@@ -41,12 +42,6 @@ enum KindForm<'a> {
         requested_at: u64,
         terms: TermsForm,
         selecting: Option<&'a [u8]>,
-    },
-    /// Written by versions in which a URL had one set of fields.
-    FieldSet {
-        #[serde(borrow)]
-        names: Vec<&'a str>,
-        salt: u64,
     },
     Variants {
         salt: u64,
@@ -109,10 +104,12 @@ pub(super) fn record(key: CacheKey, entry: &CacheEntry, body: NewBody) -> Option
         }
         CacheEntry::Pass { .. } | CacheEntry::Form(_) => return None,
     };
-    let form = EntryForm { version: FORM, url, kind };
+    let saving = entry.saving();
+    let form = EntryForm { version: FORM, url, saving, kind };
     let meta = postcard::to_allocvec(&form).ok()?;
     let group = CacheKey::of_url(&canonical_url(url)).group();
-    Some(NewRecord { key: key.number(), group, url: url.into(), tags: tags.into(), meta, body })
+    let is_valuable = saving == Saving::Units;
+    Some(NewRecord { key: key.number(), group, url: url.into(), tags: tags.into(), is_valuable, meta, body })
 }
 
 /// Returns the entry in a record; `version` is that of its body. Reads a small body into memory.
@@ -124,11 +121,21 @@ pub(super) fn entry(record: DiskRecord, version: u64, mode: ReadMode) -> io::Res
         return Err(unreadable());
     }
     match form.kind {
-        KindForm::FieldSet { names, salt } => {
-            let sets = vec![(names.clone(), 0)];
-            Ok(variants(form.url, salt, 0, names.into_iter().map(|name| (name, 0)).collect(), sets))
+        KindForm::Variants { salt, written_at, names, sets } => {
+            let named = |(name, named_at): (&str, u64)| NamedField { name: name.into(), named_at: Timestamp(named_at) };
+            let set = |(names, fresh_until): (Vec<&str>, u64)| FieldSet {
+                fields: SelectingFields::from_names(names.into_iter().map(str::to_owned)),
+                fresh_until: Timestamp(fresh_until),
+            };
+            Ok(CacheEntry::Variants(Arc::new(Variants {
+                url: form.url.into(),
+                salt,
+                names: names.into_iter().map(named).collect(),
+                sets: sets.into_iter().map(set).collect(),
+                saving: form.saving,
+                written_at: AtomicU64::new(written_at),
+            })))
         }
-        KindForm::Variants { salt, written_at, names, sets } => Ok(variants(form.url, salt, written_at, names, sets)),
         KindForm::Response { status, lines, requested_at, terms, selecting } => {
             let status = StatusCode::from_u16(status).map_err(|_| unreadable())?;
             let head = ResponseHead::from_lines(status, lines).ok_or_else(unreadable)?;
@@ -145,25 +152,11 @@ pub(super) fn entry(record: DiskRecord, version: u64, mode: ReadMode) -> io::Res
                 requested_at: Timestamp(requested_at),
                 url: form.url.into(),
                 selecting: selecting.map(Into::into),
+                saving: form.saving,
                 usage: CopyUsage::default(),
             })))
         }
     }
-}
-
-fn variants(url: &str, salt: u64, written_at: u64, names: Vec<(&str, u64)>, sets: Vec<(Vec<&str>, u64)>) -> CacheEntry {
-    let named = |(name, named_at): (&str, u64)| NamedField { name: name.to_owned(), named_at: Timestamp(named_at) };
-    let set = |(names, fresh_until): (Vec<&str>, u64)| FieldSet {
-        fields: SelectingFields::from_names(names.into_iter().map(str::to_owned)),
-        fresh_until: Timestamp(fresh_until),
-    };
-    CacheEntry::Variants(Arc::new(Variants {
-        url: url.into(),
-        salt,
-        names: names.into_iter().map(named).collect(),
-        sets: sets.into_iter().map(set).collect(),
-        written_at: AtomicU64::new(written_at),
-    }))
 }
 
 impl From<&ReuseTerms> for TermsForm {

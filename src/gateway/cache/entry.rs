@@ -2,6 +2,7 @@
 
 use super::stored_response::{CompressedForm, StoredResponse};
 use super::variants::Variants;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_policy::Timestamp;
@@ -21,6 +22,16 @@ pub(in crate::gateway) enum CacheEntry {
     Form(Arc<CompressedForm>),
 }
 
+/// What a stored response saves each time that it is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(in crate::gateway) enum Saving {
+    /// Work of the origin alone.
+    #[default]
+    Nothing,
+    /// Units of a quota.
+    Units,
+}
+
 /// Time for which requests for a URL do not wait for each other after one whose response was not for others, unless one
 /// that is follows. Each further response that is not for others restarts the time.
 const PASS_TIME: Duration = Duration::from_secs(3600);
@@ -38,6 +49,15 @@ impl CacheEntry {
     /// Returns the entry of a URL whose response at `now` was not for others.
     pub(in crate::gateway) fn pass(url: &str, now: Timestamp) -> Self {
         Self::Pass { url: url.into(), until: now + PASS_TIME }
+    }
+
+    /// Returns what a use of the entry saves.
+    pub(super) fn saving(&self) -> Saving {
+        match self {
+            Self::Response(response) => response.saving,
+            Self::Variants(variants) => variants.saving,
+            Self::Pass { .. } | Self::Form(_) => Saving::Nothing,
+        }
     }
 
     /// Returns the URL, as far as it is part of the key.

@@ -1,5 +1,6 @@
 //! A fetch from the origin whose response may be stored: what it is sent, and where its response belongs.
 
+use super::entry::Saving;
 use super::fetch_lock::FetchGuard;
 use super::fetch_rules::FetchRules;
 use super::field_lines::MessageFields;
@@ -236,6 +237,7 @@ impl CacheFetch {
             requested_at: self.requested_at,
             plain_url: url_key.plain(),
             selecting,
+            saving: Saving::Nothing,
             usage: self.copy.as_ref().map(|(_, copy)| copy.usage.so_far()).unwrap_or_default(),
         }
     }

@@ -1,7 +1,7 @@
 //! The place of a response among those of its URL.
 
 use super::ResponseCache;
-use super::entry::CacheEntry;
+use super::entry::{CacheEntry, Saving};
 use super::field_lines::MessageFields;
 use super::key::{CacheKey, SelectedValues};
 use super::store::CacheStore;
@@ -28,6 +28,8 @@ pub(in crate::gateway) struct StorageTarget {
     pub(super) plain_url: CacheKey,
     /// Lines of the request fields that select the response; `None` if the gateway cannot send them itself.
     pub(super) selecting: Option<Box<[u8]>>,
+    /// What the response saves.
+    pub(in crate::gateway) saving: Saving,
     /// Use of the response that this one replaces.
     pub(in crate::gateway) usage: CopyUsage,
     /// Time at which the origin was asked.
@@ -52,6 +54,7 @@ impl StorageTarget {
             requested_at: self.requested_at,
             url: self.url.clone(),
             selecting: self.selecting.take(),
+            saving: self.saving,
             usage: std::mem::take(&mut self.usage),
         }
     }
@@ -111,6 +114,7 @@ impl ResponseCache {
         if let Some(CacheEntry::Response(plain)) = current {
             self.keep_plain(*url_key, &mut variants, plain, *now);
         }
+        variants.saving = variants.saving.max(response.saving);
         let key = variants.key(*url_key, &selection.values);
         self.store.insert(*url_key, CacheEntry::Variants(Arc::new(variants)));
         Some(key)
@@ -123,6 +127,7 @@ impl ResponseCache {
             return;
         }
         let key = variants.key(url_key, &SelectedValues::read(&fields, &Default::default()));
+        variants.saving = variants.saving.max(plain.saving);
         variants.sets.push(FieldSet { fields, fresh_until: fresh_until(&plain) });
         if plain.terms().is_invalidated {
             // The new response was requested after the write.
@@ -286,6 +291,7 @@ mod tests {
                 url: URL.into(),
                 plain_url: url,
                 selecting: None,
+                saving: Saving::Nothing,
                 usage: CopyUsage::default(),
                 requested_at: now,
             };

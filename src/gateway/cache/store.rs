@@ -1,8 +1,11 @@
 //! The store: responses in memory, bounded by bytes. Which stay is decided by S3-FIFO, so that a crawl of a million pages
 //! does not displace what people read.
+//!
+//! Responses that save units have a cache of their own. Those that cost nothing have the memory that it leaves, and a part
+//! at least, so that no number of them displaces one that costs units.
 
 use super::disk;
-use super::entry::CacheEntry;
+use super::entry::{CacheEntry, Saving};
 use super::key::CacheKey;
 use super::stored_response::StoredResponse;
 use crate::gateway::page_url::canonical_url;
@@ -15,7 +18,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate_cache_disk::{DiskStats, DiskStore, Label, NewBody};
 use tidegate_policy::hash::mix;
@@ -27,6 +30,10 @@ const MAX_SHARDS: u64 = 64;
 const OBJECTS_PER_SHARD: u64 = 4;
 /// Size of a typical object, for the initial capacity of the index.
 const TYPICAL_OBJECT: u64 = 16 * 1024;
+/// Least part of the memory for responses that cost nothing, as a divisor.
+const FREE_PART: u64 = 8;
+/// Steps in which their memory changes, as a divisor of the whole.
+const MEMORY_STEPS: u64 = 64;
 /// Bytes of an entry without a response.
 const SMALL_ENTRY: u64 = 200;
 
@@ -58,9 +65,17 @@ pub struct CachedUrl {
     pub bytes: u64,
 }
 
+type Entries = Cache<CacheKey, CacheEntry, ByBytes, RandomState, CountEvictions>;
+
 /// Stored responses.
 pub(in crate::gateway) struct CacheStore {
-    entries: Cache<CacheKey, CacheEntry, ByBytes, RandomState, CountEvictions>,
+    /// Entries of pages that cost units.
+    costly: Entries,
+    has_costly: AtomicBool,
+    /// Entries of pages that cost nothing.
+    free: Entries,
+    memory: AtomicU64,
+    free_memory: AtomicU64,
     evictions: Arc<AtomicU64>,
     /// What is in memory, and more; `None` if it is off, or failed at the start.
     disk: Option<DiskStore>,
@@ -73,20 +88,33 @@ impl CacheStore {
     pub(super) fn new(memory: u64, max_object: u64, disk: Option<DiskStore>, seed: u64) -> Self {
         let evictions = Arc::<AtomicU64>::default();
         let shards = (memory / (OBJECTS_PER_SHARD * max_object.max(1))).clamp(1, MAX_SHARDS);
-        let options = OptionsBuilder::new()
-            .shards(shards as usize)
-            .estimated_items_capacity((memory / TYPICAL_OBJECT) as usize)
-            .weight_capacity(memory)
-            .build()
-            .expect("all capacities are set");
-        let count = CountEvictions(Arc::clone(&evictions));
-        let entries = Cache::with_options(options, ByBytes, RandomState::default(), count);
-        Self { entries, evictions, disk, seed, salts: AtomicU64::default() }
+        let entries = |memory: u64| {
+            let options = OptionsBuilder::new()
+                .shards(shards as usize)
+                .estimated_items_capacity((memory / TYPICAL_OBJECT / 2) as usize)
+                .weight_capacity(memory)
+                .build()
+                .expect("all capacities are set");
+            Cache::with_options(options, ByBytes, RandomState::default(), CountEvictions(Arc::clone(&evictions)))
+        };
+        Self {
+            costly: entries(memory - memory / FREE_PART),
+            has_costly: AtomicBool::default(),
+            free: entries(memory),
+            memory: AtomicU64::new(memory),
+            free_memory: AtomicU64::new(memory),
+            evictions,
+            disk,
+            seed,
+            salts: AtomicU64::default(),
+        }
     }
 
     /// Changes the memory for entries, and the size of the files, if there are any.
     pub(in crate::gateway) fn resize(&self, memory: u64, disk: Option<u64>) {
-        self.entries.set_capacity(memory);
+        self.memory.store(memory, Ordering::Relaxed);
+        self.costly.set_capacity(memory - memory / FREE_PART);
+        self.balance();
         if let (Some(store), Some(size)) = (&self.disk, disk) {
             store.set_size(size);
         }
@@ -112,9 +140,37 @@ impl CacheStore {
         self.disk.as_ref()
     }
 
+    /// Gives the entries that cost nothing the memory that the others leave.
+    fn balance(&self) {
+        let memory = self.memory.load(Ordering::Relaxed);
+        let step = (memory / MEMORY_STEPS).max(1);
+        let costly = self.costly.weight().next_multiple_of(step);
+        let free = memory.saturating_sub(costly).max(memory / FREE_PART);
+        if self.free_memory.swap(free, Ordering::Relaxed) != free {
+            self.free.set_capacity(free);
+        }
+    }
+
     /// Returns the entry of a key, if it is in memory.
     pub(in crate::gateway) fn get(&self, key: CacheKey) -> Option<CacheEntry> {
-        self.entries.get(&key)
+        let costly = self.has_costly.load(Ordering::Relaxed).then(|| self.costly.peek(&key));
+        costly.flatten().or_else(|| self.free.peek(&key))
+    }
+
+    /// Returns the entry of a compressed form, and counts its use.
+    pub(super) fn get_form(&self, key: CacheKey) -> Option<CacheEntry> {
+        self.free.get(&key)
+    }
+
+    /// Counts a request for an entry, so that it stays rather than others.
+    pub(in crate::gateway) fn count_use(&self, key: CacheKey) {
+        if self.costly.get(&key).is_none() {
+            let _ = self.free.get(&key);
+        }
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (CacheKey, CacheEntry)> {
+        self.costly.iter().chain(self.free.iter())
     }
 
     /// Returns true if there is an entry of the key on disk.
@@ -148,16 +204,35 @@ impl CacheStore {
                 None => {}
             }
         }
-        let mut evicted = self.entries.insert_with_lifecycle(key, entry);
+        let (entries, others) = self.entries_of(entry.saving());
+        others.remove(&key);
+        let mut evicted = entries.insert_with_lifecycle(key, entry);
         // The previous entry of the key is replaced, not displaced.
         evicted.retain(|evicted| *evicted != key);
         self.evictions.fetch_add(evicted.len() as u64, Ordering::Relaxed);
+        self.balance();
+    }
+
+    /// Returns the entries of one kind, and those of the other.
+    fn entries_of(&self, saving: Saving) -> (&Entries, &Entries) {
+        match saving {
+            Saving::Units => {
+                self.has_costly.store(true, Ordering::Relaxed);
+                (&self.costly, &self.free)
+            }
+            Saving::Nothing => (&self.free, &self.costly),
+        }
     }
 
     /// Adds an entry that was read from disk, unless there is a newer one. Returns the newest; others may displace it at
     /// once.
     pub(super) fn insert_loaded(&self, key: CacheKey, entry: CacheEntry) -> CacheEntry {
-        let Ok(newest) = self.entries.get_or_insert_with(&key, || Ok::<_, Infallible>(entry));
+        let (entries, others) = self.entries_of(entry.saving());
+        if let Some(newest) = others.peek(&key) {
+            return newest;
+        }
+        let Ok(newest) = entries.get_or_insert_with(&key, || Ok::<_, Infallible>(entry));
+        self.balance();
         newest
     }
 
@@ -167,7 +242,8 @@ impl CacheStore {
         if let Some(disk) = &self.disk {
             disk.remove(key.number());
         }
-        self.entries.remove(&key);
+        self.costly.remove(&key);
+        self.free.remove(&key);
     }
 
     /// Invalidates the responses of the URL with this key, and on disk those of `group`, as the next start finds them.
@@ -176,7 +252,7 @@ impl CacheStore {
         if let Some(disk) = &self.disk {
             disk.invalidate(url.number(), group);
         }
-        if let Some(entry) = self.entries.peek(&url) {
+        if let Some(entry) = self.get(url) {
             entry.invalidate(now);
         }
     }
@@ -201,7 +277,7 @@ impl CacheStore {
         let owned = text.to_owned();
         let on_disk = self.disk.as_ref().map(|disk| disk.remove_where(move |label| is_removed(label, &owned)));
         let in_memory = Cell::new(0);
-        self.entries.retain(|_, entry| {
+        let is_kept = |_: &CacheKey, entry: &CacheEntry| {
             let tags = match entry {
                 CacheEntry::Response(response) => response.tags().join("\n"),
                 CacheEntry::Variants(_) | CacheEntry::Pass { .. } | CacheEntry::Form(_) => String::new(),
@@ -211,7 +287,9 @@ impl CacheStore {
             let is_counted = remove && !matches!(entry, CacheEntry::Form(_));
             in_memory.set(in_memory.get() + u64::from(is_counted));
             !remove
-        });
+        };
+        self.costly.retain(is_kept);
+        self.free.retain(is_kept);
         // What is in memory is on disk, too, unless that failed.
         in_memory.get().max(on_disk.unwrap_or(0))
     }
@@ -224,7 +302,7 @@ impl CacheStore {
     /// Returns the `count` URLs that were requested most, in descending order.
     pub(in crate::gateway) fn most_requested(&self, count: usize) -> Vec<CachedUrl> {
         let mut by_url = HashMap::<String, CachedUrl>::new();
-        for (_, entry) in self.entries.iter() {
+        for (_, entry) in self.entries() {
             let CacheEntry::Response(response) = entry else { continue };
             let (hits, saved) = response.usage.get();
             if hits == 0 {
@@ -248,7 +326,7 @@ impl CacheStore {
         let is_candidate = |response: &Arc<StoredResponse>| {
             response.selecting.is_some() && response.usage.get().0 > 0 && !response.terms().is_fresh(now)
         };
-        let responses = self.entries.iter().filter_map(|(_, entry)| match entry {
+        let responses = self.entries().filter_map(|(_, entry)| match entry {
             CacheEntry::Response(response) => Some(response).filter(is_candidate),
             CacheEntry::Variants(_) | CacheEntry::Pass { .. } | CacheEntry::Form(_) => None,
         });
@@ -262,9 +340,9 @@ impl CacheStore {
     /// Returns what the store contains.
     pub(in crate::gateway) fn stats(&self) -> CacheStats {
         CacheStats {
-            entries: self.entries.len() as u64,
-            memory_bytes: self.entries.weight(),
-            memory_limit: self.entries.capacity(),
+            entries: (self.costly.len() + self.free.len()) as u64,
+            memory_bytes: self.costly.weight() + self.free.weight(),
+            memory_limit: self.memory.load(Ordering::Relaxed),
             evictions: self.evictions.load(Ordering::Relaxed),
             disk: self.disk.as_ref().map(DiskStore::stats),
         }
@@ -312,10 +390,15 @@ impl Lifecycle<CacheKey, CacheEntry> for CountEvictions {
 
 #[cfg(test)]
 mod tests {
+    use super::super::variants::Variants;
     use super::*;
 
     fn entry(url: &str) -> CacheEntry {
         CacheEntry::Pass { url: url.into(), until: Timestamp::default() }
+    }
+
+    fn saving(url: &str, saving: Saving) -> CacheEntry {
+        CacheEntry::Variants(Arc::new(Variants { saving, ..Variants::new(url, 0) }))
     }
 
     #[test]
@@ -326,13 +409,58 @@ mod tests {
         (0..POPULAR).for_each(|number| store.insert(key("popular", number), entry("popular")));
         for number in 0..200_000 {
             // Each popular page is asked for once while 500 other pages are.
-            store.get(key("popular", number % POPULAR));
+            store.count_use(key("popular", number % POPULAR));
             store.insert(key("scan", number), entry("scan"));
         }
         let kept = (0..POPULAR).filter(|number| store.get(key("popular", *number)).is_some()).count();
         let stats = store.stats();
         assert!(kept > POPULAR * 9 / 10, "{kept} of {POPULAR} popular pages are left, {stats:?}");
         assert!(stats.memory_bytes <= stats.memory_limit && stats.evictions > 100_000, "{stats:?}");
+    }
+
+    #[test]
+    fn entries_that_cost_nothing_displace_none_that_saves_units() {
+        const COSTLY: usize = 2_000;
+        let store = CacheStore::new(1 << 20, 64 * 1024, None, 0);
+        let key = |name: &str, number: usize| CacheKey::of_url(&format!("http://example.com/{name}/{number}"));
+        let of = |name: &str| (0..100_000).filter(|number| store.get(key(name, *number)).is_some()).count();
+        for number in 0..100_000 {
+            store.insert(key("free", number), entry("free"));
+            store.count_use(key("free", number));
+        }
+        let alone = of("free");
+        assert!(
+            store.stats().memory_bytes > store.stats().memory_limit * 9 / 10,
+            "they use all memory while they are alone"
+        );
+        (0..COSTLY).for_each(|number| store.insert(key("costly", number), saving("costly", Saving::Units)));
+        assert_eq!(of("costly"), COSTLY);
+        for number in 0..100_000 {
+            store.insert(key("free", number), entry("free"));
+            (0..3).for_each(|_| store.count_use(key("free", number)));
+        }
+        let stats = store.stats();
+        assert_eq!(of("costly"), COSTLY, "{stats:?}");
+        assert!(of("free") < alone && of("free") > 500, "{} of {alone}", of("free"));
+        assert!(stats.memory_bytes <= stats.memory_limit, "{stats:?}");
+        // Beyond their part of the memory, those that save units displace each other.
+        (0..100_000).for_each(|number| store.insert(key("costly", number), saving("costly", Saving::Units)));
+        let stats = store.stats();
+        assert!(of("free") > 300 && of("costly") > COSTLY, "{} {}", of("free"), of("costly"));
+        assert!(stats.memory_bytes <= stats.memory_limit, "{stats:?}");
+    }
+
+    #[test]
+    fn entry_has_one_place_whatever_its_page_costs() {
+        let store = CacheStore::new(1 << 20, 64 * 1024, None, 0);
+        let key = CacheKey::of_url("http://example.com/");
+        for of_page in [Saving::Nothing, Saving::Units, Saving::Nothing] {
+            store.insert(key, saving("http://example.com/", of_page));
+            assert_eq!((store.stats().entries, store.get(key).is_some()), (1, true));
+        }
+        store.insert(key, saving("http://example.com/", Saving::Units));
+        store.remove(key);
+        assert_eq!((store.stats().entries, store.get(key).is_none()), (0, true));
     }
 
     #[test]

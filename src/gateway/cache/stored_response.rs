@@ -1,6 +1,7 @@
 //! A stored response: head, body, and the terms of its reuse.
 
 use super::disk_reader::DiskReader;
+use super::entry::Saving;
 use bytes::Bytes;
 use http::StatusCode;
 use std::collections::VecDeque;
@@ -9,6 +10,8 @@ use tidegate_cache_disk::{BLOCK, DiskBody};
 use tidegate_http1::{Field, FieldBlock, Fields, Name};
 use tidegate_policy::cache::ReuseTerms;
 use tidegate_policy::cache::validation::is_updated_by_304;
+use tidegate_policy::hash::mix;
+use tidegate_policy::identity::ClientKey;
 use tidegate_policy::{ClassId, Timestamp, Units};
 
 /// Fields that list the tags of a response.
@@ -35,6 +38,7 @@ pub(in crate::gateway) struct StoredResponse {
     pub(in crate::gateway) url: Box<str>,
     /// Lines of the request fields that select the response, so that the gateway can ask for it again; `None` if it cannot.
     pub(in crate::gateway) selecting: Option<Box<[u8]>>,
+    pub(in crate::gateway) saving: Saving,
     pub(in crate::gateway) usage: CopyUsage,
 }
 
@@ -54,6 +58,8 @@ pub(in crate::gateway) struct CopyUsage {
     saved_milli: AtomicU64,
     /// Class of the last client, by its index plus one; 0 for none.
     class: AtomicU32,
+    /// Last client, by a part of the hash of its key; 0 for none.
+    client: AtomicU32,
 }
 
 impl CopyUsage {
@@ -80,8 +86,19 @@ impl CopyUsage {
     /// Returns the use so far, for the response that replaces this one.
     pub(in crate::gateway) fn so_far(&self) -> Self {
         let (hits, saved) = self.get();
-        let class = AtomicU32::new(self.class.load(Ordering::Relaxed));
-        Self { hits: AtomicU64::new(hits), saved_milli: AtomicU64::new(saved.milli()), class }
+        let copied = |value: &AtomicU32| AtomicU32::new(value.load(Ordering::Relaxed));
+        let (class, client) = (copied(&self.class), copied(&self.client));
+        Self { hits: AtomicU64::new(hits), saved_milli: AtomicU64::new(saved.milli()), class, client }
+    }
+
+    /// Remembers `client`. Returns true if it is another one than the last; false if none is remembered.
+    pub(in crate::gateway) fn is_by_another(&self, client: ClientKey) -> bool {
+        let client = (mix(client.to_u64()) >> 32) as u32;
+        let last = self.client.load(Ordering::Relaxed);
+        if last != client {
+            self.client.store(client, Ordering::Relaxed);
+        }
+        last != client && last != 0
     }
 }
 

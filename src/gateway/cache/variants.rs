@@ -4,6 +4,7 @@
 //! one URL may name different fields. Each set of them is kept, and a request looks in all sets: a new one makes no stored
 //! response unreachable.
 
+use super::entry::Saving;
 use super::key::{CacheKey, SelectedValues};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub(in crate::gateway) struct Variants {
     pub(super) names: Vec<NamedField>,
     /// Sets of fields that select responses, that of the last one first. Not empty.
     pub(super) sets: Vec<FieldSet>,
+    /// What the response saves that saves most.
+    pub(super) saving: Saving,
     /// Time of the last write to the URL, in nanoseconds: responses requested before are invalidated.
     pub(super) written_at: AtomicU64,
 }
@@ -82,13 +85,20 @@ impl Variants {
 
     /// Returns what selects among the responses of `url`, which has none yet.
     pub(super) fn new(url: &str, salt: u64) -> Self {
-        Self { url: url.into(), salt, names: Vec::new(), sets: Vec::new(), written_at: AtomicU64::default() }
+        Self {
+            url: url.into(),
+            salt,
+            names: Vec::new(),
+            sets: Vec::new(),
+            saving: Saving::Nothing,
+            written_at: AtomicU64::default(),
+        }
     }
 
     fn copied(&self) -> Self {
         let written_at = AtomicU64::new(self.written_at.load(Ordering::Acquire));
-        let Self { url, salt, names, sets, .. } = self;
-        Self { url: url.clone(), salt: *salt, names: names.clone(), sets: sets.clone(), written_at }
+        let Self { url, salt, names, sets, saving, .. } = self;
+        Self { url: url.clone(), salt: *salt, names: names.clone(), sets: sets.clone(), saving: *saving, written_at }
     }
 
     /// Records the fields that a response named at `now`, and forgets those that were named long before.

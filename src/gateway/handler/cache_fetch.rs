@@ -47,7 +47,10 @@ impl RequestHandler {
         let storage = if is_refused { storage.and(Err(Unstorable::Status)) } else { storage };
         let storage = if is_too_large { storage.and(Err(Unstorable::TooLarge)) } else { storage };
         match storage {
-            Ok((target, terms)) => {
+            Ok((mut target, terms)) => {
+                target.saving = context.saving_of_copy();
+                // The client that asked first is one of those who ask.
+                target.usage.is_by_another(context.evaluation().key);
                 let head = ResponseHead::new(status, &stored_fields, &worker.date());
                 let (shared, guard) = (Arc::clone(&worker.shared), fetch.guard.take());
                 let max_object = rules.rules.max_object;
@@ -102,6 +105,8 @@ impl RequestHandler {
         let end = match storage {
             Some(Ok((mut target, terms))) => {
                 target.usage = copy.usage.so_far();
+                // To confirm it may cost less than to fetch it.
+                target.saving = copy.saving.max(context.saving_of_copy());
                 let updated = Arc::new(target.response(copy.version, terms, head, copy.body.clone()));
                 let is_stored = worker.shared().cache.insert_confirmed((key, copy), &target, Arc::clone(&updated));
                 if let Some(guard) = fetch.guard.take().filter(|_| is_stored) {
