@@ -25,6 +25,7 @@ use tidegate_crawlers::robots::FetchSlot;
 use tidegate_engine::{Decision, Evaluation, Observation, Permit, Receipt, SlotGuard};
 use tidegate_http1::{Fields, RequestHead};
 use tidegate_policy::cache::{CacheFill, CacheResult, ForwardReason};
+use tidegate_policy::exempt::Exemption;
 use tidegate_policy::identity::{ClientAddress, ClientKey};
 use tidegate_policy::rng::ratio_from_id;
 use tidegate_policy::{OperatorId, QuotaId, Reason, Timestamp, Units};
@@ -269,9 +270,15 @@ impl RequestContext {
             class: classification.class,
             route: *route,
             usages: &decision.quota_usage,
-            bucket: decision.bucket,
+            // The policies in the fields are those of classes.
+            bucket: decision.bucket.filter(|_| !self.exemption().is_some_and(Exemption::is_bounded)),
             refusal: decision.verdict.refusal(),
         }
+    }
+
+    /// Returns why the request is not use.
+    pub(super) fn exemption(&self) -> Option<Exemption> {
+        self.current.settings.rules.exemption(&self.client_request.facts())
     }
 
     /// Records a refusal by a scope after admission.

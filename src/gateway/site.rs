@@ -71,6 +71,7 @@ impl Site {
             other_paths: &[],
             query: uri.query(),
             user_agent: b"",
+            is_preflight: false,
         })
     }
 

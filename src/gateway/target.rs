@@ -33,6 +33,8 @@ pub(super) struct Target {
     sent: Option<Box<Uri>>,
     /// Host in lower case, without its port and last dot.
     host: String,
+    /// True for a CORS preflight.
+    is_preflight: bool,
 }
 
 /// Reason why a request cannot be forwarded.
@@ -101,6 +103,7 @@ impl ClientRequest {
             other_paths: self.target.path.others(),
             query: self.head.target.query(),
             user_agent: self.head.fields.get(Name::UserAgent).unwrap_or_default(),
+            is_preflight: self.target.is_preflight,
         }
     }
 }
@@ -156,12 +159,19 @@ impl Target {
             other_paths: path.others(),
             query: head.target.query(),
             user_agent: b"",
+            is_preflight: false,
         };
         if settings.rules.has_ambiguous_costs(&facts) {
             return Err(RequestError::Path(PathError::AmbiguousCosts));
         }
-        Ok(Self { path, resolved, sent: None, host })
+        Ok(Self { path, resolved, sent: None, host, is_preflight: is_preflight(head) })
     }
+}
+
+/// Returns true for a CORS preflight (the Fetch standard, section 4.8): a browser sends it before the request of a page.
+fn is_preflight(head: &RequestHead) -> bool {
+    let has = |name| head.fields.get_all_by_text(name).next().is_some();
+    head.method == Method::OPTIONS && has("origin") && has("access-control-request-method")
 }
 
 /// Returns `target` with another path, in origin form.

@@ -36,6 +36,29 @@ fn replay_of_synthetic_day_matches_live_decisions() {
 }
 
 #[test]
+fn replay_exempts_what_the_gateway_exempts() {
+    const REQUESTS: u32 = 480;
+    let origin = Origin::plain();
+    let gateway = TestGateway::with_rules(origin.address(), &rules(20));
+    let preflight = "OPTIONS /item/1 HTTP/1.1\r\nOrigin: https://app.example\r\nAccess-Control-Request-Method: GET\r\n";
+    let mut refused = [0; 4];
+    for number in 0..REQUESTS {
+        let kind = number as usize % refused.len();
+        let head = [
+            preflight,
+            "OPTIONS /item/1 HTTP/1.1\r\n",
+            "GET /.well-known/acme-challenge/abc HTTP/1.1\r\n",
+            "GET /item/1 HTTP/1.1\r\n",
+        ][kind];
+        let response = gateway.connect().send(format!("{head}Host: a\r\nUser-Agent: Firefox\r\n\r\n")).read_response();
+        refused[kind] += u32::from(response.status == 429);
+        gateway.clock.advance(Duration::from_millis(1));
+    }
+    assert!(refused[0] > 0 && refused[2] > 0 && refused[0] < 20 && refused[1] > 50 && refused[3] > 50, "{refused:?}");
+    assert_replay_matches(gateway, REQUESTS.into());
+}
+
+#[test]
 fn replay_follows_the_copies_of_the_log() {
     const REQUESTS: u32 = 600;
     let origin = Origin::with_script(|request, connection| {

@@ -23,6 +23,7 @@ mod client_share;
 mod compression;
 mod config;
 mod connection_end;
+mod cors;
 mod crawl_policy;
 mod crawler_verification;
 mod demo;

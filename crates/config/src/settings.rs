@@ -417,6 +417,8 @@ pub struct Headers {
     pub legacy: Vec<LegacyFamily>,
     /// Maximum random share added to each `Retry-After`.
     pub retry_after_spread: Share,
+    /// True if pages of other origins may read refusals and errors of the gateway.
+    pub cors: bool,
 }
 
 /// A family of older rate limit fields.

@@ -116,7 +116,7 @@ impl Admission {
             class_rules: &self.rules[class],
             route: &self.rules[route],
             has_learned_cost: false,
-            is_exempt: self.rules.is_exempt(&Method::GET, path),
+            exemption: self.rules.read_exemption(&Method::GET, path),
             switch: None,
             has_copy: false,
             is_refresh: false,
@@ -146,6 +146,9 @@ impl Admission {
         now: Timestamp,
     ) -> Decision {
         let DecisionRequest { class, class_rules, .. } = *request;
+        if let Some(exemption) = request.bounded_exemption().filter(|_| request.bucket().is_some()) {
+            return self.admit_exempt(key, request, exemption, now);
+        }
         // A refresh is of no client.
         if request.is_refresh || (request.bucket().is_none() && charges.is_empty()) {
             return self.decide(request, key, None, &mut BucketState::default(), charges, now);
@@ -292,7 +295,7 @@ impl Admission {
         });
     }
 
-    fn decide(
+    pub(super) fn decide(
         &self,
         request: &DecisionRequest<'_>,
         client: ClientKey,

@@ -29,19 +29,17 @@ impl Admission {
     ) -> DryRun<'_> {
         let classified = self.rules.classify(facts);
         let route = self.rules.route(&facts.request);
-        let key = self.rules.key(&classified, facts.client.address, secret);
+        let key = self.key(facts, &classified, secret);
         let page = CrawledPage::new(&classified, &facts.request);
-        let bucket_state =
-            self.engine.clients.with(key, self.class_id(classified.class), |client| client.bucket_state());
+        let bucket_state = self.bucket_state(facts, key, self.class_id(classified.class));
         let snapshots = |(index, class_rules)| {
-            let never_refused = self.rules.is_exempt(facts.request.method, facts.request.path);
             let class = ClassId::from_index(index);
             let request = DecisionRequest {
                 class,
                 class_rules,
                 route: &self.rules[route],
                 has_learned_cost: !learned.is_empty(),
-                is_exempt: never_refused,
+                exemption: self.rules.exemption(&facts.request),
                 switch: None,
                 has_copy: false,
                 is_refresh: false,

@@ -74,9 +74,23 @@ impl Admission {
     ) -> Classified {
         let classification = self.rules.classify(facts);
         let route = self.rules.route(&facts.request);
-        let key = self.rules.key(&classification, facts.client.address, secret);
+        let key = self.key(facts, &classification, secret);
         let switch = switch(&classification);
         Classified { classification, route, key, switch }
+    }
+
+    /// Returns the key of the bucket that pays. `secret` as in [`Self::classify`]. That of a bounded exemption is the address,
+    /// whatever the client claims to be.
+    pub(super) fn key(
+        &self,
+        facts: &Facts<'_>,
+        classification: &Classification,
+        secret: impl FnOnce(&CredentialSource) -> Option<u64>,
+    ) -> ClientKey {
+        match self.rules.exemption(&facts.request) {
+            Some(exemption) if exemption.is_bounded() => self.rules.trust.key(facts.client.address),
+            _ => self.rules.key(classification, facts.client.address, secret),
+        }
     }
 
     /// Decides on a classified request. `learned` are its expected costs in quotas in which its route has none.
@@ -95,7 +109,7 @@ impl Admission {
             class_rules: &self.rules[classification.class],
             route: &self.rules[route],
             has_learned_cost: !learned.is_empty(),
-            is_exempt: self.rules.is_exempt(request.method, request.path),
+            exemption: self.rules.exemption(request),
             switch,
             has_copy: purpose == RequestPurpose::Copy,
             is_refresh: purpose == RequestPurpose::Refresh,

@@ -43,7 +43,7 @@ impl Admission {
     /// quota whose costs the origin reports.
     pub fn path_knowledge(&self, route: RouteId, request: &RequestFacts<'_>) -> PathKnowledge {
         let quotas = &self.reported_only[route.index()];
-        if quotas.is_empty() || self.rules.is_exempt(request.method, request.path) {
+        if quotas.is_empty() || self.rules.exemption(request).is_some() {
             return PathKnowledge::Free;
         }
         let learned = self.engine.path_costs.lock();

@@ -16,6 +16,7 @@ mod demand;
 pub mod demand_store;
 mod dry_run;
 mod evaluate;
+mod exempt;
 pub mod files;
 pub mod heavy_hitters;
 mod learned_costs;

@@ -15,6 +15,7 @@ use tidegate_policy::tier::Share;
 use tidegate_policy::window::Window;
 use tidegate_policy::{ClassId, QuotaId, Reason, RouteId, Units};
 
+mod exempt;
 mod flood;
 mod guarded;
 mod paced;

@@ -90,6 +90,7 @@ pub(crate) fn charge(target: &str, policy: PathPolicy) -> Option<(u64, String)> 
         other_paths: readings.others(),
         query: uri.query(),
         user_agent: b"",
+        is_preflight: false,
     };
     let costs = &RULES[RULES.route(&facts)].costs;
     let charged = costs.iter().map(|(_, cost)| if let Cost::Fixed(units) = cost { units.ceil() } else { 0 }).sum();
@@ -158,6 +159,7 @@ pub(crate) fn queries(bytes: &[u8]) {
             other_paths: &[],
             query: Some(query),
             user_agent: b"",
+            is_preflight: false,
         };
         let input = PartitionInput { route: "/", request, header: &|_| None };
         PartitionKey::Query("tenant".into()).extract(&input).into_owned()

@@ -4,6 +4,7 @@ use super::Timestamp;
 use super::bucket::{Bucket, BucketState, EmptyUntil};
 use super::class::Class;
 use super::crawler_guard::GuardState;
+use super::exempt::Exemption;
 use super::ids::{ClassId, QuotaId};
 use super::pacing::PlanSnapshot;
 use super::pacing::bucket::PacingRefused;
@@ -28,8 +29,8 @@ pub struct DecisionRequest<'a> {
     pub route: &'a Route,
     /// True if a cost of the path was learned in a quota in which its route has none.
     pub has_learned_cost: bool,
-    /// True if the request is [never refused](super::Rules::is_exempt).
-    pub is_exempt: bool,
+    /// Why the request is not use.
+    pub exemption: Option<Exemption>,
     /// Switch of an administrator that applies to the client.
     pub switch: Option<Switch>,
     /// True if the response is a stored one, which costs nothing.
@@ -42,13 +43,28 @@ impl DecisionRequest<'_> {
     /// Returns true if the request costs nothing. An exempt request is free on every route, since it is admitted when
     /// no units are left.
     pub fn is_free(&self) -> bool {
-        self.is_exempt || self.has_copy || (self.route.is_free() && !self.has_learned_cost)
+        self.exemption.is_some() || self.has_copy || (self.route.is_free() && !self.has_learned_cost)
     }
 
-    /// Returns the bucket of the class if the request takes a token from it.
+    /// Returns the bucket that the request takes a token from: that of its exemption or of its class.
     pub fn bucket(&self) -> Option<&Bucket> {
+        if self.bounded_exemption().is_some() {
+            return Some(&Exemption::BUCKET).filter(|_| !self.is_allowed());
+        }
         let bucket = self.class_rules.bucket.as_ref().filter(|_| !self.is_allowed() && !self.is_refresh);
         bucket.filter(|bucket| !(bucket.costed_only && self.is_free()))
+    }
+
+    /// Returns the exemption of a request that takes no token of its class.
+    pub fn bounded_exemption(&self) -> Option<Exemption> {
+        self.exemption.filter(|exemption| exemption.is_bounded())
+    }
+
+    /// Returns the switch that the decision heeds. Maintenance does not stop validations: a certificate must not expire
+    /// meanwhile.
+    fn effective_switch(&self) -> Option<Switch> {
+        let is_validation = self.exemption == Some(Exemption::AcmeChallenge);
+        self.switch.filter(|switch| !is_validation || switch.effect != SwitchEffect::Maintenance)
     }
 
     /// Returns true if an administrator allows the request: only missing units refuse it.
@@ -252,10 +268,10 @@ pub fn decide_observed(
     now: Timestamp,
     observer: &mut impl CheckObserver,
 ) -> Verdict {
-    if request.is_exempt {
+    if request.exemption.is_some() && request.bounded_exemption().is_none() {
         return Verdict::Admit { bucket_state, shadow: None };
     }
-    if let Some(switch) = request.switch {
+    if let Some(switch) = request.effective_switch() {
         let switch_result = check_switch(switch, now);
         let result = switch_result.map(|()| Pass::Rule).map_err(|refusal| refusal.reason);
         observer.checked(CheckResult { check: Check::Switch, enforced: true, result });
@@ -278,7 +294,7 @@ pub fn decide_observed(
     let mut shadow = None;
     let enforced = request.class_rules.enforce;
 
-    let block_result = check_block(request.class_rules);
+    let block_result = check_block(request);
     let result = block_result.map(|()| Pass::Rule).map_err(|refusal| refusal.reason);
     observer.checked(CheckResult { check: Check::Block, enforced, result });
     if let Err(refusal) = block_result {
@@ -320,9 +336,10 @@ fn check_switch(switch: Switch, now: Timestamp) -> Result<(), Refusal> {
     Err(Refusal { reason, quotas: RefusedQuotas::NONE, wait })
 }
 
-/// Refuses the request if its class is blocked.
-fn check_block(class: &Class) -> Result<(), Refusal> {
-    match class.blocked {
+/// Refuses the request if its class is blocked. The class of an exempt request says nothing about who needs it: a preflight
+/// carries no credentials and few of the fields of a browser, and a certificate authority is a bot.
+fn check_block(request: &DecisionRequest<'_>) -> Result<(), Refusal> {
+    match request.class_rules.blocked && request.exemption.is_none() {
         true => Err(Refusal { reason: Reason::Blocked, quotas: RefusedQuotas::NONE, wait: BLOCKED_RETRY_AFTER }),
         false => Ok(()),
     }

@@ -30,6 +30,8 @@ pub struct RequestFacts<'a> {
     pub query: Option<&'a str>,
     /// User agent as sent; empty if absent.
     pub user_agent: &'a [u8],
+    /// True for a CORS preflight: OPTIONS with `Origin` and `Access-Control-Request-Method`.
+    pub is_preflight: bool,
 }
 
 /// What is known of the client of a request.

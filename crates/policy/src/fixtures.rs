@@ -44,6 +44,7 @@ pub fn request_facts(path: &str) -> RequestFacts<'_> {
         other_paths: &[],
         query: None,
         user_agent: b"",
+        is_preflight: false,
     }
 }
 

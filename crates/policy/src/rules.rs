@@ -5,7 +5,7 @@ use super::cache::CacheRules;
 use super::class::{self, Class, Classification, UserAgentRules};
 use super::compression::CompressionRules;
 use super::cost::Cost;
-use super::exempt;
+use super::exempt::{self, Exemption};
 use super::facts::{Facts, RequestFacts};
 use super::identity::{ClientKey, CredentialSource, KeySource, ProxyTrust};
 use super::ids::{ClassId, QuotaId, RouteId, ScopeId};
@@ -119,10 +119,24 @@ impl Rules {
         self.serves_crawl_policy && path == exempt::CRAWL_POLICY_PATH
     }
 
-    /// Returns true for an exempt request: never refused, hence never charged. It reads robots.txt or the crawl policy.
-    /// Other methods on these paths are decided as usual. `path` is normalized.
-    pub fn is_exempt(&self, method: &Method, path: &str) -> bool {
-        exempt::is_robots_txt_read(method, path) || (exempt::is_read_method(method) && self.is_crawl_policy(path))
+    /// Returns why a request is not use; `None` for an ordinary request.
+    pub fn exemption(&self, request: &RequestFacts<'_>) -> Option<Exemption> {
+        if request.is_preflight {
+            return Some(Exemption::Preflight);
+        }
+        // Another reading of the path may lead to what has a cost.
+        if exempt::is_acme_challenge(request.method, request.path) && request.other_paths.is_empty() {
+            return Some(Exemption::AcmeChallenge);
+        }
+        self.read_exemption(request.method, request.path)
+    }
+
+    /// Returns why a request for this normalized path is never refused, whoever sends it: it reads what the gateway answers.
+    pub fn read_exemption(&self, method: &Method, path: &str) -> Option<Exemption> {
+        if exempt::is_robots_txt_read(method, path) {
+            return Some(Exemption::RobotsTxt);
+        }
+        (self.is_crawl_policy(path) && exempt::is_read_method(method)).then_some(Exemption::CrawlPolicy)
     }
 
     /// Returns the quota with this name.
@@ -215,13 +229,38 @@ mod tests {
     fn reads_of_robots_txt_and_of_a_served_crawl_policy_are_exempt() {
         for serves_crawl_policy in [true, false] {
             let rules = Rules { serves_crawl_policy, ..fixtures::rules() };
-            let is_exempt = |method, path| rules.is_exempt(&method, path);
-            assert!(is_exempt(Method::GET, exempt::ROBOTS_TXT_PATH));
-            assert!(!is_exempt(Method::POST, exempt::ROBOTS_TXT_PATH) && !is_exempt(Method::GET, "/"));
-            assert_eq!(is_exempt(Method::HEAD, exempt::CRAWL_POLICY_PATH), serves_crawl_policy);
-            assert!(!is_exempt(Method::POST, exempt::CRAWL_POLICY_PATH));
+            let exemption = |method, path| rules.read_exemption(&method, path);
+            assert_eq!(exemption(Method::GET, exempt::ROBOTS_TXT_PATH), Some(Exemption::RobotsTxt));
+            assert_eq!(exemption(Method::POST, exempt::ROBOTS_TXT_PATH), None);
+            assert_eq!(exemption(Method::GET, "/"), None);
+            let served = serves_crawl_policy.then_some(Exemption::CrawlPolicy);
+            assert_eq!(exemption(Method::HEAD, exempt::CRAWL_POLICY_PATH), served);
+            assert_eq!(exemption(Method::POST, exempt::CRAWL_POLICY_PATH), None);
             assert_eq!(rules.is_crawl_policy(exempt::CRAWL_POLICY_PATH), serves_crawl_policy);
             assert!(!rules.is_crawl_policy("/"));
+        }
+    }
+
+    #[test]
+    fn exemption_follows_from_method_path_and_preflight_alone() {
+        let others = ["/search".to_owned()];
+        let acme = "/.well-known/acme-challenge/abc-DEF_1";
+        for (method, path, other_paths, is_preflight, exemption) in [
+            (Method::GET, acme, &[][..], false, Some(Exemption::AcmeChallenge)),
+            (Method::HEAD, acme, &[], false, None),
+            (Method::POST, acme, &[], false, None),
+            (Method::GET, acme, &others, false, None),
+            (Method::GET, "/.well-known/acme-challenge/a/b", &[], false, None),
+            (Method::GET, "/search", &[], false, None),
+            (Method::OPTIONS, "/search", &[], false, None),
+            (Method::OPTIONS, "/search", &[], true, Some(Exemption::Preflight)),
+            (Method::OPTIONS, "/search;a", &others, true, Some(Exemption::Preflight)),
+            (Method::OPTIONS, acme, &[], true, Some(Exemption::Preflight)),
+            (Method::OPTIONS, exempt::ROBOTS_TXT_PATH, &[], true, Some(Exemption::Preflight)),
+            (Method::GET, exempt::ROBOTS_TXT_PATH, &[], false, Some(Exemption::RobotsTxt)),
+        ] {
+            let facts = RequestFacts { other_paths, method: &method, is_preflight, ..fixtures::request_facts(path) };
+            assert_eq!(fixtures::rules().exemption(&facts), exemption, "{method} {path} {is_preflight}");
         }
     }
 

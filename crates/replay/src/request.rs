@@ -32,6 +32,8 @@ pub struct ReplayRequest<'a> {
     pub referer: Referer,
     /// Known request headers.
     pub headers_seen: HeadersSeen,
+    /// True for a CORS preflight. In a log of another program every OPTIONS is taken for one.
+    is_preflight: bool,
 }
 
 /// Readings of a path besides the normalized one.
@@ -76,6 +78,9 @@ impl<'a> ReplayRequest<'a> {
             is_host_name: matches!(line.client, LoggedClient::HostName(_)),
             user_agent: line.user_agent.as_deref().unwrap_or_default(),
             referer,
+            is_preflight: line.native.as_ref().map_or(request.method == Method::OPTIONS, |native| {
+                native.headers_seen.contains(HeadersSeen::PREFLIGHT)
+            }),
             headers_seen: line
                 .native
                 .as_ref()
@@ -86,11 +91,11 @@ impl<'a> ReplayRequest<'a> {
     /// Returns the request as rules with `path_policy` match it. It is not rejected for its path, because the log shows
     /// that its origin has processed it.
     pub(super) fn facts(&self, path_policy: PathPolicy) -> RequestFacts<'_> {
-        let Self { method, host, query, user_agent, .. } = *self;
+        let Self { method, host, query, user_agent, is_preflight, .. } = *self;
         let other_paths = self.other_paths.as_ref().map_or(&[][..], |others| match path_policy {
             PathPolicy::Strict | PathPolicy::Lenient => others.lenient.others(),
             PathPolicy::Raw => others.raw.others(),
         });
-        RequestFacts { method, host, path: &self.path, other_paths, query, user_agent }
+        RequestFacts { method, host, path: &self.path, other_paths, query, user_agent, is_preflight }
     }
 }

@@ -119,7 +119,7 @@ impl ResponseCache {
     /// Returns the part of the cache in a request for `route` whose logged status is `status`.
     pub(super) fn role(&self, request: &ReplayRequest<'_>, route: RouteId, status: u16, now: Timestamp) -> CacheRole {
         let Some((rules, route)) = self.rules_of(route) else { return CacheRole::Unused };
-        if self.rules.is_exempt(request.method, &request.path) {
+        if self.rules.read_exemption(request.method, &request.path).is_some() {
             return CacheRole::Unused;
         }
         if !matches!(*request.method, Method::GET | Method::HEAD) {

@@ -10,7 +10,7 @@ use crate::gateway::forward_auth::{
     WebPageError, asked_head, check_no_web_page, endpoint, may_ask,
 };
 use crate::gateway::headers;
-use crate::gateway::problem::{ProxyRequestError, ResponseFormat, forbidden, proxy_request_error, settled};
+use crate::gateway::problem::{ProxyRequestError, forbidden, proxy_request_error, settled};
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
 use crate::gateway::target::{ClientRequest, Target};
@@ -110,7 +110,7 @@ impl RequestHandler {
         };
         let target = match Target::parse(&head, &worker.shared().via.pseudonym, &current.settings) {
             Ok(target) => target,
-            Err(error) => return Ok(refusal(self.reject(error, ResponseFormat::from_head(&head)))),
+            Err(error) => return Ok(refusal(self.reject_request(error, &head))),
         };
         let request = ClientRequest { head, target, has_body: false, signature: OnceCell::new() };
         let now = worker.now();

@@ -53,7 +53,7 @@ use super::cache::StoredResponse;
 use super::client_body::ClientBody;
 use super::headers;
 use super::listener::ListenerKind;
-use super::problem::{Problem, ResponseFormat};
+use super::problem::Problem;
 use super::request_context::RequestContext;
 use super::response_body::ResponseBody;
 use super::target::{ClientRequest, Target};
@@ -110,7 +110,7 @@ impl RequestHandler {
             Err(error) => {
                 connection_state.on_request_end(false);
                 self.drain_body(&head, body);
-                return self.reject(error, ResponseFormat::from_head(&head));
+                return self.reject_request(error, &head);
             }
         };
         if let Some(port) = self.listener.redirect_port {

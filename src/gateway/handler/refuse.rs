@@ -1,6 +1,6 @@
 //! Responses of the gateway itself: refusals, rejections and errors.
 
-use super::client_response::{add_rate_limits, prepare_own_response};
+use super::client_response::{add_rate_limits, allow_reading, prepare_own_response};
 use super::request_handler::RequestHandler;
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::listener::ListenerKind;
@@ -35,6 +35,7 @@ impl RequestHandler {
             ListenerKind::ForwardAuth => add_rate_limits(context, status, &mut response.fields),
             ListenerKind::Site => prepare_own_response(context, status, &mut response.fields),
         }
+        allow_reading(&context.client_request().head, &current.settings, &mut response.fields);
         (response, bytes)
     }
 
@@ -43,8 +44,15 @@ impl RequestHandler {
         self.reject(RequestError::Malformed(error), ResponseFormat::UNKNOWN)
     }
 
+    /// Responds to a request with this head that is not valid.
+    pub(super) fn reject_request(&self, error: RequestError, head: &RequestHead) -> Response<ResponseBody> {
+        let mut response = self.reject(error, ResponseFormat::from_head(head));
+        allow_reading(head, &self.worker.current().settings, &mut response.fields);
+        response
+    }
+
     /// Responds to a request that is not valid, and counts it as a response without a class.
-    pub(super) fn reject(&self, error: RequestError, format: ResponseFormat) -> Response<ResponseBody> {
+    fn reject(&self, error: RequestError, format: ResponseFormat) -> Response<ResponseBody> {
         let worker = &self.worker;
         let problem = Problem::malformed(error);
         worker.telemetry().response_without_class(problem.status().as_u16());

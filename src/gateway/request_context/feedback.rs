@@ -106,7 +106,7 @@ impl RequestContext {
 
     /// Charges costs that the origin reported in quotas in which the route has none, and learns them by the path.
     pub(in crate::gateway) fn charge_unexpected_costs(&mut self, status: StatusCode, fields: &Fields) {
-        if self.current.reported_quotas.is_empty() {
+        if self.current.reported_quotas.is_empty() || self.exemption().is_some() {
             return;
         }
         let current = Rc::clone(&self.current);
@@ -151,6 +151,9 @@ impl RequestContext {
     /// Settles with the costs that another proxy reports, by the names of quotas. Quotas of the route that it does not name
     /// are charged as expected.
     pub(in crate::gateway) fn settle_reported(&mut self, costs: &[(String, Units)]) {
+        if self.exemption().is_some() {
+            return;
+        }
         let current = Rc::clone(&self.current);
         let rules = &current.settings.rules;
         let reported =

@@ -71,7 +71,9 @@ impl RequestContext {
             bytes: self.bytes,
             user_agent: self.client_fields().get(Name::UserAgent).unwrap_or_default(),
             referer: referer.as_deref(),
-            headers_seen: observation.map_or(HeadersSeen::USER_AGENT, |observation| observation.headers()),
+            headers_seen: observation
+                .map_or(HeadersSeen::USER_AGENT, |observation| observation.headers())
+                .with(HeadersSeen::PREFLIGHT, self.client_request.facts().is_preflight),
             kind: classified.kind,
             class: classified.class,
             class_name: &rules[classified.class].name,

@@ -18,6 +18,7 @@ use super::scalars::Size;
 use super::settings::{AccessLog, ErrorPage, ForwardAuth, LogRotation};
 use std::fmt::Write as _;
 use tidegate_policy::bot_detection::BotDetection;
+use tidegate_policy::exempt::Exemption;
 use tidegate_policy::quota::Quota;
 use tidegate_policy::{ClassId, RouteId};
 
@@ -124,6 +125,10 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     line(format!("\nroutes, first match wins: {}", rules.routes.len()));
     let ids = (0..rules.routes.len()).map(RouteId::from_index);
     ids.for_each(|id| line(format!("  {}", routes::route(id, settings))));
+
+    line("\nnot use: free, and never refused for units:".into());
+    let has_effect = |exemption: &&Exemption| **exemption != Exemption::CrawlPolicy || rules.serves_crawl_policy;
+    Exemption::ALL.iter().filter(has_effect).for_each(|exemption| line(format!("  {}", exemption.description())));
 
     crawlers::robots(settings, operators).into_iter().for_each(&mut line);
     line(crawlers::crawl_policy(settings.crawl_policy.as_ref()));

@@ -65,6 +65,11 @@ pub(crate) struct Headers {
     /// Random share, up to this one, added to each Retry-After. Without it all refused clients would return in the same
     /// second. Default 20%.
     pub retry_after_spread: Option<Percent>,
+    /// true: pages of other origins may read refusals and errors of the gateway, such as a 429 with its Retry-After. These get
+    /// `Access-Control-Allow-Origin` with the Origin of the request and `Access-Control-Expose-Headers`, but no
+    /// `Access-Control-Allow-Credentials`. Without these fields a script sees a network error. Fields that response_headers
+    /// of the route sets stay. Default true.
+    pub cors: Option<bool>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]

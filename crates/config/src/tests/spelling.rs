@@ -41,6 +41,7 @@ fn matched_route<'a>(rules: &'a Rules, method: &Method, path: &str, query: &str)
         other_paths: &[],
         query: Some(query),
         user_agent: b"",
+        is_preflight: false,
     };
     &rules[rules.route(&request)].name
 }

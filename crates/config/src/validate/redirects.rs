@@ -167,6 +167,7 @@ impl RedirectedSite<'_> {
                 other_paths: &[],
                 query: None,
                 user_agent: b"",
+                is_preflight: false,
             };
             let is_unknown = !route.query.is_empty() || (host.is_none() && !route.hosts.is_empty());
             if is_unknown {

@@ -202,7 +202,12 @@ pub(super) fn headers(raw: &raw_server::Headers) -> Headers {
         }
     }
     let retry_after_spread = raw.retry_after_spread.as_ref().map_or(DEFAULT_RETRY_AFTER_SPREAD, |share| share.0);
-    Headers { ratelimit: raw.ratelimit != raw_server::RateLimit::Off, legacy, retry_after_spread }
+    Headers {
+        ratelimit: raw.ratelimit != raw_server::RateLimit::Off,
+        legacy,
+        retry_after_spread,
+        cors: raw.cors.unwrap_or(true),
+    }
 }
 
 pub(super) fn log(raw: &raw_server::Log, state_dir: &Path, report: &mut Diagnostics) -> Log {

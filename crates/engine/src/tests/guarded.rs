@@ -32,7 +32,7 @@ impl GuardedSite {
             class_rules: &self.0.rules[BOT],
             route: &self.0.rules[RouteId(0)],
             has_learned_cost: false,
-            is_exempt: false,
+            exemption: None,
             switch: None,
             has_copy: false,
             is_refresh: false,

@@ -88,6 +88,8 @@ impl HeadersSeen {
     pub const USER_AGENT: Self = Self(1 << 6);
     /// `Upgrade-Insecure-Requests`: browsers send it on navigation, not on background fetches of a page.
     pub const UPGRADE: Self = Self(1 << 10);
+    /// `Access-Control-Request-Method` of a CORS preflight, known also if no other header was inspected.
+    pub const PREFLIGHT: Self = Self(1 << 11);
     /// The headers were inspected: those not in the set were absent.
     pub const INSPECTED: Self = Self(1 << 7);
     /// The client used TLS, possibly to a proxy in front of the gateway; browsers send some headers only over TLS.
@@ -95,7 +97,7 @@ impl HeadersSeen {
     /// The client itself used HTTP/1.0, not a proxy in front of the gateway.
     pub const HTTP_10: Self = Self(1 << 9);
 
-    const NAMES: [(Self, &str); 8] = [
+    const NAMES: [(Self, &str); 9] = [
         (Self::ACCEPT, "accept"),
         (Self::ENCODING, "accept-encoding"),
         (Self::LANGUAGE, "accept-language"),
@@ -104,6 +106,7 @@ impl HeadersSeen {
         (Self::FETCH, "sec-fetch-mode"),
         (Self::UPGRADE, "upgrade-insecure-requests"),
         (Self::USER_AGENT, "user-agent"),
+        (Self::PREFLIGHT, "access-control-request-method"),
     ];
 
     /// Returns the set with `flag` added if `present` is true.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::bucket::Bucket;
 use crate::crawler_guard::CrawlerGuard;
+use crate::exempt::Exemption;
 use crate::fixtures;
 use crate::pacing::bucket::{PacingAllowance, PacingBucket, PacingRate};
 use crate::quota::ClassTiers;
@@ -16,7 +17,7 @@ struct DecisionFixture {
     quota: Quota,
     class: Class,
     route: Route,
-    is_exempt: bool,
+    exemption: Option<Exemption>,
     switch: Option<Switch>,
     taken: u64,
     leased: u64,
@@ -35,7 +36,7 @@ impl DecisionFixture {
             quota: fixtures::quota("api", 1000),
             class: fixtures::class("bot"),
             route: fixtures::route(&[(0, 1)]),
-            is_exempt: false,
+            exemption: None,
             switch: None,
             taken: 0,
             leased: 1000,
@@ -75,17 +76,28 @@ impl DecisionFixture {
         self.decide_with(&mut ())
     }
 
-    fn decide_with(&mut self, observer: &mut impl CheckObserver) -> Verdict {
-        let request = DecisionRequest {
+    fn request(&self) -> DecisionRequest<'_> {
+        DecisionRequest {
             class: ClassId(0),
             class_rules: &self.class,
             route: &self.route,
             has_learned_cost: false,
-            is_exempt: self.is_exempt,
+            exemption: self.exemption,
             switch: self.switch,
             has_copy: false,
             is_refresh: false,
-        };
+        }
+    }
+
+    /// Decides on a request that is charged to no quota.
+    fn decide_free(&self) -> Verdict {
+        let request = self.request();
+        assert!(request.is_free());
+        decide(&request, self.bucket_state, &mut [], self.now)
+    }
+
+    fn decide_with(&mut self, observer: &mut impl CheckObserver) -> Verdict {
+        let request = self.request();
         let mut snapshots = [QuotaSnapshot {
             id: QuotaId(0),
             quota: &self.quota,
@@ -271,8 +283,38 @@ fn full_shed_waits_for_reset_partial_does_not() {
 }
 
 #[test]
+fn exempt_request_is_refused_only_by_its_bucket_and_by_switches() {
+    use Exemption::{AcmeChallenge, CrawlPolicy, Preflight, RobotsTxt};
+    let empty = BucketState { used_tokens: Exemption::BUCKET.capacity, refilled_at: NOON };
+    let switch = |effect| Some(Switch { effect, until: None });
+    let (block, maintenance) = (switch(SwitchEffect::Block), switch(SwitchEffect::Maintenance));
+    let full = BucketState::default();
+    for (exemption, bucket_state, switch, refusal) in [
+        (Preflight, full, None, None),
+        (Preflight, empty, None, Some(Reason::Bucket)),
+        (Preflight, empty, switch(SwitchEffect::Allow), None),
+        (Preflight, full, block, Some(Reason::Blocked)),
+        (Preflight, full, maintenance, Some(Reason::Maintenance)),
+        (AcmeChallenge, full, None, None),
+        (AcmeChallenge, empty, None, Some(Reason::Bucket)),
+        (AcmeChallenge, full, block, Some(Reason::Blocked)),
+        (AcmeChallenge, full, maintenance, None),
+        (RobotsTxt, empty, block, None),
+        (CrawlPolicy, empty, maintenance, None),
+    ] {
+        // The quota and the share of the client are used up, and the class is blocked and has no bucket.
+        let used = Some(Units::from_whole(1000));
+        let mut fixture =
+            DecisionFixture { taken: 1000, client_used: used, bucket_state, switch, ..DecisionFixture::new() };
+        fixture.exemption = Some(exemption);
+        fixture.class.blocked = true;
+        assert_eq!(fixture.decide_free().refusal().map(|refusal| refusal.reason), refusal, "{exemption:?} {switch:?}");
+    }
+}
+
+#[test]
 fn exempt_request_passes_in_a_blocked_class() {
-    let mut fixture = DecisionFixture { taken: 1000, is_exempt: true, ..DecisionFixture::new() };
+    let mut fixture = DecisionFixture { taken: 1000, exemption: Some(Exemption::RobotsTxt), ..DecisionFixture::new() };
     fixture.class.blocked = true;
     assert_eq!(fixture.refusal_reason(), None);
 }
@@ -337,7 +379,7 @@ fn request_takes_no_token_only_if_it_is_free_and_the_bucket_counts_costed_reques
                 class_rules: &class,
                 route,
                 has_learned_cost,
-                is_exempt,
+                exemption: is_exempt.then_some(Exemption::RobotsTxt),
                 switch: None,
                 has_copy: false,
                 is_refresh: false,
@@ -479,9 +521,9 @@ fn switch_blocks_also_in_shadow_mode_until_it_ends() {
         fixture.switch = Some(Switch { effect, until });
         let refusal = Refusal { reason, quotas: RefusedQuotas::NONE, wait: Duration::from_secs(wait) };
         assert_eq!(fixture.decide_once(), Verdict::Refuse(refusal), "{effect:?}");
-        fixture.is_exempt = true;
+        fixture.exemption = Some(Exemption::RobotsTxt);
         assert_eq!(fixture.refusal_reason(), None, "robots.txt");
-        fixture.is_exempt = false;
+        fixture.exemption = None;
     }
 }
 

@@ -9,6 +9,7 @@ use crate::terminal::{decimal, format_duration};
 use tidegate_access_log::rfc3339;
 use tidegate_config::SettingPath;
 use tidegate_policy::decide::{Check, DecisionRequest, QuotaSnapshot};
+use tidegate_policy::exempt::Exemption;
 use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::tier::{Share, TierSet};
 use tidegate_policy::{Reason, Units};
@@ -16,8 +17,17 @@ use tidegate_policy::{Reason, Units};
 /// Returns a step for each admission rule. Rules that the decision does not reach are skipped.
 pub(super) fn steps(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<Step> {
     let request = input.decision_request_for(input.classification().class);
-    if request.is_exempt {
-        return vec![Step::new(Stage::Exempt, StepResult::Passed, format!("{} is never refused", input.request.path))];
+    if let Some(exemption) = request.exemption {
+        let message = match exemption {
+            Exemption::RobotsTxt | Exemption::CrawlPolicy => format!("{} is never refused", input.request.path),
+            Exemption::AcmeChallenge | Exemption::Preflight => format!("free: {}", exemption.description()),
+        };
+        let mut steps = vec![Step::new(Stage::Exempt, StepResult::Passed, message)];
+        if exemption.is_bounded() {
+            steps.extend(switch(&request, assessment));
+            steps.push(exempt_bucket(input, assessment));
+        }
+        return steps;
     }
     let mut steps: Vec<Step> = switch(&request, assessment).into_iter().collect();
     steps.extend([block(input, &request, assessment), bucket(input, &request, assessment)]);
@@ -80,6 +90,19 @@ fn bucket(input: &ExplainInput<'_>, request: &DecisionRequest<'_>, assessment: &
         .with_rule(input.environment.rule(&path))
         .with_number("capacity", bucket.capacity)
         .with_number("tokens", left)
+}
+
+/// Returns the step of the bucket of exempt requests.
+fn exempt_bucket(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Step {
+    let Some(result) = assessment.step_result(Check::Bucket) else { return Step::skipped(Stage::Bucket) };
+    let bucket = Exemption::BUCKET;
+    let message = format!(
+        "capacity {}, refill {} every {:?}, of such requests alone",
+        bucket.capacity, bucket.fill, bucket.interval
+    );
+    Step::new(Stage::Bucket, result, message)
+        .with_number("capacity", bucket.capacity)
+        .with_number("tokens", bucket.remaining(input.bucket_state, input.now))
 }
 
 /// Returns the step for the client's share of a quota, if it has one.

@@ -36,7 +36,10 @@ impl HypotheticalRequest {
             self.headers.get(header::USER_AGENT).map(|value| value.as_bytes().to_vec()).unwrap_or_default();
         let peer = canonical(self.peer);
         let address = client_address(&environment.rules().trust, peer, &self.headers);
+        let is_preflight = self.method == Method::OPTIONS
+            && ["origin", "access-control-request-method"].iter().all(|name| self.headers.contains_key(*name));
         let request = RequestAttributes {
+            is_preflight,
             method: self.method,
             host: self.url.host().unwrap_or_default().to_ascii_lowercase(),
             path: readings.normalized(self.url.path()).to_owned(),

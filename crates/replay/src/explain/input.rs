@@ -68,6 +68,8 @@ pub(super) struct RequestAttributes {
     pub(super) other_paths: Vec<String>,
     pub(super) query: Option<String>,
     pub(super) user_agent: Vec<u8>,
+    /// True for a CORS preflight.
+    pub(super) is_preflight: bool,
     /// Other headers of the request, if known.
     pub(super) headers: HeaderMap,
     /// Address of the connection's peer.
@@ -96,6 +98,7 @@ impl RequestAttributes {
             other_paths: request.other_paths.to_vec(),
             query: request.query.map(str::to_owned),
             user_agent: request.user_agent.to_vec(),
+            is_preflight: request.is_preflight,
             headers: HeaderMap::new(),
             peer: client,
             hops: Vec::new(),
@@ -105,7 +108,8 @@ impl RequestAttributes {
     /// Returns the request as rules match it.
     pub(super) fn facts(&self) -> RequestFacts<'_> {
         let Self { method, host, path, other_paths, query, user_agent, .. } = self;
-        RequestFacts { method, host, path, other_paths, query: query.as_deref(), user_agent }
+        let is_preflight = self.is_preflight;
+        RequestFacts { method, host, path, other_paths, query: query.as_deref(), user_agent, is_preflight }
     }
 }
 
@@ -264,8 +268,8 @@ impl<'a> ExplainInput<'a> {
     /// Returns the redirect that an admitted request gets in place of a response of the origin.
     pub(super) fn redirect(&self) -> Option<&'a Redirect> {
         let Environment { settings, .. } = self.environment;
-        let is_exempt = settings.rules.is_exempt(&self.request.method, &self.request.path);
-        settings.redirect(self.route_id()).filter(|_| !is_exempt)
+        let is_served = settings.rules.read_exemption(&self.request.method, &self.request.path).is_some();
+        settings.redirect(self.route_id()).filter(|_| !is_served)
     }
 
     pub(super) fn route_id(&self) -> RouteId {
@@ -289,7 +293,7 @@ impl<'a> ExplainInput<'a> {
             class_rules: &rules[class],
             route: self.route(),
             has_learned_cost: self.quota_snapshots.iter().any(|snapshot| self.is_learned(snapshot.id)),
-            is_exempt: rules.is_exempt(&self.request.method, &self.request.path),
+            exemption: rules.exemption(&self.request.facts()),
             switch: self.switch,
             has_copy: self.copy.effect() == CopyEffect::Answer,
             is_refresh: self.logged_decision().is_some_and(|decision| decision.is_refresh),

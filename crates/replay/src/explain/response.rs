@@ -52,7 +52,9 @@ fn response(input: &ExplainInput<'_>, assessed: &AssessedDecision<'_>) -> Respon
         QuotaUsage::new(&request, snapshot, used)
     };
     let usages: Vec<QuotaUsage> = assessed.quota_snapshots.iter().map(usage).collect();
-    let bucket = request.bucket().map(|bucket| BucketUsage::new(bucket, level, input.now));
+    // The policies in the fields are those of classes.
+    let bucket = request.bucket().filter(|_| request.bounded_exemption().is_none());
+    let bucket = bucket.map(|bucket| BucketUsage::new(bucket, level, input.now));
     let rate_limit = RateLimitSnapshot { class, route: input.route_id(), usages: &usages, bucket, refusal };
     let rendered = preview(input.environment.settings, rate_limit, input.spread, input.now);
     // The stored response has its own status, and names no time to retry.

@@ -29,7 +29,8 @@ pub(super) fn step(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Ste
     let rules = input.environment.rules();
     let scopes = input.route().scopes.iter().filter_map(|scope| rules.scopes.get(scope.index()));
     let throttled: Vec<&Scope> = scopes.filter(|scope| scope.throttle.is_some()).collect();
-    let is_never_refused = input.decision_request_for(input.classification().class).is_exempt;
+    let request = input.decision_request_for(input.classification().class);
+    let is_never_refused = request.exemption.is_some_and(|exemption| !exemption.is_bounded());
     let Some(first) = throttled.first().filter(|_| !is_never_refused) else {
         return Step::new(Stage::Throttle, StepResult::Passed, "no scope throttles the route");
     };

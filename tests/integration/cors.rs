@@ -1,0 +1,162 @@
+//! Requests that browsers and certificate authorities send by themselves, and what pages of other origins can read.
+
+use crate::support::client::Response;
+use crate::support::gateway::TestGateway;
+use crate::support::origin::Origin;
+use std::time::Duration;
+
+const ALLOW_ORIGIN: &str = "access-control-allow-origin";
+const EXPOSE_HEADERS: &str = "access-control-expose-headers";
+const PREFLIGHT: &str = "Origin: https://app.example\r\nAccess-Control-Request-Method: GET\r\n";
+const CROSS_ORIGIN: &str = "Origin: https://app.example\r\n";
+const CHALLENGE: &str = "/.well-known/acme-challenge/abcDEF123_-";
+const LIMIT_OF_TWO: &str = "
+quotas: { api: { limit: 2, window: { fixed: 24h } } }
+classes:
+  - { name: blocked, when: { user_agent: blocked }, block: true }
+  - { name: limited, when: { user_agent: limited }, bucket: { capacity: 1, fill: 1, interval: 24h } }
+routes: [ { match: /**, cost: { api: 1 } } ]
+";
+
+#[test]
+fn preflights_and_validations_cost_nothing_and_pass_without_units() {
+    let origin = Origin::plain();
+    let gateway = TestGateway::with_rules(origin.address(), LIMIT_OF_TWO);
+    assert_free_and_admitted(&gateway);
+    assert_eq!(gateway.counters(), (0.0, 0.0));
+    assert_eq!((0..3).map(|_| gateway.connect().get("/page", "").status).collect::<Vec<_>>(), [200, 200, 429]);
+    assert_free_and_admitted(&gateway);
+    assert_eq!(gateway.counters(), (2.0, 0.0));
+}
+
+fn assert_free_and_admitted(gateway: &TestGateway) {
+    for class in ["person", "blocked", "limited", "limited"] {
+        let agent = format!("User-Agent: {class}\r\n");
+        assert_eq!(options(gateway, "/page", &format!("{agent}{PREFLIGHT}")).status, 200, "{class}");
+        assert_eq!(gateway.connect().get(CHALLENGE, &agent).status, 200, "{class}");
+    }
+}
+
+#[test]
+fn what_only_resembles_an_exempt_request_is_decided_and_charged() {
+    let origin = Origin::plain();
+    let gateway = TestGateway::with_rules(origin.address(), LIMIT_OF_TWO);
+    gateway.set_used("api", 2);
+    let method = "Access-Control-Request-Method: GET\r\n";
+    for fields in ["", CROSS_ORIGIN, method] {
+        assert_eq!(options(&gateway, "/page", fields).status, 429, "{fields}");
+    }
+    for path in [
+        "/page",
+        "/.well-known/acme-challenge/",
+        "/.well-known/acme-challenge/../../page",
+        "/.well-known/acme-challenge/a/b",
+        "/.well-known/acme-challenge/page.php",
+        "/.well-known/acme-challenge/a;b",
+        "/.well-known/security.txt",
+    ] {
+        assert_eq!(gateway.connect().get(path, PREFLIGHT).status, 429, "{path}");
+    }
+    let mut client = gateway.connect();
+    client.send(format!("POST {CHALLENGE} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"));
+    assert_eq!(client.response_to("POST").status, 429);
+    assert_eq!(origin.received_requests().len(), 0);
+}
+
+#[test]
+fn exempt_requests_of_one_client_are_bounded() {
+    let origin = Origin::plain();
+    let gateway = TestGateway::with_rules(origin.address(), LIMIT_OF_TWO);
+    let preflight = || options(&gateway, "/page", PREFLIGHT).status;
+    let validation = || gateway.connect().get(CHALLENGE, "").status;
+    let admitted = |request: &dyn Fn() -> u16| (0..120).filter(|_| request() == 200).count();
+    assert_eq!((admitted(&preflight), admitted(&validation)), (100, 100), "a bucket for each");
+    gateway.clock.advance(Duration::from_secs(1));
+    assert_eq!((admitted(&preflight), admitted(&validation)), (10, 10));
+    let refused = options(&gateway, "/page", PREFLIGHT);
+    assert_eq!((refused.status, refused.field("retry-after")), (429, "1"));
+    assert_eq!(gateway.counters(), (0.0, 0.0));
+    assert_eq!(gateway.connect().get("/page", "").status, 200, "other requests have their own rules");
+}
+
+#[test]
+fn costs_reported_for_a_preflight_are_neither_charged_nor_learned() {
+    let origin = Origin::with_script(|_, connection| connection.reply("200 OK", "X-Cost: 5\r\n", b"page"));
+    let rules = "
+quotas: { api: { limit: 10, window: { fixed: 24h }, cost_header: X-Cost } }
+routes: [ { match: /item/*, cost: { api: 1 } } ]";
+    let gateway = TestGateway::with_rules(origin.address(), rules);
+    for path in ["/item/1", "/search", "/search", "/search", "/search"] {
+        assert_eq!(options(&gateway, path, PREFLIGHT).status, 200, "{path}");
+    }
+    assert_eq!(gateway.counters(), (0.0, 0.0));
+    gateway.set_used("api", 10);
+    assert_eq!(gateway.connect().get("/search", "").status, 200, "nothing is known of the path");
+    assert_eq!(gateway.connect().get("/search", "").status, 429);
+}
+
+#[test]
+fn pages_of_other_origins_read_refusals_and_errors_of_the_gateway() {
+    let origin = Origin::plain();
+    let gateway = TestGateway::with_rules(origin.address(), LIMIT_OF_TWO);
+    gateway.set_used("api", 2);
+    let too_long = "/a".repeat(300);
+    for (path, status) in [("/page", 429), ("/a%00", 400), (too_long.as_str(), 414)] {
+        let response = gateway.connect().get(path, CROSS_ORIGIN);
+        assert_eq!(response.status, status, "{path}");
+        assert_eq!(response.field(ALLOW_ORIGIN), "https://app.example", "{path}");
+        assert!(response.field(EXPOSE_HEADERS).contains("Retry-After, RateLimit, RateLimit-Policy"), "{path}");
+        assert_eq!((response.field("vary"), response.field("cache-control")), ("Origin", "no-store"), "{path}");
+        assert_eq!(response.field("access-control-allow-credentials"), "", "{path}");
+    }
+    let same_origin = gateway.connect().get("/page", "");
+    assert_eq!((same_origin.status, same_origin.field(ALLOW_ORIGIN)), (429, ""));
+    for invalid in ["Origin: https://a.example, https://b.example\r\n", "Origin: a b\r\n", "Origin: \r\n"] {
+        assert_eq!(gateway.connect().get("/page", invalid).field(ALLOW_ORIGIN), "", "{invalid}");
+    }
+    assert_eq!(gateway.connect().get("/page", "Origin: null\r\n").field(ALLOW_ORIGIN), "null");
+}
+
+#[test]
+fn failed_origin_is_readable_and_a_response_of_the_origin_is_left_alone() {
+    let origin = Origin::with_script(|request, connection| match request.target.as_str() {
+        "/closed" => connection.close(),
+        "/own" => connection.reply("200 OK", "Access-Control-Allow-Origin: https://other.example\r\n", b"page"),
+        "/robots.txt" => connection.reply("200 OK", "", b"User-agent: *\n"),
+        _ => connection.reply("403 Forbidden", "", b"page"),
+    });
+    let gateway = TestGateway::with_rules(origin.address(), "routes: [ { match: /** } ]");
+    for (path, status, allowed) in [
+        ("/closed", 502, "https://app.example"),
+        ("/own", 200, "https://other.example"),
+        ("/none", 403, ""),
+        ("/robots.txt", 200, ""),
+    ] {
+        let response = gateway.connect().get(path, CROSS_ORIGIN);
+        assert_eq!((response.status, response.field(ALLOW_ORIGIN)), (status, allowed), "{path}");
+    }
+}
+
+#[test]
+fn site_chooses_who_reads_refusals() {
+    let origin = Origin::plain();
+    let refused = |rules: &str| {
+        let gateway = TestGateway::with_rules(origin.address(), rules);
+        let response = gateway.connect().get("/page", CROSS_ORIGIN);
+        assert_eq!(response.status, 429);
+        response
+    };
+    let blocked = "classes: [ { name: all, block: true } ]\n";
+    assert_eq!(refused(&format!("{blocked}headers: {{ cors: false }}")).field(ALLOW_ORIGIN), "");
+    let set = "{ Access-Control-Allow-Origin: https://app.example, Access-Control-Allow-Credentials: \"true\" }";
+    let response = refused(&format!("{blocked}routes: [ {{ match: /**, response_headers: {{ set: {set} }} }} ]"));
+    assert_eq!(response.field(ALLOW_ORIGIN), "https://app.example");
+    assert_eq!(response.field("access-control-allow-credentials"), "true");
+    assert!(response.field(EXPOSE_HEADERS).contains("Retry-After"));
+}
+
+fn options(gateway: &TestGateway, path: &str, fields: &str) -> Response {
+    let mut client = gateway.connect();
+    client.send(format!("OPTIONS {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+    client.response_to("OPTIONS")
+}
