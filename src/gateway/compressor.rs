@@ -13,6 +13,8 @@ use zstd::stream::write::Encoder as ZstdEncoder;
 
 /// Bytes of compressed data that are sent at once.
 const PART: usize = 8 * 1024;
+/// Bytes of the parts of a whole compressed body.
+const STORED_PART: usize = 64 * 1024;
 /// Most bytes that are compressed before others of the thread run.
 const MAX_AT_ONCE: usize = 32 * 1024;
 /// Most compressors of one thread. Further responses are sent as they are.
@@ -56,11 +58,20 @@ pub(super) const fn memory(coding: Coding) -> usize {
     }
 }
 
-/// Returns `parts` compressed.
-pub(super) fn compress(coding: Coding, parts: &[Bytes]) -> io::Result<Bytes> {
+/// Returns `parts` compressed, in parts of [`STORED_PART`] bytes, so that each is free once all who send it have.
+pub(super) fn compress(coding: Coding, parts: &[Bytes]) -> io::Result<Vec<Bytes>> {
     let mut encoder = Encoder::new(coding);
-    parts.iter().try_for_each(|part| encoder.writer().write_all(part))?;
-    encoder.finish().map(Bytes::from)
+    let mut compressed = Vec::new();
+    for block in parts.iter().flat_map(|part| part.chunks(MAX_AT_ONCE)) {
+        encoder.writer().write_all(block)?;
+        let output = encoder.output();
+        while output.len() >= STORED_PART {
+            compressed.push(Bytes::copy_from_slice(&output[..STORED_PART]));
+            output.drain(..STORED_PART);
+        }
+    }
+    compressed.extend(encoder.finish()?.chunks(STORED_PART).map(Bytes::copy_from_slice));
+    Ok(compressed)
 }
 
 impl Compressor {
@@ -229,6 +240,23 @@ mod tests {
             }
             prop_assert!(pauses <= 20 && received == body.len());
             prop_assert_eq!(decompress(coding, &output), body);
+        }
+    }
+
+    #[test]
+    fn whole_body_is_compressed_in_parts() {
+        let mut text = vec![0; 300_000];
+        let mut state = 1_u32;
+        text.iter_mut().for_each(|byte| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            *byte = (state >> 24) as u8;
+        });
+        for coding in CODINGS {
+            let parts = compress(coding, &[Bytes::copy_from_slice(&text)]).expect("no error");
+            let (last, full) = parts.split_last().expect("parts");
+            assert!(full.len() >= 4 && full.iter().all(|part| part.len() == STORED_PART), "{coding:?}");
+            assert!(!last.is_empty() && last.len() <= STORED_PART, "{coding:?}");
+            assert!(decompress(coding, &parts.concat()) == text, "{coding:?}");
         }
     }
 

@@ -197,21 +197,22 @@ async fn serve_http1(
 
 async fn serve_http2(
     limits: &Limits,
-    connection_state: &ConnectionState,
+    connection_state: &Rc<ConnectionState>,
     stream: ClientStream,
     prefix: BytesMut,
     handler: Rc<RequestHandler>,
 ) {
     let charge = MemoryCharge::new(connection_state.memory(), HTTP2_CONNECTION);
     let stream = BatchedStream::new(stream, prefix, charge);
+    let state = Rc::clone(connection_state);
     let service = service_fn(move |mut request: http::Request<_>| {
         let upgrade = extended_connect::is_request(&request).then(|| hyper::upgrade::on(&mut request));
-        let handler = Rc::clone(&handler);
+        let (handler, connection_state) = (Rc::clone(&handler), Rc::clone(&state));
         // Boxed, because hyper and tokio move it several times.
         Box::pin(async move {
             let response = match upgrade {
-                None => to_http2(handler.handle(from_http2(request)).await),
-                Some(upgrade) => extended_connect::respond(handler, request, upgrade).await,
+                None => to_http2(handler.handle(from_http2(request)).await, &connection_state),
+                Some(upgrade) => extended_connect::respond(handler, &connection_state, request, upgrade).await,
             };
             Ok::<_, Infallible>(response)
         })

@@ -3,8 +3,11 @@
 //! Each connection is charged for its buffers and for the requests and responses in progress, as they change. A
 //! worker's tick adds up its connections; above `limits.memory`, those that occupy most are closed.
 
-use std::cell::Cell;
+use super::shared_body::SharedBody;
+use slab::Slab;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_http1::ReadBufferState;
 
@@ -12,10 +15,14 @@ use tidegate_http1::ReadBufferState;
 const CONNECTION: usize = 10 * 1024;
 /// Bytes of an HTTP/2 connection in addition: its frame buffers and header tables.
 pub(super) const HTTP2_CONNECTION: usize = 48 * 1024;
+/// Bytes of a response on an HTTP/2 stream in addition, until its last byte is written: the stream, its task and its head.
+pub(super) const HTTP2_RESPONSE: usize = 4 * 1024;
 /// Bytes of a TLS connection in addition: its keys, and the record that is received.
 pub(super) const TLS_CONNECTION: usize = 24 * 1024;
 /// Bytes of a TLS connection in addition while encrypted data waits for the client.
 pub(super) const TLS_SEND_BUFFER: usize = 32 * 1024;
+/// Longest part of a body that is not charged, in bytes: HTTP/1.1 copies it into the buffer of the connection.
+pub(super) const MAX_UNCHARGED: usize = 4 * 1024;
 /// Bytes of a request in progress, besides its head.
 pub(super) const REQUEST: usize = 8 * 1024;
 
@@ -24,17 +31,39 @@ pub(super) const REQUEST: usize = 8 * 1024;
 pub(super) struct ConnectionMemory {
     charged: Cell<usize>,
     read_buffer: Rc<ReadBufferState>,
+    /// Stored bodies of responses in progress.
+    shared: RefCell<Slab<Arc<SharedBody>>>,
 }
 
 impl ConnectionMemory {
     /// Returns the bytes that the connection occupies.
     pub(super) fn total(&self) -> u64 {
-        (CONNECTION + self.charged.get() + self.read_buffer.allocated()) as u64
+        let shared: usize = self.shared.borrow().iter().map(|(_, body)| body.memory_of_reader()).sum();
+        (CONNECTION + self.charged.get() + self.read_buffer.allocated() + shared) as u64
     }
 
     /// Returns the state of the HTTP/1.1 read buffer.
     pub(super) fn read_buffer(&self) -> &Rc<ReadBufferState> {
         &self.read_buffer
+    }
+}
+
+/// Charge for a stored body, which several connections may send at once.
+pub(super) struct SharedCharge {
+    memory: Rc<ConnectionMemory>,
+    key: usize,
+}
+
+impl SharedCharge {
+    pub(super) fn new(memory: &Rc<ConnectionMemory>, body: Arc<SharedBody>) -> Self {
+        let key = memory.shared.borrow_mut().insert(body);
+        Self { memory: Rc::clone(memory), key }
+    }
+}
+
+impl Drop for SharedCharge {
+    fn drop(&mut self) {
+        drop(self.memory.shared.borrow_mut().remove(self.key));
     }
 }
 
@@ -93,7 +122,9 @@ pub(super) fn largest<T>(mut holders: Vec<(u64, T)>, excess: u64) -> impl Iterat
 
 #[cfg(test)]
 mod tests {
+    use super::super::shared_body::OwnedBody;
     use super::*;
+    use bytes::Bytes;
 
     #[test]
     fn charges_are_of_what_exists() {
@@ -107,6 +138,27 @@ mod tests {
         drop(response);
         drop(request);
         assert_eq!(memory.total(), base);
+    }
+
+    #[test]
+    fn stored_body_is_charged_to_its_readers_together_once_it_is_displaced() {
+        let connections = [(); 4].map(|()| Rc::<ConnectionMemory>::default());
+        let base = connections[0].total();
+        let stored = OwnedBody::new(vec![Bytes::from_static(&[0; 1000])]);
+        let read = |memory| {
+            let mut reader = stored.read(0, 1000);
+            reader.charge(memory);
+            reader
+        };
+        let mut readers: Vec<_> = connections.iter().map(read).collect();
+        let charged = || connections.each_ref().map(|memory| memory.total() - base);
+        assert_eq!(charged(), [0; 4]);
+        drop(stored);
+        assert_eq!(charged(), [250; 4]);
+        readers.truncate(1);
+        assert_eq!(charged(), [1000, 0, 0, 0]);
+        drop(readers);
+        assert_eq!(charged(), [0; 4]);
     }
 
     #[test]

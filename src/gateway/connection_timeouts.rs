@@ -5,8 +5,9 @@ use super::connection_memory::{ConnectionMemory, largest};
 use http::Version;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::rc::{Rc, Weak};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tidegate_config::settings::Limits;
 use tidegate_engine::clock::Clock;
@@ -18,6 +19,9 @@ pub(super) const TICK: Duration = Duration::from_millis(250);
 
 /// Time for which a client may send or read a body more slowly than `limits.min_rate`.
 pub(super) const MIN_RATE_GRACE: Duration = Duration::from_secs(10);
+
+/// Bytes that a client may have read before that is seen: of the part that is being written, and of what the kernel holds.
+pub(super) const MAX_UNSEEN: u64 = 128 * 1024;
 
 /// Stream resets by a client above which an HTTP/2 connection can count as an attack.
 const MAX_STREAM_RESETS: u32 = 100;
@@ -34,11 +38,15 @@ pub(super) struct ConnectionState {
     requests_in_flight: Cell<u32>,
     /// Time since which a write waits for the client to read.
     write_blocked_since: Cell<Option<Timestamp>>,
+    /// Bytes that the client took, TLS included.
+    written: Cell<u64>,
+    /// Time since which each sweep found a write that waits, and the bytes that were written by then.
+    slow_since: Cell<Option<(Timestamp, u64)>>,
     /// Time since which a request body waits for the client to send.
     body_wait_since: Cell<Option<Timestamp>>,
-    /// Progress of each HTTP/2 response in flight. A client can stall such a response by sending no
-    /// window update, without blocking any write to the connection.
-    responses: RefCell<Slab<ResponseProgress>>,
+    /// HTTP/2 responses until their last byte is written. A client can stall such a response by sending no window update,
+    /// without blocking any write to the connection.
+    responses: RefCell<Slab<StreamProgress>>,
     request_count: Cell<u32>,
     /// True for HTTP/2, where received bytes do not always belong to a request: pings and window updates arrive at any
     /// time.
@@ -52,11 +60,31 @@ pub(super) struct ConnectionState {
     waker: RefCell<Option<Waker>>,
 }
 
-/// Progress of a response over HTTP/2.
-struct ResponseProgress {
+/// Progress of an HTTP/2 response.
+pub(super) struct StreamProgress {
+    /// Time of the last progress.
     last: Timestamp,
-    /// Maximum wait for the origin, which ends earlier by its own timeout.
-    max_origin_wait: Duration,
+    waits_for_origin: bool,
+    /// Time since which each sweep found that bytes wait for the client.
+    slow_since: Option<Timestamp>,
+    /// Bytes that the client took since then.
+    taken: u64,
+}
+
+impl StreamProgress {
+    /// Returns true if the client stalls the response, or reads it too slowly. A wait for the origin has a timeout of its
+    /// own.
+    fn is_overdue(&mut self, limits: &Limits, now: Timestamp) -> bool {
+        if self.waits_for_origin {
+            self.slow_since = None;
+            return false;
+        }
+        if self.slow_since.is_none() {
+            (self.slow_since, self.taken) = (Some(now), 0);
+        }
+        is_overdue(self.last, limits.response_write_timeout, now)
+            || self.slow_since.is_some_and(|since| is_slower_than(limits.min_rate, self.taken, since, now))
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,6 +125,8 @@ impl ConnectionState {
             head_started_at: Cell::new(None),
             requests_in_flight: Cell::new(0),
             write_blocked_since: Cell::new(None),
+            written: Cell::new(0),
+            slow_since: Cell::new(None),
             body_wait_since: Cell::new(None),
             responses: RefCell::default(),
             request_count: Cell::new(0),
@@ -108,6 +138,10 @@ impl ConnectionState {
             command: Cell::new(ConnectionCommand::Continue),
             waker: RefCell::new(None),
         })
+    }
+
+    pub(super) fn is_http2(&self) -> bool {
+        self.is_http2.get()
     }
 
     pub(super) fn interim(&self) -> &InterimResponses {
@@ -149,9 +183,12 @@ impl ConnectionState {
         }
     }
 
-    /// Records whether a write waits for the client.
-    pub(super) fn on_write(&self, is_blocked: bool) {
-        match (is_blocked, self.write_blocked_since.get()) {
+    /// Records whether a write waits for the client, or how many bytes it took.
+    pub(super) fn on_write(&self, written: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.written.set(self.written.get() + *bytes as u64);
+        }
+        match (written.is_pending(), self.write_blocked_since.get()) {
             (true, None) => self.write_blocked_since.set(Some(self.clock.get())),
             (false, Some(_)) => self.write_blocked_since.set(None),
             _ => {}
@@ -191,21 +228,22 @@ impl ConnectionState {
         }
     }
 
-    /// Records the start of a response. Returns a key for its progress, on HTTP/2 only: HTTP/1.1 writes
-    /// show the progress themselves.
-    pub(super) fn on_response_start(&self, max_origin_wait: impl FnOnce() -> Duration) -> Option<usize> {
-        let progress = || ResponseProgress { last: self.clock.get(), max_origin_wait: max_origin_wait() };
-        self.is_http2.get().then(|| self.responses.borrow_mut().insert(progress()))
+    /// Records the start of an HTTP/2 response. Returns a key for its progress; HTTP/1.1 writes show it themselves.
+    pub(super) fn on_response_start(&self) -> usize {
+        let last = self.clock.get();
+        self.responses.borrow_mut().insert(StreamProgress { last, waits_for_origin: false, slow_since: None, taken: 0 })
     }
 
-    /// Records that the origin may pause for `max_origin_wait`.
-    pub(super) fn on_event_stream(&self, key: usize, max_origin_wait: Duration) {
-        self.responses.borrow_mut()[key].max_origin_wait = max_origin_wait;
+    /// Records that the client took `bytes` of the response, or that it can take more.
+    pub(super) fn on_response_progress(&self, key: usize, bytes: usize) {
+        let progress = &mut self.responses.borrow_mut()[key];
+        progress.last = self.clock.get();
+        progress.taken += bytes as u64;
     }
 
-    /// Records that a chunk of the response was sent.
-    pub(super) fn on_response_progress(&self, key: usize) {
-        self.responses.borrow_mut()[key].last = self.clock.get();
+    /// Records whether the client waits for more of the response.
+    pub(super) fn on_origin_wait(&self, key: usize, is_waiting: bool) {
+        self.responses.borrow_mut()[key].waits_for_origin = is_waiting;
     }
 
     /// Records the end of the response.
@@ -242,6 +280,14 @@ impl ConnectionState {
         self.since.set(self.clock.get());
     }
 
+    /// Returns true if the client reads fewer than `min_rate` bytes per second while writes wait for it.
+    fn is_slower_than(&self, min_rate: u64, now: Timestamp) -> bool {
+        let written = self.written.get();
+        let is_blocked = self.write_blocked_since.get().is_some();
+        self.slow_since.set(is_blocked.then(|| self.slow_since.get().unwrap_or((now, written))));
+        self.slow_since.get().is_some_and(|(since, before)| is_slower_than(min_rate, written - before, since, now))
+    }
+
     fn check_timeouts(&self, limits: &Limits) -> ConnectionCommand {
         let now = self.clock.get();
         let exceeds =
@@ -251,10 +297,13 @@ impl ConnectionState {
         {
             return ConnectionCommand::Close;
         }
-        let is_stalled = |response: &ResponseProgress| {
-            exceeds(Some(response.last), response.max_origin_wait + limits.response_write_timeout)
-        };
-        if self.responses.borrow().iter().any(|(_, response)| is_stalled(response)) {
+        if self.is_slower_than(limits.min_rate, now) {
+            return ConnectionCommand::Close;
+        }
+        let responses = &mut *self.responses.borrow_mut();
+        // All of them: each look is one of the sweeps between which the rate is measured.
+        let overdue = responses.iter_mut().filter_map(|(_, it)| it.is_overdue(limits, now).then_some(()));
+        if overdue.count() > 0 {
             return ConnectionCommand::Close;
         }
         let aborted = self.aborted.get();
@@ -263,6 +312,10 @@ impl ConnectionState {
         }
         if self.requests_in_flight.get() > 0 {
             return ConnectionCommand::Continue;
+        }
+        // The last bytes of a response may wait long after its request has ended.
+        if self.phase.get() == Phase::Idle && !(responses.is_empty() && self.write_blocked_since.get().is_none()) {
+            self.since.set(now);
         }
         let since = Some(self.since.get());
         match self.phase.get() {
@@ -286,6 +339,13 @@ impl ConnectionState {
 /// expire up to two ticks late, never early.
 pub(super) fn is_overdue(since: Timestamp, limit: Duration, now: Timestamp) -> bool {
     now.saturating_duration_since(since) >= limit + TICK
+}
+
+/// Returns true if a client that took `bytes` since `since` takes fewer than `min_rate` bytes per second, besides
+/// [`MAX_UNSEEN`] and after [`MIN_RATE_GRACE`].
+pub(super) fn is_slower_than(min_rate: u64, bytes: u64, since: Timestamp, now: Timestamp) -> bool {
+    let elapsed = now.saturating_duration_since(since).saturating_sub(MIN_RATE_GRACE);
+    ((bytes + MAX_UNSEEN) as f64) < elapsed.as_secs_f64() * min_rate as f64
 }
 
 /// All connections of one worker.

@@ -2,9 +2,10 @@
 //! HTTP/1.1.
 
 use super::client_body::ClientBody;
+use super::connection_timeouts::ConnectionState;
 use super::handler::RequestHandler;
 use super::http2_messages::{from_http2, to_http2};
-use super::response_body::ResponseBody;
+use super::stream_body::StreamBody;
 use super::websocket;
 use bytes::BytesMut;
 use http::{Method, StatusCode};
@@ -26,9 +27,10 @@ pub(super) fn is_request(request: &http::Request<Incoming>) -> bool {
 /// Handles the request of a WebSocket. `upgrade` is the stream once the response is sent.
 pub(super) async fn respond(
     handler: Rc<RequestHandler>,
+    connection_state: &Rc<ConnectionState>,
     request: http::Request<Incoming>,
     upgrade: OnUpgrade,
-) -> http::Response<ResponseBody> {
+) -> http::Response<StreamBody> {
     let Request { mut head, .. } = from_http2(request);
     head.method = Method::GET;
     head.fields.append(Name::Connection, b"Upgrade");
@@ -37,7 +39,7 @@ pub(super) async fn respond(
     head.fields.retain(|field| !field.text.eq_ignore_ascii_case(websocket::KEY.as_bytes()));
     head.fields.append_text(websocket::KEY, websocket::key(handler.new_nonce()).as_bytes());
     let mut response = handler.handle(Request { head, body: ClientBody::Empty }).await;
-    let Some(tunnel) = response.body.take_tunnel() else { return to_http2(response) };
+    let Some(tunnel) = response.body.take_tunnel() else { return to_http2(response, connection_state) };
     // Fields of the upgrade alone.
     response.fields.remove(Name::Connection);
     response.fields.remove(Name::Upgrade);
@@ -48,5 +50,5 @@ pub(super) async fn respond(
             tunnel.run(TokioIo::new(stream), BytesMut::new()).await;
         }
     });
-    to_http2(response)
+    to_http2(response, connection_state)
 }

@@ -1,8 +1,11 @@
 //! Requests and responses of HTTP/2 in the gateway's own types.
 
 use super::client_body::ClientBody;
+use super::connection_timeouts::ConnectionState;
 use super::response_body::ResponseBody;
+use super::stream_body::StreamBody;
 use hyper::body::Incoming;
+use std::rc::Rc;
 use tidegate_http1::{Fields, Request, RequestHead, Response};
 
 pub(super) fn from_http2(request: http::Request<Incoming>) -> Request<ClientBody> {
@@ -11,8 +14,12 @@ pub(super) fn from_http2(request: http::Request<Incoming>) -> Request<ClientBody
     Request { head, body: ClientBody::Http2(body) }
 }
 
-pub(super) fn to_http2(response: Response<ResponseBody>) -> http::Response<ResponseBody> {
-    let mut converted = http::Response::new(response.body);
+/// Returns the response on a stream of the connection of `connection_state`.
+pub(super) fn to_http2(
+    response: Response<ResponseBody>,
+    connection_state: &Rc<ConnectionState>,
+) -> http::Response<StreamBody> {
+    let mut converted = http::Response::new(StreamBody::new(response.body, connection_state));
     *converted.status_mut() = response.status;
     *converted.headers_mut() = response.fields.to_map();
     converted

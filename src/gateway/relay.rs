@@ -8,8 +8,8 @@
 use super::cache::{CopyBody, Recorder};
 use super::client_body::BodyError;
 use super::compressor::Compressor;
-use super::connection_memory::MemoryCharge;
-use super::connection_timeouts::{MIN_RATE_GRACE, TICK};
+use super::connection_memory::{MAX_UNCHARGED, MemoryCharge};
+use super::connection_timeouts::{TICK, is_slower_than};
 use super::request_context::RequestContext;
 use super::spool::{SpoolError, SpoolFile, SpoolWrite};
 use super::sweep::Sweep;
@@ -34,8 +34,6 @@ const MAX_DRAINED_BYTES: usize = 256 * 1024;
 const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
 /// Maximum bytes in memory of a response that waits for its client.
 const MAX_MEMORY: usize = 64 * 1024;
-/// Bytes that a client may have read before that is seen: of the part that is being written, and of what the kernel holds.
-const MAX_UNSEEN: u64 = 128 * 1024;
 
 type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
@@ -57,8 +55,8 @@ struct Transfer {
     /// Time at which the client last took a part or waited for one.
     polled_at: Timestamp,
     is_waiting_for_origin: bool,
-    /// Length of the part that the client took last.
-    last_taken: usize,
+    /// Memory of the part that the client took last. The writer has it until the next one is asked for, or until the end.
+    charge: MemoryCharge,
     /// What was received ahead of the client; `None` while the client's connection reads from the origin.
     ahead: Option<Box<ReceivedAhead>>,
 }
@@ -66,10 +64,9 @@ struct Transfer {
 /// The part of a response that was received and that the client has not taken: memory precedes the file, the file the
 /// recorded rest, and that the trailers.
 struct ReceivedAhead {
-    /// Memory of the parts that are stored, about to be stored, or taken last.
+    /// Memory of the parts that are stored or about to be stored.
     charge: MemoryCharge,
     unstored: usize,
-    last_taken: usize,
     /// Time since which parts wait for the client without a break; `None` while there are none.
     waiting_since: Option<Timestamp>,
     /// Bytes that the client took since then.
@@ -104,7 +101,7 @@ impl Relay {
     /// Returns the relay of a response: `prefix`, already read, then `incoming`.
     pub(super) fn new(
         prefix: Bytes,
-        incoming: OriginBody,
+        mut incoming: OriginBody,
         pool_guard: PoolGuard,
         deadline: Deadline,
         recorder: Option<Box<Recorder>>,
@@ -112,6 +109,9 @@ impl Relay {
         context: Box<RequestContext>,
     ) -> Rc<Self> {
         let (worker, polled_at) = (context.worker(), context.uptime());
+        let charge = context.charge_memory(prefix.len());
+        // A client may have no window for more than a byte.
+        incoming.set_reads_expected(!context.is_http2());
         let mut transfer = Transfer {
             prefix,
             incoming,
@@ -122,7 +122,7 @@ impl Relay {
             request_context: Some(context),
             polled_at,
             is_waiting_for_origin: false,
-            last_taken: 0,
+            charge,
             ahead: None,
         };
         // A response without a body (to HEAD, or a 304) is never polled.
@@ -309,14 +309,15 @@ impl Sweep for Relay {
     fn sweep(self: Rc<Self>, now: Timestamp, min_rate: u64) -> bool {
         let mut transfer = self.0.borrow_mut();
         let is_stalled = transfer.is_stalled(now);
-        let Transfer { request_context: Some(context), ahead, last_taken, .. } = &mut *transfer else { return false };
+        let Transfer { request_context: Some(context), incoming, ahead, .. } = &mut *transfer else { return false };
         if let Some(ahead) = ahead {
             if ahead.is_slower_than(min_rate, now) {
                 context.close_connection();
             }
         } else if is_stalled {
+            incoming.set_reads_expected(true);
             let task = context.worker().run_detached(Rc::clone(&self).receive());
-            *ahead = Some(Box::new(ReceivedAhead::new(context.charge_memory(*last_taken), *last_taken, task)));
+            *ahead = Some(Box::new(ReceivedAhead::new(context.charge_memory(0), task)));
         }
         true
     }
@@ -329,7 +330,7 @@ impl Transfer {
         }
         if !self.prefix.is_empty() && self.compressor.is_none() {
             let data = std::mem::take(&mut self.prefix);
-            self.on_taken(data.len());
+            self.on_taken(data.len(), true);
             if self.ahead.is_none() && self.is_received() {
                 self.finish();
             }
@@ -345,7 +346,7 @@ impl Transfer {
             None => self.finish(),
             Some(Err(_)) => {}
             Some(Ok(frame)) => {
-                self.on_taken(frame.data_ref().map_or(0, Bytes::len));
+                self.on_taken(frame.data_ref().map_or(0, Bytes::len), true);
                 if self.is_received() {
                     self.finish();
                 }
@@ -400,9 +401,9 @@ impl Transfer {
         match &polled {
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, Bytes::len);
-                ahead.on_taken(length);
+                ahead.taken += length as u64;
                 let is_end = ahead.is_at_end() && compressor.is_none();
-                self.on_taken(length);
+                self.on_taken(length, false);
                 if is_end {
                     self.finish();
                 }
@@ -482,7 +483,7 @@ impl Transfer {
         let (Some(ahead), Some(context)) = (&mut self.ahead, &self.request_context) else {
             return Err(SpoolError::Full);
         };
-        ahead.charge_unstored(data.len());
+        ahead.charge_unstored(data.len().max(self.incoming.buffer_capacity()));
         let settings = &context.current().settings;
         if ahead.file.is_none() {
             let worker = context.worker();
@@ -551,14 +552,19 @@ impl Transfer {
             && let Some(rest) = &mut ahead.rest
         {
             rest.body = body;
+            if let (Some(body), Some(context)) = (&mut rest.body, &self.request_context) {
+                body.charge(context.connection_memory());
+            }
             ahead.update_charge();
             ahead.wake_client();
         }
     }
 
-    /// Handles a part that the client took.
-    fn on_taken(&mut self, length: usize) {
-        self.last_taken = length;
+    /// Handles a part that the client took, and that may keep the buffer in which it was received.
+    fn on_taken(&mut self, length: usize, keeps_buffer: bool) {
+        let capacity = || if keeps_buffer { self.incoming.buffer_capacity() } else { 0 };
+        let memory = if length > MAX_UNCHARGED { length.max(capacity()) } else { 0 };
+        self.charge.set(memory);
         if let Some(request_context) = &mut self.request_context {
             request_context.add_body_bytes(length as u64);
         }
@@ -591,11 +597,10 @@ impl Transfer {
 }
 
 impl ReceivedAhead {
-    fn new(charge: MemoryCharge, last_taken: usize, task: Option<AbortHandle>) -> Self {
+    fn new(charge: MemoryCharge, task: Option<AbortHandle>) -> Self {
         Self {
             charge,
             unstored: 0,
-            last_taken,
             waiting_since: None,
             taken: 0,
             memory: VecDeque::new(),
@@ -644,21 +649,14 @@ impl ReceivedAhead {
         self.wake_client();
     }
 
-    /// Handles a part that the client took.
-    fn on_taken(&mut self, length: usize) {
-        self.taken += length as u64;
-        self.last_taken = length;
-        self.update_charge();
-    }
-
     fn update_charge(&mut self) {
-        let rest = self.rest.as_ref().and_then(|rest| rest.body.as_ref()).map_or(0, CopyBody::memory);
-        self.charge.set(self.in_memory + self.unstored + self.last_taken + rest);
+        let rest = self.rest.as_ref().and_then(|rest| rest.body.as_ref()).map_or(0, CopyBody::small_len);
+        self.charge.set(self.in_memory + self.unstored + rest);
     }
 
-    /// Charges a part of `length` bytes that is being written, or that waits for space.
-    fn charge_unstored(&mut self, length: usize) {
-        self.unstored = length;
+    /// Charges a part that occupies `memory` bytes while it is written, or waits for space.
+    fn charge_unstored(&mut self, memory: usize) {
+        self.unstored = memory;
         self.update_charge();
     }
 
@@ -675,6 +673,7 @@ impl ReceivedAhead {
     fn poll(&mut self, compressor: &mut Option<Box<Compressor>>, context: &mut Context<'_>) -> PolledFrame {
         if let Some(data) = self.memory.pop_front() {
             self.in_memory -= data.len();
+            self.update_charge();
             self.wake_receiver_if_empty();
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
@@ -723,8 +722,8 @@ impl ReceivedAhead {
         self.receiver.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Returns true if the client takes fewer than `min_rate` bytes per second while parts wait for it, besides
-    /// [`MAX_UNSEEN`]. Pauses of the origin do not count.
+    /// Returns true if the client takes fewer than `min_rate` bytes per second while parts wait for it. Pauses of the
+    /// origin do not count.
     fn is_slower_than(&mut self, min_rate: u64, now: Timestamp) -> bool {
         let has_rest = || self.rest.as_ref().is_some_and(|rest| rest.length(rest.start) > 0);
         if self.stored() == 0 && !has_rest() {
@@ -732,8 +731,7 @@ impl ReceivedAhead {
             return false;
         }
         let since = *self.waiting_since.get_or_insert(now);
-        let elapsed = now.saturating_duration_since(since).saturating_sub(MIN_RATE_GRACE);
-        ((self.taken + MAX_UNSEEN) as f64) < elapsed.as_secs_f64() * min_rate as f64
+        is_slower_than(min_rate, self.taken, since, now)
     }
 
     fn wake_client(&mut self) {
@@ -760,16 +758,18 @@ impl RecordedRest {
         &mut self,
         is_whole: bool,
         compressor: &mut Option<Box<Compressor>>,
-        context: &Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
         if !self.first.is_empty() {
             return Poll::Ready(Some(Ok(std::mem::take(&mut self.first))));
         }
         let Some(body) = &mut self.body else { return Poll::Pending };
-        let Some(encoder) = compressor else { return Poll::Ready(body.pop_part().map(Ok)) };
-        let polled = encoder.poll_next(context.waker(), || match body.pop_part() {
-            None if !is_whole => Poll::Pending,
-            part => Poll::Ready(part.map(Ok)),
+        let waker = context.waker().clone();
+        let mut poll_body = || body.poll_next(context).map_err(BodyError::StoredResponse);
+        let Some(encoder) = compressor else { return poll_body() };
+        let polled = encoder.poll_next(&waker, || match poll_body() {
+            Poll::Ready(None) if !is_whole => Poll::Pending,
+            polled => polled,
         });
         if encoder.is_complete() {
             *compressor = None;
@@ -781,6 +781,7 @@ impl RecordedRest {
 #[cfg(test)]
 mod tests {
     use super::super::connection_memory::ConnectionMemory;
+    use super::super::connection_timeouts::MAX_UNSEEN;
     use super::*;
 
     fn at(second: u64) -> Timestamp {
@@ -794,7 +795,7 @@ mod tests {
     #[test]
     fn rate_of_a_client_is_measured_while_parts_wait_for_it() {
         let memory = Rc::<ConnectionMemory>::default();
-        let mut ahead = ReceivedAhead::new(MemoryCharge::new(&memory, 0), 0, None);
+        let mut ahead = ReceivedAhead::new(MemoryCharge::new(&memory, 0), None);
         // What is not seen is that of 9 to 10 seconds.
         let rate = MAX_UNSEEN / 10 + 100;
         assert!(!ahead.is_slower_than(rate, at(0)), "the origin is waited for");

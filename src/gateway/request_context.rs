@@ -5,7 +5,7 @@ mod feedback;
 mod record;
 
 use super::cache::{CacheFetch, FetchRules, Saving, StoredResponse};
-use super::connection_memory::{MemoryCharge, REQUEST};
+use super::connection_memory::{ConnectionMemory, MemoryCharge, REQUEST};
 use super::connection_timeouts::{ConnectionCommand, ConnectionState};
 use super::quota_sync::BodyScan;
 use super::switch_subject::SwitchSubject;
@@ -99,8 +99,6 @@ pub(super) struct RequestContext {
     bytes: u64,
     /// Why the response of the origin ended before its end.
     cut: Option<ResponseCut>,
-    /// Key of the response in the connection's timeouts.
-    response_key: Option<usize>,
     /// Scans of the response body for the exhaustion text of a quota.
     body_scans: Vec<BodyScan>,
     /// Slot of the fetch whose response is streamed to the client.
@@ -163,7 +161,6 @@ impl RequestContext {
             status: StatusCode::from_u16(CLIENT_CLOSED_REQUEST).expect("valid status"),
             bytes: 0,
             cut: None,
-            response_key: None,
             body_scans: Vec::new(),
             fetch_slot: None,
             client_fields: None,
@@ -541,7 +538,8 @@ impl RequestContext {
     pub(super) fn begin_response(&mut self, status: StatusCode) {
         if !self.forward_state.client_left() {
             self.status = status;
-            self.response_key = self.connection_state.on_response_start(|| self.response_timeout());
+            // Nothing replaces the response any more, and others may displace the copy.
+            self.bypassed_copy = None;
         }
     }
 
@@ -552,11 +550,7 @@ impl RequestContext {
 
     /// Lets the response be an event stream. Returns the maximum time between its parts.
     pub(super) fn begin_event_stream(&self) -> Duration {
-        let max_pause = self.current.settings.event_stream_timeout(self.evaluation().route);
-        if let Some(key) = self.response_key {
-            self.connection_state.on_event_stream(key, max_pause);
-        }
-        max_pause
+        self.current.settings.event_stream_timeout(self.evaluation().route)
     }
 
     /// Records why the response ended before its end.
@@ -571,12 +565,8 @@ impl RequestContext {
 
     /// Adds `bytes` to the number of body bytes sent, if the client reads them.
     pub(super) fn add_body_bytes(&mut self, bytes: u64) {
-        if self.forward_state.client_left() {
-            return;
-        }
-        self.bytes += bytes;
-        if let Some(key) = self.response_key {
-            self.connection_state.on_response_progress(key);
+        if !self.forward_state.client_left() {
+            self.bytes += bytes;
         }
     }
 
@@ -590,6 +580,15 @@ impl RequestContext {
         self.begin_response(status);
         self.add_body_bytes(bytes);
         self.finish();
+    }
+
+    /// Returns true if the response is sent on a stream of HTTP/2.
+    pub(super) fn is_http2(&self) -> bool {
+        self.connection_state.is_http2()
+    }
+
+    pub(super) fn connection_memory(&self) -> &Rc<ConnectionMemory> {
+        self.connection_state.memory()
     }
 
     /// Charges the connection for `bytes` of memory.
@@ -614,9 +613,6 @@ impl RequestContext {
 
     /// Ends the request for the connection of the client; `aborted` if the client left before the end of the response.
     pub(super) fn disconnect(&mut self, aborted: bool) {
-        if let Some(key) = self.response_key.take() {
-            self.connection_state.on_response_end(key);
-        }
         if !self.forward_state.client_left() {
             self.forward_state.set_client_left();
             self.connection_state.on_request_end(aborted);

@@ -39,7 +39,7 @@ impl AsyncRead for TrackedStream {
 impl AsyncWrite for TrackedStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(context, bytes);
-        self.connection_state.on_write(written.is_pending());
+        self.connection_state.on_write(&written);
         written
     }
 
@@ -49,7 +49,7 @@ impl AsyncWrite for TrackedStream {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write_vectored(context, slices);
-        self.connection_state.on_write(written.is_pending());
+        self.connection_state.on_write(&written);
         written
     }
 

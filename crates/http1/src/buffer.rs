@@ -134,6 +134,11 @@ impl ReadBuffer {
         }
     }
 
+    /// Returns the bytes of the buffer, also of those parts that were extracted from it.
+    pub(super) fn allocated(&self) -> usize {
+        self.state.allocated()
+    }
+
     fn spare_capacity(&self) -> usize {
         self.buffer.capacity() - self.buffer.len()
     }

@@ -253,6 +253,7 @@ impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
             upload: self.upload.take().filter(|upload| !upload.done),
             body: BodyReader::new(length),
             reusable: framing.keeps_alive(version) && status != StatusCode::SWITCHING_PROTOCOLS,
+            reads_expected: true,
         };
         Poll::Ready(Ok(Response { status, fields, body }))
     }
@@ -319,6 +320,8 @@ pub struct ResponseBody<IO, B> {
     upload: Option<Upload<B>>,
     body: BodyReader,
     reusable: bool,
+    /// Each read has room for all that is expected, within the capacity of a buffer.
+    reads_expected: bool,
 }
 
 impl<IO, B> ResponseBody<IO, B> {
@@ -332,6 +335,16 @@ impl<IO, B> ResponseBody<IO, B> {
 }
 
 impl<IO, B> ResponseBody<IO, B> {
+    /// Lets each read have room for all that is expected, or only for twice what the last one filled.
+    pub fn set_reads_expected(&mut self, reads_expected: bool) {
+        self.reads_expected = reads_expected;
+    }
+
+    /// Returns the capacity of the read buffer, of which the last chunk is a part; 0 without a connection.
+    pub fn buffer_capacity(&self) -> usize {
+        self.conn.as_ref().map_or(0, |conn| conn.incoming.allocated())
+    }
+
     /// Returns the stream after a response that switched protocols, and what the origin has sent on it.
     pub fn into_upgraded(mut self) -> Option<(IO, BytesMut)> {
         let ConnectionInner { io, incoming, .. } = *self.conn.take()?;
@@ -353,7 +366,8 @@ impl<IO: Stream, B: SendBody> ResponseBody<IO, B> {
                 BodyChunk::Pending => {}
                 chunk => return Poll::Ready(Ok(chunk)),
             }
-            match ready!(conn.incoming.poll_read(&mut conn.io, context, self.body.expected())) {
+            let expected = if self.reads_expected { self.body.expected() } else { 0 };
+            match ready!(conn.incoming.poll_read(&mut conn.io, context, expected)) {
                 Ok(0) if self.body.on_eof() => self.reusable = false,
                 Ok(0) => return Poll::Ready(Err(Error::UnexpectedEof)),
                 Ok(_) => {}

@@ -6,7 +6,6 @@ use super::key::CacheKey;
 use super::stored_response::{CompressedForm, CopyBody, StoredBody, StoredResponse};
 use crate::gateway::compressor::compress;
 use crate::gateway::shared::Shared;
-use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tidegate_cache_disk::ReadMode;
@@ -29,9 +28,10 @@ pub(in crate::gateway) fn compressed_form(
     }
     match copy.body.parts().filter(|_| copy.body.len() <= MAX_IMMEDIATE) {
         Some(parts) => {
-            let body = compress(coding, parts).ok()?;
-            insert(shared, key, copy.url.clone(), body.clone());
-            Some(CopyBody::One(body))
+            let body = StoredBody::from_parts(compress(coding, parts).ok()?);
+            let whole = body.range(0, body.len());
+            insert(shared, key, copy.url.clone(), body);
+            Some(whole)
         }
         None => {
             make_form(shared, key, copy, coding);
@@ -48,19 +48,18 @@ fn make_form(shared: &Arc<Shared>, key: CacheKey, copy: &StoredResponse, coding:
     let guard = FormGuard(Arc::clone(shared));
     let (url, body) = (copy.url.clone(), copy.body.clone());
     spawn_blocking(move || {
-        let parts = match body {
-            StoredBody::One(body) => Ok(vec![body]),
-            StoredBody::Parts(parts) => Ok(parts.into_vec()),
-            StoredBody::Disk(body) => body.read(ReadMode::Blocking),
+        let form = match &body {
+            StoredBody::Disk(body) => body.read(ReadMode::Blocking).and_then(|parts| compress(coding, &parts)),
+            StoredBody::Small(_) | StoredBody::Parts(_) => compress(coding, body.parts().unwrap_or_default()),
         };
-        if let Ok(form) = parts.and_then(|parts| compress(coding, &parts)) {
-            insert(&guard.0, key, url, form);
+        if let Ok(form) = form {
+            insert(&guard.0, key, url, StoredBody::from_parts(form));
         }
     });
 }
 
-fn insert(shared: &Shared, key: CacheKey, url: Box<str>, body: Bytes) {
-    shared.cache.store.insert(key, CacheEntry::Form(Arc::new(CompressedForm { url, body: StoredBody::One(body) })));
+fn insert(shared: &Shared, key: CacheKey, url: Box<str>, body: StoredBody) {
+    shared.cache.store.insert(key, CacheEntry::Form(Arc::new(CompressedForm { url, body })));
 }
 
 /// A form that is being made. Dropping it lets the next one be made.

@@ -1,9 +1,11 @@
 //! A body on its way from its file to a client, block by block, so that it is never whole in memory.
 
+use crate::gateway::connection_memory::{ConnectionMemory, MemoryCharge};
 use bytes::Bytes;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tidegate_cache_disk::{BLOCK, DiskBody, ReadMode};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -14,12 +16,21 @@ pub(in crate::gateway) struct DiskReader {
     next: u64,
     end: u64,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
+    _charge: Option<MemoryCharge>,
 }
+
+/// Most blocks that are in memory at once: one is read while the parts of another are written.
+const MAX_BLOCKS: usize = 2;
 
 impl DiskReader {
     /// Returns the reader of the bytes from `first` to before `end`.
     pub(super) fn new(body: DiskBody, first: u64, end: u64) -> Self {
-        Self { body, next: first, end, reading: None }
+        Self { body, next: first, end, reading: None, _charge: None }
+    }
+
+    /// Charges the blocks to the connection of the client.
+    pub(super) fn charge(&mut self, memory: &Rc<ConnectionMemory>) {
+        self._charge = Some(MemoryCharge::new(memory, MAX_BLOCKS * BLOCK as usize));
     }
 
     /// Returns the number of bytes that are left.

@@ -2,11 +2,15 @@
 
 use super::disk_reader::DiskReader;
 use super::entry::Saving;
+use crate::gateway::connection_memory::ConnectionMemory;
+use crate::gateway::shared_body::{OwnedBody, SharedReader};
 use bytes::Bytes;
 use http::StatusCode;
-use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use tidegate_cache_disk::{BLOCK, DiskBody};
+use std::task::{Context, Poll};
+use tidegate_cache_disk::DiskBody;
 use tidegate_http1::{Field, FieldBlock, Fields, Name};
 use tidegate_policy::cache::ReuseTerms;
 use tidegate_policy::cache::validation::is_updated_by_304;
@@ -20,6 +24,9 @@ const TAG_FIELDS: [&str; 2] = ["cache-tag", "surrogate-key"];
 /// Bytes of a stored response besides its head, body and URL, as measured with a million pages of 1 KiB: its own structures,
 /// those of the index, and what the allocator adds (docs/PERFORMANCE.md).
 const OVERHEAD: u64 = 490;
+
+/// Longest body that is charged to each of its readers, in bytes: one part, which is sent without further bookkeeping.
+const MAX_UNSHARED: usize = 64 * 1024;
 
 /// A stored response. A validation replaces it; nothing but its invalidation changes it.
 #[derive(Debug)]
@@ -109,18 +116,18 @@ pub(in crate::gateway) struct ResponseHead {
     fields: FieldBlock,
 }
 
-/// Body of a stored response: in memory, in one or several parts, or in a file.
+/// Body of a stored response: in memory, small or in parts, or in a file.
 #[derive(Clone, Debug)]
 pub(in crate::gateway) enum StoredBody {
-    One(Bytes),
-    Parts(Box<[Bytes]>),
+    Small(Bytes),
+    Parts(OwnedBody),
     Disk(DiskBody),
 }
 
 /// Bytes of a stored body for a response.
 pub(in crate::gateway) enum CopyBody {
-    One(Bytes),
-    Parts(VecDeque<Bytes>),
+    Small(Bytes),
+    Parts(SharedReader),
     Disk(DiskReader),
 }
 
@@ -214,18 +221,18 @@ impl StoredResponse {
 impl StoredBody {
     /// Returns the body of these parts.
     pub(super) fn from_parts(mut parts: Vec<Bytes>) -> Self {
-        match parts.len() {
-            0 => Self::One(Bytes::new()),
-            1 => Self::One(parts.remove(0)),
-            _ => Self::Parts(parts.into()),
+        match &parts[..] {
+            [] => Self::Small(Bytes::new()),
+            [part] if part.len() <= MAX_UNSHARED => Self::Small(parts.remove(0)),
+            _ => Self::Parts(OwnedBody::new(parts)),
         }
     }
 
     /// Returns the parts in memory; `None` if the body is in a file.
     pub(in crate::gateway) fn parts(&self) -> Option<&[Bytes]> {
         match self {
-            Self::One(body) => Some(std::slice::from_ref(body)),
-            Self::Parts(parts) => Some(parts),
+            Self::Small(body) => Some(std::slice::from_ref(body)),
+            Self::Parts(body) => Some(body.parts()),
             Self::Disk(_) => None,
         }
     }
@@ -239,73 +246,74 @@ impl StoredBody {
     pub(in crate::gateway) fn len(&self) -> u64 {
         match self {
             Self::Disk(body) => body.len(),
-            Self::One(_) | Self::Parts(_) => self.memory(),
+            Self::Small(_) | Self::Parts(_) => self.memory(),
         }
     }
 
     /// Returns the number of bytes in memory.
     fn memory(&self) -> u64 {
-        self.parts().unwrap_or_default().iter().map(|part| part.len() as u64).sum()
+        match self {
+            Self::Small(body) => body.len() as u64,
+            Self::Parts(body) => body.len() as u64,
+            Self::Disk(_) => 0,
+        }
     }
 
     /// Returns the bytes from `first` to before `end`.
     pub(in crate::gateway) fn range(&self, first: u64, end: u64) -> CopyBody {
-        let parts = match self {
-            Self::One(body) => return CopyBody::One(body.slice(first as usize..end as usize)),
-            Self::Parts(parts) => parts,
-            Self::Disk(body) => return CopyBody::Disk(DiskReader::new(body.clone(), first, end)),
-        };
-        let mut start = 0;
-        let mut range = VecDeque::new();
-        for part in parts {
-            let length = part.len() as u64;
-            let (from, to) = (first.max(start), end.min(start + length));
-            if from < to {
-                range.push_back(part.slice((from - start) as usize..(to - start) as usize));
-            }
-            start += length;
+        match self {
+            Self::Small(body) => CopyBody::Small(body.slice(first as usize..end as usize)),
+            Self::Parts(body) => CopyBody::Parts(body.read(first, end)),
+            Self::Disk(body) => CopyBody::Disk(DiskReader::new(body.clone(), first, end)),
         }
-        CopyBody::Parts(range)
     }
 }
 
 impl CopyBody {
     /// Returns the body of a response without one.
     pub(in crate::gateway) fn none() -> Self {
-        Self::One(Bytes::new())
+        Self::Small(Bytes::new())
     }
 
-    /// Takes the body if it is in memory, in one part at most.
-    pub(in crate::gateway) fn take_one(&mut self) -> Option<Bytes> {
+    /// Takes a small body.
+    pub(in crate::gateway) fn take_small(&mut self) -> Option<Bytes> {
         match self {
-            Self::One(part) => Some(std::mem::take(part)),
-            Self::Parts(parts) if parts.len() <= 1 => Some(parts.pop_front().unwrap_or_default()),
+            Self::Small(body) => Some(std::mem::take(body)),
             Self::Parts(_) | Self::Disk(_) => None,
         }
     }
 
-    /// Takes the next part of a body in memory.
-    pub(in crate::gateway) fn pop_part(&mut self) -> Option<Bytes> {
+    /// Polls for the next bytes; `None` at the end.
+    pub(in crate::gateway) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         match self {
-            Self::One(part) => Some(std::mem::take(part)).filter(|part| !part.is_empty()),
-            Self::Parts(parts) => parts.pop_front(),
-            Self::Disk(_) => None,
+            Self::Small(body) => Poll::Ready(Some(std::mem::take(body)).filter(|body| !body.is_empty()).map(Ok)),
+            Self::Parts(reader) => Poll::Ready(reader.next().map(Ok)),
+            Self::Disk(reader) => reader.poll_next(context),
         }
     }
 
-    /// Returns the bytes that it occupies at most while it is sent.
-    pub(in crate::gateway) fn memory(&self) -> usize {
+    /// Charges what it occupies to the connection of its client, except for a small body.
+    pub(in crate::gateway) fn charge(&mut self, memory: &Rc<ConnectionMemory>) {
         match self {
-            Self::One(_) | Self::Parts(_) => self.len() as usize,
-            Self::Disk(_) => BLOCK as usize,
+            Self::Small(_) => {}
+            Self::Parts(reader) => reader.charge(memory),
+            Self::Disk(reader) => reader.charge(memory),
+        }
+    }
+
+    /// Returns the bytes of a small body.
+    pub(in crate::gateway) fn small_len(&self) -> usize {
+        match self {
+            Self::Small(body) => body.len(),
+            Self::Parts(_) | Self::Disk(_) => 0,
         }
     }
 
     /// Returns the number of bytes.
     pub(in crate::gateway) fn len(&self) -> u64 {
         match self {
-            Self::One(part) => part.len() as u64,
-            Self::Parts(parts) => parts.iter().map(|part| part.len() as u64).sum(),
+            Self::Small(body) => body.len() as u64,
+            Self::Parts(reader) => reader.remaining(),
             Self::Disk(reader) => reader.remaining(),
         }
     }

@@ -449,7 +449,7 @@ impl RequestHandler {
             copy.usage.record(context.evaluation().classification.class, context.saved_units());
         }
         let (status, fields, mut body) = self.copy_response(&context, copy, reason, now);
-        let body = match body.take_one() {
+        let body = match body.take_small() {
             Some(bytes) => {
                 context.finish_local_response(status, bytes.len() as u64);
                 ResponseBody::full(bytes)
@@ -473,12 +473,9 @@ impl RequestHandler {
         let now = self.worker.now();
         let (status, fields, mut body) = self.copy_response(&context, copy, CopyReason::Reusable, now);
         let length = body.len();
-        let body = match body.take_one() {
+        let body = match body.take_small() {
             Some(bytes) => ResponseBody::full(bytes),
-            None => {
-                let charge = context.charge_memory(body.memory());
-                ResponseBody::stored_of_completed(body, charge)
-            }
+            None => ResponseBody::stored_of_completed(body),
         };
         context.set_cache_result(CacheResult::Stale);
         context.begin_response(status);

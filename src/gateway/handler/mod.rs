@@ -78,9 +78,10 @@ const STRICT_TRANSPORT_SECURITY: &str = "strict-transport-security";
 impl RequestHandler {
     /// Handles one request. Always returns a response.
     pub(super) async fn handle(self: Rc<Self>, request: Request<ClientBody>) -> Response<ResponseBody> {
-        let listener = Rc::clone(&self.listener);
+        let handler = Rc::clone(&self);
         let mut response = self.respond(request).await;
-        if let Some(hsts) = &listener.hsts
+        response.body.charge(handler.connection_state.memory());
+        if let Some(hsts) = &handler.listener.hsts
             && response.fields.get_all_by_text(STRICT_TRANSPORT_SECURITY).next().is_none()
         {
             response.fields.append_text(STRICT_TRANSPORT_SECURITY, hsts.as_bytes());

@@ -67,6 +67,21 @@ impl OriginBody {
         matches!(self, Self::Http2(_))
     }
 
+    /// Lets each read have room for all that is expected, or only for twice what the last one filled.
+    pub(in crate::gateway) fn set_reads_expected(&mut self, reads_expected: bool) {
+        if let Self::Http1(body) = self {
+            body.set_reads_expected(reads_expected);
+        }
+    }
+
+    /// Returns the capacity of the buffer in which the last part was received; 0 if it is not known. The part keeps it.
+    pub(in crate::gateway) fn buffer_capacity(&self) -> usize {
+        match self {
+            Self::Http1(body) => body.buffer_capacity(),
+            Self::Http2(_) => 0,
+        }
+    }
+
     /// Returns the stream after a response that switched protocols, and what the origin has sent on it.
     pub(in crate::gateway) fn into_upgraded(self) -> Option<(OriginStream, BytesMut)> {
         match self {
