@@ -33,8 +33,13 @@ impl ConnectionSlot {
     /// Counts the connection for the address of its client. Returns false if the address has too many.
     pub(super) fn try_count(&mut self, worker: &Worker, client: IpAddr) -> bool {
         let current = worker.current();
-        let Some(max) = current.settings.limits.max_connections_per_address else { return true };
-        let key = current.settings.rules.trust.key(client);
+        let (limits, trust) = (&current.settings.limits, &current.settings.rules.trust);
+        let Some(max) = limits.max_connections_per_address else { return true };
+        let is_shared = client.is_loopback() || trust.trusts(client);
+        if is_shared && !limits.limits_local_connections {
+            return true;
+        }
+        let key = trust.key(client);
         if !self.shared.connection_counts.try_acquire(key, max) {
             self.telemetry.connection_refused();
             return false;

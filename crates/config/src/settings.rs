@@ -352,6 +352,8 @@ pub struct Limits {
     pub max_connections: usize,
     /// Maximum number of client connections per address or IPv6 prefix; `None` is no limit.
     pub max_connections_per_address: Option<NonZeroUsize>,
+    /// The file names the limit, so that it holds for trusted proxies and the machine itself, too.
+    pub limits_local_connections: bool,
     /// Maximum memory of client connections, in bytes; `None` depends on the machine.
     pub memory: Option<u64>,
     /// Time until the first byte on a new connection.

@@ -209,7 +209,8 @@ pub(crate) struct Limits {
     /// Maximum number of client connections, at least 1; further ones are closed. Default 10000.
     pub max_connections: Option<u32>,
     /// Maximum number of client connections per address or IPv6 prefix (clients.ipv6_prefix); further ones are closed.
-    /// 0 is no limit; it is needed behind a proxy, because all clients arrive from its address. Default 0.
+    /// The default does not hold for trusted proxies and loopback addresses, from which many clients arrive. 0 is no
+    /// limit. Default 512.
     pub max_connections_per_address: Option<u32>,
     /// Memory for client connections, with their requests and responses in progress; at least 16MiB. Above it, the
     /// connections that occupy most are closed. Checked four times a second. Default a quarter of the memory that the

@@ -97,12 +97,16 @@ pub(super) fn path_policy(paths: raw_server::Paths) -> PathPolicy {
     }
 }
 
+/// Many people behind one address share it, and one client with HTTP/2 needs no more than a few connections.
+const DEFAULT_CONNECTIONS_PER_ADDRESS: u32 = 512;
+
 pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limits {
     let path = SettingPath::ROOT.limits();
-    let per_address = raw.max_connections_per_address.unwrap_or(0);
+    let per_address = raw.max_connections_per_address.unwrap_or(DEFAULT_CONNECTIONS_PER_ADDRESS);
     Limits {
         max_connections: count(report.nonzero_count(&path.max_connections(), raw.max_connections, 10_000)),
         max_connections_per_address: NonZeroUsize::new(count(per_address)),
+        limits_local_connections: raw.max_connections_per_address.is_some(),
         memory: raw.memory.as_ref().map(|size| memory(size.0, report)),
         first_byte_timeout: limit_span(&path.first_byte_timeout(), &raw.first_byte_timeout, 10, report),
         handshake_timeout: limit_span(&path.handshake_timeout(), &raw.handshake_timeout, 5, report),
