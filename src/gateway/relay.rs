@@ -32,7 +32,9 @@ use tokio::task::AbortHandle;
 const MAX_DRAINED_BYTES: usize = 256 * 1024;
 /// Maximum time for which a response without slots is read after its client left.
 const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
-/// Maximum bytes in memory of a response that waits for its client.
+/// Maximum bytes read at once for a stream of HTTP/2, whose client may have no window for more than a byte.
+const MAX_STREAM_READ: usize = 16 * 1024;
+/// Maximum bytes in memory of a response that waits for its client, and maximum bytes that are read of it at once.
 const MAX_MEMORY: usize = 64 * 1024;
 
 type PolledFrame = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
@@ -110,8 +112,9 @@ impl Relay {
     ) -> Rc<Self> {
         let (worker, polled_at) = (context.worker(), context.uptime());
         let charge = context.charge_memory(prefix.len());
-        // A client may have no window for more than a byte.
-        incoming.set_reads_expected(!context.is_http2());
+        if context.is_http2() {
+            incoming.set_max_read(MAX_STREAM_READ);
+        }
         let mut transfer = Transfer {
             prefix,
             incoming,
@@ -272,8 +275,10 @@ impl Relay {
     async fn store(&self, data: Bytes) {
         let write = {
             let mut transfer = self.0.borrow_mut();
+            // A body that is to have a file takes no memory beside it.
+            let rest = transfer.incoming.size_hint().lower() as usize;
             let Some(ahead) = &mut transfer.ahead else { return };
-            if ahead.fits_in_memory(data.len()) {
+            if ahead.fits_in_memory(data.len().saturating_add(rest)) {
                 return ahead.push(&data);
             }
             transfer.start_write(data.clone())
@@ -291,6 +296,11 @@ impl Relay {
             Err(error) => {
                 if let Some(context) = &self.0.borrow().request_context {
                     context.worker().shared().record_spool_failure(&error);
+                }
+                if let Some(ahead) = &mut self.0.borrow_mut().ahead
+                    && ahead.fits_in_memory(data.len())
+                {
+                    return ahead.push(&data);
                 }
                 let left_data = self.0.borrow_mut().leave_to_recorder(data);
                 let Err(data) = left_data else { return };
@@ -315,7 +325,7 @@ impl Sweep for Relay {
                 context.close_connection();
             }
         } else if is_stalled {
-            incoming.set_reads_expected(true);
+            incoming.set_max_read(MAX_MEMORY);
             let task = context.worker().run_detached(Rc::clone(&self).receive());
             *ahead = Some(Box::new(ReceivedAhead::new(context.charge_memory(0), task)));
         }

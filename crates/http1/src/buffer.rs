@@ -54,6 +54,8 @@ pub(super) struct ReadBuffer {
     pub(super) buffer: BytesMut,
     /// Capacity of the next read; grows while reads fill it.
     read_capacity: usize,
+    /// Maximum capacity of the reads of this message.
+    max_read: usize,
     is_grown: bool,
     state: Rc<ReadBufferState>,
 }
@@ -80,7 +82,7 @@ impl ReadBufferState {
 impl ReadBuffer {
     pub(super) fn new(first: BytesMut, state: Rc<ReadBufferState>) -> Self {
         state.allocated.set(first.capacity());
-        Self { buffer: first, read_capacity: SMALL_CAPACITY, is_grown: false, state }
+        Self { buffer: first, read_capacity: SMALL_CAPACITY, max_read: LARGE_CAPACITY, is_grown: false, state }
     }
 
     /// Reads once; 0 is the end of the stream. `expected` is the number of bytes certain to follow, if known.
@@ -92,8 +94,8 @@ impl ReadBuffer {
         context: &mut Context<'_>,
         expected: u64,
     ) -> Poll<io::Result<usize>> {
-        let read_capacity =
-            usize::try_from(expected).unwrap_or(LARGE_CAPACITY).clamp(self.read_capacity, LARGE_CAPACITY);
+        let expected = usize::try_from(expected).unwrap_or(LARGE_CAPACITY);
+        let read_capacity = expected.clamp(self.read_capacity, LARGE_CAPACITY).min(self.max_read);
         if self.spare_capacity() < read_capacity
             && !self.buffer.try_reclaim(read_capacity)
             && self.spare_capacity() < read_capacity / 4
@@ -108,6 +110,11 @@ impl ReadBuffer {
         Poll::Ready(Ok(read))
     }
 
+    /// Limits each read of this message to about `bytes`.
+    pub(super) fn set_max_read(&mut self, bytes: usize) {
+        self.max_read = bytes;
+    }
+
     /// Records that the next read is for a head, of which the buffer may have a part.
     pub(super) fn expect_head(&self) {
         self.state.has_partial_head.set(!self.buffer.is_empty());
@@ -116,6 +123,7 @@ impl ReadBuffer {
     /// Ends a message: releases a buffer that grew for it.
     pub(super) fn shrink(&mut self) {
         self.read_capacity = SMALL_CAPACITY;
+        self.max_read = LARGE_CAPACITY;
         if self.state.allocated.get() > SMALL_CAPACITY {
             self.release();
         }

@@ -253,7 +253,6 @@ impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
             upload: self.upload.take().filter(|upload| !upload.done),
             body: BodyReader::new(length),
             reusable: framing.keeps_alive(version) && status != StatusCode::SWITCHING_PROTOCOLS,
-            reads_expected: true,
         };
         Poll::Ready(Ok(Response { status, fields, body }))
     }
@@ -320,8 +319,6 @@ pub struct ResponseBody<IO, B> {
     upload: Option<Upload<B>>,
     body: BodyReader,
     reusable: bool,
-    /// Each read has room for all that is expected, within the capacity of a buffer.
-    reads_expected: bool,
 }
 
 impl<IO, B> ResponseBody<IO, B> {
@@ -335,9 +332,11 @@ impl<IO, B> ResponseBody<IO, B> {
 }
 
 impl<IO, B> ResponseBody<IO, B> {
-    /// Lets each read have room for all that is expected, or only for twice what the last one filled.
-    pub fn set_reads_expected(&mut self, reads_expected: bool) {
-        self.reads_expected = reads_expected;
+    /// Limits each of the next reads to about `bytes`.
+    pub fn set_max_read(&mut self, bytes: usize) {
+        if let Some(conn) = &mut self.conn {
+            conn.incoming.set_max_read(bytes);
+        }
     }
 
     /// Returns the capacity of the read buffer, of which the last chunk is a part; 0 without a connection.
@@ -366,8 +365,7 @@ impl<IO: Stream, B: SendBody> ResponseBody<IO, B> {
                 BodyChunk::Pending => {}
                 chunk => return Poll::Ready(Ok(chunk)),
             }
-            let expected = if self.reads_expected { self.body.expected() } else { 0 };
-            match ready!(conn.incoming.poll_read(&mut conn.io, context, expected)) {
+            match ready!(conn.incoming.poll_read(&mut conn.io, context, self.body.expected())) {
                 Ok(0) if self.body.on_eof() => self.reusable = false,
                 Ok(0) => return Poll::Ready(Err(Error::UnexpectedEof)),
                 Ok(_) => {}

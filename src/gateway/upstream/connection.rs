@@ -67,10 +67,10 @@ impl OriginBody {
         matches!(self, Self::Http2(_))
     }
 
-    /// Lets each read have room for all that is expected, or only for twice what the last one filled.
-    pub(in crate::gateway) fn set_reads_expected(&mut self, reads_expected: bool) {
+    /// Limits each of the next reads to about `bytes`. Frames of HTTP/2 have a limit of their own.
+    pub(in crate::gateway) fn set_max_read(&mut self, bytes: usize) {
         if let Self::Http1(body) = self {
-            body.set_reads_expected(reads_expected);
+            body.set_max_read(bytes);
         }
     }
 
