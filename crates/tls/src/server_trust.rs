@@ -4,7 +4,7 @@ use super::authorities::{authorities, public_authorities};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WantsClientCert, verify_server_name};
-use rustls::crypto::aws_lc_rs as provider;
+use rustls::crypto::{CryptoProvider, aws_lc_rs as provider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// named.
 #[derive(Clone, Debug)]
 pub struct ServerTrust {
-    authorities: RootCertStore,
+    /// `None` trusts all servers.
+    authorities: Option<RootCertStore>,
     certificates: Vec<CertificateDer<'static>>,
 }
 
@@ -28,10 +29,15 @@ impl ServerTrust {
         public_authorities().into()
     }
 
+    /// Returns trust in all servers, whatever certificate they have, if they have its key.
+    pub fn any() -> Self {
+        Self { authorities: None, certificates: Vec::new() }
+    }
+
     /// Returns trust in the authorities in `pem`, and in servers that have one of these certificates themselves. The error is
     /// its reason.
     pub fn from_pem(pem: &[u8]) -> Result<Self, String> {
-        let authorities = authorities(pem)?;
+        let authorities = Some(authorities(pem)?);
         Ok(Self { authorities, certificates: CertificateDer::pem_slice_iter(pem).flatten().collect() })
     }
 
@@ -41,20 +47,23 @@ impl ServerTrust {
         builder: ConfigBuilder<ClientConfig, WantsVerifier>,
     ) -> ConfigBuilder<ClientConfig, WantsClientCert> {
         let provider = Arc::clone(builder.crypto_provider());
-        let issued = WebPkiServerVerifier::builder_with_provider(Arc::new(self.authorities.clone()), provider).build();
-        match issued {
-            Ok(issued) if !self.certificates.is_empty() => {
-                let verifier = Arc::new(NamedOrIssued { issued, named: self.certificates });
-                builder.dangerous().with_custom_certificate_verifier(verifier)
+        let issued = match self.authorities {
+            None => None,
+            Some(authorities) if self.certificates.is_empty() => return builder.with_root_certificates(authorities),
+            Some(authorities) => {
+                let verifier =
+                    WebPkiServerVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(&provider));
+                Some(verifier.build().expect("there are authorities"))
             }
-            _ => builder.with_root_certificates(self.authorities),
-        }
+        };
+        let verifier = Verifier { issued, named: self.certificates, provider };
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
     }
 }
 
 impl From<RootCertStore> for ServerTrust {
     fn from(authorities: RootCertStore) -> Self {
-        Self { authorities, certificates: Vec::new() }
+        Self { authorities: Some(authorities), certificates: Vec::new() }
     }
 }
 
@@ -69,12 +78,14 @@ pub fn client_config(servers: ServerTrust) -> ClientConfig {
 /// Verifier that also accepts a certificate of an authority as that of a server, if exactly it is named: many internal servers
 /// have one that they have signed themselves.
 #[derive(Debug)]
-struct NamedOrIssued {
-    issued: Arc<WebPkiServerVerifier>,
+struct Verifier {
+    /// `None` accepts any certificate.
+    issued: Option<Arc<WebPkiServerVerifier>>,
     named: Vec<CertificateDer<'static>>,
+    provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for NamedOrIssued {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -83,7 +94,8 @@ impl ServerCertVerifier for NamedOrIssued {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let verified = self.issued.verify_server_cert(certificate, intermediates, name, ocsp_response, now);
+        let Some(issued) = &self.issued else { return Ok(ServerCertVerified::assertion()) };
+        let verified = issued.verify_server_cert(certificate, intermediates, name, ocsp_response, now);
         // The validity was checked before: an expired certificate has another error.
         if !matches!(&verified, Err(error) if is_authority_as_server(error)) || !self.named.contains(certificate) {
             return verified;
@@ -98,7 +110,7 @@ impl ServerCertVerifier for NamedOrIssued {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.issued.verify_tls12_signature(message, certificate, signed)
+        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -107,11 +119,11 @@ impl ServerCertVerifier for NamedOrIssued {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.issued.verify_tls13_signature(message, certificate, signed)
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.issued.supported_verify_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -139,8 +151,9 @@ mod tests {
     fn verify(named: &str, shown: &rcgen::Certificate, name: &str, seconds: u64) -> Result<(), Error> {
         let ServerTrust { authorities, certificates } = ServerTrust::from_pem(named.as_bytes()).expect("certificates");
         let provider = Arc::new(provider::default_provider());
-        let issued = WebPkiServerVerifier::builder_with_provider(Arc::new(authorities), provider);
-        let verifier = NamedOrIssued { issued: issued.build().expect("authorities"), named: certificates };
+        let authorities = Arc::new(authorities.expect("authorities"));
+        let issued = WebPkiServerVerifier::builder_with_provider(authorities, Arc::clone(&provider));
+        let verifier = Verifier { issued: issued.build().ok(), named: certificates, provider };
         let name = ServerName::try_from(name.to_owned()).expect("a name");
         let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         verifier.verify_server_cert(shown.der(), &[], &name, &[], now).map(|_| ())

@@ -1,10 +1,9 @@
 //! TLS to the origin.
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{CertificateError, ClientConfig};
 use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
@@ -35,13 +34,9 @@ impl TlsFiles {
 
     /// Returns the configuration of a client that offers `protocols`. The error names the key of the settings.
     pub(super) fn client_config(&self, tls: &OriginTls, protocols: &[&[u8]]) -> Result<ClientConfig, String> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| format!("origin: {error}"))?;
-        let builder = match tls.verifies {
-            true => self.trust(tls)?.apply(builder),
-            false => builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny(provider))),
-        };
+        let builder = self.trust(tls)?.apply(builder);
         let mut config = match (&self.client, &tls.client_certificate) {
             (Some((certificate, key)), Some((certificate_path, key_path))) => {
                 let chain = certificates(certificate)
@@ -57,6 +52,9 @@ impl TlsFiles {
     }
 
     fn trust(&self, tls: &OriginTls) -> Result<ServerTrust, String> {
+        if !tls.verifies {
+            return Ok(ServerTrust::any());
+        }
         let (Some(ca), Some(path)) = (&self.ca, &tls.ca) else {
             return Ok(ServerTrust::public());
         };
@@ -96,43 +94,4 @@ pub(super) fn handshake_error(error: io::Error) -> io::Error {
         _ => return error,
     };
     io::Error::new(error.kind(), format!("{error}; {remedy}"))
-}
-
-/// Accepts any certificate whose key the server has (`origin.verify: false`).
-#[derive(Debug)]
-struct AcceptAny(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AcceptAny {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
