@@ -345,6 +345,92 @@ fn next_request_fetches_if_the_first_one_fails() {
 }
 
 #[test]
+fn one_of_those_who_wait_takes_over_a_late_fetch() {
+    const OTHERS: usize = 12;
+    let count = Arc::new(AtomicUsize::new(0));
+    let (release, released) = signal();
+    let origin = {
+        let count = Arc::clone(&count);
+        Origin::with_script(move |request, connection| match count.fetch_add(1, Ordering::SeqCst) {
+            0 => {
+                connection.send("HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nContent-Length: 4\r\n\r\np");
+                released.wait();
+                connection.close();
+            }
+            _ => fresh(request, connection),
+        })
+    };
+    let clients = "clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }\n";
+    let limits = "limits: { first_byte_timeout: 1h }\n";
+    let gateway = TestGateway::with_rules(origin.address(), &format!("{RULES}{clients}{limits}"));
+    let request = |client: usize| {
+        format!("GET /page HTTP/1.1\r\nHost: example.com\r\nX-Forwarded-For: 192.0.2.{client}\r\n{PERSON}\r\n")
+    };
+    let mut first = gateway.connect();
+    first.send(request(1));
+    wait_until("the origin to be asked", || count.load(Ordering::SeqCst) == 1);
+    let mut others: Vec<Client> = (0..OTHERS).map(|_| gateway.connect()).collect();
+    for (number, other) in others.iter_mut().enumerate() {
+        other.send(request(10 + number));
+    }
+    gateway.wait_for_metric("tidegate_client_connections", 1.0 + OTHERS as f64);
+    // Later than the patience for the first fetch, whenever a request began to wait, and not for the second.
+    gateway.clock.advance(Duration::from_secs(45));
+    for other in &mut others {
+        let response = other.read_response();
+        assert_eq!((response.status, response.text().as_str()), (200, "page"));
+    }
+    assert_eq!(origin.received_requests().len(), 2, "one takes over for all");
+    release.notify();
+}
+
+/// Pages of `/costly` cost a unit each, all others nothing.
+const DISPLACED: &str = "\
+workers: 1
+clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
+quotas: { api: { limit: 1000, window: { fixed: 24h } } }
+routes:
+  - { match: \"/costly/*\", cost: { api: 1 } }
+  - { match: \"/reported/*\", cost: { api: 1 } }
+  - { match: \"/**\" }
+";
+
+#[test]
+fn pages_that_cost_nothing_displace_no_copy_that_saves_units() {
+    let origin = Origin::with_script(|request, connection| {
+        let reported = if request.target.starts_with("/reported") { "X-Cost: 0\r\n" } else { "" };
+        let fields = format!("Cache-Control: max-age=3600\r\n{reported}");
+        connection.reply("200 OK", &fields, &[b'x'; 100_000]);
+    });
+    // In memory alone, and as many as do not fit there.
+    for (disk, pages) in [("off", 10), ("{ size: 16MiB }", 40)] {
+        let rules = DISPLACED.replace("fixed: 24h }", "fixed: 24h }, cost_header: x-cost");
+        let gateway = TestGateway::with_rules(
+            origin.address(),
+            &format!("{rules}cache: {{ memory: 2MiB, max_object: 256KiB, disk: {disk} }}\n"),
+        );
+        let visit = || {
+            for page in 0..pages {
+                let fields = format!("X-Forwarded-For: 198.51.100.{page}\r\n");
+                assert_eq!(get(&gateway, &format!("/costly/{page}"), &fields).status, 200);
+            }
+            gateway.metric("tidegate_quota_used{quota=\"api\"}")
+        };
+        let used = visit();
+        assert_eq!(used, pages as f64);
+        for number in 0..300 {
+            // Two networks in turn count as two, one that asks again does not.
+            for network in [113, 113, 114] {
+                let fields = format!("X-Forwarded-For: 203.0.{network}.66\r\n");
+                let path = if number % 2 == 0 { "/app.js?v=" } else { "/reported/" };
+                assert_eq!(get(&gateway, &format!("{path}{number}"), &fields).status, 200);
+            }
+        }
+        assert_eq!(visit(), used, "copies that save units stay, with disk {disk}");
+    }
+}
+
+#[test]
 fn responses_for_one_client_are_fetched_one_by_one() {
     let origin = Origin::with_script(|request, connection| {
         let fields = match request.target.as_str() {

@@ -125,6 +125,48 @@ fn without_space_for_files_slow_readers_keep_their_slots() {
     gateway.wait_for_metric(INFLIGHT, 0.0);
 }
 
+/// No wait for a fetch ends, whatever time passes in the test.
+const STORED: &str = "\
+cache: { memory: 128MiB, max_object: 32MiB, disk: off }
+quotas: { api: { limit: 100, window: { fixed: 24h } } }
+routes: [{ match: \"/**\", cost: { api: 1 }, response_timeout: 24h }]
+";
+
+#[test]
+fn stored_page_is_held_from_nobody_by_a_slow_reader() {
+    const OTHERS: usize = 8;
+    for buffer_disk in ["64MiB", "0B"] {
+        let body = page();
+        let origin = Origin::with_script(move |_, connection| {
+            connection.reply("200 OK", "Cache-Control: max-age=3600\r\n", &body);
+        });
+        let limits = format!("first_byte_timeout: 1h, buffer_disk: {buffer_disk}");
+        let rules = RULES.replace("first_byte_timeout: 1s", &limits);
+        let gateway = TestGateway::with_rules(origin.address(), &format!("{rules}{STORED}"));
+        let mut slow = start_reading(&gateway, "/page", 1);
+        wait_until("the origin to be asked", || origin.received_requests().len() == 1);
+        let address = gateway.address();
+        let others: Vec<_> = (0..OTHERS)
+            .map(|other| {
+                let fields = format!("X-Forwarded-For: 192.0.2.{}\r\n", 10 + other);
+                std::thread::spawn(move || Client::connect(address).get("/page", &fields))
+            })
+            .collect();
+        wait_until("all others to be served while the slow one reads nothing", || {
+            gateway.clock.advance(Duration::from_millis(300));
+            others.iter().all(std::thread::JoinHandle::is_finished)
+        });
+        let page = page();
+        for other in others {
+            let response = other.join().expect("a response");
+            assert!(response.status == 200 && response.body == page, "{buffer_disk}");
+        }
+        assert!(slow.read_response().body == page, "the slow one gets all, too, with {buffer_disk}");
+        assert_eq!(origin.received_requests().len(), 1, "one fetch, with {buffer_disk}");
+        assert_eq!(gateway.metric("tidegate_quota_used{quota=\"api\"}"), 1.0, "with {buffer_disk}");
+    }
+}
+
 #[test]
 fn readers_below_the_least_rate_are_disconnected() {
     let origin = origin();
