@@ -10,6 +10,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Most bytes of bodies that wait.
 const MAX_BYTES: u64 = 32 << 20;
+/// Most bytes of bodies with which a record waits that is not valuable, so that a flood of them leaves space for others.
+const MAX_BYTES_FOR_OTHERS: u64 = MAX_BYTES / 2;
 /// Bytes that each record counts besides its body.
 const RECORD: u64 = 1024;
 /// Most removals that wait. One more, and all records are forgotten.
@@ -67,7 +69,8 @@ impl Queue {
             return false;
         }
         let bytes = bytes_of(&record);
-        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_BYTES {
+        let limit = if record.is_valuable { MAX_BYTES } else { MAX_BYTES_FOR_OTHERS };
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > limit {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
             return false;
         }
@@ -180,4 +183,23 @@ fn count_down(counts: &mut HashMap<u128, u32, RandomState>, key: u128) {
 
 fn bytes_of(record: &NewRecord) -> u64 {
     record.body_length() + record.meta.len() as u64 + RECORD
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::NewBody;
+    use bytes::Bytes;
+
+    #[test]
+    fn flood_of_other_records_leaves_space_for_valuable_ones() {
+        let (queue, _tasks) = Queue::new();
+        let insert = |is_valuable| {
+            let body = NewBody::Parts(vec![Bytes::from_static(&[0; 1 << 20])]);
+            let (url, tags) = Default::default();
+            queue.insert(Box::new(NewRecord { key: 0, group: 0, url, tags, is_valuable, meta: Vec::new(), body }))
+        };
+        let inserted = |is_valuable| (0..100).filter(|_| insert(is_valuable)).count();
+        assert_eq!((inserted(false), inserted(true), inserted(false)), (15, 16, 0));
+    }
 }

@@ -51,7 +51,7 @@ pub(crate) struct Location {
     pub(crate) head: Span,
     pub(crate) body: Span,
     pub(crate) is_valuable: bool,
-    /// The record was read since it was written.
+    /// The record was used since it was written.
     pub(crate) is_used: AtomicBool,
     /// The record was invalidated since it was written.
     pub(crate) is_invalidated: AtomicBool,
@@ -113,10 +113,9 @@ impl Shared {
         });
     }
 
-    /// Returns the places of head and body of a record, which is read.
-    pub(crate) fn use_location(&self, key: u128) -> Option<(Span, Span)> {
+    /// Returns the places of head and body of a record.
+    pub(crate) fn place(&self, key: u128) -> Option<(Span, Span)> {
         let location = self.is_readable().then(|| self.index.get(&key))??;
-        location.is_used.store(true, Ordering::Relaxed);
         Some((location.head, location.body))
     }
 

@@ -96,7 +96,7 @@ impl DiskStore {
     /// Reads a record, without its body. Returns `None` if there is none; a damaged one is removed. Fails only if the read
     /// would block.
     pub fn read(&self, key: u128, mode: ReadMode) -> io::Result<Option<DiskRecord>> {
-        let Some((head, body)) = self.0.use_location(key) else { return Ok(None) };
+        let Some((head, body)) = self.0.place(key) else { return Ok(None) };
         match self.0.read(key, head, body, mode) {
             Ok(record) => Ok(Some(record)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(error),
@@ -105,6 +105,14 @@ impl DiskStore {
                 Ok(None)
             }
         }
+    }
+
+    /// Lets the record with the key stay rather than those that are not used. Returns false if there is none.
+    pub fn mark_used(&self, key: u128) -> bool {
+        self.0.index.get(&key).is_some_and(|location| {
+            location.is_used.store(true, Ordering::Relaxed);
+            true
+        })
     }
 
     /// Stores a record soon, unless too much waits. It takes the place of an older one when it is written.

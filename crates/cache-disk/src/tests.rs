@@ -117,7 +117,10 @@ impl Model {
                 self.records.retain(|key, _| *key != tag);
                 assert_eq!(removed as usize, before - self.records.len());
             }
-            Step::Read { key } => drop(self.store().read(key.into(), ReadMode::PageCache)),
+            Step::Read { key } => {
+                self.store().mark_used(key.into());
+                drop(self.store().read(key.into(), ReadMode::PageCache));
+            }
             Step::Sync => assert!(self.store().flush(TIMEOUT)),
             Step::Reopen => {
                 self.close();
@@ -324,7 +327,7 @@ fn valuable_records_stay_whatever_else_is_written_and_read() {
         store.insert(page(number, LENGTH));
         if number % 10 == 0 {
             assert!(store.wait(TIMEOUT));
-            let _ = store.read(number.into(), ReadMode::Blocking);
+            store.mark_used(number.into());
         }
     }
     assert!(store.wait(TIMEOUT));
@@ -344,7 +347,7 @@ fn valuable_records_stay_whatever_else_is_written_and_read() {
 }
 
 #[test]
-fn files_stay_within_their_size_and_keep_what_is_read() {
+fn files_stay_within_their_size_and_keep_what_is_used() {
     const LENGTH: usize = 10_000;
     let dir = tempfile::tempdir().expect("a directory");
     let size = 8 << 20;
@@ -355,8 +358,8 @@ fn files_stay_within_their_size_and_keep_what_is_read() {
         if number % 10 == 0 {
             assert!(store.wait(TIMEOUT));
             assert!(
-                store.read(0, ReadMode::Blocking).is_ok_and(|record| record.is_some()),
-                "a record that is read goes on, {number}"
+                store.mark_used(0) && store.read(0, ReadMode::Blocking).is_ok_and(|record| record.is_some()),
+                "a record that is used goes on, {number}"
             );
             assert!(store.stats().bytes <= size);
         }
@@ -398,7 +401,7 @@ fn invalidated_group_is_not_valid_again_by_a_second_chance() {
         store.insert(page(number, 10_000));
         if number % 50 == 0 {
             assert!(store.wait(TIMEOUT));
-            let _ = store.read(0, ReadMode::Blocking);
+            store.mark_used(0);
         }
     }
     assert!(store.wait(TIMEOUT));

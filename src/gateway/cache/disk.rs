@@ -42,6 +42,8 @@ enum KindForm<'a> {
         requested_at: u64,
         terms: TermsForm,
         selecting: Option<&'a [u8]>,
+        /// A part of the hash of the last client's network.
+        client: u32,
     },
     Variants {
         salt: u64,
@@ -93,6 +95,7 @@ pub(super) fn record(key: CacheKey, entry: &CacheEntry, body: NewBody) -> Option
                 requested_at: response.requested_at.0,
                 terms: TermsForm::from(&response.terms),
                 selecting: response.selecting.as_deref(),
+                client: response.usage.client(),
             };
             (&*response.url, kind, response.tags().join("\n"))
         }
@@ -136,7 +139,7 @@ pub(super) fn entry(record: DiskRecord, version: u64, mode: ReadMode) -> io::Res
                 written_at: AtomicU64::new(written_at),
             })))
         }
-        KindForm::Response { status, lines, requested_at, terms, selecting } => {
+        KindForm::Response { status, lines, requested_at, terms, selecting, client } => {
             let status = StatusCode::from_u16(status).map_err(|_| unreadable())?;
             let head = ResponseHead::from_lines(status, lines).ok_or_else(unreadable)?;
             let body = match body.len() > MAX_LOADED_BODY {
@@ -153,7 +156,7 @@ pub(super) fn entry(record: DiskRecord, version: u64, mode: ReadMode) -> io::Res
                 url: form.url.into(),
                 selecting: selecting.map(Into::into),
                 saving: form.saving,
-                usage: CopyUsage::default(),
+                usage: CopyUsage::by(client),
             })))
         }
     }

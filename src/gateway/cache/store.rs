@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate_cache_disk::{DiskStats, DiskStore, Label, NewBody};
 use tidegate_policy::hash::mix;
+use tidegate_policy::identity::ClientKey;
 use tidegate_policy::{Timestamp, Units};
 
 /// Most parts of the store, each with its own lock.
@@ -162,8 +163,29 @@ impl CacheStore {
         self.free.get(&key)
     }
 
-    /// Counts a request for an entry, so that it stays rather than others.
-    pub(in crate::gateway) fn count_use(&self, key: CacheKey) {
+    /// Records a request of `client` for a response, and for the entry of its variants, so that they stay rather than others.
+    /// Requests of one network in a row count once.
+    pub(in crate::gateway) fn record_use(
+        &self,
+        keys: (CacheKey, Option<CacheKey>),
+        response: &StoredResponse,
+        client: ClientKey,
+    ) {
+        if !response.usage.is_by_another(client) {
+            return;
+        }
+        let (key, variants) = keys;
+        self.count_use(key);
+        variants.into_iter().for_each(|variants| self.count_use(variants));
+        if let Some(disk) = &self.disk {
+            response.usage.mark_once(|| {
+                variants.into_iter().for_each(|variants| _ = disk.mark_used(variants.number()));
+                disk.mark_used(key.number())
+            });
+        }
+    }
+
+    fn count_use(&self, key: CacheKey) {
         if self.costly.get(&key).is_none() {
             let _ = self.free.get(&key);
         }

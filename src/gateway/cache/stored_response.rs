@@ -65,8 +65,10 @@ pub(in crate::gateway) struct CopyUsage {
     saved_milli: AtomicU64,
     /// Class of the last client, by its index plus one; 0 for none.
     class: AtomicU32,
-    /// Last client, by a part of the hash of its key; 0 for none.
+    /// Network of the last client, by a part of its hash; 0 for none.
     client: AtomicU32,
+    /// The record on disk is marked as used.
+    is_marked: AtomicBool,
 }
 
 impl CopyUsage {
@@ -95,12 +97,36 @@ impl CopyUsage {
         let (hits, saved) = self.get();
         let copied = |value: &AtomicU32| AtomicU32::new(value.load(Ordering::Relaxed));
         let (class, client) = (copied(&self.class), copied(&self.client));
-        Self { hits: AtomicU64::new(hits), saved_milli: AtomicU64::new(saved.milli()), class, client }
+        Self {
+            hits: AtomicU64::new(hits),
+            saved_milli: AtomicU64::new(saved.milli()),
+            class,
+            client,
+            is_marked: AtomicBool::default(),
+        }
     }
 
-    /// Remembers `client`. Returns true if it is another one than the last; false if none is remembered.
+    /// Returns the use of a response for which `client`, as [`Self::client`] returns it, asked last.
+    pub(super) fn by(client: u32) -> Self {
+        Self { client: AtomicU32::new(client), ..Self::default() }
+    }
+
+    /// Returns a part of the hash of the last client's network; 0 for none.
+    pub(super) fn client(&self) -> u32 {
+        self.client.load(Ordering::Relaxed)
+    }
+
+    /// Marks the record on disk as used by `mark`, which returns true if there is one, unless it is marked already.
+    pub(super) fn mark_once(&self, mark: impl FnOnce() -> bool) {
+        if !self.is_marked.load(Ordering::Relaxed) && mark() {
+            self.is_marked.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Remembers `client`. Returns true if it is of another network than the last, which may have many addresses; false if
+    /// none is remembered.
     pub(in crate::gateway) fn is_by_another(&self, client: ClientKey) -> bool {
-        let client = (mix(client.to_u64()) >> 32) as u32;
+        let client = (mix(client.network()) >> 32) as u32;
         let last = self.client.load(Ordering::Relaxed);
         if last != client {
             self.client.store(client, Ordering::Relaxed);
@@ -316,5 +342,32 @@ impl CopyBody {
             Self::Parts(reader) => reader.remaining(),
             Self::Disk(reader) => reader.remaining(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_one_network_in_a_row_count_once() {
+        let usage = CopyUsage::default();
+        let v4 = |network: u64, host: u64| ClientKey::from_u64((network << 8) | host);
+        let v6 = |site: u64, prefix: u64| ClientKey::from_u64((0x2001_0db8 << 32) | (site << 16) | prefix);
+        // The first one filled the copy.
+        for (client, counts) in [
+            (v4(0xcb_0071, 1), false),
+            (v4(0xcb_0071, 1), false),
+            (v4(0xcb_0071, 254), false),
+            (v4(0xc6_3364, 1), true),
+            (v4(0xc6_3364, 2), false),
+            (v6(1, 1), true),
+            (v6(1, 0xffff), false),
+            (v6(2, 1), true),
+            (v4(0xcb_0071, 1), true),
+        ] {
+            assert_eq!(usage.is_by_another(client), counts, "{client:?}");
+        }
+        assert!(!CopyUsage::by(usage.client()).is_by_another(v4(0xcb_0071, 9)), "also after it was read from disk");
     }
 }

@@ -198,14 +198,9 @@ impl RequestHandler {
                 found
             }
         };
-        if let Some((key, copy)) = &found.copy
-            && copy.usage.is_by_another(classified.key)
-        {
-            let store = &self.worker.shared().cache.store;
-            store.count_use(*key);
-            if found.variants.is_some() {
-                store.count_use(url.key);
-            }
+        if let Some((key, copy)) = &found.copy {
+            let variants = found.variants.as_ref().map(|_| url.key);
+            self.worker.shared().cache.store.record_use((*key, variants), copy, classified.key);
         }
         if let Some((_, copy)) = found.copy.take_if(|(_, copy)| copy.terms().reuse(&wanted, *now) == Reuse::Fresh) {
             return CacheRole::Copy(copy, CopyReason::Reusable);
