@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_http1::ReadBufferState;
+use tidegate_policy::identity::ClientKey;
 
 /// Bytes of a connection without a request and a read buffer: its task and its socket.
 const CONNECTION: usize = 10 * 1024;
@@ -32,14 +33,20 @@ pub(super) struct ConnectionMemory {
     charged: Cell<usize>,
     read_buffer: Rc<ReadBufferState>,
     /// Stored bodies of responses in progress.
-    shared: RefCell<Slab<Arc<SharedBody>>>,
+    shared: RefCell<Slab<(Arc<SharedBody>, ClientKey)>>,
 }
 
 impl ConnectionMemory {
     /// Returns the bytes that the connection occupies.
     pub(super) fn total(&self) -> u64 {
-        let shared: usize = self.shared.borrow().iter().map(|(_, body)| body.memory_of_reader()).sum();
+        let shared: usize = self.shared.borrow().iter().map(|(_, (body, _))| body.memory_of_reader()).sum();
         (CONNECTION + self.charged.get() + self.read_buffer.allocated() + shared) as u64
+    }
+
+    /// Returns the stored bodies that others displaced, each once, and one of the clients that read it.
+    pub(super) fn begin_moves(&self) -> Vec<(Arc<SharedBody>, ClientKey)> {
+        let shared = self.shared.borrow();
+        shared.iter().filter(|(_, (body, _))| body.begin_move()).map(|(_, entry)| entry.clone()).collect()
     }
 
     /// Returns the state of the HTTP/1.1 read buffer.
@@ -55,9 +62,14 @@ pub(super) struct SharedCharge {
 }
 
 impl SharedCharge {
-    pub(super) fn new(memory: &Rc<ConnectionMemory>, body: Arc<SharedBody>) -> Self {
-        let key = memory.shared.borrow_mut().insert(body);
+    pub(super) fn new(memory: &Rc<ConnectionMemory>, body: Arc<SharedBody>, client: ClientKey) -> Self {
+        let key = memory.shared.borrow_mut().insert((body, client));
         Self { memory: Rc::clone(memory), key }
+    }
+
+    /// Returns the memory of the connection.
+    pub(super) fn memory(&self) -> &Rc<ConnectionMemory> {
+        &self.memory
     }
 }
 
@@ -122,9 +134,7 @@ pub(super) fn largest<T>(mut holders: Vec<(u64, T)>, excess: u64) -> impl Iterat
 
 #[cfg(test)]
 mod tests {
-    use super::super::shared_body::OwnedBody;
     use super::*;
-    use bytes::Bytes;
 
     #[test]
     fn charges_are_of_what_exists() {
@@ -138,27 +148,6 @@ mod tests {
         drop(response);
         drop(request);
         assert_eq!(memory.total(), base);
-    }
-
-    #[test]
-    fn stored_body_is_charged_to_its_readers_together_once_it_is_displaced() {
-        let connections = [(); 4].map(|()| Rc::<ConnectionMemory>::default());
-        let base = connections[0].total();
-        let stored = OwnedBody::new(vec![Bytes::from_static(&[0; 1000])]);
-        let read = |memory| {
-            let mut reader = stored.read(0, 1000);
-            reader.charge(memory);
-            reader
-        };
-        let mut readers: Vec<_> = connections.iter().map(read).collect();
-        let charged = || connections.each_ref().map(|memory| memory.total() - base);
-        assert_eq!(charged(), [0; 4]);
-        drop(stored);
-        assert_eq!(charged(), [250; 4]);
-        readers.truncate(1);
-        assert_eq!(charged(), [1000, 0, 0, 0]);
-        drop(readers);
-        assert_eq!(charged(), [0; 4]);
     }
 
     #[test]

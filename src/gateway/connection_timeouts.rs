@@ -2,17 +2,20 @@
 //! second closes those that exceed a timeout. A timer per request would cost more than parsing the request.
 
 use super::connection_memory::{ConnectionMemory, largest};
+use super::shared_body::SharedBody;
 use http::Version;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tidegate_config::settings::Limits;
 use tidegate_engine::clock::Clock;
 use tidegate_http1::server::InterimResponses;
 use tidegate_policy::Timestamp;
+use tidegate_policy::identity::ClientKey;
 
 /// Interval of a worker's maintenance: timeouts, idle connections, access log.
 pub(super) const TICK: Duration = Duration::from_millis(250);
@@ -74,7 +77,7 @@ pub(super) struct StreamProgress {
 impl StreamProgress {
     /// Returns true if the client stalls the response, or reads it too slowly. A wait for the origin has a timeout of its
     /// own.
-    fn is_overdue(&mut self, limits: &Limits, now: Timestamp) -> bool {
+    fn is_overdue(&mut self, max_wait: Duration, min_rate: u64, now: Timestamp) -> bool {
         if self.waits_for_origin {
             self.slow_since = None;
             return false;
@@ -82,8 +85,8 @@ impl StreamProgress {
         if self.slow_since.is_none() {
             (self.slow_since, self.taken) = (Some(now), 0);
         }
-        is_overdue(self.last, limits.response_write_timeout, now)
-            || self.slow_since.is_some_and(|since| is_slower_than(limits.min_rate, self.taken, since, now))
+        is_overdue(self.last, max_wait, now)
+            || self.slow_since.is_some_and(|since| is_slower_than(min_rate, self.taken, since, now))
     }
 }
 
@@ -302,7 +305,9 @@ impl ConnectionState {
         }
         let responses = &mut *self.responses.borrow_mut();
         // All of them: each look is one of the sweeps between which the rate is measured.
-        let overdue = responses.iter_mut().filter_map(|(_, it)| it.is_overdue(limits, now).then_some(()));
+        let overdue = responses
+            .iter_mut()
+            .filter_map(|(_, it)| it.is_overdue(limits.response_write_timeout, limits.min_rate, now).then_some(()));
         if overdue.count() > 0 {
             return ConnectionCommand::Close;
         }
@@ -370,6 +375,12 @@ impl ConnectionRegistry {
         memory
     }
 
+    /// Returns the stored bodies that others displaced while connections send them, each once, with the address of a client.
+    pub(super) fn displaced_bodies(&self) -> Vec<(Arc<SharedBody>, ClientKey)> {
+        let connections = self.0.borrow();
+        connections.iter().filter_map(Weak::upgrade).flat_map(|open| open.memory.begin_moves()).collect()
+    }
+
     /// Closes the connections that occupy most memory, together at least `excess` bytes. Returns their number.
     pub(super) fn close_largest(&self, excess: u64) -> u64 {
         let open = self.0.borrow();
@@ -388,5 +399,39 @@ impl ConnectionRegistry {
     /// Returns the number of open connections.
     pub(super) fn open_count(&self) -> usize {
         self.0.borrow().iter().filter(|connection| connection.strong_count() > 0).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX_WAIT: Duration = Duration::from_secs(60);
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_seconds(1000 + second)
+    }
+
+    fn new_stream() -> StreamProgress {
+        StreamProgress { last: at(0), waits_for_origin: false, slow_since: None, taken: 0 }
+    }
+
+    #[test]
+    fn stream_that_a_client_stalls_is_overdue_and_one_that_waits_for_the_origin_is_not() {
+        let mut stream = new_stream();
+        assert!(!stream.is_overdue(MAX_WAIT, 0, at(60)));
+        assert!(stream.is_overdue(MAX_WAIT, 0, at(61)));
+        stream.waits_for_origin = true;
+        assert!(!stream.is_overdue(MAX_WAIT, 0, at(100_000)), "the origin has a timeout of its own");
+    }
+
+    #[test]
+    fn stream_of_a_client_that_reads_a_byte_a_second_is_overdue() {
+        let mut stream = new_stream();
+        let end = (0..1000).find(|&second| {
+            (stream.last, stream.taken) = (at(second), stream.taken + 1);
+            stream.is_overdue(MAX_WAIT, 1024, at(second))
+        });
+        assert_eq!(end, Some(139), "128 KiB may be unseen, and ten seconds are given");
     }
 }

@@ -47,6 +47,7 @@ mod response_body;
 mod scratch;
 mod shared;
 mod shared_body;
+mod shared_reader;
 mod site;
 mod spool;
 mod stream_body;

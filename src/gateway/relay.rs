@@ -563,7 +563,7 @@ impl Transfer {
         {
             rest.body = body;
             if let (Some(body), Some(context)) = (&mut rest.body, &self.request_context) {
-                body.charge(context.connection_memory());
+                body.charge(context.connection_memory(), context.address_key());
             }
             ahead.update_charge();
             ahead.wake_client();

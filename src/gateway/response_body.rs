@@ -50,12 +50,14 @@ impl ResponseBody {
     }
 
     /// Returns the body of a stored response. Its end completes `context`.
-    pub(super) fn stored(parts: CopyBody, context: Box<RequestContext>) -> Self {
+    pub(super) fn stored(mut parts: CopyBody, context: Box<RequestContext>) -> Self {
+        parts.charge(context.connection_memory(), context.address_key());
         Self::Stored(Box::new(StoredParts { parts, context: Some(context) }))
     }
 
-    /// Returns the body of a stored response to a request that is recorded elsewhere.
-    pub(super) fn stored_of_completed(parts: CopyBody) -> Self {
+    /// Returns the body of a stored response to the request of `context`, which is recorded elsewhere.
+    pub(super) fn stored_of_completed(mut parts: CopyBody, context: &RequestContext) -> Self {
+        parts.charge(context.connection_memory(), context.address_key());
         Self::Stored(Box::new(StoredParts { parts, context: None }))
     }
 
@@ -75,14 +77,13 @@ impl ResponseBody {
 }
 
 impl ResponseBody {
-    /// Charges the body to the connection of its client. What the origin sends is charged as it arrives.
+    /// Charges a body of one chunk to the connection of its client.
     pub(super) fn charge(&mut self, memory: &Rc<ConnectionMemory>) {
         match self {
             Self::Full(Some(bytes), charge) if bytes.len() > MAX_UNCHARGED => {
                 *charge = Some(MemoryCharge::new(memory, bytes.len()));
             }
-            Self::Stored(stored) => stored.parts.charge(memory),
-            Self::Full(..) | Self::Parts(_) | Self::Relayed(_) | Self::Tunnel(_) => {}
+            Self::Full(..) | Self::Parts(_) | Self::Stored(_) | Self::Relayed(_) | Self::Tunnel(_) => {}
         }
     }
 

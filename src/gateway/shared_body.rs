@@ -1,171 +1,123 @@
-//! Bodies in memory that stored responses share with the responses that are being sent.
+//! Bodies that stored responses share with the responses that are being sent.
+//!
+//! A body is in memory while it is stored. If others displace it while it is sent, it moves into a file, from which its
+//! readers go on.
 
-use super::connection_memory::{ConnectionMemory, SharedCharge};
+use super::spool::{SpoolError, SpoolFile};
 use bytes::Bytes;
-use std::rc::Rc;
+use parking_lot::{RwLock, RwLockReadGuard};
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Parts of a body. They stay in memory together until the last owner and the last reader have dropped them.
-#[derive(Debug)]
+/// A body with owners and readers.
 pub(super) struct SharedBody {
-    parts: Box<[Bytes]>,
+    content: RwLock<SharedContent>,
     len: usize,
+    /// The content is or was to be moved into a file.
+    is_moved: AtomicBool,
     /// Stored responses with the body.
     owners: AtomicUsize,
     /// Responses that send the body.
     readers: AtomicUsize,
 }
 
-/// A body as part of a stored response.
-#[derive(Debug)]
-pub(super) struct OwnedBody(Arc<SharedBody>);
+/// Content of a body.
+pub(super) enum SharedContent {
+    Memory(Arc<[Bytes]>),
+    File(SpoolFile),
+}
 
-/// A range of a body on its way to a client.
-pub(super) struct SharedReader {
+/// A body as part of a stored response.
+pub(super) struct OwnedBody {
+    parts: Arc<[Bytes]>,
     body: Arc<SharedBody>,
-    /// Number of the next part, and the bytes of it that were read.
-    next: (usize, usize),
-    remaining: u64,
-    charge: Option<SharedCharge>,
 }
 
 impl SharedBody {
     /// Returns the bytes that one of its readers accounts for. A stored body occupies memory of the cache; one that was
-    /// displaced occupies that of its readers together.
+    /// displaced occupies that of its readers together, until it is in a file.
     pub(super) fn memory_of_reader(&self) -> usize {
-        match self.owners.load(Ordering::Relaxed) {
-            0 => self.len.div_ceil(self.readers.load(Ordering::Relaxed).max(1)),
-            _ => 0,
+        let is_stored = self.owners.load(Ordering::Relaxed) > 0;
+        if is_stored || matches!(*self.content.read(), SharedContent::File(_)) {
+            return 0;
         }
+        self.len.div_ceil(self.readers.load(Ordering::Relaxed).max(1))
+    }
+
+    /// Returns true for a displaced body that is to be moved into a file, once.
+    pub(super) fn begin_move(&self) -> bool {
+        self.memory_of_reader() > 0 && !self.is_moved.swap(true, Ordering::Relaxed)
+    }
+
+    /// Returns the content, which moves at most once.
+    pub(super) fn content(&self) -> RwLockReadGuard<'_, SharedContent> {
+        self.content.read()
+    }
+
+    /// Counts a reader, until [`Self::remove_reader`].
+    pub(super) fn add_reader(&self) {
+        self.readers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn remove_reader(&self) {
+        self.readers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Starts to move the body into the empty `file`, within `limit` bytes of all files. It stays in memory if that fails.
+    pub(super) fn move_to(self: Arc<Self>, file: SpoolFile, limit: u64) -> Result<(), SpoolError> {
+        let parts = match &*self.content.read() {
+            SharedContent::Memory(parts) => Arc::clone(parts),
+            SharedContent::File(_) => return Ok(()),
+        };
+        file.fill(parts, limit, move |file| *self.content.write() = SharedContent::File(file))
     }
 }
 
 impl OwnedBody {
     pub(super) fn new(parts: Vec<Bytes>) -> Self {
-        let len = parts.iter().map(Bytes::len).sum();
-        let body = SharedBody { parts: parts.into(), len, owners: AtomicUsize::new(1), readers: AtomicUsize::new(0) };
-        Self(Arc::new(body))
+        let parts: Arc<[Bytes]> = parts.into();
+        let body = SharedBody {
+            content: RwLock::new(SharedContent::Memory(Arc::clone(&parts))),
+            len: parts.iter().map(Bytes::len).sum(),
+            is_moved: AtomicBool::new(false),
+            owners: AtomicUsize::new(1),
+            readers: AtomicUsize::new(0),
+        };
+        Self { parts, body: Arc::new(body) }
     }
 
     /// Returns the parts in their order.
     pub(super) fn parts(&self) -> &[Bytes] {
-        &self.0.parts
+        &self.parts
+    }
+
+    /// Returns the body, for its readers.
+    pub(super) fn share(&self) -> Arc<SharedBody> {
+        Arc::clone(&self.body)
     }
 
     /// Returns the number of bytes.
     pub(super) fn len(&self) -> usize {
-        self.0.len
-    }
-
-    /// Returns a reader of the bytes from `first` to before `end`.
-    pub(super) fn read(&self, first: u64, end: u64) -> SharedReader {
-        self.0.readers.fetch_add(1, Ordering::Relaxed);
-        let (mut part, mut offset) = (0, first as usize);
-        while let Some(bytes) = self.0.parts.get(part).filter(|bytes| bytes.len() <= offset) {
-            offset -= bytes.len();
-            part += 1;
-        }
-        SharedReader { body: Arc::clone(&self.0), next: (part, offset), remaining: end - first, charge: None }
+        self.body.len
     }
 }
 
 impl Clone for OwnedBody {
     fn clone(&self) -> Self {
-        self.0.owners.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(&self.0))
+        self.body.owners.fetch_add(1, Ordering::Relaxed);
+        Self { parts: Arc::clone(&self.parts), body: Arc::clone(&self.body) }
     }
 }
 
 impl Drop for OwnedBody {
     fn drop(&mut self) {
-        self.0.owners.fetch_sub(1, Ordering::Relaxed);
+        self.body.owners.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl SharedReader {
-    /// Charges the reader's part of the body to the connection of its client.
-    pub(super) fn charge(&mut self, memory: &Rc<ConnectionMemory>) {
-        self.charge = Some(SharedCharge::new(memory, Arc::clone(&self.body)));
-    }
-
-    /// Returns the number of bytes that are left.
-    pub(super) fn remaining(&self) -> u64 {
-        self.remaining
-    }
-
-    /// Returns the next bytes; `None` at the end.
-    pub(super) fn next(&mut self) -> Option<Bytes> {
-        let (part, offset) = self.next;
-        let bytes = self.body.parts.get(part).filter(|_| self.remaining > 0)?;
-        let end = bytes.len().min(offset + usize::try_from(self.remaining).unwrap_or(usize::MAX));
-        self.remaining -= (end - offset) as u64;
-        self.next = (part + 1, 0);
-        Some(bytes.slice(offset..end))
-    }
-}
-
-impl Drop for SharedReader {
-    fn drop(&mut self) {
-        self.body.readers.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn body(lengths: &[usize]) -> OwnedBody {
-        let mut next = 0_u8..;
-        let mut part = |&length: &usize| next.by_ref().take(length).collect();
-        OwnedBody::new(lengths.iter().map(&mut part).collect())
-    }
-
-    proptest! {
-        /// Whoever comes and goes: a body is charged to nobody while it is stored, and once, to all of its readers together,
-        /// afterwards.
-        #[test]
-        fn body_is_charged_once(steps in prop::collection::vec(0..4_u8, 0..40)) {
-            let memory = Rc::<ConnectionMemory>::default();
-            let base = memory.total();
-            let stored = body(&[100, 20]);
-            let new_reader = |owner: &OwnedBody| {
-                let mut reader = owner.read(0, 120);
-                reader.charge(&memory);
-                reader
-            };
-            let mut readers = vec![new_reader(&stored)];
-            let mut owners = vec![stored];
-            for step in steps {
-                match step {
-                    0 => readers.extend(owners.first().map(&new_reader)),
-                    1 if readers.len() > 1 => drop(readers.pop()),
-                    2 if !owners.is_empty() => owners.push(owners[0].clone()),
-                    3 => drop(owners.pop()),
-                    _ => {}
-                }
-                let charged = (memory.total() - base) as usize;
-                match owners.is_empty() {
-                    false => prop_assert_eq!(charged, 0),
-                    true => prop_assert!((120..120 + readers.len()).contains(&charged), "{} bytes", charged),
-                }
-            }
-        }
-
-        #[test]
-        fn any_range_is_read_part_by_part(lengths in prop::collection::vec(1..9_usize, 1..6), a in 0..48_usize, b in 0..48_usize) {
-            let body = body(&lengths);
-            let (a, b) = (a.min(body.len()), b.min(body.len()));
-            let (first, end) = (a.min(b), a.max(b));
-            let mut reader = body.read(first as u64, end as u64);
-            let mut read = Vec::new();
-            while let Some(part) = reader.next() {
-                prop_assert!(!part.is_empty());
-                read.extend_from_slice(&part);
-                prop_assert_eq!(reader.remaining(), (end - first - read.len()) as u64);
-            }
-            prop_assert_eq!(read, body.parts().concat()[first..end].to_vec());
-        }
+impl fmt::Debug for OwnedBody {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("OwnedBody").field(&self.body.len).finish()
     }
 }

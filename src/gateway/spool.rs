@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fs::File;
 use std::future::Future;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ const CLIENT_PART: u64 = 4;
 /// Maximum number of files of one client. Each needs a descriptor.
 const MAX_CLIENT_FILES: usize = 256;
 /// Length of the parts in which a file is read.
-const READ_LENGTH: u64 = 64 * 1024;
+pub(super) const READ_LENGTH: u64 = 64 * 1024;
 
 /// Bytes in files, of all clients and of each one, and the number of its files.
 #[derive(Default)]
@@ -86,6 +86,11 @@ impl SpoolUsage {
         fits
     }
 
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().by_client.is_empty()
+    }
+
     /// Releases a file with its bytes.
     fn release(&self, client: ClientKey, bytes: u64) {
         let mut usage = self.0.lock();
@@ -130,6 +135,40 @@ impl SpoolFile {
         Ok(SpoolWrite(spawn_blocking(move || file.write_all_at(&data, position).map(|()| length))))
     }
 
+    /// Starts to write `parts` into the empty file, within `limit` bytes of all files. `then` gets the file, unless it
+    /// fails.
+    pub(super) fn fill(
+        mut self,
+        parts: Arc<[Bytes]>,
+        limit: u64,
+        then: impl FnOnce(Self) + Send + 'static,
+    ) -> Result<(), SpoolError> {
+        let length = parts.iter().map(|part| part.len() as u64).sum();
+        if !self.usage.reserve(self.client, length, limit) {
+            return Err(SpoolError::Full);
+        }
+        self.reserved += length;
+        spawn_blocking(move || {
+            let written = parts.iter().try_for_each(|part| (&*self.file).write_all(part));
+            if written.is_ok() {
+                self.written = length;
+                then(self);
+            }
+        });
+        Ok(())
+    }
+
+    /// Starts to read the part at `position`, which ends before `end`. Fails if the file is shorter.
+    pub(super) fn start_read(&self, position: u64, end: u64) -> JoinHandle<io::Result<Bytes>> {
+        let file = Arc::clone(&self.file);
+        let length = READ_LENGTH.min(end - position) as usize;
+        spawn_blocking(move || {
+            let mut part = vec![0; length];
+            file.read_exact_at(&mut part, position)?;
+            Ok(part.into())
+        })
+    }
+
     /// Makes `length` written bytes available to the reader.
     pub(super) fn finish_write(&mut self, length: u64) {
         self.written += length;
@@ -149,15 +188,13 @@ impl SpoolFile {
 
     /// Reads the next part of the unread bytes. Fails if the file is shorter than what was written.
     pub(super) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        let reading = self.reading.get_or_insert_with(|| {
-            let (file, position) = (Arc::clone(&self.file), self.read);
-            let length = READ_LENGTH.min(self.written - self.read) as usize;
-            spawn_blocking(move || {
-                let mut part = vec![0; length];
-                file.read_exact_at(&mut part, position)?;
-                Ok(part.into())
-            })
-        });
+        let reading = match &mut self.reading {
+            Some(reading) => reading,
+            None => {
+                let reading = self.start_read(self.read, self.written);
+                self.reading.insert(reading)
+            }
+        };
         let part = ready!(Pin::new(reading).poll(context)).map_err(io::Error::other).flatten();
         self.reading = None;
         let part = part?;

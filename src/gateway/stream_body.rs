@@ -159,3 +159,39 @@ impl Drop for StreamPart {
         self.stream.on_written(self.len);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+    use tidegate_engine::clock::Clock;
+
+    fn next(body: &mut StreamBody) -> Option<StreamPart> {
+        let Poll::Ready(frame) = Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop())) else {
+            return None;
+        };
+        frame?.ok()?.into_data().ok()
+    }
+
+    #[test]
+    fn parts_are_short_and_charged_until_they_are_written() {
+        let state = ConnectionState::new(Rc::default(), Clock::system(), 1);
+        let (charged, base) = (|| state.memory().total(), state.memory().total());
+        let mut response = ResponseBody::full(vec![1; 40_000]);
+        response.charge(state.memory());
+        let mut body = StreamBody::new(response, &state);
+        let parts: Vec<_> = std::iter::from_fn(|| next(&mut body)).collect();
+        assert_eq!(
+            parts.iter().map(|part| part.remaining()).collect::<Vec<_>>(),
+            [MAX_PART, MAX_PART, 40_000 - 2 * MAX_PART]
+        );
+        assert!(body.is_end_stream());
+        drop(body);
+        let mut parts = parts.into_iter();
+        let last = parts.next_back();
+        parts.for_each(drop);
+        assert_eq!(charged(), base + 40_000 + HTTP2_RESPONSE as u64, "a part keeps the whole");
+        drop(last);
+        assert_eq!(charged(), base);
+    }
+}

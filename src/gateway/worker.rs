@@ -8,6 +8,7 @@ use super::log_interval::LogInterval;
 use super::proxy_protocol::{ProxiedClient, ProxyHeaderError};
 use super::scratch::ScratchBuffer;
 use super::shared::Shared;
+use super::spool::SpoolFile;
 use super::sweep::SweepList;
 use super::switch_subject::SwitchSubject;
 use super::upstream::{ForwardError, MAX_RESPONSE_HEAD, Upstream, UpstreamTarget};
@@ -21,7 +22,7 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_access_log::rfc3339;
-use tidegate_config::settings::Limits;
+use tidegate_config::settings::{Limits, Settings};
 use tidegate_crawlers::user_agents::ClaimCache;
 use tidegate_http1::{DateCache, HeadLimits};
 use tidegate_policy::bot_detection::BrowserTraits;
@@ -176,6 +177,7 @@ impl Worker {
             self.seen_config.send_replace(current.config_number);
         }
         let memory = self.connections.sweep(&current.settings.limits);
+        self.move_displaced_bodies(&current.settings);
         self.limit_memory(memory, &current.settings.limits);
         self.sweep_list.sweep(self.uptime.get(), current.settings.limits.min_rate);
         self.upstream.sweep(&current.settings.origin, self.uptime.get());
@@ -218,6 +220,17 @@ impl Worker {
             clock: &self.shared.clock,
             response_timeout: origin.response_timeout,
             max_connections: origin.max_connections.div_ceil(self.shared.worker_count),
+        }
+    }
+
+    /// Moves stored bodies that others displaced while they are sent from memory into files.
+    fn move_displaced_bodies(&self, settings: &Settings) {
+        for (body, client) in self.connections.displaced_bodies() {
+            let moved = SpoolFile::create(&settings.state_dir, client, &self.shared.spool_usage)
+                .and_then(|file| body.move_to(file, settings.limits.buffer_disk));
+            if let Err(error) = moved {
+                self.shared.record_spool_failure(&error);
+            }
         }
     }
 

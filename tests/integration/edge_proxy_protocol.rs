@@ -174,6 +174,34 @@ fn connections_per_address_are_those_of_the_clients() {
     assert_eq!(other.read_response().status, 200, "another client of the same proxy");
 }
 
+#[test]
+fn connections_per_address_have_a_default() {
+    const DEFAULT: usize = 512;
+    let origin = Origin::plain();
+    let gateway = start(&origin, FROM_HEADER);
+    let connect_client = |header: &str| {
+        let mut client = connect(&gateway);
+        client.try_send([header.as_bytes(), GET].concat());
+        client
+    };
+    let text_header = std::str::from_utf8(TEXT_HEADER).expect("text");
+    let open = (0..DEFAULT).map(|_| {
+        let mut client = connect_client(text_header);
+        assert_eq!(client.read_response().status, 200);
+        client
+    });
+    let open: Vec<Client> = open.collect();
+    assert!(connect_client(text_header).is_closed(), "the client has {} connections", open.len());
+    let mut other = connect_client("PROXY TCP4 192.0.2.7 198.51.100.1 1 2\r\n");
+    assert_eq!(other.read_response().status, 200);
+    let of_machine = (0..DEFAULT + 1).map(|_| {
+        let mut client = connect_client("PROXY UNKNOWN\r\n");
+        assert_eq!(client.read_response().status, 200, "many clients have the address of a proxy");
+        client
+    });
+    assert_eq!(of_machine.collect::<Vec<_>>().len(), DEFAULT + 1);
+}
+
 /// nginx, whose connections serve three requests, closes one that does not begin with a header.
 #[test]
 fn origin_is_told_the_client_of_each_connection() {

@@ -78,6 +78,7 @@ mod reference;
 mod replay;
 mod request_bodies;
 mod request_time;
+mod response_memory;
 mod responses;
 mod robots;
 mod robots_fetch;

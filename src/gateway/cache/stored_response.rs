@@ -3,7 +3,8 @@
 use super::disk_reader::DiskReader;
 use super::entry::Saving;
 use crate::gateway::connection_memory::ConnectionMemory;
-use crate::gateway::shared_body::{OwnedBody, SharedReader};
+use crate::gateway::shared_body::OwnedBody;
+use crate::gateway::shared_reader::SharedReader;
 use bytes::Bytes;
 use http::StatusCode;
 use std::io;
@@ -289,7 +290,7 @@ impl StoredBody {
     pub(in crate::gateway) fn range(&self, first: u64, end: u64) -> CopyBody {
         match self {
             Self::Small(body) => CopyBody::Small(body.slice(first as usize..end as usize)),
-            Self::Parts(body) => CopyBody::Parts(body.read(first, end)),
+            Self::Parts(body) => CopyBody::Parts(SharedReader::new(body, first, end)),
             Self::Disk(body) => CopyBody::Disk(DiskReader::new(body.clone(), first, end)),
         }
     }
@@ -313,16 +314,16 @@ impl CopyBody {
     pub(in crate::gateway) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         match self {
             Self::Small(body) => Poll::Ready(Some(std::mem::take(body)).filter(|body| !body.is_empty()).map(Ok)),
-            Self::Parts(reader) => Poll::Ready(reader.next().map(Ok)),
+            Self::Parts(reader) => reader.poll_next(context),
             Self::Disk(reader) => reader.poll_next(context),
         }
     }
 
-    /// Charges what it occupies to the connection of its client, except for a small body.
-    pub(in crate::gateway) fn charge(&mut self, memory: &Rc<ConnectionMemory>) {
+    /// Charges what it occupies to the connection of `client`, except for a small body.
+    pub(in crate::gateway) fn charge(&mut self, memory: &Rc<ConnectionMemory>, client: ClientKey) {
         match self {
             Self::Small(_) => {}
-            Self::Parts(reader) => reader.charge(memory),
+            Self::Parts(reader) => reader.charge(memory, client),
             Self::Disk(reader) => reader.charge(memory),
         }
     }

@@ -470,7 +470,7 @@ impl RequestHandler {
         let length = body.len();
         let body = match body.take_small() {
             Some(bytes) => ResponseBody::full(bytes),
-            None => ResponseBody::stored_of_completed(body),
+            None => ResponseBody::stored_of_completed(body, &context),
         };
         context.set_cache_result(CacheResult::Stale);
         context.begin_response(status);
