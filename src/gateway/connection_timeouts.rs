@@ -304,10 +304,11 @@ impl ConnectionState {
             return ConnectionCommand::Close;
         }
         let responses = &mut *self.responses.borrow_mut();
+        // Other streams of the connection may do well: a browser that pauses a video reads none of it for a while.
+        let max_stall = limits.response_write_timeout * 2;
         // All of them: each look is one of the sweeps between which the rate is measured.
-        let overdue = responses
-            .iter_mut()
-            .filter_map(|(_, it)| it.is_overdue(limits.response_write_timeout, limits.min_rate, now).then_some(()));
+        let overdue =
+            responses.iter_mut().filter_map(|(_, it)| it.is_overdue(max_stall, limits.min_rate, now).then_some(()));
         if overdue.count() > 0 {
             return ConnectionCommand::Close;
         }

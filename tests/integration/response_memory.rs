@@ -20,7 +20,6 @@ const STREAMS: usize = 90;
 const UNCHARGED: usize = 32 * MIB;
 
 const RULES: &str = "
-workers: 1
 log: { access: off, level: warn }
 clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
 cache: { memory: 8MiB, max_object: 2MiB, disk: off }
