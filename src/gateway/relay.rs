@@ -573,7 +573,9 @@ impl Transfer {
     /// Handles a part that the client took, and that may keep the buffer in which it was received.
     fn on_taken(&mut self, length: usize, keeps_buffer: bool) {
         let capacity = || if keeps_buffer { self.incoming.buffer_capacity() } else { 0 };
-        let memory = if length > MAX_UNCHARGED { length.max(capacity()) } else { 0 };
+        // A stream of HTTP/2 copies a part, and charges the copy.
+        let is_copied = || length <= MAX_STREAM_READ && self.request_context.as_ref().is_some_and(|it| it.is_http2());
+        let memory = if length > MAX_UNCHARGED && !is_copied() { length.max(capacity()) } else { 0 };
         self.charge.set(memory);
         if let Some(request_context) = &mut self.request_context {
             request_context.add_body_bytes(length as u64);
