@@ -22,7 +22,7 @@ const UNCHARGED: usize = 32 * MIB;
 const RULES: &str = "
 log: { access: off, level: warn }
 clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
-cache: { memory: 8MiB, max_object: 2MiB, disk: off }
+cache: { memory: 16MiB, max_object: 2MiB, disk: off }
 compression: { codings: [gzip] }
 limits:
   memory: 1GiB
@@ -149,7 +149,7 @@ fn check(body: Body, transport: Transport, origin: &Origin) {
     let gateway = RunningGateway::start(dir.path(), origin.address(), RULES);
     let is_stored = matches!(body, Body::Stored | Body::Form);
     // Fills the cache, and the buffers of the thread.
-    (0..12).for_each(|number| store(&gateway, Body::Stored, 1000 + number));
+    (0..20).for_each(|number| store(&gateway, Body::Stored, 1000 + number));
     let before = resident(&gateway);
     let (mut readers, mut connections) = (Vec::new(), Vec::new());
     // Each form takes a moment.
