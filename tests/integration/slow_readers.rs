@@ -127,7 +127,7 @@ fn without_space_for_files_slow_readers_keep_their_slots() {
 
 /// No wait for a fetch ends, whatever time passes in the test.
 const STORED: &str = "\
-cache: { memory: 128MiB, max_object: 32MiB, disk: off }
+cache: { memory: 128MiB, max_object: 16MiB, disk: off }
 quotas: { api: { limit: 100, window: { fixed: 24h } } }
 routes: [{ match: \"/**\", cost: { api: 1 }, response_timeout: 24h }]
 ";
@@ -148,8 +148,10 @@ fn stored_page_is_held_from_nobody_by_a_slow_reader() {
         let address = gateway.address();
         let others: Vec<_> = (0..OTHERS)
             .map(|other| {
-                let fields = format!("X-Forwarded-For: 192.0.2.{}\r\n", 10 + other);
-                std::thread::spawn(move || Client::connect(address).get("/page", &fields))
+                // The same host as that of the slow reader: otherwise it is another page.
+                let request =
+                    format!("GET /page HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.{}\r\n\r\n", 10 + other);
+                std::thread::spawn(move || Client::connect(address).send(request).read_response())
             })
             .collect();
         wait_until("all others to be served while the slow one reads nothing", || {
