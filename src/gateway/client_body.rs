@@ -39,6 +39,8 @@ pub(super) enum BodyError {
     Compression(std::io::Error),
     #[error("origin response body timed out")]
     TimedOut,
+    #[error("client leaves too many responses unread")]
+    TooManyUnread,
 }
 
 impl ClientBody {

@@ -249,7 +249,11 @@ impl Relay {
                         poll_fn(|context| self.0.borrow_mut().poll_all_taken(context)).await;
                     }
                 }
-                Ok(data) => self.store(data).await,
+                Ok(data) => {
+                    if let Err(error) = self.store(data).await {
+                        break Err(error);
+                    }
+                }
                 // They may describe the body, which the client gets compressed.
                 Err(_) if self.0.borrow().compressor.is_some() => {}
                 Err(trailers) => {
@@ -271,15 +275,17 @@ impl Relay {
     }
 
     /// Stores a part in memory or in the file. If both are full, leaves the rest to the recorder, or else waits until the
-    /// client has taken all other parts.
-    async fn store(&self, data: Bytes) {
+    /// client has taken all other parts. Fails if the client has as many files as it may have: one that reads none of them
+    /// would hold a connection to the origin for each further response.
+    async fn store(&self, data: Bytes) -> Result<(), BodyError> {
         let write = {
             let mut transfer = self.0.borrow_mut();
             // A body that is to have a file takes no memory beside it.
             let rest = transfer.incoming.size_hint().lower() as usize;
-            let Some(ahead) = &mut transfer.ahead else { return };
+            let Some(ahead) = &mut transfer.ahead else { return Ok(()) };
             if ahead.fits_in_memory(data.len().saturating_add(rest)) {
-                return ahead.push(&data);
+                ahead.push(&data);
+                return Ok(());
             }
             transfer.start_write(data.clone())
         };
@@ -300,16 +306,24 @@ impl Relay {
                 if let Some(ahead) = &mut self.0.borrow_mut().ahead
                     && ahead.fits_in_memory(data.len())
                 {
-                    return ahead.push(&data);
+                    ahead.push(&data);
+                    return Ok(());
                 }
                 let left_data = self.0.borrow_mut().leave_to_recorder(data);
-                let Err(data) = left_data else { return };
+                let Err(data) = left_data else { return Ok(()) };
+                if matches!(error, SpoolError::TooManyFiles) {
+                    if let Some(context) = &mut self.0.borrow_mut().request_context {
+                        context.set_cut(ResponseCut::TooManyUnread);
+                    }
+                    return Err(BodyError::TooManyUnread);
+                }
                 poll_fn(|context| self.0.borrow_mut().poll_all_taken(context)).await;
                 if let Some(ahead) = &mut self.0.borrow_mut().ahead {
                     ahead.push(&data);
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -505,9 +519,7 @@ impl Transfer {
 
     /// Handles the end of the response ahead of the client: the connection to the origin and the slots are free.
     fn end_reception(&mut self, end: Result<(), BodyError>) {
-        if end.is_ok() {
-            self.put_back_connection();
-        }
+        self.put_back_connection();
         if let Some(request_context) = &mut self.request_context {
             request_context.end_upstream();
         }

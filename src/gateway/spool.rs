@@ -55,9 +55,12 @@ pub(super) struct SpoolWrite(JoinHandle<io::Result<u64>>);
 /// Error of a body that cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SpoolError {
-    /// The files would exceed `limits.buffer_disk`, or those of the client a quarter of it or [`MAX_CLIENT_FILES`].
-    #[error("limits.buffer_disk is reached, or the number of files of a client")]
+    /// The files would exceed `limits.buffer_disk`, or those of the client a quarter of it.
+    #[error("limits.buffer_disk is reached")]
     Full,
+    /// The client has [`MAX_CLIENT_FILES`].
+    #[error("a client has {MAX_CLIENT_FILES} files")]
+    TooManyFiles,
     /// The file failed.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -109,7 +112,7 @@ impl SpoolFile {
     /// Creates an empty file in `dir` for a body of `client`.
     pub(super) fn create(dir: &Path, client: ClientKey, usage: &Arc<SpoolUsage>) -> Result<Self, SpoolError> {
         if !usage.add_file(client) {
-            return Err(SpoolError::Full);
+            return Err(SpoolError::TooManyFiles);
         }
         match tempfile::tempfile_in(dir) {
             Ok(file) => {

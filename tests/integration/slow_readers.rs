@@ -17,6 +17,8 @@ scopes: { default: { concurrency: 4, queue: { max_wait: 0s } } }
 ";
 /// More than the system's socket buffers hold.
 const PAGE_LENGTH: usize = 16 * 1024 * 1024;
+/// More than a response that waits has in memory, and than the windows of a connection of HTTP/2.
+const MEDIUM_LENGTH: usize = 128 * 1024;
 const READERS: usize = 4;
 const INFLIGHT: &str = "tidegate_origin_inflight{scope=\"default\"}";
 
@@ -29,6 +31,7 @@ fn origin() -> Origin {
     let page = page();
     Origin::with_script(move |request, connection| match request.target.as_str() {
         "/large" | "/" => connection.reply("200 OK", "", &page),
+        "/medium" => connection.reply("200 OK", "", &page[..MEDIUM_LENGTH]),
         "/cut" => {
             connection.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 2 * PAGE_LENGTH));
             connection.send(&page);
@@ -207,4 +210,30 @@ fn stalled_http2_streams_hold_no_slots() {
     (0..READERS).for_each(|_| drop(client.wait_for_frame(|frame| frame.kind == HEADERS)));
     let_readers_stall(&gateway);
     assert_others_are_served(&gateway);
+}
+
+/// Without space in files, such a response would hold its slots and its connection to the origin.
+#[test]
+fn client_that_leaves_all_responses_unread_holds_no_slots() {
+    const CONNECTIONS: usize = 4;
+    const STREAMS: usize = 75;
+    const MAX_FILES: usize = 256;
+    let origin = origin();
+    let rules = RULES.replace("concurrency: 4", "concurrency: 100, per_client: 100%");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let connections = [(); CONNECTIONS].map(|()| {
+        let mut client = Http2Client::connect(gateway.address());
+        for stream in 0..STREAMS as u32 {
+            client.get_path(2 * stream + 1, "/medium", "reader");
+        }
+        (0..STREAMS).for_each(|_| drop(client.wait_for_frame(|frame| frame.kind == HEADERS)));
+        advance_until_zero(&gateway, INFLIGHT, STREAMS as f64);
+        client
+    });
+    assert_others_are_served(&gateway);
+    drop(connections);
+    gateway.wait_for_metric("tidegate_client_connections", 0.0);
+    let log = gateway.read_log();
+    let cut = log.iter().filter(|line| line["cut"] == "too_many_unread");
+    assert_eq!(cut.count(), CONNECTIONS * STREAMS - MAX_FILES);
 }

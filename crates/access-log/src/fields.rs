@@ -179,7 +179,8 @@ pub const LOG_FIELDS: &[LogField] = &[
         "cut",
         "string",
         "Why the response ended before its end: `response_timeout` (the gateway ended it, because the origin sent no part of \
-         it for that time) or `origin` (the origin ended it). The field is absent for all other responses.",
+         it for that time), `origin` (the origin ended it) or `too_many_unread` (the gateway ended it, because its client left \
+         256 others unread). The field is absent for all other responses.",
     ),
     field(
         "cache",

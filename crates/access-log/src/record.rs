@@ -140,6 +140,8 @@ pub enum ResponseCut {
     ResponseTimeout,
     /// The origin ended it.
     Origin,
+    /// The gateway ended it: the client leaves too many others unread.
+    TooManyUnread,
 }
 
 impl ResponseCut {
@@ -148,6 +150,7 @@ impl ResponseCut {
         match self {
             Self::ResponseTimeout => "response_timeout",
             Self::Origin => "origin",
+            Self::TooManyUnread => "too_many_unread",
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The form of an entry in a file.
 
-use super::entry::{CacheEntry, Saving};
+use super::entry::CacheEntry;
 use super::key::CacheKey;
+use super::saving::Saving;
 use super::stored_response::{CopyUsage, ResponseHead, StoredBody, StoredResponse};
 use super::variants::{FieldSet, NamedField, Variants};
 use crate::gateway::page_url::canonical_url;

@@ -1,8 +1,8 @@
 //! Entries of the store.
 
+use super::saving::Saving;
 use super::stored_response::{CompressedForm, StoredResponse};
 use super::variants::Variants;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_policy::Timestamp;
@@ -20,16 +20,6 @@ pub(in crate::gateway) enum CacheEntry {
     },
     /// Compressed body of a response that has its own entry.
     Form(Arc<CompressedForm>),
-}
-
-/// What a stored response saves each time that it is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(in crate::gateway) enum Saving {
-    /// Work of the origin alone.
-    #[default]
-    Nothing,
-    /// Units of a quota.
-    Units,
 }
 
 /// Time for which requests for a URL do not wait for each other after one whose response was not for others, unless one

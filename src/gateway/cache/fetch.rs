@@ -1,11 +1,11 @@
 //! A fetch from the origin whose response may be stored: what it is sent, and where its response belongs.
 
-use super::entry::Saving;
 use super::fetch_lock::FetchGuard;
 use super::fetch_rules::FetchRules;
 use super::field_lines::MessageFields;
 use super::key::{COOKIE_PREFIX, CacheKey, SelectedValues, UrlKey, cookie};
 use super::placement::StorageTarget;
+use super::saving::Saving;
 use super::stored_response::StoredResponse;
 use super::variants::{Selection, Variants};
 use http::StatusCode;

@@ -21,6 +21,7 @@ mod placement;
 
 mod purge;
 mod recorder;
+mod saving;
 mod store;
 mod stored_response;
 mod variants;
@@ -28,7 +29,7 @@ mod write_rate;
 
 pub(super) use compressed_form::compressed_form;
 pub(super) use disk_load::load;
-pub(super) use entry::{CacheEntry, Saving};
+pub(super) use entry::CacheEntry;
 pub(super) use fetch::CacheFetch;
 pub(super) use fetch_lock::{FetchEnd, FetchGuard, FetchRole, FetchWaiter};
 pub(super) use fetch_rules::FetchRules;
@@ -38,6 +39,7 @@ pub(super) use fill::{FillQueue, FillRequest};
 pub(super) use key::{CacheKey, UrlKey, keyed_url};
 pub use purge::CachePurge;
 pub(super) use recorder::{Recorder, RecordingBudget};
+pub(super) use saving::Saving;
 pub use store::{CacheStats, CachedUrl};
 pub(super) use stored_response::{CopyBody, ResponseHead, StoredResponse};
 pub(super) use variants::Variants;

@@ -1,9 +1,10 @@
 //! The place of a response among those of its URL.
 
 use super::ResponseCache;
-use super::entry::{CacheEntry, Saving};
+use super::entry::CacheEntry;
 use super::field_lines::MessageFields;
 use super::key::{CacheKey, SelectedValues};
+use super::saving::Saving;
 use super::store::CacheStore;
 use super::stored_response::{CopyUsage, ResponseHead, StoredBody, StoredResponse};
 use super::variants::{FieldSet, Selection, Variants};

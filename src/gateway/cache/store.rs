@@ -5,8 +5,9 @@
 //! at least, so that no number of them displaces one that costs units.
 
 use super::disk;
-use super::entry::{CacheEntry, Saving};
+use super::entry::CacheEntry;
 use super::key::CacheKey;
+use super::saving::Saving;
 use super::stored_response::StoredResponse;
 use crate::gateway::page_url::canonical_url;
 use foldhash::fast::RandomState;

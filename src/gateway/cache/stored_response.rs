@@ -1,7 +1,7 @@
 //! A stored response: head, body, and the terms of its reuse.
 
 use super::disk_reader::DiskReader;
-use super::entry::Saving;
+use super::saving::Saving;
 use crate::gateway::connection_memory::ConnectionMemory;
 use crate::gateway::shared_body::OwnedBody;
 use crate::gateway::shared_reader::SharedReader;

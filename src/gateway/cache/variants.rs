@@ -4,8 +4,8 @@
 //! one URL may name different fields. Each set of them is kept, and a request looks in all sets: a new one makes no stored
 //! response unreachable.
 
-use super::entry::Saving;
 use super::key::{CacheKey, SelectedValues};
+use super::saving::Saving;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate_http1::Fields;
