@@ -126,6 +126,7 @@ impl Warming<'_> {
     fn fetch(&self, page: &WarmUrl, position: &str) -> Result<PageOutcome, CommandError> {
         let WarmArgs { class, max_wait, admin, .. } = self.arguments;
         let body = serde_json::json!({ "url": page.url, "class": class, "site": page.site }).to_string();
+        let mut waited = Duration::ZERO;
         loop {
             if self.interrupts.wait(Duration::ZERO) {
                 return Ok(PageOutcome::Interrupted);
@@ -140,10 +141,11 @@ impl Warming<'_> {
                 return Ok(PageOutcome::Done(outcome));
             }
             let wait = Duration::from_secs(outcome.retry_after_s.unwrap_or(DEFAULT_WAIT_S));
-            if wait > *max_wait {
-                let (wait, limit) = (format_duration(wait.as_secs()), format_duration(max_wait.as_secs()));
+            waited += wait;
+            if waited > *max_wait {
+                let (waited, limit) = (format_duration(waited.as_secs()), format_duration(max_wait.as_secs()));
                 return Err(CommandError::Failed(format!(
-                    "the class {class} is refused for {wait}, more than --max-wait {limit}"
+                    "the class {class} is refused for {waited}, more than --max-wait {limit}"
                 )));
             }
             if self.wait(wait, position) {

@@ -278,7 +278,7 @@ mod tests {
         let usage = Arc::<SpoolUsage>::default();
         let create = |client| SpoolFile::create(dir.path(), client, &usage);
         let files: Vec<SpoolFile> = (0..MAX_CLIENT_FILES).map(|_| create(FIRST).expect("a file")).collect();
-        assert!(matches!(create(FIRST), Err(SpoolError::Full)) && create(SECOND).is_ok());
+        assert!(matches!(create(FIRST), Err(SpoolError::TooManyFiles)) && create(SECOND).is_ok());
         drop(files);
         assert!(create(FIRST).is_ok());
         assert!(matches!(SpoolFile::create(&dir.path().join("gone"), FIRST, &usage), Err(SpoolError::Io(_))));

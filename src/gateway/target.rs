@@ -168,10 +168,17 @@ impl Target {
     }
 }
 
-/// Returns true for a CORS preflight (the Fetch standard, section 4.8): a browser sends it before the request of a page.
+/// Returns true for a CORS preflight (the Fetch standard, section 4.8): a browser sends it before the request of a page, without
+/// credentials and without content.
 fn is_preflight(head: &RequestHead) -> bool {
-    let has = |name| head.fields.get_all_by_text(name).next().is_some();
-    head.method == Method::OPTIONS && has("origin") && has("access-control-request-method")
+    let has = |name| head.fields.get_all_by_text(name).any(|value| !value.is_empty());
+    let has_content = || has("transfer-encoding") || head.fields.get_all_by_text("content-length").any(|it| it != b"0");
+    head.method == Method::OPTIONS
+        && has("origin")
+        && has("access-control-request-method")
+        && !has("cookie")
+        && !has("authorization")
+        && !has_content()
 }
 
 /// Returns `target` with another path, in origin form.

@@ -79,20 +79,34 @@ fn exempt_requests_of_one_client_are_bounded() {
     assert_eq!(gateway.connect().get("/page", "").status, 200, "other requests have their own rules");
 }
 
+/// What the origin spent is gone, whatever asked for it; but a preflight says nothing of the page.
 #[test]
-fn costs_reported_for_a_preflight_are_neither_charged_nor_learned() {
-    let origin = Origin::with_script(|_, connection| connection.reply("200 OK", "X-Cost: 5\r\n", b"page"));
+fn costs_reported_for_a_preflight_are_charged_and_not_learned() {
+    let origin = Origin::with_script(|_, connection| connection.reply("200 OK", "X-Cost: 2\r\n", b"page"));
     let rules = "
 quotas: { api: { limit: 10, window: { fixed: 24h }, cost_header: X-Cost } }
 routes: [ { match: /item/*, cost: { api: 1 } } ]";
     let gateway = TestGateway::with_rules(origin.address(), rules);
-    for path in ["/item/1", "/search", "/search", "/search", "/search"] {
+    for (path, used) in [("/item/1", 2.0), ("/search", 4.0), ("/search", 6.0)] {
         assert_eq!(options(&gateway, path, PREFLIGHT).status, 200, "{path}");
+        assert_eq!(gateway.counters(), (used, 0.0), "{path}");
     }
-    assert_eq!(gateway.counters(), (0.0, 0.0));
     gateway.set_used("api", 10);
     assert_eq!(gateway.connect().get("/search", "").status, 200, "nothing is known of the path");
     assert_eq!(gateway.connect().get("/search", "").status, 429);
+}
+
+/// Browsers send neither with a preflight.
+#[test]
+fn options_with_credentials_content_or_empty_fields_are_no_preflight() {
+    let origin = Origin::plain();
+    let gateway = TestGateway::with_rules(origin.address(), LIMIT_OF_TWO);
+    gateway.set_used("api", 2);
+    assert_eq!(options(&gateway, "/page", PREFLIGHT).status, 200);
+    for fields in ["Cookie: a=1\r\n", "Authorization: Bearer a\r\n", "Content-Length: 3\r\n\r\nabc"] {
+        assert_eq!(options(&gateway, "/page", &format!("{PREFLIGHT}{fields}")).status, 429, "{fields}");
+    }
+    assert_eq!(options(&gateway, "/page", "Origin:\r\nAccess-Control-Request-Method:\r\n").status, 429);
 }
 
 #[test]

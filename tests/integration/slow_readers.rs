@@ -235,5 +235,7 @@ fn client_that_leaves_all_responses_unread_holds_no_slots() {
     gateway.wait_for_metric("tidegate_client_connections", 0.0);
     let log = gateway.read_log();
     let cut = log.iter().filter(|line| line["cut"] == "too_many_unread");
-    assert_eq!(cut.count(), CONNECTIONS * STREAMS - MAX_FILES);
+    // The window of a connection may have left one response that fits in memory.
+    let (cut, most) = (cut.count(), CONNECTIONS * STREAMS - MAX_FILES);
+    assert!((most - CONNECTIONS..=most).contains(&cut), "{cut}");
 }

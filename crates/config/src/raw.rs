@@ -58,7 +58,7 @@ pub(super) struct File {
     /// (usage), `gate` (identity with Redis), `demand.json` (learned demand), `baseline.json` (learned behavior of
     /// people, for bot detection), `ranges/` (last valid range lists), `cache/` (stored responses, if `cache` is
     /// configured; up to cache.disk.size), `lock`, and by default `access.log`. Relative paths, here and elsewhere but
-    /// in listen, origin and error_pages, start at the working directory, not at the directory of this file. A change takes effect at the next start. Default
+    /// in listen, origin, ledger and error_pages, start at the working directory, not at the directory of this file. A change takes effect at the next start. Default
     /// ./state.
     pub state_dir: Option<String>,
     /// Storage of quota usage: file (in state_dir), memory (a restart resets the usage), or { redis: ... }, through

@@ -124,8 +124,9 @@ impl Rules {
         if request.is_preflight {
             return Some(Exemption::Preflight);
         }
-        // Another reading of the path may lead to what has a cost.
-        if exempt::is_acme_challenge(request.method, request.path) && request.other_paths.is_empty() {
+        // Another reading of the path, or a query, may lead to what has a cost.
+        let is_single = request.other_paths.is_empty() && request.query.is_none();
+        if is_single && exempt::is_acme_challenge(request.method, request.path) {
             return Some(Exemption::AcmeChallenge);
         }
         self.read_exemption(request.method, request.path)
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn exemption_follows_from_method_path_and_preflight_alone() {
+    fn exemption_follows_from_method_path_query_and_preflight_alone() {
         let others = ["/search".to_owned()];
         let acme = "/.well-known/acme-challenge/abc-DEF_1";
         for (method, path, other_paths, is_preflight, exemption) in [
@@ -262,6 +263,8 @@ mod tests {
             let facts = RequestFacts { other_paths, method: &method, is_preflight, ..fixtures::request_facts(path) };
             assert_eq!(fixtures::rules().exemption(&facts), exemption, "{method} {path} {is_preflight}");
         }
+        let with_query = RequestFacts { query: Some("q=1"), ..fixtures::request_facts(acme) };
+        assert_eq!(fixtures::rules().exemption(&with_query), None);
     }
 
     #[test]

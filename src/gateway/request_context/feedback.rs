@@ -104,11 +104,13 @@ impl RequestContext {
         highest
     }
 
-    /// Charges costs that the origin reported in quotas in which the route has none, and learns them by the path.
+    /// Charges costs that the origin reported in quotas in which the route has none, and learns them by the path. An exempt
+    /// request costs nothing by its route, but what the origin says that it spent is gone; it teaches nothing of others.
     pub(in crate::gateway) fn charge_unexpected_costs(&mut self, status: StatusCode, fields: &Fields) {
-        if self.current.reported_quotas.is_empty() || self.exemption().is_some() {
+        if self.current.reported_quotas.is_empty() {
             return;
         }
+        let is_exempt = self.exemption().is_some();
         let current = Rc::clone(&self.current);
         let rules = &current.settings.rules;
         let mut reported: SmallVec<[(QuotaId, Units); 2]> = SmallVec::new();
@@ -118,7 +120,7 @@ impl RequestContext {
                 is_readable = false;
                 self.warn_unreadable_cost(id);
             }
-            if self.route().costs.iter().any(|(quota, _)| *quota == id) {
+            if !is_exempt && self.route().costs.iter().any(|(quota, _)| *quota == id) {
                 continue;
             }
             let cost = cost::reported_cost(&rules[id], fields).filter(|cost| !cost.is_zero());
@@ -134,7 +136,7 @@ impl RequestContext {
             }
         }
         let route = self.evaluation().route;
-        if current.admission.learns_path_costs(route) {
+        if !is_exempt && current.admission.learns_path_costs(route) {
             let is_conclusive = status.is_success() && is_readable && !cost::was_cache_hit(fields);
             current.admission.record_path_costs(&self.client_request.facts(), &reported, is_conclusive);
             self.evaluated.unknown_path = None;
@@ -151,9 +153,6 @@ impl RequestContext {
     /// Settles with the costs that another proxy reports, by the names of quotas. Quotas of the route that it does not name
     /// are charged as expected.
     pub(in crate::gateway) fn settle_reported(&mut self, costs: &[(String, Units)]) {
-        if self.exemption().is_some() {
-            return;
-        }
         let current = Rc::clone(&self.current);
         let rules = &current.settings.rules;
         let reported =

@@ -22,6 +22,17 @@ impl RunningGateway {
 
     /// Like [`Self::start`], with the listener `listen`.
     pub fn start_at(state_dir: &Path, origin: SocketAddr, listen: &str, rules: &str) -> Self {
+        Self::start_with_env(state_dir, origin, listen, rules, &[])
+    }
+
+    /// Like [`Self::start_at`], with variables of the environment.
+    pub fn start_with_env(
+        state_dir: &Path,
+        origin: SocketAddr,
+        listen: &str,
+        rules: &str,
+        environment: &[(&str, &str)],
+    ) -> Self {
         let config_dir = tempfile::tempdir().expect("temporary directory");
         let file = config_dir.path().join("gate.yaml");
         let yaml = format!(
@@ -30,7 +41,7 @@ impl RunningGateway {
             state_dir.display(),
         );
         std::fs::write(&file, yaml).expect("file is writable");
-        let mut program = Program::start(&["serve", "--config", &file.display().to_string()]);
+        let mut program = Program::start_with_env(&["serve", "--config", &file.display().to_string()], environment);
         let ready = program.read_line();
         let mut addresses = ready.split("://").skip(1).map(|rest| {
             let address = rest.split([' ', ',']).next().unwrap_or_default();

@@ -65,7 +65,8 @@ pub(crate) struct Redis {
     ///
     /// `valkey` is the same as `redis`. Write % in a user or password as %25.
     pub url: Option<SecretText>,
-    /// File with the authorities that the server's certificate may be from, in PEM, or with that certificate itself.
+    /// File with the authorities that the server's certificate may be from, in PEM, or with that certificate itself; relative to the
+    /// directory of this file.
     /// Default: the public authorities.
     pub ca: Option<String>,
     /// Prefix of the Redis keys: up to 64 of a-z, 0-9, `_`, `.` and `-`. Instances with the same prefix share their

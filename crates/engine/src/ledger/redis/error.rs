@@ -18,6 +18,9 @@ pub(super) fn refused(server: &RedisEndpoint, reason: impl Display) -> StoreErro
 pub(super) fn from_client(server: &RedisEndpoint, error: &RedisError) -> StoreError {
     match (error.kind(), error.code()) {
         (ErrorKind::AuthenticationFailed, _) => refused(server, AUTHENTICATION),
+        (ErrorKind::Io, _) if error.to_string().contains("UnknownIssuer") => {
+            unreachable(server, format!("{error}; name the file of its authority in ledger.redis.ca"))
+        }
         (ErrorKind::Io, _) => unreachable(server, error),
         (_, Some(code)) => from_reply(server, code, error.detail().unwrap_or_default()),
         _ => refused(server, error),
@@ -47,6 +50,9 @@ fn from_reply(server: &RedisEndpoint, code: &str, detail: &str) -> StoreError {
         "NOAUTH" | "WRONGPASS" => refused(server, AUTHENTICATION),
         // Servers limit the length of arguments before authentication. The script exceeds it, so the error is another one.
         _ if detail.contains("unauthenticated") => refused(server, AUTHENTICATION),
+        _ if code == "ERR" && detail.contains("unknown command 'SENTINEL'") => {
+            refused(server, "is no Sentinel; write its address as redis:// or rediss://")
+        }
         "NOPERM" => refused(server, format!("permission denied by ACL ({excerpt})")),
         "OOM" => refused(server, "out of memory (maxmemory reached): no leases until memory is free"),
         "READONLY" => refused(server, "read-only replica; set ledger.redis.url to the primary, or to its Sentinels"),
