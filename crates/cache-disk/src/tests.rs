@@ -175,7 +175,7 @@ fn record(key: u8, version: u32, body: NewBody) -> NewRecord {
         group: u64::from(key) % GROUPS,
         url: format!("http://example.com/{key}").into(),
         tags: format!("all\n{key}").into(),
-        is_valuable: key % 2 == 0,
+        is_valuable: key.is_multiple_of(2),
         meta: format!("{key} {version}").into_bytes(),
         body,
     }
