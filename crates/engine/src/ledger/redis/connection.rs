@@ -8,9 +8,12 @@ use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, RedisResult, V
 use std::fmt;
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tidegate_policy::Timestamp;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, ReadHalf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -48,10 +51,34 @@ pub(super) struct RedisConnection {
 
 struct OpenConnection {
     commands: MultiplexedConnection,
+    /// Bytes that may still be received of the replies to the commands that were sent last.
+    receivable: Arc<AtomicUsize>,
     /// Reads and writes. Polled only while replies are awaited, so nothing reaches the server after a round has failed.
     driver: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// Hash of the script, as returned by the server; empty before it is loaded.
     script: String,
+}
+
+/// Maximum bytes of the replies to the commands that are sent together, far above the state of a thousand instances.
+const MAX_REPLY_BYTES: usize = 64 * 1024 * 1024;
+
+/// Received half of a connection, with an upper bound: what a server sends is buffered until a reply is whole.
+struct BoundedReader {
+    stream: ReadHalf<Box<dyn Stream>>,
+    receivable: Arc<AtomicUsize>,
+}
+
+impl AsyncRead for BoundedReader {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let received = buffer.filled().len() - before;
+        let fits = |left: usize| left.checked_sub(received);
+        match self.receivable.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
+            Ok(_) => Poll::Ready(Ok(())),
+            Err(_) => Poll::Ready(Err(io::Error::other("replies above 64 MiB"))),
+        }
+    }
 }
 
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -176,12 +203,16 @@ impl OpenConnection {
         }
         // The timeouts of a round are the only ones.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let receivable = Arc::new(AtomicUsize::new(MAX_REPLY_BYTES));
+        let (reader, writer) = tokio::io::split(stream);
+        let stream = tokio::io::join(BoundedReader { stream: reader, receivable: Arc::clone(&receivable) }, writer);
         let (commands, driver) = MultiplexedConnection::new_with_config(&credentials, stream, config).await?;
-        Ok(Self { commands, driver: Box::pin(driver), script: String::new() })
+        Ok(Self { commands, receivable, driver: Box::pin(driver), script: String::new() })
     }
 
     /// Sends commands and returns a reply for each, which may be an error of the server.
     async fn exchange(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+        self.receivable.store(MAX_REPLY_BYTES, Ordering::Relaxed);
         let count = commands.len();
         let mut replies = pin!(self.commands.send_packed_commands(commands, 0, count));
         tokio::select! {
@@ -307,6 +338,29 @@ mod tests {
                 connection.disconnect();
             }
             assert_eq!(server.await.expect("no panic").len(), 2);
+        });
+    }
+
+    #[test]
+    fn replies_without_an_end_are_an_error() {
+        block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+            let port = listener.local_addr().expect("an address").port();
+            let server = tokio::spawn(async move {
+                let mut stream = listener.accept().await.expect("a connection").0;
+                let announced = format!("${}\r\n", 1_u64 << 40);
+                let part = [b'a'; 64 * 1024];
+                let mut sent = stream.write_all(announced.as_bytes()).await.map_or(MAX_REPLY_BYTES, |()| 0);
+                while sent < 2 * MAX_REPLY_BYTES && stream.write_all(&part).await.is_ok() {
+                    sent += part.len();
+                }
+                sent
+            });
+            let minute = Duration::from_secs(60);
+            let mut connection = connection(port, Timeouts { connect: minute, reply: minute });
+            let error = connection.run(&[&["key".into()]], START).await.expect_err("the reply has no end");
+            assert!(error.to_string().contains("cannot reach"), "{error}");
+            assert!(server.await.expect("no panic") < 2 * MAX_REPLY_BYTES, "the client has left");
         });
     }
 
