@@ -108,8 +108,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever comes and goes: a body is charged to nobody while it is stored, and once, to all of its readers together,
-        /// afterwards.
+        /// A stored body is not charged. A displaced body is charged once, divided among its readers, in any order in which
+        /// owners and readers come and go.
         #[test]
         fn body_is_charged_once(steps in prop::collection::vec(0..4_u8, 0..40)) {
             let memory = Rc::<ConnectionMemory>::default();

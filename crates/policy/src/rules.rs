@@ -132,7 +132,8 @@ impl Rules {
         self.read_exemption(request.method, request.path)
     }
 
-    /// Returns why a request for this normalized path is never refused, whoever sends it: it reads what the gateway answers.
+    /// Returns the exemption of a request that reads a document of the gateway at this normalized path. Such a request is
+    /// never refused.
     pub fn read_exemption(&self, method: &Method, path: &str) -> Option<Exemption> {
         if exempt::is_robots_txt_read(method, path) {
             return Some(Exemption::RobotsTxt);
