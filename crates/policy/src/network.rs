@@ -24,12 +24,12 @@ impl IpPrefix {
     }
 
     /// Parses `192.0.2.0/24`, `2001:db8::/32`, or one address. Converts an IPv4-mapped range (`::ffff:192.0.2.0/120`)
-    /// to IPv4.
+    /// to IPv4. Neither numbers of the address nor the length have leading zeros, which some programs read as octal.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
         let address: IpAddr = address.parse().ok()?;
         let width = if address.is_ipv4() { 32 } else { 128 };
-        let length: u8 = length.map_or(Some(width), |length| length.parse().ok())?;
+        let length: u8 = length.map_or(Some(width), prefix_length)?;
         match (canonical(address), length.checked_sub(96)) {
             (v4 @ IpAddr::V4(_), Some(length)) if address.is_ipv6() => Self::new(v4, length),
             _ => Self::new(address, length),
@@ -64,6 +64,11 @@ impl fmt::Display for IpPrefix {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}/{}", self.bounds().0, self.length())
     }
+}
+
+fn prefix_length(text: &str) -> Option<u8> {
+    let is_plain = text == "0" || text.starts_with(|first: char| matches!(first, '1'..='9'));
+    text.parse().ok().filter(|_| is_plain)
 }
 
 /// Returns the canonical address: IPv4-mapped IPv6 addresses become IPv4.
@@ -121,7 +126,17 @@ mod tests {
             let contained = [before, first, last, after].map(|text| range.contains(address(text)));
             assert_eq!(contained, [false, true, true, false], "{text}");
         }
-        for invalid in ["192.0.2.0/33", "::/129", "192.0.2.0/", "192.0.2/24", ""] {
+        for invalid in [
+            "192.0.2.0/33",
+            "::/129",
+            "192.0.2.0/",
+            "192.0.2/24",
+            "192.0.2.0/024",
+            "192.0.2.010/32",
+            "::/00",
+            "::/+8",
+            "",
+        ] {
             assert_eq!(IpPrefix::parse(invalid), None, "{invalid}");
         }
     }
