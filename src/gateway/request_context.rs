@@ -275,7 +275,7 @@ impl RequestContext {
 
     /// Returns why the request is not use.
     pub(super) fn exemption(&self) -> Option<Exemption> {
-        self.current.settings.rules.exemption(&self.client_request.facts())
+        self.evaluation().exemption
     }
 
     /// Records a refusal by a scope after admission.

@@ -29,9 +29,10 @@ impl Admission {
     ) -> DryRun<'_> {
         let classified = self.rules.classify(facts);
         let route = self.rules.route(&facts.request);
-        let key = self.key(facts, &classified, secret);
+        let exemption = self.rules.exemption(&facts.request);
+        let key = self.key(exemption, &classified, facts.client.address, secret);
         let page = CrawledPage::new(&classified, &facts.request);
-        let bucket_state = self.bucket_state(facts, key, self.class_id(classified.class));
+        let bucket_state = self.bucket_state(exemption, key, self.class_id(classified.class));
         let snapshots = |(index, class_rules)| {
             let class = ClassId::from_index(index);
             let request = DecisionRequest {
@@ -39,7 +40,7 @@ impl Admission {
                 class_rules,
                 route: &self.rules[route],
                 has_learned_cost: !learned.is_empty(),
-                exemption: self.rules.exemption(&facts.request),
+                exemption,
                 switch: None,
                 has_copy: false,
                 is_refresh: false,

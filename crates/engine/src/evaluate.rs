@@ -1,7 +1,9 @@
 //! Evaluation of a request, from its facts to its verdict: the same steps for live requests and for log lines.
 
 use super::{Admission, CrawledPage, Decision, LearnedCosts, PathKnowledge};
+use std::net::IpAddr;
 use tidegate_policy::decide::DecisionRequest;
+use tidegate_policy::exempt::Exemption;
 use tidegate_policy::identity::{ClientKey, CredentialSource};
 use tidegate_policy::switches::Switch;
 use tidegate_policy::{Classification, Facts, QuotaId, RequestFacts, RouteId, Timestamp, Units};
@@ -17,6 +19,8 @@ pub struct Classified {
     pub key: ClientKey,
     /// Switch that applies to the client.
     pub switch: Option<Switch>,
+    /// Why the request is not use; `None` for an ordinary one.
+    pub exemption: Option<Exemption>,
 }
 
 /// What a request is for, beside its response.
@@ -41,6 +45,8 @@ pub struct Evaluation {
     pub key: ClientKey,
     /// Switch that applies to the client.
     pub switch: Option<Switch>,
+    /// Why the request is not use; `None` for an ordinary one.
+    pub exemption: Option<Exemption>,
     /// Verdict, with the state that it is based on.
     pub decision: Decision,
 }
@@ -56,7 +62,7 @@ impl Admission {
         now: Timestamp,
     ) -> Evaluation {
         let classified = self.classify(facts, switch, secret);
-        let learned = match self.path_knowledge(classified.route, &facts.request) {
+        let learned = match self.path_knowledge(&classified, &facts.request) {
             PathKnowledge::Costs(costs) => costs,
             PathKnowledge::Free | PathKnowledge::Unknown => LearnedCosts::new(),
         };
@@ -74,22 +80,24 @@ impl Admission {
     ) -> Classified {
         let classification = self.rules.classify(facts);
         let route = self.rules.route(&facts.request);
-        let key = self.key(facts, &classification, secret);
+        let exemption = self.rules.exemption(&facts.request);
+        let key = self.key(exemption, &classification, facts.client.address, secret);
         let switch = switch(&classification);
-        Classified { classification, route, key, switch }
+        Classified { classification, route, key, switch, exemption }
     }
 
     /// Returns the key of the bucket that pays. `secret` as in [`Self::classify`]. That of a bounded exemption is the address,
     /// whatever the client claims to be.
     pub(super) fn key(
         &self,
-        facts: &Facts<'_>,
+        exemption: Option<Exemption>,
         classification: &Classification,
+        address: IpAddr,
         secret: impl FnOnce(&CredentialSource) -> Option<u64>,
     ) -> ClientKey {
-        match self.rules.exemption(&facts.request) {
-            Some(exemption) if exemption.is_bounded() => self.rules.trust.key(facts.client.address),
-            _ => self.rules.key(classification, facts.client.address, secret),
+        match exemption {
+            Some(exemption) if exemption.is_bounded() => self.rules.trust.key(address),
+            _ => self.rules.key(classification, address, secret),
         }
     }
 
@@ -102,14 +110,14 @@ impl Admission {
         purpose: RequestPurpose,
         now: Timestamp,
     ) -> Evaluation {
-        let Classified { classification, route, key, switch } = classified;
+        let Classified { classification, route, key, switch, exemption } = classified;
         let page = CrawledPage::new(&classification, request);
         let decision_request = DecisionRequest {
             class: classification.class,
             class_rules: &self.rules[classification.class],
             route: &self.rules[route],
             has_learned_cost: !learned.is_empty(),
-            exemption: self.rules.exemption(request),
+            exemption,
             switch,
             has_copy: purpose == RequestPurpose::Copy,
             is_refresh: purpose == RequestPurpose::Refresh,
@@ -117,6 +125,6 @@ impl Admission {
         let learned = if decision_request.is_free() { &[] } else { learned };
         let charges = self.with_learned(self.charges(&decision_request, route), learned);
         let decision = self.admit_with_costs(key, &decision_request, &charges, page, now);
-        Evaluation { classification, route, key, switch, decision }
+        Evaluation { classification, route, key, switch, exemption, decision }
     }
 }

@@ -6,7 +6,7 @@ use tidegate_policy::bucket::{BucketState, EmptyUntil};
 use tidegate_policy::decide::DecisionRequest;
 use tidegate_policy::exempt::Exemption;
 use tidegate_policy::identity::ClientKey;
-use tidegate_policy::{Facts, Reason, Refusal, RefusedQuotas, StableClassId, Timestamp, Verdict};
+use tidegate_policy::{Reason, Refusal, RefusedQuotas, StableClassId, Timestamp, Verdict};
 
 impl Admission {
     /// Decides on an exempt request that takes a token from its client's bucket and one from that of all clients.
@@ -40,9 +40,14 @@ impl Admission {
         decision
     }
 
-    /// Returns the state of the bucket from which a request with these facts takes a token, as a client of `class`.
-    pub(super) fn bucket_state(&self, facts: &Facts<'_>, key: ClientKey, class: StableClassId) -> BucketState {
-        let bounded = self.rules.exemption(&facts.request).filter(|exemption| exemption.is_bounded());
+    /// Returns the state of the bucket from which a request takes a token, as a client of `class`.
+    pub(super) fn bucket_state(
+        &self,
+        exemption: Option<Exemption>,
+        key: ClientKey,
+        class: StableClassId,
+    ) -> BucketState {
+        let bounded = exemption.filter(|exemption| exemption.is_bounded());
         let class = bounded.map_or(class, bucket_class);
         self.engine.clients.with(key, class, |client| client.bucket_state())
     }

@@ -156,11 +156,8 @@ impl Fields {
     /// Iterates over the values of all fields named `text`, in any case.
     pub fn get_all_by_text<'a>(&'a self, text: &str) -> impl Iterator<Item = &'a [u8]> {
         let name = Name::from_bytes(text.as_bytes());
-        let is_match = move |field: &Field<'_>| match name {
-            Name::Other => field.name == name && field.text.eq_ignore_ascii_case(text.as_bytes()),
-            known => field.name == known,
-        };
-        self.iter().filter(is_match).map(|field| field.value)
+        let is_match = move |field: &Field<'_>| name != Name::Other || field.text.eq_ignore_ascii_case(text.as_bytes());
+        self.with_names(move |other| other == name).filter(is_match).map(|field| field.value)
     }
 
     /// Returns true if there is a field with that name.

@@ -47,6 +47,7 @@ names! {
     IfNoneMatch = "if-none-match",
     KeepAlive = "keep-alive",
     Operator = "x-tidegate-operator",
+    Origin = "origin",
     ProxyAuthenticate = "proxy-authenticate",
     ProxyAuthorization = "proxy-authorization",
     ProxyConnection = "proxy-connection",

@@ -5,7 +5,7 @@ use crate::gateway::headers;
 use crate::gateway::request_context::RequestContext;
 use http::StatusCode;
 use tidegate_config::settings::Settings;
-use tidegate_http1::{Fields, RequestHead};
+use tidegate_http1::{Fields, Name, RequestHead};
 
 /// Fields of the gateway's own responses that scripts of other origins may read.
 const READABLE_FIELDS: &[u8] = b"Retry-After, RateLimit, RateLimit-Policy, RateLimit-Limit, RateLimit-Remaining, \
@@ -47,7 +47,7 @@ pub(super) fn allow_reading(head: &RequestHead, settings: &Settings, fields: &mu
     if !settings.headers.cors {
         return;
     }
-    let Some(origin) = head.fields.get_all_by_text("origin").next().filter(|origin| is_origin(origin)) else { return };
+    let Some(origin) = head.fields.get(Name::Origin).filter(|origin| is_origin(origin)) else { return };
     for (name, value) in [(ALLOW_ORIGIN, origin), (EXPOSE_HEADERS, READABLE_FIELDS)] {
         if fields.get_all_by_text(name).next().is_none() {
             fields.append_text(name, value);

@@ -132,7 +132,7 @@ impl RequestHandler {
     ) -> PathKnowledge {
         match role.is_free() {
             true => PathKnowledge::Free,
-            false => current.admission.path_knowledge(request.classified.route, &client_request.facts()),
+            false => current.admission.path_knowledge(&request.classified, &client_request.facts()),
         }
     }
 
@@ -145,7 +145,7 @@ impl RequestHandler {
         client_request: &ClientRequest,
         current: &CurrentConfig,
     ) -> (LearnedCosts, Option<UnknownPathGuard>) {
-        let (admission, facts, route) = (&current.admission, client_request.facts(), request.classified.route);
+        let (admission, facts, classified) = (&current.admission, client_request.facts(), &request.classified);
         // Another proxy does not say when it has the response.
         if self.listener.kind == ListenerKind::ForwardAuth {
             return (LearnedCosts::new(), None);
@@ -156,18 +156,18 @@ impl RequestHandler {
             let mut ended = pin!(paths.ended.notified());
             // Enabled before the costs are read, so that no notification is missed.
             ended.as_mut().enable();
-            let costs = admission.costs_if_nearly_spent(route, self.worker.now());
+            let costs = admission.costs_if_nearly_spent(classified.route, self.worker.now());
             if costs.is_empty() {
                 return (costs, None);
             }
-            match admission.path_knowledge(route, &facts) {
+            match admission.path_knowledge(classified, &facts) {
                 PathKnowledge::Free => return (LearnedCosts::new(), None),
                 PathKnowledge::Costs(costs) => return (costs, None),
                 PathKnowledge::Unknown => {}
             }
             if let Some(guard) = paths.enter(PathShape::of(&facts)) {
                 // Learned between the two looks.
-                return match admission.path_knowledge(route, &facts) {
+                return match admission.path_knowledge(classified, &facts) {
                     PathKnowledge::Unknown => (LearnedCosts::new(), Some(guard)),
                     PathKnowledge::Free => (LearnedCosts::new(), None),
                     PathKnowledge::Costs(costs) => (costs, None),
