@@ -94,6 +94,11 @@ impl ClientRequest {
         self.target.sent.as_deref().unwrap_or(&self.head.target)
     }
 
+    /// Returns true for a CORS preflight.
+    pub(super) fn is_preflight(&self) -> bool {
+        self.target.is_preflight
+    }
+
     /// Returns the request as rules match it.
     pub(super) fn facts(&self) -> RequestFacts<'_> {
         RequestFacts {
@@ -103,7 +108,7 @@ impl ClientRequest {
             other_paths: self.target.path.others(),
             query: self.head.target.query(),
             user_agent: self.head.fields.get(Name::UserAgent).unwrap_or_default(),
-            is_preflight: self.target.is_preflight,
+            is_preflight: self.is_preflight(),
         }
     }
 }

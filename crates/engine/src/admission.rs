@@ -146,9 +146,6 @@ impl Admission {
         now: Timestamp,
     ) -> Decision {
         let DecisionRequest { class, class_rules, .. } = *request;
-        if let Some(exemption) = request.bounded_exemption().filter(|_| request.bucket().is_some()) {
-            return self.admit_exempt(key, request, exemption, now);
-        }
         // A refresh is of no client.
         if request.is_refresh || (request.bucket().is_none() && charges.is_empty()) {
             return self.decide(request, key, None, &mut BucketState::default(), charges, now);

@@ -101,7 +101,8 @@ impl Admission {
         }
     }
 
-    /// Decides on a classified request. `learned` are its expected costs in quotas in which its route has none.
+    /// Decides on a classified request. `learned` are its expected costs in quotas in which its route has none. Where others
+    /// have used up what is exempt, a request is decided as an ordinary one.
     pub fn evaluate_classified(
         &self,
         classified: Classified,
@@ -112,7 +113,7 @@ impl Admission {
     ) -> Evaluation {
         let Classified { classification, route, key, switch, exemption } = classified;
         let page = CrawledPage::new(&classification, request);
-        let decision_request = DecisionRequest {
+        let mut decision_request = DecisionRequest {
             class: classification.class,
             class_rules: &self.rules[classification.class],
             route: &self.rules[route],
@@ -122,9 +123,16 @@ impl Admission {
             has_copy: purpose == RequestPurpose::Copy,
             is_refresh: purpose == RequestPurpose::Refresh,
         };
+        if let Some(exempt) = decision_request.bounded_exemption().filter(|_| decision_request.bucket().is_some()) {
+            if let Some(decision) = self.admit_exempt(key, &decision_request, exempt, now) {
+                return Evaluation { classification, route, key, switch, exemption, decision };
+            }
+            decision_request.exemption = None;
+        }
         let learned = if decision_request.is_free() { &[] } else { learned };
         let charges = self.with_learned(self.charges(&decision_request, route), learned);
         let decision = self.admit_with_costs(key, &decision_request, &charges, page, now);
+        let exemption = decision_request.exemption;
         Evaluation { classification, route, key, switch, exemption, decision }
     }
 }

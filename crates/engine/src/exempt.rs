@@ -1,24 +1,25 @@
-//! Buckets of exempt requests that reach the origin: one per client, and one for all clients together.
+//! Buckets of exempt requests that reach the origin: of each client, of each network, and of all clients together.
 
 use super::admission::Decision;
 use super::{Admission, BucketUsage};
-use tidegate_policy::bucket::{BucketState, EmptyUntil};
+use tidegate_policy::bucket::{Bucket, BucketState};
 use tidegate_policy::decide::DecisionRequest;
 use tidegate_policy::exempt::Exemption;
 use tidegate_policy::identity::ClientKey;
-use tidegate_policy::{Reason, Refusal, RefusedQuotas, StableClassId, Timestamp, Verdict};
+use tidegate_policy::{StableClassId, Timestamp};
 
 impl Admission {
-    /// Decides on an exempt request that takes a token from its client's bucket and one from that of all clients.
+    /// Decides on an exempt request that takes a token from its client's bucket, and from those that it shares. Returns
+    /// `None` if one of these is empty: an ordinary request is not refused for what others did either.
     pub(super) fn admit_exempt(
         &self,
         key: ClientKey,
         request: &DecisionRequest<'_>,
         exemption: Exemption,
         now: Timestamp,
-    ) -> Decision {
+    ) -> Option<Decision> {
         let (clients, class) = (&self.engine.clients, bucket_class(exemption));
-        let mut decision = clients.with(key, class, |client| {
+        let decision = clients.with(key, class, |client| {
             let mut level = client.bucket_state();
             let mut decision = self.decide(request, key, None, &mut level, &[], now);
             client.set_bucket_state(level);
@@ -26,18 +27,16 @@ impl Admission {
             decision.bucket = Some(BucketUsage { sequence, ..BucketUsage::new(&Exemption::BUCKET, level, now) });
             decision
         });
-        if decision.permit.is_some() && request.class_rules.enforce {
-            let taken = clients.with(ClientKey::SHARED_BY_CLASS, class, |total| {
-                Exemption::TOTAL_BUCKET.take(total.bucket_state(), now).map(|level| total.set_bucket_state(level))
-            });
-            if let Err(EmptyUntil(refill_at)) = taken {
-                let wait = refill_at.saturating_duration_since(now);
-                decision.permit = None;
-                decision.verdict =
-                    Verdict::Refuse(Refusal { reason: Reason::Bucket, quotas: RefusedQuotas::NONE, wait });
-            }
-        }
-        decision
+        let takes = |(key, bucket): (ClientKey, Bucket)| {
+            clients.with(key, class, |shared| {
+                bucket.take(shared.bucket_state(), now).map(|level| shared.set_bucket_state(level)).is_ok()
+            })
+        };
+        // No client has the number of a network as its key: the addresses would be in 0.0.0.0/8 and ::/16.
+        let network = (ClientKey::from_u64(key.network()), Exemption::NETWORK_BUCKET);
+        let shared = [network, (ClientKey::SHARED_BY_CLASS, Exemption::TOTAL_BUCKET)];
+        let is_shared = decision.permit.is_some() && request.class_rules.enforce;
+        (!is_shared || shared.into_iter().all(takes)).then_some(decision)
     }
 
     /// Returns the state of the bucket from which a request takes a token, as a client of `class`.

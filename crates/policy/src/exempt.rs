@@ -28,10 +28,14 @@ impl Exemption {
     pub const BUCKET: Bucket =
         Bucket { capacity: 100, fill: 10, interval: Duration::from_secs(1), smooth: true, costed_only: false };
 
-    /// Bucket of exempt requests of all clients together, one per exemption: many addresses must not be a way either.
+    /// Bucket of exempt requests of a network (/24, or /48 of IPv6), one per exemption: many addresses must not be a way
+    /// either. Requests beyond it are ordinary ones.
+    pub const NETWORK_BUCKET: Bucket = Bucket { capacity: 400, fill: 40, ..Self::BUCKET };
+
+    /// Like [`Self::NETWORK_BUCKET`], of all clients together.
     pub const TOTAL_BUCKET: Bucket = Bucket { capacity: 2000, fill: 200, ..Self::BUCKET };
 
-    /// Returns true if the origin answers, so that [`Self::BUCKET`] and [`Self::TOTAL_BUCKET`] bound the requests.
+    /// Returns true if the origin answers, so that buckets bound the requests.
     pub const fn is_bounded(self) -> bool {
         matches!(self, Self::AcmeChallenge | Self::Preflight)
     }

@@ -1,33 +1,48 @@
 //! Exempt requests of many clients.
 
 use super::*;
-use tidegate_policy::decide::DecisionRequest;
+use crate::{Classified, RequestPurpose};
 use tidegate_policy::exempt::Exemption;
+use tidegate_policy::{Classification, ClientKind};
+
+/// Returns how many of `count` requests of different clients are exempt. The others are charged, and none is refused.
+fn exempt(
+    admission: &Admission,
+    exemption: Exemption,
+    client: impl Fn(u64) -> u64,
+    count: u64,
+    now: Timestamp,
+) -> usize {
+    let is_exempt = |number: &u64| {
+        let classification =
+            Classification { kind: ClientKind::Human, operator: None, class: PERSON, evidence: Default::default() };
+        let classified = Classified {
+            classification,
+            route: RouteId(0),
+            key: ClientKey::from_u64(client(*number)),
+            switch: None,
+            exemption: Some(exemption),
+        };
+        let facts = fixtures::request_facts("/");
+        let evaluation = admission.evaluate_classified(classified, &facts, &[], RequestPurpose::Response, now);
+        let decision = evaluation.decision;
+        assert!(decision.permit.is_some(), "{:?}", decision.verdict);
+        assert_eq!(decision.quota_usage.is_empty(), evaluation.exemption.is_some());
+        evaluation.exemption.is_some()
+    };
+    (0..count).filter(is_exempt).count()
+}
 
 #[test]
-fn exempt_requests_of_all_clients_are_bounded() {
-    let rules = rules(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
-    let admission = Engine::new(LeaseMode::Local, 20_000).admission(rules, NOON);
-    let admits = |exemption, client: u64, now| {
-        let request = DecisionRequest {
-            class: PERSON,
-            class_rules: &admission.rules()[PERSON],
-            route: &admission.rules()[RouteId(0)],
-            has_learned_cost: false,
-            exemption: Some(exemption),
-            switch: None,
-            has_copy: false,
-            is_refresh: false,
-        };
-        let decision = admission.admit_guarded(ClientKey::from_u64(client), &request, RouteId(0), None, now);
-        assert!(decision.quota_usage.is_empty());
-        assert_eq!(decision.permit.is_some(), decision.verdict.refusal().is_none());
-        assert!(decision.verdict.refusal().is_none_or(|refusal| refusal.reason == Reason::Bucket));
-        decision.permit.is_some()
-    };
-    let admitted = |exemption, now| (0..5000).filter(|client| admits(exemption, *client, now)).count();
+fn exempt_requests_of_many_clients_are_bounded_and_others_are_ordinary_ones() {
+    let rules = rules(vec![quota("api", 1_000_000, &[])], vec![route(&[(0, 1)])]);
+    let admission = Engine::new(LeaseMode::Local, 100_000).admission(rules, NOON);
     let later = NOON + Duration::from_secs(1);
+    let of_one_network = |number: u64| 0x2001_0db8_0001_0000 | number;
+    let of_many_networks = |number: u64| 0x2001_0db8_0000_0000 | number << 16;
     for exemption in [Exemption::Preflight, Exemption::AcmeChallenge] {
-        assert_eq!((admitted(exemption, NOON), admitted(exemption, later)), (2000, 200), "{exemption:?}");
+        let exempt = |client: &dyn Fn(u64) -> u64, now| exempt(&admission, exemption, client, 5000, now);
+        assert_eq!((exempt(&of_one_network, NOON), exempt(&of_one_network, later)), (400, 40), "{exemption:?}");
+        assert_eq!(exempt(&of_many_networks, later), 2000 - 200 - 40, "{exemption:?}");
     }
 }
