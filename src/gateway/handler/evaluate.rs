@@ -130,7 +130,8 @@ impl RequestHandler {
         role: &CacheRole,
         current: &CurrentConfig,
     ) -> PathKnowledge {
-        match role.is_free() {
+        let is_known = role.is_free() || !current.admission.learns_path_costs(request.classified.route);
+        match is_known {
             true => PathKnowledge::Free,
             false => current.admission.path_knowledge(&request.classified, &client_request.facts()),
         }
