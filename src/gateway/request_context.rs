@@ -489,9 +489,14 @@ impl RequestContext {
 
     /// Returns what a copy of the response saves.
     pub(super) fn saving_of_copy(&self) -> Saving {
+        let saving = |quota: QuotaId, cost| Saving::of(cost, self.current.settings.rules[quota].limit);
+        let charged = self.receipt.iter().map(|charged| saving(charged.quota, charged.settled)).max();
         // Who is exempt from the quotas tells nothing about the page.
-        let is_costly = if self.receipt.is_empty() { !self.route().is_free() } else { self.has_charges() };
-        if is_costly { Saving::Units } else { Saving::Nothing }
+        let expected = || {
+            let costs = self.current.admission.expected_costs(self.evaluation().route);
+            costs.map(|(quota, cost)| saving(quota, cost)).max()
+        };
+        charged.or_else(expected).unwrap_or(Saving::NOTHING)
     }
 
     /// Settles the permit with the cost that `actual` returns for each quota.

@@ -23,7 +23,7 @@ const DIRECTORY: &str = "cache";
 /// Largest body that returns to memory, in bytes. Larger ones are sent from their file.
 const MAX_LOADED_BODY: u64 = 256 * 1024;
 /// Version of [`EntryForm`]. Entries of others count as missing.
-const FORM: u8 = 3;
+const FORM: u8 = 4;
 
 /// An entry without its body, in a file.
 #[derive(Serialize, Deserialize)]
@@ -112,7 +112,7 @@ pub(super) fn record(key: CacheKey, entry: &CacheEntry, body: NewBody) -> Option
     let form = EntryForm { version: FORM, url, saving, kind };
     let meta = postcard::to_allocvec(&form).ok()?;
     let group = CacheKey::of_url(&canonical_url(url)).group();
-    let is_valuable = saving == Saving::Units;
+    let is_valuable = saving != Saving::NOTHING;
     Some(NewRecord { key: key.number(), group, url: url.into(), tags: tags.into(), is_valuable, meta, body })
 }
 

@@ -25,6 +25,8 @@ pub(in crate::gateway) enum CacheEntry {
 /// Time for which requests for a URL do not wait for each other after one whose response was not for others, unless one
 /// that is follows. Each further response that is not for others restarts the time.
 const PASS_TIME: Duration = Duration::from_secs(3600);
+/// Bytes of an entry without a response.
+const SMALL_ENTRY: u64 = 200;
 
 impl CacheEntry {
     /// Invalidates the responses of the entry, as a write at `now` does.
@@ -46,8 +48,23 @@ impl CacheEntry {
         match self {
             Self::Response(response) => response.saving,
             Self::Variants(variants) => variants.saving,
-            Self::Pass { .. } | Self::Form(_) => Saving::Nothing,
+            Self::Pass { .. } | Self::Form(_) => Saving::NOTHING,
         }
+    }
+
+    /// Returns the bytes that the entry occupies.
+    pub(super) fn weight(&self) -> u64 {
+        match self {
+            Self::Response(response) => response.weight(),
+            Self::Pass { url, .. } => SMALL_ENTRY + url.len() as u64,
+            Self::Variants(variants) => SMALL_ENTRY + variants.url.len() as u64 + variants.memory(),
+            Self::Form(form) => SMALL_ENTRY + form.url.len() as u64 + form.body.len(),
+        }
+    }
+
+    /// Returns the class of the entry by what a byte of it saves.
+    pub(super) fn class(&self) -> usize {
+        self.saving().class(self.weight())
     }
 
     /// Returns the URL, as far as it is part of the key.

@@ -292,7 +292,7 @@ mod tests {
                 url: URL.into(),
                 plain_url: url,
                 selecting: None,
-                saving: Saving::Nothing,
+                saving: Saving::NOTHING,
                 usage: CopyUsage::default(),
                 requested_at: now,
             };

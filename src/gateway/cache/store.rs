@@ -1,13 +1,13 @@
 //! The store: responses in memory, bounded by bytes. Which stay is decided by S3-FIFO, so that a crawl of a million pages
 //! does not displace what people read.
 //!
-//! Responses that save units have a cache of their own. Those that cost nothing have the memory that it leaves, and a part
-//! at least, so that no number of them displaces one that costs units.
+//! Responses that save units come first: each class of savings has a cache of its own, with the memory that more valuable
+//! ones leave, and a part at least. So no number of responses displaces one that saves sixteen times more.
 
 use super::disk;
 use super::entry::CacheEntry;
 use super::key::CacheKey;
-use super::saving::Saving;
+use super::saving::{CLASSES, capacities};
 use super::stored_response::StoredResponse;
 use crate::gateway::page_url::canonical_url;
 use foldhash::fast::RandomState;
@@ -18,8 +18,8 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tidegate_cache_disk::{DiskStats, DiskStore, Label, NewBody};
 use tidegate_policy::hash::mix;
@@ -28,16 +28,12 @@ use tidegate_policy::{Timestamp, Units};
 
 /// Most parts of the store, each with its own lock.
 const MAX_SHARDS: u64 = 64;
-/// Objects of the largest size for which each part has space.
-const OBJECTS_PER_SHARD: u64 = 4;
+/// Objects of the largest size for which each part has space, so that a class with the least memory has space for one.
+const OBJECTS_PER_SHARD: u64 = CLASSES as u64;
 /// Size of a typical object, for the initial capacity of the index.
 const TYPICAL_OBJECT: u64 = 16 * 1024;
-/// Least part of the memory for responses that cost nothing, as a divisor.
-const FREE_PART: u64 = 8;
-/// Steps in which their memory changes, as a divisor of the whole.
+/// Steps in which the memory of a class changes, as a divisor of the whole.
 const MEMORY_STEPS: u64 = 64;
-/// Bytes of an entry without a response.
-const SMALL_ENTRY: u64 = 200;
 
 /// Contents of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,17 +63,17 @@ pub struct CachedUrl {
     pub bytes: u64,
 }
 
+/// Entries of one class.
 type Entries = Cache<CacheKey, CacheEntry, ByBytes, RandomState, CountEvictions>;
 
 /// Stored responses.
 pub(in crate::gateway) struct CacheStore {
-    /// Entries of pages that cost units.
-    costly: Entries,
-    has_costly: AtomicBool,
-    /// Entries of pages that cost nothing.
-    free: Entries,
+    /// Entries by class, the most valuable last, from the first entry of the class on.
+    classes: [OnceLock<Entries>; CLASSES],
+    /// Bytes that each class may occupy.
+    capacities: [AtomicU64; CLASSES],
     memory: AtomicU64,
-    free_memory: AtomicU64,
+    max_object: u64,
     evictions: Arc<AtomicU64>,
     /// What is in memory, and more; `None` if it is off, or failed at the start.
     disk: Option<DiskStore>,
@@ -88,24 +84,12 @@ pub(in crate::gateway) struct CacheStore {
 impl CacheStore {
     /// Returns a store with the contents of `disk`. `seed` differs at each start.
     pub(super) fn new(memory: u64, max_object: u64, disk: Option<DiskStore>, seed: u64) -> Self {
-        let evictions = Arc::<AtomicU64>::default();
-        let shards = (memory / (OBJECTS_PER_SHARD * max_object.max(1))).clamp(1, MAX_SHARDS);
-        let entries = |memory: u64| {
-            let options = OptionsBuilder::new()
-                .shards(shards as usize)
-                .estimated_items_capacity((memory / TYPICAL_OBJECT / 2) as usize)
-                .weight_capacity(memory)
-                .build()
-                .expect("all capacities are set");
-            Cache::with_options(options, ByBytes, RandomState::default(), CountEvictions(Arc::clone(&evictions)))
-        };
         Self {
-            costly: entries(memory - memory / FREE_PART),
-            has_costly: AtomicBool::default(),
-            free: entries(memory),
+            classes: Default::default(),
+            capacities: Default::default(),
             memory: AtomicU64::new(memory),
-            free_memory: AtomicU64::new(memory),
-            evictions,
+            max_object,
+            evictions: Default::default(),
             disk,
             seed,
             salts: AtomicU64::default(),
@@ -115,7 +99,6 @@ impl CacheStore {
     /// Changes the memory for entries, and the size of the files, if there are any.
     pub(in crate::gateway) fn resize(&self, memory: u64, disk: Option<u64>) {
         self.memory.store(memory, Ordering::Relaxed);
-        self.costly.set_capacity(memory - memory / FREE_PART);
         self.balance();
         if let (Some(store), Some(size)) = (&self.disk, disk) {
             store.set_size(size);
@@ -142,26 +125,50 @@ impl CacheStore {
         self.disk.as_ref()
     }
 
-    /// Gives the entries that cost nothing the memory that the others leave.
+    /// Gives each class its memory.
     fn balance(&self) {
         let memory = self.memory.load(Ordering::Relaxed);
         let step = (memory / MEMORY_STEPS).max(1);
-        let costly = self.costly.weight().next_multiple_of(step);
-        let free = memory.saturating_sub(costly).max(memory / FREE_PART);
-        if self.free_memory.swap(free, Ordering::Relaxed) != free {
-            self.free.set_capacity(free);
+        let used = self.classes.each_ref().map(|class| class.get().map_or(0, |entries| entries.weight()));
+        let capacities = capacities(memory, used.map(|used| used.next_multiple_of(step)));
+        for ((class, known), capacity) in self.classes.iter().zip(&self.capacities).zip(capacities) {
+            if let Some(entries) = class.get()
+                && known.swap(capacity, Ordering::Relaxed) != capacity
+            {
+                entries.set_capacity(capacity);
+            }
         }
+    }
+
+    /// Returns the entries of a class.
+    fn class(&self, class: usize) -> &Entries {
+        self.classes[class].get_or_init(|| {
+            let memory = self.memory.load(Ordering::Relaxed);
+            let shards = (memory / (OBJECTS_PER_SHARD * self.max_object.max(1))).clamp(1, MAX_SHARDS);
+            let options = OptionsBuilder::new()
+                .shards(shards as usize)
+                .estimated_items_capacity((memory / TYPICAL_OBJECT / 2) as usize)
+                .weight_capacity(memory)
+                .build()
+                .expect("all capacities are set");
+            let lifecycle = CountEvictions(Arc::clone(&self.evictions));
+            Cache::with_options(options, ByBytes, RandomState::default(), lifecycle)
+        })
+    }
+
+    /// Iterates over the classes that have had entries, the most valuable first.
+    fn classes(&self) -> impl Iterator<Item = &Entries> {
+        self.classes.iter().rev().filter_map(OnceLock::get)
     }
 
     /// Returns the entry of a key, if it is in memory.
     pub(in crate::gateway) fn get(&self, key: CacheKey) -> Option<CacheEntry> {
-        let costly = self.has_costly.load(Ordering::Relaxed).then(|| self.costly.peek(&key));
-        costly.flatten().or_else(|| self.free.peek(&key))
+        self.classes().find_map(|entries| entries.peek(&key))
     }
 
     /// Returns the entry of a compressed form, and counts its use.
     pub(super) fn get_form(&self, key: CacheKey) -> Option<CacheEntry> {
-        self.free.get(&key)
+        self.classes[0].get()?.get(&key)
     }
 
     /// Records a request of `client` for a response, and for the entry of its variants, so that they stay rather than others.
@@ -187,13 +194,11 @@ impl CacheStore {
     }
 
     fn count_use(&self, key: CacheKey) {
-        if self.costly.get(&key).is_none() {
-            let _ = self.free.get(&key);
-        }
+        _ = self.classes().any(|entries| entries.get(&key).is_some());
     }
 
     fn entries(&self) -> impl Iterator<Item = (CacheKey, CacheEntry)> {
-        self.costly.iter().chain(self.free.iter())
+        self.classes().flat_map(|entries| entries.iter())
     }
 
     /// Returns true if there is an entry of the key on disk.
@@ -227,8 +232,9 @@ impl CacheStore {
                 None => {}
             }
         }
-        let (entries, others) = self.entries_of(entry.saving());
-        others.remove(&key);
+        let class = entry.class();
+        let entries = self.class(class);
+        self.others(class).for_each(|others| _ = others.remove(&key));
         let mut evicted = entries.insert_with_lifecycle(key, entry);
         // The previous entry of the key is replaced, not displaced.
         evicted.retain(|evicted| *evicted != key);
@@ -236,24 +242,20 @@ impl CacheStore {
         self.balance();
     }
 
-    /// Returns the entries of one kind, and those of the other.
-    fn entries_of(&self, saving: Saving) -> (&Entries, &Entries) {
-        match saving {
-            Saving::Units => {
-                self.has_costly.store(true, Ordering::Relaxed);
-                (&self.costly, &self.free)
-            }
-            Saving::Nothing => (&self.free, &self.costly),
-        }
+    /// Iterates over the classes but one.
+    fn others(&self, class: usize) -> impl Iterator<Item = &Entries> {
+        let others = self.classes.iter().enumerate().filter(move |(other, _)| *other != class);
+        others.filter_map(|(_, entries)| entries.get())
     }
 
     /// Adds an entry that was read from disk, unless there is a newer one. Returns the newest; others may displace it at
     /// once.
     pub(super) fn insert_loaded(&self, key: CacheKey, entry: CacheEntry) -> CacheEntry {
-        let (entries, others) = self.entries_of(entry.saving());
-        if let Some(newest) = others.peek(&key) {
+        let class = entry.class();
+        if let Some(newest) = self.others(class).find_map(|others| others.peek(&key)) {
             return newest;
         }
+        let entries = self.class(class);
         let Ok(newest) = entries.get_or_insert_with(&key, || Ok::<_, Infallible>(entry));
         self.balance();
         newest
@@ -265,8 +267,7 @@ impl CacheStore {
         if let Some(disk) = &self.disk {
             disk.remove(key.number());
         }
-        self.costly.remove(&key);
-        self.free.remove(&key);
+        self.classes().for_each(|entries| _ = entries.remove(&key));
     }
 
     /// Invalidates the responses of the URL with this key, and on disk those of `group`, as the next start finds them.
@@ -311,8 +312,7 @@ impl CacheStore {
             in_memory.set(in_memory.get() + u64::from(is_counted));
             !remove
         };
-        self.costly.retain(is_kept);
-        self.free.retain(is_kept);
+        self.classes().for_each(|entries| entries.retain(is_kept));
         // What is in memory is on disk, too, unless that failed.
         in_memory.get().max(on_disk.unwrap_or(0))
     }
@@ -363,8 +363,8 @@ impl CacheStore {
     /// Returns what the store contains.
     pub(in crate::gateway) fn stats(&self) -> CacheStats {
         CacheStats {
-            entries: (self.costly.len() + self.free.len()) as u64,
-            memory_bytes: self.costly.weight() + self.free.weight(),
+            entries: self.classes().map(|entries| entries.len() as u64).sum(),
+            memory_bytes: self.classes().map(|entries| entries.weight()).sum(),
             memory_limit: self.memory.load(Ordering::Relaxed),
             evictions: self.evictions.load(Ordering::Relaxed),
             disk: self.disk.as_ref().map(DiskStore::stats),
@@ -377,12 +377,7 @@ struct ByBytes;
 
 impl Weighter<CacheKey, CacheEntry> for ByBytes {
     fn weight(&self, _: &CacheKey, entry: &CacheEntry) -> u64 {
-        match entry {
-            CacheEntry::Response(response) => response.weight(),
-            CacheEntry::Pass { url, .. } => SMALL_ENTRY + url.len() as u64,
-            CacheEntry::Variants(variants) => SMALL_ENTRY + variants.url.len() as u64 + variants.memory(),
-            CacheEntry::Form(form) => SMALL_ENTRY + form.url.len() as u64 + form.body.len(),
-        }
+        entry.weight()
     }
 }
 
@@ -413,6 +408,7 @@ impl Lifecycle<CacheKey, CacheEntry> for CountEvictions {
 
 #[cfg(test)]
 mod tests {
+    use super::super::saving::Saving;
     use super::super::variants::Variants;
     use super::*;
 
@@ -422,6 +418,10 @@ mod tests {
 
     fn saving(url: &str, saving: Saving) -> CacheEntry {
         CacheEntry::Variants(Arc::new(Variants { saving, ..Variants::new(url, 0) }))
+    }
+
+    fn unit() -> Saving {
+        Saving::of(Units::from_whole(1), Units::from_whole(1000))
     }
 
     #[test]
@@ -456,7 +456,7 @@ mod tests {
             store.stats().memory_bytes > store.stats().memory_limit * 9 / 10,
             "they use all memory while they are alone"
         );
-        (0..COSTLY).for_each(|number| store.insert(key("costly", number), saving("costly", Saving::Units)));
+        (0..COSTLY).for_each(|number| store.insert(key("costly", number), saving("costly", unit())));
         assert_eq!(of("costly"), COSTLY);
         for number in 0..100_000 {
             store.insert(key("free", number), entry("free"));
@@ -467,21 +467,52 @@ mod tests {
         assert!(of("free") < alone && of("free") > 500, "{} of {alone}", of("free"));
         assert!(stats.memory_bytes <= stats.memory_limit, "{stats:?}");
         // Beyond their part of the memory, those that save units displace each other.
-        (0..100_000).for_each(|number| store.insert(key("costly", number), saving("costly", Saving::Units)));
+        (0..100_000).for_each(|number| store.insert(key("costly", number), saving("costly", unit())));
         let stats = store.stats();
         assert!(of("free") > 300 && of("costly") > COSTLY, "{} {}", of("free"), of("costly"));
         assert!(stats.memory_bytes <= stats.memory_limit, "{stats:?}");
     }
 
     #[test]
+    fn entries_of_little_cost_displace_none_that_saves_sixteen_times_more() {
+        const VALUABLE: usize = 2_000;
+        let store = CacheStore::new(1 << 20, 64 * 1024, None, 0);
+        let key = |name: &str, number: usize| CacheKey::of_url(&format!("http://example.com/{name}/{number}"));
+        let of = |name: &str| (0..50_000).filter(|number| store.get(key(name, *number)).is_some()).count();
+        let cost = |milli| Saving::of(Units::from_milli(milli), Units::from_whole(1000));
+        (0..VALUABLE).for_each(|number| store.insert(key("valuable", number), saving("valuable", unit())));
+        for milli in [1, 2, 4, 8, 16, 32, 1000 / 16] {
+            for number in 0..50_000 {
+                store.insert(key("cheap", number), saving("cheap", cost(milli)));
+                (0..3).for_each(|_| store.count_use(key("cheap", number)));
+            }
+            assert_eq!(of("valuable"), VALUABLE, "beside pages of {milli} thousandths");
+            assert!(of("cheap") > 300, "{} of {milli} thousandths", of("cheap"));
+        }
+        let stats = store.stats();
+        assert!(stats.memory_bytes <= stats.memory_limit, "{stats:?}");
+    }
+
+    #[test]
+    fn object_of_the_largest_size_has_space_beside_full_classes() {
+        const MAX_OBJECT: u64 = 64 * 1024;
+        let store = CacheStore::new(1 << 20, MAX_OBJECT, None, 0);
+        let key = |name: &str, number: usize| CacheKey::of_url(&format!("http://example.com/{name}/{number}"));
+        (0..20_000).for_each(|number| store.insert(key("costly", number), saving("costly", unit())));
+        let large = entry(&"x".repeat(MAX_OBJECT as usize - 1024));
+        store.insert(key("large", 0), large);
+        assert!(store.get(key("large", 0)).is_some(), "{:?}", store.stats());
+    }
+
+    #[test]
     fn entry_has_one_place_whatever_its_page_costs() {
         let store = CacheStore::new(1 << 20, 64 * 1024, None, 0);
         let key = CacheKey::of_url("http://example.com/");
-        for of_page in [Saving::Nothing, Saving::Units, Saving::Nothing] {
+        for of_page in [Saving::NOTHING, unit(), Saving::NOTHING] {
             store.insert(key, saving("http://example.com/", of_page));
             assert_eq!((store.stats().entries, store.get(key).is_some()), (1, true));
         }
-        store.insert(key, saving("http://example.com/", Saving::Units));
+        store.insert(key, saving("http://example.com/", unit()));
         store.remove(key);
         assert_eq!((store.stats().entries, store.get(key).is_none()), (0, true));
     }

@@ -90,7 +90,7 @@ impl Variants {
             salt,
             names: Vec::new(),
             sets: Vec::new(),
-            saving: Saving::Nothing,
+            saving: Saving::NOTHING,
             written_at: AtomicU64::default(),
         }
     }
