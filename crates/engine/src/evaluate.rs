@@ -62,9 +62,9 @@ impl Admission {
         now: Timestamp,
     ) -> Evaluation {
         let classified = self.classify(facts, switch, secret);
-        let learned = match self.path_knowledge(&classified, &facts.request) {
-            PathKnowledge::Costs(costs) => costs,
-            PathKnowledge::Free | PathKnowledge::Unknown => LearnedCosts::new(),
+        let learned = match self.path_knowledge(classified.route, &facts.request) {
+            PathKnowledge::Costs(costs) if classified.exemption.is_none() => costs,
+            _ => LearnedCosts::new(),
         };
         self.evaluate_classified(classified, &facts.request, &learned, RequestPurpose::Response, now)
     }

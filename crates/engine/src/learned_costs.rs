@@ -1,7 +1,7 @@
 //! Costs of paths whose route has none, learned from the reports of the origin: what the gateway and the replay share.
 
 use super::cost_estimates::ExpectedCost;
-use super::{Admission, Classified, InlineVec};
+use super::{Admission, InlineVec};
 use std::borrow::Cow;
 use tidegate_policy::path_costs::PathCost;
 use tidegate_policy::{QuotaId, RequestFacts, RouteId, Timestamp, Units};
@@ -39,11 +39,11 @@ const NEARLY_SPENT_REQUESTS: u64 = 16;
 const UNKNOWN_COST: Units = Units::from_whole(1);
 
 impl Admission {
-    /// Returns what was learned about the costs of a classified request. Costs nothing for a route that has a cost in each
-    /// quota whose costs the origin reports.
-    pub fn path_knowledge(&self, classified: &Classified, request: &RequestFacts<'_>) -> PathKnowledge {
-        let quotas = &self.reported_only[classified.route.index()];
-        if quotas.is_empty() || classified.exemption.is_some() {
+    /// Returns what was learned about the costs of an ordinary request on `route`. Costs nothing for a route that has a cost
+    /// in each quota whose costs the origin reports.
+    pub fn path_knowledge(&self, route: RouteId, request: &RequestFacts<'_>) -> PathKnowledge {
+        let quotas = &self.reported_only[route.index()];
+        if quotas.is_empty() {
             return PathKnowledge::Free;
         }
         let learned = self.engine.path_costs.lock();

@@ -130,10 +130,11 @@ impl RequestHandler {
         role: &CacheRole,
         current: &CurrentConfig,
     ) -> PathKnowledge {
-        let is_known = role.is_free() || !current.admission.learns_path_costs(request.classified.route);
+        let Classified { route, exemption, .. } = request.classified;
+        let is_known = role.is_free() || exemption.is_some() || !current.admission.learns_path_costs(route);
         match is_known {
             true => PathKnowledge::Free,
-            false => current.admission.path_knowledge(&request.classified, &client_request.facts()),
+            false => current.admission.path_knowledge(route, &client_request.facts()),
         }
     }
 
@@ -146,7 +147,7 @@ impl RequestHandler {
         client_request: &ClientRequest,
         current: &CurrentConfig,
     ) -> (LearnedCosts, Option<UnknownPathGuard>) {
-        let (admission, facts, classified) = (&current.admission, client_request.facts(), &request.classified);
+        let (admission, facts, route) = (&current.admission, client_request.facts(), request.classified.route);
         // Another proxy does not say when it has the response.
         if self.listener.kind == ListenerKind::ForwardAuth {
             return (LearnedCosts::new(), None);
@@ -157,18 +158,18 @@ impl RequestHandler {
             let mut ended = pin!(paths.ended.notified());
             // Enabled before the costs are read, so that no notification is missed.
             ended.as_mut().enable();
-            let costs = admission.costs_if_nearly_spent(classified.route, self.worker.now());
+            let costs = admission.costs_if_nearly_spent(route, self.worker.now());
             if costs.is_empty() {
                 return (costs, None);
             }
-            match admission.path_knowledge(classified, &facts) {
+            match admission.path_knowledge(route, &facts) {
                 PathKnowledge::Free => return (LearnedCosts::new(), None),
                 PathKnowledge::Costs(costs) => return (costs, None),
                 PathKnowledge::Unknown => {}
             }
             if let Some(guard) = paths.enter(PathShape::of(&facts)) {
                 // Learned between the two looks.
-                return match admission.path_knowledge(classified, &facts) {
+                return match admission.path_knowledge(route, &facts) {
                     PathKnowledge::Unknown => (LearnedCosts::new(), Some(guard)),
                     PathKnowledge::Free => (LearnedCosts::new(), None),
                     PathKnowledge::Costs(costs) => (costs, None),
