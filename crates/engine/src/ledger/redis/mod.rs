@@ -61,8 +61,8 @@ pub struct RedisStore {
     recovering: BTreeMap<String, String>,
     /// Error of a quota in the last round, in which other quotas were leased.
     last_error: Option<StoreError>,
-    /// True while the server is unavailable and fallback units are used.
-    using_fallback: bool,
+    /// Error of the server while it is unavailable and fallback units are used.
+    fallback_cause: Option<String>,
     /// Difference between the ordinals of a quota's windows here and in the ledger.
     ordinal_offsets: HashMap<String, i128>,
 }
@@ -100,7 +100,7 @@ impl RedisStore {
             reported_state: HashMap::new(),
             recovering: BTreeMap::new(),
             last_error: None,
-            using_fallback: false,
+            fallback_cause: None,
             ordinal_offsets: HashMap::new(),
         }
     }
@@ -267,6 +267,10 @@ impl RedisStore {
     }
 }
 
+fn fallback_message(cause: &str) -> String {
+    format!("{cause}. Fallback units are used until it is available")
+}
+
 /// Returns the reason why leases of a quota are suspended.
 fn recovery_message(server: &RedisEndpoint, quota: &str, missing: &str) -> String {
     match missing {
@@ -283,8 +287,8 @@ fn recovery_message(server: &RedisEndpoint, quota: &str, missing: &str) -> Strin
 
 impl Store for RedisStore {
     fn last_error(&self) -> Option<String> {
-        let last_error = self.last_error.as_ref().map(|error| format!("Ledger error: {error}"));
-        last_error.or_else(|| {
+        let fallback = self.fallback_cause.as_deref().map(fallback_message);
+        fallback.or_else(|| self.last_error.as_ref().map(StoreError::to_string)).or_else(|| {
             self.recovering
                 .first_key_value()
                 .map(|(quota, missing)| recovery_message(&self.client.server, quota, missing))
@@ -297,14 +301,16 @@ impl Store for RedisStore {
             Ok(granted) => granted,
             Err(error) => {
                 let leases = self.lease_from_fallback(requests);
-                if leases.is_some() && !self.using_fallback {
-                    warn!("{error}. Fallback units are used until it is available");
+                let Some(leases) = leases else { return Err(error) };
+                let cause = error.to_string();
+                if self.fallback_cause.is_none() {
+                    warn!("{}", fallback_message(&cause));
                 }
-                self.using_fallback |= leases.is_some();
-                return leases.ok_or(error);
+                self.fallback_cause = Some(cause);
+                return Ok(leases);
             }
         };
-        if std::mem::take(&mut self.using_fallback) {
+        if self.fallback_cause.take().is_some() {
             info!("{}: connected again, usage reported", self.client.server);
         }
         let mut leases = Vec::with_capacity(requests.len());

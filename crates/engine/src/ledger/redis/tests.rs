@@ -807,7 +807,7 @@ fn error_of_a_quota_is_the_one_of_the_last_round() {
     let requests = [broken_request(&fixture, &healthy), healthy];
     fixture.runtime.block_on(instance.store.lease(&requests, fixture.now())).expect("one quota is leased");
     let error = instance.store.last_error().expect("one quota is not leased");
-    assert!(error.starts_with("Ledger error: redis at 127.0.0.1:"), "{error}");
+    assert!(error.starts_with("redis at 127.0.0.1:"), "{error}");
     fixture.runtime.block_on(instance.store.lease(&requests[1..], fixture.now())).expect("a lease");
     assert_eq!(instance.store.last_error(), None);
 }
@@ -854,6 +854,28 @@ fn fallback_leases_neither_lose_units_twice_nor_drop_other_windows() {
         fixture.runtime.block_on(instance.store.lease(&[known, unknown], fixture.now())).expect("fallback units");
     assert_eq!((leases[0].held.milli(), leases[0].lost), (usage.held + 100, Units::ZERO));
     assert_eq!(leases[1].held.milli(), 20);
+}
+
+#[test]
+fn fallback_units_in_use_are_a_problem_until_the_server_is_back() {
+    let redis = real::RedisServer::start(&[]);
+    let fixture = RedisFixture::new(redis.port, 1);
+    let mut fleet = GatewayFleet::new(&fixture, 1, true, 0);
+    fleet.advance(6000);
+    let instance = &mut fleet.instances[0];
+    assert_eq!(instance.store.last_error(), None);
+    let request = instance.lease_request(0, instance.usage_by_window[&0], 100);
+    let server = std::mem::replace(&mut instance.store.client.server, RedisEndpoint::local(1));
+    let lease = |store: &mut RedisStore| {
+        fixture.runtime.block_on(store.lease(std::slice::from_ref(&request), fixture.now())).expect("units");
+    };
+    lease(&mut instance.store);
+    let problem = instance.store.last_error().expect("the server is unreachable");
+    assert!(problem.starts_with("cannot reach redis at 127.0.0.1:1: "), "{problem}");
+    assert!(problem.ends_with(". Fallback units are used until it is available"), "{problem}");
+    instance.store.client.server = server;
+    lease(&mut instance.store);
+    assert_eq!(instance.store.last_error(), None);
 }
 
 #[test]
