@@ -74,7 +74,7 @@ fn an_unreachable_ledger_keeps_the_gateway_not_ready() {
     let fixture = ServiceFixture::start(&format!("{redis}\n{QUOTA}"));
     assert_eq!(fixture.state().not_ready_reasons(), ["The ledger has not granted any leases yet."]);
     let error = fixture.state().ledger_error().expect("an error");
-    assert!(error.starts_with("Ledger unavailable: "), "{error}");
+    assert!(error.starts_with("cannot reach "), "{error}");
     let response = fixture.get("/page");
     assert!(response.contains("\"reason\":\"ledger\""), "{response}");
     assert_eq!(

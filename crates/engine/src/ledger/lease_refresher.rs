@@ -175,7 +175,7 @@ async fn run<S: Store>(
             Ok(_) => {}
             Err(error) => {
                 if failures % WARN_EVERY_FAILURES == 0 {
-                    warn!("Ledger unavailable: {error}. Requests are admitted until the current leases are used up");
+                    warn!("Ledger unavailable: {error}. {}", consequence(shared.progress.lock().ready));
                 }
                 failures += 1;
             }
@@ -186,7 +186,7 @@ async fn run<S: Store>(
             progress.ready |= round.is_ok();
             progress.last_error = match &round {
                 Ok(_) => store.last_error(),
-                Err(error) => Some(format!("Ledger unavailable: {error}")),
+                Err(error) => Some(error.to_string()),
             };
             shared.progressed.notify_all();
             lease_updates.notify_waiters();
@@ -196,6 +196,14 @@ async fn run<S: Store>(
         }
         let _ = tokio::time::timeout(pause, wake_handle.0.notified()).await;
         tokio::time::sleep(MIN_INTERVAL).await;
+    }
+}
+
+/// Returns what an unavailable ledger means for requests. `has_leased` is true if it has responded before.
+fn consequence(has_leased: bool) -> &'static str {
+    match has_leased {
+        true => "Requests are admitted until the current leases are used up",
+        false => "It has not responded since the start, so there are no leases: requests that cost units are refused",
     }
 }
 
@@ -452,7 +460,7 @@ mod tests {
         fixture.store.fail(unreachable);
         let refresher = fixture.start();
         assert!(refresher.flush(TIMEOUT) && !refresher.is_ready());
-        assert_eq!(refresher.last_error().as_deref(), Some("Ledger unavailable: cannot reach ledger: gone"));
+        assert_eq!(refresher.last_error().as_deref(), Some("cannot reach ledger: gone"));
         fixture.store.recover();
         assert!(refresher.flush(TIMEOUT) && refresher.is_ready());
         assert_eq!(refresher.last_error(), None);
@@ -461,6 +469,12 @@ mod tests {
         assert_eq!(refresher.last_error().as_deref(), Some("the disk is slow"));
         fixture.store.fail(unreachable);
         assert!(refresher.flush(TIMEOUT) && refresher.is_ready(), "it was ready before");
+    }
+
+    #[test]
+    fn consequence_of_an_unavailable_ledger_depends_on_whether_there_are_leases() {
+        assert!(consequence(false).ends_with("there are no leases: requests that cost units are refused"));
+        assert!(consequence(true).ends_with("until the current leases are used up"));
     }
 
     #[test]
