@@ -11,7 +11,7 @@ use tidegate_engine::switch_store::{MAINTENANCE, SwitchEntry, SwitchError, Switc
 use tidegate_policy::network::IpPrefix;
 use tidegate_policy::switches::{SwitchEffect, Switches};
 use tidegate_policy::{ClassId, Rules, Timestamp};
-use tracing::warn;
+use tracing::{info, warn};
 
 /// Interval at which gateways exchange their switches.
 const EXCHANGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -88,7 +88,7 @@ impl ServiceState {
             let result = shared.exchange(&self.switches.changes(now), now).await;
             match (&result, is_failing) {
                 (Err(error), false) => warn!("Switches are not shared with other gateways: {error}"),
-                (Ok(_), true) => warn!("Switches are shared with other gateways again"),
+                (Ok(_), true) => info!("Switches are shared with other gateways again"),
                 _ => {}
             }
             is_failing = result.is_err();
