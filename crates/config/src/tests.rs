@@ -585,6 +585,14 @@ fn api_keys_from_the_environment_are_never_printed() {
 }
 
 #[test]
+fn first_yaml_of_the_manual_of_forward_auth_is_a_whole_file() {
+    let manual = include_str!("../../../docs/FORWARD_AUTH.md");
+    let (_, rest) = manual.split_once("```yaml\n").expect("a file");
+    let (yaml, _) = rest.split_once("```").expect("its end");
+    assert!(settings(yaml).forward_auth.is_some());
+}
+
+#[test]
 fn redis_url_is_parsed_and_password_never_printed() {
     let settings = settings(&with_origin(
         "ledger: { redis: { url: 'redis://gate:sesame@[::1]:7000/2', failure_mode: fallback, certificate_secret: sesame-sesame-sesame } }",
