@@ -38,8 +38,8 @@ pub(super) fn notes(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Ve
 fn stored_response(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Option<String> {
     let refusal = assessment.refusal().filter(|refusal| cache::may_replace(input, refusal.reason));
     refusal.map(|_| {
-        "if a response is stored, it is sent in place of the refusal; X-Tidegate-Decision of a live request, with \
-         `tidegate explain ID`, shows what was"
+        "if a response is stored, it is sent in place of the refusal; `tidegate explain ID`, with the `id` of a request \
+         in the access log, shows what was"
             .to_owned()
     })
 }
