@@ -21,6 +21,11 @@ impl Amount {
         self.0.to_string().parse().ok()
     }
 
+    /// Returns the word behind the amount: `unit` for 1.
+    pub(crate) fn noun(&self) -> &'static str {
+        self.units().unwrap_or_default().noun()
+    }
+
     pub(crate) fn as_f64(&self) -> f64 {
         self.0.as_f64().unwrap_or_default()
     }

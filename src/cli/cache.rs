@@ -151,11 +151,11 @@ fn stats(document: &CacheDocument) -> String {
         );
     }
     for saved in &document.saved {
-        let _ = writeln!(text, "saved: {} units of {} for {}", saved.units, saved.quota, saved.class);
+        let _ = writeln!(text, "saved: {} {} of {} for {}", saved.units, saved.units.noun(), saved.quota, saved.class);
     }
     for refreshed in &document.refreshed {
         let SavedUnits { units, quota, class } = refreshed;
-        let _ = writeln!(text, "refreshed with surplus: {units} units of {quota} for {class}");
+        let _ = writeln!(text, "refreshed with surplus: {units} {} of {quota} for {class}", units.noun());
     }
     if !document.most_requested.is_empty() {
         let head = ["hits", "saved", "KiB", "requested most"].map(str::to_owned).to_vec();

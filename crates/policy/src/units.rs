@@ -13,6 +13,11 @@ pub struct Units(u64);
 pub struct ParseUnitsError;
 
 impl Units {
+    /// Returns the word behind the amount: `unit` for 1.
+    pub fn noun(self) -> &'static str {
+        if self == Self::from_whole(1) { "unit" } else { "units" }
+    }
+
     /// Zero units.
     pub const ZERO: Self = Self(0);
     /// Largest representable amount; beyond any real quota.
@@ -115,6 +120,14 @@ mod tests {
         for invalid in ["", ".", "-1", "1e3", "+5", "1,5", "0x10", "1.2.3", "9999999999999999"] {
             assert_eq!(milli(invalid), Err(ParseUnitsError), "{invalid}");
         }
+    }
+
+    #[test]
+    fn one_unit_is_no_plural() {
+        assert_eq!(
+            [0, 1, 500, 1000, 1001, 2000].map(|milli| Units::from_milli(milli).noun()),
+            ["units", "units", "units", "unit", "units", "units"]
+        );
     }
 
     #[test]

@@ -158,7 +158,7 @@ fn classes(classes: &[ClassReport]) -> String {
 }
 
 fn quota(quota: &QuotaReport, clock: &TimeFormatter, color: ColorMode) -> String {
-    let mut out = format!("\n  {} {} units\n", color.bold(&quota.name), amount(quota.limit));
+    let mut out = format!("\n  {} {} {}\n", color.bold(&quota.name), amount(quota.limit), quota.limit.noun());
     let heading = ["from", "used", "left", "first refused", "spent"].map(str::to_owned).to_vec();
     let row = |window: &WindowReport| {
         let share = window.used.as_f64() / quota.limit.as_f64().max(0.001);

@@ -73,7 +73,7 @@ fn summary_shows_cost_header_sync_and_exhaustion() {
         remaining_header: X-Left\n      reset_header: X-Reset\n      exhausted: { statuses: [429, 403], contains: spent }";
     let settings = config::load(Path::new("a.yaml"), yaml, &[], &[], &OPERATORS).expect("valid settings");
     let shown = summary(&settings);
-    let lines = "  api: 1 units, every 30s\n    actual cost from x-cost\n    \
+    let lines = "  api: 1 unit, every 30s\n    actual cost from x-cost\n    \
         remaining units from x-left, renewal from x-reset\n    \
         exhausted on status 429 or 403 with \"spent\"\n";
     assert!(shown.contains(lines), "{shown}");

@@ -39,7 +39,8 @@ pub(super) fn remedies(
         let larger = Units::from_milli(limit.milli().saturating_mul(percent) / 100);
         let Some(settings) = with_limit(file, &path, larger) else { break };
         if admits(log, &policy.with_settings(settings))? {
-            let message = format!("a limit of {} units for {name} instead of {}", decimal(larger), decimal(limit));
+            let message =
+                format!("a limit of {} {} for {name} instead of {}", decimal(larger), larger.noun(), decimal(limit));
             remedies.push(Remedy::new(ChangeKind::Limit, message).with_number("limit", larger.as_f64()));
             break;
         }

@@ -11,7 +11,7 @@ pub(super) fn usage(quota: &QuotaDocument, now: Option<&str>, view: &View) -> St
     let until = format!("{end}{zone} (in {})", format_duration(quota.window_ends_in_s));
     let shadow = if quota.enforce { "" } else { ", shadow mode" };
     let name = view.color.bold(&quota.name);
-    format!("{name}  {} units until {until}{shadow}\n{}", quota.limit, usage_bar(quota, view))
+    format!("{name}  {} {} until {until}{shadow}\n{}", quota.limit, quota.limit.noun(), usage_bar(quota, view))
 }
 
 /// Renders [`usage`] and what stands below it.
@@ -49,7 +49,7 @@ fn body(quota: &QuotaDocument, now: Option<&str>, view: &View) -> String {
             Some(ratio) if *ratio > 1.05 => format!("all, of which they need {ratio:.1} times as much"),
             _ => earmarked.to_string(),
         };
-        let line = format!("{planned} units planned by now; earmarked for unpaced classes: {demand_text}");
+        let line = format!("{planned} {} planned by now; earmarked for unpaced classes: {demand_text}", planned.noun());
         text.push_str(&format!("  {}\n", wrap(&format!("paced ({mode}): {line}"), 2, 4, view.width)));
     }
     text.push_str(&classes(quota, view));

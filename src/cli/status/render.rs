@@ -232,7 +232,7 @@ fn cache(state: &StateDocument) -> String {
         decimal(format!("{:.1}", ratio * 100.0))
     );
     for (quota, units) in by_quota {
-        text.push_str(&format!("; {units} units of {quota} saved", quota = printable(quota)));
+        text.push_str(&format!("; {units} {} of {} saved", units.noun(), printable(quota)));
     }
     text.push('\n');
     text

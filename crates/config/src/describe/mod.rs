@@ -93,9 +93,10 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     line(format!("\nquotas: {}", rules.quotas.len()));
     for quota in &rules.quotas {
         line(format!(
-            "  {}: {} units, {}{}",
+            "  {}: {} {}, {}{}",
             quota.name,
             quota.limit,
+            quota.limit.noun(),
             quotas::window(&quota.window),
             format::shadow(quota.enforce)
         ));

@@ -19,7 +19,7 @@ pub(super) fn window(window: &Window) -> String {
 pub(super) fn client_limit(quota: &Quota) -> Option<String> {
     let limit = quota.client_limit?;
     let share = limit.as_f64() / quota.limit.as_f64() * 100.0;
-    Some(format!("per client: {limit} units ({share:.0}%)"))
+    Some(format!("per client: {limit} {} ({share:.0}%)", limit.noun()))
 }
 
 /// Returns the summary line of the pacing of `quota`; `None` if it is not paced.

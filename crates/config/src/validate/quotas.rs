@@ -109,7 +109,7 @@ fn client_limit(
         report.contradiction(
             path,
             &[limit_path],
-            format!("found {client_limit} of {limit} units"),
+            format!("found {client_limit} of {limit} {}", limit.noun()),
             "write a share such as 2%, or an amount up to the limit",
         );
     }

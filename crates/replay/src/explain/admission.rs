@@ -114,9 +114,14 @@ fn client_share(input: &ExplainInput<'_>, snapshot: &QuotaSnapshot<'_>, assessme
     };
     let is_usage_known = input.logged.is_none() || input.replayed.is_some();
     let message = match result {
-        _ if is_usage_known => format!("{} of {} units of the client used", decimal(used), decimal(limit)),
+        _ if is_usage_known => format!("{} of {} {} of the client used", decimal(used), decimal(limit), limit.noun()),
         StepResult::Passed => format!("the client had units of its {} left", decimal(limit)),
-        _ => format!("the client had less than {} of its {} units left", decimal(snapshot.cost), decimal(limit)),
+        _ => format!(
+            "the client had less than {} of its {} {} left",
+            decimal(snapshot.cost),
+            decimal(limit),
+            limit.noun()
+        ),
     };
     let rule = input.environment.rule(&SettingPath::of_quota(name).per_client());
     let step = Step::new(Stage::Share, result, message).with_quota(name).with_rule(rule);

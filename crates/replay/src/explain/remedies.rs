@@ -79,11 +79,9 @@ fn lower_usage(input: &ExplainInput<'_>) -> Option<Remedy> {
     for snapshot in lowered.quota_snapshots.iter_mut().filter(|snapshot| !quota_admits(input, class, **snapshot)) {
         let (taken, quota) = (snapshot.taken, &snapshot.quota.name);
         let max_used = max_taken(taken, |taken| quota_admits(input, class, input.with_taken(*snapshot, taken)))?;
-        messages.push(format!(
-            "{} units of {quota} fewer used: {} at most",
-            decimal(taken.saturating_sub(max_used)),
-            decimal(max_used)
-        ));
+        let fewer = taken.saturating_sub(max_used);
+        let (amount, unit, most) = (decimal(fewer), fewer.noun(), decimal(max_used));
+        messages.push(format!("{amount} {unit} of {quota} fewer used: {most} at most"));
         used_at_most.insert(quota.clone(), max_used.as_f64().into());
         *snapshot = input.with_taken(*snapshot, max_used);
     }
