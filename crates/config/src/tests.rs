@@ -986,6 +986,10 @@ fn each_invalid_value_is_reported() {
             "2:22: classes[0].bucket.interval: missing; set all of capacity, fill and interval",
         ),
         (
+            "ledger: { redis: { url: 'rediss://h', ca: '' } }".into(),
+            "2:43: ledger.redis.ca: found an empty path; name a file such as tls/redis-ca.pem, or leave it out",
+        ),
+        (
             "classes: [{ name: a, priority: 300 }]".into(),
             "2:32: classes[0].priority: found 300, needs a whole number up to 255; write it in digits",
         ),

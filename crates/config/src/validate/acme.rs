@@ -42,7 +42,7 @@ pub(super) fn acme(keys: &AcmeKeys, path: &SettingPath, report: &mut Diagnostics
         domains: valid,
         contact: contact.clone(),
         directory: directory.to_owned(),
-        authority: ca.as_ref().map(|file| report.beside_file(file)),
+        authority: ca.as_ref().map(|file| report.named_file(&path.ca(), file, "tls/acme-ca.pem")),
         path: path.clone(),
     }
 }

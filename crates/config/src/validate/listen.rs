@@ -117,7 +117,7 @@ fn tls(keys: &TlsKeys, path: &SettingPath, report: &mut Diagnostics) -> Tls {
         report.error(&path.client_certificates(), "requires client_ca", hint);
     }
     let client_authority = client_ca.as_ref().map(|file| ClientAuthority {
-        file: report.beside_file(file),
+        file: report.named_file(&path.client_ca(), file, "tls/clients.pem"),
         is_required: *client_certificates != Some(ClientCertificates::Optional),
         path: path.client_ca(),
     });

@@ -107,7 +107,10 @@ fn tls(raw: &raw::Origin, is_used: bool, report: &mut Diagnostics) -> OriginTls 
         report.error(path, "no server has https://", "leave it out, or write https:// in the URL");
     }
     let client_certificate = match (&raw.certificate, &raw.key) {
-        (Some(certificate), Some(key)) => Some((report.beside_file(certificate), report.beside_file(key))),
+        (Some(certificate), Some(key)) => Some((
+            report.named_file(&path.certificate(), certificate, "tls/gateway.pem"),
+            report.named_file(&path.key(), key, "tls/gateway.key"),
+        )),
         (None, None) => None,
         (Some(_), None) => {
             report.error(&path.key(), "missing", "name the PEM file of the key of origin.certificate");
@@ -135,7 +138,7 @@ fn tls(raw: &raw::Origin, is_used: bool, report: &mut Diagnostics) -> OriginTls 
         );
     }
     OriginTls {
-        ca: raw.ca.as_ref().map(|ca| report.beside_file(ca)),
+        ca: raw.ca.as_ref().map(|ca| report.named_file(&path.ca(), ca, "tls/origin-ca.pem")),
         server_name: raw.server_name.clone(),
         client_certificate,
         verifies,
