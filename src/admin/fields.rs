@@ -88,6 +88,13 @@ pub const STATE_FIELDS: &[DocumentField] = &[
     ),
     field("path_costs[].quota", "string", "Name of the quota."),
     field("path_costs[].units", "number", "Reported units."),
+    field(
+        "path_costs[].generalized_from",
+        "integer",
+        "Number of paths whose costs became the cost of the whole directory, whose `path` ends with `/**`; 0 if the cost \
+         was reported for `path` itself.",
+    ),
+    field("path_costs[].examples", "list of string", "Up to three of these paths."),
     field("classes", "list of string", "Names of the classes, in order."),
     field("traffic", "list of object", "Requests of each class since the start."),
     field("traffic[].class", "string", "Name of the class."),

@@ -50,6 +50,8 @@ pub(crate) struct PathCostDocument {
     pub(crate) path: String,
     pub(crate) quota: String,
     pub(crate) units: Amount,
+    pub(crate) generalized_from: u64,
+    pub(crate) examples: Vec<String>,
 }
 
 /// What the cache did since the start.

@@ -16,6 +16,7 @@ use tidegate_engine::{
 };
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::pacing::PacingMode;
+use tidegate_policy::path_costs::Generalization;
 use tidegate_policy::secret::Secret;
 use tidegate_policy::tier::Share;
 use tidegate_policy::{ClientKind, Reason, Timestamp, Units};
@@ -714,7 +715,9 @@ impl GatewayApi for FakeGateway {
         "tidegate_up 1\n".into()
     }
     fn path_costs(&self) -> Vec<PathCostView> {
-        vec![PathCostView { path: "/search".into(), quota: "places_api".into(), units: Units::from_whole(4) }]
+        let generalization = Some(Generalization { shapes: 9, examples: vec!["/search/a".into()] });
+        let units = Units::from_whole(4);
+        vec![PathCostView { path: "/search/**".into(), quota: "places_api".into(), units, generalization }]
     }
     fn quotas(&self) -> Vec<QuotaView> {
         let bot = ClassView {

@@ -13,7 +13,7 @@ use tidegate_engine::{ClientView, PathCostView, QuotaView, UnknownQuota};
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::throttle::Scope;
-use tidegate_policy::{Timestamp, Units};
+use tidegate_policy::{RequestFacts, Timestamp, Units};
 use tidegate_replay::explain::{Environment, Explanation, explain, input_from_log};
 use tidegate_replay::log::LogLine;
 use tracing::warn;
@@ -259,7 +259,9 @@ impl GatewayApi for ServiceState {
         self.handle.with_settings(|settings| {
             let environment =
                 Environment { settings, user_agents: &self.user_agents, operators: &self.operators, lists: &lists };
-            input_from_log(&line, environment).ok().map(|input| explain(&input.with_quotas(&quotas)))
+            let input = input_from_log(&line, environment).ok()?.with_quotas(&quotas);
+            let find = |request: &RequestFacts<'_>| self.handle.with_admission(|it| it.generalized_cost(request));
+            Some(explain(&input.with_generalized_cost(find)))
         })
     }
 

@@ -120,6 +120,25 @@ fn made_up_paths_pass_a_few_times_and_close_no_free_page() {
 }
 
 #[test]
+fn refusal_by_a_generalized_cost_names_the_pages_that_taught_it() {
+    let origin = site_with_a_search();
+    let gateway = TestGateway::with_rules(origin.address(), README_RULES);
+    for letter in 'a'..='i' {
+        assert_eq!(gateway.connect().get(&format!("/search/word{letter}"), FIREFOX).status, 200);
+    }
+    gateway.set_used("api", 10_000);
+    let refused = gateway.connect().get("/search/about", FIREFOX);
+    assert_eq!(refused.status, 429);
+    let cost = &gateway.state()["path_costs"][0];
+    let examples = serde_json::json!(["/search/worda", "/search/wordb", "/search/wordc"]);
+    assert_eq!((&cost["generalized_from"], &cost["examples"]), (&serde_json::json!(9), &examples));
+    let id = refused.field("x-tidegate-decision");
+    let (_, explanation) = gateway.admin_get(&format!("/api/v1/decisions/{id}/explanation"));
+    let expected = "learned from 9 other pages of /search/**, such as /search/worda, /search/wordb, /search/wordc";
+    assert!(explanation.contains(expected), "{explanation}");
+}
+
+#[test]
 fn parallel_first_requests_of_a_costed_path_pass_one_at_a_time() {
     let origin = Origin::with_script(|request, connection| {
         std::thread::sleep(Duration::from_millis(20));
@@ -147,7 +166,9 @@ fn shed_bots_are_refused_from_the_second_report_on() {
     assert_eq!(status("/item/1"), 429, "all are shed");
     assert_eq!([status("/search?s=1"), status("/search?s=2"), status("/about")], [200, 429, 200]);
     let state = gateway.state();
-    assert_eq!(state["path_costs"], serde_json::json!([{"path": "/search", "quota": "api", "units": 4}]));
+    let expected =
+        serde_json::json!({"path": "/search", "quota": "api", "units": 4, "generalized_from": 0, "examples": []});
+    assert_eq!(state["path_costs"], serde_json::json!([expected]));
     let person = gateway.connect().get("/search?s=3", FIREFOX);
     assert_eq!((person.status, gateway.metric("tidegate_unexpected_cost_total{route=\"/**\"}")), (200, 8.0));
     let log = gateway.read_log();

@@ -3,7 +3,7 @@
 use super::cost_estimates::ExpectedCost;
 use super::{Admission, InlineVec};
 use std::borrow::Cow;
-use tidegate_policy::path_costs::PathCost;
+use tidegate_policy::path_costs::{Generalization, PathCost, ReportedCost};
 use tidegate_policy::{QuotaId, RequestFacts, RouteId, Timestamp, Units};
 
 /// Expected costs of a request in quotas in which its route has none.
@@ -29,6 +29,8 @@ pub struct PathCostView {
     pub quota: String,
     /// Units reported since the process start.
     pub units: Units,
+    /// Paths from which the cost of a directory was generalized; `None` if it was reported for `path` itself.
+    pub generalization: Option<Generalization>,
 }
 
 /// Part of the limit, as a divisor, that is left when a quota is nearly spent.
@@ -97,11 +99,23 @@ impl Admission {
     /// Returns the units reported for paths without a route cost, most first.
     pub fn path_costs(&self) -> Vec<PathCostView> {
         let learned = self.engine.path_costs.lock();
-        let view = |(path, number, units): (&str, usize, Units)| {
-            let counter = self.counters().iter().find(|counter| counter.lock_order() == number)?;
-            Some(PathCostView { path: path.to_owned(), quota: counter.name().to_owned(), units })
+        let view = |cost: ReportedCost<'_>| {
+            let counter = self.counters().iter().find(|counter| counter.lock_order() == cost.quota)?;
+            Some(PathCostView {
+                path: cost.path.to_owned(),
+                quota: counter.name().to_owned(),
+                units: cost.units,
+                generalization: cost.generalization.cloned(),
+            })
         };
         learned.reported().into_iter().filter_map(view).collect()
+    }
+
+    /// Returns the directory, such as `/shop/**`, whose cost was generalized from other paths and applies to a request;
+    /// `None` without one.
+    pub fn generalized_cost(&self, request: &RequestFacts<'_>) -> Option<(String, Generalization)> {
+        let learned = self.engine.path_costs.lock();
+        learned.generalization(request).map(|(directory, it)| (directory.to_owned(), it.clone()))
     }
 
     /// Returns the expected costs of a request: those of its route and those learned, in the lock order of the quota counters.

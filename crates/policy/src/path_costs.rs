@@ -41,6 +41,30 @@ pub enum PathCost<'a> {
 struct LearnedCosts {
     expected: Vec<(QuotaNumber, Units)>,
     reported: Vec<(QuotaNumber, Units)>,
+    /// Origin of the costs of a directory in which many shapes cost.
+    generalization: Option<Generalization>,
+}
+
+/// Shapes whose costs became the cost of their directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Generalization {
+    /// Number of the shapes.
+    pub shapes: usize,
+    /// Some of the shapes, at most [`MAX_EXAMPLES`].
+    pub examples: Vec<String>,
+}
+
+/// Units that the origin reported for a shape or path in one quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReportedCost<'a> {
+    /// The shape or path.
+    pub path: &'a str,
+    /// Number of the quota.
+    pub quota: QuotaNumber,
+    /// Sum of the reports.
+    pub units: Units,
+    /// Shapes from which the cost was generalized; `None` if it was reported for `path` itself.
+    pub generalization: Option<&'a Generalization>,
 }
 
 /// A shape that is known to be free.
@@ -58,6 +82,8 @@ const FREE_RESPONSES: u8 = 4;
 pub const MAX_SHAPES_PER_DIRECTORY: usize = 8;
 /// Most paths of a free shape that cost; with more, the shape costs.
 pub const MAX_EXCEPTIONS: usize = 8;
+/// Most examples of a generalization.
+pub const MAX_EXAMPLES: usize = 3;
 /// Most shapes with a cost.
 const MAX_SHAPES: usize = 512;
 /// Most free shapes, and most candidates.
@@ -85,6 +111,17 @@ impl PathCosts {
             return exception.map_or(PathCost::Free, |costs| PathCost::Costs(&costs.expected));
         }
         self.covering(shape.as_str()).map_or(PathCost::Unknown, |key| PathCost::Costs(&self.by_shape[key].expected))
+    }
+
+    /// Returns the directory, such as `/shop/**`, whose cost was generalized from other paths and applies to a request;
+    /// `None` if the request has no learned cost, or one of its own shape or path.
+    pub fn generalization(&self, request: &RequestFacts<'_>) -> Option<(&str, &Generalization)> {
+        let others = request.other_paths.iter().map(String::as_str).chain([request.path]);
+        let mut shapes = others.map(PathShape::new).collect::<Vec<_>>();
+        shapes.insert(0, PathShape::of(request));
+        let is_covered = |shape: &&PathShape| self.free.get(shape).is_none_or(|free| free.is_mixed);
+        let key = shapes.iter().filter(is_covered).find_map(|shape| self.covering(shape.as_str()))?;
+        Some((key, self.by_shape[key].generalization.as_ref()?))
     }
 
     /// Returns the key of the costs that apply to a shape: its own, or those of a directory.
@@ -142,12 +179,15 @@ impl PathCosts {
     }
 
     /// Returns the units that the origin reported by shape or path and quota, most first.
-    pub fn reported(&self) -> Vec<(&str, QuotaNumber, Units)> {
+    pub fn reported(&self) -> Vec<ReportedCost<'_>> {
         let all = self.by_shape.iter().chain(&self.exceptions);
-        let mut reported: Vec<_> = all
-            .flat_map(|(path, costs)| costs.reported.iter().map(|&(quota, units)| (path.as_str(), quota, units)))
-            .collect();
-        reported.sort_by(|one, other| other.2.cmp(&one.2).then(one.0.cmp(other.0)));
+        let mut reported = Vec::new();
+        for (path, costs) in all {
+            let generalization = costs.generalization.as_ref();
+            let report = |&(quota, units): &_| ReportedCost { path, quota, units, generalization };
+            reported.extend(costs.reported.iter().map(report));
+        }
+        reported.sort_by(|one, other| other.units.cmp(&one.units).then(one.path.cmp(other.path)));
         reported
     }
 
@@ -180,7 +220,11 @@ impl PathCosts {
     fn merge(&mut self, directory: &str) {
         let keys: Vec<String> = self.below(directory).map(str::to_owned).collect();
         let mut merged = LearnedCosts::default();
-        keys.iter().filter_map(|key| self.by_shape.remove(key)).for_each(|costs| merged.add(&costs));
+        for key in keys {
+            let Some(costs) = self.by_shape.remove(&key) else { continue };
+            merged.add(&costs);
+            merged.generalization.get_or_insert_default().add(key, costs.generalization);
+        }
         self.by_shape.insert(format!("{directory}**"), merged);
     }
 }
@@ -201,6 +245,16 @@ impl LearnedCosts {
         for &(quota, cost) in &other.reported {
             add(&mut self.reported, quota, |reported| reported.saturating_add(cost));
         }
+    }
+}
+
+impl Generalization {
+    /// Adds a shape, or the shapes from which its cost was generalized.
+    fn add(&mut self, shape: String, generalization: Option<Self>) {
+        let added = generalization.unwrap_or_else(|| Self { shapes: 1, examples: vec![shape] });
+        self.shapes += added.shapes;
+        self.examples.extend(added.examples);
+        self.examples.truncate(MAX_EXAMPLES);
     }
 }
 
@@ -288,7 +342,28 @@ mod tests {
         assert_eq!(unknown.count(), MAX_SHAPES_PER_DIRECTORY + 1);
         assert!(is_costed(&costs, "/search/anything/below") && !is_costed(&costs, "/search"));
         assert!(is_free(&costs, "/search/help"), "a page that is known to be free stays free");
-        assert_eq!(costs.reported(), [("/search/**", 0, Units::from_whole(26 * 4))]);
+        let reported: Vec<_> = costs.reported().iter().map(|cost| (cost.path, cost.quota, cost.units)).collect();
+        assert_eq!(reported, [("/search/**", 0, Units::from_whole(26 * 4))]);
+    }
+
+    #[test]
+    fn generalized_cost_names_the_paths_that_taught_it() {
+        let mut costs = PathCosts::default();
+        (0..4).for_each(|_| free(&mut costs, "/tools/help"));
+        for letter in 'a'..='i' {
+            assert_eq!(costs.generalization(&fixtures::request_facts("/tools/about")), None);
+            cost(&mut costs, &format!("/tools/word{letter}"));
+        }
+        let examples = ["/tools/worda", "/tools/wordb", "/tools/wordc"].map(str::to_owned).to_vec();
+        let expected = Generalization { shapes: 9, examples };
+        let of = |path| costs.generalization(&fixtures::request_facts(path));
+        assert_eq!(of("/tools/about"), Some(("/tools/**", &expected)));
+        assert_eq!([of("/tools/help"), of("/other")], [None, None]);
+        assert_eq!(costs.reported()[0].generalization, Some(&expected));
+        (0..8).for_each(|number| cost(&mut costs, &format!("/{}x/y", char::from(b'a' + number))));
+        let expected = Generalization { shapes: 17, ..expected };
+        let root = costs.generalization(&fixtures::request_facts("/")).map(|(key, it)| (key, it.shapes));
+        assert_eq!(root, Some(("/**", expected.shapes)), "a directory above counts those of the directories below");
     }
 
     #[test]

@@ -94,9 +94,17 @@ function drawProblems() {
     state.ledger_error ? problem(`Ledger: ${state.ledger_error}`) : null,
     state.untrusted_proxy ? problem(`Proxy: ${state.untrusted_proxy}`) : null,
     failure ? problem(`Reload failed at ${moment(failure.time)}; the previous configuration is still active:\n${failure.errors}`) : null,
-    state.path_costs.map(({ path, quota, units }) => problem(`Costs without a route: ${number(units)} units of ${quota} by ${path}: add a route with a cost.`)),
+    state.path_costs.map((cost) => problem(pathCost(cost))),
     state.log_lines_dropped > 0 ? problem(`Access log: ${number(state.log_lines_dropped)} lines dropped, because the writer could not keep up.`) : null,
     state.notes.map((text) => h('p', { class: 'note' }, text)));
+}
+
+/** Returns the costs of paths without a route, and what to do about them. */
+function pathCost({ path, quota, units, generalized_from: count, examples }) {
+  const sum = `Costs without a route: ${number(units)} ${units === 1 ? 'unit' : 'units'} of ${quota} by ${path}`;
+  return count === 0
+    ? `${sum}: add a route with a cost.`
+    : `${sum}, generalized from ${number(count)} pages such as ${examples.join(', ')}: add routes with a cost for the pages that cost, or the others are refused with them.`;
 }
 
 /** Returns the units that an even pace would have used by now. */

@@ -80,7 +80,14 @@ pub(in crate::admin) fn document(gateway: &DynGateway, corrections: &Corrections
 }
 
 fn path_cost(view: PathCostView) -> PathCostDocument {
-    PathCostDocument { path: view.path, quota: view.quota, units: view.units.into() }
+    let generalization = view.generalization.unwrap_or_default();
+    PathCostDocument {
+        path: view.path,
+        quota: view.quota,
+        units: view.units.into(),
+        generalized_from: generalization.shapes as u64,
+        examples: generalization.examples,
+    }
 }
 
 fn cache_usage(usage: &CacheUsage) -> CacheUsageDocument {

@@ -64,6 +64,22 @@ fn headline(state: &StateDocument, view: &View) -> String {
     format!("{name}, up {}; times in {}\n", format_duration(*uptime_s), view.zone_name(time))
 }
 
+/// Returns the costs of paths without a route, and what to do about them.
+fn path_cost(cost: &PathCostDocument) -> String {
+    let PathCostDocument { path, quota, units, generalized_from, examples } = cost;
+    let sum = format!("{units} {} of {quota} by {}", units.noun(), printable(path));
+    if *generalized_from == 0 {
+        return format!("{sum}: add a route with a cost.");
+    }
+    let examples: Vec<String> = examples.iter().map(|path| printable(path)).collect();
+    format!(
+        "{sum}, generalized from {} pages such as {}: add routes with a cost for the pages that cost, or the others are \
+         refused with them.",
+        group_digits(*generalized_from),
+        examples.join(", "),
+    )
+}
+
 /// Renders the problems that require an action.
 fn warnings(state: &StateDocument, view: &View) -> String {
     let mut text = String::new();
@@ -100,9 +116,8 @@ fn warnings(state: &StateDocument, view: &View) -> String {
         let time = view.local(&failure.time, Some(&state.time));
         add("Reload failed", &format!("at {time}; the previous configuration is still active:\n{}", failure.errors));
     }
-    for PathCostDocument { path, quota, units } in &state.path_costs {
-        let (path, units) = (printable(path), decimal(units.units().unwrap_or_default()));
-        add("Costs without a route:", &format!("{units} units of {quota} by {path}: add a route with a cost."));
+    for cost in &state.path_costs {
+        add("Costs without a route:", &path_cost(cost));
     }
     if state.log_lines_dropped > 0 {
         let lines = group_digits(state.log_lines_dropped);

@@ -96,7 +96,11 @@ fn sample_state() -> Value {
              "by": null},
         ],
     });
-    state["path_costs"] = json!([{"path": "/search", "quota": "places_api", "units": 1204.5}]);
+    state["path_costs"] = json!([
+        {"path": "/search", "quota": "places_api", "units": 1204.5},
+        {"path": "/tools/**", "quota": "places_api", "units": 36, "generalized_from": 9,
+         "examples": ["/tools/a", "/tools/b", "/tools/c"]},
+    ]);
     state
 }
 

@@ -30,8 +30,8 @@ pub(crate) struct Route {
     /// parameters like `&`, and letter case of names follows `case`. Default none.
     pub query: OneOrMany<String>,
     /// Expected cost of a request in units, by quota: an amount to a thousandth, or learned; at most 32 quotas per
-    /// route. Default none, except 1 unit of the quota of each of its scopes; the route is never refused for another
-    /// quota.
+    /// route. Default none, except 1 unit of the quota of each of its scopes; the route is refused for another quota only
+    /// if the origin reports costs of its paths in the cost_header.
     ///
     /// `learned` reserves recent actual costs of the route, erring high: it rises at once, at most to double, and falls
     /// slowly. It starts with one unit and is kept over a reload, not over a restart. It requires cost_header or

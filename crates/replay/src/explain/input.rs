@@ -16,6 +16,7 @@ use tidegate_policy::crawler_guard::GuardState;
 use tidegate_policy::decide::{CheckObserver, DecisionRequest, QuotaSnapshot, decide_observed};
 use tidegate_policy::pacing::bucket::PacingAllowance;
 use tidegate_policy::pacing::{Pacing, PlanSnapshot};
+use tidegate_policy::path_costs::Generalization;
 use tidegate_policy::route::Route;
 use tidegate_policy::switches::Switch;
 use tidegate_policy::tier::{Share, ShedState};
@@ -46,6 +47,8 @@ pub struct ExplainInput<'a> {
     pub(super) logged: Option<LoggedOutcome>,
     /// Use of a stored response.
     pub(super) copy: CopyUse,
+    /// Directory whose cost the gateway generalized from other paths and applies to the request.
+    pub(super) generalized_cost: Option<(String, Generalization)>,
 }
 
 /// Usage of the route's quotas for each class, as a replay found it.
@@ -133,6 +136,7 @@ impl<'a> ExplainInput<'a> {
             spread: 0.0,
             copy: CopyUse::Unknown,
             logged: None,
+            generalized_cost: None,
         }
     }
 
@@ -188,6 +192,34 @@ impl<'a> ExplainInput<'a> {
         let mut quota_snapshots: Vec<QuotaSnapshot<'a>> = costs.map(snapshot).collect();
         quota_snapshots.sort_by_key(|snapshot| snapshot.id);
         Self { quota_snapshots, replayed: None, ..self }
+    }
+
+    /// Returns the input with unused quotas; learned costs stay.
+    pub(super) fn with_unused_quotas(self) -> Self {
+        let learned = self.quota_snapshots.iter().filter(|snapshot| self.is_learned(snapshot.id));
+        let learned: Vec<_> = learned.map(|snapshot| (snapshot.id, snapshot.cost)).collect();
+        self.with_used_and_learned(|_| None, &learned)
+    }
+
+    /// Returns the input with the directory whose cost the gateway generalized and applies to the request, as `find`
+    /// returns it.
+    pub fn with_generalized_cost(
+        self,
+        find: impl FnOnce(&RequestFacts<'_>) -> Option<(String, Generalization)>,
+    ) -> Self {
+        let generalized_cost = find(&self.request.facts());
+        Self { generalized_cost, ..self }
+    }
+
+    /// Returns the quotas whose costs the origin may report for the request although its route has none.
+    pub(super) fn quotas_that_may_be_reported(&self) -> Vec<&'a str> {
+        let (rules, route) = (self.environment.rules(), self.route());
+        // A route without scopes does not reach the origin.
+        let is_sent = !route.scopes.is_empty() && rules.exemption(&self.request.facts()).is_none();
+        let quotas = rules.quotas.iter().enumerate().filter(|(index, quota)| {
+            is_sent && quota.cost_header.is_some() && self.is_learned(QuotaId::from_index(*index))
+        });
+        quotas.map(|(_, quota)| quota.name.as_str()).collect()
     }
 
     /// Returns the input with all units of the quotas leased to this instance.

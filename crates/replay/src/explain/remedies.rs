@@ -155,7 +155,7 @@ fn retry_later<'a>(input: &ExplainInput<'a>, assessment: &Assessment<'a>, refusa
         }
         Reason::Tier | Reason::Quota | Reason::ClientShare => {
             let renewed_at = renewed_at(input)?;
-            let later = ExplainInput { now: renewed_at, ..input.clone() }.with_used(|_| None);
+            let later = ExplainInput { now: renewed_at, ..input.clone() }.with_unused_quotas();
             let remedy = retry_if_admitted(&later, renewed_at, "a retry once the quota is renewed")?;
             Some(match renewal_zone(input) {
                 Some(zone) => remedy.with_number("zone", zone),

@@ -9,6 +9,7 @@ use tidegate_config::SettingPath;
 use tidegate_policy::QuotaId;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::decide::QuotaSnapshot;
+use tidegate_policy::path_costs::Generalization;
 
 pub(super) fn step(input: &ExplainInput<'_>) -> Step {
     let (route, id) = (input.route(), input.route_id());
@@ -19,8 +20,11 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
         positions => positions.iter().map(cost).collect::<Vec<_>>(),
     };
     let redirect = input.redirect();
+    // A decision of a gateway or a replay has the learned costs.
+    let unknown = if input.logged.is_none() { input.quotas_that_may_be_reported() } else { Vec::new() };
     let message = match (costs.as_slice(), has_copy) {
         _ if let Some(redirect) = redirect => format!("{} redirects to {redirect}, which costs nothing", route.name),
+        ([], _) if !unknown.is_empty() => format!("{} has no cost of its own", route.name),
         ([], _) => format!("{} costs nothing, so no quota refuses it", route.name),
         (costs, false) => format!("{} costs {}", route.name, costs.join(" and ")),
         (costs, true) => {
@@ -30,9 +34,12 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
     let learned = route.costs.iter().any(|(_, cost)| *cost == Cost::Learned);
     let by_path = input.quota_snapshots.iter().any(|snapshot| input.is_learned(snapshot.id));
     let evidence = match (learned, by_path) {
-        (_, true) => Some(
-            "the route has no such cost: it was learned from what the origin reported for paths like this".to_owned(),
-        ),
+        (_, true) => Some(learned_from(input)),
+        (false, false) if redirect.is_none() && !unknown.is_empty() => Some(format!(
+            "learned costs of {} are not known here: if the origin reports costs of paths like this, a running gateway \
+             charges and refuses it. `tidegate explain ID`, with the `id` of a request in the access log, shows its cost",
+            unknown.join(" and ")
+        )),
         (true, false) => Some("the cost is learned; the first estimate is one unit".to_owned()),
         (false, false) => None,
     };
@@ -46,6 +53,20 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
         .with_rule(input.environment.rule(&SettingPath::of_route(id.index())))
         .with_number("route", route.name.as_str())
         .with_number("cost", costs)
+}
+
+/// Returns what a cost that the route does not have was learned from.
+fn learned_from(input: &ExplainInput<'_>) -> String {
+    let Some((directory, Generalization { shapes, examples })) = &input.generalized_cost else {
+        return "the route has no such cost: it was learned from what the origin reported for paths like this"
+            .to_owned();
+    };
+    format!(
+        "the route has no such cost: it was learned from {shapes} other pages of {directory}, such as {}. Add routes with \
+         a cost for the pages that cost (docs/QUOTAS.md), and restart the gateway. Until then, a page that was served four \
+         times without a cost is free",
+        examples.join(", ")
+    )
 }
 
 fn configured_cost(input: &ExplainInput<'_>, quota: QuotaId, cost: Cost) -> String {
@@ -81,6 +102,53 @@ mod tests {
         assert_eq!(step(&input, Stage::Route).message, "/old redirects to /new, which costs nothing");
         assert_eq!(step(&input, Stage::Throttle).message, "a redirect takes no slot");
         assert_eq!(explain(&input).responses[0].status, Some(302));
+    }
+
+    /// Rules whose origin reports costs.
+    fn reported_rules() -> String {
+        let rules = RULES.replacen("limit: 100\n", "limit: 100\n    cost_header: X-API-Cost\n", 1);
+        assert_ne!(rules, RULES);
+        rules
+    }
+
+    #[test]
+    fn learned_costs_of_a_hypothetical_request_are_not_known() {
+        let policy = PolicyFixture::new(&reported_rules());
+        let route = step(&policy.request(CURL, CLIENT, "/page", 100), Stage::Route);
+        assert_eq!(route.message, "/** has no cost of its own");
+        assert!(route.evidence[0].starts_with("learned costs of api are not known here"), "{route:?}");
+        let route = step(&policy.request(CURL, CLIENT, "/item/1", 100), Stage::Route);
+        assert!(route.evidence.is_empty(), "{route:?}");
+    }
+
+    #[test]
+    fn cost_that_was_generalized_names_the_pages_and_the_way_out() {
+        let policy = PolicyFixture::new(&reported_rules());
+        let line = json!({"path": "/tools/about", "route": "/**", "cost": {"api": 1}, "used": {"api": 100},
+                          "charged": {}, "verdict": "refused", "reason": "tier", "status": 429, "tier": 1});
+        let generalization = Generalization { shapes: 9, examples: vec!["/tools/a".into(), "/tools/b".into()] };
+        let input = policy.logged(&line);
+        let route = step(&input, Stage::Route);
+        assert_eq!(route.evidence.len(), 1, "{route:?}");
+        let input = input.with_generalized_cost(|request| {
+            assert_eq!(request.path, "/tools/about");
+            Some(("/tools/**".to_owned(), generalization))
+        });
+        let route = step(&input, Stage::Route);
+        assert!(
+            route.evidence[0].contains("from 9 other pages of /tools/**, such as /tools/a, /tools/b. Add routes"),
+            "{route:?}"
+        );
+    }
+
+    #[test]
+    fn retry_does_not_help_if_a_learned_cost_is_refused_at_any_usage() {
+        let rules = reported_rules().replace("above: 25%", "above: 0%");
+        let policy = PolicyFixture::new(&rules);
+        let line = json!({"path": "/tools/about", "route": "/**", "cost": {"api": 1}, "used": {"api": 100},
+                          "charged": {}, "verdict": "refused", "reason": "tier", "status": 429, "tier": 1});
+        let remedies = explain(&policy.logged(&line)).remedies;
+        assert!(remedies.iter().all(|remedy| !remedy.message.contains("retry")), "{remedies:?}");
     }
 
     #[test]
