@@ -137,7 +137,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
         method: "POST",
         path: "/api/v1/cache/warm",
         response: "Fetches a URL that has no fresh response, as a request of a class: `{\"url\": \"https://example.com/item/42\", \
-                   \"class\": \"bots\"}`. It is decided, charged and logged like one of a client of that class, at the address \
+                   \"class\": \"bot\"}`. It is decided, charged and logged like one of a client of that class, at the address \
                    0.0.0.0. With `\"site\": \"example.com\"`, a URL of another host gets 421 and is not fetched, unless \
                    `hosts` has its host. The response is `{\"status\": 200, \"refused\": false, \"cache_status\": \"...\", \"retry_after_s\": \
                    null}`, with the status, `Cache-Status` and `Retry-After` that a client would get; `refused` is true if the \
