@@ -24,6 +24,7 @@ impl ConnectionSlot {
         if shared.open_connections.fetch_add(1, Ordering::Relaxed) >= max_connections {
             shared.open_connections.fetch_sub(1, Ordering::Relaxed);
             worker.telemetry().connection_refused();
+            shared.record_refused_connection(None, max_connections);
             return None;
         }
         worker.telemetry().connection_opened();
@@ -42,6 +43,7 @@ impl ConnectionSlot {
         let key = trust.key(client);
         if !self.shared.connection_counts.try_acquire(key, max) {
             self.telemetry.connection_refused();
+            self.shared.record_refused_connection(Some(client), max.get());
             return false;
         }
         self.counted_address = Some(key);

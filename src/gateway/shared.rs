@@ -16,6 +16,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::hash::RandomState;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tidegate_config::Settings;
@@ -100,6 +101,8 @@ pub(super) struct Shared {
     pub(super) connection_memory: MemoryTotal,
     /// Logged failures to accept a connection, of all listeners.
     logged_accept_failures: LogInterval,
+    /// Logged refusals of connections: in all, and of one address.
+    logged_refused_connections: [LogInterval; 2],
     /// Logged failures to keep a body in a file.
     logged_spool_failures: LogInterval,
     /// Open client connections of all workers.
@@ -182,6 +185,7 @@ impl Shared {
             default_memory,
             connection_memory: MemoryTotal::default(),
             logged_accept_failures: LogInterval::default(),
+            logged_refused_connections: Default::default(),
             logged_spool_failures: LogInterval::default(),
             open_connections: AtomicUsize::new(0),
             connection_counts: ConnectionCounts::default(),
@@ -223,6 +227,16 @@ impl Shared {
         }
     }
 
+    /// Records that a connection was refused because `max` are open: in all, or of one client. Logs at most one a minute of
+    /// each, because clients can cause them.
+    pub(super) fn record_refused_connection(&self, client: Option<IpAddr>, max: usize) {
+        let [in_all, per_address] = &self.logged_refused_connections;
+        let logged = if client.is_some() { per_address } else { in_all };
+        if let Some(since) = logged.record(self.clock.monotonic_now()) {
+            warn!("{}", refused_connection(client, max, since));
+        }
+    }
+
     /// Records that a body could not be kept in a file. Logs at most one a minute. Files without space are not logged, because
     /// clients can fill them.
     pub(super) fn record_spool_failure(&self, failure: &SpoolError) {
@@ -253,5 +267,35 @@ impl Via {
     fn new(seed: u64) -> Self {
         let pseudonym = format!("tidegate-{:08x}", seed as u32);
         Self { http1: format!("1.1 {pseudonym}"), http2: format!("2.0 {pseudonym}"), pseudonym }
+    }
+}
+
+/// Returns the line about a refused connection. `since` is the number of refused ones since the last line.
+fn refused_connection(client: Option<IpAddr>, max: usize, since: u64) -> String {
+    let more = if since == 0 { String::new() } else { format!("; {since} more since the last report") };
+    match client {
+        None => format!("Client connections are refused: {max} are open (limits.max_connections){more}"),
+        Some(client) => format!(
+            "Connections of {client} are refused: {max} of its address or IPv6 prefix are open \
+             (limits.max_connections_per_address; 0 is no limit){more}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_connection_names_the_address_and_the_key() {
+        let line = refused_connection(Some([192, 0, 2, 1].into()), 2, 0);
+        let expected = "Connections of 192.0.2.1 are refused: 2 of its address or IPv6 prefix are open \
+                        (limits.max_connections_per_address; 0 is no limit)";
+        assert_eq!(line, expected);
+        let line = refused_connection(None, 10, 3);
+        assert_eq!(
+            line,
+            "Client connections are refused: 10 are open (limits.max_connections); 3 more since the last report"
+        );
     }
 }

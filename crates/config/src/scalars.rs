@@ -51,6 +51,32 @@ macro_rules! word {
     };
 }
 
+/// A count of which 0 is no limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct CountLimit(pub u32);
+
+impl<'de> Deserialize<'de> for CountLimit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let parse: fn(&str) -> Option<u32> = |text| text.parse().ok();
+        let needs = "a whole number up to 4294967295; write it in digits, or 0 for no limit";
+        deserializer.deserialize_any(Word { parse, needs, digits: true }).map(Self)
+    }
+}
+
+impl JsonSchema for CountLimit {
+    fn schema_name() -> Cow<'static, str> {
+        "CountLimit".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        u32::json_schema(generator)
+    }
+}
+
 /// Returns the pattern of a word or of `${NAME}`, whose value an editor cannot check.
 fn placeholder(pattern: &str) -> String {
     format!("^({pattern}|.*\\$\\{{.*)$")

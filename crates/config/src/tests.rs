@@ -986,6 +986,10 @@ fn each_invalid_value_is_reported() {
             "2:22: classes[0].bucket.interval: missing; set all of capacity, fill and interval",
         ),
         (
+            "limits: { max_connections_per_address: off }".into(),
+            "2:40: limits.max_connections_per_address: found \"off\", needs a whole number up to 4294967295; write it in digits, or 0 for no limit",
+        ),
+        (
             "ledger: { redis: { url: 'rediss://h', ca: '' } }".into(),
             "2:43: ledger.redis.ca: found an empty path; name a file such as tls/redis-ca.pem, or leave it out",
         ),

@@ -1,6 +1,6 @@
 //! Raw sections `admin`, `headers`, `robots`, `log` and `limits`.
 
-use crate::scalars::{AdminSocket, Percent, Size, Span};
+use crate::scalars::{AdminSocket, CountLimit, Percent, Size, Span};
 use crate::serde_forms::{OneOrMany, SecretText, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -211,7 +211,7 @@ pub(crate) struct Limits {
     /// Maximum number of client connections per address or IPv6 prefix (clients.ipv6_prefix); further ones are closed.
     /// The default does not hold for trusted proxies and loopback addresses, from which many clients arrive. 0 is no
     /// limit. Default 512.
-    pub max_connections_per_address: Option<u32>,
+    pub max_connections_per_address: Option<CountLimit>,
     /// Memory for client connections, with their requests and responses in progress; at least 16MiB. Above it, the
     /// connections that occupy most are closed. Checked four times a second. Default a quarter of the memory that the
     /// machine, or the control group of the process, has.
@@ -227,7 +227,7 @@ pub(crate) struct Limits {
     pub max_handshakes: Option<u32>,
     /// Maximum number of TLS handshakes in progress per address or IPv6 prefix; further connections are closed. 0 is no
     /// limit; there is none for trusted proxies. Default 100.
-    pub max_handshakes_per_address: Option<u32>,
+    pub max_handshakes_per_address: Option<CountLimit>,
     /// Time to receive a request head, more than 0. Default 10s.
     pub header_timeout: Option<Span>,
     /// Idle time between two requests of a connection, more than 0. Default 60s.

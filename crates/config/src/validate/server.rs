@@ -102,7 +102,7 @@ const DEFAULT_CONNECTIONS_PER_ADDRESS: u32 = 512;
 
 pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limits {
     let path = SettingPath::ROOT.limits();
-    let per_address = raw.max_connections_per_address.unwrap_or(DEFAULT_CONNECTIONS_PER_ADDRESS);
+    let per_address = raw.max_connections_per_address.map_or(DEFAULT_CONNECTIONS_PER_ADDRESS, |limit| limit.0);
     Limits {
         max_connections: count(report.nonzero_count(&path.max_connections(), raw.max_connections, 10_000)),
         max_connections_per_address: NonZeroUsize::new(count(per_address)),
@@ -112,7 +112,9 @@ pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limi
         handshake_timeout: limit_span(&path.handshake_timeout(), &raw.handshake_timeout, 5, report),
         proxy_header_timeout: limit_span(&path.proxy_header_timeout(), &raw.proxy_header_timeout, 5, report),
         max_handshakes: count(report.nonzero_count(&path.max_handshakes(), raw.max_handshakes, 1000)),
-        max_handshakes_per_address: NonZeroUsize::new(count(raw.max_handshakes_per_address.unwrap_or(100))),
+        max_handshakes_per_address: NonZeroUsize::new(count(
+            raw.max_handshakes_per_address.map_or(100, |limit| limit.0),
+        )),
         head_timeout: limit_span(&path.header_timeout(), &raw.header_timeout, 10, report),
         keep_alive_timeout: limit_span(&path.keep_alive_timeout(), &raw.keep_alive_timeout, 60, report),
         request_body_timeout: limit_span(&path.request_body_timeout(), &raw.request_body_timeout, 30, report),
