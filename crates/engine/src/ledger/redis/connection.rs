@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tidegate_policy::Timestamp;
@@ -45,7 +45,7 @@ pub(super) struct RedisConnection {
     open: Option<OpenConnection>,
     reconnect_at: Timestamp,
     backoff: Duration,
-    /// Error of the last attempt.
+    /// Error of the last attempt, without the server.
     last_error: String,
 }
 
@@ -143,21 +143,24 @@ impl RedisConnection {
     async fn connect(&mut self, now: Timestamp) -> Result<OpenConnection, StoreError> {
         // A clock that was set back must not delay the next attempt for long.
         if now < self.reconnect_at && self.reconnect_at.saturating_duration_since(now) <= RECONNECT_BACKOFF.1 {
-            return Err(error::unreachable(&self.server, &self.last_error));
+            return Err(error::unreachable(&self.server, format!("{}; retry pending", self.last_error)));
         }
-        let opened = match timeout(self.timeouts.connect, open_with_script(&self.server, &self.script)).await {
-            Ok(opened) => opened,
-            Err(_) => {
-                let message = format!("connect timed out after {:?}", self.timeouts.connect);
-                Err(error::unreachable(&self.server, message))
+        let is_accepted = AtomicBool::new(false);
+        let opening = open_with_script(&self.server, &self.script, &is_accepted);
+        let opened = match timeout(self.timeouts.connect, opening).await {
+            Ok(Err(error @ StoreError::Refused(_))) => {
+                let is_sentinel = timeout(self.timeouts.reply, is_sentinel(&self.server)).await == Ok(true);
+                Err(if is_sentinel { error::sentinel(&self.server) } else { error })
             }
+            Ok(opened) => opened,
+            Err(_) => Err(error::timed_out(&self.server, self.timeouts.connect, is_accepted.into_inner())),
         };
         match &opened {
             Ok(_) => self.backoff = RECONNECT_BACKOFF.0,
             Err(error) => {
                 self.reconnect_at = now + self.backoff;
                 self.backoff = (self.backoff * 2).min(RECONNECT_BACKOFF.1);
-                self.last_error = format!("retry pending after: {error}");
+                self.last_error = error::reason(&self.server, error);
                 if let RedisAddress::Sentinel { sentinels, .. } = &mut self.server.address {
                     sentinels.rotate_left(1);
                 }
@@ -174,20 +177,21 @@ impl fmt::Debug for RedisConnection {
 }
 
 impl OpenConnection {
-    /// Opens a connection and authenticates.
-    async fn open(server: &RedisEndpoint) -> Result<Self, StoreError> {
+    /// Opens a connection and authenticates. Sets `is_accepted` once the server has accepted a connection.
+    async fn open(server: &RedisEndpoint, is_accepted: &AtomicBool) -> Result<Self, StoreError> {
         let stream = match &server.address {
-            RedisAddress::Tcp(address) => open_tcp(server, address).await,
+            RedisAddress::Tcp(address) => open_tcp(server, address, is_accepted).await,
             RedisAddress::Unix(path) => match UnixStream::connect(path).await {
                 Ok(stream) => Ok(Box::new(stream) as Box<dyn Stream>),
                 Err(error) => Err(error),
             },
             RedisAddress::Sentinel { sentinels, primary } => {
-                let address = primary_address(server, sentinels, primary).await?;
-                open_tcp(server, &address).await
+                let address = primary_address(server, sentinels, primary, is_accepted).await?;
+                is_accepted.store(false, Ordering::Relaxed);
+                open_tcp(server, &address, is_accepted).await
             }
         };
-        let stream = stream.map_err(|error| error::unreachable(server, error))?;
+        let stream = stream.map_err(|error| error::from_stream(server, &error))?;
         let opened = Self::authenticate(server, stream).await;
         opened.map_err(|error| error::from_handshake(server, &error))
     }
@@ -237,44 +241,68 @@ impl OpenConnection {
     }
 }
 
-async fn open_with_script(server: &RedisEndpoint, script: &str) -> Result<OpenConnection, StoreError> {
-    let mut connection = OpenConnection::open(server).await?;
+async fn open_with_script(
+    server: &RedisEndpoint,
+    script: &str,
+    is_accepted: &AtomicBool,
+) -> Result<OpenConnection, StoreError> {
+    let mut connection = OpenConnection::open(server, is_accepted).await?;
     let hash = connection.command(server, &["SCRIPT", "LOAD", script]).await?;
     connection.script =
         redis::from_redis_value(hash).map_err(|_| error::refused(server, "scripts are not supported"))?;
     Ok(connection)
 }
 
-async fn open_tcp(server: &RedisEndpoint, address: &HostPort) -> io::Result<Box<dyn Stream>> {
+async fn open_tcp(server: &RedisEndpoint, address: &HostPort, is_accepted: &AtomicBool) -> io::Result<Box<dyn Stream>> {
     let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
+    is_accepted.store(true, Ordering::Relaxed);
     stream.set_nodelay(true)?;
     let Some(tls) = &server.tls else { return Ok(Box::new(stream)) };
     let name = ServerName::try_from(address.host.clone()).map_err(io::Error::other)?;
     Ok(Box::new(tls.connect(name, stream).await?))
 }
 
-/// Asks the first Sentinel for the address of the primary. Sends user and password only to a Sentinel that requires them.
+/// Asks the first Sentinel for the address of the primary.
 async fn primary_address(
     server: &RedisEndpoint,
     sentinels: &[HostPort],
     primary: &str,
+    is_accepted: &AtomicBool,
 ) -> Result<HostPort, StoreError> {
     let first = sentinels.first().ok_or_else(|| error::refused(server, "no Sentinel"))?;
     let asked = RedisEndpoint { database: 0, ..server.with_address(RedisAddress::Tcp(first.clone())) };
-    let without_password = RedisEndpoint { user: None, password: None, ..asked.clone() };
-    let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", primary];
-    let ask = async |sentinel: &RedisEndpoint| {
-        // Boxed, because this is called while a connection is opened.
-        Box::pin(OpenConnection::open(sentinel)).await?.command(sentinel, &question).await
-    };
-    let reply = match ask(&without_password).await {
-        Err(StoreError::Refused(_)) if asked.password.is_some() => ask(&asked).await?,
-        reply => reply?,
-    };
+    let reply = ask(&asked, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", primary], is_accepted).await?;
     match redis::from_redis_value::<Option<(String, u16)>>(reply) {
         Ok(Some((host, port))) => Ok(HostPort { host, port }),
         Ok(None) => Err(error::refused(&asked, format!("this Sentinel knows no primary {primary}"))),
         Err(error) => Err(error::refused(&asked, error)),
+    }
+}
+
+/// Returns true if the server is a Sentinel, although it was not configured as one.
+async fn is_sentinel(server: &RedisEndpoint) -> bool {
+    if !matches!(server.address, RedisAddress::Tcp(_)) {
+        return false;
+    }
+    let asked = RedisEndpoint { database: 0, ..server.clone() };
+    let role = ask(&asked, &["ROLE"], &AtomicBool::default()).await;
+    let is_sentinel = |word: Value| redis::from_redis_value::<String>(word).is_ok_and(|word| word == "sentinel");
+    match role {
+        Ok(Value::Array(words)) => words.into_iter().next().is_some_and(is_sentinel),
+        _ => false,
+    }
+}
+
+/// Sends one command and returns its reply. Sends user and password only to a server that requires them.
+async fn ask(server: &RedisEndpoint, command: &[&str], is_accepted: &AtomicBool) -> Result<Value, StoreError> {
+    let without_password = RedisEndpoint { user: None, password: None, ..server.clone() };
+    let ask = async |server: &RedisEndpoint| {
+        // Boxed, because this is called while a connection is opened.
+        Box::pin(OpenConnection::open(server, is_accepted)).await?.command(server, command).await
+    };
+    match ask(&without_password).await {
+        Err(StoreError::Refused(_)) if server.password.is_some() => ask(server).await,
+        reply => reply,
     }
 }
 
@@ -300,7 +328,8 @@ mod tests {
         let mut is_attempted = |now| {
             let error = block_on(connection.run(&[], now)).expect_err("no server has this port").to_string();
             assert!(error.contains("refused"), "{error}");
-            !error.contains("retry pending after")
+            assert_eq!(error.matches("cannot reach redis at").count(), 1, "{error}");
+            !error.contains("; retry pending")
         };
         let mut now = START;
         assert!(is_attempted(now));
@@ -361,6 +390,78 @@ mod tests {
             let error = connection.run(&[&["key".into()]], START).await.expect_err("the reply has no end");
             assert!(error.to_string().contains("cannot reach"), "{error}");
             assert!(server.await.expect("no panic") < 2 * MAX_REPLY_BYTES, "the client has left");
+        });
+    }
+
+    /// Returns the error for a server that responds to each command with what `answer` returns for it.
+    fn error_of(endpoint: impl FnOnce(u16) -> RedisEndpoint, answer: fn(&str) -> &'static str) -> String {
+        block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+            let port = listener.local_addr().expect("an address").port();
+            let minute = Duration::from_secs(60);
+            let server = tokio::spawn(async move {
+                while let Ok((mut stream, _)) = listener.accept().await {
+                    tokio::spawn(async move {
+                        let mut received = vec![0; 64 * 1024];
+                        while let Ok(count @ 1..) = stream.read(&mut received).await {
+                            let command = String::from_utf8_lossy(&received[..count]).into_owned();
+                            if stream.write_all(answer(&command).as_bytes()).await.is_err() {
+                                return;
+                            }
+                        }
+                    });
+                }
+            });
+            let timeouts = Timeouts { connect: minute, reply: minute };
+            let mut connection = RedisConnection::new(endpoint(port), "return 1", timeouts);
+            let error = connection.run(&[], START).await.expect_err("the server does not lease");
+            server.abort();
+            error.to_string()
+        })
+    }
+
+    #[test]
+    fn sentinel_in_place_of_a_server_is_named_with_its_scheme() {
+        let sentinel = |command: &str| match command {
+            command if command.contains("ROLE") => "*2\r\n$8\r\nsentinel\r\n*0\r\n",
+            command if command.contains("AUTH") => "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
+            _ => "-ERR unknown command 'SCRIPT', with args beginning with: 'LOAD'\r\n",
+        };
+        let with_password = |port| RedisEndpoint { password: Some("hunter2".into()), ..RedisEndpoint::local(port) };
+        for error in [error_of(RedisEndpoint::local, sentinel), error_of(with_password, sentinel)] {
+            assert!(error.contains("is a Sentinel; write redis+sentinel://"), "{error}");
+            assert!(!error.contains("check user and password"), "{error}");
+        }
+        let primary = |command: &str| match command {
+            command if command.contains("ROLE") => "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n",
+            _ => "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
+        };
+        let error = error_of(with_password, primary);
+        assert!(error.contains("check user and password"), "{error}");
+    }
+
+    #[test]
+    fn server_without_tls_is_named_as_such() {
+        let with_tls = |port| RedisEndpoint { tls: Some(error::tls_connector()), ..RedisEndpoint::local(port) };
+        let error = error_of(with_tls, |_| "-ERR unknown command\r\n");
+        assert!(error.ends_with("may not speak TLS: if it does not, write redis:// in place of rediss://"), "{error}");
+    }
+
+    #[test]
+    fn silent_server_has_accepted_the_connection() {
+        block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+            let port = listener.local_addr().expect("an address").port();
+            let server = RedisEndpoint::local(port);
+            let is_accepted = AtomicBool::default();
+            tokio::select! {
+                _ = open_with_script(&server, "return 1", &is_accepted) => panic!("the server says nothing"),
+                () = async {
+                    let mut stream = listener.accept().await.expect("a connection").0;
+                    read_command(&mut stream).await;
+                } => {}
+            }
+            assert!(is_accepted.into_inner());
         });
     }
 

@@ -4,6 +4,8 @@ use super::endpoint::{HostPort, RedisEndpoint};
 use crate::ledger::StoreError;
 use redis::{ErrorKind, RedisError, ServerError};
 use std::fmt::Display;
+use std::io;
+use std::time::Duration;
 
 pub(super) fn unreachable(server: &RedisEndpoint, reason: impl Display) -> StoreError {
     StoreError::Unreachable(format!("{server}: {reason}"))
@@ -13,14 +15,53 @@ pub(super) fn refused(server: &RedisEndpoint, reason: impl Display) -> StoreErro
     StoreError::Refused(format!("{server}: {reason}"))
 }
 
+/// Hint at a server that does not complete a TLS handshake.
+const NO_TLS: &str = "; the port may not speak TLS: if it does not, write redis:// in place of rediss://";
+
+/// Converts an error of a new connection, before the protocol of Redis.
+pub(super) fn from_stream(server: &RedisEndpoint, error: &io::Error) -> StoreError {
+    let text = error.to_string();
+    // Without TLS, the server responds in plain text or closes the connection.
+    let is_plain = text.contains("InvalidContentType") || error.kind() == io::ErrorKind::UnexpectedEof;
+    let hint = match text.contains("UnknownIssuer") {
+        true => "; name the file of its authority in ledger.redis.ca",
+        false if is_plain && server.tls.is_some() => NO_TLS,
+        false => "",
+    };
+    unreachable(server, format!("{text}{hint}"))
+}
+
+/// Returns the error of a server that did not complete a handshake within `limit`. `is_accepted` is true if it accepted a
+/// connection.
+pub(super) fn timed_out(server: &RedisEndpoint, limit: Duration, is_accepted: bool) -> StoreError {
+    let hint = match (is_accepted, server.tls.is_some()) {
+        (false, _) => "",
+        (true, true) => NO_TLS,
+        (true, false) => {
+            "; the port accepts connections, but does not respond: if it expects TLS, write rediss:// in place of redis://"
+        }
+    };
+    unreachable(server, format!("connect timed out after {limit:?}{hint}"))
+}
+
+/// Returns the error of a Sentinel whose address was written like that of a server.
+pub(super) fn sentinel(server: &RedisEndpoint) -> StoreError {
+    let scheme = if server.tls.is_some() { "rediss" } else { "redis" };
+    let address = &server.address;
+    refused(server, format!("is a Sentinel; write {scheme}+sentinel://{address}/PRIMARY, with the name of the primary"))
+}
+
+/// Returns the reason of an error, without `server`.
+pub(super) fn reason(server: &RedisEndpoint, error: &StoreError) -> String {
+    let (StoreError::Unreachable(text) | StoreError::Refused(text)) = error else { return error.to_string() };
+    text.strip_prefix(&format!("{server}: ")).unwrap_or(text).to_owned()
+}
+
 /// Converts an error of the client. The reply to a password is not logged: some servers repeat arguments that they cannot
 /// parse.
 pub(super) fn from_client(server: &RedisEndpoint, error: &RedisError) -> StoreError {
     match (error.kind(), error.code()) {
         (ErrorKind::AuthenticationFailed, _) => refused(server, AUTHENTICATION),
-        (ErrorKind::Io, _) if error.to_string().contains("UnknownIssuer") => {
-            unreachable(server, format!("{error}; name the file of its authority in ledger.redis.ca"))
-        }
         (ErrorKind::Io, _) => unreachable(server, error),
         (_, Some(code)) => from_reply(server, code, error.detail().unwrap_or_default()),
         _ => refused(server, error),
@@ -72,6 +113,14 @@ pub(super) fn redirect(error: &ServerError) -> Option<HostPort> {
     Some(HostPort { host: host.to_owned(), port: port.parse().ok()? }).filter(|node| !node.host.is_empty())
 }
 
+/// Returns TLS that trusts no server.
+#[cfg(test)]
+pub(super) fn tls_connector() -> tokio_rustls::TlsConnector {
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+    let config = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+    std::sync::Arc::new(config).into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +157,24 @@ mod tests {
             let (is_temporary, text) = converted(message);
             assert!(!is_temporary && text.contains(hint), "{text}");
         }
+    }
+
+    #[test]
+    fn timeout_of_a_port_that_accepts_connections_has_a_hint_at_tls() {
+        let plain = RedisEndpoint::local(1);
+        let tls = RedisEndpoint { tls: Some(tls_connector()), ..plain.clone() };
+        let error = |server, is_accepted| timed_out(server, Duration::from_millis(250), is_accepted).to_string();
+        let bare = "cannot reach redis at 127.0.0.1:1: connect timed out after 250ms";
+        assert_eq!([error(&plain, false), error(&tls, false)], [bare, bare]);
+        assert!(error(&plain, true).ends_with("if it expects TLS, write rediss:// in place of redis://"));
+        assert!(error(&tls, true).ends_with("may not speak TLS: if it does not, write redis:// in place of rediss://"));
+    }
+
+    #[test]
+    fn unknown_authority_has_a_hint_at_its_key() {
+        let error = io::Error::other("invalid peer certificate: UnknownIssuer");
+        let text = from_stream(&RedisEndpoint::local(1), &error).to_string();
+        assert!(text.ends_with("UnknownIssuer; name the file of its authority in ledger.redis.ca"), "{text}");
     }
 
     #[test]
