@@ -18,7 +18,7 @@ impl Admission {
         exemption: Exemption,
         now: Timestamp,
     ) -> Option<Decision> {
-        let (clients, class) = (&self.engine.clients, bucket_class(exemption));
+        let (clients, class) = (&self.engine.clients, bucket_class(exemption, Sharing::Client));
         let decision = clients.with(key, class, |client| {
             let mut level = client.bucket_state();
             let mut decision = self.decide(request, key, None, &mut level, &[], now);
@@ -27,14 +27,15 @@ impl Admission {
             decision.bucket = Some(BucketUsage { sequence, ..BucketUsage::new(&Exemption::BUCKET, level, now) });
             decision
         });
-        let takes = |(key, bucket): (ClientKey, Bucket)| {
-            clients.with(key, class, |shared| {
+        let takes = |(sharing, key, bucket): (Sharing, ClientKey, Bucket)| {
+            clients.with(key, bucket_class(exemption, sharing), |shared| {
                 bucket.take(shared.bucket_state(), now).map(|level| shared.set_bucket_state(level)).is_ok()
             })
         };
-        // No client has the number of a network as its key: the addresses would be in 0.0.0.0/8 and ::/16.
-        let network = (ClientKey::from_u64(key.network()), Exemption::NETWORK_BUCKET);
-        let shared = [network, (ClientKey::SHARED_BY_CLASS, Exemption::TOTAL_BUCKET)];
+        let shared = [
+            (Sharing::Network, ClientKey::from_u64(key.network()), Exemption::NETWORK_BUCKET),
+            (Sharing::All, ClientKey::SHARED_BY_CLASS, Exemption::TOTAL_BUCKET),
+        ];
         let is_shared = decision.permit.is_some() && request.class_rules.enforce;
         (!is_shared || shared.into_iter().all(takes)).then_some(decision)
     }
@@ -47,12 +48,22 @@ impl Admission {
         class: StableClassId,
     ) -> BucketState {
         let bounded = exemption.filter(|exemption| exemption.is_bounded());
-        let class = bounded.map_or(class, bucket_class);
+        let class = bounded.map_or(class, |exemption| bucket_class(exemption, Sharing::Client));
         self.engine.clients.with(key, class, |client| client.bucket_state())
     }
 }
 
-/// Returns what stands for a class in the key of the buckets of an exemption. No class gets this id: they are counted from 0.
-fn bucket_class(exemption: Exemption) -> StableClassId {
-    StableClassId::MAX - exemption as StableClassId
+/// Who shares a bucket of exempt requests.
+#[derive(Clone, Copy)]
+enum Sharing {
+    Client,
+    Network,
+    All,
+}
+
+/// Returns what stands for a class in the key of the buckets of an exemption, so that those of clients and networks are
+/// apart, also for new ones while the table of clients is full. No class gets this id: they are counted from 0.
+fn bucket_class(exemption: Exemption, sharing: Sharing) -> StableClassId {
+    let number = sharing as usize * Exemption::ALL.len() + exemption as usize;
+    StableClassId::MAX - number as StableClassId
 }

@@ -34,6 +34,15 @@ fn exempt(
 }
 
 #[test]
+fn buckets_of_clients_and_networks_are_apart_while_the_table_of_clients_is_full() {
+    let rules = rules(vec![quota("api", 1_000_000, &[])], vec![route(&[(0, 1)])]);
+    let admission = Engine::new(LeaseMode::Local, 0).admission(rules, NOON);
+    for exemption in [Exemption::Preflight, Exemption::AcmeChallenge] {
+        assert_eq!(exempt(&admission, exemption, |number| number, 100, NOON), 100, "{exemption:?}");
+    }
+}
+
+#[test]
 fn exempt_requests_of_many_clients_are_bounded_and_others_are_ordinary_ones() {
     let rules = rules(vec![quota("api", 1_000_000, &[])], vec![route(&[(0, 1)])]);
     let admission = Engine::new(LeaseMode::Local, 100_000).admission(rules, NOON);
