@@ -413,17 +413,40 @@ fn file_descriptors_that_are_used_up_are_logged_once() {
     let mut gateway = start_gateway_process(dir.path(), &origin, "workers: 2");
     let address = listen_address(&gateway.read_line());
     let pid = gateway.process_id().to_string();
-    let limited = std::process::Command::new("prlimit").args(["--pid", &pid, "--nofile=64:64"]).status();
-    assert!(limited.is_ok_and(|status| status.success()), "prlimit of util-linux is installed");
+    limit_open_files(&pid, 64);
     let clients: Vec<_> = (0..150).filter_map(|_| std::net::TcpStream::connect(address).ok()).collect();
     gateway.wait_for_error(MESSAGE);
     // Each listener of each worker tries again every 50 ms.
     pass_real_time(Duration::from_millis(500));
     drop(clients);
-    assert_eq!(request_root_status(address), 200);
+    // Those that wait to be accepted, though they are closed, still take the descriptor of the connection to the origin.
+    wait_until("descriptors to be free", || request_root_status(address) == 200);
     gateway.signal("TERM");
     let outcome = gateway.wait_for_exit();
     assert_eq!((outcome.code, outcome.errors.matches(MESSAGE).count()), (0, 0), "{}", outcome.errors);
+}
+
+#[test]
+fn lack_of_descriptors_is_no_failure_of_the_origin() {
+    let origin = Origin::plain();
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let rules = "scopes: { default: {} }\nroutes: [ { match: /old, redirect: /new } ]";
+    let mut gateway = start_gateway_process(dir.path(), &origin, rules);
+    let address = listen_address(&gateway.read_line());
+    let pid = gateway.process_id().to_string();
+    let mut client = Client::connect(address);
+    assert_eq!(client.get("/old", "").status, 301, "the connection is accepted");
+    limit_open_files(&pid, 3);
+    for _ in 0..20 {
+        let refused = client.get("/", "");
+        assert_eq!(refused.status, 503);
+        assert!(refused.fields.contains_key("retry-after"));
+    }
+    limit_open_files(&pid, 1024);
+    assert_eq!(client.get("/", "").status, 200, "the origin is in no backoff");
+    gateway.signal("TERM");
+    let errors = gateway.wait_for_exit().errors;
+    assert!(errors.contains("no connection to the origin can be opened: Too many open files"), "{errors}");
 }
 
 #[test]
@@ -546,6 +569,13 @@ fn write_config(dir: &Path, origin: &Origin, rules: &str) -> String {
     );
     write(&file, &yaml);
     file.display().to_string()
+}
+
+/// Sets the soft limit of open files of a process. Those that are open remain so.
+fn limit_open_files(process: &str, count: u64) {
+    let limited =
+        std::process::Command::new("prlimit").args(["--pid", process, &format!("--nofile={count}:")]).status();
+    assert!(limited.is_ok_and(|status| status.success()), "prlimit of util-linux is installed");
 }
 
 fn request_root_status(address: std::net::SocketAddr) -> u16 {

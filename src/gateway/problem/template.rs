@@ -146,6 +146,7 @@ impl ProblemTemplate {
     pub(super) fn for_forward_error(error: &ForwardError) -> Self {
         match error {
             ForwardError::PoolExhausted
+            | ForwardError::NoSocket { .. }
             | ForwardError::TooManyUpgrades
             | ForwardError::ClientBody(ClientBodyError::NoSpace) => Self::NO_CAPACITY,
             ForwardError::ConnectTimedOut { .. } => {

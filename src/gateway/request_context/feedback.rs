@@ -30,7 +30,8 @@ impl RequestContext {
         }
         let (status, retry_after) = match result {
             // Not caused by the origin.
-            Err(ForwardError::PoolExhausted | ForwardError::ClientBody(_)) => return None,
+            Err(ForwardError::ClientBody(_)) => return None,
+            Err(error) if error.is_capacity() => return None,
             Err(_) => (None, None),
             Ok(Response { status, fields, .. }) => {
                 let is_error = status.is_client_error() || status.is_server_error();

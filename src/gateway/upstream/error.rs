@@ -1,6 +1,8 @@
 //! Errors of forwarded requests.
 
 use super::MAX_RESPONSE_HEAD;
+use rustix::io::Errno;
+use std::io;
 use std::time::Duration;
 use tidegate_http1::client;
 
@@ -10,6 +12,12 @@ pub(in crate::gateway) enum ForwardError {
     /// All connections are busy, and none became free in time.
     #[error("origin connection pool exhausted")]
     PoolExhausted,
+    /// The system gives the gateway no socket: open files or memory are used up.
+    #[error("no connection to the origin can be opened: {source}")]
+    NoSocket {
+        /// Error of the system.
+        source: io::Error,
+    },
     /// The origin did not accept a connection in time.
     #[error("origin connect timed out after {after:?}")]
     ConnectTimedOut {
@@ -20,7 +28,7 @@ pub(in crate::gateway) enum ForwardError {
     #[error("origin connect failed: {source}")]
     ConnectFailed {
         /// Error of the system.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The origin closed the connection, or sent invalid HTTP, before its response.
     #[error("origin closed the connection: {source}")]
@@ -55,10 +63,34 @@ pub(in crate::gateway) enum ForwardError {
 }
 
 impl ForwardError {
+    /// Returns the error of a connection that could not be opened.
+    pub(super) fn connect_failed(source: io::Error) -> Self {
+        if is_own_shortage(&source) { Self::NoSocket { source } } else { Self::ConnectFailed { source } }
+    }
+
     /// Returns true if the gateway lacks the capacity to send the request.
     pub(in crate::gateway) fn is_capacity(&self) -> bool {
-        matches!(self, Self::PoolExhausted | Self::TooManyUpgrades | Self::ClientBody(ClientBodyError::NoSpace))
+        match self {
+            Self::PoolExhausted
+            | Self::NoSocket { .. }
+            | Self::TooManyUpgrades
+            | Self::ClientBody(ClientBodyError::NoSpace) => true,
+            Self::ConnectTimedOut { .. }
+            | Self::ConnectFailed { .. }
+            | Self::OriginClosed { .. }
+            | Self::ResponseHeadTooLarge { .. }
+            | Self::TimedOut { .. }
+            | Self::BodyTimedOut
+            | Self::ClientBody(_) => false,
+        }
     }
+}
+
+/// Returns true if the system gave the gateway no socket, which says nothing about the origin: clients can cause it by open
+/// connections.
+pub(super) fn is_own_shortage(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
 }
 
 /// Reason for which a request body is incomplete.

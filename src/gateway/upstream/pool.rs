@@ -234,10 +234,12 @@ impl Pool {
                 connecting.into_iter().for_each(ConnectingGuard::succeed);
                 return Ok((lease, connection));
             }
-            Ok(Err(source)) => ForwardError::ConnectFailed { source },
+            Ok(Err(source)) => ForwardError::connect_failed(source),
             Err(_) => ForwardError::ConnectTimedOut { after },
         };
-        target.servers.record_failure(server, &error.to_string(), target.clock.monotonic_now());
+        if !error.is_capacity() {
+            target.servers.record_failure(server, &error.to_string(), target.clock.monotonic_now());
+        }
         Err(error)
     }
 
