@@ -17,8 +17,8 @@ const PART: usize = 8 * 1024;
 const STORED_PART: usize = 64 * 1024;
 /// Most bytes that are compressed before others of the thread run.
 const MAX_AT_ONCE: usize = 32 * 1024;
-/// Most compressors of one thread. Further responses are sent as they are.
-const MAX_COMPRESSORS: usize = 64;
+/// Most memory of the compressors of one thread, in bytes. Further responses are sent as they are.
+pub(super) const MAX_MEMORY: u64 = 64 * 1024 * 1024;
 
 /// Levels and windows of moderate time and memory: a response that passes is compressed each time.
 const GZIP_LEVEL: u32 = 5;
@@ -28,8 +28,8 @@ const WINDOW_LOG: u32 = 18;
 const BROTLI_BUFFER: usize = 4096;
 
 thread_local! {
-    /// Number of compressors.
-    static COMPRESSORS: Cell<usize> = const { Cell::new(0) };
+    /// Bytes of all compressors.
+    static OCCUPIED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Compressor of one body.
@@ -40,6 +40,8 @@ pub(super) struct Compressor {
     input: Bytes,
     /// All that was received is sent.
     is_flushed: bool,
+    /// Bytes that it occupies.
+    memory: usize,
     _charge: MemoryCharge,
 }
 
@@ -50,7 +52,7 @@ enum Encoder {
 }
 
 /// Returns the bytes of memory that a compressor occupies.
-pub(super) const fn memory(coding: Coding) -> usize {
+const fn memory(coding: Coding) -> usize {
     match coding {
         Coding::Gzip => 320 * 1024,
         Coding::Brotli => 1536 * 1024,
@@ -75,14 +77,16 @@ pub(super) fn compress(coding: Coding, parts: &[Bytes]) -> io::Result<Vec<Bytes>
 }
 
 impl Compressor {
-    /// Returns a compressor; `None` if there are too many. `charge` is for its memory.
-    pub(super) fn try_new(coding: Coding, charge: impl FnOnce() -> MemoryCharge) -> Option<Self> {
-        if COMPRESSORS.get() >= MAX_COMPRESSORS {
+    /// Returns a compressor; `None` if it is not the only one of the thread and they would occupy more than `max_memory` bytes.
+    /// `charge` is for the bytes that it occupies.
+    pub(super) fn try_new(coding: Coding, max_memory: u64, charge: impl FnOnce(usize) -> MemoryCharge) -> Option<Self> {
+        let (memory, occupied) = (memory(coding), OCCUPIED.get());
+        if occupied > 0 && (occupied + memory) as u64 > max_memory {
             return None;
         }
-        COMPRESSORS.set(COMPRESSORS.get() + 1);
+        OCCUPIED.set(occupied + memory);
         let encoder = Some(Encoder::new(coding));
-        Some(Self { encoder, input: Bytes::new(), is_flushed: true, _charge: charge() })
+        Some(Self { encoder, input: Bytes::new(), is_flushed: true, memory, _charge: charge(memory) })
     }
 
     /// Returns true once the last part is returned.
@@ -136,7 +140,7 @@ impl Compressor {
 
 impl Drop for Compressor {
     fn drop(&mut self) {
-        COMPRESSORS.set(COMPRESSORS.get() - 1);
+        OCCUPIED.set(OCCUPIED.get() - self.memory);
     }
 }
 
@@ -208,7 +212,7 @@ mod tests {
 
     fn new_compressor(coding: Coding) -> Compressor {
         let memory = Rc::<ConnectionMemory>::default();
-        Compressor::try_new(coding, || MemoryCharge::new(&memory, 0)).expect("few compressors")
+        Compressor::try_new(coding, MAX_MEMORY, |bytes| MemoryCharge::new(&memory, bytes)).expect("little memory")
     }
 
     proptest! {
@@ -298,12 +302,17 @@ mod tests {
     }
 
     #[test]
-    fn thread_has_few_compressors() {
-        let compressors: Vec<_> = (0..MAX_COMPRESSORS).map(|_| new_compressor(Coding::Gzip)).collect();
-        let memory = Rc::<ConnectionMemory>::default();
-        let try_new = || Compressor::try_new(Coding::Gzip, || MemoryCharge::new(&memory, 0));
-        assert!(try_new().is_none());
-        drop(compressors);
-        assert!(try_new().is_some());
+    fn compressors_of_a_thread_have_a_limit_of_memory() {
+        let connection = Rc::<ConnectionMemory>::default();
+        for coding in CODINGS {
+            let try_new = || Compressor::try_new(coding, 5_000_000, |bytes| MemoryCharge::new(&connection, bytes));
+            let unused = connection.total();
+            let compressors: Vec<_> = std::iter::from_fn(try_new).collect();
+            let occupied = connection.total() - unused;
+            let one = memory(coding) as u64;
+            assert!((5_000_000 - one..=5_000_000).contains(&occupied), "{coding:?}: {occupied}");
+            drop(compressors);
+            assert!(try_new().is_some() && connection.total() == unused, "{coding:?}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A worker: one thread of the data plane with its own runtime, sockets, and connections to the origin. Requests share
 //! only the engine with other workers.
 
+use super::compressor;
 use super::config_names::ConfigNames;
 use super::config_snapshot::ConfigSnapshot;
 use super::connection_timeouts::{ConnectionCommand, ConnectionRegistry, TICK};
@@ -237,7 +238,7 @@ impl Worker {
     /// Closes connections, if those of all workers occupy more memory than `limits` allow. Logs the first time of each
     /// shortage.
     fn limit_memory(&self, memory: u64, limits: &Limits) {
-        let limit = limits.memory.or(self.shared.default_memory).unwrap_or(u64::MAX);
+        let limit = self.client_memory(limits);
         let excess = self.shared.connection_memory.update(self.connection_memory.replace(memory), memory, limit);
         let closed = if excess > 0 { self.connections.close_largest(excess) } else { 0 };
         if !self.is_short_of_memory.replace(excess > 0) && excess > 0 {
@@ -247,6 +248,17 @@ impl Worker {
             );
         }
         self.telemetry.connection_memory(memory, closed);
+    }
+
+    /// Returns the most bytes that compressors of the worker may occupy: together with those of the others, a quarter of what
+    /// client connections may, because memory beyond that is freed at the next tick only.
+    pub(super) fn compressor_memory(&self, limits: &Limits) -> u64 {
+        (self.client_memory(limits) / (4 * self.shared.worker_count as u64)).min(compressor::MAX_MEMORY)
+    }
+
+    /// Returns the most bytes that client connections of all workers may occupy.
+    fn client_memory(&self, limits: &Limits) -> u64 {
+        limits.memory.or(self.shared.default_memory).unwrap_or(u64::MAX)
     }
 
     pub(super) fn shared(&self) -> &Shared {

@@ -405,6 +405,20 @@ fn dechunk(mut chunked: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn compressors_occupy_a_quarter_of_the_memory_of_connections() {
+    let (origin, release) = origin_that_pauses();
+    let rules = format!("{RULES}\nlimits: {{ memory: 16MiB }}");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let mut clients: Vec<Client> = (0..3).map(|_| gateway.connect()).collect();
+    let codings = clients.iter_mut().map(|client| {
+        client.send("GET / HTTP/1.1\r\nHost: example.com\r\nAccept-Encoding: br\r\n\r\n");
+        client.head().fields.contains_key("content-encoding")
+    });
+    assert_eq!(codings.collect::<Vec<_>>(), [true, true, false], "two of 1.5 MiB fit into a quarter of 16 MiB");
+    clients.iter().for_each(|_| release.notify());
+}
+
+#[test]
 fn clients_that_compress_large_pages_are_charged_for_the_memory() {
     let (origin, release) = origin_that_pauses();
     let gateway = TestGateway::with_rules(origin.address(), RULES);

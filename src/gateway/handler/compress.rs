@@ -2,7 +2,7 @@
 
 use super::request_handler::RequestHandler;
 use crate::gateway::cache::{CopyBody, MessageFields, StoredResponse, compressed_form};
-use crate::gateway::compressor::{self, Compressor};
+use crate::gateway::compressor::Compressor;
 use crate::gateway::request_context::RequestContext;
 use http::{StatusCode, Version};
 use tidegate_http1::{Fields, Name, list};
@@ -23,7 +23,8 @@ pub(super) fn encode_response(
     }
     let length = fields.get(Name::ContentLength).and_then(|length| std::str::from_utf8(length).ok()?.parse().ok());
     let coding = coding_for(context, rules, status, fields, length)?;
-    let compressor = Compressor::try_new(coding, || context.charge_memory(compressor::memory(coding)))?;
+    let max_memory = context.worker().compressor_memory(&context.current().settings.limits);
+    let compressor = Compressor::try_new(coding, max_memory, |bytes| context.charge_memory(bytes))?;
     set_coding(fields, coding);
     Some(Box::new(compressor))
 }
