@@ -94,7 +94,7 @@ impl Name {
             index => KNOWN[index as usize],
         };
         let spelling = &opening.as_bytes()[..opening.len() - SEPARATOR.len()];
-        if text.eq_ignore_ascii_case(spelling) { name } else { Self::Other }
+        if is_spelled(text, spelling) { name } else { Self::Other }
     }
 
     /// Returns the name spelled `text` for an origin that treats `_` as `-`, as CGI and WSGI do, or any character other than
@@ -146,6 +146,35 @@ const fn slot(factor: usize, text: &[u8]) -> usize {
     (key.wrapping_mul(factor) >> 20) % SLOTS
 }
 
+/// Returns true if `text` is `spelling` in any case. Compares eight bytes at once, because each name of each message passes.
+fn is_spelled(text: &[u8], spelling: &[u8]) -> bool {
+    if text.len() != spelling.len() {
+        return false;
+    }
+    let (Some(rest), Some(spelling_rest)) = (text.last_chunk(), spelling.last_chunk()) else {
+        return match (four_to_eight(text), four_to_eight(spelling)) {
+            (Some(text), Some(spelling)) => is_word_spelled(text, spelling),
+            _ => text.eq_ignore_ascii_case(spelling),
+        };
+    };
+    let words = text.as_chunks().0.iter().zip(spelling.as_chunks().0);
+    words.chain([(rest, spelling_rest)]).all(|(text, spelling)| is_word_spelled(*text, *spelling))
+}
+
+/// Compares eight bytes. In a spelling, which has letters of lower case and dashes, letters alone have the bit above that of
+/// their case.
+fn is_word_spelled(text: [u8; 8], spelling: [u8; 8]) -> bool {
+    const LETTER: u64 = u64::from_ne_bytes([0x40; 8]);
+    let (text, spelling) = (u64::from_ne_bytes(text), u64::from_ne_bytes(spelling));
+    text | (spelling & LETTER) >> 1 == spelling
+}
+
+/// Returns the first and the last four bytes; `None` if there are fewer than four.
+fn four_to_eight(text: &[u8]) -> Option<[u8; 8]> {
+    let (&[a, b, c, d], &[e, f, g, h]) = (text.first_chunk()?, text.last_chunk()?);
+    Some([a, b, c, d, e, f, g, h])
+}
+
 const fn max_name_len() -> usize {
     let (mut longest, mut index) = (0, 0);
     while index < KNOWN.len() {
@@ -191,6 +220,22 @@ mod tests {
             assert_eq!(Name::from_bytes(text.as_bytes()), *name);
             assert_eq!(Name::from_bytes(text.to_ascii_uppercase().as_bytes()), *name);
             assert_eq!(name.text(), text);
+        }
+    }
+
+    #[test]
+    fn a_name_that_differs_in_one_byte_is_another() {
+        for (_, opening) in KNOWN {
+            let spelling = opening.trim_end_matches(SEPARATOR).as_bytes();
+            assert!(spelling.iter().all(|byte| byte.is_ascii_lowercase() || *byte == b'-'), "{opening}");
+            for position in 0..spelling.len() {
+                let mut text = spelling.to_ascii_uppercase();
+                for byte in 0..=u8::MAX {
+                    text[position] = byte;
+                    assert_eq!(is_spelled(&text, spelling), text.eq_ignore_ascii_case(spelling), "{byte} in {opening}");
+                }
+            }
+            assert!(!is_spelled(&spelling[1..], spelling));
         }
     }
 
