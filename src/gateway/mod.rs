@@ -31,6 +31,7 @@ mod header_rules;
 mod headers;
 mod html;
 mod http2_messages;
+mod in_place;
 mod listen_sockets;
 mod listener;
 mod local_executor;

@@ -7,6 +7,7 @@ mod record;
 use super::cache::{CacheFetch, FetchRules, Saving, StoredResponse};
 use super::connection_memory::{ConnectionMemory, MemoryCharge, REQUEST};
 use super::connection_timeouts::{ConnectionCommand, ConnectionState};
+use super::in_place::boxed_in_place;
 use super::quota_sync::BodyScan;
 use super::switch_subject::SwitchSubject;
 use super::target::ClientRequest;
@@ -141,7 +142,7 @@ impl RequestContext {
         let ready_at = evaluated.evaluation.decision.decided_at;
         let refusal_reason = evaluated.evaluation.decision.verdict.refusal().map(|refusal| refusal.reason);
         // Boxed, because it is moved often; its evaluation apart, because the allocator is slow above a kilobyte.
-        Box::new(Self {
+        boxed_in_place(|| Self {
             worker,
             connection_state,
             current,

@@ -1,6 +1,7 @@
 //! Forwarded requests whose clients leave.
 
 use super::request_handler::RequestHandler;
+use crate::gateway::in_place::boxed_in_place;
 use crate::gateway::upstream::ForwardState;
 use std::future::Future;
 use std::pin::Pin;
@@ -19,8 +20,8 @@ pub(super) struct Abandonable<F: Future + 'static> {
 }
 
 impl<F: Future> Abandonable<F> {
-    pub(super) fn new(future: F, state: Rc<ForwardState>, handler: Rc<RequestHandler>) -> Self {
-        Self { future: Some(Box::pin(future)), state, handler }
+    pub(super) fn new(future: impl FnOnce() -> F, state: Rc<ForwardState>, handler: Rc<RequestHandler>) -> Self {
+        Self { future: Some(Box::into_pin(boxed_in_place(future))), state, handler }
     }
 }
 

@@ -147,7 +147,7 @@ impl RequestHandler {
                 {
                     Some(request) => {
                         let (state, handler) = (Rc::clone(context.forward_state()), Rc::clone(&self));
-                        Abandonable::new(self.respond_from_origin_cache(context, request), state, handler).await
+                        Abandonable::new(|| self.respond_from_origin_cache(context, request), state, handler).await
                     }
                     None => self.refuse(context),
                 },
@@ -228,7 +228,7 @@ impl RequestHandler {
                     return self.respond_from_copy(context, &copy, CopyReason::Collapsed(reason));
                 }
                 let (state, handler) = (Rc::clone(context.forward_state()), Rc::clone(&self));
-                Abandonable::new(self.forward(body, context, slots), state, handler).await
+                Abandonable::new(|| self.forward(body, context, slots), state, handler).await
             }
             Err(ThrottleRejection { scope, reason, retry_after }) => {
                 context.settle_unknown();

@@ -57,7 +57,7 @@ impl RequestHandler {
             RobotsSource::Fetch(fetch) => *fetch,
         };
         let state = Rc::clone(context.forward_state());
-        let fetched = Abandonable::new(Rc::clone(&self).fetch_robots(context, fetch), state, Rc::clone(&self));
+        let fetched = Abandonable::new(|| Rc::clone(&self).fetch_robots(context, fetch), state, Rc::clone(&self));
         let (mut context, outcome) = fetched.await;
         match outcome {
             FetchOutcome::Copy(copy) => self.respond_cached(context, &conditions, &copy),
