@@ -29,6 +29,7 @@ impl RecentSpenders {
         self.current.add(&SpendingRequest {
             // The gateway's own requests have a user agent of their own, and no client.
             client: record.fill.is_none().then_some(record.client),
+            key: Some(record.key),
             kind: record.kind,
             path: record.path,
             user_agent: record.user_agent,

@@ -1,7 +1,9 @@
 //! Clients, networks, paths and user agents that ask for the most units, in bounded memory.
 
 use crate::heavy_hitters::{Demand, HeavyHitters};
+use std::fmt::{self, Display};
 use std::net::IpAddr;
+use tidegate_policy::identity::{ClientKey, KeyOwner};
 use tidegate_policy::network::IpPrefix;
 use tidegate_policy::{ClientKind, Units};
 
@@ -11,10 +13,19 @@ const MAX_NAME_BYTES: usize = 200;
 /// Demand by client, network, path and user agent.
 #[derive(Clone, Debug)]
 pub struct Spenders {
-    clients: HeavyHitters<(IpAddr, ClientKind)>,
+    clients: HeavyHitters<(SpendingClient, ClientKind)>,
     networks: HeavyHitters<IpPrefix>,
     paths: HeavyHitters<String>,
     user_agents: HeavyHitters<Vec<u8>>,
+}
+
+/// Client that demand is counted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SpendingClient {
+    /// Address.
+    Address(IpAddr),
+    /// Hash of the credential that is the key of its bucket: one customer, from whatever addresses.
+    Credential(u64),
 }
 
 /// A decided request, as it counts for [`Spenders`].
@@ -22,6 +33,8 @@ pub struct Spenders {
 pub struct SpendingRequest<'a> {
     /// Address of the client; `None` if it is not known.
     pub client: Option<IpAddr>,
+    /// Key of the client's bucket; `None` if it is not known.
+    pub key: Option<ClientKey>,
     /// Kind of the client.
     pub kind: ClientKind,
     /// Path of the request.
@@ -41,7 +54,7 @@ pub struct SpendingRequest<'a> {
 /// Demand of one client, network, path or user agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spender {
-    /// Address, network, path or user agent.
+    /// Address or hash of a credential, network, path or user agent.
     pub name: String,
     /// Kind of a client.
     pub kind: Option<ClientKind>,
@@ -52,7 +65,7 @@ pub struct Spender {
 /// The largest spenders of each kind, in descending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopSpenders {
-    /// Addresses, each with the kind of client.
+    /// Clients, each with its kind.
     pub clients: Vec<Spender>,
     /// Networks: IPv4 /24 or IPv6 /48.
     pub networks: Vec<Spender>,
@@ -75,7 +88,7 @@ impl Spenders {
 
     /// Adds the demand of a request.
     pub fn add(&mut self, request: &SpendingRequest<'_>) {
-        let &SpendingRequest { client, kind, path, user_agent, cost, charged, is_refused, decision } = request;
+        let &SpendingRequest { client, key, kind, path, user_agent, cost, charged, is_refused, decision } = request;
         let demand = Demand {
             requests: 1,
             refused: u64::from(is_refused),
@@ -84,7 +97,7 @@ impl Spenders {
             latest_decision: decision,
         };
         if let Some(client) = client {
-            self.clients.add(&(client, kind), demand);
+            self.clients.add(&(SpendingClient::new(client, key), kind), demand);
             self.networks.add(&network(client), demand);
         }
         self.paths.add(&path[..path.floor_char_boundary(MAX_NAME_BYTES)], demand);
@@ -120,6 +133,24 @@ impl Spenders {
     }
 }
 
+impl SpendingClient {
+    fn new(address: IpAddr, key: Option<ClientKey>) -> Self {
+        match key.map(ClientKey::owner) {
+            Some(KeyOwner::Credential(hash)) => Self::Credential(hash),
+            _ => Self::Address(address),
+        }
+    }
+}
+
+impl fmt::Display for SpendingClient {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Address(address) => address.fmt(out),
+            Self::Credential(hash) => ClientKey::from_credential(hash).display(|_| "").fmt(out),
+        }
+    }
+}
+
 /// Returns the /24 or /48 of a client.
 fn network(client: IpAddr) -> IpPrefix {
     IpPrefix::new(client, if client.is_ipv4() { 24 } else { 48 }).expect("shorter than an address")
@@ -137,6 +168,7 @@ mod tests {
         let client = Some("192.0.2.77".parse().expect("an address"));
         let request = SpendingRequest {
             client,
+            key: None,
             kind: ClientKind::Human,
             path: &path,
             user_agent: &user_agent,
@@ -154,5 +186,29 @@ mod tests {
             Demand { requests: 2, refused: 1, units: unit, requested_units: Units::from_whole(2), latest_decision: 6 };
         assert_eq!((top.paths[0].demand, top.paths[0].name.len()), (expected, 199));
         assert_eq!(top.user_agents[0].name, "\u{fffd}".repeat(MAX_NAME_BYTES));
+    }
+    #[test]
+    fn customer_with_a_key_is_one_client_at_all_of_its_addresses() {
+        let mut spenders = Spenders::new(16);
+        for (address, key) in [
+            ("192.0.2.1", ClientKey::from_credential(0xab)),
+            ("198.51.100.2", ClientKey::from_credential(0xab)),
+            ("192.0.2.1", ClientKey::SHARED_BY_CLASS),
+        ] {
+            spenders.add(&SpendingRequest {
+                client: address.parse().ok(),
+                key: Some(key),
+                kind: ClientKind::DeclaredBot,
+                path: "/",
+                user_agent: b"",
+                cost: Units::from_whole(1),
+                charged: Units::from_whole(1),
+                is_refused: false,
+                decision: 1,
+            });
+        }
+        let clients = spenders.top(9).clients;
+        let clients: Vec<_> = clients.iter().map(|client| (client.name.as_str(), client.demand.requests)).collect();
+        assert_eq!(clients, [("hash:0000000000000ab", 2), ("192.0.2.1", 1)]);
     }
 }

@@ -24,6 +24,8 @@ pub(super) fn add(spenders: &mut Spenders, decision: &ReplayedDecision, request:
     let is_refused = decision.refusal_reason.is_some();
     spenders.add(&SpendingRequest {
         client: (!request.is_host_name).then_some(request.client),
+        // A key is hashed anew by each process.
+        key: None,
         kind: decision.classification.kind,
         path: &request.path,
         user_agent: request.user_agent,
