@@ -329,6 +329,9 @@ async fn page_is_static_and_its_scripts_come_from_this_listener_only() {
         assert!(!response.body.contains("203.0.113.7"), "{file} holds data");
     }
     let html = gateway.request_with_headers("GET /").await.body;
+    for reason in Reason::ALL {
+        assert!(html.contains(&format!("<option>{}</option>", reason.name())), "{reason:?} is missing in {html}");
+    }
     assert!(!html.contains("<style") && !html.contains(" style=") && !html.contains(" on"), "inline style or script");
 }
 

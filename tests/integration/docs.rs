@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
+use tidegate_policy::Reason;
 use tidegate_policy::cache::{ForwardReason, Unstorable};
 
 #[test]
@@ -77,6 +78,13 @@ fn every_cache_status_is_explained() {
     let details = Unstorable::ALL.iter().map(|reason| format!("`{}`", reason.name()));
     let missing: Vec<String> = forwards.chain(details).filter(|word| !text.contains(word.as_str())).collect();
     assert_eq!(missing, [""; 0]);
+}
+
+#[test]
+fn every_reason_has_a_remedy() {
+    let text = fs::read_to_string("docs/TROUBLESHOOTING.md").expect("readable");
+    let missing = Reason::ALL.map(Reason::name).into_iter().filter(|name| !text.contains(&format!("\n| `{name}` | ")));
+    assert_eq!(missing.collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]

@@ -207,27 +207,16 @@ pub const VERDICTS: [LogValue; 2] = [
 ];
 
 /// Values of `reason` and `shadow_reason`.
-pub const REASONS: [LogValue; Reason::ALL.len()] = [
-    value(Reason::Tier.name(), "The class exceeds its share of the quota: a tier refuses it."),
-    value(Reason::Quota.name(), "The quota is used up."),
-    value(Reason::Bucket.name(), "The bucket of the client is empty."),
-    value(
-        Reason::Blocked.name(),
-        "The class has `block: true`, or an administrator blocks the client (`tidegate block`).",
-    ),
-    value(
-        Reason::Throttle.name(),
-        "No slot of the origin is available in time: the queue was full, or the wait would have been too long.",
-    ),
-    value(
-        Reason::Ledger.name(),
-        "The quota has units left, but the ledger has not leased enough of them to this instance yet.",
-    ),
-    value(Reason::Backoff.name(), "A scope of the route was backing off after an overload of the origin."),
-    value(Reason::Pacing.name(), "The class is ahead of the pacing plan of the quota."),
-    value(Reason::ClientShare.name(), "The client has used its share of the window (`per_client`)."),
-    value(Reason::Maintenance.name(), "The site is in maintenance (`tidegate maintenance on`)."),
-];
+pub const REASONS: [LogValue; Reason::ALL.len()] = {
+    let mut values = [value("", ""); Reason::ALL.len()];
+    let mut index = 0;
+    while index < values.len() {
+        let row = Reason::ALL[index].row();
+        values[index] = value(row.name, row.meaning);
+        index += 1;
+    }
+    values
+};
 
 /// Values of `evidence`. The words are those of [`EvidenceWord`](super::EvidenceWord).
 pub const EVIDENCE: &[LogValue] = &[

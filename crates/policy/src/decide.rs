@@ -9,13 +9,13 @@ use super::ids::{ClassId, QuotaId};
 use super::pacing::PlanSnapshot;
 use super::pacing::bucket::PacingRefused;
 use super::quota::Quota;
+use super::reason::Reason;
 use super::refused_quotas::RefusedQuotas;
 use super::route::Route;
 use super::switches::{Switch, SwitchEffect};
 use super::tier::{Share, ShedState};
 use super::time::{ceil_seconds, with_spread};
 use super::units::Units;
-use http::StatusCode;
 use std::time::Duration;
 
 /// A classified and routed request, with everything its verdict depends on.
@@ -153,31 +153,6 @@ pub struct Refusal {
     pub quotas: RefusedQuotas,
     /// Time until a retry may be admitted.
     pub wait: Duration,
-}
-
-/// Rule that can refuse a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reason {
-    /// The class exceeds its share of the quota.
-    Tier,
-    /// The quota is used up.
-    Quota,
-    /// The bucket of the client is empty.
-    Bucket,
-    /// The class is blocked, or an administrator blocks the client.
-    Blocked,
-    /// No slot of the origin is available in time.
-    Throttle,
-    /// The quota has units left, but the ledger has not leased enough of them yet.
-    Ledger,
-    /// A scope of the route backs off after an overload of the origin.
-    Backoff,
-    /// The class is ahead of the pacing plan of the window.
-    Pacing,
-    /// The client has used its share of the window.
-    ClientShare,
-    /// The site is in maintenance.
-    Maintenance,
 }
 
 /// One check of a decision.
@@ -523,63 +498,6 @@ impl QuotaSnapshot<'_> {
     fn guard_admits(&mut self, rule: fn(&GuardState, Units, Units, Timestamp) -> bool, now: Timestamp) -> bool {
         self.guard_admitted = self.guard_state.is_some_and(|state| rule(&state, self.cost, self.quota.limit, now));
         self.guard_admitted
-    }
-}
-
-impl Reason {
-    /// All reasons, in the order of their labels.
-    pub const ALL: [Self; 10] = [
-        Self::Tier,
-        Self::Quota,
-        Self::Bucket,
-        Self::Blocked,
-        Self::Throttle,
-        Self::Ledger,
-        Self::Backoff,
-        Self::Pacing,
-        Self::ClientShare,
-        Self::Maintenance,
-    ];
-
-    /// Returns the status of the response to a refused request.
-    pub const fn status(self) -> StatusCode {
-        match self {
-            Self::Tier | Self::Quota | Self::Bucket | Self::Blocked | Self::Pacing | Self::ClientShare => {
-                StatusCode::TOO_MANY_REQUESTS
-            }
-            Self::Throttle | Self::Ledger | Self::Backoff | Self::Maintenance => StatusCode::SERVICE_UNAVAILABLE,
-        }
-    }
-
-    /// Returns true if a stored response may be sent in place of the refusal: blocks and buckets hold for stored
-    /// responses, too.
-    pub const fn allows_copy(self) -> bool {
-        match self {
-            Self::Tier
-            | Self::Quota
-            | Self::Pacing
-            | Self::ClientShare
-            | Self::Ledger
-            | Self::Throttle
-            | Self::Backoff => true,
-            Self::Bucket | Self::Blocked | Self::Maintenance => false,
-        }
-    }
-
-    /// Returns the name in logs, metrics and problem documents.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tier => "tier",
-            Self::Quota => "quota",
-            Self::Bucket => "bucket",
-            Self::Blocked => "blocked",
-            Self::Throttle => "throttle",
-            Self::Ledger => "ledger",
-            Self::Backoff => "backoff",
-            Self::Pacing => "pacing",
-            Self::ClientShare => "client_share",
-            Self::Maintenance => "maintenance",
-        }
     }
 }
 

@@ -50,13 +50,13 @@ impl ReplayedDecision {
 
     /// Returns the usage of a quota before the request.
     pub fn used_before(&self, usage: &QuotaUsage) -> Units {
-        let is_included = matches!(self.refusal_reason, None | Some(Reason::Throttle | Reason::Backoff));
+        let is_included = self.refusal_reason.is_none_or(Reason::is_of_scope);
         if is_included { usage.used.saturating_sub(usage.cost) } else { usage.used }
     }
 
     /// Returns true if the refusal followed from the state of the origin or of the ledger. It cannot be reproduced, so
     /// it is copied from the log.
     pub fn is_copied_from_log(&self) -> bool {
-        matches!(self.refusal_reason, Some(Reason::Throttle | Reason::Backoff | Reason::Ledger))
+        self.refusal_reason.is_some_and(|reason| reason.is_of_scope() || reason == Reason::Ledger)
     }
 }

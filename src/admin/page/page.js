@@ -4,7 +4,6 @@ import { chart, short } from './charts.js';
 import { h, render } from './dom.js';
 
 const find = (id) => document.getElementById(id);
-const REASONS = ['tier', 'pacing', 'quota', 'bucket', 'client_share', 'throttle', 'backoff', 'blocked', 'ledger', 'maintenance'];
 
 let state = null;
 let history = { hour: [], day: [] };
@@ -397,7 +396,6 @@ function draw() {
   drawConfig();
   const filter = find('filter');
   options(filter.elements.class, state.classes, 'all');
-  options(filter.elements.reason, REASONS, 'all');
   options(find('set-used').elements.quota, state.quotas.map(({ name }) => name));
   find('control').hidden = !mayWrite;
 }

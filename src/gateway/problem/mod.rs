@@ -57,11 +57,11 @@ impl<'a> Problem<'a> {
     /// of the wait, is added to the retry time so that refused clients do not retry together.
     pub(super) fn refused(rules: &'a Rules, snapshot: RateLimitSnapshot<'a>, spread: f64) -> Option<Self> {
         let refusal = snapshot.refusal?;
-        if matches!(refusal.reason, Reason::Throttle | Reason::Backoff) {
+        if refusal.reason.is_of_scope() {
             return Some(Self::throttled(refusal.reason, refusal.wait, spread));
         }
         let template = match refusal.reason {
-            Reason::Tier if has_no_share(rules, &snapshot) => ProblemTemplate::NO_SHARE,
+            Reason::Tier if has_no_share(rules, &snapshot) => ProblemTemplate::for_no_share(),
             reason => ProblemTemplate::for_refusal(reason),
         };
         Some(Self {
@@ -120,7 +120,7 @@ impl<'a> Problem<'a> {
 
     fn no_capacity(wait: Duration) -> Self {
         Self {
-            template: ProblemTemplate::NO_CAPACITY,
+            template: ProblemTemplate::for_refusal(Reason::Throttle),
             reason: Some(Reason::Throttle),
             violated_policies: ViolatedPolicies(None),
             retry_after: Some(ceil_seconds(wait).max(1)),
@@ -130,7 +130,7 @@ impl<'a> Problem<'a> {
     /// Returns the problem of a scope in backoff.
     fn backing_off(wait: Duration) -> Self {
         Self {
-            template: ProblemTemplate::BACKING_OFF,
+            template: ProblemTemplate::for_refusal(Reason::Backoff),
             reason: Some(Reason::Backoff),
             violated_policies: ViolatedPolicies(None),
             retry_after: Some(ceil_seconds(wait).max(1)),
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn statuses_of_error_pages_are_those_of_problems() {
         let mut sent: Vec<u16> = [
-            ProblemTemplate::NO_CAPACITY,
+            ProblemTemplate::for_refusal(Reason::Throttle),
             ProblemTemplate::METHOD_NOT_ALLOWED,
             ProblemTemplate::ONLY_IF_CACHED,
             ProblemTemplate::for_refusal(Reason::Quota),

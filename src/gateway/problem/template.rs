@@ -1,13 +1,15 @@
-//! Texts of the problems, prebuilt as JSON at compile time.
+//! Texts of the problems, as JSON that is built once: at compile time, or from the row of a reason.
 
 use crate::gateway::target::RequestError;
 use crate::gateway::upstream::{ClientBodyError, ForwardError};
+use std::sync::LazyLock;
 use tidegate_http1 as http1;
 use tidegate_policy::Reason;
 use tidegate_policy::path::PathError;
+use tidegate_policy::reason::ProblemType;
 
-/// Constant parts of a problem. The document is built at compile time, except for the decision id and the violated
-/// policies.
+/// Constant parts of a problem: all of its document but the decision id and the violated policies.
+#[derive(Clone, Copy)]
 pub(super) struct ProblemTemplate {
     pub(super) status: u16,
     pub(super) detail: &'static str,
@@ -44,48 +46,16 @@ macro_rules! plain {
     };
 }
 
-/// Builds a problem with a reason, one of [`Reason::name`], followed by the policies.
-macro_rules! refusal {
-    ($status:literal, $kind:literal, $title:literal, $detail:literal, $reason:literal) => {
-        template!($status, $kind, $title, $detail, concat!("\",\"reason\":\"", $reason, "\",\"violated-policies\":["))
-    };
-}
+/// Templates of all reasons, in the order of [`Reason::ALL`].
+static REFUSALS: LazyLock<[ProblemTemplate; Reason::ALL.len()]> =
+    LazyLock::new(|| Reason::ALL.map(|reason| ProblemTemplate::of_refusal(reason, reason.row().detail)));
 
-macro_rules! quota_exceeded {
-    ($detail:literal, $reason:literal) => {
-        refusal!(
-            429,
-            "https://iana.org/assignments/http-problem-types#quota-exceeded",
-            "Request cannot be satisfied as assigned quota has been exceeded",
-            $detail,
-            $reason
-        )
-    };
-}
+/// A tier that leaves a class nothing of the quota, however little of it is used.
+static NO_SHARE: LazyLock<ProblemTemplate> = LazyLock::new(|| {
+    ProblemTemplate::of_refusal(Reason::Tier, "Clients of this class get no pages that cost units of the quota.")
+});
 
 impl ProblemTemplate {
-    /// No slot in time, or no free connection to the origin.
-    pub(super) const NO_CAPACITY: Self = refusal!(
-        503,
-        "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-        "Request cannot be satisfied due to temporary server capacity constraints",
-        "The site has no capacity for another request now.",
-        "throttle"
-    );
-
-    /// A scope in backoff.
-    pub(super) const BACKING_OFF: Self = refusal!(
-        503,
-        "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-        "Request cannot be satisfied due to temporary server capacity constraints",
-        "The site is overloaded; requests are paused.",
-        "backoff"
-    );
-
-    /// A tier that leaves a class nothing of the quota, however little of it is used.
-    pub(super) const NO_SHARE: Self =
-        quota_exceeded!("Clients of this class get no pages that cost units of the quota.", "tier");
-
     /// A method that the crawl policy does not support.
     pub(super) const METHOD_NOT_ALLOWED: Self =
         plain!(405, "Method Not Allowed", "The crawl policy supports only GET and HEAD.");
@@ -104,42 +74,24 @@ impl ProblemTemplate {
 
     /// Returns the texts of a refusal.
     pub(super) fn for_refusal(reason: Reason) -> Self {
-        match reason {
-            Reason::Tier => {
-                quota_exceeded!("The quota share of this client class is used up.", "tier")
-            }
-            Reason::Pacing => {
-                quota_exceeded!("Requests of this client class exceed the pacing plan of the quota.", "pacing")
-            }
-            Reason::ClientShare => {
-                quota_exceeded!("This client has used its share of the quota of this period.", "client_share")
-            }
-            Reason::Quota => quota_exceeded!("The quota of this period is used up.", "quota"),
-            Reason::Bucket => quota_exceeded!("The request rate exceeds the limit of this client class.", "bucket"),
-            Reason::Blocked => refusal!(
-                429,
-                "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
-                "Request not satisfied due to detection of abnormal request pattern",
-                "This client is blocked.",
-                "blocked"
-            ),
-            Reason::Maintenance => refusal!(
-                503,
-                "about:blank",
-                "Service Unavailable",
-                "The site is in maintenance and will be back soon.",
-                "maintenance"
-            ),
-            Reason::Throttle => Self::NO_CAPACITY,
-            Reason::Backoff => Self::BACKING_OFF,
-            Reason::Ledger => refusal!(
-                503,
-                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-                "Request cannot be satisfied due to temporary server capacity constraints",
-                "Quota units are temporarily unavailable; retry shortly.",
-                "ledger"
-            ),
-        }
+        REFUSALS[reason as usize]
+    }
+
+    /// Returns the texts of a refusal by a tier that leaves the class nothing.
+    pub(super) fn for_no_share() -> Self {
+        *NO_SHARE
+    }
+
+    /// Builds the texts of the refusals of a reason, once: they remain in memory.
+    fn of_refusal(reason: Reason, detail: &'static str) -> Self {
+        let ProblemType { status, uri, title } = &reason.row().problem;
+        let (status, name) = (status.as_u16(), reason.name());
+        let before_id = format!(
+            "{{\"type\":\"{uri}\",\"title\":\"{title}\",\"status\":{status},\"detail\":\"{detail}\",\
+             \"instance\":\"urn:tidegate:decision:"
+        );
+        let after_id = format!("\",\"reason\":\"{name}\",\"violated-policies\":[");
+        Self { status, detail, before_id: before_id.leak(), after_id: after_id.leak() }
     }
 
     /// Returns the texts of a failed origin.
@@ -148,7 +100,7 @@ impl ProblemTemplate {
             ForwardError::PoolExhausted
             | ForwardError::NoSocket { .. }
             | ForwardError::TooManyUpgrades
-            | ForwardError::ClientBody(ClientBodyError::NoSpace) => Self::NO_CAPACITY,
+            | ForwardError::ClientBody(ClientBodyError::NoSpace) => Self::for_refusal(Reason::Throttle),
             ForwardError::ConnectTimedOut { .. } => {
                 plain!(504, "Gateway Timeout", "The site did not accept the request in time.")
             }

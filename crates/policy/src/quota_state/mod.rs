@@ -15,11 +15,12 @@ mod windows;
 
 pub use settle::Settlement;
 
-use super::decide::{QuotaSnapshot, Reason, Refusal, Verdict};
+use super::decide::{QuotaSnapshot, Refusal, Verdict};
 use super::ids::{OperatorId, StableClassId};
 use super::pacing::Pacing;
 use super::pacing::pacer::Pacer;
 use super::quota::Quota;
+use super::reason::Reason;
 use super::tier::ShedState;
 use super::time::Timestamp;
 use super::units::Units;

@@ -44,9 +44,8 @@ impl<'a> Assessment<'a> {
         let assessment = Self::all_histories(input);
         let logged = input.logged_decision().map(|decision| decision.reason);
         match (logged.flatten(), assessment.refusal().map(|refusal| refusal.reason)) {
-            (Some(Reason::Ledger), _) | (Some(Reason::Throttle | Reason::Backoff), None) => {
-                assessment.with_logged_refusal(input)
-            }
+            (Some(Reason::Ledger), _) => assessment.with_logged_refusal(input),
+            (Some(reason), None) if reason.is_of_scope() => assessment.with_logged_refusal(input),
             (_, reason) => Self { differs_from_log: logged.is_some_and(|logged| logged != reason), ..assessment },
         }
     }

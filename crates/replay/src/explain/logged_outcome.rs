@@ -38,12 +38,11 @@ pub(super) struct LoggedDecision {
 
 impl LoggedOutcome {
     pub(super) fn from_line(line: &LogLine<'_>) -> Self {
-        let reason = |name: &str| Reason::ALL.into_iter().find(|reason| reason.name() == name);
         let decision = line.native.as_ref().map(|native| LoggedDecision {
             id: native.id,
             class: native.class.to_string(),
-            reason: native.reason.and_then(reason),
-            shadow_reason: native.shadow_reason.and_then(reason),
+            reason: native.reason.and_then(Reason::from_name),
+            shadow_reason: native.shadow_reason.and_then(Reason::from_name),
             retry_after_s: native.retry_after_s,
             is_refresh: native.fill == Some(CacheFill::Refresh),
             queue_wait: native.scope_wait,
@@ -56,7 +55,7 @@ impl LoggedOutcome {
 impl LoggedDecision {
     /// Returns true if the rules admitted the request and a scope refused it.
     pub(super) fn is_refused_by_scopes(&self) -> bool {
-        matches!(self.reason, Some(Reason::Throttle | Reason::Backoff))
+        self.reason.is_some_and(Reason::is_of_scope)
     }
 
     /// Returns true if a scope or a pacing plan refused the request. Their state is not in the log.

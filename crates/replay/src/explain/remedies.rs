@@ -22,7 +22,7 @@ pub(super) fn remedies(input: &ExplainInput<'_>, assessment: &Assessment<'_>) ->
     let retry = || retry_remedy(input.now + refusal.wait, "a retry once Retry-After has passed");
     match refusal.reason {
         // Only the gateway had the state of the scopes, so no change can be evaluated.
-        Reason::Throttle | Reason::Backoff => vec![retry()],
+        reason if reason.is_of_scope() => vec![retry()],
         // The log does not contain the state of the pacing plan. Another class may be unpaced.
         Reason::Pacing if assessment.is_logged_response => iter::once(retry()).chain(other_class(input)).collect(),
         reason => {

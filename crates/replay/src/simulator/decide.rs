@@ -287,6 +287,5 @@ fn copy_logged_refusal(
 
 /// Returns the reason of a logged refusal that followed from the state of the origin and cannot be reproduced.
 pub(super) fn logged_origin_refusal(native: &NativeFields<'_>) -> Option<Reason> {
-    let reasons = [Reason::Throttle, Reason::Backoff];
-    reasons.into_iter().find(|reason| native.reason == Some(reason.name()))
+    native.reason.and_then(Reason::from_name).filter(|reason| reason.is_of_scope())
 }
