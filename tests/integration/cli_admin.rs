@@ -4,7 +4,6 @@ use crate::support::client::Client;
 use crate::support::origin::Origin;
 use crate::support::program::{ExitOutcome, Program, run, run_with_env};
 use serde_json::{Value, json};
-use std::net::TcpListener;
 use std::path::Path;
 
 #[test]
@@ -301,8 +300,7 @@ fn admin_commands_require_the_token() {
 
 #[test]
 fn unreachable_gateway_fails_with_a_hint() {
-    let unused_address =
-        TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("socket is bound").to_string();
+    let unused_address = Origin::unreachable().to_string();
     let outcome = run(&["status", "--admin", &unused_address], b"");
     assert_eq!((outcome.code, outcome.output.as_str()), (1, ""));
     assert!(
@@ -412,8 +410,7 @@ fn all_commands_use_one_error_format() {
         );
     }
 
-    let unused_address =
-        TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("socket is bound").to_string();
+    let unused_address = Origin::unreachable().to_string();
     for command in [&["status"][..], &["quota", "show"], &["explain", "0123456789abcdef"]] {
         let outcome = run(&[command, &["--admin", &unused_address]].concat(), b"");
         assert_eq!((outcome.code, outcome.output.as_str()), (1, ""), "{command:?}");

@@ -1,7 +1,8 @@
 //! Several instances and a real Redis: the limit is never exceeded, also when the server fails, and it can be used up.
 
 use crate::support::TIMEOUT;
-use crate::support::redis::{self, RedisServer};
+use crate::support::origin::Origin;
+use crate::support::redis::RedisServer;
 use crate::support::wait::{pass_real_time, wait_for, wait_until};
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -63,7 +64,7 @@ fn redis_client_pause_switches_to_fallback() {
 
 #[test]
 fn unusable_redis_endpoints_give_clear_errors() {
-    let error = lease_error(local_endpoint(redis::free_port()));
+    let error = lease_error(local_endpoint(Origin::unreachable().port()));
     assert!(error.contains("cannot reach redis at 127.0.0.1:") && error.contains("refused"), "{error}");
 
     let http_port = server_sending(b"HTTP/1.1 400 Bad Request\r\n\r\n");

@@ -5,7 +5,7 @@ use crate::redis::{LIMIT, lease_error, local_endpoint, spend_limit};
 use crate::support::client::Client;
 use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
-use crate::support::redis::{RedisServer, free_port};
+use crate::support::redis::RedisServer;
 use crate::support::tls::Certificates;
 use crate::support::wait::wait_until;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl TlsServer {
     fn start(options: &[&str]) -> Self {
         let certificates = Certificates::new();
         certificates.issue("redis", &["127.0.0.1"]);
-        let port = free_port();
+        let port = Origin::free_address().port();
         let mut all = tls_options(&certificates, port);
         all.extend(options.iter().map(|&option| option.to_owned()));
         let redis = RedisServer::start(&all.iter().map(String::as_str).collect::<Vec<_>>());
@@ -99,11 +99,11 @@ struct Site {
 
 impl Site {
     fn start(certificates: Option<&Certificates>, password: &str) -> Self {
-        let ports = [free_port(), free_port(), free_port()];
+        let ports = [Origin::free_address().port(), Origin::free_address().port(), Origin::free_address().port()];
         let server = |port: u16, options: &[&str]| {
             let mut all = certificates.map(|files| tls_options(files, port)).unwrap_or_default();
             all.extend(options.iter().map(|&option| option.to_owned()));
-            let port = if certificates.is_some() { free_port() } else { port };
+            let port = if certificates.is_some() { Origin::free_address().port() } else { port };
             RedisServer::start_at(port, &all.iter().map(String::as_str).collect::<Vec<_>>())
         };
         let [primary_port, replica_port, sentinel_port] = ports;
@@ -125,7 +125,7 @@ impl Site {
         wait_until("the Sentinel to know the replica", || {
             ask(&["REPLICAS", "site"]).contains(&replica_port.to_string())
         });
-        let down = HostPort { host: "127.0.0.1".into(), port: free_port() };
+        let down = HostPort { host: "127.0.0.1".into(), port: Origin::free_address().port() };
         let sentinels = vec![down, HostPort { host: "127.0.0.1".into(), port: sentinel_port }];
         let endpoint = RedisEndpoint {
             address: RedisAddress::Sentinel { sentinels, primary: "site".into() },

@@ -2,8 +2,8 @@
 //!
 //! `cargo test --test integration tutorial:: -- --nocapture` prints the current output.
 
+use crate::support::origin::Origin;
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -89,10 +89,7 @@ impl TutorialShell {
         fs::create_dir(dir.path().join("bin")).expect("directory is empty");
         let program = Path::new(env!("CARGO_BIN_EXE_tidegate"));
         std::os::unix::fs::symlink(program, dir.path().join("bin/tidegate")).expect("directory is empty");
-        // Bound at the same time, so that the ports differ.
-        let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-        let [origin, gateway, admin] =
-            listeners.map(|port| port.local_addr().expect("socket is bound").port().to_string());
+        let [origin, gateway, admin] = [(); 3].map(|()| Origin::free_address().port().to_string());
         Self { dir, addresses: [("3000", origin), ("8080", gateway), ("9090", admin)] }
     }
 
