@@ -26,10 +26,6 @@ use tidegate_policy::{
     ClassId, OperatorId, QuotaId, Reason, Refusal, RouteId, Rules, StableClassId, Timestamp, Units, Verdict,
 };
 
-/// A charged quota counter with its locked state, the decision on it, and the expected cost.
-type ReservationInput<'a, 'b> =
-    (((&'a &'b Arc<QuotaCounter>, &'a MutexGuard<'b, QuotaState>), &'a QuotaSnapshot<'b>), &'a (QuotaId, ExpectedCost));
-
 /// Idle time after which a client with a full bucket is evicted.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -75,6 +71,13 @@ pub(super) struct GuardedCrawler {
     guard: CrawlerGuard,
     operator: OperatorId,
     is_overdue: bool,
+}
+
+/// Quota of a request, whose counter is locked for the decision.
+struct LockedQuota<'a> {
+    counter: &'a Arc<QuotaCounter>,
+    state: MutexGuard<'a, QuotaState>,
+    charge: &'a (QuotaId, ExpectedCost),
 }
 
 impl Admission {
@@ -304,22 +307,23 @@ impl Admission {
         let class_id = self.class_id(request.class);
         let context = ChargeContext { class_id, client, crawler };
         // Fill the lists in place: collecting them would copy them once more.
-        let (mut counters, mut states): (InlineVec<&Arc<QuotaCounter>>, InlineVec<MutexGuard<'_, QuotaState>>) =
-            Default::default();
-        counters.extend(charges.iter().map(|(quota, _)| self.counter(*quota)));
-        states.extend(counters.iter().map(|counter| counter.lock_at(now)));
+        let mut locked: InlineVec<LockedQuota<'_>> = SmallVec::new();
+        locked.extend(charges.iter().map(|charge| {
+            let counter = self.counter(charge.0);
+            LockedQuota { counter, state: counter.lock_at(now), charge }
+        }));
         // Use one time for all quotas, because a request that read the clock earlier may get the locks later.
-        let now = states.iter().map(|state| state.latest_time()).max().unwrap_or(now);
-        counters.iter().zip(&mut states).for_each(|(counter, state)| counter.advance_to(state, now));
+        let now = locked.iter().map(|quota| quota.state.latest_time()).max().unwrap_or(now);
+        locked.iter_mut().for_each(|quota| quota.counter.advance_to(&mut quota.state, now));
         let mut snapshots: InlineVec<QuotaSnapshot<'_>> = SmallVec::new();
-        for (state, charge) in states.iter_mut().zip(charges) {
+        for LockedQuota { state, charge, .. } in &mut locked {
             state.next_sequence();
             snapshots.push(self.quota_snapshot(state, charge, context));
         }
 
         let verdict = decide::decide(request, *level, &mut snapshots, now);
 
-        for ((counter, state), snapshot) in counters.iter().zip(&mut states).zip(&snapshots) {
+        for (LockedQuota { counter, state, .. }, snapshot) in locked.iter_mut().zip(&snapshots) {
             match verdict {
                 // A request refused for missing lease units is retried shortly, and must count once.
                 Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => {
@@ -344,30 +348,19 @@ impl Admission {
                 }
             }
         }
-        let usage = |(state, snapshot): (&MutexGuard<'_, QuotaState>, &QuotaSnapshot<'_>)| {
+        let usage = |(LockedQuota { state, .. }, snapshot): (&LockedQuota<'_>, &QuotaSnapshot<'_>)| {
             let (window, sequence) = (state.window_id(), state.sequence());
             QuotaUsage { window, sequence, ..QuotaUsage::new(request, snapshot, state.taken()) }
         };
         let mut usages = InlineVec::new();
-        usages.extend(states.iter().zip(&snapshots).map(usage));
+        usages.extend(locked.iter().zip(&snapshots).map(usage));
         let permit = match verdict {
             Verdict::Refuse(_) => None,
             Verdict::Admit { bucket_state: after, .. } => {
                 *level = after;
-                let reserve =
-                    |(((counter, state), snapshot), (quota, expectation)): ReservationInput<'_, '_>| Reservation {
-                        counter: Arc::clone(counter),
-                        quota: *quota,
-                        client: snapshot.client_used.map(|_| client),
-                        expected: snapshot.cost,
-                        learned: expectation.learned(),
-                        window: state.window_id(),
-                        unexpected_at: None,
-                        charged: Units::ZERO,
-                        retry_sequence: None,
-                    };
                 let mut reservations = InlineVec::new();
-                reservations.extend(counters.iter().zip(&states).zip(&snapshots).zip(charges).map(reserve));
+                let reserved = locked.iter().zip(&snapshots);
+                reservations.extend(reserved.map(|(quota, snapshot)| quota.reservation(snapshot, client)));
                 Some(Permit::new(class_id, reservations))
             }
         };
@@ -447,6 +440,24 @@ impl Admission {
 
     pub(super) fn counter(&self, quota: QuotaId) -> &Arc<QuotaCounter> {
         &self.counters[quota.index()]
+    }
+}
+
+impl LockedQuota<'_> {
+    /// Returns the reservation of an admitted request of `client`.
+    fn reservation(&self, snapshot: &QuotaSnapshot<'_>, client: ClientKey) -> Reservation {
+        let (quota, expectation) = self.charge;
+        Reservation {
+            counter: Arc::clone(self.counter),
+            quota: *quota,
+            client: snapshot.client_used.map(|_| client),
+            expected: snapshot.cost,
+            learned: expectation.learned(),
+            window: self.state.window_id(),
+            unexpected_at: None,
+            charged: Units::ZERO,
+            retry_sequence: None,
+        }
     }
 }
 
