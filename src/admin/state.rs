@@ -95,7 +95,7 @@ pub(crate) struct OriginDocument {
 pub(crate) struct OriginServerDocument {
     pub(crate) url: String,
     pub(crate) healthy: bool,
-    pub(crate) in_flight: u32,
+    pub(crate) in_flight: usize,
     pub(crate) failures: u32,
     pub(crate) last_error: Option<String>,
 }

@@ -5,27 +5,36 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use tidegate_policy::identity::ClientKey;
 
-/// Open connections by address. The number of entries is at most the number of connections.
-#[derive(Default)]
-pub(super) struct ConnectionCounts(Mutex<HashMap<ClientKey, usize, foldhash::fast::RandomState>>);
+/// Open connections by address. The number of entries is at most the number of connections. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct ConnectionCounts(Arc<Mutex<HashMap<ClientKey, usize, foldhash::fast::RandomState>>>);
+
+/// A connection counted for an address, until dropped.
+#[must_use]
+pub(super) struct AddressGuard {
+    counts: ConnectionCounts,
+    address: ClientKey,
+}
 
 impl ConnectionCounts {
-    /// Counts a connection from `address`. Returns false, without counting it, if the address has `max` already.
-    pub(super) fn try_acquire(&self, address: ClientKey, max: NonZeroUsize) -> bool {
+    /// Counts a connection from `address`; `None` if the address has `max` already.
+    pub(super) fn try_add(&self, address: ClientKey, max: NonZeroUsize) -> Option<AddressGuard> {
         let mut open = self.0.lock();
         let count = open.get(&address).copied().unwrap_or(0);
         if count >= max.get() {
-            return false;
+            return None;
         }
         open.insert(address, count + 1);
-        true
+        Some(AddressGuard { counts: self.clone(), address })
     }
+}
 
-    /// Releases a counted connection.
-    pub(super) fn release(&self, address: ClientKey) {
-        if let Entry::Occupied(mut open) = self.0.lock().entry(address) {
+impl Drop for AddressGuard {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut open) = self.counts.0.lock().entry(self.address) {
             *open.get_mut() -= 1;
             if *open.get() == 0 {
                 open.remove();
@@ -44,11 +53,12 @@ mod tests {
         let counts = ConnectionCounts::default();
         let key = ProxyTrust::default().key([192, 0, 2, 1].into());
         let two = NonZeroUsize::new(2).expect("nonzero");
-        assert_eq!([0; 3].map(|_| counts.try_acquire(key, two)), [true, true, false]);
-        counts.release(key);
-        assert!(counts.try_acquire(key, two));
-        counts.release(key);
-        counts.release(key);
+        let [first, second, third] = [(); 3].map(|()| counts.try_add(key, two));
+        assert!(first.is_some() && second.is_some() && third.is_none());
+        drop(first);
+        let again = counts.try_add(key, two);
+        assert!(again.is_some());
+        drop((second, again));
         assert!(counts.0.lock().is_empty());
     }
 }

@@ -48,6 +48,7 @@ mod response_body;
 mod scratch;
 mod shared;
 mod shared_body;
+mod shared_count;
 mod shared_reader;
 mod site;
 mod spool;
@@ -88,7 +89,6 @@ use shared::Shared;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -372,12 +372,12 @@ impl Handle {
 
     /// Returns the number of connections to the origin, without upgraded ones.
     pub fn origin_connections(&self) -> usize {
-        self.0.origin_connections.load(Ordering::Relaxed)
+        self.0.origin_connections.get()
     }
 
     /// Returns the number of upgraded connections.
     pub fn upgrades(&self) -> usize {
-        self.0.upgrades.load(Ordering::Relaxed)
+        self.0.upgrades.get()
     }
 
     /// Returns the state of each server of the origin.
@@ -402,7 +402,7 @@ impl Handle {
 
     /// Returns the number of open client connections.
     pub fn connections(&self) -> usize {
-        self.0.open_connections.load(Ordering::Relaxed)
+        self.0.open_connections.get()
     }
 
     /// Returns a snapshot of each quota.

@@ -9,6 +9,7 @@ use super::error_pages::ErrorPages;
 use super::forward_auth::PendingDecisions;
 use super::log_interval::LogInterval;
 use super::origin_health::OriginHealth;
+use super::shared_count::SharedCount;
 use super::spool::{SpoolError, SpoolUsage};
 use super::unknown_paths::UnknownPaths;
 use super::upstream::OriginServers;
@@ -18,7 +19,7 @@ use std::hash::RandomState;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_config::Settings;
 use tidegate_crawlers::robots::{CrawlCompliance, OverrideFile, RobotsCache};
 use tidegate_crawlers::user_agents::UserAgentMatcher;
@@ -82,17 +83,17 @@ pub(super) struct Shared {
     pub(super) origin_servers_changed: Notify,
     pub(super) origin_health: OriginHealth,
     /// Connections to the origin, of all workers.
-    pub(super) origin_connections: Arc<AtomicUsize>,
+    pub(super) origin_connections: SharedCount,
     /// Connections to the origin that each worker opens for requests to come.
     pub(super) origin_connections_to_open: usize,
     /// Requests for the origin's cache alone, in flight.
-    pub(super) origin_cache_requests: Arc<AtomicUsize>,
+    pub(super) origin_cache_requests: SharedCount,
     /// Requests for paths whose cost is unknown, while a quota is nearly spent.
     pub(super) unknown_paths: Arc<UnknownPaths>,
     /// Request bodies in reception, by address.
     pub(super) body_counts: ConnectionCounts,
     /// Number of upgraded connections, in all and by address.
-    pub(super) upgrades: AtomicUsize,
+    pub(super) upgrades: SharedCount,
     pub(super) upgrade_counts: ConnectionCounts,
     /// Bytes of bodies in files.
     pub(super) spool_usage: Arc<SpoolUsage>,
@@ -106,7 +107,7 @@ pub(super) struct Shared {
     /// Logged failures to keep a body in a file.
     logged_spool_failures: LogInterval,
     /// Open client connections of all workers.
-    pub(super) open_connections: AtomicUsize,
+    pub(super) open_connections: SharedCount,
     /// Open client connections by address, if limited.
     pub(super) connection_counts: ConnectionCounts,
     /// TLS handshakes in progress by address, if limited.
@@ -174,12 +175,12 @@ impl Shared {
             origin_changed: Notify::new(),
             origin_servers_changed: Notify::new(),
             origin_health: OriginHealth::default(),
-            origin_connections: Arc::default(),
+            origin_connections: SharedCount::default(),
             origin_connections_to_open: origin_connections.div_ceil(worker_count),
             unknown_paths: Arc::default(),
-            origin_cache_requests: Arc::default(),
+            origin_cache_requests: SharedCount::default(),
             body_counts: ConnectionCounts::default(),
-            upgrades: AtomicUsize::default(),
+            upgrades: SharedCount::default(),
             upgrade_counts: ConnectionCounts::default(),
             spool_usage: Arc::default(),
             default_memory,
@@ -187,7 +188,7 @@ impl Shared {
             logged_accept_failures: LogInterval::default(),
             logged_refused_connections: Default::default(),
             logged_spool_failures: LogInterval::default(),
-            open_connections: AtomicUsize::new(0),
+            open_connections: SharedCount::default(),
             connection_counts: ConnectionCounts::default(),
             handshake_counts: ConnectionCounts::default(),
             worker_count,

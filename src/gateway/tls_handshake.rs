@@ -1,8 +1,10 @@
 //! The TLS handshake of a connection, and the limits of handshakes in progress: each costs as much as hundreds of requests.
 
 use super::client_stream::{ChargedTlsStream, ClientStream};
+use super::connection_limits::AddressGuard;
 use super::connection_memory::{MemoryCharge, TLS_CONNECTION};
 use super::connection_timeouts::ConnectionState;
+use super::shared_count::CountGuard;
 use super::tracked_stream::TrackedStream;
 use super::worker::Worker;
 use crate::telemetry::HandshakeResult;
@@ -11,7 +13,6 @@ use rustls::server::Acceptor;
 use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
-use tidegate_policy::identity::ClientKey;
 use tidegate_tls::{ACME_TLS, TlsListener};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -121,35 +122,23 @@ impl Drop for CountedOutcome<'_> {
 }
 
 /// Slot of a handshake in progress.
-struct HandshakeSlot<'a> {
-    worker: &'a Worker,
-    /// Address it is counted for, if handshakes per address are limited.
-    counted_address: Option<ClientKey>,
+struct HandshakeSlot {
+    _count: CountGuard,
+    /// Count of its address, if handshakes per address are limited.
+    _address: Option<AddressGuard>,
 }
 
-impl<'a> HandshakeSlot<'a> {
-    fn try_acquire(worker: &'a Worker, peer: IpAddr) -> Option<Self> {
+impl HandshakeSlot {
+    fn try_acquire(worker: &Worker, peer: IpAddr) -> Option<Self> {
         let current = worker.current();
         let (limits, trust) = (&current.settings.limits, &current.settings.rules.trust);
-        if worker.handshakes().get() >= limits.max_handshakes {
-            return None;
-        }
+        let count = worker.handshakes().try_add(limits.max_handshakes)?;
         // A proxy has many clients.
         let address_limit = limits.max_handshakes_per_address.filter(|_| !trust.trusts(peer));
-        let key = trust.key(peer);
-        if address_limit.is_some_and(|max| !worker.shared.handshake_counts.try_acquire(key, max)) {
-            return None;
-        }
-        worker.handshakes().set(worker.handshakes().get() + 1);
-        Some(Self { worker, counted_address: address_limit.map(|_| key) })
-    }
-}
-
-impl Drop for HandshakeSlot<'_> {
-    fn drop(&mut self) {
-        self.worker.handshakes().set(self.worker.handshakes().get() - 1);
-        if let Some(key) = self.counted_address {
-            self.worker.shared.handshake_counts.release(key);
-        }
+        let address = match address_limit {
+            Some(max) => Some(worker.shared.handshake_counts.try_add(trust.key(peer), max)?),
+            None => None,
+        };
+        Some(Self { _count: count, _address: address })
     }
 }

@@ -9,6 +9,7 @@ use super::log_interval::LogInterval;
 use super::proxy_protocol::{ProxiedClient, ProxyHeaderError};
 use super::scratch::ScratchBuffer;
 use super::shared::Shared;
+use super::shared_count::SharedCount;
 use super::spool::SpoolFile;
 use super::sweep::SweepList;
 use super::switch_subject::SwitchSubject;
@@ -60,7 +61,7 @@ pub(super) struct Worker {
     /// Logged connections that were closed because of their PROXY protocol header.
     logged_proxy_errors: LogInterval,
     /// TLS handshakes in progress.
-    handshakes: Cell<usize>,
+    handshakes: SharedCount,
     drain: mpsc::Sender<Incoming>,
     /// Number of the configuration at the last tick, or of its switches.
     seen_config: watch::Sender<u64>,
@@ -102,7 +103,7 @@ impl Worker {
         seed: u64,
     ) -> Rc<Self> {
         let uptime = Rc::new(Cell::new(shared.clock.monotonic_now()));
-        let upstream = Upstream::new(Rc::clone(&uptime), Arc::clone(&shared.origin_connections));
+        let upstream = Upstream::new(Rc::clone(&uptime), shared.origin_connections.clone());
         let config_number = shared.config_number();
         let current = CurrentConfig::new(config_number, shared.generation());
         Rc::new(Self {
@@ -121,7 +122,7 @@ impl Worker {
             unreadable_windows: RefCell::default(),
             logged_failures: LogInterval::default(),
             logged_proxy_errors: LogInterval::default(),
-            handshakes: Cell::default(),
+            handshakes: SharedCount::default(),
             drain,
             seen_config: watch::Sender::new(config_number),
             closing_upgrades: watch::Sender::new(false),
@@ -429,7 +430,7 @@ impl Worker {
     }
 
     /// Returns the number of TLS handshakes in progress.
-    pub(super) fn handshakes(&self) -> &Cell<usize> {
+    pub(super) fn handshakes(&self) -> &SharedCount {
         &self.handshakes
     }
 }

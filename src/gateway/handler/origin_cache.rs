@@ -6,10 +6,9 @@ use crate::gateway::cache::CacheFetch;
 use crate::gateway::cost;
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
+use crate::gateway::shared_count::CountGuard;
 use crate::gateway::upstream::{RequestBody, UpstreamResponse};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use tidegate_engine::SlotGuard;
 use tidegate_http1::{Fields, Name, Response};
 use tracing::warn;
@@ -18,23 +17,8 @@ use tracing::warn;
 pub(super) struct OriginCacheRequest {
     fetch: Box<CacheFetch>,
     slots: Option<SlotGuard>,
-    turn: Turn,
-}
-
-/// One of the few requests for the origin's cache in flight.
-struct Turn(Arc<AtomicUsize>);
-
-impl Turn {
-    fn take(in_flight: &Arc<AtomicUsize>, limit: usize) -> Option<Self> {
-        let turn = Self(Arc::clone(in_flight));
-        (in_flight.fetch_add(1, Ordering::AcqRel) < limit).then_some(turn)
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
+    /// Its count among the few in flight.
+    count: CountGuard,
 }
 
 impl RequestHandler {
@@ -46,9 +30,9 @@ impl RequestHandler {
         fetch: Box<CacheFetch>,
     ) -> Option<OriginCacheRequest> {
         let in_flight = &self.worker.shared().origin_cache_requests;
-        let turn = Turn::take(in_flight, context.current().max_origin_cache_requests)?;
+        let count = in_flight.try_add(context.current().max_origin_cache_requests)?;
         let slots = self.acquire_free_slots(context)?;
-        Some(OriginCacheRequest { fetch, slots, turn })
+        Some(OriginCacheRequest { fetch, slots, count })
     }
 
     /// Responds with what the origin's own cache has for a refused request (RFC 9111 section 5.2.1.7), or refuses it.
@@ -57,7 +41,7 @@ impl RequestHandler {
         mut context: Box<RequestContext>,
         request: OriginCacheRequest,
     ) -> Response<ResponseBody> {
-        let OriginCacheRequest { fetch, slots, turn: _turn } = request;
+        let OriginCacheRequest { fetch, slots, count: _count } = request;
         let current = Rc::clone(context.current());
         context.ask_origin_cache(fetch);
         self.prepare_upstream_request(&mut context);

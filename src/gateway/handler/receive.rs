@@ -2,7 +2,6 @@
 
 use super::request_handler::RequestHandler;
 use crate::gateway::client_body::{BodyError, ClientBody};
-use crate::gateway::connection_limits::ConnectionCounts;
 use crate::gateway::connection_memory::MemoryCharge;
 use crate::gateway::connection_timeouts::MIN_RATE_GRACE;
 use crate::gateway::request_context::RequestContext;
@@ -17,7 +16,6 @@ use std::task::Poll;
 use std::time::Duration;
 use tidegate_config::settings::Limits;
 use tidegate_policy::Timestamp;
-use tidegate_policy::identity::ClientKey;
 
 /// Maximum number of bodies that one address sends at once. Each holds the units of its request.
 const MAX_BODIES_PER_ADDRESS: NonZeroUsize = NonZeroUsize::new(64).expect("not zero");
@@ -29,25 +27,6 @@ struct Reception<'a> {
     charge: MemoryCharge,
     file: Option<SpoolFile>,
     length: u64,
-}
-
-/// Counts a body in reception, until dropped.
-struct CountedBody<'a> {
-    counts: &'a ConnectionCounts,
-    address: ClientKey,
-}
-
-impl<'a> CountedBody<'a> {
-    /// Returns `None` if the address sends too many bodies already.
-    fn acquire(counts: &'a ConnectionCounts, address: ClientKey) -> Option<Self> {
-        counts.try_acquire(address, MAX_BODIES_PER_ADDRESS).then(|| Self { counts, address })
-    }
-}
-
-impl Drop for CountedBody<'_> {
-    fn drop(&mut self) {
-        self.counts.release(self.address);
-    }
 }
 
 impl RequestHandler {
@@ -63,7 +42,8 @@ impl RequestHandler {
             self.drain_body(&context.client_request().head, body);
             return Err(ClientBodyError::TooLarge);
         }
-        let Some(_counted) = CountedBody::acquire(&worker.shared().body_counts, context.address_key()) else {
+        let counts = &worker.shared().body_counts;
+        let Some(_counted) = counts.try_add(context.address_key(), MAX_BODIES_PER_ADDRESS) else {
             self.drain_body(&context.client_request().head, body);
             return Err(ClientBodyError::NoSpace);
         };

@@ -29,6 +29,7 @@ pub use servers::{OriginServerView, OriginServers};
 pub(super) use stream::OriginStream;
 
 use super::proxy_protocol::ProxiedClient;
+use super::shared_count::SharedCount;
 use client_resets::ClientResets;
 use connection::Connection;
 use http::Method;
@@ -40,7 +41,6 @@ use std::io::ErrorKind;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 use std::time::Duration;
 use tidegate_config::settings::Origin;
@@ -103,7 +103,7 @@ pub(super) struct UpstreamTarget<'a> {
 
 impl Upstream {
     /// Returns a client without connections. `clock` is the monotonic time; `open_connections` counts those of all workers.
-    pub(super) fn new(clock: Rc<Cell<Timestamp>>, open_connections: Arc<AtomicUsize>) -> Self {
+    pub(super) fn new(clock: Rc<Cell<Timestamp>>, open_connections: SharedCount) -> Self {
         let resets = ClientResets::new(Rc::clone(&clock));
         Self { pool: Pool::new(open_connections, Rc::clone(&resets)), deadlines: Deadlines::new(clock), resets }
     }

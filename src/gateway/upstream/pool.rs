@@ -7,13 +7,13 @@ use super::client_resets::ClientResets;
 use super::connection::{Connection, Http1Connection};
 use super::error::ForwardError;
 use super::http2::{ConnectionOrder, Http2Connection, Http2Stream};
-use super::servers::{Connected, InFlight, OriginServers, ServerSet};
+use super::servers::{Connected, OriginServers, ServerSet};
 use super::slots::{Slot, Slots};
 use crate::gateway::proxy_protocol::ProxiedClient;
+use crate::gateway::shared_count::{CountGuard, SharedCount};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use tidegate_policy::Timestamp;
 use tokio::sync::Notify;
@@ -101,7 +101,7 @@ pub(in crate::gateway) struct PoolGuard {
     pub(super) server: usize,
     /// Client that the connection names.
     client: Option<ProxiedClient>,
-    _in_flight: Option<InFlight>,
+    _in_flight: Option<CountGuard>,
     /// Idle time of the connection before this request; `None` for a new connection.
     pub(super) idle_for: Option<Duration>,
     /// Slot of a connection of HTTP/1.1. One of HTTP/2 has its own.
@@ -112,7 +112,7 @@ pub(in crate::gateway) struct PoolGuard {
 impl Pool {
     /// Returns an empty pool. `open_connections` counts those of all workers.
     /// `resets` counts the requests of HTTP/2 that are reset.
-    pub(super) fn new(open_connections: Arc<AtomicUsize>, resets: Rc<ClientResets>) -> Rc<Self> {
+    pub(super) fn new(open_connections: SharedCount, resets: Rc<ClientResets>) -> Rc<Self> {
         Rc::new(Self {
             idle: RefCell::default(),
             http2: RefCell::default(),

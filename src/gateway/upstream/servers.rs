@@ -3,6 +3,7 @@
 use super::stream::OriginStream;
 use super::tls::{TlsFiles, handshake_error, server_name};
 use crate::gateway::proxy_protocol::{ProxiedClient, header};
+use crate::gateway::shared_count::{CountGuard, SharedCount};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
@@ -46,7 +47,7 @@ struct OriginServer {
     /// Addresses as last resolved; empty before the first lookup.
     addresses: ArcSwap<Vec<SocketAddr>>,
     /// Requests in flight; counted only beside other servers.
-    in_flight: AtomicU32,
+    in_flight: SharedCount,
     /// Failures since the last response.
     failures: AtomicU32,
     /// Monotonic time in nanoseconds of the last request without a response that counted; 0 if there was none.
@@ -80,7 +81,7 @@ pub struct OriginServerView {
     /// False if it is ejected.
     pub is_healthy: bool,
     /// Requests in flight; 0 for the only server.
-    pub in_flight: u32,
+    pub in_flight: usize,
     /// Failures since the last response.
     pub failures: u32,
     /// Last failure since the last response.
@@ -103,15 +104,6 @@ impl ServerSet {
 
     pub(super) fn contains(self, index: usize) -> bool {
         self.0 & (1 << index) != 0
-    }
-}
-
-/// A request in flight to one server of several. Dropping it ends the request.
-pub(super) struct InFlight(Arc<OriginServers>, usize);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.servers[self.1].in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -142,7 +134,7 @@ impl OriginServers {
                 tls,
                 addresses: ArcSwap::from_pointee(settings.address().into_iter().collect()),
                 settings: settings.clone(),
-                in_flight: AtomicU32::default(),
+                in_flight: SharedCount::default(),
                 failures: AtomicU32::default(),
                 last_no_response: AtomicU64::default(),
                 ejected_until: AtomicU64::default(),
@@ -195,17 +187,14 @@ impl OriginServers {
         let least = |ejected: bool| {
             candidates()
                 .filter(|&index| self.servers[index].is_ejected() == ejected)
-                .min_by_key(|&index| self.servers[index].in_flight.load(Ordering::Relaxed))
+                .min_by_key(|&index| self.servers[index].in_flight.get())
         };
         probed.or_else(|| least(false)).or_else(|| least(true))
     }
 
     /// Counts a request in flight, if there are other servers.
-    pub(super) fn begin_request(self: &Arc<Self>, index: usize) -> Option<InFlight> {
-        (self.servers.len() > 1).then(|| {
-            self.servers[index].in_flight.fetch_add(1, Ordering::Relaxed);
-            InFlight(Arc::clone(self), index)
-        })
+    pub(super) fn begin_request(&self, index: usize) -> Option<CountGuard> {
+        (self.servers.len() > 1).then(|| self.servers[index].in_flight.add())
     }
 
     /// Records a response of a server, whatever its status.
@@ -291,7 +280,7 @@ impl OriginServers {
             OriginServerView {
                 url: server.settings.to_string(),
                 is_healthy: !server.is_ejected(),
-                in_flight: server.in_flight.load(Ordering::Relaxed),
+                in_flight: server.in_flight.get(),
                 failures,
                 last_error: (failures > 0).then(|| server.last_error.lock().clone()),
             }

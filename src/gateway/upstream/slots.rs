@@ -1,12 +1,11 @@
 //! Slots of one worker's connections to the origin: as many as it may open, and the requests that wait for one.
 
 use super::error::ForwardError;
+use crate::gateway::shared_count::{CountGuard, SharedCount};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
@@ -17,15 +16,18 @@ const MAX_WAITERS: usize = 1024;
 pub(super) struct Slots {
     taken: Cell<usize>,
     /// Open connections of all workers.
-    open_connections: Arc<AtomicUsize>,
+    open_connections: SharedCount,
     waiters: RefCell<VecDeque<oneshot::Sender<()>>>,
 }
 
 /// Slot of an open connection. Dropping it frees the slot.
-pub(super) struct Slot(Rc<Slots>);
+pub(super) struct Slot {
+    slots: Rc<Slots>,
+    _open: CountGuard,
+}
 
 impl Slots {
-    pub(super) fn new(open_connections: Arc<AtomicUsize>) -> Self {
+    pub(super) fn new(open_connections: SharedCount) -> Self {
         Self { taken: Cell::default(), open_connections, waiters: RefCell::default() }
     }
 
@@ -36,8 +38,7 @@ impl Slots {
     /// Takes a slot, also beyond the maximum.
     pub(super) fn take(self: &Rc<Self>) -> Slot {
         self.taken.set(self.taken.get() + 1);
-        self.open_connections.fetch_add(1, Ordering::Relaxed);
-        Slot(Rc::clone(self))
+        Slot { slots: Rc::clone(self), _open: self.open_connections.add() }
     }
 
     /// Waits until a slot or a connection is free, or until the end of `patience`.
@@ -72,14 +73,13 @@ impl Slots {
 impl Slot {
     /// Wakes the request that has waited longest, for a stream of this connection.
     pub(super) fn wake_waiter(&self) {
-        self.0.wake_one();
+        self.slots.wake_one();
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.taken.set(self.0.taken.get() - 1);
-        self.0.open_connections.fetch_sub(1, Ordering::Relaxed);
-        self.0.wake_one();
+        self.slots.taken.set(self.slots.taken.get() - 1);
+        self.slots.wake_one();
     }
 }
