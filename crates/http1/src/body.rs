@@ -5,7 +5,7 @@ use super::chunked::{self, BodyChunk, ChunkReader};
 use super::framing::{BodyLength, Malformed};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName};
-use hyper::body::{Body, SizeHint};
+use http_body::{Body, SizeHint};
 use std::error::Error;
 use std::io;
 use std::pin::Pin;

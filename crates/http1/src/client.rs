@@ -13,7 +13,7 @@ use super::message::{RequestHead, Response};
 use super::name::Name;
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode};
-use hyper::body::{Body, Frame, SizeHint};
+use http_body::{Body, Frame, SizeHint};
 use socket2::SockRef;
 use std::error::Error as StdError;
 use std::fmt;

@@ -2,7 +2,7 @@
 
 use super::client::Stream;
 use bytes::Bytes;
-use hyper::body::{Body, Frame, SizeHint};
+use http_body::{Body, Frame, SizeHint};
 use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
 use std::convert::Infallible;

@@ -7,7 +7,7 @@ use super::ResponseContext;
 use super::conn::{BodyError, SharedConn};
 use bytes::Bytes;
 use http::{Method, Version};
-use hyper::body::{Body, Frame, SizeHint};
+use http_body::{Body, Frame, SizeHint};
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -11,7 +11,7 @@ use super::super::name::Name;
 use super::conn::SharedConn;
 use super::{Finish, ResponseContext, ServeOptions};
 use http::{Method, StatusCode};
-use hyper::body::Body;
+use http_body::Body;
 use std::future::poll_fn;
 use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWrite};
