@@ -1,7 +1,8 @@
 //! Manual corrections of quotas: each is logged (target `audit`), and the last ones are kept for the admin API.
 
-use super::state::CorrectionDocument;
+use super::amount::Amount;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
 use tidegate_access_log::rfc3339;
@@ -23,6 +24,19 @@ pub(super) struct Correction {
     pub(super) from: Units,
     pub(super) to: Units,
     pub(super) actor: Actor,
+}
+
+/// A manual correction, in the documents of the admin API.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct CorrectionDocument {
+    pub(crate) time: String,
+    pub(crate) quota: String,
+    pub(crate) from: Amount,
+    pub(crate) to: Amount,
+    pub(crate) peer: Option<String>,
+    pub(crate) token: bool,
+    pub(crate) by: Option<String>,
 }
 
 /// Origin of a correction: the peer address or user, and a name that is not verified.

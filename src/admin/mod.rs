@@ -12,7 +12,7 @@ mod audit_text;
 mod auth;
 pub(crate) mod cache;
 mod client;
-mod corrections;
+pub(crate) mod corrections;
 mod decision;
 pub mod endpoints;
 mod events;

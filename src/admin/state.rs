@@ -8,6 +8,7 @@ pub(super) use views::{document, quota, show, switch};
 
 use super::amount::Amount;
 use super::cache::SavedUnits;
+use super::corrections::CorrectionDocument;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -277,19 +278,6 @@ pub(crate) struct ClientDocument {
     pub(crate) bucket_remaining: Option<u64>,
     pub(crate) limited_by: Option<String>,
     pub(crate) limited_for_s: Option<u64>,
-}
-
-/// One manual correction.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct CorrectionDocument {
-    pub(crate) time: String,
-    pub(crate) quota: String,
-    pub(crate) from: Amount,
-    pub(crate) to: Amount,
-    pub(crate) peer: Option<String>,
-    pub(crate) token: bool,
-    pub(crate) by: Option<String>,
 }
 
 fn default_true() -> bool {

@@ -3,10 +3,10 @@
 use super::quota;
 use super::view::View;
 use crate::admin::cache::SavedUnits;
+use crate::admin::corrections::CorrectionDocument;
 use crate::admin::state::{
-    CacheUsageDocument, ClientDocument, CorrectionDocument, OriginServerDocument, OutageDocument, PartitionDocument,
-    PathCostDocument, ScopeDocument, SpenderDocument, SpendersDocument, StateDocument, SwitchDocument,
-    ThrottleDocument, TrafficDocument,
+    CacheUsageDocument, ClientDocument, OriginServerDocument, OutageDocument, PartitionDocument, PathCostDocument,
+    ScopeDocument, SpenderDocument, SpendersDocument, StateDocument, SwitchDocument, ThrottleDocument, TrafficDocument,
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
