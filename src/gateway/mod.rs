@@ -507,7 +507,7 @@ impl Handle {
 
     /// Removes stored responses. Returns their number, or an error of one line.
     pub fn purge_cache(&self, purge: &CachePurge) -> Result<u64, String> {
-        let cache::ResponseCache { store, invalidations, .. } = &self.0.cache;
+        let cache::ResponseCache { store, invalidations, .. } = &*self.0.cache;
         // Recorded first, so that no response that is on its way is stored afterwards.
         invalidations.record_purge(self.now());
         purge.apply(&self.0.generation().settings.rules, store)

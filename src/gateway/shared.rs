@@ -121,7 +121,7 @@ pub(super) struct Shared {
     /// The robots.txt of each site, the crawl delays in it, and the crawlers' compliance.
     pub(super) robots_cache: RobotsCache,
     /// Stored responses.
-    pub(super) cache: ResponseCache,
+    pub(super) cache: Arc<ResponseCache>,
     /// Admitted requests of other proxies whose cost is not known.
     pub(super) pending_decisions: PendingDecisions,
     pub(super) crawl_delay_adviser: CrawlDelayAdviser,
@@ -159,7 +159,7 @@ impl Shared {
             seed,
         } = dependencies;
         let max_tracked_clients = settings.limits.max_tracked_clients;
-        let cache = ResponseCache::of(&settings, seed);
+        let cache = Arc::new(ResponseCache::of(&settings, clock.clone(), seed));
         let origin_servers = Arc::new(origin_servers);
         let snapshot =
             ConfigSnapshot::new(settings, origin_servers, error_pages, lists, switches, &engine, clock.now());

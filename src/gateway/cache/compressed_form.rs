@@ -1,11 +1,11 @@
 //! Compressed forms of stored responses, one for each content coding: made when a client first wants one, and kept beside
 //! the response.
 
+use super::ResponseCache;
 use super::entry::CacheEntry;
 use super::key::CacheKey;
 use super::stored_response::{CompressedForm, CopyBody, StoredBody, StoredResponse};
 use crate::gateway::compressor::compress;
-use crate::gateway::shared::Shared;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tidegate_cache_disk::ReadMode;
@@ -18,34 +18,34 @@ const MAX_IMMEDIATE: u64 = 64 * 1024;
 /// Returns the body of `copy` in `coding`. A small one that is missing is made at once; a larger one by another thread,
 /// for the clients that follow.
 pub(in crate::gateway) fn compressed_form(
-    shared: &Arc<Shared>,
+    cache: &Arc<ResponseCache>,
     copy: &StoredResponse,
     coding: Coding,
 ) -> Option<CopyBody> {
     let key = CacheKey::of_form(copy.version, coding);
-    if let Some(CacheEntry::Form(form)) = shared.cache.store.get_form(key) {
+    if let Some(CacheEntry::Form(form)) = cache.store.get_form(key) {
         return Some(form.body.range(0, form.body.len()));
     }
     match copy.body.parts().filter(|_| copy.body.len() <= MAX_IMMEDIATE) {
         Some(parts) => {
             let body = StoredBody::from_parts(compress(coding, parts).ok()?);
             let whole = body.range(0, body.len());
-            insert(shared, key, copy.url.clone(), body);
+            insert(cache, key, copy.url.clone(), body);
             Some(whole)
         }
         None => {
-            make_form(shared, key, copy, coding);
+            make_form(cache, key, copy, coding);
             None
         }
     }
 }
 
 /// Lets a thread make a form, unless one is being made: whatever clients ask for, they occupy one thread.
-fn make_form(shared: &Arc<Shared>, key: CacheKey, copy: &StoredResponse, coding: Coding) {
-    if shared.cache.is_making_form.swap(true, Ordering::AcqRel) {
+fn make_form(cache: &Arc<ResponseCache>, key: CacheKey, copy: &StoredResponse, coding: Coding) {
+    if cache.is_making_form.swap(true, Ordering::AcqRel) {
         return;
     }
-    let guard = FormGuard(Arc::clone(shared));
+    let guard = FormGuard(Arc::clone(cache));
     let (url, body) = (copy.url.clone(), copy.body.clone());
     spawn_blocking(move || {
         let form = match &body {
@@ -58,15 +58,15 @@ fn make_form(shared: &Arc<Shared>, key: CacheKey, copy: &StoredResponse, coding:
     });
 }
 
-fn insert(shared: &Shared, key: CacheKey, url: Box<str>, body: StoredBody) {
-    shared.cache.store.insert(key, CacheEntry::Form(Arc::new(CompressedForm { url, body })));
+fn insert(cache: &ResponseCache, key: CacheKey, url: Box<str>, body: StoredBody) {
+    cache.store.insert(key, CacheEntry::Form(Arc::new(CompressedForm { url, body })));
 }
 
 /// A form that is being made. Dropping it lets the next one be made.
-struct FormGuard(Arc<Shared>);
+struct FormGuard(Arc<ResponseCache>);
 
 impl Drop for FormGuard {
     fn drop(&mut self) {
-        self.0.cache.is_making_form.store(false, Ordering::Release);
+        self.0.is_making_form.store(false, Ordering::Release);
     }
 }

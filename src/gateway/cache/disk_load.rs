@@ -1,11 +1,11 @@
 //! The way of an entry from disk to memory.
 
+use super::ResponseCache;
 use super::disk;
 use super::entry::CacheEntry;
 use super::fetch_lock::{FetchEnd, FetchLocks, FetchRole};
 use super::key::CacheKey;
 use super::store::CacheStore;
-use crate::gateway::shared::Shared;
 use std::io;
 use std::sync::Arc;
 use tidegate_cache_disk::ReadMode;
@@ -20,17 +20,17 @@ const ANY_CLIENT: ClientKey = ClientKey::from_u64(0);
 const NO_TIME: Timestamp = Timestamp(0);
 
 /// Returns the entry of a key from disk, and adds it to those in memory. Requests for the same one wait for one read.
-pub(in crate::gateway) async fn load(shared: &Arc<Shared>, key: CacheKey) -> Option<CacheEntry> {
+pub(in crate::gateway) async fn load(cache: &Arc<ResponseCache>, key: CacheKey) -> Option<CacheEntry> {
     // To read what the page cache has takes less time than to hand the read to another thread.
-    if let Ok(entry) = shared.cache.store.load_from_disk(key, ReadMode::PageCache, shared.clock.now()) {
+    if let Ok(entry) = cache.store.load_from_disk(key, ReadMode::PageCache, cache.clock.now()) {
         return entry;
     }
-    let loads: &FetchLocks = &shared.cache.loads;
+    let loads: &FetchLocks = &cache.loads;
     loop {
         let guard = match loads.acquire(key, ANY_CLIENT, NO_TIME) {
             FetchRole::Fetch(guard) => guard,
             FetchRole::Wait(waiter) => match waiter.wait(|| NO_TIME).await {
-                Ok(_) => match shared.cache.store.get(key) {
+                Ok(_) => match cache.store.get(key) {
                     Some(entry) => return Some(entry),
                     // Others displaced it already.
                     None => continue,
@@ -38,10 +38,10 @@ pub(in crate::gateway) async fn load(shared: &Arc<Shared>, key: CacheKey) -> Opt
                 Err(guard) => guard,
             },
         };
-        let shared = Arc::clone(shared);
+        let cache = Arc::clone(cache);
         // The read goes on if the client leaves: others may wait.
         let work = spawn_blocking(move || {
-            let entry = shared.cache.store.load_from_disk(key, ReadMode::Blocking, shared.clock.now());
+            let entry = cache.store.load_from_disk(key, ReadMode::Blocking, cache.clock.now());
             guard.end(FetchEnd::Stored);
             entry.unwrap_or(None)
         });

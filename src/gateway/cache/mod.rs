@@ -52,12 +52,14 @@ use std::sync::atomic::AtomicBool;
 use store::CacheStore;
 use tidegate_cache_disk::Groups;
 use tidegate_config::Settings;
+use tidegate_engine::clock::Clock;
 use tidegate_policy::Timestamp;
 use tidegate_policy::identity::ClientKey;
 use write_rate::WriteRate;
 
 /// Stored responses of all sites, and the fetches in progress.
 pub(super) struct ResponseCache {
+    clock: Clock,
     pub(super) store: CacheStore,
     pub(super) fetches: FetchLocks,
     /// Reads from disk in progress.
@@ -77,10 +79,11 @@ pub(super) struct ResponseCache {
 
 impl ResponseCache {
     /// Returns a cache of the size that the settings give it, with what is on disk. `seed` differs at each start.
-    pub(super) fn of(settings: &Settings, seed: u64) -> Self {
+    pub(super) fn of(settings: &Settings, clock: Clock, seed: u64) -> Self {
         let max_object = settings.rules.cache.as_ref().map_or(0, |rules| rules.max_object);
         let disk = settings.cache.and_then(|cache| disk::open(&settings.state_dir, cache.disk?));
         Self {
+            clock,
             store: CacheStore::new(memory_of(settings), max_object, disk, seed),
             fetches: FetchLocks::default(),
             loads: FetchLocks::default(),

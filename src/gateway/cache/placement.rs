@@ -201,6 +201,7 @@ mod tests {
     use std::collections::HashMap;
     use std::convert::Infallible;
     use std::time::Duration;
+    use tidegate_engine::clock::Clock;
 
     const URL: &str = "http://example.com/page";
     const NAMES: [&str; 3] = ["accept-language", "user-agent", "x-tenant"];
@@ -238,6 +239,7 @@ mod tests {
 
     fn cache() -> ResponseCache {
         ResponseCache {
+            clock: Clock::manual(Timestamp(0)),
             store: CacheStore::new(1 << 20, 64 * 1024, None, 0),
             fetches: FetchLocks::default(),
             loads: FetchLocks::default(),

@@ -1,10 +1,10 @@
 //! Collects a response while it passes to the client, and stores it once it is whole.
 
+use super::ResponseCache;
 use super::entry::CacheEntry;
 use super::fetch_lock::{FetchEnd, FetchGuard};
 use super::placement::StorageTarget;
 use super::stored_response::{CopyBody, ResponseHead, StoredBody};
-use crate::gateway::shared::Shared;
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ impl RecordingBudget {
 
 /// A response that is being received.
 pub(in crate::gateway) struct Recorder {
-    shared: Arc<Shared>,
+    cache: Arc<ResponseCache>,
     /// Present until the end.
     target: Option<StorageTarget>,
     head: ResponseHead,
@@ -59,7 +59,7 @@ pub(in crate::gateway) struct Recorder {
 impl Recorder {
     /// Returns the recorder of a response with a body of `length` bytes, if it is known.
     pub(in crate::gateway) fn new(
-        shared: Arc<Shared>,
+        cache: Arc<ResponseCache>,
         target: StorageTarget,
         head: ResponseHead,
         terms: ReuseTerms,
@@ -69,14 +69,14 @@ impl Recorder {
     ) -> Self {
         let first_part = length.unwrap_or(0).min(PART as u64) as usize;
         let part = BytesMut::with_capacity(first_part);
-        Self { shared, target: Some(target), head, terms, guard, max_body, parts: Vec::new(), part, length: 0 }
+        Self { cache, target: Some(target), head, terms, guard, max_body, parts: Vec::new(), part, length: 0 }
     }
 
     /// Adds a part of the body. Returns false if the body exceeds its limit, or all bodies theirs; nothing is to be stored
     /// then.
     pub(in crate::gateway) fn push(&mut self, data: &[u8]) -> bool {
         self.length += data.len() as u64;
-        let is_within_budget = self.shared.cache.recording.take(data.len() as u64);
+        let is_within_budget = self.cache.recording.take(data.len() as u64);
         let is_too_large = self.length > self.max_body;
         self.add(data);
         if !is_too_large && is_within_budget {
@@ -85,8 +85,8 @@ impl Recorder {
         if let (Some(guard), Some(target)) = (self.guard.take(), &self.target) {
             if is_too_large {
                 // The next requests fetch without a wait for each other.
-                let pass = CacheEntry::pass(&target.url, self.shared.clock.now());
-                self.shared.cache.store.insert(guard.key(), pass);
+                let pass = CacheEntry::pass(&target.url, self.cache.clock.now());
+                self.cache.store.insert(guard.key(), pass);
             }
             guard.end(FetchEnd::Unshared);
         }
@@ -147,9 +147,9 @@ impl Recorder {
         let rest = rest.map(|rest| body.range(rest, body.len()));
         let is_reusable = self.terms.is_reusable();
         let mut target = self.target.take().expect("taken once, at the end");
-        let version = self.shared.cache.store.next_salt();
+        let version = self.cache.store.next_salt();
         let response = target.response(version, self.terms, self.head.take(), body);
-        let is_stored = self.shared.cache.insert_fetched(&target, Arc::new(response));
+        let is_stored = self.cache.insert_fetched(&target, Arc::new(response));
         if let Some(guard) = self.guard.take().filter(|_| is_stored) {
             guard.end(if is_reusable { FetchEnd::Stored } else { FetchEnd::Unshared });
         }
@@ -159,6 +159,6 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        self.shared.cache.recording.give_back(self.length);
+        self.cache.recording.give_back(self.length);
     }
 }

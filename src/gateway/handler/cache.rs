@@ -313,7 +313,7 @@ impl RequestHandler {
 
     /// Returns what the store has for a request. What is on disk is read first.
     async fn find_copy(&self, url: &UrlKey, fields: &Fields, credentials: RequestCredentials) -> Found {
-        let shared = &self.worker.shared;
+        let cache = &self.worker.shared.cache;
         let deadline = self.worker.upstream().new_deadline(MAX_DISK_WAIT);
         let mut loaded = Vec::new();
         loop {
@@ -322,7 +322,7 @@ impl RequestHandler {
                 Err(_) if loaded.len() == MAX_LOADS => return Found::nothing(),
                 Err(on_disk) => on_disk,
             };
-            let Some(entry) = within(&deadline, load(shared, key)).await else { return Found::nothing() };
+            let Some(entry) = within(&deadline, load(cache, key)).await else { return Found::nothing() };
             loaded.push((key, entry));
         }
     }

@@ -52,9 +52,9 @@ impl RequestHandler {
                 // The client that asked first is one of those who ask.
                 target.usage.is_by_another(context.evaluation().key);
                 let head = ResponseHead::new(status, &stored_fields, &worker.date());
-                let (shared, guard) = (Arc::clone(&worker.shared), fetch.guard.take());
+                let (cache, guard) = (Arc::clone(&worker.shared.cache), fetch.guard.take());
                 let max_object = rules.rules.max_object;
-                let recorder = Recorder::new(shared, target, head, terms, guard, max_object, length);
+                let recorder = Recorder::new(cache, target, head, terms, guard, max_object, length);
                 self.stream_response(context, upstream, Bytes::new(), Some(Ok(Box::new(recorder))))
             }
             Err(reason) => {

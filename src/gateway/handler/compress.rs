@@ -66,7 +66,7 @@ impl RequestHandler {
     ) -> Option<CopyBody> {
         let rules = compression_rules(context)?;
         let coding = coding_for(context, rules, copy.head.status, fields, Some(copy.body.len()))?;
-        let body = compressed_form(&self.worker.shared, copy, coding)?;
+        let body = compressed_form(&self.worker.shared.cache, copy, coding)?;
         set_coding(fields, coding);
         Some(body)
     }
