@@ -24,7 +24,9 @@ struct Module {
     children: BTreeSet<String>,
     /// Path and local name of each `use` declaration.
     imports: Vec<(ModulePath, String)>,
-    /// Other paths that start with `crate`, `self` or `super`.
+    /// Names that it re-exports and does not use itself.
+    re_exports: BTreeSet<String>,
+    /// Other paths that start with `crate`, `self`, `super` or a module inside it.
     paths: Vec<ModulePath>,
 }
 
@@ -68,26 +70,37 @@ impl Package {
         self.modules.values().flat_map(|module| &module.types).filter(|name| !seen.insert(*name)).cloned().collect()
     }
 
-    /// Returns the files that reach themselves by references to other files. References between a module and the
-    /// modules inside it do not count.
-    pub(super) fn files_in_cycles(&self) -> BTreeSet<String> {
+    /// Returns the references that are part of a circle of files, as `file -> file`.
+    ///
+    /// A module and the modules inside it may refer to each other in any way: they are one unit to all other files. A circle
+    /// therefore counts if none of its files is a module that has all others inside it. Of such a circle, the references
+    /// between those modules are returned that stand side by side in the innermost module around all files of the circle.
+    pub(super) fn circular_references(&self) -> BTreeSet<String> {
         let references: BTreeMap<_, _> = self.modules.keys().map(|path| (path, self.references(path))).collect();
-        let is_in_cycle = |start: &ModulePath| {
-            let mut reached = BTreeSet::new();
-            let mut pending = vec![start];
-            while let Some(path) = pending.pop() {
-                pending.extend(references[path].iter().filter(|target| reached.insert(*target)));
+        let is_inside = |path: &[String], outer: &[String]| path.len() > outer.len() && path.starts_with(outer);
+        let mut circular = BTreeSet::new();
+        for outer in self.modules.keys() {
+            let targets = |from: &ModulePath| references[from].iter().filter(|target| is_inside(target, outer));
+            for from in self.modules.keys().filter(|path| is_inside(path, outer)) {
+                let is_beside = |target: &&ModulePath| target[outer.len()] != from[outer.len()];
+                for target in targets(from).filter(is_beside) {
+                    if reaches(target, from, targets) {
+                        circular.insert(format!("{} -> {}", self.modules[from].file, self.modules[target].file));
+                    }
+                }
             }
-            reached.contains(start)
-        };
-        self.modules.iter().filter(|(path, _)| is_in_cycle(path)).map(|(_, module)| module.file.clone()).collect()
+        }
+        circular
     }
 
+    /// Returns the other modules that a module uses. A re-export is no use of a module inside it.
     fn references(&self, from: &ModulePath) -> BTreeSet<ModulePath> {
         let module = &self.modules[from];
-        let paths = module.imports.iter().map(|(path, _)| path).chain(&module.paths);
-        let targets = paths.filter_map(|path| self.resolve(from, path, &mut BTreeSet::new()));
-        targets.filter(|target| !target.starts_with(from) && !from.starts_with(target)).collect()
+        let resolve = |path: &ModulePath| self.resolve(from, path, &mut BTreeSet::new());
+        let imports = module.imports.iter().filter_map(|(path, name)| Some((resolve(path)?, name)));
+        let used = imports.filter(|(target, name)| !(target.starts_with(from) && module.re_exports.contains(*name)));
+        let targets = used.map(|(target, _)| target).chain(module.paths.iter().filter_map(resolve));
+        targets.filter(|target| target != from).collect()
     }
 
     /// Returns the module that declares the item at the end of a path in module `from`. Follows re-exports. Returns
@@ -127,10 +140,25 @@ impl Package {
     }
 }
 
+/// Returns whether a module reaches another one.
+fn reaches<'a, Targets: Iterator<Item = &'a ModulePath>>(
+    start: &'a ModulePath,
+    end: &ModulePath,
+    targets: impl Fn(&ModulePath) -> Targets,
+) -> bool {
+    let mut reached = BTreeSet::from([start]);
+    let mut pending = vec![start];
+    while let Some(path) = pending.pop() {
+        pending.extend(targets(path).filter(|target| reached.insert(*target)));
+    }
+    reached.contains(end)
+}
+
 impl Module {
     fn parse(text: &str) -> Self {
         let tokens = without_tests(&tokens(text));
         let mut module = Self::default();
+        let mut words = BTreeSet::new();
         let mut depth = 0;
         let mut at = 0;
         while let Some(token) = tokens.get(at) {
@@ -140,15 +168,20 @@ impl Module {
                 "}" => depth -= 1,
                 "use" => {
                     let end = at + tokens[at..].iter().position(|token| *token == ";").expect("a use ends");
+                    let first = module.imports.len();
                     collect_imports(&tokens[at + 1..end], &[], &mut module.imports);
+                    if is_public(&tokens[..at]) {
+                        module.re_exports.extend(module.imports[first..].iter().map(|(_, name)| name.clone()));
+                    }
                     at = end;
                 }
-                "crate" | "self" | "super" if next == "::" => {
+                first if next == "::" && is_word(first) && (at == 0 || tokens[at - 1] != "::") => {
                     let mut path = vec![token.to_string()];
                     while tokens.get(at + 1) == Some(&"::") && tokens.get(at + 2).is_some_and(|token| is_word(token)) {
                         at += 2;
                         path.push(tokens[at].to_owned());
                     }
+                    words.insert(first);
                     module.paths.push(path);
                 }
                 "mod" if depth == 0 => drop(module.children.insert(next.to_owned())),
@@ -159,13 +192,25 @@ impl Module {
                 "type" if depth == 0 => module.types.push(next.to_owned()),
                 "fn" | "const" | "static" if depth == 0 => drop(module.items.insert(next.to_owned())),
                 "macro_rules" => drop(module.items.insert(tokens[at + 2].to_owned())),
-                _ => {}
+                word => drop(words.insert(word)),
             }
             at += 1;
         }
+        module.re_exports.retain(|name| !words.contains(name.as_str()));
+        let is_local = |first: &str| ["crate", "self", "super"].contains(&first) || module.children.contains(first);
+        module.paths.retain(|path| is_local(&path[0]));
         module.items.extend(module.types.iter().cloned());
         module
     }
+}
+
+/// Returns whether the declaration after these tokens has a visibility.
+fn is_public(before: &[&str]) -> bool {
+    let end = match before.last() {
+        Some(&")") => before.iter().rposition(|token| *token == "(").unwrap_or(0),
+        _ => before.len(),
+    };
+    before[..end].last() == Some(&"pub")
 }
 
 /// Reads a use tree.
@@ -334,13 +379,14 @@ fn modules_are_parsed_without_their_tests() {
         types: ["H", "N", "P"].map(str::to_owned).into(),
         children: ["e".to_owned()].into(),
         imports: imports.map(|(import, name)| (path(import), name.to_owned())).into(),
+        re_exports: BTreeSet::new(),
         paths: vec![path("crate::j::K")],
     };
     assert_eq!(module, expected);
 }
 
 #[test]
-fn cycles_pass_re_exports_and_leave_out_parents() {
+fn circles_pass_re_exports() {
     let package = package(&[
         ("", "mod a; mod b; mod main;"),
         ("a", "pub use c::C; mod c; mod d;"),
@@ -350,8 +396,43 @@ fn cycles_pass_re_exports_and_leave_out_parents() {
         ("b/e", "pub struct B; type C = super::super::a::C;"),
         ("main", "use crate::b::B;"),
     ]);
-    assert_eq!(package.files_in_cycles(), ["a/c", "a/d", "b/e"].map(str::to_owned).into());
+    let expected = ["a/c -> a/d", "a/d -> a/c", "a/d -> b/e", "b/e -> a/c"].map(str::to_owned);
+    assert_eq!(package.circular_references(), expected.into());
     assert_eq!(package.duplicate_types(), ["C".to_owned()].into());
+}
+
+#[test]
+fn circles_through_a_parent_count_if_they_leave_it() {
+    let with_shared = |shared: &str| {
+        package(&[
+            ("", "mod cache; mod shared;"),
+            ("cache", "mod recorder; pub struct Cache(recorder::Recorder);"),
+            ("cache/recorder", "use super::Cache; use crate::shared::Shared; pub struct Recorder;"),
+            ("shared", shared),
+        ])
+    };
+    assert!(with_shared("pub struct Shared;").circular_references().is_empty());
+    let expected = ["cache/recorder -> shared", "shared -> cache"].map(str::to_owned);
+    let circular = with_shared("use crate::cache::Cache; pub struct Shared;").circular_references();
+    assert_eq!(circular, expected.into());
+}
+
+#[test]
+fn re_exports_of_modules_inside_are_no_references() {
+    let with_parent = |parent: &str| {
+        package(&[
+            ("", "mod a; mod b;"),
+            ("a", parent),
+            ("a/c", "use crate::b::B; pub struct C;"),
+            ("b", "use super::a::A; pub struct B;"),
+        ])
+    };
+    for parent in ["mod c; pub use c::C;", "mod c; pub(super) use c::*;", "mod c;"] {
+        assert!(with_parent(&format!("{parent} pub struct A;")).circular_references().is_empty(), "{parent}");
+    }
+    for parent in ["mod c; pub(super) use c::C; fn d(_: C) {}", "mod c; use c::C;", "fn d(_: c::C) {} mod c;"] {
+        assert_eq!(with_parent(&format!("{parent} pub struct A;")).circular_references().len(), 2, "{parent}");
+    }
 }
 
 #[test]
