@@ -1,6 +1,7 @@
 //! Freshness lifetime of a robots.txt (RFC 9309 section 2.4, RFC 9111 section 5.2).
 
 use std::time::Duration;
+use tidegate_policy::cache::ResponseDirectives;
 
 /// Lifetime without `Cache-Control`.
 const DEFAULT_TTL: Duration = Duration::from_secs(60 * 60);
@@ -9,20 +10,13 @@ const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Returns the freshness lifetime for these `Cache-Control` fields, or `None` if the response must not be stored.
 pub fn ttl_from_cache_control<'f>(cache_control: impl Iterator<Item = &'f [u8]>) -> Option<Duration> {
-    let (mut fresh_for, mut is_for_shared) = (DEFAULT_TTL, false);
-    for directive in cache_control.flat_map(|field| field.split(|&byte| byte == b',')) {
-        let directive = String::from_utf8_lossy(directive.trim_ascii()).to_ascii_lowercase();
-        let (name, value) = directive.split_once('=').unwrap_or((&directive, ""));
-        let seconds = || Duration::from_secs(value.trim_matches('"').parse().unwrap_or(0)).min(MAX_TTL);
-        match name {
-            "no-store" | "private" => return None,
-            "no-cache" => (fresh_for, is_for_shared) = (Duration::ZERO, true),
-            "s-maxage" => (fresh_for, is_for_shared) = (seconds(), true),
-            "max-age" if !is_for_shared => fresh_for = seconds(),
-            _ => {}
-        }
+    let directives = ResponseDirectives::of_cache_control(cache_control);
+    if directives.no_store || directives.private {
+        return None;
     }
-    Some(fresh_for)
+    let stated = directives.s_maxage.or(directives.max_age);
+    let stated = if directives.no_cache { Some(Duration::ZERO) } else { stated };
+    Some(stated.unwrap_or(DEFAULT_TTL).min(MAX_TTL))
 }
 
 /// Lifetime of the override file, which has no headers.
@@ -44,6 +38,9 @@ mod tests {
             ("max-age=60, s-maxage=600", Some(600)),
             ("s-maxage=600, max-age=60", Some(600)),
             ("no-cache, max-age=60", Some(0)),
+            ("no-cache, s-maxage=60", Some(0)),
+            ("max-age=60, max-age=600", Some(60)),
+            ("max-age=99999999999999999999", Some(86_400)),
             ("no-store", None),
             ("max-age=60, private", None),
         ] {

@@ -1,7 +1,7 @@
 //! Directives of `Cache-Control` in requests and responses (RFC 9111 section 5.2, RFC 5861, RFC 8246), and of the
 //! targeted field `CDN-Cache-Control` (RFC 9213).
 
-use super::fields::FieldLines;
+use super::fields::{FieldLines, members};
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 use std::time::Duration;
 
@@ -63,11 +63,13 @@ impl ResponseDirectives {
     /// Reads the directives of a response: those of `CDN-Cache-Control` if it is valid and not empty, else those of
     /// `Cache-Control`.
     pub fn read(fields: &impl FieldLines) -> Self {
-        if let Some(targeted) = read_targeted(fields) {
-            return targeted;
-        }
+        read_targeted(fields).unwrap_or_else(|| Self::of_cache_control(fields.lines("cache-control")))
+    }
+
+    /// Reads the directives in the lines of `Cache-Control`.
+    pub fn of_cache_control<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut read = Self::default();
-        fields.members("cache-control").for_each(|member| {
+        members(lines).for_each(|member| {
             let (name, value) = name_and_value(member);
             read.set(name, || delta_seconds(value));
         });

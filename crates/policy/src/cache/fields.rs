@@ -19,9 +19,14 @@ pub trait FieldLines {
 
     /// Iterates over the members of the list that all lines named `name` form, without those that are empty.
     fn members<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        let lines = self.lines(name).flat_map(|line| quoted::split(line, b','));
-        lines.map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
+        members(self.lines(name))
     }
+}
+
+/// Iterates over the members of the list that these lines form, without those that are empty.
+pub(super) fn members<'a>(lines: impl Iterator<Item = &'a [u8]>) -> impl Iterator<Item = &'a [u8]> {
+    let members = lines.flat_map(|line| quoted::split(line, b','));
+    members.map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
 impl FieldLines for &[(&str, &str)] {

