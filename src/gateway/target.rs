@@ -96,7 +96,7 @@ impl ClientRequest {
 
     /// Returns true for a CORS preflight.
     pub(super) fn is_preflight(&self) -> bool {
-        self.target.is_preflight
+        self.target.is_preflight && !self.has_body
     }
 
     /// Returns the request as rules match it.
@@ -173,14 +173,14 @@ impl Target {
     }
 }
 
-/// Returns true for a CORS preflight (the Fetch standard, section 4.8): a browser sends it before the request of a page, without
-/// credentials and without content.
+/// Returns true for the head of a CORS preflight (the Fetch standard, section 4.8): a browser sends it before the request of a
+/// page, without credentials and without content.
 fn is_preflight(head: &RequestHead) -> bool {
     let has = |name| head.fields.get_all_by_text(name).any(|value| !value.is_empty());
     let has_content = || has("transfer-encoding") || head.fields.get_all_by_text("content-length").any(|it| it != b"0");
     head.method == Method::OPTIONS
         && has("origin")
-        && has("access-control-request-method")
+        && head.fields.get_all_by_text("access-control-request-method").any(|method| Method::from_bytes(method).is_ok())
         && !has("cookie")
         && !has("authorization")
         && !has_content()

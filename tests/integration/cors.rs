@@ -2,7 +2,10 @@
 
 use crate::support::client::Response;
 use crate::support::gateway::TestGateway;
+use crate::support::http2_responses_to;
 use crate::support::origin::Origin;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
 use std::time::Duration;
 
 const ALLOW_ORIGIN: &str = "access-control-allow-origin";
@@ -20,7 +23,7 @@ routes: [ { match: /**, cost: { api: 1 } } ]
 
 #[test]
 fn preflights_and_validations_cost_nothing_and_pass_without_units() {
-    let origin = Origin::plain();
+    let origin = Origin::with_cors();
     let gateway = TestGateway::with_rules(origin.address(), LIMIT_OF_TWO);
     assert_free_and_admitted(&gateway);
     assert_eq!(gateway.counters(), (0.0, 0.0));
@@ -65,7 +68,7 @@ fn what_only_resembles_an_exempt_request_is_decided_and_charged() {
 
 #[test]
 fn exempt_requests_of_one_client_are_bounded() {
-    let origin = Origin::plain();
+    let origin = Origin::with_cors();
     let gateway = TestGateway::with_rules(origin.address(), LIMIT_OF_TWO);
     let preflight = || options(&gateway, "/page", PREFLIGHT).status;
     let validation = || gateway.connect().get(CHALLENGE, "").status;
@@ -87,7 +90,7 @@ fn costs_reported_for_a_preflight_are_charged_and_not_learned() {
 quotas: { api: { limit: 10, window: { fixed: 24h }, cost_header: X-Cost } }
 routes: [ { match: /item/*, cost: { api: 1 } } ]";
     let gateway = TestGateway::with_rules(origin.address(), rules);
-    for (path, used) in [("/item/1", 2.0), ("/search", 4.0), ("/search", 6.0)] {
+    for (path, used) in [("/item/1", 2.0), ("/search", 4.0)] {
         assert_eq!(options(&gateway, path, PREFLIGHT).status, 200, "{path}");
         assert_eq!(gateway.counters(), (used, 0.0), "{path}");
     }
@@ -96,10 +99,79 @@ routes: [ { match: /item/*, cost: { api: 1 } } ]";
     assert_eq!(gateway.connect().get("/search", "").status, 429);
 }
 
+/// A page that ignores the method is spent, whoever reads it.
+#[test]
+fn preflights_that_the_origin_answers_with_pages_are_ordinary_requests() {
+    let origin = Origin::plain();
+    let gateway = TestGateway::with_rules(origin.address(), LIMIT_OF_TWO);
+    let preflight = |used| {
+        let status = options(&gateway, "/page", PREFLIGHT).status;
+        assert_eq!(gateway.counters().0, used, "status {status}");
+        status
+    };
+    assert_eq!(preflight(1.0), 200, "the page is charged");
+    assert_eq!([preflight(2.0), preflight(2.0), preflight(2.0)], [200, 429, 429]);
+    gateway.clock.advance(Duration::from_secs(3600));
+    assert_eq!([preflight(3.0), preflight(3.0)], [200, 429], "one an hour is tried");
+}
+
+#[test]
+fn validations_that_the_origin_answers_with_pages_are_ordinary_requests() {
+    let page = "a page ".repeat(100);
+    let origin = Origin::with_script(move |_, connection| connection.reply("200 OK", "", page.as_bytes()));
+    let gateway = TestGateway::with_rules(origin.address(), LIMIT_OF_TWO);
+    let validation = |used| {
+        let status = gateway.connect().get(CHALLENGE, "").status;
+        assert_eq!(gateway.counters().0, used, "status {status}");
+        status
+    };
+    assert_eq!([validation(1.0), validation(2.0), validation(2.0)], [200, 200, 429]);
+    let mut html = b"<!doctype html>".to_vec();
+    html.extend([b'a'; 10]);
+    let origin =
+        Origin::with_script(move |_, connection| connection.reply("200 OK", "Content-Type: text/html\r\n", &html));
+    let gateway = TestGateway::with_rules(origin.address(), LIMIT_OF_TWO);
+    assert_eq!([(); 3].map(|()| gateway.connect().get(CHALLENGE, "").status), [200, 200, 429]);
+}
+
+#[test]
+fn empty_and_failed_responses_to_preflights_cost_nothing() {
+    for status in ["204 No Content", "200 OK", "403 Forbidden", "405 Method Not Allowed", "500 Internal Server Error"] {
+        let origin = Origin::with_script(move |_, connection| match status {
+            "200 OK" => connection.reply(status, "", b""),
+            "204 No Content" => {
+                connection.send(format!("HTTP/1.1 {status}\r\n\r\n"));
+            }
+            _ => connection.reply(status, "", b"an error"),
+        });
+        let gateway = TestGateway::with_rules(origin.address(), LIMIT_OF_TWO);
+        for _ in 0..3 {
+            assert_eq!(options(&gateway, "/page", PREFLIGHT).status.to_string(), status[..3]);
+        }
+        assert_eq!(gateway.counters(), (0.0, 0.0), "{status}");
+    }
+}
+
+#[test]
+fn options_with_content_over_http2_are_no_preflight() {
+    let origin = Origin::with_cors();
+    let gateway = TestGateway::with_rules(origin.address(), LIMIT_OF_TWO);
+    gateway.set_used("api", 2);
+    let request = |content: &'static str| {
+        let request = http::Request::options("http://a/page")
+            .header("origin", "https://app.example")
+            .header("access-control-request-method", "GET");
+        // Of unknown length, so that no field tells that there is content.
+        request.body(Full::new(Bytes::from(content)).map_frame(|frame| frame)).expect("valid request")
+    };
+    let responses = http2_responses_to(gateway.address(), ["", "content"].map(request));
+    assert_eq!(responses.iter().map(|response| response.status().as_u16()).collect::<Vec<_>>(), [200, 429]);
+}
+
 /// Browsers send neither with a preflight.
 #[test]
 fn options_with_credentials_content_or_empty_fields_are_no_preflight() {
-    let origin = Origin::plain();
+    let origin = Origin::with_cors();
     let gateway = TestGateway::with_rules(origin.address(), LIMIT_OF_TWO);
     gateway.set_used("api", 2);
     assert_eq!(options(&gateway, "/page", PREFLIGHT).status, 200);

@@ -38,7 +38,7 @@ fn replay_of_synthetic_day_matches_live_decisions() {
 #[test]
 fn replay_exempts_what_the_gateway_exempts() {
     const REQUESTS: u32 = 480;
-    let origin = Origin::plain();
+    let origin = Origin::with_cors();
     let gateway = TestGateway::with_rules(origin.address(), &rules(20));
     let preflight = "OPTIONS /item/1 HTTP/1.1\r\nOrigin: https://app.example\r\nAccess-Control-Request-Method: GET\r\n";
     let mut refused = [0; 4];

@@ -1,6 +1,7 @@
 //! Admission under one configuration: the only place where a [`Permit`] is created.
 
 use super::cost_estimates::ExpectedCost;
+use super::exempt_costs::ExemptCosts;
 use super::permit::Reservation;
 use super::quota::QuotaCounter;
 use super::throttle::{AcquireOutcome, RouteScopes, ScopeState, SlotRequest};
@@ -16,6 +17,7 @@ use tidegate_policy::class::Class;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::crawler_guard::CrawlerGuard;
 use tidegate_policy::decide::{self, DecisionRequest, QuotaSnapshot};
+use tidegate_policy::exempt::Exemption;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::quota_state::QuotaState;
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
@@ -41,6 +43,7 @@ pub struct Admission {
     pub(super) reported_only: Vec<Vec<QuotaId>>,
     /// Throttled scopes of each route; `None` if no scope of the route is throttled.
     route_scopes: Vec<Option<RouteScopes>>,
+    pub(super) exempt_costs: ExemptCosts,
 }
 
 /// A decision, with the state that it was based on.
@@ -102,7 +105,8 @@ impl Admission {
         };
         let route_scopes = rules.routes.iter().map(scopes_of).collect();
         let reported_only = rules.routes.iter().map(|route| reported_only(&rules, route)).collect();
-        Self { engine, rules, counters, class_ids, charges, reported_only, route_scopes }
+        let exempt_costs = ExemptCosts::new(rules.routes.len());
+        Self { engine, rules, counters, class_ids, charges, reported_only, route_scopes, exempt_costs }
     }
 
     /// Returns the configuration of this admission.
@@ -209,6 +213,12 @@ impl Admission {
     /// Returns a permit for a request of `class` that only the origin's own cache may answer, which costs nothing.
     pub fn origin_cache_permit(&self, class: ClassId) -> Permit {
         Permit::new(self.class_id(class), SmallVec::new())
+    }
+
+    /// Records that an exempt request of `route` has cost units, so that further ones are ordinary requests for an hour. Returns
+    /// true for the first.
+    pub fn record_exempt_cost(&self, exemption: Exemption, route: RouteId, now: Timestamp) -> bool {
+        self.exempt_costs.record(exemption, route, now)
     }
 
     /// Returns whether any scope of a route is throttled.

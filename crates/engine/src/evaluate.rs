@@ -1,5 +1,6 @@
 //! Evaluation of a request, from its facts to its verdict: the same steps for live requests and for log lines.
 
+use super::exempt_costs::ExemptGuard;
 use super::{Admission, CrawledPage, Decision, LearnedCosts, PathKnowledge};
 use std::net::IpAddr;
 use tidegate_policy::decide::DecisionRequest;
@@ -49,6 +50,8 @@ pub struct Evaluation {
     pub exemption: Option<Exemption>,
     /// Verdict, with the state that it is based on.
     pub decision: Decision,
+    /// Present for an exempt request that the origin answers, until its response.
+    pub exempt: Option<ExemptGuard>,
 }
 
 impl Admission {
@@ -61,7 +64,7 @@ impl Admission {
         secret: impl FnOnce(&CredentialSource) -> Option<u64>,
         now: Timestamp,
     ) -> Evaluation {
-        let classified = self.classify(facts, switch, secret);
+        let classified = self.classify(facts, switch, secret, now);
         let learned = match self.path_knowledge(classified.route, &facts.request) {
             PathKnowledge::Costs(costs) if classified.exemption.is_none() => costs,
             _ => LearnedCosts::new(),
@@ -77,10 +80,13 @@ impl Admission {
         facts: &Facts<'_>,
         switch: impl FnOnce(&Classification) -> Option<Switch>,
         secret: impl FnOnce(&CredentialSource) -> Option<u64>,
+        now: Timestamp,
     ) -> Classified {
         let classification = self.rules.classify(facts);
         let route = self.rules.route(&facts.request);
-        let exemption = self.rules.exemption(&facts.request);
+        let is_exempt =
+            |exemption: &Exemption| !exemption.is_bounded() || !self.exempt_costs.are_ordinary(*exemption, route, now);
+        let exemption = self.rules.exemption(&facts.request).filter(is_exempt);
         let key = self.key(exemption, &classification, facts.client.address, secret);
         let switch = switch(&classification);
         Classified { classification, route, key, switch, exemption }
@@ -102,7 +108,7 @@ impl Admission {
     }
 
     /// Decides on a classified request. `learned` are its expected costs in quotas in which its route has none. Where others
-    /// have used up what is exempt, a request is decided as an ordinary one.
+    /// have used up what is exempt, or too many of its kind wait for a response, a request is decided as an ordinary one.
     pub fn evaluate_classified(
         &self,
         classified: Classified,
@@ -123,16 +129,21 @@ impl Admission {
             has_copy: purpose == RequestPurpose::Copy,
             is_refresh: purpose == RequestPurpose::Refresh,
         };
-        if let Some(exempt) = decision_request.bounded_exemption().filter(|_| decision_request.bucket().is_some()) {
-            if let Some(decision) = self.admit_exempt(key, &decision_request, exempt, now) {
-                return Evaluation { classification, route, key, switch, exemption, decision };
+        let mut exempt = None;
+        if let Some(bounded) = decision_request.bounded_exemption() {
+            exempt = self.exempt_costs.begin(bounded, route);
+            decision_request.exemption = exempt.is_some().then_some(bounded);
+        }
+        if let Some(bounded) = decision_request.bounded_exemption().filter(|_| decision_request.bucket().is_some()) {
+            if let Some(decision) = self.admit_exempt(key, &decision_request, bounded, now) {
+                return Evaluation { classification, route, key, switch, exemption, decision, exempt };
             }
-            decision_request.exemption = None;
+            (decision_request.exemption, exempt) = (None, None);
         }
         let learned = if decision_request.is_free() { &[] } else { learned };
         let charges = self.with_learned(self.charges(&decision_request, route), learned);
         let decision = self.admit_with_costs(key, &decision_request, &charges, page, now);
         let exemption = decision_request.exemption;
-        Evaluation { classification, route, key, switch, exemption, decision }
+        Evaluation { classification, route, key, switch, exemption, decision, exempt }
     }
 }

@@ -1,7 +1,7 @@
 //! Clients, networks, paths and user agents that ask for the most units, in bounded memory.
 
 use crate::heavy_hitters::{Demand, HeavyHitters};
-use std::fmt::{self, Display};
+use std::fmt;
 use std::net::IpAddr;
 use tidegate_policy::identity::{ClientKey, KeyOwner};
 use tidegate_policy::network::IpPrefix;

@@ -78,7 +78,7 @@ impl RequestHandler {
         let switch = |classified: &Classification| {
             current.switches.find(client_address.client, classified, client.claimed_operator(), now)
         };
-        let mut classified = current.admission.classify(&facts, switch, credential_hash);
+        let mut classified = current.admission.classify(&facts, switch, credential_hash, now);
         if let Some(class) = self.fill.as_ref().and_then(|fill| rules.class_id(&fill.class)) {
             classified.classification.class = class;
         }

@@ -9,8 +9,9 @@ use http::StatusCode;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use tidegate_engine::{Charged, Evaluation, ThrottleRejection};
-use tidegate_http1::{Fields, Response};
+use tidegate_http1::{Fields, Name, Response};
 use tidegate_policy::cost::highest_plausible;
+use tidegate_policy::exempt::Exemption;
 use tidegate_policy::quota_sync::OriginReport;
 use tidegate_policy::throttle;
 use tidegate_policy::throttle::autothrottle::Adjustment;
@@ -105,9 +106,37 @@ impl RequestContext {
         highest
     }
 
+    /// Charges costs that were not expected: those that the origin reported, and those of a page in response to an exempt request.
+    pub(in crate::gateway) fn charge_unexpected_costs(&mut self, status: StatusCode, fields: &Fields) {
+        self.charge_reported_costs(status, fields);
+        if let Some(exemption) = self.exemption().filter(|exemption| exemption.is_bounded()) {
+            self.charge_exempt(exemption, status, fields);
+        }
+    }
+
+    /// Charges an exempt request as a page if the origin has answered it with one. If it cost units, those of its route are
+    /// ordinary requests for a while.
+    fn charge_exempt(&mut self, exemption: Exemption, status: StatusCode, fields: &Fields) {
+        self.evaluated.evaluation.exempt = None;
+        let current = Rc::clone(&self.current);
+        let route = self.evaluation().route;
+        if is_page(exemption, status, fields) {
+            for (quota, cost) in current.admission.expected_costs(route) {
+                if cost::reported_cost(&current.settings.rules[quota], fields).is_none() && !cost.is_zero() {
+                    self.charge_without_reservation(quota, cost);
+                }
+            }
+        }
+        let has_cost = self.receipt.iter().any(|charged| !charged.settled.is_zero());
+        if has_cost && current.admission.record_exempt_cost(exemption, route, self.started_at()) {
+            let (route, kind) = (&self.route().name, exemption.description());
+            warn!(%route, "the origin answers with pages what is free on route {route}, {kind}: for an hour, it costs what pages cost");
+        }
+    }
+
     /// Charges costs that the origin reported in quotas in which the route has none, and learns them by the path. An exempt
     /// request costs nothing by its route, but what the origin says that it spent is gone; it teaches nothing of others.
-    pub(in crate::gateway) fn charge_unexpected_costs(&mut self, status: StatusCode, fields: &Fields) {
+    fn charge_reported_costs(&mut self, status: StatusCode, fields: &Fields) {
         if self.current.reported_quotas.is_empty() {
             return;
         }
@@ -173,13 +202,17 @@ impl RequestContext {
     /// Charges a cost in a quota in which the route has none. Logs the first of each route.
     fn charge_unexpected_cost(&mut self, id: QuotaId, cost: Units) {
         let current = Rc::clone(&self.current);
-        let Evaluation { key, classification, .. } = self.evaluation();
-        let permit = current.admission.unexpected_permit(*key, classification.class, id, self.started_at());
-        self.receipt.extend(permit.settle(|_, _| cost));
+        self.charge_without_reservation(id, cost);
         if current.is_first_unexpected_cost(self.evaluation().route) {
             let (route, quota) = (&self.route().name, &current.settings.rules[id].name);
             warn!(%route, %quota, %cost, "route {route} has no cost in {quota}, and the origin reports {cost}: give it one");
         }
+    }
+
+    fn charge_without_reservation(&mut self, id: QuotaId, cost: Units) {
+        let Evaluation { key, classification, .. } = self.evaluation();
+        let permit = self.current.admission.unexpected_permit(*key, classification.class, id, self.started_at());
+        self.receipt.extend(permit.settle(|_, _| cost));
     }
 
     /// Synchronizes the charged quotas with the usage in the response headers (`sync_from`).
@@ -231,6 +264,29 @@ impl RequestContext {
 }
 
 /// Logs a delay adjustment of a scope whose autothrottle has `log_adjustments: true`.
+/// Longest answer to a certificate authority: a token, a dot and a hash (RFC 8555 section 8.1).
+const MAX_KEY_AUTHORIZATION: u64 = 512;
+
+/// Returns true if the response to an exempt request is a page, because the origin does not know such requests. An answer to a
+/// preflight lets pages of other origins send more than they may without one (the Fetch standard, section 4.8), or is empty.
+fn is_page(exemption: Exemption, status: StatusCode, fields: &Fields) -> bool {
+    let has = |name| fields.get_all_by_text(name).next().is_some();
+    let length =
+        fields.get(Name::ContentLength).and_then(|length| std::str::from_utf8(length).ok()?.parse::<u64>().ok());
+    let is_answer = match exemption {
+        Exemption::Preflight => {
+            let allows_origin = has("access-control-allow-origin");
+            allows_origin && (has("access-control-allow-methods") || has("access-control-allow-headers"))
+        }
+        Exemption::AcmeChallenge => {
+            let is_html = fields.get(Name::ContentType).is_some_and(|kind| kind.starts_with(b"text/html"));
+            !is_html && length.is_none_or(|length| length <= MAX_KEY_AUTHORIZATION)
+        }
+        Exemption::RobotsTxt | Exemption::CrawlPolicy => true,
+    };
+    status.is_success() && status != StatusCode::NO_CONTENT && length != Some(0) && !is_answer
+}
+
 fn log_delay_adjustment(scope: &str, adjustment: &Adjustment) {
     let Adjustment { outcome: throttle::OriginOutcome { status, latency, .. }, old_delay: old, new_delay: new, reason } =
         adjustment;

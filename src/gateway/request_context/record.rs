@@ -8,6 +8,7 @@ use tidegate_engine::{Charged, Evaluation, QuotaUsage};
 use tidegate_http1::Name;
 use tidegate_policy::Units;
 use tidegate_policy::bot_detection::HeadersSeen;
+use tidegate_policy::exempt::Exemption;
 
 impl RequestContext {
     /// Stores the record of a request that is not settled, so that it can be explained.
@@ -73,7 +74,7 @@ impl RequestContext {
             referer: referer.as_deref(),
             headers_seen: observation
                 .map_or(HeadersSeen::USER_AGENT, |observation| observation.headers())
-                .with(HeadersSeen::PREFLIGHT, self.client_request.is_preflight()),
+                .with(HeadersSeen::PREFLIGHT, self.exemption() == Some(Exemption::Preflight)),
             kind: classified.kind,
             class: classified.class,
             class_name: &rules[classified.class].name,

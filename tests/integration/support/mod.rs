@@ -76,7 +76,19 @@ pub fn http2_responses(
     address: std::net::SocketAddr,
     requests: impl FnOnce(http::request::Builder) -> Vec<http::Request<()>>,
 ) -> Vec<http::Response<bytes::Bytes>> {
-    use http_body_util::{BodyExt, Empty};
+    let without_content = |request: http::Request<()>| request.map(|()| http_body_util::Empty::new());
+    http2_responses_to(address, requests(http::Request::builder()).into_iter().map(without_content))
+}
+
+/// Sends requests with content, one after the other, over one cleartext HTTP/2 connection and returns the responses.
+pub fn http2_responses_to<B>(
+    address: std::net::SocketAddr,
+    requests: impl IntoIterator<Item = http::Request<B>>,
+) -> Vec<http::Response<bytes::Bytes>>
+where
+    B: hyper::body::Body<Data = bytes::Bytes, Error = std::convert::Infallible> + Send + Unpin + 'static,
+{
+    use http_body_util::BodyExt;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime can be created");
     let exchange = async {
         let stream = tokio::net::TcpStream::connect(tls_tunnel::for_http2(address)).await.expect("gateway listens");
@@ -87,8 +99,7 @@ pub fn http2_responses(
             .expect("server supports HTTP/2");
         tokio::spawn(connection);
         let mut responses = Vec::new();
-        for request in requests(http::Request::builder()) {
-            let request = request.map(|()| Empty::<bytes::Bytes>::new());
+        for request in requests {
             let (head, body) = sender.send_request(request).await.expect("response head").into_parts();
             let body = body.collect().await.expect("complete body").to_bytes();
             responses.push(http::Response::from_parts(head, body));

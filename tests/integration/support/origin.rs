@@ -48,6 +48,15 @@ impl Origin {
         Self::with_script(|_, connection| connection.reply("200 OK", "", b"hello"))
     }
 
+    /// Starts an origin that answers preflights, and all other requests with a small page.
+    pub fn with_cors() -> Self {
+        const ANSWER: &str = "Access-Control-Allow-Origin: *\r\nAccess-Control-Allow-Methods: GET\r\n";
+        Self::with_script(|request, connection| match request.method.as_str() {
+            "OPTIONS" => connection.reply("200 OK", ANSWER, b""),
+            _ => connection.reply("200 OK", "", b"hello"),
+        })
+    }
+
     /// Starts an origin that runs `script` for each request, before the request body is read.
     pub fn with_script(script: impl Fn(&ReceivedRequest, &mut OriginConnection) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -55,7 +55,7 @@ impl Simulator {
         let secret = evidence.logged.as_ref().and_then(|logged| logged.credential_hash);
         let facts = Facts { request: request.facts(self.rules.path_policy), client: &client };
         let mut classified =
-            self.admission.classify(&facts, |_| native.and_then(NativeFields::logged_switch), |_| secret);
+            self.admission.classify(&facts, |_| native.and_then(NativeFields::logged_switch), |_| secret, at);
         let filled = native.filter(|native| native.fill.is_some());
         if let Some(class) = filled.and_then(|native| self.rules.class_id(&native.class)) {
             classified.classification.class = class;
