@@ -9,7 +9,7 @@ use tidegate_config::admin_address::AdminAddress;
 use tidegate_engine::spenders::TopSpenders;
 use tidegate_engine::switch_store::SwitchEntry;
 use tidegate_engine::{ClientView, PathCostView, QuotaView, ScopeState, UnknownQuota};
-use tidegate_policy::cache::CacheResult;
+use tidegate_http_cache::CacheResult;
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{Timestamp, Units};

@@ -14,8 +14,8 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tidegate_http_cache::CacheResult;
 use tidegate_policy::Units;
-use tidegate_policy::cache::CacheResult;
 use tokio::task::spawn_blocking;
 use tracing::info;
 

@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::task::{Poll, Waker};
-use tidegate_policy::compression::Coding;
+use tidegate_http_cache::coding::Coding;
 use zstd::stream::write::Encoder as ZstdEncoder;
 
 /// Bytes of compressed data that are sent at once.

@@ -1,9 +1,9 @@
 //! Reads the actual cost of a response from its headers.
 
+use tidegate_http_cache::quoted;
 use tidegate_http1::{Fields, Name};
 use tidegate_policy::Units;
 use tidegate_policy::quota::Quota;
-use tidegate_policy::quoted;
 
 /// Returns the actual cost: the value of `cost_header`; else zero if the origin served from its cache; else `expected`.
 /// An unreadable cost header is ignored.

@@ -10,8 +10,8 @@ use super::{AcmeView, CertificateView, ConfiguredView};
 use metrics::{Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use tidegate_engine::{Admission, QuotaView, ScopeState};
+use tidegate_http_cache::CacheResult;
 use tidegate_policy::bot_detection::Signal;
-use tidegate_policy::cache::CacheResult;
 use tidegate_policy::{ClientKind, Reason, Units};
 
 /// Whole counters and plain gauges, stored by the exporter library. A process may have several exporters; none is

@@ -3,8 +3,8 @@
 use super::handshake_result::HandshakeResult;
 use super::status_class::StatusClass;
 use super::{VerificationMethod, VerificationResult};
+use tidegate_http_cache::CacheResult;
 use tidegate_policy::bot_detection::Signal;
-use tidegate_policy::cache::CacheResult;
 use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{ClientKind, Reason};
 

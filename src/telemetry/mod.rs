@@ -41,7 +41,7 @@ use parking_lot::Mutex;
 use std::time::Duration;
 use tidegate_engine::Admission;
 use tidegate_engine::spenders::TopSpenders;
-use tidegate_policy::cache::CacheResult;
+use tidegate_http_cache::CacheResult;
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::{Reason, Rules, Timestamp, Units};

@@ -12,8 +12,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
+use tidegate_http_cache::ForwardReason;
+use tidegate_http_cache::storage::Unstorable;
 use tidegate_policy::Reason;
-use tidegate_policy::cache::{ForwardReason, Unstorable};
 
 #[test]
 fn every_yaml_block_is_accepted_by_check() {

@@ -9,6 +9,8 @@ mod crawlers;
 mod engine;
 #[path = "../../crates/http1/fuzz/invariants.rs"]
 mod http1;
+#[path = "../../crates/http-cache/fuzz/invariants.rs"]
+mod http_cache;
 #[path = "../../crates/policy/fuzz/invariants.rs"]
 pub(crate) mod policy;
 #[path = "../../crates/replay/fuzz/invariants.rs"]
@@ -45,7 +47,7 @@ fn response_head_invariants_hold() {
 
 #[test]
 fn cache_invariants_hold() {
-    check_corpus("policy", "cache", policy::cache);
+    check_corpus("http-cache", "cache", http_cache::cache);
 }
 
 #[test]

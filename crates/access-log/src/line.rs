@@ -6,8 +6,8 @@ use super::timestamp::TimestampWriter;
 use super::{evidence, json};
 use std::io::Write as _;
 use std::net::IpAddr;
+use tidegate_http_cache::CacheResult;
 use tidegate_policy::bot_detection::HeadersSeen;
-use tidegate_policy::cache::CacheResult;
 use tidegate_policy::identity::KeyOwner;
 use tidegate_policy::{Reason, Timestamp};
 

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 use std::time::Duration;
+use tidegate_http_cache::CacheResult;
 use tidegate_policy::bot_detection::HeadersSeen;
-use tidegate_policy::cache::{CacheFill, CacheResult};
+use tidegate_policy::cache::CacheFill;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::switches::SwitchEffect;

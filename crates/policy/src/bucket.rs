@@ -3,7 +3,7 @@
 //! Refills in batches, as Atlassian documents it: `fill` tokens every `interval`, up to `capacity`. Or smooth (GCRA):
 //! one token every `interval / fill`, up to `capacity`.
 
-use super::time::Timestamp;
+use super::Timestamp;
 use std::time::Duration;
 
 /// Refill settings of a class's buckets.

@@ -1,11 +1,12 @@
 //! Crawl delays advertised in robots.txt: minimum seconds between two requests of a crawler.
 
+use super::Timestamp;
 use super::address_lists::ListSet;
 use super::class::{Class, ClientKind};
 use super::cost::Cost;
 use super::ids::{ClassId, OperatorId, QuotaId};
 use super::rules::Rules;
-use super::time::{Timestamp, ceil_seconds};
+use super::time::ceil_seconds;
 use super::units::Units;
 use std::time::Duration;
 

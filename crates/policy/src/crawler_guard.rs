@@ -4,8 +4,8 @@
 //! refusals. Therefore one of its requests is admitted per interval, and no page is refused for longer than a limit.
 //! Both stay within a small share of the quota: a high request rate gains nothing, and the quota limit always holds.
 
+use super::Timestamp;
 use super::tier::Share;
-use super::time::Timestamp;
 use super::units::Units;
 use std::time::Duration;
 

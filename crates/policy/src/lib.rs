@@ -39,7 +39,6 @@ pub mod query;
 pub mod quota;
 pub mod quota_state;
 pub mod quota_sync;
-pub mod quoted;
 pub mod reason;
 mod refused_quotas;
 pub mod rng;
@@ -62,5 +61,5 @@ pub use ids::{BotId, ClassId, ListId, OperatorId, QuotaId, RouteId, ScopeId, Sta
 pub use reason::Reason;
 pub use refused_quotas::RefusedQuotas;
 pub use rules::Rules;
-pub use time::Timestamp;
+pub use tidegate_http_cache::Timestamp;
 pub use units::Units;

@@ -2,7 +2,7 @@
 //!
 //! [`reconcile`] derives the count from a response; it can only tighten the gateway's count.
 
-use super::time::Timestamp;
+use super::Timestamp;
 use super::units::Units;
 use super::window::Span;
 use std::time::Duration;

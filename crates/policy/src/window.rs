@@ -1,6 +1,6 @@
 //! Windows: when the windows of a quota start and end.
 
-use super::time::Timestamp;
+use super::Timestamp;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::log::LinePosition;
 use smallvec::SmallVec;
 use tidegate_engine::QuotaUsage;
-use tidegate_policy::cache::CacheResult;
+use tidegate_http_cache::CacheResult;
 use tidegate_policy::{BotId, Classification, QuotaId, Reason, RefusedQuotas, RouteId, Timestamp, Units};
 
 /// Decision on one request, with everything that a report shows of it.

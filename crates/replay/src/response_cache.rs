@@ -1,6 +1,6 @@
 //! Simulation of the gateway's cache, for logs that do not say what a cache did.
 //!
-//! The rules are those of the gateway ([`tidegate_policy::cache`]), applied to what a log line shows: method, path, query,
+//! The rules are those of the gateway ([`tidegate_http_cache`]), applied to what a log line shows: method, path, query,
 //! status and size. A log shows neither cookies nor response fields, so every request counts as one without cookies, and
 //! every response as one without `Set-Cookie`, `Vary`, validators and `Cache-Control`, except for the assumed `max-age`.
 
@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_access_log::CLIENT_CLOSED_REQUEST;
 use tidegate_config::Settings;
-use tidegate_policy::cache::invalidation::invalidates;
-use tidegate_policy::cache::storage::{self, StorageRequest};
-use tidegate_policy::cache::{CacheResult, CacheRules, RouteCacheRules, query_filter};
+use tidegate_http_cache::CacheResult;
+use tidegate_http_cache::invalidation::invalidates;
+use tidegate_http_cache::storage::{self, StorageRequest};
+use tidegate_policy::cache::{CacheRules, RouteCacheRules, query_filter};
 use tidegate_policy::{Reason, RequestFacts, RouteId, Rules, Timestamp};
 
 /// Cache of one policy.

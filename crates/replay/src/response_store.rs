@@ -3,8 +3,8 @@
 use super::page_hash::PageHash;
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, VecDeque};
+use tidegate_http_cache::ReuseTerms;
 use tidegate_policy::Timestamp;
-use tidegate_policy::cache::ReuseTerms;
 
 /// Stored responses, bounded by their bytes and by their number.
 ///

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use tidegate_access_log::{rfc3339, rfc3339_exact};
 use tidegate_engine::QuotaUsage;
-use tidegate_policy::cache::CacheResult;
+use tidegate_http_cache::CacheResult;
 use tidegate_policy::{QuotaId, Reason, Units};
 
 /// Decision as a JSON line.

@@ -9,7 +9,7 @@ use crate::gateway::compressor::compress;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tidegate_cache_disk::ReadMode;
-use tidegate_policy::compression::Coding;
+use tidegate_http_cache::coding::Coding;
 use tokio::task::spawn_blocking;
 
 /// Largest body that is compressed while its client waits, in bytes: it takes about a millisecond.

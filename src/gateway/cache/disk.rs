@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate_cache_disk::{DiskRecord, DiskStore, NewBody, NewRecord, ReadMode};
+use tidegate_http_cache::ReuseTerms;
+use tidegate_http_cache::vary::SelectingFields;
 use tidegate_policy::Timestamp;
-use tidegate_policy::cache::ReuseTerms;
-use tidegate_policy::cache::vary::SelectingFields;
 use tracing::warn;
 
 /// Name of the directory in `state_dir`.

@@ -10,13 +10,13 @@ use super::stored_response::StoredResponse;
 use super::variants::{Selection, Variants};
 use http::StatusCode;
 use std::sync::Arc;
+use tidegate_http_cache::accepted_codings::AcceptedCodings;
+use tidegate_http_cache::request_fields::{FetchField, is_client_address, is_constant};
+use tidegate_http_cache::storage::{self, StorageRequest, Unstorable};
+use tidegate_http_cache::vary::SelectingFields;
+use tidegate_http_cache::{FieldLines, ForwardReason, RequestDirectives, ReuseTerms};
 use tidegate_http1::{Field, Fields, Name, RequestHead};
 use tidegate_policy::Timestamp;
-use tidegate_policy::cache::coding::AcceptedCodings;
-use tidegate_policy::cache::request_fields::{FetchField, is_client_address, is_constant};
-use tidegate_policy::cache::storage::{self, StorageRequest};
-use tidegate_policy::cache::vary::SelectingFields;
-use tidegate_policy::cache::{FieldLines, ForwardReason, RequestDirectives, ReuseTerms, Unstorable};
 
 /// User agent of fetches, which are for all clients.
 const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));

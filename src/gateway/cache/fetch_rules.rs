@@ -1,8 +1,8 @@
 //! Rules of a route for its fetches, and what becomes of each request field.
 
 use smallvec::SmallVec;
+use tidegate_http_cache::request_fields::{FetchField, fetch_field};
 use tidegate_http1::{Field, Name};
-use tidegate_policy::cache::request_fields::{FetchField, fetch_field};
 use tidegate_policy::cache::{CacheRules, RouteCacheRules};
 
 /// Rules for the fetches of a route.

@@ -1,7 +1,7 @@
 //! Header fields as the rules of the cache read them.
 
+use tidegate_http_cache::FieldLines;
 use tidegate_http1::Fields;
-use tidegate_policy::cache::FieldLines;
 
 /// Fields of a message.
 #[derive(Clone, Copy)]

@@ -6,10 +6,10 @@ use crate::gateway::page_url::{canonical_url, is_canonical};
 use crate::gateway::site::Site;
 use aws_lc_rs::digest::{SHA256, digest};
 use smallvec::SmallVec;
+use tidegate_http_cache::coding::Coding;
+use tidegate_http_cache::vary::SelectingFields;
 use tidegate_http1::{Field, Fields, Name};
-use tidegate_policy::cache::vary::SelectingFields;
 use tidegate_policy::cache::{CacheRules, RouteCacheRules, query_filter};
-use tidegate_policy::compression::Coding;
 
 /// Beginning of the name of a selecting field that is one cookie.
 pub(super) const COOKIE_PREFIX: &str = "cookie:";

@@ -1,6 +1,6 @@
 //! Cache of responses: what is stored, under which keys, and which request fetches what is missing.
 //!
-//! The rules are those of `tidegate_policy::cache`. [`key`] names a response; [`store`] holds it in memory, [`disk`] in
+//! The rules are those of `tidegate_http_cache`. [`key`] names a response; [`store`] holds it in memory, [`disk`] in
 //! files, and [`compressed_form`] makes forms of it for clients that accept them; [`fetch_lock`] lets one request fetch for
 //! all that wait; [`fetch`] says what it is sent; [`recorder`] collects the body while the client reads it.
 //! `handler::cache` uses them in the life of a request.

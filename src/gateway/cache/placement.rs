@@ -10,10 +10,10 @@ use super::stored_response::{CopyUsage, ResponseHead, StoredBody, StoredResponse
 use super::variants::{FieldSet, Selection, Variants};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tidegate_http_cache::ReuseTerms;
+use tidegate_http_cache::vary::SelectingFields;
 use tidegate_http1::Fields;
 use tidegate_policy::Timestamp;
-use tidegate_policy::cache::ReuseTerms;
-use tidegate_policy::cache::vary::SelectingFields;
 
 /// Where a response is stored.
 pub(in crate::gateway) struct StorageTarget {

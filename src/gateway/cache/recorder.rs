@@ -8,7 +8,7 @@ use super::stored_response::{CopyBody, ResponseHead, StoredBody};
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tidegate_policy::cache::ReuseTerms;
+use tidegate_http_cache::ReuseTerms;
 
 /// Size of the parts of a body of unknown length.
 const PART: usize = 64 * 1024;

@@ -8,9 +8,9 @@ use super::key::{CacheKey, SelectedValues};
 use super::saving::Saving;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tidegate_http_cache::vary::{MAX_SELECTING_FIELDS, SelectingFields};
 use tidegate_http1::Fields;
 use tidegate_policy::Timestamp;
-use tidegate_policy::cache::vary::{MAX_SELECTING_FIELDS, SelectingFields};
 
 /// Time after which a name is forgotten, if the later responses of the URL do not name it.
 const NAME_TIME: Duration = Duration::from_secs(3600);

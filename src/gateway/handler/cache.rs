@@ -25,10 +25,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_engine::{AcquireOutcome, Classified};
+use tidegate_http_cache::range::{RequestedRange, may_be_range, requested_range};
+use tidegate_http_cache::validation::{allows_range, has_origin_condition, is_not_modified, is_sent_in_304};
+use tidegate_http_cache::{CacheResult, CacheStatus, ForwardReason, HitDetail, RequestDirectives, Reuse};
 use tidegate_http1::{Fields, Name, Response};
-use tidegate_policy::cache::range::{RequestedRange, may_be_range, requested_range};
-use tidegate_policy::cache::validation::{allows_range, has_origin_condition, is_not_modified, is_sent_in_304};
-use tidegate_policy::cache::{CacheResult, CacheStatus, ForwardReason, HitDetail, RequestDirectives, Reuse};
 use tidegate_policy::identity::{ClientAddress, ClientKey};
 use tidegate_policy::{Reason, RouteId, Timestamp};
 

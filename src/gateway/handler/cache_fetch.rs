@@ -12,8 +12,8 @@ use http::StatusCode;
 use hyper::body::Body;
 use std::rc::Rc;
 use std::sync::Arc;
+use tidegate_http_cache::storage::Unstorable;
 use tidegate_http1::{Name, Response};
-use tidegate_policy::cache::Unstorable;
 
 impl RequestHandler {
     /// Responds to the request of a fetch: with the copy that the origin confirmed, or with its response, which is stored

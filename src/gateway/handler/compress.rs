@@ -5,10 +5,11 @@ use crate::gateway::cache::{CopyBody, MessageFields, StoredResponse, compressed_
 use crate::gateway::compressor::Compressor;
 use crate::gateway::request_context::RequestContext;
 use http::{StatusCode, Version};
+use tidegate_http_cache::FieldLines;
+use tidegate_http_cache::coding::Coding;
 use tidegate_http1::{Fields, Name, list};
 use tidegate_policy::Rules;
-use tidegate_policy::cache::FieldLines;
-use tidegate_policy::compression::{Coding, CompressionRules};
+use tidegate_policy::compression::CompressionRules;
 
 /// Returns the compressor of a response that passes, and prepares its fields.
 pub(super) fn encode_response(

@@ -23,9 +23,10 @@ use std::rc::Rc;
 use std::time::Duration;
 use tidegate_config::settings::HeaderRules;
 use tidegate_engine::{SlotGuard, ThrottleRejection};
+use tidegate_http_cache::CacheStatus;
+use tidegate_http_cache::storage::Unstorable;
 use tidegate_http1::client::OnInterim;
 use tidegate_http1::{Fields, Name, RequestHead, Response};
-use tidegate_policy::cache::{CacheStatus, Unstorable};
 use tidegate_policy::identity::ClientAddress;
 
 impl RequestHandler {

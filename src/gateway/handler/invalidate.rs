@@ -7,9 +7,9 @@ use crate::gateway::request_context::RequestContext;
 use crate::gateway::site::Site;
 use crate::gateway::upstream::OriginBody;
 use http::Method;
+use tidegate_http_cache::invalidation::{invalidates, naming_fields};
 use tidegate_http1::Response;
 use tidegate_policy::cache::RouteCacheRules;
-use tidegate_policy::cache::invalidation::{invalidates, naming_fields};
 use tidegate_policy::{RequestFacts, path};
 
 impl RequestHandler {

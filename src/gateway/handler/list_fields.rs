@@ -18,12 +18,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::Settings;
 use tidegate_crawlers::robots::{self, CachedRobots, RobotsDocument};
+use tidegate_http_cache::accepted_codings::AcceptedCodings;
+use tidegate_http_cache::coding::Coding;
+use tidegate_http_cache::validation::is_not_modified;
+use tidegate_http_cache::vary::{SelectingFields, normalized_value};
+use tidegate_http_cache::{RequestDirectives, ResponseDirectives};
 use tidegate_http1::{Fields, Name, RequestHead};
-use tidegate_policy::cache::coding::AcceptedCodings;
-use tidegate_policy::cache::validation::is_not_modified;
-use tidegate_policy::cache::vary::{SelectingFields, normalized_value};
-use tidegate_policy::cache::{RequestDirectives, ResponseDirectives};
-use tidegate_policy::compression::{Coding, CompressionRules, MediaTypePattern};
+use tidegate_policy::compression::{CompressionRules, MediaTypePattern};
 use tidegate_policy::identity::{AddressSource, ProxyTrust};
 use tidegate_policy::network::IpPrefix;
 

@@ -2,8 +2,8 @@
 //! IETF drafts, `RateLimit-Remaining` and related fields, and `X-RateLimit-*`.
 
 use std::time::{Duration, UNIX_EPOCH};
+use tidegate_http_cache::quoted;
 use tidegate_http1::{Fields, Name};
-use tidegate_policy::quoted;
 use tidegate_policy::{Timestamp, Units};
 
 /// Upper bound of a retry time; a longer one is an error or has another meaning.

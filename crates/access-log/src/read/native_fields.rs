@@ -3,8 +3,9 @@
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::time::Duration;
+use tidegate_http_cache::CacheResult;
 use tidegate_policy::bot_detection::HeadersSeen;
-use tidegate_policy::cache::{CacheFill, CacheResult};
+use tidegate_policy::cache::CacheFill;
 use tidegate_policy::switches::{Switch, SwitchEffect};
 use tidegate_policy::{Timestamp, Units};
 

@@ -3,7 +3,8 @@
 use super::diagnostics::Diagnostics;
 use crate::raw::compression as raw;
 use crate::setting_path::SettingPath;
-use tidegate_policy::compression::{Coding, CompressionRules, MediaTypePattern};
+use tidegate_http_cache::coding::Coding;
+use tidegate_policy::compression::{CompressionRules, MediaTypePattern};
 
 const DEFAULT_MIN_SIZE: u64 = 1024;
 const DEFAULT_CODINGS: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];

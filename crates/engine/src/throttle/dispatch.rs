@@ -12,7 +12,7 @@ use super::scheduler::Scheduler;
 use super::waiter::{Waiter, WaiterState};
 use crate::InlineVec;
 use std::cmp::Reverse;
-use tidegate_policy::time::Timestamp;
+use tidegate_policy::Timestamp;
 
 impl Scheduler {
     /// Grants slots, in order, to all waiters that can start after a change of `instances`, with the slots that this

@@ -12,8 +12,8 @@ use foldhash::fast::RandomState;
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use tidegate_policy::Timestamp;
 use tidegate_policy::throttle::{Scope, ThrottleConfig, partition};
-use tidegate_policy::time::Timestamp;
 
 /// Instances of one configured scope.
 pub(super) struct ScopeGroup {

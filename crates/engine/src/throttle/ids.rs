@@ -2,9 +2,9 @@
 
 use crate::InlineVec;
 use std::borrow::Cow;
+use tidegate_policy::Timestamp;
 use tidegate_policy::throttle::backoff::BackoffEpoch;
 use tidegate_policy::throttle::overload::RequestSource;
-use tidegate_policy::time::Timestamp;
 
 /// Index of a scope group. Groups are never removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

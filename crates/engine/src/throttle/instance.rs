@@ -7,9 +7,9 @@ use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use tidegate_policy::Timestamp;
 use tidegate_policy::throttle::ThrottleConfig;
 use tidegate_policy::throttle::overload::BackoffSubject;
-use tidegate_policy::time::Timestamp;
 
 /// Throttled instance of a scope: the only one, or one per partition.
 pub(super) struct ScopeInstance {

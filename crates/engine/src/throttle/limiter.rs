@@ -5,11 +5,11 @@ use super::slot_cooldown::SlotCooldowns;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
+use tidegate_policy::Timestamp;
 use tidegate_policy::throttle::autothrottle::Adjustment;
 use tidegate_policy::throttle::backoff::{BackoffBlock, BackoffEpoch, BackoffState};
 use tidegate_policy::throttle::controller::{Controller, ControllerState, EffectiveLimits};
 use tidegate_policy::throttle::{self, OriginOutcome};
-use tidegate_policy::time::Timestamp;
 
 /// Enforces the limits of one scope instance: concurrency, spacing and backoff.
 pub(super) struct ScopeLimiter {

@@ -5,7 +5,7 @@ use super::scheduler::WaiterPoll;
 use super::{SlotGuard, Throttle, ThrottleRejection};
 use std::sync::Arc;
 use std::task::Waker;
-use tidegate_policy::time::Timestamp;
+use tidegate_policy::Timestamp;
 
 /// Handle of a queued request. Leaves the queue on drop.
 #[must_use]

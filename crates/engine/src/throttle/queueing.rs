@@ -7,7 +7,7 @@ use super::wait_queue::WaitQueue;
 use super::waiter::{Waiter, WaiterState};
 use crate::InlineVec;
 use std::cmp::Reverse;
-use tidegate_policy::time::Timestamp;
+use tidegate_policy::Timestamp;
 
 impl Scheduler {
     pub(super) fn enqueue(

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 use tidegate_policy::Reason;
+use tidegate_policy::Timestamp;
 use tidegate_policy::throttle::overload::RequestSource;
 use tidegate_policy::throttle::{self, OriginOutcome, Scope};
-use tidegate_policy::time::Timestamp;
 
 /// Schedules requests onto the slots of all throttled scopes.
 #[derive(Default)]

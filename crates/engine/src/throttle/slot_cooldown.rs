@@ -1,7 +1,7 @@
 //! Slots of finished requests that must not be reused yet (`delay_per_slot`).
 
 use std::collections::VecDeque;
-use tidegate_policy::time::Timestamp;
+use tidegate_policy::Timestamp;
 
 /// Times at which the slots become free, sorted. Each was taken before, so there are never more than slots.
 #[derive(Debug, Default)]

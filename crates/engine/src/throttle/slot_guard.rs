@@ -3,8 +3,8 @@
 use super::ids::SlotGrant;
 use super::{ResponseFeedback, Throttle};
 use std::sync::Arc;
+use tidegate_policy::Timestamp;
 use tidegate_policy::throttle::OriginOutcome;
-use tidegate_policy::time::Timestamp;
 
 /// Holds a slot in each scope of a request. Releases the slots on drop.
 #[must_use]

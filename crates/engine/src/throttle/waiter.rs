@@ -3,7 +3,7 @@
 use super::ids::{QueueId, SlotGrant};
 use super::{SlotRequest, ThrottleRejection};
 use std::task::Waker;
-use tidegate_policy::time::Timestamp;
+use tidegate_policy::Timestamp;
 
 /// A request in a wait queue, or one granted or evicted that has not been polled since.
 pub(super) struct Waiter {

@@ -36,3 +36,31 @@ pub fn filter<'a>(query: &'a str, included: Option<&[ParameterPattern]>, ignored
     }
     Cow::Owned(query.split('&').filter(is_kept).collect::<Vec<_>>().join("&"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_parameters_are_neither_in_the_key_nor_sent() {
+        let pattern = |text| ParameterPattern::parse(text).expect("valid");
+        let ignored = ["utm_*", "gclid"].map(pattern);
+        for (query, expected) in [
+            ("a=1&b=2", "a=1&b=2"),
+            ("utm_source=x&a=1&gclid", "a=1"),
+            ("utm_source=x", ""),
+            ("a=1;utm_source=x", "a=1;utm_source=x"),
+            ("utm_source=x;callback=evil", ""),
+            ("gclid2=1&xgclid=2", "gclid2=1&xgclid=2"),
+            ("a=1&&b", "a=1&&b"),
+        ] {
+            assert_eq!(filter(query, None, &ignored), expected, "{query}");
+        }
+        let included = ["page", "q"].map(pattern);
+        assert_eq!(filter("page=2&callback=evil&q=a", Some(&included), &ignored), "page=2&q=a");
+        assert_eq!(filter("callback=evil", Some(&[]), &[]), "");
+        for invalid in ["", "a*b", "a b", "a=b", "a&b"] {
+            assert_eq!(ParameterPattern::parse(invalid), None, "{invalid}");
+        }
+    }
+}

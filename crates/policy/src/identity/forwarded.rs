@@ -1,8 +1,8 @@
 //! Parser of `Forwarded` (RFC 7239): commas and semicolons inside quotes do not separate.
 
 use super::parse_address;
-use crate::quoted;
 use std::net::IpAddr;
+use tidegate_http_cache::quoted;
 
 /// Returns the elements of one field line, the last first. A comma separates if an even number of quotes follows, so
 /// that a quote which a client leaves open does not take in what a proxy adds.

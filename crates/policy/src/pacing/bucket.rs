@@ -3,8 +3,8 @@
 //! An exact admit share applies in addition: of any run of n requests, n times the share are admitted, within one
 //! request. With a share of all requests, only the bucket decides.
 
+use crate::Timestamp;
 use crate::tier::{Share, ShedState};
-use crate::time::Timestamp;
 use crate::units::Units;
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Share of the demand of one class that was admitted recently, as measured: an empty pacing bucket refuses more than
 //! the planned share says.
 
+use crate::Timestamp;
 use crate::tier::Share;
-use crate::time::Timestamp;
 use crate::units::Units;
 use std::time::Duration;
 

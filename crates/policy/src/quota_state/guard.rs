@@ -1,10 +1,10 @@
 //! Usage of a quota by guarded crawlers.
 
 use super::QuotaState;
+use crate::Timestamp;
 use crate::crawler_guard::{CrawlerGuard, GuardState};
 use crate::ids::{OperatorId, StableClassId};
 use crate::tier::Share;
-use crate::time::Timestamp;
 use crate::units::Units;
 
 impl QuotaState {

@@ -15,6 +15,7 @@ mod windows;
 
 pub use settle::Settlement;
 
+use super::Timestamp;
 use super::decide::{QuotaSnapshot, Refusal, Verdict};
 use super::ids::{OperatorId, StableClassId};
 use super::pacing::Pacing;
@@ -22,7 +23,6 @@ use super::pacing::pacer::Pacer;
 use super::quota::Quota;
 use super::reason::Reason;
 use super::tier::ShedState;
-use super::time::Timestamp;
 use super::units::Units;
 use super::window::{EvictedWindows, Span, Window};
 use spend_rate::SpendRate;

@@ -2,13 +2,13 @@
 
 use super::QuotaState;
 use super::window_usage::WindowUsage;
+use crate::Timestamp;
 use crate::ids::StableClassId;
 use crate::pacing::demand::DemandModel;
 use crate::pacing::pacer::{Pacer, QuotaTotals};
 use crate::pacing::week::WeekTime;
 use crate::pacing::{Pacing, PlanSnapshot};
 use crate::quota::Quota;
-use crate::time::Timestamp;
 use crate::units::Units;
 use crate::window::Span;
 

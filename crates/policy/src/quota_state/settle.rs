@@ -2,9 +2,9 @@
 //! corrections.
 
 use super::QuotaState;
+use crate::Timestamp;
 use crate::ids::StableClassId;
 use crate::quota_sync::{self, LocalCount, OriginQuotaEvent, OriginReport};
-use crate::time::Timestamp;
 use crate::units::Units;
 use crate::window::EvictedWindows;
 

@@ -1,6 +1,6 @@
 //! Spend rate of a window, for the size of leases.
 
-use crate::time::Timestamp;
+use crate::Timestamp;
 use crate::units::Units;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Usage of one window, and the units of it that this instance may take.
 
+use crate::Timestamp;
 use crate::lease::WindowKey;
-use crate::time::Timestamp;
 use crate::units::Units;
 use crate::window::Span;
 

@@ -2,8 +2,8 @@
 
 use super::QuotaState;
 use super::window_usage::WindowUsage;
+use crate::Timestamp;
 use crate::lease::WindowKey;
-use crate::time::Timestamp;
 use crate::units::Units;
 use crate::window::Span;
 use std::time::Duration;

@@ -7,8 +7,9 @@ use super::step::{Stage, Step, StepResult};
 use crate::terminal::format_duration;
 use http::{Method, header};
 use tidegate_config::SettingPath;
+use tidegate_http_cache::CacheResult;
 use tidegate_policy::Reason;
-use tidegate_policy::cache::{CacheResult, CacheRules, RouteCacheRules};
+use tidegate_policy::cache::{CacheRules, RouteCacheRules};
 
 /// Returns the step of the cache; `None` without the section, unless the log names what a cache did.
 pub(super) fn step(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Option<Step> {

@@ -2,7 +2,7 @@
 
 use crate::response_cache::{CacheRole, LoggedUse};
 use tidegate_access_log::read::NativeFields;
-use tidegate_policy::cache::CacheResult;
+use tidegate_http_cache::CacheResult;
 
 /// Use of a stored response, with where it is known from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

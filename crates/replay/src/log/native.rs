@@ -6,8 +6,9 @@ use http::{Method, Version};
 use std::time::Duration;
 use tidegate_access_log::read::{NativeFields, NativeLine, Text};
 use tidegate_engine::BucketUsage;
+use tidegate_http_cache::CacheResult;
 use tidegate_policy::Timestamp;
-use tidegate_policy::cache::{CacheFill, CacheResult};
+use tidegate_policy::cache::CacheFill;
 use tidegate_policy::switches::SwitchEffect;
 
 /// Parses a line.

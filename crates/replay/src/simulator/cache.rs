@@ -7,7 +7,7 @@ use crate::request::ReplayRequest;
 use crate::response_cache::{CacheRole, LoggedUse, OriginResponse};
 use smallvec::SmallVec;
 use tidegate_access_log::read::NativeFields;
-use tidegate_policy::cache::CacheResult;
+use tidegate_http_cache::CacheResult;
 use tidegate_policy::{QuotaId, RouteId, Timestamp, Units};
 
 impl Simulator {

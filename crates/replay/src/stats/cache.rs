@@ -4,7 +4,7 @@ use super::classes::by_quota;
 use crate::decision::ReplayedDecision;
 use crate::report::{CacheReport, CacheStoreReport, ClassCacheReport};
 use crate::response_store::StoreUsage;
-use tidegate_policy::cache::CacheResult;
+use tidegate_http_cache::CacheResult;
 use tidegate_policy::{Rules, Units};
 
 /// Requests that the cache took part in.

@@ -1,7 +1,7 @@
 //! Reuse of a stored response: numbers computed when it was stored, compared with the time of a request (RFC 9111
 //! section 4).
 
-use super::super::Timestamp;
+use super::Timestamp;
 use super::directives::RequestDirectives;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Header fields of a message, as the rules of the cache read them.
 
-use super::super::quoted;
+use super::quoted;
 
 /// Lines of header fields, by name.
 pub trait FieldLines {

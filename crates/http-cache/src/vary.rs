@@ -1,8 +1,8 @@
 //! Request fields that select a response (RFC 9110 section 12.5.5, RFC 9111 section 4.1).
 
-use super::super::quoted;
-use super::coding::AcceptedCodings;
+use super::accepted_codings::AcceptedCodings;
 use super::fields::FieldLines;
+use super::quoted;
 
 /// Most fields that may select a response; one with more is not stored.
 pub const MAX_SELECTING_FIELDS: usize = 16;

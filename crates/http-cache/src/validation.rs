@@ -1,7 +1,7 @@
 //! Conditions of clients answered from a copy (RFC 9110 section 13), and the update of a copy by a 304 (RFC 9111
 //! section 4.3).
 
-use super::super::Timestamp;
+use super::Timestamp;
 use super::fields::FieldLines;
 use std::time::UNIX_EPOCH;
 

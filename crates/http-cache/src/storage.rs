@@ -1,6 +1,6 @@
 //! Storage of responses: which may be kept, and on which terms (RFC 9111 sections 3 and 4.2).
 
-use super::super::Timestamp;
+use super::Timestamp;
 use super::directives::{ResponseDirectives, parse_seconds};
 use super::fields::FieldLines;
 use super::reuse::ReuseTerms;

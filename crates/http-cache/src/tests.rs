@@ -1,13 +1,12 @@
-use super::super::Timestamp;
-use super::coding::AcceptedCodings;
-use super::query_filter::{self, ParameterPattern};
+use super::Timestamp;
+use super::accepted_codings::AcceptedCodings;
 use super::range::{RequestedRange, requested_range};
 use super::request_fields::{FetchField, fetch_field};
 use super::status::HitDetail;
-use super::storage::{StorageRequest, terms};
+use super::storage::{StorageRequest, Unstorable, terms};
 use super::validation;
 use super::vary::{SelectingFields, normalized_value};
-use super::{CacheStatus, ForwardReason, RequestDirectives, ResponseDirectives, Reuse, ReuseTerms, Unstorable};
+use super::{CacheStatus, ForwardReason, RequestDirectives, ResponseDirectives, Reuse, ReuseTerms};
 use proptest::prelude::*;
 use std::time::Duration;
 

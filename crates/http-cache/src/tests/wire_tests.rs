@@ -1,4 +1,4 @@
-//! Forms of the wire: `Vary`, codings, conditions, ranges, queries, `Cache-Status`, and the fields of a fetch.
+//! Forms of the wire: `Vary`, codings, conditions, ranges, `Cache-Status`, and the fields of a fetch.
 
 use super::*;
 
@@ -111,29 +111,6 @@ fn one_range_is_cut_from_a_body() {
         assert_eq!(requested_range(value.as_bytes(), 10), expected, "{value}");
     }
     assert_eq!(requested_range(b"bytes=0-", 0), RequestedRange::Unsatisfiable);
-}
-
-#[test]
-fn ignored_parameters_are_neither_in_the_key_nor_sent() {
-    let pattern = |text| ParameterPattern::parse(text).expect("valid");
-    let ignored = ["utm_*", "gclid"].map(pattern);
-    for (query, expected) in [
-        ("a=1&b=2", "a=1&b=2"),
-        ("utm_source=x&a=1&gclid", "a=1"),
-        ("utm_source=x", ""),
-        ("a=1;utm_source=x", "a=1;utm_source=x"),
-        ("utm_source=x;callback=evil", ""),
-        ("gclid2=1&xgclid=2", "gclid2=1&xgclid=2"),
-        ("a=1&&b", "a=1&&b"),
-    ] {
-        assert_eq!(query_filter::filter(query, None, &ignored), expected, "{query}");
-    }
-    let included = ["page", "q"].map(pattern);
-    assert_eq!(query_filter::filter("page=2&callback=evil&q=a", Some(&included), &ignored), "page=2&q=a");
-    assert_eq!(query_filter::filter("callback=evil", Some(&[]), &[]), "");
-    for invalid in ["", "a*b", "a b", "a=b", "a&b"] {
-        assert_eq!(ParameterPattern::parse(invalid), None, "{invalid}");
-    }
 }
 
 #[test]
