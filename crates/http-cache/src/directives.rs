@@ -152,12 +152,16 @@ impl RequestDirectives {
     }
 }
 
-/// Splits a directive into its name and its value, without quotes.
+/// Splits a directive into its name and its value, without quotes. White space around the equals sign is an error: the
+/// directive counts, so that `private =x` is not shared, and its value is no number.
 fn name_and_value(member: &[u8]) -> (&[u8], Option<&[u8]>) {
     let Some(at) = member.iter().position(|&byte| byte == b'=') else { return (member, None) };
-    let value = &member[at + 1..];
+    let (name, value) = (member[..at].trim_ascii_end(), &member[at + 1..]);
+    if name.len() < at {
+        return (name, Some(b""));
+    }
     let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
-    (&member[..at], Some(unquoted.unwrap_or(value)))
+    (name, Some(unquoted.unwrap_or(value)))
 }
 
 /// Returns a number of seconds; `None` unless it is of digits only.

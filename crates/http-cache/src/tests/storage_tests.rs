@@ -24,8 +24,10 @@ fn first_valid_lifetime_counts_in_the_order_of_the_rfc() {
     ] {
         assert_eq!(lifetime(fields), Some(expected), "{fields:?}");
     }
-    let validated = |value| [("cache-control", value), ("etag", "\"a\"")];
-    for invalid in ["max-age", "max-age=", "max-age=-1", "max-age=1.5", "max-age=1 0", "max-age=a", "max-age =10"] {
+    let validated = |value| [("cache-control", value), ("expires", later), ("etag", "\"a\"")];
+    for invalid in
+        ["max-age", "max-age=", "max-age=-1", "max-age=1.5", "max-age=1 0", "max-age=a", "max-age =10", "max-age= 10"]
+    {
         assert_eq!(lifetime(&validated(invalid)), Some(0), "{invalid}");
     }
     assert_eq!(lifetime(&[("expires", "0"), ("etag", "\"a\"")]), Some(0));
@@ -38,6 +40,8 @@ fn responses_for_one_client_are_not_stored() {
         (&[("cache-control", "max-age=60, no-store")][..], Unstorable::NoStore),
         (&[("cache-control", "private, max-age=60")], Unstorable::Private),
         (&[("cache-control", "private=\"set-cookie\", max-age=60")], Unstorable::Private),
+        (&[("cache-control", "private =\"set-cookie\", max-age=60")], Unstorable::Private),
+        (&[("cache-control", "max-age=60, no-store\t= x")], Unstorable::NoStore),
         (&[("cdn-cache-control", "no-store"), fresh], Unstorable::NoStore),
         (&[fresh, ("set-cookie", "a=1")], Unstorable::SetCookie),
         (&[], Unstorable::NoLifetime),
@@ -165,6 +169,7 @@ fn directives_of_a_request_ask_for_fresher_or_staler_copies() {
         ("max-age=60, must-revalidate", "max-stale", 70, Reuse::Validate),
         ("max-age=60, immutable", "no-cache", 1, Reuse::Fresh),
         ("max-age=60, immutable", "no-cache", 61, Reuse::Validate),
+        ("max-age=60, no-cache = x", "", 1, Reuse::Validate),
         ("max-age=60, no-cache", "", 1, Reuse::Validate),
     ] {
         assert_eq!(reuse(response, request, age), expected, "{response} / {request} at {age}");
