@@ -112,9 +112,12 @@ pub fn terms(request: &StorageRequest, response: &impl FieldLines) -> Result<Reu
     if lifetime.is_zero() && !has_validator && !is_kept_stale {
         return Err(Unstorable::NoLifetime);
     }
+    let initial_age = initial_age(request, response);
+    // An age that goes back beyond the epoch exceeds every lifetime, also those that do.
+    let is_too_old = initial_age > request.received_at.saturating_duration_since(Timestamp::default());
     Ok(ReuseTerms {
-        generated_at: request.received_at - initial_age(request, response),
-        lifetime_s: whole_seconds(lifetime),
+        generated_at: request.received_at - initial_age,
+        lifetime_s: if is_too_old { 0 } else { whole_seconds(lifetime) },
         stale_while_revalidate_s: whole_seconds(directives.stale_while_revalidate),
         stale_if_error_s: directives.stale_if_error.map(whole_seconds),
         always_validate: directives.no_cache,

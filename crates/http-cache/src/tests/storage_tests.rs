@@ -116,9 +116,11 @@ fn age_counts_from_the_generation_of_the_response() {
 
 #[test]
 fn response_with_an_age_that_cannot_be_read_is_stale() {
-    for age in ["-1", "abc", "7200.0", "20;a", "0, a", "0, 0"] {
-        let terms = terms_of(&[("cache-control", "max-age=3600"), ("age", age)]).expect("storable");
-        assert!(!terms.is_fresh(RECEIVED), "{age}");
+    for age in ["-1", "abc", "7200.0", "20;a", "0, a", "0, 0", "2147483648"] {
+        for lifetime in ["max-age=3600", "max-age=2147483648"] {
+            let terms = terms_of(&[("cache-control", lifetime), ("age", age)]).expect("storable");
+            assert!(!terms.is_fresh(RECEIVED), "{age}, {lifetime}");
+        }
     }
 }
 
