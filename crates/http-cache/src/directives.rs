@@ -122,26 +122,29 @@ fn read_targeted(fields: &impl FieldLines) -> Option<ResponseDirectives> {
 }
 
 impl RequestDirectives {
-    /// Reads the directives of a request. `Pragma: no-cache` counts without `Cache-Control` (RFC 9111 section 5.4).
+    /// Reads the directives of a request. Of a repeated one, the first that is valid counts. `Pragma: no-cache` counts without
+    /// `Cache-Control` (RFC 9111 section 5.4).
     pub fn read(fields: &impl FieldLines) -> Self {
         let mut read = Self::default();
         if !fields.has("cache-control") {
             read.no_cache = fields.members("pragma").any(|member| member.eq_ignore_ascii_case(b"no-cache"));
             return read;
         }
+        let (mut min_fresh, mut max_stale) = (None, None);
         for member in fields.members("cache-control") {
             let (name, value) = name_and_value(member);
             match name.to_ascii_lowercase().as_slice() {
                 b"no-store" => read.no_store = true,
                 b"no-cache" => read.no_cache = true,
                 b"only-if-cached" => read.only_if_cached = true,
-                b"max-age" => read.max_age = delta_seconds(value).or(read.max_age),
-                b"min-fresh" => read.min_fresh = delta_seconds(value).unwrap_or(read.min_fresh),
-                b"max-stale" if value.is_none() => read.max_stale = Duration::MAX,
-                b"max-stale" => read.max_stale = delta_seconds(value).unwrap_or(read.max_stale),
+                b"max-age" => read.max_age = read.max_age.or_else(|| delta_seconds(value)),
+                b"min-fresh" => min_fresh = min_fresh.or_else(|| delta_seconds(value)),
+                b"max-stale" if value.is_none() => max_stale = max_stale.or(Some(Duration::MAX)),
+                b"max-stale" => max_stale = max_stale.or_else(|| delta_seconds(value)),
                 _ => {}
             }
         }
+        (read.min_fresh, read.max_stale) = (min_fresh.unwrap_or_default(), max_stale.unwrap_or_default());
         read
     }
 
