@@ -14,7 +14,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("policy", &["http-cache"]),
     ("http1", &[]),
     ("engine", &["policy"]),
-    ("crawlers", &["policy", "http1", "engine", "tls"]),
+    ("crawlers", &["http-cache", "policy", "http1", "engine", "tls"]),
     ("config", &["http-cache", "policy"]),
     ("access-log", &["http-cache", "policy"]),
     ("rate-limit-headers", &["policy", "http1", "engine", "config"]),

@@ -1,7 +1,7 @@
 //! Freshness lifetime of a robots.txt (RFC 9309 section 2.4, RFC 9111 section 5.2).
 
 use std::time::Duration;
-use tidegate_policy::cache::ResponseDirectives;
+use tidegate_http_cache::ResponseDirectives;
 
 /// Lifetime without `Cache-Control`.
 const DEFAULT_TTL: Duration = Duration::from_secs(60 * 60);

@@ -8,8 +8,8 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tidegate_http_cache::ResponseDirectives;
 use tidegate_policy::Timestamp;
-use tidegate_policy::cache::ResponseDirectives;
 
 /// Maximum number of agents of no operator. Untrusted clients invent their URLs. An entry takes a few hundred bytes.
 const MAX_UNLISTED: usize = 256;
