@@ -8,11 +8,15 @@ use std::net::IpAddr;
 
 /// Slot of an open connection.
 pub(super) struct ConnectionSlot {
-    telemetry: WorkerTelemetry,
     _count: CountGuard,
     /// Count of its address, if connections per address are limited.
     address: Option<AddressGuard>,
+    /// Last, so that who sees the connection closed finds room for another.
+    _shown: ShownConnection,
 }
+
+/// An open connection in the metrics, until dropped.
+struct ShownConnection(WorkerTelemetry);
 
 impl ConnectionSlot {
     /// Takes a slot; `None` if there are too many connections.
@@ -24,8 +28,7 @@ impl ConnectionSlot {
             shared.record_refused_connection(None, max_connections);
             return None;
         };
-        worker.telemetry().connection_opened();
-        Some(Self { telemetry: worker.telemetry().clone(), _count: count, address: None })
+        Some(Self { _count: count, address: None, _shown: ShownConnection::new(worker.telemetry()) })
     }
 
     /// Counts the connection for the address of its client. Returns false if the address has too many.
@@ -39,15 +42,22 @@ impl ConnectionSlot {
         }
         self.address = worker.shared.connection_counts.try_add(trust.key(client), max);
         if self.address.is_none() {
-            self.telemetry.connection_refused();
+            worker.telemetry().connection_refused();
             worker.shared.record_refused_connection(Some(client), max.get());
         }
         self.address.is_some()
     }
 }
 
-impl Drop for ConnectionSlot {
+impl ShownConnection {
+    fn new(telemetry: &WorkerTelemetry) -> Self {
+        telemetry.connection_opened();
+        Self(telemetry.clone())
+    }
+}
+
+impl Drop for ShownConnection {
     fn drop(&mut self) {
-        self.telemetry.connection_closed();
+        self.0.connection_closed();
     }
 }
