@@ -1,9 +1,8 @@
 //! A real Redis server with its own port and directory, stopped at the end of the test.
 
-use super::origin::Origin;
 use super::wait::wait_for;
 use std::fs;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -21,7 +20,7 @@ impl RedisServer {
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
         // Another process may take the port between the check and the start of the server.
         let (port, child) = wait_for("redis-server to start on a free port", || {
-            let port = Origin::free_address().port();
+            let port = free_port();
             spawn(port, dir.path(), &options).map(|child| (port, child))
         });
         Self { child, port, dir, options }
@@ -75,6 +74,11 @@ impl Drop for RedisServer {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Returns a port that is currently free.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 
 /// Starts the server and waits until it is ready. Returns `None` if it exits before, because the port is taken.
