@@ -10,6 +10,8 @@ use super::{CacheStatus, ForwardReason, RequestDirectives, ResponseDirectives, R
 use proptest::prelude::*;
 use std::time::Duration;
 
+mod exchange;
+mod oracle_tests;
 mod storage_tests;
 mod wire_tests;
 
