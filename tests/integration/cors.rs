@@ -112,7 +112,8 @@ fn preflights_that_the_origin_answers_with_pages_are_ordinary_requests() {
     assert_eq!(preflight(1.0), 200, "the page is charged");
     assert_eq!([preflight(2.0), preflight(2.0), preflight(2.0)], [200, 429, 429]);
     gateway.clock.advance(Duration::from_secs(3600));
-    assert_eq!([preflight(3.0), preflight(3.0)], [200, 429], "one an hour is tried");
+    assert_eq!([preflight(2.0), preflight(2.0)], [200, 429], "one an hour is tried");
+    assert_eq!(gateway.state()["quotas"][0]["overrun"], 1);
 }
 
 #[test]
