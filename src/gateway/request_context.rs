@@ -11,7 +11,7 @@ use super::in_place::boxed_in_place;
 use super::quota_sync::BodyScan;
 use super::switch_subject::SwitchSubject;
 use super::target::ClientRequest;
-use super::unknown_paths::UnknownPathGuard;
+use super::unknown_paths::UnknownPath;
 use super::upstream::ForwardState;
 use super::worker::{CurrentConfig, Worker};
 use http::StatusCode;
@@ -46,8 +46,8 @@ pub(super) struct EvaluatedRequest {
     pub(super) observation: Option<Observation>,
     /// Class, route and decision. Its permit is held until the cost is known.
     pub(super) evaluation: Evaluation,
-    /// Set while the path is the one of its shape in flight whose cost is unknown.
-    pub(super) unknown_path: Option<Box<UnknownPathGuard>>,
+    /// State until the response of the origin, if the cost of the path is unknown.
+    pub(super) unknown_path: UnknownPath,
 }
 
 /// Stage of an admitted request on its way to the origin and back.
@@ -298,7 +298,24 @@ impl RequestContext {
         self.retry_after = retry_after;
     }
 
-    /// Records that the request body was received.
+    /// Returns true if the cost of the path was unknown before the body was received.
+    pub(super) fn awaits_cost(&self) -> bool {
+        matches!(self.evaluated.unknown_path, UnknownPath::AwaitsBody)
+    }
+
+    /// Records whether the cost of the path is still unknown.
+    pub(super) fn set_unknown_path(&mut self, unknown_path: UnknownPath) {
+        self.evaluated.unknown_path = unknown_path;
+    }
+
+    /// Replaces the evaluation of a request that was not sent, and whose permit is settled.
+    pub(super) fn set_evaluation(&mut self, evaluation: Evaluation) {
+        self.refusal_reason = evaluation.decision.verdict.refusal().map(|refusal| refusal.reason);
+        self.evaluated.evaluation = evaluation;
+        self.receipt = Receipt::new();
+    }
+
+    /// Records that the request body was received, and that the request need not wait for the cost of its path.
     pub(super) fn end_reception(&mut self) {
         self.ready_at = self.worker.now();
     }
@@ -509,8 +526,9 @@ impl RequestContext {
     }
 
     /// Settles without a known cost: releases the reservation if the request was not sent, charges the expected cost
-    /// otherwise.
+    /// otherwise. Others for the path need not wait for the request any longer.
     pub(super) fn settle_unknown(&mut self) {
+        self.evaluated.unknown_path = UnknownPath::None;
         if let Some(permit) = self.evaluated.evaluation.decision.permit.take() {
             self.receipt = permit.settle_unknown();
         }

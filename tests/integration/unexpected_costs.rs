@@ -1,7 +1,9 @@
 //! Costs that the origin reports for routes without a cost.
 
+use crate::support::client::Client;
+use crate::support::frames::Http2Client;
 use crate::support::gateway::TestGateway;
-use crate::support::origin::Origin;
+use crate::support::origin::{Origin, SignalReceiver, SignalSender, signal};
 use std::time::Duration;
 
 const RULES: &str = "
@@ -159,6 +161,112 @@ fn parallel_first_requests_of_a_costed_path_pass_one_at_a_time() {
 }
 
 #[test]
+fn incomplete_bodies_keep_no_unknown_path_from_others() {
+    let origin = site_with_forms();
+    let gateway = TestGateway::with_rules(origin.address(), SHARED_RULES);
+    gateway.set_used("api", 10_000);
+    let mut slow: Vec<Client> = ('a'..='h').map(|name| begin_post(&gateway, ATTACKER, &format!("/{name}"))).collect();
+    gateway.wait_for_metric("tidegate_quota_reserved{quota=\"bodies\"}", 8.0);
+    for page in ["/imprint", "/a", "/h"] {
+        assert_eq!(get(&gateway, OTHER, page), 200, "{page}");
+    }
+    for client in &mut slow {
+        assert_eq!(client.send("dy").read_response().status, 200, "free pages");
+    }
+}
+
+#[test]
+fn bodies_of_one_costed_path_pass_once_however_many_are_complete() {
+    let origin = site_with_forms();
+    let gateway = TestGateway::with_rules(origin.address(), SHARED_RULES);
+    gateway.set_used("api", 10_000);
+    let mut slow: Vec<Client> = (0..8).map(|_| begin_post(&gateway, ATTACKER, "/search")).collect();
+    gateway.wait_for_metric("tidegate_quota_reserved{quota=\"bodies\"}", 8.0);
+    let statuses: Vec<u16> = slow.iter_mut().map(|client| client.send("dy").read_response().status).collect();
+    assert_eq!(statuses, [200, 429, 429, 429, 429, 429, 429, 429]);
+    let state = gateway.state();
+    let [api, bodies] = [&state["quotas"][0], &state["quotas"][1]];
+    assert_eq!((api["overrun"].as_f64(), bodies["used"].as_f64()), (Some(4.0), Some(1.0)), "{state}");
+    assert_eq!(gateway.metric("tidegate_quota_reserved{quota=\"bodies\"}"), 0.0);
+    assert_eq!(origin.received_requests().len(), 1);
+}
+
+#[test]
+fn slow_pages_of_one_client_or_network_keep_no_other_page_from_others() {
+    for (attackers, share) in [([1; 8], 2), ([1, 2, 3, 4, 5, 6, 7, 8], 4)] {
+        let (origin, arrival, release) = site_with_slow_pages();
+        let gateway = TestGateway::with_rules(origin.address(), SHARED_RULES);
+        gateway.set_used("api", 10_000);
+        let slow = attackers.iter().zip('a'..).map(|(attacker, name)| {
+            let mut client = gateway.connect();
+            client.send(head(&format!("GET /slow/{name}"), &format!("192.0.2.{attacker}"), "\r\n"));
+            client
+        });
+        let slow: Vec<Client> = slow.collect();
+        (0..share).for_each(|_| arrival.wait());
+        assert_eq!(get(&gateway, OTHER, "/imprint"), 200);
+        (0..slow.len()).for_each(|_| release.notify());
+    }
+}
+
+#[test]
+fn streams_of_one_connection_keep_no_unknown_page_from_others() {
+    let (origin, arrival, release) = site_with_slow_pages();
+    let gateway = TestGateway::with_rules(origin.address(), SHARED_RULES);
+    gateway.set_used("api", 10_000);
+    let mut client = Http2Client::connect(gateway.address());
+    for (number, name) in (0..8).zip('a'..) {
+        assert!(client.get_path(2 * number + 1, &format!("/slow/{name}"), "Firefox"));
+    }
+    (0..2).for_each(|_| arrival.wait());
+    assert_eq!(get(&gateway, OTHER, "/imprint"), 200);
+    (0..8).for_each(|_| release.notify());
+}
+
+#[test]
+fn slow_pages_of_many_networks_leave_their_places_to_others() {
+    let (origin, arrival, release) = site_with_slow_pages();
+    let gateway = TestGateway::with_rules(origin.address(), SHARED_RULES);
+    gateway.set_used("api", 10_000);
+    let slow = (0..8).zip('a'..).map(|(network, name)| {
+        let mut client = gateway.connect();
+        client.send(head(&format!("GET /slow/{name}"), &format!("198.51.{network}.1"), "\r\n"));
+        client
+    });
+    let mut slow: Vec<Client> = slow.collect();
+    (0..8).for_each(|_| arrival.wait());
+    gateway.clock.advance(Duration::from_secs(1));
+    assert_eq!(get(&gateway, OTHER, "/imprint"), 200);
+    (0..8).for_each(|_| release.notify());
+    for client in &mut slow {
+        assert_eq!(client.read_response().status, 200);
+    }
+}
+
+#[test]
+fn made_up_free_paths_of_one_client_keep_no_free_page_of_others_unknown() {
+    let origin = Origin::with_script(|request, connection| {
+        let fields = if request.target.starts_with("/paid/word") { "X-API-Cost: 1\r\n" } else { "" };
+        connection.reply("200 OK", fields, b"page");
+    });
+    let gateway = TestGateway::with_rules(origin.address(), &SHARED_RULES.replace("limit: 1000,", "limit: 100000,"));
+    let mut attacker = gateway.connect();
+    let fields = format!("X-Forwarded-For: {ATTACKER}\r\n");
+    let letters = || 'a'..='z';
+    let names =
+        letters().flat_map(|one| letters().flat_map(move |two| ["x", "y"].map(|end| format!("/{one}{two}{end}"))));
+    for path in names.take(1030) {
+        (0..4).for_each(|_| assert_eq!(attacker.get(&path, &fields).status, 200));
+    }
+    (0..4).for_each(|_| assert_eq!(get(&gateway, OTHER, "/paid/help"), 200));
+    for letter in 'a'..='i' {
+        assert_eq!(attacker.get(&format!("/paid/word{letter}"), &fields).status, 200);
+    }
+    gateway.set_used("api", 10_000);
+    assert_eq!([get(&gateway, OTHER, "/paid/help"), get(&gateway, OTHER, "/paid/wordx")], [200, 429]);
+}
+
+#[test]
 fn shed_bots_are_refused_from_the_second_report_on() {
     let origin = site_with_a_search();
     let gateway = TestGateway::with_rules(origin.address(), README_RULES);
@@ -209,6 +317,17 @@ routes: [ { match: \"/item/*\", cost: { api: 1 } } ]
 bot_detection: { enabled: false }
 ";
 
+/// Clients behind a proxy. Each request without a cost in `api` reserves a unit of `bodies` from its decision on.
+const SHARED_RULES: &str = "
+clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
+quotas:
+  api: { limit: 10000, window: { fixed: 24h }, cost_header: X-API-Cost }
+  bodies: { limit: 1000, window: { fixed: 24h } }
+routes: [ { match: \"/item/*\", cost: { api: 1 } }, { match: \"/**\", cost: { bodies: 1 } } ]
+";
+const ATTACKER: &str = "192.0.2.1";
+const OTHER: &str = "203.0.113.9";
+
 const FIREFOX: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n";
 
 fn site_with_a_search() -> Origin {
@@ -217,4 +336,43 @@ fn site_with_a_search() -> Origin {
         let is_search = ["search", "%73earch", "/news/666"].iter().any(|name| path.contains(name));
         connection.reply("200 OK", if is_search { "X-API-Cost: 4\r\n" } else { "" }, b"page");
     })
+}
+
+/// Starts an origin that responds once it has received the body. A search costs.
+fn site_with_forms() -> Origin {
+    Origin::with_script(|request, connection| {
+        connection.read_body(request);
+        let fields = if request.target == "/search" { "X-API-Cost: 4\r\n" } else { "" };
+        connection.reply("200 OK", fields, b"page");
+    })
+}
+
+/// Starts an origin that responds below `/slow/` only after the test notifies it, once for each request. Returns the origin,
+/// the signal that it received such a request, and the control that releases a response.
+fn site_with_slow_pages() -> (Origin, SignalReceiver, SignalSender) {
+    let (arrival_sender, arrival) = signal();
+    let (release, release_receiver) = signal();
+    let origin = Origin::with_script(move |request, connection| {
+        if request.target.starts_with("/slow/") {
+            arrival_sender.notify();
+            release_receiver.wait();
+        }
+        connection.reply("200 OK", "", b"page");
+    });
+    (origin, arrival, release)
+}
+
+fn head(request_line: &str, client: &str, end: &str) -> String {
+    format!("{request_line} HTTP/1.1\r\nHost: example.com\r\nX-Forwarded-For: {client}\r\n{end}")
+}
+
+fn get(gateway: &TestGateway, client: &str, path: &str) -> u16 {
+    gateway.connect().get(path, &format!("X-Forwarded-For: {client}\r\n")).status
+}
+
+/// Sends the head of a request and half of its body.
+fn begin_post(gateway: &TestGateway, client: &str, path: &str) -> Client {
+    let mut connection = gateway.connect();
+    connection.send(head(&format!("POST {path}"), client, "Content-Length: 4\r\n\r\nbo"));
+    connection
 }

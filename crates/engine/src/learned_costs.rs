@@ -83,16 +83,22 @@ impl Admission {
         !self.reported_only[route.index()].is_empty()
     }
 
-    /// Records the costs that the origin reported for a request in quotas in which its route has none; those of 0 are left
-    /// out. `is_conclusive` is false for a response that says nothing about others if it cost nothing: an error, or one
-    /// from a cache.
-    pub fn record_path_costs(&self, request: &RequestFacts<'_>, reported: &[(QuotaId, Units)], is_conclusive: bool) {
+    /// Records the costs that the origin reported for a request of a client in `network`, in quotas in which its route has
+    /// none; those of 0 are left out. `is_conclusive` is false for a response that says nothing about others if it cost
+    /// nothing: an error, or one from a cache.
+    pub fn record_path_costs(
+        &self,
+        request: &RequestFacts<'_>,
+        network: u64,
+        reported: &[(QuotaId, Units)],
+        is_conclusive: bool,
+    ) {
         let mut learned = self.engine.path_costs.lock();
         for &(quota, cost) in reported {
             learned.record_cost(request, self.counter(quota).lock_order(), cost);
         }
         if reported.is_empty() && is_conclusive {
-            learned.record_free(request);
+            learned.record_free(request, network);
         }
     }
 

@@ -23,6 +23,7 @@ pub mod exempt;
 pub mod facts;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
+mod free_shapes;
 pub mod hash;
 pub mod identity;
 mod ids;

@@ -1,11 +1,12 @@
 //! Costs of paths whose route has none, learned from the reports of the origin by the shape of the path.
 //!
 //! A shape costs what was reported for it, until the end of the process: responses without a cost do not change that. A
-//! directory in which many shapes cost becomes one shape. A shape that was seen to be free stays free; single paths of it
-//! that cost are exceptions, until there are many. Everything is bounded, whatever clients request.
+//! directory in which many shapes cost becomes one shape. A shape that was seen to be free stays free while it is used; single
+//! paths of it that cost are exceptions, until there are many. Everything is bounded, whatever clients request.
 
 use super::cost::CostEstimate;
 use super::facts::RequestFacts;
+use super::free_shapes::FreeShapes;
 use super::path_shape::PathShape;
 use super::units::Units;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,9 +21,10 @@ pub struct PathCosts {
     by_shape: BTreeMap<String, LearnedCosts>,
     /// Costs of single paths whose shape is free.
     exceptions: BTreeMap<String, LearnedCosts>,
-    free: BTreeMap<PathShape, FreeShape>,
-    /// Number of free responses by shape, before the shape is known to be free.
-    candidates: BTreeMap<PathShape, u8>,
+    /// Shapes of which no path costs.
+    free: FreeShapes,
+    /// Shapes that were known to be free before some of their paths cost. None is forgotten: it would become free again.
+    mixed: BTreeMap<PathShape, MixedShape>,
 }
 
 /// What was learned about the cost of a path.
@@ -67,17 +69,15 @@ pub struct ReportedCost<'a> {
     pub generalization: Option<&'a Generalization>,
 }
 
-/// A shape that is known to be free.
+/// A shape that was known to be free before some of its paths cost.
 #[derive(Clone, Copy, Debug, Default)]
-struct FreeShape {
+struct MixedShape {
     /// Number of its paths that cost.
     exceptions: usize,
     /// True if too many of its paths cost: the shape costs, and does not become free again.
-    is_mixed: bool,
+    costs: bool,
 }
 
-/// Responses without a cost after which a shape is known to be free.
-const FREE_RESPONSES: u8 = 4;
 /// Most shapes with a cost in one directory; with more, everything in it costs.
 pub const MAX_SHAPES_PER_DIRECTORY: usize = 8;
 /// Most paths of a free shape that cost; with more, the shape costs.
@@ -86,8 +86,8 @@ pub const MAX_EXCEPTIONS: usize = 8;
 pub const MAX_EXAMPLES: usize = 3;
 /// Most shapes with a cost.
 const MAX_SHAPES: usize = 512;
-/// Most free shapes, and most candidates.
-const MAX_FREE_SHAPES: usize = 1024;
+/// Most shapes that were known to be free before some of their paths cost. A further one costs.
+const MAX_MIXED_SHAPES: usize = 2048;
 const MAX_EXCEPTIONS_IN_ALL: usize = 1024;
 /// Bytes by which two paths of a free shape are told apart.
 const MAX_PATH_BYTES: usize = 256;
@@ -106,9 +106,14 @@ impl PathCosts {
     }
 
     fn find_shape(&self, shape: &PathShape, path: &str) -> PathCost<'_> {
-        if let Some(free) = self.free.get(shape).filter(|free| !free.is_mixed) {
-            let exception = if free.exceptions == 0 { None } else { self.exceptions.get(&exact(path)) };
-            return exception.map_or(PathCost::Free, |costs| PathCost::Costs(&costs.expected));
+        match self.mixed.get(shape) {
+            Some(MixedShape { costs: true, .. }) => {}
+            Some(_) => {
+                let exception = self.exceptions.get(&exact(path));
+                return exception.map_or(PathCost::Free, |costs| PathCost::Costs(&costs.expected));
+            }
+            None if self.free.is_known(shape) => return PathCost::Free,
+            None => {}
         }
         self.covering(shape.as_str()).map_or(PathCost::Unknown, |key| PathCost::Costs(&self.by_shape[key].expected))
     }
@@ -119,7 +124,10 @@ impl PathCosts {
         let others = request.other_paths.iter().map(String::as_str).chain([request.path]);
         let mut shapes = others.map(PathShape::new).collect::<Vec<_>>();
         shapes.insert(0, PathShape::of(request));
-        let is_covered = |shape: &&PathShape| self.free.get(shape).is_none_or(|free| free.is_mixed);
+        let is_covered = |shape: &&PathShape| match self.mixed.get(shape) {
+            Some(mixed) => mixed.costs,
+            None => !self.free.is_known(shape),
+        };
         let key = shapes.iter().filter(is_covered).find_map(|shape| self.covering(shape.as_str()))?;
         Some((key, self.by_shape[key].generalization.as_ref()?))
     }
@@ -136,19 +144,21 @@ impl PathCosts {
     /// Records a cost that the origin reported for the path of a request. Returns the shape that it was recorded for.
     pub fn record_cost(&mut self, request: &RequestFacts<'_>, quota: QuotaNumber, cost: Units) -> PathShape {
         let shape = PathShape::of(request);
-        self.candidates.remove(&shape);
-        if let Some(free) = self.free.get_mut(&shape).filter(|free| !free.is_mixed) {
+        if self.free.remove(&shape) && self.mixed.len() < MAX_MIXED_SHAPES {
+            self.mixed.insert(shape, MixedShape::default());
+        }
+        if let Some(mixed) = self.mixed.get_mut(&shape).filter(|mixed| !mixed.costs) {
             let path = exact(request.path);
-            let is_full = free.exceptions == MAX_EXCEPTIONS || self.exceptions.len() >= MAX_EXCEPTIONS_IN_ALL;
+            let is_full = mixed.exceptions == MAX_EXCEPTIONS || self.exceptions.len() >= MAX_EXCEPTIONS_IN_ALL;
             if let Some(costs) = self.exceptions.get_mut(&path) {
                 costs.record(quota, cost);
                 return shape;
             } else if !is_full {
-                free.exceptions += 1;
+                mixed.exceptions += 1;
                 self.exceptions.entry(path).or_default().record(quota, cost);
                 return shape;
             }
-            free.is_mixed = true;
+            mixed.costs = true;
         }
         let key = self.covering(shape.as_str()).unwrap_or(shape.as_str()).to_owned();
         self.by_shape.entry(key).or_default().record(quota, cost);
@@ -156,25 +166,15 @@ impl PathCosts {
         shape
     }
 
-    /// Records a response without a cost. It says nothing about a shape for which a cost was reported.
-    pub fn record_free(&mut self, request: &RequestFacts<'_>) {
+    /// Records a response without a cost to a client of `network`. It says nothing about a shape for which a cost was
+    /// reported.
+    pub fn record_free(&mut self, request: &RequestFacts<'_>, network: u64) {
         if !request.other_paths.is_empty() {
             return;
         }
         let shape = PathShape::of(request);
-        if self.free.contains_key(&shape) || self.by_shape.contains_key(shape.as_str()) {
-            return;
-        }
-        if self.candidates.len() >= MAX_FREE_SHAPES && !self.candidates.contains_key(&shape) {
-            self.candidates.clear();
-        }
-        let count = self.candidates.entry(shape).or_default();
-        *count += 1;
-        if *count >= FREE_RESPONSES {
-            self.candidates.remove(&shape);
-            if self.free.len() < MAX_FREE_SHAPES {
-                self.free.insert(shape, FreeShape::default());
-            }
+        if !self.mixed.contains_key(&shape) && !self.by_shape.contains_key(shape.as_str()) {
+            self.free.record(shape, network);
         }
     }
 
@@ -277,6 +277,7 @@ fn exact(path: &str) -> String {
 mod tests {
     use super::*;
     use crate::fixtures;
+    use crate::free_shapes::MAX_FREE_SHAPES;
     use proptest::prelude::*;
 
     const COST: Units = Units::from_whole(4);
@@ -286,7 +287,7 @@ mod tests {
     }
 
     fn free(costs: &mut PathCosts, path: &str) {
-        costs.record_free(&fixtures::request_facts(path));
+        costs.record_free(&fixtures::request_facts(path), 1);
     }
 
     fn is_costed(costs: &PathCosts, path: &str) -> bool {
@@ -312,7 +313,7 @@ mod tests {
         let mut costs = PathCosts::default();
         cost(&mut costs, "/p/7");
         (0..1000).for_each(|number| free(&mut costs, &format!("/p/{number}")));
-        assert!(is_costed(&costs, "/p/7") && costs.candidates.is_empty());
+        assert!(is_costed(&costs, "/p/7") && !is_costed(&costs, "/q"));
     }
 
     #[test]
@@ -327,6 +328,18 @@ mod tests {
         assert!(is_costed(&costs, "/news/5"), "too many exceptions");
         (0..10).for_each(|number| free(&mut costs, &format!("/news/{number}")));
         assert!(is_costed(&costs, "/news/5"), "the shape does not become free again");
+    }
+
+    #[test]
+    fn shape_with_exceptions_stays_free_whatever_one_network_requests() {
+        let mut costs = PathCosts::default();
+        (0..4).for_each(|number| free(&mut costs, &format!("/news/{number}")));
+        cost(&mut costs, "/news/90");
+        let names = ('a'..='z').flat_map(|one| ('a'..='z').map(move |two| format!("/{one}{two}")));
+        names.flat_map(|name| ["", "/x", "/y", "/z"].map(|end| format!("{name}{end}"))).for_each(|path| {
+            (0..4).for_each(|_| free(&mut costs, &path));
+        });
+        assert!(is_free(&costs, "/news/5") && is_costed(&costs, "/news/90"));
     }
 
     #[test]
@@ -408,7 +421,7 @@ mod tests {
             }
             prop_assert!(is_costed(&costs, "/search"));
             prop_assert!(costs.by_shape.len() <= MAX_SHAPES && costs.exceptions.len() <= MAX_EXCEPTIONS_IN_ALL);
-            prop_assert!(costs.free.len() <= MAX_FREE_SHAPES && costs.candidates.len() <= MAX_FREE_SHAPES);
+            prop_assert!(costs.free.len() <= 2 * MAX_FREE_SHAPES && costs.mixed.len() <= MAX_MIXED_SHAPES);
         }
     }
 }

@@ -4,22 +4,22 @@ use super::cache::CacheRole;
 use super::evidence::{LiveEvidence, credential};
 use super::request_handler::RequestHandler;
 use crate::gateway::listener::ListenerKind;
-use crate::gateway::request_context::EvaluatedRequest;
+use crate::gateway::request_context::{EvaluatedRequest, RequestContext};
 use crate::gateway::target::ClientRequest;
-use crate::gateway::unknown_paths::UnknownPathGuard;
+use crate::gateway::unknown_paths::UnknownPath;
 use crate::gateway::worker::CurrentConfig;
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
-use tidegate_engine::{Classified, LearnedCosts, Observation, PathKnowledge, RequestPurpose};
+use tidegate_engine::{Classified, Evaluation, LearnedCosts, Observation, PathKnowledge, RequestPurpose};
 use tidegate_http1::Fields;
 use tidegate_policy::bot_detection::BrowserTraits;
 use tidegate_policy::cache::CacheFill;
-use tidegate_policy::identity::{ClientAddress, CredentialSource, ProxyTrust};
+use tidegate_policy::identity::{ClientAddress, ClientKey, CredentialSource, ProxyTrust};
 use tidegate_policy::path_shape::PathShape;
-use tidegate_policy::{Classification, ClientFacts, ClientKind, Facts, OperatorId, Signature, Timestamp};
+use tidegate_policy::{Classification, ClientFacts, ClientKind, Facts, OperatorId, RouteId, Signature, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -105,18 +105,27 @@ impl RequestHandler {
         current: Rc<CurrentConfig>,
         now: Timestamp,
     ) -> (Rc<CurrentConfig>, Box<EvaluatedRequest>) {
-        let (learned, guard) = match self.path_knowledge(&classified, request, role, &current) {
-            PathKnowledge::Free => (LearnedCosts::new(), None),
-            PathKnowledge::Costs(costs) => (costs, None),
-            // Boxed to keep the future of other requests small.
-            PathKnowledge::Unknown => Box::pin(self.wait_for_cost(&classified, request, &current)).await,
+        let (learned, unknown_path) = match self.path_knowledge(&classified, request, role, &current) {
+            PathKnowledge::Free => (LearnedCosts::new(), UnknownPath::None),
+            PathKnowledge::Costs(costs) => (costs, UnknownPath::None),
+            // A client that sends slowly would keep the path from others.
+            PathKnowledge::Unknown if self.receives_body(&classified, request, &current) => {
+                (LearnedCosts::new(), UnknownPath::AwaitsBody)
+            }
+            PathKnowledge::Unknown => {
+                let client = current.settings.rules.trust.key(classified.client_address.client);
+                // Boxed to keep the future of other requests small.
+                Box::pin(self.wait_for_cost(classified.classified.route, client, request, &current)).await
+            }
         };
         let mut evaluated = self.decide(classified, request, &learned, role, &current, now);
-        evaluated.unknown_path = guard.map(Box::new);
+        evaluated.unknown_path = unknown_path;
         match &self.worker.shared().ledger_responses {
             Some(ledger_responses) if evaluated.evaluation.decision.verdict.waits_for_lease() => {
                 // Boxed to keep the future of other requests small.
-                Box::pin(self.reevaluate_after_lease(request, role, ledger_responses)).await
+                let (current, mut again) = Box::pin(self.reevaluate_after_lease(request, role, ledger_responses)).await;
+                again.unknown_path = evaluated.unknown_path;
+                (current, again)
             }
             _ => (current, evaluated),
         }
@@ -138,19 +147,25 @@ impl RequestHandler {
         }
     }
 
-    /// Waits, if a quota is nearly spent, until no other request of the same shape is in flight. Returns the costs that were
-    /// learned meanwhile, or a guard for the request that is the one in flight. A request that waited in vain is decided
-    /// like one that costs.
+    /// Returns true if the body of a request is received before it is sent to the origin.
+    fn receives_body(&self, request: &ClassifiedRequest, client: &ClientRequest, current: &CurrentConfig) -> bool {
+        let is_streamed = current.settings.rules[request.classified.route].streams_body;
+        client.has_body && !is_streamed && self.listener.kind == ListenerKind::Site
+    }
+
+    /// Waits, if a quota is nearly spent, until a request of `client` may be the one of its shape in flight. Returns the costs
+    /// that were learned meanwhile, or a guard for the request. A request that waited in vain is decided like one that costs.
     async fn wait_for_cost(
         &self,
-        request: &ClassifiedRequest,
+        route: RouteId,
+        client: ClientKey,
         client_request: &ClientRequest,
         current: &CurrentConfig,
-    ) -> (LearnedCosts, Option<UnknownPathGuard>) {
-        let (admission, facts, route) = (&current.admission, client_request.facts(), request.classified.route);
+    ) -> (LearnedCosts, UnknownPath) {
+        let (admission, facts) = (&current.admission, client_request.facts());
         // Another proxy does not say when it has the response.
         if self.listener.kind == ListenerKind::ForwardAuth {
-            return (LearnedCosts::new(), None);
+            return (LearnedCosts::new(), UnknownPath::None);
         }
         let paths = &self.worker.shared().unknown_paths;
         let mut timeout = pin!(sleep(MAX_COST_WAIT));
@@ -160,25 +175,64 @@ impl RequestHandler {
             ended.as_mut().enable();
             let costs = admission.costs_if_nearly_spent(route, self.worker.now());
             if costs.is_empty() {
-                return (costs, None);
+                return (costs, UnknownPath::None);
             }
             match admission.path_knowledge(route, &facts) {
-                PathKnowledge::Free => return (LearnedCosts::new(), None),
-                PathKnowledge::Costs(costs) => return (costs, None),
+                PathKnowledge::Free => return (LearnedCosts::new(), UnknownPath::None),
+                PathKnowledge::Costs(costs) => return (costs, UnknownPath::None),
                 PathKnowledge::Unknown => {}
             }
-            if let Some(guard) = paths.enter(PathShape::of(&facts)) {
-                // Learned between the two looks.
-                return match admission.path_knowledge(route, &facts) {
-                    PathKnowledge::Unknown => (LearnedCosts::new(), Some(guard)),
-                    PathKnowledge::Free => (LearnedCosts::new(), None),
-                    PathKnowledge::Costs(costs) => (costs, None),
-                };
-            }
+            let free_after = match paths.enter(PathShape::of(&facts), client, self.worker.monotonic_now()) {
+                Ok(guard) => {
+                    // Learned between the two looks.
+                    return match admission.path_knowledge(route, &facts) {
+                        PathKnowledge::Unknown => (LearnedCosts::new(), UnknownPath::InFlight(Box::new(guard))),
+                        PathKnowledge::Free => (LearnedCosts::new(), UnknownPath::None),
+                        PathKnowledge::Costs(costs) => (costs, UnknownPath::None),
+                    };
+                }
+                Err(free_after) => free_after.unwrap_or(MAX_COST_WAIT),
+            };
             if timeout.is_elapsed() {
-                return (costs, None);
+                return (costs, UnknownPath::None);
             }
-            tokio::select! { () = ended => {} () = &mut timeout => {} }
+            tokio::select! { () = ended => {} () = &mut timeout => {} () = sleep(free_after) => {} }
+        }
+    }
+
+    /// Decides again on a request whose cost was unknown before its body was received, if it is known now or others for the
+    /// path are in flight: waits for its cost as one without a body does. Waits for a lease, too.
+    pub(super) async fn reevaluate_after_body(&self, context: &mut RequestContext) {
+        let (current, client) = (Rc::clone(context.current()), context.address_key());
+        let Evaluation { classification, route, key, switch, exemption, .. } = *context.evaluation();
+        let classified = Classified { classification, route, key, switch, exemption };
+        let request = context.client_request();
+        let (learned, unknown_path) = match current.admission.path_knowledge(route, &request.facts()) {
+            PathKnowledge::Free => (LearnedCosts::new(), UnknownPath::None),
+            PathKnowledge::Costs(costs) => (costs, UnknownPath::None),
+            PathKnowledge::Unknown => self.wait_for_cost(route, client, request, &current).await,
+        };
+        context.set_unknown_path(unknown_path);
+        if learned.is_empty() {
+            return;
+        }
+        // Releases what the first decision reserved: the second one reserves it again.
+        context.settle_unknown();
+        let mut timeout = pin!(sleep(MAX_LEASE_WAIT));
+        loop {
+            let ledger_responses = self.worker.shared().ledger_responses.as_deref();
+            let mut notified = pin!(ledger_responses.map(Notify::notified));
+            if let Some(notified) = notified.as_mut().as_pin_mut() {
+                // Enabled before the lease state is read, so that no notification is missed.
+                notified.enable();
+            }
+            let (facts, purpose, now) = (context.client_request().facts(), self.purpose(), self.worker.now());
+            let evaluation = current.admission.evaluate_classified(classified, &facts, &learned, purpose, now);
+            let waits_for_lease = evaluation.decision.verdict.waits_for_lease();
+            match notified.as_pin_mut().filter(|_| waits_for_lease && !timeout.is_elapsed()) {
+                Some(notified) => tokio::select! { () = notified => {} () = &mut timeout => {} },
+                None => return context.set_evaluation(evaluation),
+            }
         }
     }
 
@@ -194,11 +248,7 @@ impl RequestHandler {
     ) -> Box<EvaluatedRequest> {
         let ClassifiedRequest { client_address, claimed, signed, crawler, observation, classified } = request;
         let facts = client_request.facts();
-        let purpose = match self.fill_reason() {
-            _ if role.is_free() => RequestPurpose::Copy,
-            Some(CacheFill::Refresh) => RequestPurpose::Refresh,
-            Some(CacheFill::Warm) | None => RequestPurpose::Response,
-        };
+        let purpose = if role.is_free() { RequestPurpose::Copy } else { self.purpose() };
         let evaluation = current.admission.evaluate_classified(classified, &facts, learned, purpose, now);
         Box::new(EvaluatedRequest {
             client_address,
@@ -207,8 +257,16 @@ impl RequestHandler {
             crawler,
             observation,
             evaluation,
-            unknown_path: None,
+            unknown_path: UnknownPath::None,
         })
+    }
+
+    /// Returns what a request that needs a response of the origin is for.
+    fn purpose(&self) -> RequestPurpose {
+        match self.fill_reason() {
+            Some(CacheFill::Refresh) => RequestPurpose::Refresh,
+            Some(CacheFill::Warm) | None => RequestPurpose::Response,
+        }
     }
 
     /// Classifies and decides again once the ledger has granted a lease, or after [`MAX_LEASE_WAIT`].

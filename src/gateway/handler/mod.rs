@@ -211,6 +211,14 @@ impl RequestHandler {
             Ok(body) => body,
             Err(error) => return self.respond_to_origin_failure(context, &ForwardError::ClientBody(error), None),
         };
+        if context.awaits_cost() {
+            // Boxed to keep the future of other requests small.
+            Box::pin(self.reevaluate_after_body(&mut context)).await;
+            context.end_reception();
+            if context.decision().verdict.refusal().is_some() {
+                return self.refuse(context);
+            }
+        }
         let acquired = match self.acquire_slots(&context) {
             AcquireOutcome::Acquired(slots) => Ok(slots),
             AcquireOutcome::Rejected(rejection) => Err(rejection),

@@ -4,6 +4,7 @@ use super::{RequestContext, RequestStage};
 use crate::gateway::cost;
 use crate::gateway::quota_sync::{self, BodyScan};
 use crate::gateway::target::ClientRequest;
+use crate::gateway::unknown_paths::UnknownPath;
 use crate::gateway::upstream::{ForwardError, OriginBody, rate_limit};
 use http::StatusCode;
 use smallvec::SmallVec;
@@ -168,9 +169,10 @@ impl RequestContext {
         let route = self.evaluation().route;
         if !is_exempt && current.admission.learns_path_costs(route) {
             let is_conclusive = status.is_success() && is_readable && !cost::was_cache_hit(fields);
-            current.admission.record_path_costs(&self.client_request.facts(), &reported, is_conclusive);
-            self.evaluated.unknown_path = None;
+            let (facts, network) = (self.client_request.facts(), self.address_key().network());
+            current.admission.record_path_costs(&facts, network, &reported, is_conclusive);
         }
+        self.evaluated.unknown_path = UnknownPath::None;
     }
 
     fn warn_unreadable_cost(&self, id: QuotaId) {
