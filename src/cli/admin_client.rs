@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use tidegate_config as config;
 use tidegate_config::admin_address::AdminAddress;
 use tidegate_policy::secret::Secret;
+use tidegate_replay::terminal::printable_json;
 
 /// Options that select the admin listener and its token.
 #[derive(Clone, Debug, Default, Args)]
@@ -115,7 +116,7 @@ impl AdminArgs {
     }
 }
 
-/// Returns the body of a successful JSON response; otherwise an error with a hint.
+/// Returns the body of a successful JSON response, which changes nothing in a terminal; otherwise an error with a hint.
 fn parse_response(response: AdminResponse, address: &str, token_hint: &str) -> Result<String, CommandError> {
     #[derive(Deserialize)]
     struct AdminProblem {
@@ -125,7 +126,7 @@ fn parse_response(response: AdminResponse, address: &str, token_hint: &str) -> R
     let AdminResponse { status, body } = response;
     let is_json = serde_json::from_str::<serde_json::Value>(&body).is_ok();
     if status.is_success() && is_json {
-        return Ok(body);
+        return Ok(printable_json(&body));
     }
     // Problem documents for clients have a type, those of the admin listener have none.
     match serde_json::from_str::<AdminProblem>(&body).ok().filter(|problem| problem.r#type.is_none()) {

@@ -8,6 +8,7 @@ use tidegate_policy::class::UserAgentRules;
 use tidegate_policy::{Claim, ClientKind};
 
 use tidegate_crawlers::user_agents::UserAgentMatcher;
+use tidegate_replay::terminal::json_line;
 
 /// Classifies each line of `input` and writes one line each, in order: kind, tab, name of the bot or `-`; or one JSON
 /// object.
@@ -24,8 +25,7 @@ pub fn run(
     while input.read_until(b'\n', &mut line)? > 0 {
         let result = ClassifiedLine::classify(agents, rules, &line);
         if json {
-            serde_json::to_writer(&mut output, &result)?;
-            output.write_all(b"\n")?;
+            output.write_all(json_line(&result)?.as_bytes())?;
         } else {
             writeln!(output, "{}\t{}", result.kind, result.bot.unwrap_or("-"))?;
         }

@@ -21,6 +21,7 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use tidegate_engine::clock::Clock;
 use tidegate_replay::explain::{Environment, Explanation, explain};
+use tidegate_replay::terminal::json_document;
 
 use from_log::LogReplay;
 use target::ExplainTarget;
@@ -115,9 +116,7 @@ fn explanation(args: &ExplainArgs) -> Result<Explanation, CommandError> {
 
 fn render_output(explanation: &Explanation, json: bool) -> Result<String, CommandError> {
     match json {
-        true => serde_json::to_string_pretty(explanation)
-            .map(|text| text + "\n")
-            .map_err(|error| CommandError::Failed(error.to_string())),
+        true => json_document(explanation).map_err(|error| CommandError::Failed(error.to_string())),
         false => Ok(render(explanation, &View::for_stdout())),
     }
 }

@@ -16,7 +16,7 @@ use tidegate_engine::state_lock::{StateLock, StateLockError};
 use tidegate_policy::Rules;
 use tidegate_replay::learn::{LearnReport, summary};
 use tidegate_replay::log::{LineCounts, MergedLog};
-use tidegate_replay::terminal::ColorMode;
+use tidegate_replay::terminal::{ColorMode, json_document};
 use tidegate_replay::{Assumptions, LogLearning, Policy, Replay};
 
 /// Arguments of `learn`.
@@ -90,9 +90,9 @@ fn read_log(args: &LearnArgs, policy: Policy, assumptions: Assumptions) -> Resul
 fn render_output(args: &LearnArgs, report: &LearnReport) -> Result<String, CommandError> {
     match args.json {
         false => Ok(summary::summary(report, ColorMode::for_output(io::stdout().is_terminal()))),
-        true => serde_json::to_string_pretty(report)
-            .map(|text| text + "\n")
-            .map_err(|error| CommandError::Failed(format!("cannot write the report: {error}"))),
+        true => {
+            json_document(report).map_err(|error| CommandError::Failed(format!("cannot write the report: {error}")))
+        }
     }
 }
 

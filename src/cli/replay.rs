@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tidegate_replay::log::{LineCounts, MergedLog};
 use tidegate_replay::report::Report;
-use tidegate_replay::terminal::ColorMode;
+use tidegate_replay::terminal::{ColorMode, json_document};
 use tidegate_replay::{Replay, page, summary};
 
 /// Arguments of `replay`.
@@ -98,8 +98,8 @@ fn run_replay(args: &ReplayArgs) -> Result<Option<Report>, CommandError> {
 }
 
 fn write_json(mut out: Output, report: &Report) -> Result<(), CommandError> {
-    let result = serde_json::to_writer_pretty(&mut out, report).map_err(io::Error::from);
-    result.and_then(|()| out.write_all(b"\n")).map_err(|error| out.failed(&error))?;
+    let json = json_document(report).map_err(io::Error::from);
+    json.and_then(|json| out.write_all(json.as_bytes())).map_err(|error| out.failed(&error))?;
     out.finish()
 }
 

@@ -16,7 +16,7 @@ use tidegate_policy::QuotaId;
 use tidegate_policy::rng::Rng;
 use tidegate_replay::Policy;
 use tidegate_replay::log::MergedLog;
-use tidegate_replay::terminal::{ColorMode, group_digits};
+use tidegate_replay::terminal::{ColorMode, group_digits, json_document};
 use tidegate_replay::tune::report::TuningReport;
 use tidegate_replay::tune::{
     ConfigEditor, Goal, GoalContext, GoalError, InMemoryLog, Search, SearchSpace, TuneError, TuneResult, Tuner, summary,
@@ -96,9 +96,9 @@ fn tune_and_write(args: &TuneArgs) -> Result<(TuneResult, bool), CommandError> {
 fn render_output(args: &TuneArgs, report: &TuningReport) -> Result<String, CommandError> {
     match args.json {
         false => Ok(summary::summary(report, ColorMode::for_output(io::stdout().is_terminal()))),
-        true => serde_json::to_string_pretty(report)
-            .map(|text| text + "\n")
-            .map_err(|error| CommandError::Failed(format!("cannot write the report: {error}"))),
+        true => {
+            json_document(report).map_err(|error| CommandError::Failed(format!("cannot write the report: {error}")))
+        }
     }
 }
 

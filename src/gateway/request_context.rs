@@ -506,11 +506,14 @@ impl RequestContext {
         self.receipt.iter().any(|charged| !charged.settled.is_zero())
     }
 
-    /// Returns what a copy of the response saves.
-    pub(super) fn saving_of_copy(&self) -> Saving {
+    /// Returns what a copy of the response saves: the units charged for it. Where nothing was charged because the client is
+    /// exempt from the quotas, or because the response is `from_cache`, the origin's own, it saves what the route is expected
+    /// to cost.
+    pub(super) fn saving_of_copy(&self, from_cache: bool) -> Saving {
         let saving = |quota: QuotaId, cost| Saving::of(cost, self.current.settings.rules[quota].limit);
         let charged = self.receipt.iter().map(|charged| saving(charged.quota, charged.settled)).max();
-        // Who is exempt from the quotas tells nothing about the page.
+        let charged = charged.filter(|charged| *charged != Saving::NOTHING || !from_cache);
+        // Neither tells what the page costs.
         let expected = || {
             let costs = self.current.admission.expected_costs(self.evaluation().route);
             costs.map(|(quota, cost)| saving(quota, cost)).max()

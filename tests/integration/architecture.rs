@@ -221,6 +221,17 @@ fn only_the_clock_reads_the_time() {
 }
 
 #[test]
+fn only_one_function_writes_the_json_of_commands() {
+    // It escapes what would change a terminal. Responses of the admin API pass through it, too: `admin_client`.
+    let is_of_commands = |file: &str| file.starts_with("src/cli/") || file.starts_with("crates/replay/");
+    let writes = |(file, line): &(String, String)| {
+        is_of_commands(file) && ["serde_json::to_", "serde_json::ser"].iter().any(|call| line.contains(call))
+    };
+    let writers: BTreeSet<_> = all_code().into_iter().filter(writes).map(|(file, _)| file).collect();
+    assert_eq!(writers, BTreeSet::from(["crates/replay/src/terminal.rs".to_owned()]));
+}
+
+#[test]
 fn only_engine_creates_permits() {
     let creates = |(file, line): &(String, String)| line.contains("Permit::new") && !file.starts_with("crates/engine/");
     let creators: Vec<_> = all_code().into_iter().filter(creates).collect();

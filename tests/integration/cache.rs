@@ -8,9 +8,10 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper::rt::Executor;
 use hyper_util::rt::TokioIo;
+use std::collections::HashSet;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -427,6 +428,46 @@ fn pages_that_cost_nothing_displace_no_copy_that_saves_units() {
             }
         }
         assert_eq!(visit(), used, "copies that save units stay, with disk {disk}");
+    }
+}
+
+#[test]
+fn reload_that_the_origin_answers_for_less_makes_no_copy_worthless() {
+    // The origin charges for the first request of a page alone. It says so of a page that another server has asked for.
+    let charged = Mutex::new(HashSet::new());
+    let origin = Origin::with_script(move |request, connection| {
+        let is_hit = request.target.starts_with("/costly/shared");
+        let is_new = charged.lock().expect("not poisoned").insert(request.target.clone());
+        let cost = if is_hit || (request.target.starts_with("/costly") && !is_new) { "X-Cost: 0\r\n" } else { "" };
+        let hit = if is_hit { "Cache-Status: origin; hit\r\n" } else { "" };
+        connection.reply("200 OK", &format!("Cache-Control: max-age=3600\r\n{cost}{hit}"), &[b'x'; 100_000]);
+    });
+    for (disk, pages) in [("off", 10), ("{ size: 16MiB }", 40)] {
+        let rules = DISPLACED.replace("fixed: 24h }", "fixed: 24h }, cost_header: x-cost");
+        let gateway = TestGateway::with_rules(
+            origin.address(),
+            &format!("{rules}cache: {{ memory: 2MiB, max_object: 256KiB, reload: all, disk: {disk} }}\n"),
+        );
+        let visit = |fields: &str| {
+            for page in 0..pages {
+                let name = if page % 2 == 0 { "own" } else { "shared" };
+                let fields = format!("X-Forwarded-For: 198.51.100.{page}\r\n{fields}");
+                assert_eq!(get(&gateway, &format!("/costly/{name}-{pages}-{page}"), &fields).status, 200);
+            }
+        };
+        visit("");
+        let used = gateway.metric("tidegate_quota_used{quota=\"api\"}");
+        visit("Cache-Control: no-cache\r\n");
+        assert_eq!(gateway.metric("tidegate_quota_used{quota=\"api\"}"), used, "the reloads are free");
+        for number in 0..150 {
+            for network in [113, 114] {
+                let fields = format!("X-Forwarded-For: 203.0.{network}.66\r\n");
+                assert_eq!(get(&gateway, &format!("/app.js?v={number}"), &fields).status, 200);
+            }
+        }
+        let requests = origin.received_requests().len();
+        visit("");
+        assert_eq!(origin.received_requests().len(), requests, "all copies are left, with disk {disk}");
     }
 }
 

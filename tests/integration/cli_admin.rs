@@ -94,6 +94,19 @@ fn status_names_who_asks_for_most_and_what_shadow_mode_would_refuse() {
 }
 
 #[test]
+fn json_of_a_hostile_client_changes_nothing_in_a_terminal() {
+    let fixture = AdminFixture::start_with_admin("");
+    let agent = "Evil\u{9b}2J\u{202e}gpj";
+    Client::connect(fixture.address).get("/page", &format!("User-Agent: {agent}\r\n"));
+    let spenders = |state: &Value| state["spenders"]["user_agents"].clone();
+    let printed = fixture.command_output(&["status", "--json"]);
+    assert!(printed.contains("Evil\\u009b2J\\u202egpj") && !printed.contains(['\u{9b}', '\u{202e}']), "{printed:?}");
+    let state: Value = serde_json::from_str(&printed).expect("output is JSON");
+    assert_eq!(spenders(&state)[0]["name"], agent);
+    assert_eq!(spenders(&state), spenders(&fixture.admin_api_json("GET /api/v1/state")), "the same value");
+}
+
+#[test]
 fn switch_commands_block_and_end_with_audit() {
     let fixture = AdminFixture::start_with_admin("");
     let set = fixture.command_output(&["block", "127.0.0.1", "--for", "1h", "--why", "a test"]);

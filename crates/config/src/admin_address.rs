@@ -1,5 +1,6 @@
 //! Address of the admin listener.
 
+use super::authority::socket_address;
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -43,7 +44,7 @@ impl FromStr for AdminAddress {
                 Ok(Self::Unix(path.to_owned()))
             }
             Some(_) => Err(InvalidAdminAddress),
-            None => text.parse().map(Self::Tcp).map_err(|_| InvalidAdminAddress),
+            None => socket_address(text).map(Self::Tcp).ok_or(InvalidAdminAddress),
         }
     }
 }
@@ -70,7 +71,17 @@ mod tests {
             assert_eq!(text.parse::<AdminAddress>().map(|address| address.to_string()).as_deref(), Ok(text));
         }
         let too_long = format!("unix:/{}", "a".repeat(107));
-        for text in ["", "9090", "127.0.0.1", "unix:", "unix:run/admin.sock", "localhost:9090", &too_long] {
+        for text in [
+            "",
+            "9090",
+            "127.0.0.1",
+            "unix:",
+            "unix:run/admin.sock",
+            "localhost:9090",
+            "127.0.0.1:09090",
+            "[::1]:+1",
+            &too_long,
+        ] {
             assert_eq!(text.parse::<AdminAddress>(), Err(InvalidAdminAddress), "{text}");
         }
         let is_local = |text: &str| text.parse::<AdminAddress>().expect("an address").is_local();

@@ -4,6 +4,7 @@
 //! default, so this terminates.
 
 use super::error::{ConfigError, SourceLocation, did_you_mean};
+use super::number;
 use super::setting_path::SettingPath;
 use super::source_map::{SourceMap, ValueSource};
 use config::{Value, ValueKind};
@@ -120,11 +121,13 @@ impl Error for DeError {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let is_quoted_number = matches!(found, Unexpected::Str(text) if text.trim().parse::<f64>().is_ok());
         let found = match found {
             Unexpected::Bool(value) => value.to_string(),
             Unexpected::Unsigned(value) => value.to_string(),
             Unexpected::Signed(value) => value.to_string(),
-            Unexpected::Float(value) => value.to_string(),
+            // With a fraction, also if that is 0: `64.0` is no whole number.
+            Unexpected::Float(value) => format!("{value:?}"),
             Unexpected::Str(text) => format!("{text:?}"),
             Unexpected::Unit | Unexpected::Option => "nothing".into(),
             Unexpected::Seq => "a list".into(),
@@ -144,6 +147,10 @@ impl Error for DeError {
                 ("keys with values", "write {key: value}, or one key a line, indented")
             }
             needs => needs.split_once("; ").unwrap_or((needs, "see `tidegate schema`")),
+        };
+        let hint = match hint == "write it in digits" && is_quoted_number {
+            true => "write it in digits, without quotes, plus sign and leading zeros",
+            false => hint,
         };
         Self::new(format!("found {found}, needs {needs}"), hint)
     }
@@ -238,9 +245,9 @@ impl<'a> ValueDeserializer<'a> {
 
     fn number<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, DeError> {
         match &self.value.kind {
-            ValueKind::String(text) if self.is_untyped() => match text.trim().parse::<u64>() {
-                Ok(number) => visitor.visit_u64(number),
-                Err(_) => visitor.visit_str(text),
+            ValueKind::String(text) if self.is_untyped() => match number::whole::<u64>(text.trim()) {
+                Some(number) => visitor.visit_u64(number),
+                None => visitor.visit_str(text),
             },
             _ => self.any(visitor),
         }

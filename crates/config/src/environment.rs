@@ -97,6 +97,11 @@ fn replace(root: &mut Node, keys: &[&str], value: &str, location: &SourceLocatio
                     entries.remove(0).value.kind
                 }
                 _ => {
+                    if let Some(ConfigError { message, hint, .. }) =
+                        yaml_errors.into_iter().find(|error| !error.path.is_root())
+                    {
+                        return report_error(path, message, &hint);
+                    }
                     return report_error(
                         path,
                         "invalid list or map".into(),

@@ -7,6 +7,7 @@
 //! Text and environment are parameters. Only [`read`], [`read_admin`] and [`read_text`] open a file.
 
 pub mod admin_address;
+mod authority;
 pub mod calendar;
 pub mod describe;
 mod deserializer;
@@ -14,6 +15,7 @@ mod environment;
 mod error;
 mod layers;
 mod node;
+mod number;
 mod raw;
 mod scalars;
 mod serde_forms;

@@ -24,7 +24,7 @@ pub(super) mod scopes;
 pub(super) mod server;
 pub(super) mod verify;
 
-use super::scalars::{Host, Threads};
+use super::scalars::{FilePath, Host, Threads};
 use super::serde_forms::{NamedMap, OneOrMany, present_or_default};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -60,7 +60,7 @@ pub(super) struct File {
     /// configured; up to cache.disk.size), `lock`, and by default `access.log`. Relative paths, here and elsewhere but
     /// in listen, origin, ledger and error_pages, start at the working directory, not at the directory of this file. A change takes effect at the next start. Default
     /// ./state.
-    pub state_dir: Option<String>,
+    pub state_dir: Option<FilePath>,
     /// Storage of quota usage: file (in state_dir), memory (a restart resets the usage), or { redis: ... }, through
     /// which several instances share their quotas. A change takes effect at the next start. Default file.
     pub ledger: ledger::Ledger,
@@ -141,7 +141,7 @@ pub(super) struct File {
     /// Placeholders: `{{status}}` (429), `{{title}}` (Too Many Requests), `{{detail}}` (one sentence), `{{retry_after}}`
     /// (seconds) and `{{wait}}` (10 minutes) until a retry makes sense, both empty if no time is known, and
     /// `{{decision}}` (the id of the response in the log). Two opening braces always begin a placeholder.
-    pub error_pages: NamedMap<String>,
+    pub error_pages: NamedMap<FilePath>,
     /// Handling of robots.txt. The gateway fetches /robots.txt of each host from the origin, and caches it for an hour,
     /// or as the origin's Cache-Control specifies, at most a day; no-store and private are honored. If the origin is
     /// down, overloaded (429, 5xx), or slower than origin.response_timeout, crawlers get the cached copy, up to 30 days

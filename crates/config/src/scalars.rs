@@ -1,6 +1,8 @@
 //! Scalar values: durations, sizes, shares, amounts, addresses.
 
 use crate::admin_address::AdminAddress;
+use crate::authority::socket_address;
+use crate::number;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use std::borrow::Cow;
@@ -57,7 +59,7 @@ pub(super) struct CountLimit(pub u32);
 
 impl<'de> Deserialize<'de> for CountLimit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let parse: fn(&str) -> Option<u32> = |text| text.parse().ok();
+        let parse: fn(&str) -> Option<u32> = number::whole;
         let needs = "a whole number up to 4294967295; write it in digits, or 0 for no limit";
         deserializer.deserialize_any(Word { parse, needs, digits: true }).map(Self)
     }
@@ -158,7 +160,7 @@ word! {
 
 word! {
     /// An address with port such as `127.0.0.1:8080` or `[::1]:8080`.
-    Socket(SocketAddr), "an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"", "[0-9a-fA-F.:\\[\\]]+:[0-9]+", digits: false, |text| text.parse().ok()
+    Socket(SocketAddr), "an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"", "[0-9a-fA-F.:\\[\\]]+:[0-9]+", digits: false, socket_address
 }
 
 word! {
@@ -203,7 +205,7 @@ word! {
 
 word! {
     /// Bot score from which a client is a suspected bot.
-    Points(u16), "50 to 1000; write 100, or `enabled: false` to disable it", "[0-9]+", digits: true, |text| text.parse().ok().filter(|points| (50..=1000).contains(points))
+    Points(u16), "50 to 1000; write 100, or `enabled: false` to disable it", "[0-9]+", digits: true, |text| number::whole(text).filter(|points| (50..=1000).contains(points))
 }
 
 word! {
@@ -214,6 +216,33 @@ word! {
 word! {
     /// An own host such as `example.com`, `*.example.com` or `192.0.2.1`.
     Host(OwnHost), "a host; write example.com, \"*.example.com\" for all names below it, or an address, without scheme and port", "[-_*.:0-9A-Za-z\\[\\]]+", digits: false, |text| text.parse().ok()
+}
+
+/// Path of a file or a directory.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct FilePath(pub String);
+
+impl<'de> Deserialize<'de> for FilePath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let parse: fn(&str) -> Option<String> =
+            |text| (!text.trim().is_empty() && !text.contains('\0')).then(|| text.to_owned());
+        let needs = "a path; write one such as ./tls/site.pem, or leave the key out";
+        deserializer.deserialize_any(Word { parse, needs, digits: false }).map(Self)
+    }
+}
+
+impl JsonSchema for FilePath {
+    fn schema_name() -> Cow<'static, str> {
+        "FilePath".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1 })
+    }
 }
 
 /// Usage from which a tier applies.
@@ -228,7 +257,7 @@ pub(super) enum ThresholdValue {
 /// Parses a duration of the file or the command line, such as `250ms`, `5s`, `10m`, `24h` or `7d`.
 pub fn duration(text: &str) -> Option<Duration> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
-    let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
+    let count: u64 = number::whole(text.strip_suffix(unit)?)?;
     let milliseconds = match unit {
         "ms" => 1,
         "s" => 1000,
@@ -265,7 +294,7 @@ fn delay(text: &str) -> Option<Option<Duration>> {
 
 fn size(text: &str) -> Option<u64> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
-    let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
+    let count: u64 = number::whole(text.strip_suffix(unit)?)?;
     let bytes = match unit {
         "B" => 1,
         "KiB" => 1 << 10,
@@ -277,7 +306,7 @@ fn size(text: &str) -> Option<u64> {
 }
 
 fn parse_share(text: &str) -> Option<Share> {
-    let percent: Units = text.strip_suffix('%')?.parse().ok()?;
+    let percent = number::decimal(text.strip_suffix('%')?)?;
     let millionths = percent.milli() * 10;
     u32::try_from(millionths).ok().filter(|&millionths| millionths <= 1_000_000).map(Share::from_millionths)
 }
@@ -292,7 +321,7 @@ fn change(text: &str) -> Option<f64> {
 /// Parses an amount in units. More than three decimals are an error, because amounts are not rounded.
 fn units(text: &str) -> Option<Units> {
     let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction.trim_end_matches('0'));
-    text.parse().ok().filter(|_| fraction.len() <= 3)
+    number::decimal(text).filter(|_| fraction.len() <= 3)
 }
 
 fn parse_cost(text: &str) -> Option<Cost> {
@@ -312,12 +341,13 @@ fn parse_threshold(text: &str) -> Option<ThresholdValue> {
 fn https_redirect(text: &str) -> Option<Option<u16>> {
     match text.strip_prefix("https")? {
         "" => Some(None),
-        port => port.strip_prefix(':')?.parse().ok().filter(|&port| port > 0).map(Some),
+        port => number::whole(port.strip_prefix(':')?).filter(|&port| port > 0).map(Some),
     }
 }
 
 fn time_of_day(text: &str) -> Option<jiff::civil::Time> {
-    let (hour, minute) = text.split_once(':').filter(|(hour, minute)| hour.len() == 2 && minute.len() == 2)?;
+    let is_valid = |part: &str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+    let (hour, minute) = text.split_once(':').filter(|(hour, minute)| is_valid(hour) && is_valid(minute))?;
     jiff::civil::Time::new(hour.parse().ok()?, minute.parse().ok()?, 0, 0).ok()
 }
 
@@ -329,12 +359,12 @@ fn method(text: &str) -> Option<http::Method> {
 fn rate(text: &str) -> Option<(u32, Duration)> {
     let (count, unit) = text.split_once('/')?;
     let interval = matches!(unit, "s" | "m" | "h" | "d").then(|| duration(&format!("1{unit}")))??;
-    Some((count.trim_end().parse().ok()?, interval))
+    Some((number::whole(count.trim_end())?, interval))
 }
 
 fn threads(text: &str) -> Option<Option<std::num::NonZeroUsize>> {
     match text {
         "auto" => Some(None),
-        _ => text.parse().ok().filter(|&count: &std::num::NonZeroUsize| count.get() <= 1024).map(Some),
+        _ => number::whole(text).filter(|&count: &std::num::NonZeroUsize| count.get() <= 1024).map(Some),
     }
 }

@@ -991,7 +991,7 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "ledger: { redis: { url: 'rediss://h', ca: '' } }".into(),
-            "2:43: ledger.redis.ca: found an empty path; name a file such as tls/redis-ca.pem, or leave it out",
+            "2:43: ledger.redis.ca: found \"\", needs a path; write one such as ./tls/site.pem, or leave the key out",
         ),
         (
             "classes: [{ name: a, priority: 300 }]".into(),
@@ -1562,11 +1562,11 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "error_pages: { 5xx: '' }".into(),
-            "2:21: error_pages.5xx: found an empty path; name an HTML file such as pages/busy.html",
+            "2:21: error_pages.5xx: found \"\", needs a path; write one such as ./tls/site.pem, or leave the key out",
         ),
         (
             "error_pages: { 429: [a.html] }".into(),
-            "2:21: error_pages.429: found a list, needs text; put it in quotes",
+            "2:21: error_pages.429: found a list, needs a path; write one such as ./tls/site.pem, or leave the key out",
         ),
         (
             "routes: [{ match: /a, request_headers: { set: { Content-Length: 1 } } }]".into(),
@@ -1731,7 +1731,15 @@ fn origin_url_names_a_server_without_a_path() {
         ),
         (
             "http://a:0",
-            "\"http://a:0\": invalid port, needs 1 to 65535; use http://HOST:PORT, https://HOST:PORT or unix:/PATH, such as http://127.0.0.1:3000",
+            "\"http://a:0\": invalid port, needs 1 to 65535 in digits, without leading zeros; use http://HOST:PORT, https://HOST:PORT or unix:/PATH, such as http://127.0.0.1:3000",
+        ),
+        (
+            "http://127.0.0.1:+3000",
+            "\"http://127.0.0.1:+3000\": invalid port, needs 1 to 65535 in digits, without leading zeros; use http://HOST:PORT, https://HOST:PORT or unix:/PATH, such as http://127.0.0.1:3000",
+        ),
+        (
+            "http://256.1.1.1",
+            "\"http://256.1.1.1\": missing or invalid host; use http://HOST:PORT, https://HOST:PORT or unix:/PATH, such as http://127.0.0.1:3000",
         ),
         (
             "http://",
@@ -1855,6 +1863,136 @@ fn yaml_aliases_work_and_absurd_numbers_are_errors() {
         settings(&with_origin("quotas: { q: { limit: 1e3, window: { fixed: 1s } } }")).rules.quotas[0].limit,
         Units::from_whole(1000)
     );
+}
+
+#[test]
+fn no_number_of_any_type_has_a_plus_sign_or_leading_zeros() {
+    let quota = |keys: &str| format!("quotas: {{ q: {{ limit: 9, window: {{ fixed: 1m }}, {keys} }} }}");
+    // `N` stands for the number.
+    for text in [
+        "quotas: { q: { limit: N, window: { fixed: 1m } } }".to_owned(),
+        "quotas: { q: { limit: N.5, window: { fixed: 1m } } }".into(),
+        quota("per_client: N%"),
+        quota("tiers: { other: [{ above: N, shed: 1% }] }"),
+        quota("tiers: { other: [{ above: N%, shed: 1% }] }"),
+        "quotas: { q: { limit: 9, window: { fixed: Nm } } }".into(),
+        "quotas: { q: { limit: 9, window: { calendar: day, zone: UTC, at: '0N:00' } } }".into(),
+        quota("enforce: true") + "\nroutes: [{ match: /a, cost: { q: N } }]",
+        "classes: [{ name: a, bucket: { rate: N/s } }]".into(),
+        "classes: [{ name: a, bucket: { rate: 1/s, burst: N } }]".into(),
+        "classes: [{ name: a, priority: N }]".into(),
+        "classes: [{ name: a, crawl_delay: Ns }]".into(),
+        "cache: { memory: NGiB }".into(),
+        "workers: N".into(),
+        "limits: { max_connections: N }".into(),
+        "limits: { max_connections_per_address: N }".into(),
+        "limits: { max_headers: N0 }".into(),
+        "scopes: { s: { concurrency: N } }\nroutes: [{ match: /a, scopes: s }]".into(),
+        "log: { access: { path: a, max_size: 1GiB, keep: N } }".into(),
+        "bot_detection: { threshold: N00 }".into(),
+        "listen: 127.0.0.1:N".into(),
+        "listen: '[::1]:N'".into(),
+        "listen: [127.0.0.1:N]".into(),
+        "admin: { listen: '127.0.0.1:N' }".into(),
+        "hosts: a\nlisten: { address: '127.0.0.1:1', redirect: 'https:N' }".into(),
+        "clients: { trusted_proxies: [10.0.0.0/N] }".into(),
+        "verify: { dns: { nameservers: ['127.0.0.1:N'] } }".into(),
+        "ledger: { redis: { url: 'redis://h:N' } }".into(),
+        "ledger: { redis: { url: 'redis://h/N' } }".into(),
+    ] {
+        let errors = |number: &str| site_errors(&text.replace('N', number));
+        assert_eq!(errors("8"), [""; 0], "{text}");
+        for number in ["08", "+8"] {
+            assert!(!errors(number).is_empty(), "{text}: {number}");
+        }
+    }
+    for (value, problem) in [
+        ("0100", "found 0100, a number with a leading zero; write 100, or put it in quotes if it is text"),
+        ("+5", "found +5, a number with a plus sign; write 5, or put it in quotes if it is text"),
+        (
+            "'0100'",
+            "found \"0100\", needs a whole number up to 4294967295; write it in digits, without quotes, plus sign and leading zeros",
+        ),
+        ("64.0", "found 64.0, needs a whole number up to 4294967295; write it in digits"),
+    ] {
+        let errors = site_errors(&format!("limits: {{ max_connections: {value} }}"));
+        assert_eq!(errors, [format!("2:28: limits.max_connections: {problem}")]);
+    }
+    let with_variable = |value| config_errors_with(&with_origin(""), &[("TIDEGATE__LIMITS__MAX_CONNECTIONS", value)]);
+    assert_eq!((with_variable("100").len(), with_variable("0100").len(), with_variable("+5").len()), (0, 1, 1));
+    let in_list = config_errors_with(&with_origin(""), &[("TIDEGATE__LIMITS", "{ max_connections: 0100 }")]);
+    let expected = "TIDEGATE__LIMITS: limits: found 0100, a number with a leading zero; write 100, or put it in quotes if it is text";
+    assert_eq!(in_list, [expected]);
+}
+
+#[test]
+fn spelling_of_a_number_is_checked_once_and_where_it_is_written() {
+    let shared = "quotas:\n  a: &a { limit: &l 010, window: { fixed: 1s } }\n  b: { <<: *a, limit: *l }\n";
+    let expected =
+        "3:21: quotas.a.limit: found 010, a number with a leading zero; write 10, or put it in quotes if it is text";
+    assert_eq!(site_errors(shared), [expected]);
+    let header = "routes: [{ match: /a, response_headers: { set: { X-A: '007', X-B: 0 } } }]";
+    assert_eq!(site_errors(header), [""; 0], "text in quotes is no number");
+}
+
+#[test]
+fn empty_path_of_any_file_is_an_error_at_its_key() {
+    let listen = |keys: &str| format!("listen: {{ address: '127.0.0.1:1', tls: {{ {keys} }} }}");
+    for (text, path) in [
+        ("state_dir: ''".to_owned(), "state_dir"),
+        ("state_dir: ' '".into(), "state_dir"),
+        ("state_dir: \"a\\0b\"".into(), "state_dir"),
+        ("log: { access: { path: '' } }".into(), "log.access.path"),
+        ("robots: { override_file: '' }".into(), "robots.override_file"),
+        ("error_pages: { 5xx: '' }".into(), "error_pages.5xx"),
+        ("address_lists: { a: { file: '' } }".into(), "address_lists.a.file"),
+        ("ledger: { redis: { url: 'rediss://h', ca: '' } }".into(), "ledger.redis.ca"),
+        (listen("certificate: '', key: b"), "listen.tls.certificate"),
+        (listen("certificate: a, key: ''"), "listen.tls.key"),
+        (listen("certificate: a, key: b, ocsp: ''"), "listen.tls.ocsp"),
+        (listen("certificate: a, key: b, client_ca: ''"), "listen.tls.client_ca"),
+        (listen("certificates: [{ certificate: '', key: b }]"), "listen.tls.certificates[0].certificate"),
+        (listen("acme: { domains: [a.example], ca: '' }"), "listen.tls.acme.ca"),
+        ("operators: { a: { product_tokens: Aa, ranges: '' } }".into(), "operators.a.ranges"),
+    ] {
+        let errors = site_errors(&text);
+        assert!(errors.len() == 1 && errors[0].contains(&format!(": {path}: ")), "{text}: {errors:?}");
+    }
+    for (keys, path) in
+        [("ca: ''", "ca"), ("certificate: '', key: b", "certificate"), ("certificate: a, key: ''", "key")]
+    {
+        let errors = config_errors(&format!("origin: {{ url: 'https://a', {keys} }}"));
+        assert!(errors.len() == 1 && errors[0].contains(&format!(": origin.{path}: ")), "{keys}: {errors:?}");
+    }
+    assert_eq!(config_errors_with(&with_origin(""), &[("TIDEGATE__STATE_DIR", "")]).len(), 1);
+}
+
+#[test]
+fn host_of_any_url_is_a_name_or_an_address() {
+    for (host, is_valid) in [
+        ("a.example", true),
+        ("127.0.0.1", true),
+        ("[::1]", true),
+        ("256.1.1.1", false),
+        ("1.2.3.4.5", false),
+        ("a..b", false),
+    ] {
+        for text in [
+            format!("operators: {{ a: {{ product_tokens: Aa, ranges: 'https://{host}/r.json' }} }}"),
+            format!("operators: {{ a: {{ product_tokens: Aa, signature_agents: 'https://{host}' }} }}"),
+            format!("ledger: {{ redis: {{ url: 'redis://{host}' }} }}"),
+            format!("ledger: {{ redis: {{ url: 'redis+sentinel://{host}/m' }} }}"),
+            format!(
+                "listen: {{ address: '127.0.0.1:1', tls: {{ acme: {{ domains: [a.example], directory: 'https://{host}/d' }} }} }}"
+            ),
+        ] {
+            assert_eq!(site_errors(&text).is_empty(), is_valid, "{text}");
+        }
+        for scheme in ["http", "https"] {
+            let errors = config_errors(&format!("origin: {{ urls: ['{scheme}://{host}:3000'] }}"));
+            assert_eq!(errors.is_empty(), is_valid, "{host}: {errors:?}");
+        }
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::error::{ConfigError, SourceLocation};
 use super::node::{Entry, Node, NodeKind};
+use super::number;
 use super::setting_path::SettingPath;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
@@ -28,6 +29,8 @@ pub(super) fn read(text: &str) -> (Node, Vec<ConfigError>) {
                 root = Node::empty_map();
             }
             root.walk_mut(&SettingPath::ROOT, &mut |path, node| reject_duplicates(path, node, &mut errors));
+            let lines: Vec<&str> = text.lines().collect();
+            root.walk_mut(&SettingPath::ROOT, &mut |path, node| errors.extend(misspelled_number(path, node, &lines)));
             (root, errors)
         }
         Err(error) => {
@@ -136,6 +139,41 @@ fn reject_duplicates(path: &SettingPath, node: &mut Node, errors: &mut Vec<Confi
         }
     }
     *entries = kept;
+}
+
+/// Returns the error of a number that is not written as plain digits in `lines`, and replaces it by one that is: programs read
+/// such numbers in different ways.
+fn misspelled_number(path: &SettingPath, node: &mut Node, lines: &[&str]) -> Option<ConfigError> {
+    let value = match node.kind {
+        NodeKind::Integer(value) => value.to_string(),
+        NodeKind::SignedInteger(value) => value.to_string(),
+        NodeKind::Float(value) => value.to_string(),
+        _ => return None,
+    };
+    let SourceLocation::Position { line, column } = node.location else { return None };
+    let position = |number: u64| usize::try_from(number.checked_sub(1)?).ok();
+    let line = lines.get(position(line)?)?;
+    let (start, _) = line.char_indices().nth(position(column)?)?;
+    let text = without_properties(&line[start..]);
+    let problem = number::yaml_problem(text)?;
+    let text = text.split([' ', ',', ']', '}']).next().unwrap_or_default();
+    if let Ok(value) = value.parse() {
+        node.kind = NodeKind::Integer(value);
+    }
+    Some(ConfigError {
+        location: node.location.clone(),
+        path: path.clone(),
+        message: format!("found {text}, {problem}"),
+        hint: format!("write {value}, or put it in quotes if it is text"),
+    })
+}
+
+/// Returns the text of a value without the anchor and the tag before it.
+fn without_properties(value: &str) -> &str {
+    match value.strip_prefix(['&', '!']).and_then(|properties| properties.split_once(' ')) {
+        Some((_, rest)) => without_properties(rest.trim_start()),
+        None => value,
+    }
 }
 
 struct YamlNode(Node);

@@ -1,6 +1,7 @@
 //! Formatting for the terminal: numbers, durations, bars, columns, and colors if the terminal supports them.
 
-use std::fmt;
+use serde::Serialize;
+use std::fmt::{self, Write};
 use tidegate_policy::display::alters_display;
 
 /// Use of terminal colors.
@@ -74,6 +75,31 @@ pub fn sparkline(amounts: &[f64]) -> String {
     let max = amounts.iter().copied().fold(0.0, f64::max);
     let bar = |amount: &f64| BARS[((amount / max * 7.0).round().max(0.0) as usize).min(7)];
     amounts.iter().map(bar).collect()
+}
+
+/// Returns `value` as indented JSON that changes nothing in a terminal.
+pub fn json_document(value: &impl Serialize) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(value).map(|json| printable_json(&json) + "\n")
+}
+
+/// Returns `value` as a line of JSON that changes nothing in a terminal.
+pub fn json_line(value: &impl Serialize) -> serde_json::Result<String> {
+    serde_json::to_string(value).map(|json| printable_json(&json) + "\n")
+}
+
+/// Returns JSON of the same value, in which escapes replace the characters that would change how a terminal shows the rest.
+/// Clients choose many of its texts.
+pub fn printable_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for character in json.chars() {
+        // Between values; in a string they are escaped already.
+        let is_space = matches!(character, '\n' | '\r' | '\t');
+        match alters_display(character) && !is_space {
+            true => drop(write!(out, "\\u{:04x}", u32::from(character))),
+            false => out.push(character),
+        }
+    }
+    out
 }
 
 /// Aligns rows of cells in columns, indented by `indent`. Color sequences have no width.
@@ -213,6 +239,22 @@ mod tests {
     fn text_of_clients_cannot_change_a_terminal() {
         assert_eq!(printable("bot\u{1b}[31m\u{202e}txt.exe\u{9b} é"), "bot\u{fffd}[31m\u{fffd}txt.exe\u{fffd} é");
         assert_eq!([3, 4].map(|width| ellipsize("four", width)), ["fo…", "four"]);
+    }
+
+    #[test]
+    fn text_of_clients_in_json_cannot_change_a_terminal() {
+        let all = (char::MIN..='\u{ffff}').filter(|character| alters_display(*character));
+        let texts = [all.collect::<String>(), "Grüße, 日本 🦀 שלום \"\\\u{9b}".into()];
+        for json in [json_document(&texts), json_line(&texts)] {
+            let json = json.expect("texts are JSON");
+            assert!(json.chars().all(|character| character == '\n' || !alters_display(character)), "{json:?}");
+            assert!(json.contains("Grüße, 日本 🦀 שלום"));
+            assert_eq!(serde_json::from_str::<[String; 2]>(&json).expect("JSON"), texts);
+        }
+        let beyond = ('\u{10000}'..=char::MAX).find(|character| alters_display(*character));
+        assert_eq!(beyond, None, "would need two escapes");
+        let spaced = "{\r\n\t\"a\": 1\n}\n";
+        assert_eq!(printable_json(spaced), spaced);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::decision::ReplayedDecision;
 use super::policy::Policy;
+use super::terminal::json_line;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -72,6 +73,5 @@ pub(super) fn write(
         saved: by_name(&decision.saved),
         policy: is_comparison.then_some(policy.name.as_str()),
     };
-    serde_json::to_writer(&mut *out, &verdict)?;
-    out.write_all(b"\n")
+    out.write_all(json_line(&verdict)?.as_bytes())
 }

@@ -131,3 +131,13 @@ fn response_status_decides_the_command_result() {
         );
     }
 }
+
+#[test]
+fn response_changes_nothing_in_a_terminal() {
+    let body = "{\"name\": \"/a\u{9b}2J\u{202e}gpj\u{2028}\",\n\"é\": 1}";
+    let response = AdminResponse { status: StatusCode::OK, body: body.into() };
+    let printed = parse_response(response, "a:1", "").expect("JSON");
+    assert_eq!(printed, "{\"name\": \"/a\\u009b2J\\u202egpj\\u2028\",\n\"é\": 1}");
+    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+    assert_eq!(value(&printed), value(body));
+}

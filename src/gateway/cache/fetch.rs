@@ -237,7 +237,7 @@ impl CacheFetch {
             requested_at: self.requested_at,
             plain_url: url_key.plain(),
             selecting,
-            saving: Saving::NOTHING,
+            saving: self.copy.as_ref().map_or(Saving::NOTHING, |(_, copy)| copy.saving),
             usage: self.copy.as_ref().map(|(_, copy)| copy.usage.so_far()).unwrap_or_default(),
         }
     }

@@ -29,7 +29,7 @@ pub(in crate::gateway) struct StorageTarget {
     pub(super) plain_url: CacheKey,
     /// Lines of the request fields that select the response; `None` if the gateway cannot send them itself.
     pub(super) selecting: Option<Box<[u8]>>,
-    /// What the response saves.
+    /// What the response saves: as much as the one that it replaces, at least.
     pub(in crate::gateway) saving: Saving,
     /// Use of the response that this one replaces.
     pub(in crate::gateway) usage: CopyUsage,
@@ -64,10 +64,15 @@ impl StorageTarget {
 impl ResponseCache {
     /// Stores a response that was fetched. Returns false if a write or an administrator has removed it since it was
     /// requested, or if it has no place.
-    pub(super) fn insert_fetched(&self, target: &StorageTarget, response: Arc<StoredResponse>) -> bool {
+    ///
+    /// It saves what the copy that it replaces saved, if that is more: an origin that has cached the page itself reports a
+    /// lower cost, and a client that reloads the page for less than others paid makes no copy of theirs worthless.
+    pub(super) fn insert_fetched(&self, target: &StorageTarget, mut response: StoredResponse) -> bool {
         self.insert_unless_removed(target.plain_url, target.requested_at, |store| {
             let key = self.place(target, &response)?;
-            store.insert_new(key, response);
+            let replaced = store.get(key).map_or(Saving::NOTHING, |replaced| replaced.saving());
+            response.saving = response.saving.max(replaced);
+            store.insert_new(key, Arc::new(response));
             Some(key)
         })
     }
@@ -202,6 +207,7 @@ mod tests {
     use std::convert::Infallible;
     use std::time::Duration;
     use tidegate_engine::clock::Clock;
+    use tidegate_policy::Units;
 
     const URL: &str = "http://example.com/page";
     const NAMES: [&str; 3] = ["accept-language", "user-agent", "x-tenant"];
@@ -279,6 +285,18 @@ mod tests {
 
         /// Stores the response to `request`, of which the origin was sent what other responses had named.
         fn store(&self, url: CacheKey, step: &Step, version: u64, now: Timestamp) -> Option<Values> {
+            self.store_saving(url, step, version, now, Saving::NOTHING)
+        }
+
+        /// Like [`Self::store`], of a response with this saving.
+        fn store_saving(
+            &self,
+            url: CacheKey,
+            step: &Step,
+            version: u64,
+            now: Timestamp,
+            saving: Saving,
+        ) -> Option<Values> {
             let variants = self.variants(url);
             let is_sent = |name: &str| variants.iter().any(|known| known.names().any(|known| known == name));
             let sent = std::array::from_fn(|at| if is_sent(NAMES[at]) { step.request[at] } else { 0 });
@@ -294,14 +312,14 @@ mod tests {
                 url: URL.into(),
                 plain_url: url,
                 selecting: None,
-                saving: Saving::NOTHING,
+                saving,
                 usage: CopyUsage::default(),
                 requested_at: now,
             };
             let (head, body) = (ResponseHead::new(StatusCode::OK, &Fields::new(), b""), Bytes::new());
             let terms = ReuseTerms::of_lifetime(now, LIFETIME_S);
             let response = target.response(version, terms, head, StoredBody::from_parts(vec![body]));
-            self.insert_fetched(&target, Arc::new(response)).then_some(sent)
+            self.insert_fetched(&target, response).then_some(sent)
         }
     }
 
@@ -350,6 +368,24 @@ mod tests {
         let step = |tenant, vary, wait_s| Step { request: [0, 0, tenant], vary, wait_s };
         let (none, both, language) = ([false; 3], [false, true, true], [true, false, false]);
         check(&[step(0, both, 1), step(0, language, 1630), step(0, none, 1711), step(0, both, 3857), step(1, none, 2)])
+    }
+
+    #[test]
+    fn response_keeps_the_larger_saving_of_the_one_that_it_replaces() {
+        let unit = |count: u64| Saving::of(Units::from_milli(count * 1000), Units::from_milli(1_000_000));
+        let now = Timestamp::from_seconds(1_000_000);
+        // Also among several responses of one URL.
+        for vary in [[false; 3], [true, false, false]] {
+            let (cache, url) = (cache(), CacheKey::of_url(URL));
+            let step = Step { request: [0; 3], vary, wait_s: 0 };
+            for (version, saving, expected) in
+                [(0, unit(1), unit(1)), (1, Saving::NOTHING, unit(1)), (2, unit(3), unit(3)), (3, unit(2), unit(3))]
+            {
+                assert!(cache.store_saving(url, &step, version, now, saving).is_some());
+                let stored = cache.find(url, step.request, now).expect("a response");
+                assert_eq!((stored.version, stored.saving), (version, expected));
+            }
+        }
     }
 
     #[test]

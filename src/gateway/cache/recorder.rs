@@ -149,7 +149,7 @@ impl Recorder {
         let mut target = self.target.take().expect("taken once, at the end");
         let version = self.cache.store.next_salt();
         let response = target.response(version, self.terms, self.head.take(), body);
-        let is_stored = self.cache.insert_fetched(&target, Arc::new(response));
+        let is_stored = self.cache.insert_fetched(&target, response);
         if let Some(guard) = self.guard.take().filter(|_| is_stored) {
             guard.end(if is_reusable { FetchEnd::Stored } else { FetchEnd::Unshared });
         }

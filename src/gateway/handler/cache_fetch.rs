@@ -3,6 +3,7 @@
 use super::cache::CopyReason;
 use super::request_handler::RequestHandler;
 use crate::gateway::cache::{CacheFetch, CacheKey, FetchEnd, Recorder, ResponseHead, StoredResponse};
+use crate::gateway::cost;
 use crate::gateway::headers;
 use crate::gateway::request_context::RequestContext;
 use crate::gateway::response_body::ResponseBody;
@@ -48,7 +49,8 @@ impl RequestHandler {
         let storage = if is_too_large { storage.and(Err(Unstorable::TooLarge)) } else { storage };
         match storage {
             Ok((mut target, terms)) => {
-                target.saving = context.saving_of_copy();
+                // A client that reloads it, perhaps for less, makes no copy of others worthless.
+                target.saving = target.saving.max(context.saving_of_copy(cost::was_cache_hit(&stored_fields)));
                 // The client that asked first is one of those who ask.
                 target.usage.is_by_another(context.evaluation().key);
                 let head = ResponseHead::new(status, &stored_fields, &worker.date());
@@ -106,7 +108,7 @@ impl RequestHandler {
             Some(Ok((mut target, terms))) => {
                 target.usage = copy.usage.so_far();
                 // To confirm it may cost less than to fetch it.
-                target.saving = copy.saving.max(context.saving_of_copy());
+                target.saving = copy.saving.max(context.saving_of_copy(cost::was_cache_hit(&fields)));
                 let updated = Arc::new(target.response(copy.version, terms, head, copy.body.clone()));
                 let is_stored = worker.shared().cache.insert_confirmed((key, copy), &target, Arc::clone(&updated));
                 if let Some(guard) = fetch.guard.take().filter(|_| is_stored) {

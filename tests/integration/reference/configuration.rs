@@ -327,6 +327,6 @@ commented example.
 process, those in `listen` at the directory of the file.
 
 In a path, `NAME` stands for a name of your own, up to 64 of a-z, 0-9, `_`, `.` and `-`. `[N]` stands for a place in a
-list. The types of scalar values are:
+list. Numbers have neither a plus sign nor leading zeros. The types of scalar values are:
 
 ";

@@ -1,5 +1,6 @@
 //! Raw section `address_lists`.
 
+use crate::scalars::FilePath;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -13,5 +14,5 @@ pub(crate) struct AddressListFile {
     /// version stays in use; `tidegate status` and the log report it, and `tidegate_address_list_stale` is 1. An empty
     /// file takes effect if it is still empty at the next read, because many editors truncate a file before writing it.
     /// Required.
-    pub file: Option<String>,
+    pub file: Option<FilePath>,
 }

@@ -1,5 +1,6 @@
 //! Raw section `ledger`: a word, or the keys of Redis.
 
+use crate::scalars::FilePath;
 use crate::serde_forms::{SecretText, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -68,7 +69,7 @@ pub(crate) struct Redis {
     /// File with the authorities that the server's certificate may be from, in PEM, or with that certificate itself; relative to the
     /// directory of this file.
     /// Default: the public authorities.
-    pub ca: Option<String>,
+    pub ca: Option<FilePath>,
     /// Prefix of the Redis keys: up to 64 of a-z, 0-9, `_`, `.` and `-`. Instances with the same prefix share their
     /// quotas. The state of a quota is the hash `{PREFIX:QUOTA}:leases`; it expires a week after its last window has
     /// ended. Default tidegate.

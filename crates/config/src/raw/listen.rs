@@ -1,6 +1,7 @@
 //! Raw section `listen`.
 
-use crate::scalars::{HttpsRedirect, Socket, Span};
+use crate::authority::socket_address;
+use crate::scalars::{FilePath, HttpsRedirect, Socket, Span};
 use crate::serde_forms::string_or_map;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -36,11 +37,11 @@ pub(crate) struct TlsKeys {
     /// PEM file with the certificate, followed by the intermediate certificates. This path, and those below, start at the
     /// directory of this file. The files are read again when they change; a pair that does not fit keeps the previous one
     /// in use. Required, or certificates.
-    pub certificate: Option<String>,
+    pub certificate: Option<FilePath>,
     /// PEM file with the private key of the certificate. Required with certificate.
-    pub key: Option<String>,
+    pub key: Option<FilePath>,
     /// File with an OCSP response for the certificate, in DER, which is sent along. Default none.
-    pub ocsp: Option<String>,
+    pub ocsp: Option<FilePath>,
     /// Several certificates, at most 1000. The client is sent the first one that has the name that it asks for: exactly,
     /// else as a wildcard. A client that asks for no name or for another one is sent the first of all. Default none.
     pub certificates: Vec<CertificateKeys>,
@@ -48,7 +49,7 @@ pub(crate) struct TlsKeys {
     /// none.
     pub acme: Option<AcmeKeys>,
     /// PEM file with the authorities of client certificates. Default none: clients are not asked for a certificate.
-    pub client_ca: Option<String>,
+    pub client_ca: Option<FilePath>,
     /// required: clients without a valid certificate are disconnected. optional: only those with an invalid one are.
     /// Requires client_ca. Default required.
     pub client_certificates: Option<ClientCertificates>,
@@ -62,11 +63,11 @@ pub(crate) struct TlsKeys {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct CertificateKeys {
     /// PEM file with the certificate, followed by the intermediate certificates. Required.
-    pub certificate: Option<String>,
+    pub certificate: Option<FilePath>,
     /// PEM file with the private key of the certificate. Required.
-    pub key: Option<String>,
+    pub key: Option<FilePath>,
     /// File with an OCSP response for the certificate, in DER. Default none.
-    pub ocsp: Option<String>,
+    pub ocsp: Option<FilePath>,
 }
 
 /// Certificate from an ACME server. To use it is to agree to the terms of service of that server.
@@ -82,7 +83,7 @@ pub(crate) struct AcmeKeys {
     pub directory: Option<String>,
     /// PEM file with the authorities that sign the certificate of the server itself, or with exactly that certificate, for a
     /// private server. The path starts at the directory of this file. Default: the public authorities.
-    pub ca: Option<String>,
+    pub ca: Option<FilePath>,
 }
 
 #[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]
@@ -102,7 +103,7 @@ impl<'de> Deserialize<'de> for Listen {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"";
         string_or_map::<D, Self, ListenerKeys>(deserializer, needs, |word| {
-            let address = Some(Socket(word.parse().ok()?));
+            let address = Some(Socket(socket_address(word)?));
             Some(Self(ListenerKeys { address, ..ListenerKeys::default() }))
         })
     }

@@ -1,6 +1,6 @@
 //! Raw section `origin`.
 
-use crate::scalars::Span;
+use crate::scalars::{FilePath, Span};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -17,13 +17,13 @@ pub(crate) struct Origin {
     /// PEM file with the certificates of the authorities that may sign those of the origin; a certificate that the origin has
     /// signed itself stands for itself. This path, and those below, start at the directory of this file. They are read at a
     /// start and at a reload. Default those of public authorities (Mozilla's list, compiled in).
-    pub ca: Option<String>,
+    pub ca: Option<FilePath>,
     /// Name that the certificates of the origin must have, and that is sent as SNI. Default the host of the URL.
     pub server_name: Option<String>,
     /// PEM file of the certificate that the gateway shows to the origin, with its chain. Requires `key`. Default none.
-    pub certificate: Option<String>,
+    pub certificate: Option<FilePath>,
     /// PEM file of the key of `certificate`. Default none.
-    pub key: Option<String>,
+    pub key: Option<FilePath>,
     /// False accepts any certificate of the origin: who can redirect the connection then reads and changes all pages.
     /// Default true.
     pub verify: Option<bool>,

@@ -1,6 +1,6 @@
 //! Raw sections `admin`, `headers`, `robots`, `log` and `limits`.
 
-use crate::scalars::{AdminSocket, CountLimit, Percent, Size, Span};
+use crate::scalars::{AdminSocket, CountLimit, FilePath, Percent, Size, Span};
 use crate::serde_forms::{OneOrMany, SecretText, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -102,7 +102,7 @@ pub(crate) struct Robots {
     /// File that replaces the origin's robots.txt on every host. It is read every second. An emptied file takes effect
     /// after a second, if it is still empty, because many editors truncate a file before writing it. It is the response
     /// to GET and HEAD only; requests with other methods are forwarded to the origin. Default none.
-    pub override_file: Option<String>,
+    pub override_file: Option<FilePath>,
     /// Path that robots.txt disallows and no page links to: a request for it is a bot signal. The gateway adds the
     /// Disallow line itself. Letters, digits, `/`, `-`, `_` and `.` only, such as /private-area. Link to it from no
     /// page. Default none.
@@ -146,7 +146,7 @@ pub(crate) enum Access {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct AccessFile {
     /// File that lines are appended to; it can be reopened with SIGUSR1 or SIGHUP. Required.
-    pub path: Option<String>,
+    pub path: Option<FilePath>,
     /// Format of the lines: json, which can be replayed. Default json.
     pub format: Format,
     /// Size above which the file is renamed to FILE.1, FILE.1 to FILE.2 and so on, and a new one begun; at least 1MiB.

@@ -104,6 +104,35 @@ fn schema_describes_every_section_and_key() {
 }
 
 #[test]
+fn every_key_that_names_a_file_has_the_type_of_a_path() {
+    fn collect(schema: &Value, found: &mut Vec<(String, bool)>) {
+        for (key, property) in schema["properties"].as_object().into_iter().flatten() {
+            let description = property["description"].as_str().unwrap_or_default();
+            let names_file =
+                ["File ", "PEM file", "HTML files", "Directory of"].iter().any(|start| description.starts_with(start));
+            if names_file {
+                let value = if property["additionalProperties"].is_object() {
+                    &property["additionalProperties"]
+                } else {
+                    property
+                };
+                found.push((key.clone(), value["minLength"] == 1));
+            }
+        }
+        let children: Vec<&Value> = match schema {
+            Value::Object(entries) => entries.values().collect(),
+            Value::Array(items) => items.iter().collect(),
+            _ => Vec::new(),
+        };
+        children.into_iter().for_each(|child| collect(child, found));
+    }
+    let mut found = Vec::new();
+    collect(&schema(), &mut found);
+    assert!(found.len() >= 16, "{found:?}");
+    assert!(found.iter().all(|(_, is_path)| *is_path), "{found:?}");
+}
+
+#[test]
 fn every_key_of_a_path_is_in_the_schema() {
     fn collect_keys(schema: &Value, keys: &mut Vec<String>) {
         keys.extend(schema["properties"].as_object().into_iter().flatten().map(|(key, _)| key.clone()));

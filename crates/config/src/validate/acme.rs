@@ -1,6 +1,7 @@
 //! Validates `acme` of a listener.
 
 use super::diagnostics::Diagnostics;
+use crate::authority;
 use crate::raw::listen::AcmeKeys;
 use crate::setting_path::SettingPath;
 use crate::settings::{Acme, CertificateSource, Listener};
@@ -34,7 +35,7 @@ pub(super) fn acme(keys: &AcmeKeys, path: &SettingPath, report: &mut Diagnostics
         report.error(&path.contact(), format!("found {contact:?}, needs a mailto: URL"), hint);
     }
     let directory = directory.as_deref().unwrap_or(DEFAULT_DIRECTORY);
-    if !is_url_of(directory, "https://") {
+    if !is_https_url(directory) {
         let message = format!("found {directory:?}, needs an https:// URL");
         report.error(&path.directory(), message, format!("write it like {DEFAULT_DIRECTORY}"));
     }
@@ -42,7 +43,7 @@ pub(super) fn acme(keys: &AcmeKeys, path: &SettingPath, report: &mut Diagnostics
         domains: valid,
         contact: contact.clone(),
         directory: directory.to_owned(),
-        authority: ca.as_ref().map(|file| report.named_file(&path.ca(), file, "tls/acme-ca.pem")),
+        authority: ca.as_ref().map(|file| report.beside_file(file)),
         path: path.clone(),
     }
 }
@@ -68,6 +69,11 @@ fn domain(text: &str) -> Result<String, (String, &'static str)> {
 fn is_url_of(text: &str, scheme: &str) -> bool {
     let rest = text.strip_prefix(scheme).unwrap_or_default();
     !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn is_https_url(text: &str) -> bool {
+    let authority = text.strip_prefix("https://").and_then(|rest| rest.split(['/', '?', '#']).next());
+    is_url_of(text, "https://") && authority.is_some_and(|authority| authority::parse(authority).is_ok())
 }
 
 /// Warns of domains that are certified but not served.

@@ -16,11 +16,14 @@ pub(super) fn lists(raw: &NamedMap<AddressListFile>, report: &mut Diagnostics) -
         report.check_name(&path, name);
         let path = path.file();
         let named_at = format!("{}: {path}", report.location_of(&path));
-        let file = raw_list.file.clone().unwrap_or_default();
-        if file.is_empty() {
+        if raw_list.file.is_none() {
             report.error(&path, "missing", "name a file such as ./hosting.txt");
         }
-        AddressList { name: name.clone(), override_file: file.into(), location: named_at }
+        AddressList {
+            name: name.clone(),
+            override_file: raw_list.file.as_ref().map(|file| file.0.as_str()).unwrap_or_default().into(),
+            location: named_at,
+        }
     };
     raw.0.iter().map(list).collect()
 }

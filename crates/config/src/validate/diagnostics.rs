@@ -2,6 +2,7 @@
 
 use crate::SourceMap;
 use crate::error::{ConfigError, SourceLocation, did_you_mean};
+use crate::scalars::FilePath;
 use crate::setting_path::SettingPath;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -121,16 +122,8 @@ impl Diagnostics {
         self.source_map.position(path).is_some()
     }
 
-    /// Returns the path of a file that `text` names, relative to the directory of the configuration. Reports an empty one.
-    pub(super) fn named_file(&mut self, path: &SettingPath, text: &str, example: &str) -> PathBuf {
-        if text.is_empty() {
-            self.error(path, "found an empty path", format!("name a file such as {example}, or leave it out"));
-        }
-        self.beside_file(text)
-    }
-
     /// Returns a path of the file, relative to the directory of the file.
-    pub(super) fn beside_file(&self, path: &str) -> PathBuf {
+    pub(super) fn beside_file(&self, FilePath(path): &FilePath) -> PathBuf {
         self.source_map.file().parent().unwrap_or(Path::new("")).join(path)
     }
 

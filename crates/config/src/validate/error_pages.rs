@@ -1,6 +1,7 @@
 //! Validates `error_pages`. The gateway reads the files.
 
 use super::diagnostics::Diagnostics;
+use crate::number;
 use crate::raw;
 use crate::setting_path::SettingPath;
 use crate::settings::{ErrorPage, ErrorStatus};
@@ -9,9 +10,6 @@ pub(super) fn error_pages(raw: &raw::File, report: &mut Diagnostics) -> Vec<Erro
     let mut pages = Vec::new();
     for (name, file) in &raw.error_pages.0 {
         let path = SettingPath::ROOT.error_pages().entry(name);
-        if file.is_empty() {
-            report.error(&path, "found an empty path", "name an HTML file such as pages/busy.html");
-        }
         match status(name) {
             Some(status) => pages.push(ErrorPage { status, file: report.beside_file(file), path }),
             None => {
@@ -31,6 +29,6 @@ fn status(name: &str) -> Option<ErrorStatus> {
     match name {
         "4xx" => Some(ErrorStatus::ClientErrors),
         "5xx" => Some(ErrorStatus::ServerErrors),
-        code => code.parse().ok().filter(|code| ErrorStatus::SENT.contains(code)).map(ErrorStatus::Code),
+        code => number::whole(code).filter(|code| ErrorStatus::SENT.contains(code)).map(ErrorStatus::Code),
     }
 }

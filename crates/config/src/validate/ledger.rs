@@ -38,7 +38,7 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
     if let Some(prefix) = &raw_redis.prefix {
         report.check_name(&path.prefix(), prefix);
     }
-    let ca = raw_redis.ca.as_ref().map(|file| report.named_file(&path.ca(), file, "tls/redis-ca.pem"));
+    let ca = raw_redis.ca.as_ref().map(|file| report.beside_file(file));
     if ca.is_some() && !url.has_tls {
         report.error(&path.ca(), "is not used without TLS", "write ledger.redis.url with rediss://, or leave out ca");
     }

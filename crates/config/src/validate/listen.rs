@@ -4,7 +4,7 @@ use super::acme::acme as validate_acme;
 use super::diagnostics::Diagnostics;
 use crate::raw::listen::{CertificateKeys, ClientCertificates, Listen, ListenerKeys, TlsKeys};
 use crate::raw::{self, clients::AddressFrom};
-use crate::scalars::HttpsRedirect;
+use crate::scalars::{FilePath, HttpsRedirect};
 use crate::setting_path::SettingPath;
 use crate::settings::{CertificateFiles, CertificateSource, ClientAuthority, Listener, Tls};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -117,7 +117,7 @@ fn tls(keys: &TlsKeys, path: &SettingPath, report: &mut Diagnostics) -> Tls {
         report.error(&path.client_certificates(), "requires client_ca", hint);
     }
     let client_authority = client_ca.as_ref().map(|file| ClientAuthority {
-        file: report.named_file(&path.client_ca(), file, "tls/clients.pem"),
+        file: report.beside_file(file),
         is_required: *client_certificates != Some(ClientCertificates::Optional),
         path: path.client_ca(),
     });
@@ -130,8 +130,8 @@ fn tls(keys: &TlsKeys, path: &SettingPath, report: &mut Diagnostics) -> Tls {
 }
 
 fn certificate_files(keys: &CertificateKeys, path: &SettingPath, report: &mut Diagnostics) -> CertificateFiles {
-    let mut file = |name: &Option<String>, path: SettingPath, example: &str| match name.as_deref() {
-        None | Some("") => {
+    let mut file = |name: &Option<FilePath>, path: SettingPath, example: &str| match name {
+        None => {
             report.error(&path, "missing", format!("name a file such as {example}"));
             PathBuf::new()
         }

@@ -2,6 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use super::server::count;
+use crate::authority::{self, InvalidAuthority};
 use crate::raw::origin as raw;
 use crate::scalars::Span;
 use crate::setting_path::SettingPath;
@@ -107,10 +108,7 @@ fn tls(raw: &raw::Origin, is_used: bool, report: &mut Diagnostics) -> OriginTls 
         report.error(path, "no server has https://", "leave it out, or write https:// in the URL");
     }
     let client_certificate = match (&raw.certificate, &raw.key) {
-        (Some(certificate), Some(key)) => Some((
-            report.named_file(&path.certificate(), certificate, "tls/gateway.pem"),
-            report.named_file(&path.key(), key, "tls/gateway.key"),
-        )),
+        (Some(certificate), Some(key)) => Some((report.beside_file(certificate), report.beside_file(key))),
         (None, None) => None,
         (Some(_), None) => {
             report.error(&path.key(), "missing", "name the PEM file of the key of origin.certificate");
@@ -121,7 +119,7 @@ fn tls(raw: &raw::Origin, is_used: bool, report: &mut Diagnostics) -> OriginTls 
             None
         }
     };
-    if raw.server_name.as_ref().is_some_and(|name| !is_host_name(name)) {
+    if raw.server_name.as_ref().is_some_and(|name| !authority::is_host(name)) {
         report.error(&path.server_name(), "not a host name", "write a name such as origin.internal");
     }
     let verifies = raw.verify.unwrap_or(true);
@@ -138,7 +136,7 @@ fn tls(raw: &raw::Origin, is_used: bool, report: &mut Diagnostics) -> OriginTls 
         );
     }
     OriginTls {
-        ca: raw.ca.as_ref().map(|ca| report.named_file(&path.ca(), ca, "tls/origin-ca.pem")),
+        ca: raw.ca.as_ref().map(|ca| report.beside_file(ca)),
         server_name: raw.server_name.clone(),
         client_certificate,
         verifies,
@@ -205,26 +203,12 @@ fn parse_url(url: &str) -> Result<OriginServer, (String, &'static str)> {
     if rest.contains(['/', '?', '#']) {
         return invalid("contains a path: request paths are forwarded unchanged");
     }
-    let Ok(authority) = rest.parse::<http::uri::Authority>() else { return invalid("missing or invalid host") };
-    let port = match rest[authority.host().len()..].strip_prefix(':') {
-        None => default_port(is_tls),
-        Some(digits) => match digits.parse::<u16>() {
-            Ok(port) if port > 0 => port,
-            _ => return invalid("invalid port, needs 1 to 65535"),
-        },
-    };
-    let bracketed = authority.host().to_ascii_lowercase();
-    let host = bracketed.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let is_host = match bracketed.starts_with('[') {
-        true => host.parse::<std::net::Ipv6Addr>().is_ok(),
-        false => is_host_name(&host),
-    };
-    if !is_host {
-        return invalid("missing or invalid host");
+    match authority::parse(rest) {
+        Ok((host, port)) => {
+            let port = port.unwrap_or(default_port(is_tls));
+            Ok(OriginServer { endpoint: OriginEndpoint::Tcp { host, port }, is_tls })
+        }
+        Err(InvalidAuthority::Host) => invalid("missing or invalid host"),
+        Err(InvalidAuthority::Port) => invalid("invalid port, needs 1 to 65535 in digits, without leading zeros"),
     }
-    Ok(OriginServer { endpoint: OriginEndpoint::Tcp { host, port }, is_tls })
-}
-
-fn is_host_name(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'))
 }

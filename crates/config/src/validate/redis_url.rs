@@ -1,7 +1,8 @@
 //! URL of a Redis server.
 
+use crate::authority;
+use crate::number;
 use crate::settings::RedisAddress;
-use std::net::Ipv6Addr;
 use tidegate_policy::secret::Secret;
 
 pub(super) const EXAMPLE: &str = "write it like redis://:${REDIS_PASSWORD}@10.0.0.5:6379";
@@ -107,8 +108,7 @@ fn refuse_parameters(rest: &str) -> Result<(), Problem> {
 }
 
 fn database(digits: &str) -> Result<u32, Problem> {
-    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    let number = if digits.is_empty() { Some(0) } else { digits.parse().ok().filter(|_| is_number) };
+    let number = if digits.is_empty() { Some(0) } else { number::whole(digits) };
     number.ok_or(("invalid database number", "write it like redis://host/0"))
 }
 
@@ -117,18 +117,8 @@ fn is_plain(byte: u8) -> bool {
 }
 
 fn host_and_port(address: &str, default_port: u16) -> Option<(String, u16)> {
-    let (host, port) = match address.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').filter(|(host, _)| host.parse::<Ipv6Addr>().is_ok())?,
-        None => {
-            let (host, port) = address.find(':').map_or((address, ""), |colon| address.split_at(colon));
-            (host, port).0.bytes().all(is_plain).then_some((host, port))?
-        }
-    };
-    let port = match port {
-        "" | ":" => default_port,
-        _ => port.strip_prefix(':').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()?,
-    };
-    (!host.is_empty() && port > 0).then(|| (host.to_ascii_lowercase(), port))
+    let (host, port) = authority::parse(address.strip_suffix(':').unwrap_or(address)).ok()?;
+    Some((host, port.unwrap_or(default_port)))
 }
 
 fn user_and_password(credentials: &str) -> Result<(Option<String>, Option<Secret>), Problem> {
@@ -204,6 +194,11 @@ mod tests {
             ("redis://host:0", "missing or invalid host or port"),
             ("redis://host:+1", "missing or invalid host or port"),
             ("redis://host:65536", "missing or invalid host or port"),
+            ("redis://host:06379", "missing or invalid host or port"),
+            ("redis://10.0.0.256", "missing or invalid host or port"),
+            ("redis://a..b", "missing or invalid host or port"),
+            ("redis://host/01", "invalid database number"),
+            ("redis+sentinel://a,1.2.3/m", "missing or invalid host or port of a Sentinel"),
             ("redis://host/db", "invalid database number"),
             ("redis://host/+1", "invalid database number"),
             ("redis://host?x=1", "parameters are not supported"),

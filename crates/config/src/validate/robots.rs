@@ -21,9 +21,6 @@ pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], rep
     if !merge && delays != CrawlDelays::default() {
         report.warning("robots.merge_crawl_delay: false keeps every crawl_delay out of robots.txt");
     }
-    if file.as_ref().is_some_and(String::is_empty) {
-        report.error(&SettingPath::ROOT.robots().override_file(), "is empty", "name a file such as ./robots.txt");
-    }
     if honeypot.as_deref().is_some_and(|honeypot| !is_plain_path(honeypot)) {
         report.error(
             &SettingPath::ROOT.robots().honeypot(),
@@ -33,7 +30,7 @@ pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], rep
     }
     Robots {
         delays: if merge { delays } else { CrawlDelays::default() },
-        override_file: file.as_ref().map(Into::into),
+        override_file: file.as_ref().map(|file| (&file.0).into()),
         honeypot: honeypot.clone(),
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn secret(path: &SettingPath, token: &SecretText, report: &mut Diagno
 }
 
 pub(super) fn state_dir(raw: &raw::File) -> PathBuf {
-    raw.state_dir.as_deref().unwrap_or("./state").into()
+    raw.state_dir.as_ref().map_or("./state", |path| &path.0).into()
 }
 
 /// Returns the own hosts; `None` if the file does not list them.
@@ -224,12 +224,14 @@ pub(super) fn log(raw: &raw_server::Log, state_dir: &Path, report: &mut Diagnost
         Some(raw_server::Access::File(
             file @ raw_server::AccessFile { path, format: raw_server::Format::Json, .. },
         )) => {
-            let path = path.clone().unwrap_or_default();
-            if path.is_empty() {
+            if path.is_none() {
                 let key = SettingPath::ROOT.log().access().path();
                 report.error(&key, "missing", "name a file such as ./state/access.log");
             }
-            AccessLog::File { path: path.into(), rotation: rotation(file, report) }
+            AccessLog::File {
+                path: path.as_ref().map(|path| path.0.as_str()).unwrap_or_default().into(),
+                rotation: rotation(file, report),
+            }
         }
     };
     let level = match raw.level {

@@ -1,16 +1,17 @@
 //! Validates `verify` and `operators`.
 
 use super::diagnostics::Diagnostics;
+use crate::authority;
 use crate::raw::verify::{self as raw, RefreshInterval};
 use crate::scalars::Pattern;
 use crate::serde_forms::{NamedMap, OneOrMany};
 use crate::setting_path::SettingPath;
 use crate::settings::{CrawlerOperator, Dns, RangeFile, Signatures, Verify};
 use ipnet::IpNet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 use tidegate_policy::ProofMethod;
-use tidegate_policy::network::is_wider_than_crawlers;
+use tidegate_policy::network::{IpPrefix, is_wider_than_crawlers};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const DEFAULT_DNS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -210,7 +211,7 @@ fn check_source(path: &SettingPath, source: &str, report: &mut Diagnostics) {
         }
         return;
     };
-    let uri: Option<http::Uri> = source.parse().ok().filter(|_| !rest.contains('@'));
+    let uri: Option<http::Uri> = source.parse().ok().filter(|uri| !rest.contains('@') && has_valid_authority(uri));
     let host = uri.as_ref().and_then(http::Uri::host);
     match (scheme, host) {
         ("https", Some(_)) | ("http", Some("127.0.0.1" | "[::1]" | "localhost")) => {}
@@ -222,7 +223,11 @@ fn check_source(path: &SettingPath, source: &str, report: &mut Diagnostics) {
 }
 
 fn is_network(text: &str) -> bool {
-    text.parse::<IpNet>().is_ok() || text.parse::<IpAddr>().is_ok()
+    IpPrefix::parse(text).is_some()
+}
+
+fn has_valid_authority(url: &http::Uri) -> bool {
+    url.authority().is_some_and(|authority| authority::parse(authority.as_str()).is_ok())
 }
 
 /// Returns true if `text` consists of the characters of an address or network: digits and dots, or hexadecimal digits
@@ -235,7 +240,7 @@ fn looks_like_network(text: &str) -> bool {
 }
 
 fn check_agent(path: &SettingPath, agent: &str, report: &mut Diagnostics) {
-    let host = |url: http::Uri| url.scheme_str() == Some("https") && url.host().is_some_and(|host| !host.is_empty());
+    let host = |url: http::Uri| url.scheme_str() == Some("https") && has_valid_authority(&url);
     if !agent.parse().is_ok_and(host) || agent.contains('@') {
         report.error(path, format!("invalid agent URL {agent:?}"), "write it like https://bot.example");
     }
