@@ -99,7 +99,8 @@ mod tests {
 
     impl Places {
         fn enter(&self, client: &str, path: &str, now: Timestamp) -> Result<UnknownPathGuard, Option<Duration>> {
-            let client = ProxyTrust::default().key(client.parse().expect("an address"));
+            let trust = ProxyTrust { ipv6_prefix: 64, ..ProxyTrust::default() };
+            let client = trust.key(client.parse().expect("an address"));
             self.0.enter(PathShape::new(path), client, now)
         }
 
