@@ -10,8 +10,8 @@ use hyper::rt::Executor;
 use hyper_util::rt::TokioIo;
 use std::collections::HashSet;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -434,10 +434,10 @@ fn pages_that_cost_nothing_displace_no_copy_that_saves_units() {
 #[test]
 fn reload_that_the_origin_answers_for_less_makes_no_copy_worthless() {
     // The origin charges for the first request of a page alone. It says so of a page that another server has asked for.
-    let charged = Mutex::new(HashSet::new());
+    let charged = parking_lot::Mutex::new(HashSet::new());
     let origin = Origin::with_script(move |request, connection| {
         let is_hit = request.target.starts_with("/costly/shared");
-        let is_new = charged.lock().expect("not poisoned").insert(request.target.clone());
+        let is_new = charged.lock().insert(request.target.clone());
         let cost = if is_hit || (request.target.starts_with("/costly") && !is_new) { "X-Cost: 0\r\n" } else { "" };
         let hit = if is_hit { "Cache-Status: origin; hit\r\n" } else { "" };
         connection.reply("200 OK", &format!("Cache-Control: max-age=3600\r\n{cost}{hit}"), &[b'x'; 100_000]);

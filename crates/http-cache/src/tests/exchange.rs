@@ -381,7 +381,7 @@ pub(super) fn exchange() -> impl Strategy<Value = Exchange> {
             // The later request has the selecting fields of the first one, or its own.
             let (later_method, own, is_like_first) = later;
             let is_selecting = |name: &str| matches!(name, "accept-language" | "accept-encoding" | "x-other");
-            let mut later = own.clone();
+            let mut later = own;
             if is_like_first {
                 for (target, source) in [(&mut later.wire, &request.wire), (&mut later.plain, &request.plain)] {
                     target.retain(|(name, _)| !is_selecting(name));
