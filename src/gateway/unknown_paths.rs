@@ -3,7 +3,7 @@
 //! Such a request may exceed the limit, and nothing is reserved for it. Of each shape of a path, only one is in flight, and
 //! few of all; others wait for its response, which says what the shape costs. A client and a network have a share of the
 //! places. A request whose response is late leaves its place to others, but stays the one of its shape and counts in the
-//! shares, so that clients of slow pages refuse nobody else.
+//! shares, so that slow pages of one client cause no refusal of others.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

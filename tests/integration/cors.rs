@@ -99,7 +99,7 @@ routes: [ { match: /item/*, cost: { api: 1 } } ]";
     assert_eq!(gateway.connect().get("/search", "").status, 429);
 }
 
-/// A page that ignores the method is spent, whoever reads it.
+/// A page that ignores the method costs units, whichever method asks for it.
 #[test]
 fn preflights_that_the_origin_answers_with_pages_are_ordinary_requests() {
     let origin = Origin::plain();

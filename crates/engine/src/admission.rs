@@ -218,7 +218,12 @@ impl Admission {
     /// Records that an exempt request of `route` has cost units, so that further ones are ordinary requests for an hour. Returns
     /// true for the first.
     pub fn record_exempt_cost(&self, exemption: Exemption, route: RouteId, now: Timestamp) -> bool {
-        self.exempt_costs.record(exemption, route, now)
+        self.exempt_costs.record_cost(exemption, route, now)
+    }
+
+    /// Records that the origin has answered an exempt request of `route`, and that it cost nothing.
+    pub fn record_exempt_answer(&self, exemption: Exemption, route: RouteId) {
+        self.exempt_costs.record_answer(exemption, route);
     }
 
     /// Returns whether any scope of a route is throttled.

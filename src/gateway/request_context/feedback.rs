@@ -121,14 +121,18 @@ impl RequestContext {
         self.evaluated.evaluation.exempt = None;
         let current = Rc::clone(&self.current);
         let route = self.evaluation().route;
-        if is_page(exemption, status, fields) {
+        let is_page = is_page(exemption, status, fields);
+        if is_page {
             for (quota, cost) in current.admission.expected_costs(route) {
                 if cost::reported_cost(&current.settings.rules[quota], fields).is_none() && !cost.is_zero() {
                     self.charge_without_reservation(quota, cost);
                 }
             }
         }
-        let has_cost = self.receipt.iter().any(|charged| !charged.settled.is_zero());
+        let has_cost = self.has_charges();
+        if !has_cost && !is_page && status.is_success() {
+            current.admission.record_exempt_answer(exemption, route);
+        }
         if has_cost && current.admission.record_exempt_cost(exemption, route, self.started_at()) {
             let (route, kind) = (&self.route().name, exemption.description());
             warn!(%route, "the origin answers with pages what is free on route {route}, {kind}: for an hour, it costs what pages cost");

@@ -24,7 +24,7 @@ pub(super) fn add(spenders: &mut Spenders, decision: &ReplayedDecision, request:
     let is_refused = decision.refusal_reason.is_some();
     spenders.add(&SpendingRequest {
         client: (!request.is_host_name).then_some(request.client),
-        // A key is hashed anew by each process.
+        // Each process hashes keys with a secret of its own, so that the keys of a log are not those of the replay.
         key: None,
         kind: decision.classification.kind,
         path: &request.path,
