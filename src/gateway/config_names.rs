@@ -1,6 +1,6 @@
 //! Names of configured items, for records.
 
-use super::shared::Shared;
+use crate::gateway::shared::Shared;
 use tidegate_access_log::NameResolver;
 use tidegate_policy::{BotId, ClassId, ListId, OperatorId, Rules, ScopeId};
 

@@ -1,9 +1,9 @@
 //! A version of the configuration with all data derived from it. Requests in flight keep theirs during a reload.
 
-use super::crawl_policy::CrawlPolicy;
-use super::error_pages::ErrorPages;
-use super::untrusted_proxy::UntrustedProxy;
-use super::upstream::OriginServers;
+use crate::gateway::exchange::crawl_policy::CrawlPolicy;
+use crate::gateway::exchange::error_pages::ErrorPages;
+use crate::gateway::exchange::untrusted_proxy::UntrustedProxy;
+use crate::gateway::upstream::OriginServers;
 use arc_swap::ArcSwap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl ConfigSnapshot {
         self.switches.load_full()
     }
 
-    /// Activates other switches. Workers use them with their next [`CurrentConfig`](super::worker::CurrentConfig).
+    /// Activates other switches. Workers use them with their next [`CurrentConfig`](crate::gateway::worker::CurrentConfig).
     pub(super) fn replace_switches(&self, switches: Switches) {
         self.switches.store(Arc::new(switches));
     }

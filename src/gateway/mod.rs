@@ -7,68 +7,20 @@
 //! [`request_context`] accompanies each request and writes its log line. [`connection_timeouts`] bounds all waits for a
 //! client. [`forward_auth`] answers other proxies.
 
-mod accept;
-mod batched_stream;
 mod cache;
-mod client_body;
-mod client_stream;
-mod compressor;
 mod config_names;
 mod config_snapshot;
-mod connection;
-mod connection_limits;
-mod connection_memory;
-mod connection_slot;
-mod connection_timeouts;
-mod cost;
-mod crawl_delay;
-mod crawl_policy;
-mod error_pages;
-mod extended_connect;
-mod forward_auth;
-mod handler;
-mod header_rules;
-mod headers;
-mod html;
-mod http2_messages;
+mod exchange;
 mod in_place;
-mod listen_sockets;
-mod listener;
-mod local_executor;
 mod log_interval;
-mod origin_health;
-mod page_url;
-mod problem;
-mod proxy_protocol;
-mod quota_sync;
-mod refresh;
-mod relay;
-mod request_context;
-mod response_body;
-mod scratch;
 mod shared;
-mod shared_body;
 mod shared_count;
-mod shared_reader;
-mod site;
-mod spool;
-mod stream_body;
-mod sweep;
-mod switch_subject;
-mod target;
-mod tls_handshake;
-mod tracked_stream;
-mod tunnel;
-mod unknown_paths;
-mod untrusted_proxy;
-mod upgrade_slot;
+mod transport;
 mod upstream;
-mod websocket;
 mod worker;
 
 use crate::telemetry::WorkerTelemetry;
 use config_snapshot::ConfigSnapshot;
-use listener::{ListenerKind, ListenerOptions};
 use tidegate_config::Settings;
 use tidegate_config::settings::Listener;
 use tidegate_crawlers::robots::OverrideFile;
@@ -78,12 +30,11 @@ use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::hash::mix;
 use tidegate_policy::switches::Switches;
 use tidegate_policy::{Timestamp, Units};
+use transport::listener::{ListenerKind, ListenerOptions};
 
 pub use cache::{CachePurge, CacheStats, CachedUrl, FillOutcome, WrittenUrl};
-pub use error_pages::ErrorPages;
-pub use listen_sockets::ListenSockets;
-pub use origin_health::OriginOutage;
-pub use page_url::{is_page_url, page_host};
+pub use exchange::error_pages::ErrorPages;
+pub use exchange::page_url::{is_page_url, page_host};
 pub use shared::Dependencies;
 use shared::Shared;
 use std::io;
@@ -95,6 +46,8 @@ use std::time::Duration;
 pub use tidegate_cache_disk::DiskStats;
 use tokio::sync::watch;
 use tracing::warn;
+pub use transport::listen_sockets::ListenSockets;
+pub use upstream::origin_health::OriginOutage;
 pub use upstream::{OriginServerView, OriginServers};
 use worker::Stage;
 
@@ -179,8 +132,8 @@ impl Gateway {
         let mut bind = |address: SocketAddr| {
             let name = address.to_string();
             let bound = match inherited.take(&name) {
-                taken if taken.is_empty() => listener::bind(address, count)?,
-                taken => listener::adopt(taken, count)?,
+                taken if taken.is_empty() => transport::listener::bind(address, count)?,
+                taken => transport::listener::adopt(taken, count)?,
             };
             let local = bound.first().map_or(Ok(address), |socket| socket.local_addr())?;
             for (index, socket) in bound.into_iter().enumerate() {
@@ -195,7 +148,7 @@ impl Gateway {
         for &Listener { address, .. } in &settings.listen {
             listen.push(bind(address).map_err(|source| StartError::Listen { address, source })?);
         }
-        let mut options = listener::options(&settings.listen, &listen, &dependencies.tls);
+        let mut options = transport::listener::options(&settings.listen, &listen, &dependencies.tls);
         let forward_auth = settings.forward_auth.as_ref().map(|forward_auth| {
             let address = forward_auth.listen;
             bind(address).map_err(|source| StartError::ForwardAuth { address, source })
@@ -217,7 +170,7 @@ impl Gateway {
             let seed = mix(seed ^ worker as u64);
             std::thread::Builder::new()
                 .name(format!("worker-{worker}"))
-                .spawn(move || accept::run(shared, listeners, telemetry, stage_receiver, seed))
+                .spawn(move || transport::accept::run(shared, listeners, telemetry, stage_receiver, seed))
                 .map_err(StartError::Thread)
         };
         let workers = sockets.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;

@@ -1,18 +1,18 @@
 //! State shared by all workers. Workers only read it, except for counters.
 
-use super::cache::ResponseCache;
-use super::config_snapshot::ConfigSnapshot;
-use super::connection_limits::ConnectionCounts;
-use super::connection_memory::MemoryTotal;
-use super::crawl_delay::CrawlDelayAdviser;
-use super::error_pages::ErrorPages;
-use super::forward_auth::PendingDecisions;
-use super::log_interval::LogInterval;
-use super::origin_health::OriginHealth;
-use super::shared_count::SharedCount;
-use super::spool::{SpoolError, SpoolUsage};
-use super::unknown_paths::UnknownPaths;
-use super::upstream::OriginServers;
+use crate::gateway::cache::ResponseCache;
+use crate::gateway::config_snapshot::ConfigSnapshot;
+use crate::gateway::exchange::crawl_delay::CrawlDelayAdviser;
+use crate::gateway::exchange::error_pages::ErrorPages;
+use crate::gateway::exchange::forward_auth::PendingDecisions;
+use crate::gateway::exchange::unknown_paths::UnknownPaths;
+use crate::gateway::log_interval::LogInterval;
+use crate::gateway::shared_count::SharedCount;
+use crate::gateway::transport::connection_limits::ConnectionCounts;
+use crate::gateway::transport::connection_memory::MemoryTotal;
+use crate::gateway::transport::spool::{SpoolError, SpoolUsage};
+use crate::gateway::upstream::OriginServers;
+use crate::gateway::upstream::origin_health::OriginHealth;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::hash::RandomState;

@@ -1,19 +1,19 @@
 //! A worker: one thread of the data plane with its own runtime, sockets, and connections to the origin. Requests share
 //! only the engine with other workers.
 
-use super::compressor;
-use super::config_names::ConfigNames;
-use super::config_snapshot::ConfigSnapshot;
-use super::connection_timeouts::{ConnectionCommand, ConnectionRegistry, TICK};
-use super::log_interval::LogInterval;
-use super::proxy_protocol::{ProxiedClient, ProxyHeaderError};
-use super::scratch::ScratchBuffer;
-use super::shared::Shared;
-use super::shared_count::SharedCount;
-use super::spool::SpoolFile;
-use super::sweep::SweepList;
-use super::switch_subject::SwitchSubject;
-use super::upstream::{ForwardError, MAX_RESPONSE_HEAD, Upstream, UpstreamTarget};
+use crate::gateway::config_names::ConfigNames;
+use crate::gateway::config_snapshot::ConfigSnapshot;
+use crate::gateway::exchange::compressor;
+use crate::gateway::exchange::scratch::ScratchBuffer;
+use crate::gateway::exchange::switch_subject::SwitchSubject;
+use crate::gateway::log_interval::LogInterval;
+use crate::gateway::shared::Shared;
+use crate::gateway::shared_count::SharedCount;
+use crate::gateway::transport::connection_timeouts::{ConnectionCommand, ConnectionRegistry, TICK};
+use crate::gateway::transport::proxy_protocol::{ProxiedClient, ProxyHeaderError};
+use crate::gateway::transport::spool::SpoolFile;
+use crate::gateway::transport::sweep::SweepList;
+use crate::gateway::upstream::{ForwardError, MAX_RESPONSE_HEAD, Upstream, UpstreamTarget};
 use crate::telemetry::WorkerTelemetry;
 use http::HeaderName;
 use hyper::body::Incoming;

@@ -1,6 +1,6 @@
 //! A body on its way from its file to a client, block by block, so that it is never whole in memory.
 
-use crate::gateway::connection_memory::{ConnectionMemory, MemoryCharge};
+use crate::gateway::transport::connection_memory::{ConnectionMemory, MemoryCharge};
 use bytes::Bytes;
 use std::future::Future;
 use std::io;

@@ -18,6 +18,7 @@ mod fill;
 mod invalidations;
 mod key;
 mod placement;
+pub(in crate::gateway) mod refresh;
 
 mod purge;
 mod recorder;

@@ -2,9 +2,9 @@
 
 use super::disk_reader::DiskReader;
 use super::saving::Saving;
-use crate::gateway::connection_memory::ConnectionMemory;
-use crate::gateway::shared_body::OwnedBody;
-use crate::gateway::shared_reader::SharedReader;
+use crate::gateway::transport::connection_memory::ConnectionMemory;
+use crate::gateway::transport::shared_body::OwnedBody;
+use crate::gateway::transport::shared_reader::SharedReader;
 use bytes::Bytes;
 use http::StatusCode;
 use std::io;

@@ -1,6 +1,6 @@
 //! Timeouts of the origin, checked by the worker's sweep instead of one timer per request.
 
-use crate::gateway::connection_timeouts::is_overdue;
+use crate::gateway::transport::connection_timeouts::is_overdue;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

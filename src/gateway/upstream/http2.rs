@@ -5,7 +5,7 @@ use super::request_body::RequestBody;
 use super::slots::Slot;
 use super::stream::OriginStream;
 use super::stream_failure::{Processing, StreamFailure, refuses_connection};
-use crate::gateway::local_executor::LocalExecutor;
+use crate::gateway::transport::local_executor::LocalExecutor;
 use bytes::Bytes;
 use http::uri::{PathAndQuery, Scheme};
 use http::{Uri, Version, header};

@@ -10,6 +10,7 @@ mod error;
 mod forward_state;
 mod health_check;
 mod http2;
+pub(in crate::gateway) mod origin_health;
 mod pool;
 pub(super) mod rate_limit;
 mod request_body;
@@ -28,8 +29,8 @@ pub(super) use request_body::{ReceivedBody, RequestBody};
 pub use servers::{OriginServerView, OriginServers};
 pub(super) use stream::OriginStream;
 
-use super::proxy_protocol::ProxiedClient;
-use super::shared_count::SharedCount;
+use crate::gateway::shared_count::SharedCount;
+use crate::gateway::transport::proxy_protocol::ProxiedClient;
 use client_resets::ClientResets;
 use connection::Connection;
 use http::Method;

@@ -1,10 +1,10 @@
 //! Request bodies on their way to the origin: received whole, or streamed part by part.
 
 use super::error::ClientBodyError;
-use crate::gateway::client_body::{BodyError, ClientBody};
-use crate::gateway::connection_memory::MemoryCharge;
-use crate::gateway::connection_timeouts::ConnectionState;
-use crate::gateway::spool::SpoolFile;
+use crate::gateway::transport::client_body::{BodyError, ClientBody};
+use crate::gateway::transport::connection_memory::MemoryCharge;
+use crate::gateway::transport::connection_timeouts::ConnectionState;
+use crate::gateway::transport::spool::SpoolFile;
 use bytes::Bytes;
 use http::HeaderMap;
 use hyper::body::{Body, Frame, Incoming, SizeHint};

@@ -2,8 +2,8 @@
 
 use super::stream::OriginStream;
 use super::tls::{TlsFiles, handshake_error, server_name};
-use crate::gateway::proxy_protocol::{ProxiedClient, header};
 use crate::gateway::shared_count::{CountGuard, SharedCount};
+use crate::gateway::transport::proxy_protocol::{ProxiedClient, header};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;

@@ -1,0 +1,74 @@
+//! Heads of responses for the client.
+
+use crate::gateway::exchange::header_rules::{change_response, complete_response};
+use crate::gateway::exchange::headers;
+use crate::gateway::exchange::journal::RequestContext;
+use http::StatusCode;
+use tidegate_config::settings::Settings;
+use tidegate_http1::{Fields, Name, RequestHead};
+
+/// Fields of the gateway's own responses that scripts of other origins may read.
+const READABLE_FIELDS: &[u8] = b"Retry-After, RateLimit, RateLimit-Policy, RateLimit-Limit, RateLimit-Remaining, \
+    RateLimit-Reset, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-Tidegate-Decision";
+
+const ALLOW_ORIGIN: &str = "access-control-allow-origin";
+const EXPOSE_HEADERS: &str = "access-control-expose-headers";
+
+/// Maximum length of an `Origin` that is repeated, in bytes: a scheme, a host name of 253 bytes and a port.
+const MAX_ORIGIN: usize = 300;
+
+/// Prepares the head of a response of the origin for the client: removes connection-specific fields, applies the changes of
+/// the route and adds the gateway's own.
+pub(in crate::gateway) fn prepare_client_response(context: &RequestContext, status: StatusCode, fields: &mut Fields) {
+    headers::strip_response(fields);
+    prepare_copy(context, status, fields);
+}
+
+/// Like [`prepare_client_response`], for a stored response, which has no connection-specific fields.
+pub(in crate::gateway) fn prepare_copy(context: &RequestContext, status: StatusCode, fields: &mut Fields) {
+    if let Some(rules) = context.header_rules() {
+        change_response(fields, &rules.response);
+    }
+    add_rate_limits(context, status, fields);
+}
+
+/// Completes the head of a response that the gateway itself generates, after all of its own fields but the rate limits.
+pub(in crate::gateway) fn prepare_own_response(context: &RequestContext, status: StatusCode, fields: &mut Fields) {
+    if let Some(rules) = context.header_rules() {
+        complete_response(fields, &rules.response);
+    }
+    add_rate_limits(context, status, fields);
+}
+
+/// Lets a page of another origin read a refusal or an error of the gateway, which holds nothing of the site: without these
+/// fields, its script sees a network error in place of `Retry-After` (the Fetch standard, section 3.3). Allows no
+/// credentials, since the class of a client can follow from them. Fields that the administrator sets stay.
+pub(in crate::gateway) fn allow_reading(head: &RequestHead, settings: &Settings, fields: &mut Fields) {
+    if !settings.headers.cors {
+        return;
+    }
+    let Some(origin) = head.fields.get(Name::Origin).filter(|origin| is_origin(origin)) else { return };
+    for (name, value) in [(ALLOW_ORIGIN, origin), (EXPOSE_HEADERS, READABLE_FIELDS)] {
+        if fields.get_all_by_text(name).next().is_none() {
+            fields.append_text(name, value);
+        }
+    }
+    fields.append_text("vary", b"Origin");
+}
+
+/// Returns true for what may be a serialized origin (RFC 6454 section 6.2), or `null`.
+fn is_origin(value: &[u8]) -> bool {
+    value.len() <= MAX_ORIGIN && !value.is_empty() && value.iter().all(|byte| byte.is_ascii_graphic() && *byte != b',')
+}
+
+/// Adds the rate-limit fields to a response for the client.
+pub(in crate::gateway) fn add_rate_limits(context: &RequestContext, status: StatusCode, fields: &mut Fields) {
+    let current = context.current();
+    current.rate_limit_headers.write(
+        &current.settings.rules,
+        context.rate_limit_snapshot(),
+        context.started_at(),
+        status,
+        fields,
+    );
+}

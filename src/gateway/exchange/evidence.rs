@@ -1,0 +1,126 @@
+//! Evidence about the client of a live request: user agent, signature, published data of the operators, behavior.
+
+use super::client_connection::RequestHandler;
+use crate::gateway::exchange::target::{self, ClientRequest};
+use crate::gateway::worker::CurrentConfig;
+use http::Version;
+use tidegate_config::settings::Signatures;
+use tidegate_crawlers::verify::signature::{SignaturePolicy, SignedMessage, VerifyTime};
+use tidegate_engine::{Observation, ObservedRequest};
+use tidegate_http1::{Fields, Name, RequestHead};
+use tidegate_policy::address_lists::ListSet;
+use tidegate_policy::bot_detection::{BotScore, BrowserTraits, HeadersSeen, Referer};
+use tidegate_policy::identity::{ClientAddress, CredentialSource, cookie};
+use tidegate_policy::{Claim, ClassId, ClientEvidence, OperatorId, Proof, RequestFacts, Rules, Signature, Timestamp};
+
+/// Evidence about the client of a live request.
+pub(in crate::gateway) struct LiveEvidence<'a> {
+    pub(in crate::gateway) handler: &'a RequestHandler,
+    pub(in crate::gateway) request: &'a ClientRequest,
+    pub(in crate::gateway) facts: RequestFacts<'a>,
+    pub(in crate::gateway) current: &'a CurrentConfig,
+    pub(in crate::gateway) client_address: &'a ClientAddress,
+    pub(in crate::gateway) now: Timestamp,
+    /// Traits of the browser that the user agent names. Found with the claim.
+    pub(in crate::gateway) browser: BrowserTraits,
+    /// Observation for bot detection; `None` for declared bots. Found with the bot score.
+    pub(in crate::gateway) observation: Option<Observation>,
+}
+
+impl LiveEvidence<'_> {
+    fn verify_signature(&self, config: &Signatures) -> Signature {
+        let Self { handler, request: ClientRequest { head, has_body, .. }, current, now, .. } = *self;
+        let (worker, trust) = (&handler.worker, &current.settings.rules.trust);
+        let secure = handler.is_https(trust, &head.fields);
+        let message = SignedMessage { head, authority: target::host(head), secure, has_body: *has_body };
+        let policy =
+            SignaturePolicy { fetch_unlisted_keys: config.fetch_unlisted_keys, max_lifetime: config.max_lifetime };
+        let time = VerifyTime { now, uptime: worker.monotonic_now() };
+        worker.shared().signatures.verify(&message, trust.key(self.client_address.client), policy, time)
+    }
+}
+
+impl ClientEvidence for LiveEvidence<'_> {
+    fn claim(&mut self) -> Claim {
+        let (claim, browser) = self.handler.worker.user_agent_claim(self.facts.user_agent);
+        self.browser = browser;
+        claim
+    }
+
+    /// Verifies once, because a nonce may be valid once only.
+    fn signature(&mut self) -> Signature {
+        let Some(config) = &self.current.settings.verify.signatures else { return Signature::Absent };
+        match self.request.head.fields.contains(Name::SignatureAgent) {
+            true => *self.request.signature.get_or_init(|| self.verify_signature(config)),
+            false => Signature::Absent,
+        }
+    }
+
+    fn proof(&mut self, claimed: Option<OperatorId>) -> Proof {
+        let worker = &self.handler.worker;
+        claimed.map_or(Proof::Unknown, |operator| {
+            worker.shared().operators.verify(operator, self.client_address.client, worker.monotonic_now())
+        })
+    }
+
+    fn address_lists(&mut self) -> ListSet {
+        self.current.lists_containing(self.client_address.client)
+    }
+
+    fn api_key_classes(&mut self) -> Vec<ClassId> {
+        self.current.settings.rules.api_key_classes(|source| credential(source, &self.request.head.fields))
+    }
+
+    fn certificate_classes(&mut self) -> Vec<ClassId> {
+        match self.handler.certificate_names.as_slice() {
+            [] => Vec::new(),
+            names => self.current.settings.rules.certificate_classes(names),
+        }
+    }
+
+    fn bot_score(&mut self) -> Option<BotScore> {
+        let Self { handler, request: ClientRequest { head, .. }, facts, current, client_address, browser, now, .. } =
+            *self;
+        let rules = &current.settings.rules;
+        rules.bot_detection.as_ref()?;
+        let observed = ObservedRequest {
+            request: facts,
+            client: client_address.client,
+            browser,
+            referer: Referer::from_header(head.fields.get(Name::Referer), facts.host),
+            headers: headers_seen(head, rules, client_address, handler),
+        };
+        self.observation = Observation::observe(&observed, &current.admission, now);
+        self.observation.and_then(|observation| observation.score_if_suspected(&current.admission))
+    }
+}
+
+/// Returns which headers are present and how the request arrived.
+fn headers_seen(head: &RequestHead, rules: &Rules, address: &ClientAddress, handler: &RequestHandler) -> HeadersSeen {
+    let has = |name| head.fields.contains(name);
+    let through_proxy = handler.is_behind_proxy(&rules.trust);
+    let secure = handler.is_https(&rules.trust, &head.fields);
+    // The HTTP version of a proxy does not show that of the client.
+    let old_http = head.version == Version::HTTP_10 && !through_proxy && address.client == handler.peer;
+    HeadersSeen::INSPECTED
+        .with(HeadersSeen::ACCEPT, has(Name::Accept))
+        .with(HeadersSeen::ENCODING, has(Name::AcceptEncoding))
+        .with(HeadersSeen::LANGUAGE, has(Name::AcceptLanguage))
+        .with(HeadersSeen::REFERER, has(Name::Referer))
+        .with(HeadersSeen::HINTS, has(Name::SecChUa))
+        .with(HeadersSeen::FETCH, has(Name::SecFetchMode))
+        .with(HeadersSeen::UPGRADE, has(Name::UpgradeInsecureRequests))
+        .with(HeadersSeen::USER_AGENT, has(Name::UserAgent))
+        .with(HeadersSeen::TLS, secure)
+        .with(HeadersSeen::HTTP_10, old_http)
+}
+
+/// Returns the credential that the client sends, if any.
+pub(in crate::gateway) fn credential<'a>(source: &'a CredentialSource, fields: &'a Fields) -> Option<&'a [u8]> {
+    match source {
+        CredentialSource::Header(name) => {
+            fields.get_all_by_text(name.as_str()).next().filter(|value| !value.is_empty())
+        }
+        CredentialSource::Cookie(name) => cookie(fields.all(Name::Cookie), name),
+    }
+}

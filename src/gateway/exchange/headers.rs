@@ -1,0 +1,343 @@
+//! Rules for header fields: which are forwarded, removed, or reserved for the gateway (RFC 9110 section 7.6).
+
+use memchr::memmem::Finder;
+use std::sync::LazyLock;
+use tidegate_http1::{Field, Fields, Name, list};
+use tidegate_policy::admin_session::COOKIE_PREFIX;
+use tidegate_policy::identity::AddressSource;
+
+/// Prefix of the gateway's own field names.
+const RESERVED_PREFIX: &[u8] = b"x-tidegate-";
+
+/// Returns true for fields that concern one connection only and are not forwarded.
+fn is_hop_by_hop(name: Name) -> bool {
+    matches!(
+        name,
+        Name::Connection
+            | Name::KeepAlive
+            | Name::ProxyConnection
+            | Name::Te
+            | Name::TransferEncoding
+            | Name::Upgrade
+            | Name::ProxyAuthenticate
+            | Name::ProxyAuthorization
+    )
+}
+
+/// Returns true for fields that only the gateway may set; from a client they are forged.
+fn is_reserved(name: Name) -> bool {
+    matches!(name, Name::Class | Name::Operator | Name::Decision)
+}
+
+/// Returns true for fields that describe the path of a request; trusted from trusted proxies only.
+fn is_forwarding(name: Name) -> bool {
+    is_address_header(name) || matches!(name, Name::ForwardedProto | Name::ForwardedHost | Name::ForwardedPort)
+}
+
+/// Returns true for the common headers that carry the client's address.
+fn is_address_header(name: Name) -> bool {
+    matches!(name, Name::ForwardedFor | Name::Forwarded | Name::RealIp)
+}
+
+/// Returns true for vendor headers that carry the client's address: a claim if the settings name them, ordinary fields
+/// otherwise.
+fn is_vendor_header(name: Name) -> bool {
+    matches!(name, Name::CfConnectingIp | Name::TrueClientIp)
+}
+
+/// Returns true for all headers that carry the client's address, including those of vendors.
+pub(in crate::gateway) fn is_client_address_header(name: Name) -> bool {
+    is_address_header(name) || is_vendor_header(name)
+}
+
+/// Returns true for fields that `Connection` cannot remove.
+fn is_protected(name: Name) -> bool {
+    is_reserved(name)
+        || is_forwarding(name)
+        || matches!(
+            name,
+            Name::Host
+                | Name::ContentLength
+                | Name::Authorization
+                | Name::Cookie
+                | Name::CacheControl
+                | Name::UserAgent
+                | Name::Via
+        )
+}
+
+/// Removes hop-by-hop fields, in either direction. `TE: trailers` stays, because trailers are forwarded.
+pub(in crate::gateway) fn strip_hop_by_hop(fields: &mut Fields) {
+    if !fields.names().any(is_hop_by_hop) {
+        return;
+    }
+    drop_listed_trailers(fields);
+    let is_removed_anyway = |name: &[u8]| is_hop_by_hop(Name::from_bytes(name)) || name.eq_ignore_ascii_case(b"close");
+    let listed: Vec<Vec<u8>> = fields
+        .all(Name::Connection)
+        .flat_map(list)
+        .filter(|name| !is_removed_anyway(name) && !is_protected(Name::from_bytes(name)))
+        .map(<[u8]>::to_vec)
+        .collect();
+    let trailers = fields.all(Name::Te).flat_map(list).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
+    fields
+        .retain(|field| !is_hop_by_hop(field.name) && !listed.iter().any(|name| name.eq_ignore_ascii_case(field.text)));
+    if trailers {
+        fields.append(Name::Te, b"trailers");
+    }
+}
+
+/// Removes what is not for clients from a response of the origin: connection-specific fields, and the gateway's own.
+pub(in crate::gateway) fn strip_response(fields: &mut Fields) {
+    strip_hop_by_hop(fields);
+    strip_reserved(fields);
+}
+
+/// Removes the gateway's own fields from a response of the origin.
+fn strip_reserved(fields: &mut Fields) {
+    if fields.names().any(is_reserved) {
+        fields.retain(|field| !is_reserved(field.name));
+    }
+}
+
+/// Removes from `Trailer` the names that `Connection` lists.
+fn drop_listed_trailers(fields: &mut Fields) {
+    if fields.contains(Name::Trailer) {
+        let listed: Vec<Vec<u8>> = fields.all(Name::Connection).flat_map(list).map(<[u8]>::to_vec).collect();
+        retain_trailers(fields, |trailer| !listed.iter().any(|name| name.eq_ignore_ascii_case(trailer)));
+    }
+}
+
+/// Removes what a client could forge: copies of the gateway's own fields, and untrusted forwarding fields. `trusted`
+/// means that the peer is a trusted proxy. Of the address headers it is trusted for `source` only, because it may
+/// forward others as a client sent them.
+///
+/// CGI, WSGI and others treat `_` as `-`, some any character other than letters and digits. Fields spelled so are always
+/// removed: no proxy sends them.
+pub(in crate::gateway) fn strip_untrusted(fields: &mut Fields, source: &AddressSource, trusted: bool) {
+    let should_remove = |field: Field<'_>| is_untrusted(field, source, trusted);
+    if fields.with_names(may_be_untrusted).any(should_remove) {
+        fields.retain(|field| !should_remove(field));
+    }
+    retain_trailers(fields, is_allowed_trailer);
+}
+
+/// Returns false for names that are not a claim under any settings.
+fn may_be_untrusted(name: Name) -> bool {
+    is_reserved(name) || is_forwarding(name) || is_vendor_header(name) || matches!(name, Name::Expect | Name::Other)
+}
+
+fn is_untrusted(field: Field<'_>, source: &AddressSource, trusted: bool) -> bool {
+    match field.name {
+        Name::Other => {
+            is_reserved_or_forwarding_variant(field.text) || is_untrusted_vendor_header(field.text, source, trusted)
+        }
+        Name::Expect => true,
+        name if is_vendor_header(name) => is_untrusted_vendor_header(field.text, source, trusted),
+        name if is_address_header(name) => !(trusted && source.header() == Some(name.text())),
+        name => is_reserved(name) || (!trusted && is_forwarding(name)),
+    }
+}
+
+/// Returns true for a name without a number that an origin may read as the gateway's own or as a forwarding field. All
+/// of these begin with an x, so that other names cost one comparison.
+fn is_reserved_or_forwarding_variant(text: &[u8]) -> bool {
+    matches!(text.first(), Some(b'x' | b'X'))
+        && (text.get(..RESERVED_PREFIX.len()).is_some_and(|start| eq_as_cgi(start, RESERVED_PREFIX))
+            || is_forwarding(Name::from_cgi_bytes(text)))
+}
+
+/// Returns true for a vendor's address header that is untrusted, or not spelled as configured.
+fn is_untrusted_vendor_header(text: &[u8], source: &AddressSource, trusted: bool) -> bool {
+    let AddressSource::Header(name) = source else { return false };
+    let name = name.as_str().as_bytes();
+    eq_as_cgi(text, name) && !(trusted && text.eq_ignore_ascii_case(name))
+}
+
+/// Returns true if an origin of CGI or WSGI reads both names as one.
+pub(in crate::gateway) fn eq_as_cgi(one: &[u8], other: &[u8]) -> bool {
+    let dashed = |byte: &u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' };
+    one.len() == other.len() && one.iter().map(dashed).eq(other.iter().map(dashed))
+}
+
+/// Returns true for a trailer that an origin can safely merge into the head. http1 removes trailers that change the
+/// framing, in their usual spelling.
+fn is_allowed_trailer(name: &[u8]) -> bool {
+    let parsed = Name::from_cgi_bytes(name);
+    !is_reserved(parsed)
+        && !is_forwarding(parsed)
+        && !is_hop_by_hop(parsed)
+        && !matches!(parsed, Name::Host | Name::Via | Name::Expect | Name::ContentLength)
+        && !is_reserved_or_forwarding_variant(name)
+}
+
+/// Removes from `Trailer` the names that `keep` rejects: trailers that are not announced are not forwarded.
+pub(in crate::gateway) fn retain_trailers(fields: &mut Fields, keep: impl Fn(&[u8]) -> bool) {
+    if !fields.contains(Name::Trailer) || fields.all(Name::Trailer).flat_map(list).all(&keep) {
+        return;
+    }
+    let kept: Vec<&[u8]> = fields.all(Name::Trailer).flat_map(list).filter(|name| keep(name)).collect();
+    let kept = kept.join(&b", "[..]);
+    fields.remove(Name::Trailer);
+    if !kept.is_empty() {
+        fields.append(Name::Trailer, &kept);
+    }
+}
+
+/// Removes sessions of the live page: a browser sends its cookies to every port of a host.
+pub(in crate::gateway) fn strip_admin_sessions(fields: &mut Fields) {
+    // Building the searcher takes longer than a search.
+    static SESSION: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(COOKIE_PREFIX));
+    let has_session = |cookies: &[u8]| SESSION.find(cookies).is_some();
+    if !fields.all(Name::Cookie).any(has_session) {
+        return;
+    }
+    let is_other = |cookie: &&[u8]| !cookie.trim_ascii().starts_with(COOKIE_PREFIX.as_bytes());
+    let cookies = fields.all(Name::Cookie).flat_map(|cookies| cookies.split(|&byte| byte == b';'));
+    let kept: Vec<&[u8]> = cookies.filter(is_other).map(<[u8]>::trim_ascii).collect();
+    let kept = kept.join(&b"; "[..]);
+    fields.remove(Name::Cookie);
+    if !kept.is_empty() {
+        fields.append(Name::Cookie, &kept);
+    }
+}
+
+/// Joins cookie fields: HTTP/2 may split a cookie into several fields, HTTP/1.1 allows only one (RFC 9113 section
+/// 8.2.3).
+pub(in crate::gateway) fn join_cookies(fields: &mut Fields) {
+    if fields.all(Name::Cookie).nth(1).is_some() {
+        let cookies: Vec<&[u8]> = fields.all(Name::Cookie).collect();
+        let joined = cookies.join(&b"; "[..]);
+        fields.insert(Name::Cookie, &joined);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(pairs: &[(&'static str, &'static str)]) -> Fields {
+        pairs.iter().copied().collect()
+    }
+
+    #[test]
+    fn connection_listed_fields_are_removed() {
+        let mut headers =
+            fields(&[("Connection", "close, X-Hop"), ("x-hop", "1"), ("Keep-Alive", "5"), ("accept", "*/*")]);
+        strip_hop_by_hop(&mut headers);
+        assert_eq!(headers, fields(&[("accept", "*/*")]));
+    }
+
+    #[test]
+    fn connection_cannot_remove_protected_fields() {
+        let kept = [("host", "a"), ("user-agent", "b"), ("x-forwarded-for", "192.0.2.1")];
+        let listing = ("connection", "x-forwarded-for, host, user-agent, x-tidegate-class");
+        let mut headers: Fields = [listing].into_iter().chain(kept).collect();
+        strip_hop_by_hop(&mut headers);
+        assert_eq!(headers, fields(&kept));
+    }
+
+    #[test]
+    fn te_keeps_only_trailers() {
+        let mut headers = fields(&[("te", "gzip, trailers")]);
+        strip_hop_by_hop(&mut headers);
+        assert_eq!(headers, fields(&[("te", "trailers")]));
+    }
+
+    #[test]
+    fn reserved_fields_from_clients_are_removed() {
+        let forged =
+            [("x-tidegate-class", "person"), ("X-Tidegate-Operator", "googlebot"), ("x-forwarded-for", "1.2.3.4")];
+        let mut headers = fields(&forged);
+        strip_untrusted(&mut headers, &AddressSource::XForwardedFor, true);
+        assert_eq!(headers, fields(&[("x-forwarded-for", "1.2.3.4")]), "a trusted proxy's chain stays");
+        strip_untrusted(&mut headers, &AddressSource::XForwardedFor, false);
+        assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn variants_of_reserved_fields_are_removed() {
+        let forged = [
+            "X_Tidegate_Operator",
+            "x-tidegate_class",
+            "X_TIDEGATE_ANYTHING",
+            "X-Tidegate-New",
+            "X_Forwarded_For",
+            "x-forwarded_proto",
+            "X_Real_IP",
+            "X_Forwarded-Host",
+            "CF_Connecting_IP",
+            "X.Tidegate.Class",
+            "x!tidegate~new",
+            "X.Forwarded-For",
+            "X-Real'IP",
+            "cf.connecting.ip",
+        ];
+        let source = AddressSource::Header(http::HeaderName::from_static("cf-connecting-ip"));
+        for (name, trusted) in forged.into_iter().flat_map(|name| [(name, true), (name, false)]) {
+            let mut headers =
+                fields(&[(name, "1"), ("x_api_key", "2"), ("x-tide", "3"), ("x-tidegates-a", "4"), ("accept", "*/*")]);
+            strip_untrusted(&mut headers, &source, trusted);
+            let kept = [("x_api_key", "2"), ("x-tide", "3"), ("x-tidegates-a", "4"), ("accept", "*/*")];
+            assert_eq!(headers, fields(&kept), "{name}");
+        }
+    }
+
+    #[test]
+    fn trusted_proxy_keeps_only_the_configured_family() {
+        let vendor = AddressSource::Header(http::HeaderName::from_static("cf-connecting-ip"));
+        let real_ip = AddressSource::Header(http::HeaderName::from_static("x-real-ip"));
+        let all = ["x-forwarded-for", "forwarded", "x-real-ip", "cf-connecting-ip", "x-forwarded-proto"];
+        for (source, kept) in [
+            (AddressSource::Peer, &[3, 4][..]),
+            (AddressSource::XForwardedFor, &[0, 3, 4]),
+            (AddressSource::Forwarded, &[1, 3, 4]),
+            (real_ip, &[2, 3, 4]),
+            (vendor, &[3, 4]),
+        ] {
+            let mut headers: Fields = all.iter().map(|name| (*name, "1")).collect();
+            strip_untrusted(&mut headers, &source, true);
+            assert_eq!(headers, kept.iter().map(|index| (all[*index], "1")).collect(), "{source:?}");
+        }
+        let vendor = AddressSource::Header(http::HeaderName::from_static("cf-connecting-ip"));
+        let mut headers = fields(&[("CF-Connecting-IP", "1")]);
+        strip_untrusted(&mut headers, &vendor, false);
+        assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn announced_trailers_exclude_reserved_and_hop_fields() {
+        let announced = "X-Sum, X_Tidegate_Operator, X-Forwarded-For, X.Real.IP, forwarded, Host, via, Expect, Content_Length, \
+                         transfer-encoding, keep-alive, X-Hop, x_real_ip, Digest";
+        let mut headers = fields(&[("connection", "x-hop, digest"), ("trailer", announced)]);
+        strip_hop_by_hop(&mut headers);
+        strip_untrusted(&mut headers, &AddressSource::XForwardedFor, true);
+        assert_eq!(headers, fields(&[("trailer", "X-Sum")]));
+        let mut headers = fields(&[("trailer", "x-forwarded-for")]);
+        strip_untrusted(&mut headers, &AddressSource::XForwardedFor, true);
+        assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn sessions_of_the_live_page_do_not_reach_the_origin() {
+        for (sent, forwarded) in [
+            (&["a=1; tidegate_session_9090=00; b=2"][..], &["a=1; b=2"][..]),
+            (&["tidegate_session=00"], &[]),
+            (&["a=1;tidegate_session_1=", "b=\"2; 3\""], &["a=1; b=\"2; 3\""]),
+            (&["a=1;b=tidegate_session"], &["a=1; b=tidegate_session"]),
+            (&["a=1;b=2", "c=3"], &["a=1;b=2", "c=3"]),
+        ] {
+            let cookies = |values: &[&'static str]| values.iter().map(|value| ("cookie", *value)).collect::<Fields>();
+            let mut headers = cookies(sent);
+            strip_admin_sessions(&mut headers);
+            assert_eq!(headers, cookies(forwarded), "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn split_cookie_fields_are_joined() {
+        let mut headers = fields(&[("cookie", "a=1"), ("cookie", "b=2")]);
+        join_cookies(&mut headers);
+        assert_eq!(headers, fields(&[("cookie", "a=1; b=2")]));
+    }
+}

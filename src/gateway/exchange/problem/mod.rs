@@ -1,0 +1,454 @@
+//! The gateway's own responses. No other module selects a status code.
+//!
+//! Refusals are RFC 9457 problem documents of the types registered in draft-ietf-httpapi-ratelimit-headers-11 section
+//! 5, or a short HTML page, in place of which the administrator may have another one. They are not cacheable, and contain
+//! a decision id and a retry time.
+
+mod cached;
+mod format;
+mod forward_auth;
+mod template;
+
+pub(in crate::gateway) use cached::cached_response;
+pub(in crate::gateway) use format::ResponseFormat;
+pub(in crate::gateway) use forward_auth::{ProxyRequestError, forbidden, proxy_request_error, settled};
+
+use super::error_pages::{ErrorPages, Placeholder};
+use super::html::write_page_head;
+use super::response_body::ResponseBody;
+use super::scratch::ScratchBuffer;
+use super::target::RequestError;
+use crate::gateway::upstream::ForwardError;
+use bytes::Bytes;
+use http::StatusCode;
+use hyper::body::Body;
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+use std::time::Duration;
+use template::ProblemTemplate;
+use tidegate_access_log::hexadecimal;
+use tidegate_engine::QuotaUsage;
+use tidegate_http1::{Fields, Name, Response};
+use tidegate_policy::tier::Share;
+use tidegate_policy::time::{ceil_seconds, with_spread};
+use tidegate_policy::{Reason, Rules};
+use tidegate_rate_limit_headers::RateLimitSnapshot;
+
+/// `Retry-After` if the origin is unreachable.
+const ORIGIN_RETRY_AFTER: Duration = Duration::from_secs(5);
+
+const JSON: &[u8] = b"application/problem+json";
+const HTML: &[u8] = b"text/html; charset=utf-8";
+
+/// A response of the gateway instead of the origin.
+pub(in crate::gateway) struct Problem<'a> {
+    template: ProblemTemplate,
+    reason: Option<Reason>,
+    violated_policies: ViolatedPolicies<'a>,
+    retry_after: Option<u64>,
+}
+
+/// Names of the policies that refused the request.
+#[derive(Clone, Copy)]
+struct ViolatedPolicies<'a>(Option<(&'a Rules, RateLimitSnapshot<'a>)>);
+
+impl<'a> Problem<'a> {
+    /// Returns the problem of a refusal by the rules; `None` without one. `spread`, between 0 and the configured ratio
+    /// of the wait, is added to the retry time so that refused clients do not retry together.
+    pub(in crate::gateway) fn refused(rules: &'a Rules, snapshot: RateLimitSnapshot<'a>, spread: f64) -> Option<Self> {
+        let refusal = snapshot.refusal?;
+        if refusal.reason.is_of_scope() {
+            return Some(Self::throttled(refusal.reason, refusal.wait, spread));
+        }
+        let template = match refusal.reason {
+            Reason::Tier if has_no_share(rules, &snapshot) => ProblemTemplate::for_no_share(),
+            reason => ProblemTemplate::for_refusal(reason),
+        };
+        Some(Self {
+            template,
+            reason: Some(refusal.reason),
+            violated_policies: ViolatedPolicies(Some((rules, snapshot))),
+            retry_after: Some(refusal.retry_after(spread)),
+        })
+    }
+
+    /// Returns the problem of an admitted request that gets no slots in time. `spread` as in [`Problem::refused`].
+    pub(in crate::gateway) fn throttled(reason: Reason, wait: Duration, spread: f64) -> Self {
+        let wait = with_spread(wait, spread);
+        match reason {
+            Reason::Backoff => Self::backing_off(wait),
+            _ => Self::no_capacity(wait),
+        }
+    }
+
+    /// Returns the problem of a failed origin, with the remaining `backoff` as the retry time.
+    pub(in crate::gateway) fn origin_failed(error: &ForwardError, backoff: Duration) -> Self {
+        if error.is_capacity() {
+            return Self::no_capacity(ORIGIN_RETRY_AFTER);
+        }
+        let problem = Self::from_template(ProblemTemplate::for_forward_error(error));
+        Self { retry_after: problem.retry_after.map(|seconds| seconds.max(ceil_seconds(backoff))), ..problem }
+    }
+
+    /// Returns the problem of a request that cannot be forwarded.
+    pub(in crate::gateway) fn malformed(error: RequestError) -> Self {
+        Self::from_template(ProblemTemplate::for_request_error(error))
+    }
+
+    /// Returns the problem of a method that the crawl policy does not support.
+    pub(in crate::gateway) fn method_not_allowed() -> Self {
+        Self::from_template(ProblemTemplate::METHOD_NOT_ALLOWED)
+    }
+
+    /// Returns the problem of a request for a stored response that does not exist.
+    pub(in crate::gateway) fn only_if_cached() -> Self {
+        Self { retry_after: None, ..Self::from_template(ProblemTemplate::ONLY_IF_CACHED) }
+    }
+
+    /// Returns the problem of a robots.txt that cannot be fetched for `wait`. `spread` as in [`Problem::refused`].
+    pub(in crate::gateway) fn robots_unavailable(wait: Duration, spread: f64) -> Self {
+        let retry_after = Some(ceil_seconds(with_spread(wait, spread)).max(1));
+        Self { retry_after, ..Self::from_template(ProblemTemplate::ROBOTS_UNAVAILABLE) }
+    }
+
+    /// Returns the problem of a page that others fetch, and have not received after `wait`. `spread` as in
+    /// [`Problem::refused`].
+    pub(in crate::gateway) fn fetch_overdue(wait: Duration, spread: f64) -> Self {
+        let retry_after = Some(ceil_seconds(with_spread(wait, spread)).max(1));
+        Self { retry_after, ..Self::from_template(ProblemTemplate::FETCH_OVERDUE) }
+    }
+
+    fn no_capacity(wait: Duration) -> Self {
+        Self {
+            template: ProblemTemplate::for_refusal(Reason::Throttle),
+            reason: Some(Reason::Throttle),
+            violated_policies: ViolatedPolicies(None),
+            retry_after: Some(ceil_seconds(wait).max(1)),
+        }
+    }
+
+    /// Returns the problem of a scope in backoff.
+    fn backing_off(wait: Duration) -> Self {
+        Self {
+            template: ProblemTemplate::for_refusal(Reason::Backoff),
+            reason: Some(Reason::Backoff),
+            violated_policies: ViolatedPolicies(None),
+            retry_after: Some(ceil_seconds(wait).max(1)),
+        }
+    }
+
+    fn from_template(template: ProblemTemplate) -> Self {
+        let retry_after = (template.status >= 500).then(|| ceil_seconds(ORIGIN_RETRY_AFTER));
+        Self { template, reason: None, violated_policies: ViolatedPolicies(None), retry_after }
+    }
+
+    /// Returns the status of the response.
+    pub(in crate::gateway) fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.template.status).expect("valid status")
+    }
+
+    /// Returns the value of `Retry-After`, in seconds.
+    pub(in crate::gateway) fn retry_after(&self) -> Option<u64> {
+        self.retry_after
+    }
+
+    /// Returns the response in `format`, with decision `id`, and the length of its body. An HTML response is one of
+    /// `pages` if there is one for the status.
+    pub(in crate::gateway) fn into_response(
+        self,
+        format: ResponseFormat,
+        id: u64,
+        pages: &ErrorPages,
+        scratch: &mut ScratchBuffer,
+    ) -> (Response<ResponseBody>, u64) {
+        let id = hexadecimal(id);
+        let id = std::str::from_utf8(&id).expect("hexadecimal digits");
+        let ResponseFormat { prefers_html, wants_body } = format;
+        let page = if prefers_html { pages.get(self.template.status) } else { None };
+        let body = match (page, prefers_html) {
+            (Some(page), _) => ResponseBody::parts(page.render(scratch, |value| self.page_value(value, id))),
+            (None, true) => ResponseBody::full(scratch.bytes(|text| self.write_html(id, text)).unwrap_or_default()),
+            (None, false) => ResponseBody::full(scratch.bytes(|text| self.write_json(id, text)).unwrap_or_default()),
+        };
+        let mut fields = Fields::new();
+        fields.append(Name::ContentType, if prefers_html { HTML } else { JSON });
+        fields.append(Name::CacheControl, b"no-store");
+        fields.append(Name::Decision, id.as_bytes());
+        if let Some(seconds) = self.retry_after {
+            fields.append(Name::RetryAfter, itoa::Buffer::new().format(seconds).as_bytes());
+        }
+        // HTTP/1 omits the body of a response to HEAD by itself, HTTP/2 does not.
+        let length = body.size_hint().lower();
+        let (body, length) = match wants_body {
+            true => (body, length),
+            false => {
+                fields.append(Name::ContentLength, itoa::Buffer::new().format(length).as_bytes());
+                (ResponseBody::full(Bytes::new()), 0)
+            }
+        };
+        (Response { status: self.status(), fields, body }, length)
+    }
+
+    fn page_value<'v>(&self, placeholder: Placeholder, id: &'v str) -> Cow<'v, str> {
+        match placeholder {
+            Placeholder::Status => self.template.status.to_string().into(),
+            Placeholder::Title => self.title().into(),
+            Placeholder::Detail => self.template.detail.into(),
+            Placeholder::RetryAfter => self.retry_after.map_or("".into(), |seconds| seconds.to_string().into()),
+            Placeholder::Wait => self.retry_after.map_or("".into(), |seconds| WaitText(seconds).to_string().into()),
+            Placeholder::Decision => id.into(),
+        }
+    }
+
+    /// Returns the name of the status.
+    fn title(&self) -> &'static str {
+        self.status().canonical_reason().unwrap_or("Error")
+    }
+
+    fn write_json(&self, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
+        text.write_str(self.template.before_id)?;
+        text.write_str(id)?;
+        text.write_str(self.template.after_id)?;
+        if self.reason.is_some() {
+            self.violated_policies.write(text)?;
+            text.write_str("]}\n")?;
+        }
+        Ok(())
+    }
+
+    fn write_html(&self, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
+        write_page_head(text, format_args!("{} {}", self.template.status, self.title()))?;
+        writeln!(text, "<h1>{}</h1>\n<p>{}</p>", self.heading(), self.template.detail)?;
+        if let Some(seconds) = self.retry_after {
+            writeln!(text, "<p>Please try again in {}.</p>", WaitText(seconds))?;
+        }
+        writeln!(text, "<p><small>Decision {id}</small></p>")
+    }
+
+    fn heading(&self) -> &'static str {
+        match self.status() {
+            StatusCode::TOO_MANY_REQUESTS => "Too many requests",
+            status if status.is_server_error() => "The site is unavailable",
+            _ => "This request cannot be served",
+        }
+    }
+}
+
+impl ViolatedPolicies<'_> {
+    fn write(self, text: &mut ScratchBuffer) -> fmt::Result {
+        let Some((rules, snapshot)) = self.0 else { return Ok(()) };
+        let Some(refusal) = snapshot.refusal else { return Ok(()) };
+        if refusal.quotas.is_empty() {
+            let class = &rules[snapshot.class];
+            // Maintenance, and a block by an administrator, are no policies of the class.
+            if refusal.reason == Reason::Maintenance || (refusal.reason == Reason::Blocked && !class.blocked) {
+                return Ok(());
+            }
+            text.write_char('"')?;
+            text.write_str(&class.name)?;
+            return text.write_char('"');
+        }
+        let mut separator = "";
+        for (index, usage) in snapshot.usages.iter().enumerate() {
+            if refusal.quotas.contains(index) {
+                text.write_str(separator)?;
+                text.write_char('"')?;
+                text.write_str(&rules[usage.quota].name)?;
+                text.write_char('"')?;
+                separator = ",";
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns true if a tier of a quota that refused the request leaves its class nothing from the first unit on.
+fn has_no_share(rules: &Rules, snapshot: &RateLimitSnapshot<'_>) -> bool {
+    let refusing = |(index, usage): (usize, &QuotaUsage)| {
+        let is_refusing = snapshot.refusal.is_some_and(|refusal| refusal.quotas.contains(index));
+        let tiers = rules[usage.quota].class_tiers.get(snapshot.class.index())?.as_ref().filter(|_| is_refusing)?;
+        tiers.tiers.tiers().first().copied()
+    };
+    let mut tiers = snapshot.usages.iter().enumerate().filter_map(refusing);
+    tiers.any(|tier| tier.threshold.is_zero() && tier.shed_share == Share::ALL)
+}
+
+/// Formats a wait in words.
+struct WaitText(u64);
+
+impl fmt::Display for WaitText {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, unit) = match self.0 {
+            seconds @ 0..=119 => (seconds, "second"),
+            seconds @ 120..=7199 => (seconds.div_ceil(60), "minute"),
+            seconds => (seconds.div_ceil(3600), "hour"),
+        };
+        write!(out, "{count} {unit}{}", if count == 1 { "" } else { "s" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::upstream::ClientBodyError;
+    use tidegate_config::settings::ErrorStatus;
+    use tidegate_http1::Malformed;
+    use tidegate_policy::quota::ClassTiers;
+    use tidegate_policy::tier::{Tier, TierSet};
+    use tidegate_policy::{Units, fixtures};
+
+    #[test]
+    fn waits_are_shown_in_rounded_units() {
+        assert_eq!(WaitText(1).to_string(), "1 second");
+        assert_eq!(WaitText(600).to_string(), "10 minutes");
+        assert_eq!(WaitText(40_000).to_string(), "12 hours");
+    }
+
+    #[test]
+    fn problem_title_matches_its_status() {
+        use RequestError::*;
+        for error in [
+            Host,
+            Misdirected,
+            Path(tidegate_policy::path::PathError::EncodedSlash),
+            Path(tidegate_policy::path::PathError::TooManySegments),
+            Query,
+            Target,
+            Framing,
+            Method,
+            Expectation,
+            TooLarge,
+            Loop,
+        ] {
+            let problem = Problem::malformed(error);
+            let json = problem_json(&problem);
+            assert_eq!(json["title"].as_str(), problem.status().canonical_reason());
+            assert_eq!(json["status"], problem.status().as_u16());
+        }
+    }
+
+    #[test]
+    fn statuses_of_error_pages_are_those_of_problems() {
+        let mut sent: Vec<u16> = [
+            ProblemTemplate::for_refusal(Reason::Throttle),
+            ProblemTemplate::METHOD_NOT_ALLOWED,
+            ProblemTemplate::ONLY_IF_CACHED,
+            ProblemTemplate::for_refusal(Reason::Quota),
+            ProblemTemplate::for_forward_error(&ForwardError::ClientBody(ClientBodyError::TooSlow)),
+            ProblemTemplate::for_forward_error(&ForwardError::ConnectFailed {
+                source: std::io::ErrorKind::Other.into(),
+            }),
+            ProblemTemplate::for_request_error(RequestError::Host),
+            ProblemTemplate::for_request_error(RequestError::Misdirected),
+            ProblemTemplate::for_request_error(RequestError::Expectation),
+            ProblemTemplate::for_request_error(RequestError::TooLarge),
+            ProblemTemplate::for_request_error(RequestError::Loop),
+            ProblemTemplate::for_request_error(RequestError::Malformed(Malformed::HeadTooLarge)),
+            ProblemTemplate::for_request_error(RequestError::Malformed(Malformed::TargetTooLong)),
+        ]
+        .map(|template| template.status)
+        .into();
+        sent.sort_unstable();
+        assert_eq!(sent, ErrorStatus::SENT);
+    }
+
+    #[test]
+    fn refusal_has_reason_and_violated_policies() {
+        let rules = fixtures::rules();
+        for reason in Reason::ALL {
+            let quotas = tidegate_policy::RefusedQuotas::from_indexes([0]);
+            let refusal = tidegate_policy::Refusal { reason, quotas, wait: Duration::from_secs(1) };
+            let snapshot = RateLimitSnapshot {
+                class: tidegate_policy::ClassId(0),
+                route: tidegate_policy::RouteId(0),
+                usages: &[],
+                bucket: None,
+                refusal: Some(&refusal),
+            };
+            let problem = Problem::refused(&rules, snapshot, 0.0).expect("refusal");
+            let json = problem_json(&problem);
+            assert_eq!(problem.status(), reason.status());
+            assert_eq!((&json["reason"], &json["detail"]), (&reason.name().into(), &problem.template.detail.into()));
+            assert_eq!(
+                (&json["status"], &json["violated-policies"]),
+                (&problem.template.status.into(), &serde_json::json!([]))
+            );
+        }
+    }
+
+    #[test]
+    fn tier_that_leaves_nothing_from_the_start_says_so() {
+        let detail = |above: u32, shed: Share| {
+            let mut quota = fixtures::quota("api", 10);
+            let limit = quota.limit;
+            let tier = Tier { threshold: Units::from_whole(above.into()), shed_share: shed };
+            let tiers = ClassTiers { tiers: TierSet::new(vec![tier], limit), enforce: true };
+            quota.class_tiers = vec![Some(tiers)];
+            let rules = Rules { classes: vec![fixtures::class("bot")], quotas: vec![quota], ..fixtures::rules() };
+            let refusal = refusal(Reason::Tier, &[0]);
+            let usages = [QuotaUsage {
+                quota: tidegate_policy::QuotaId(0),
+                cost: Units::from_whole(1),
+                used: Units::ZERO,
+                remaining: Units::ZERO,
+                client_remaining: None,
+                tier: 1,
+                guard_admitted: false,
+                resets_at: tidegate_policy::Timestamp::from_seconds(60),
+                window: 0,
+                sequence: 1,
+            }];
+            let snapshot = snapshot(&usages, &refusal);
+            Problem::refused(&rules, snapshot, 0.0).expect("refusal").template.detail
+        };
+        assert!(detail(0, Share::ALL).contains("get no pages that cost units"));
+        assert!(detail(1, Share::ALL).contains("share of this client class is used up"));
+        assert!(detail(0, Share::from_ratio(0.5)).contains("share of this client class is used up"));
+    }
+
+    #[test]
+    fn only_policies_of_the_class_are_named_as_violated() {
+        let mut rules = Rules { classes: vec![fixtures::class("person")], ..fixtures::rules() };
+        let policies = |rules: &Rules, reason| {
+            let refusal = refusal(reason, &[]);
+            let problem = Problem::refused(rules, snapshot(&[], &refusal), 0.0).expect("refusal");
+            problem_json(&problem)["violated-policies"].clone()
+        };
+        let class = serde_json::json!([rules.classes[0].name]);
+        assert_eq!(policies(&rules, Reason::Maintenance), serde_json::json!([]));
+        assert_eq!(policies(&rules, Reason::Blocked), serde_json::json!([]), "an administrator blocks the client");
+        assert_eq!(policies(&rules, Reason::Bucket), class);
+        rules.classes[0].blocked = true;
+        assert_eq!(policies(&rules, Reason::Blocked), class);
+    }
+
+    fn refusal(reason: Reason, quotas: &[usize]) -> tidegate_policy::Refusal {
+        let quotas = tidegate_policy::RefusedQuotas::from_indexes(quotas.iter().copied());
+        tidegate_policy::Refusal { reason, quotas, wait: Duration::from_secs(1) }
+    }
+
+    fn snapshot<'a>(usages: &'a [QuotaUsage], refusal: &'a tidegate_policy::Refusal) -> RateLimitSnapshot<'a> {
+        let (class, route) = (tidegate_policy::ClassId(0), tidegate_policy::RouteId(0));
+        RateLimitSnapshot { class, route, usages, bucket: None, refusal: Some(refusal) }
+    }
+
+    fn problem_json(problem: &Problem<'_>) -> serde_json::Value {
+        let body =
+            ScratchBuffer::new().bytes(|text| problem.write_json("0000000000000007", text)).expect("rendered document");
+        serde_json::from_slice(&body).expect("valid JSON")
+    }
+
+    #[test]
+    fn a_browser_gets_a_page_with_the_wait_and_the_decision() {
+        let problem = Problem::throttled(Reason::Throttle, Duration::from_secs(600), 0.0);
+        let page = ScratchBuffer::new().bytes(|text| problem.write_html("0000000000000007", text));
+        insta::assert_snapshot!(String::from_utf8_lossy(&page.expect("rendered page")));
+    }
+
+    #[test]
+    fn a_problem_is_valid_json() {
+        let json = problem_json(&Problem::malformed(RequestError::Host));
+        assert_eq!((&json["status"], &json["type"]), (&400.into(), &"about:blank".into()));
+        assert_eq!(json["instance"], "urn:tidegate:decision:0000000000000007");
+    }
+}

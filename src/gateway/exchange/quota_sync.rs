@@ -1,0 +1,322 @@
+//! Reads the origin's own usage of a quota from its responses (`sync_from`).
+
+use crate::gateway::upstream::rate_limit::{most_restrictive, parse_reset, parse_units};
+use http::{HeaderName, StatusCode};
+use serde_json::Value;
+use tidegate_http1::{Fields, Name, RequestHead};
+use tidegate_policy::query::form_decoded;
+use tidegate_policy::quota::{ExhaustedRule, ExhaustedText, SyncFrom, TextPlace};
+use tidegate_policy::quota_sync::OriginReport;
+use tidegate_policy::{QuotaId, Timestamp};
+
+/// Bytes of a body that are scanned.
+const MAX_SCAN_BYTES: usize = 16 * 1024;
+
+/// Quota usage reported in the head of a response.
+pub(in crate::gateway) struct SyncHeaders<'a> {
+    pub(in crate::gateway) report: OriginReport,
+    /// False if the response may quote the text of exhaustion, because its place is not named.
+    pub(in crate::gateway) is_certain: bool,
+    /// Configured header that cannot be parsed.
+    pub(in crate::gateway) unreadable_header: Option<&'a HeaderName>,
+    /// Text in the body that marks the quota as exhausted.
+    pub(in crate::gateway) body_text: Option<&'a ExhaustedText>,
+}
+
+/// A scan of the response body for the exhaustion text.
+pub(in crate::gateway) struct BodyScan {
+    pub(in crate::gateway) quota: QuotaId,
+    /// Window that the request was charged to.
+    pub(in crate::gateway) window: u64,
+    pub(in crate::gateway) report: OriginReport,
+    wanted: ExhaustedText,
+    buffer: Vec<u8>,
+}
+
+/// Evidence of exhaustion in the head of a response.
+enum Evidence<'a> {
+    None,
+    Found,
+    /// The body shows it.
+    InBody(&'a ExhaustedText),
+}
+
+/// Reads the usage reported in the head of a response to `request`, which had a body if `has_body`.
+pub(in crate::gateway) fn read<'a>(
+    sync: &'a SyncFrom,
+    request: &RequestHead,
+    has_body: bool,
+    status: StatusCode,
+    fields: &Fields,
+    now: Timestamp,
+) -> SyncHeaders<'a> {
+    let (remaining, limits_reset) = match (&sync.remaining_header, header_value(fields, &sync.remaining_header)) {
+        (Some(name), Some(_)) if Name::from_bytes(name.as_str().as_bytes()) == Name::RateLimit => {
+            most_restrictive(fields, now).map_or((None, None), |left| (Some(left.units), left.resets_at))
+        }
+        (_, value) => (value.and_then(parse_units), None),
+    };
+    let reset = header_value(fields, &sync.reset_header).and_then(|value| parse_reset(value, now));
+    let resets_at = reset.or(limits_reset);
+    let unparsed_name = |name: &'a Option<HeaderName>, is_parsed: bool| {
+        name.as_ref().filter(|_| !is_parsed && header_value(fields, name).is_some())
+    };
+    let unreadable_header = unparsed_name(&sync.remaining_header, remaining.is_some())
+        .or(unparsed_name(&sync.reset_header, reset.is_some()));
+    let mut report = OriginReport { remaining, resets_at, exhausted: false };
+    let rule = sync.exhausted.as_ref().filter(|rule| rule.statuses.contains(&status.as_u16()));
+    let evidence = rule.map_or(Evidence::None, |rule| exhaustion_evidence(rule, request, has_body, fields));
+    let body_text = match evidence {
+        Evidence::InBody(text) => Some(text),
+        Evidence::None | Evidence::Found => None,
+    };
+    if !matches!(evidence, Evidence::None) {
+        report.exhausted = body_text.is_none();
+        // A request to retry later contains the time.
+        let retry_after = || fields.get(Name::RetryAfter).and_then(|value| parse_reset(value, now));
+        report.resets_at = report.resets_at.or_else(retry_after);
+    }
+    let text = rule.and_then(|rule| rule.text.as_ref());
+    let is_certain = text.is_none_or(ExhaustedText::has_place);
+    SyncHeaders { report, is_certain, unreadable_header, body_text }
+}
+
+/// Returns the evidence of exhaustion in a response with a status of `rule`. A text that the request contains is none,
+/// because the response may quote the request. Bodies of requests are not searched.
+fn exhaustion_evidence<'a>(
+    rule: &'a ExhaustedRule,
+    request: &RequestHead,
+    has_body: bool,
+    fields: &Fields,
+) -> Evidence<'a> {
+    let Some(wanted) = &rule.text else { return Evidence::Found };
+    let is_found = match &wanted.place {
+        _ if is_in_request(&wanted.text, request) => return Evidence::None,
+        TextPlace::Anywhere if has_body => return Evidence::None,
+        TextPlace::Json(_) => return Evidence::InBody(wanted),
+        TextPlace::Header(name) => {
+            fields.get_all_by_text(name.as_str()).any(|value| contains(value, wanted.text.as_bytes()))
+        }
+        TextPlace::Anywhere if any_header_contains(&wanted.text, fields) => true,
+        TextPlace::Anywhere => return Evidence::InBody(wanted),
+    };
+    if is_found { Evidence::Found } else { Evidence::None }
+}
+
+impl BodyScan {
+    pub(in crate::gateway) fn new(quota: QuotaId, window: u64, report: OriginReport, wanted: ExhaustedText) -> Self {
+        Self { quota, window, report, wanted, buffer: Vec::new() }
+    }
+
+    /// Scans a chunk of the body. Returns true once the text is found.
+    pub(in crate::gateway) fn scan(&mut self, data: &[u8]) -> bool {
+        let from = self.buffer.len().saturating_sub(self.wanted.text.len());
+        let capacity = MAX_SCAN_BYTES.saturating_sub(self.buffer.len());
+        self.buffer.extend_from_slice(&data[..data.len().min(capacity)]);
+        match &self.wanted.place {
+            TextPlace::Json(pointer) => self.value_at(pointer).is_some_and(|value| value == self.wanted.text),
+            TextPlace::Anywhere | TextPlace::Header(_) => contains(&self.buffer[from..], self.wanted.text.as_bytes()),
+        }
+    }
+
+    /// Returns the text or number at `pointer`, if all of the body has been received.
+    fn value_at(&self, pointer: &str) -> Option<String> {
+        // Only a document that may be complete is parsed.
+        self.buffer.trim_ascii_end().last().filter(|byte| matches!(byte, b'}' | b']'))?;
+        match serde_json::from_slice::<Value>(&self.buffer).ok()?.pointer(pointer)? {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        }
+    }
+
+    /// Returns false if the response may quote the text, because its place is not named.
+    pub(in crate::gateway) fn is_certain(&self) -> bool {
+        self.wanted.has_place()
+    }
+
+    /// Returns true if the scan limit is reached.
+    pub(in crate::gateway) fn is_done(&self) -> bool {
+        self.buffer.len() >= MAX_SCAN_BYTES
+    }
+}
+
+fn header_value<'a>(fields: &'a Fields, name: &'a Option<HeaderName>) -> Option<&'a [u8]> {
+    fields.get_all_by_text(name.as_ref()?.as_str()).next()
+}
+
+fn any_header_contains(text: &str, fields: &Fields) -> bool {
+    fields.iter().any(|field| contains(field.value, text.as_bytes()))
+}
+
+/// Returns true if the target of the request, raw or decoded, or one of its fields contains `text`.
+fn is_in_request(text: &str, request: &RequestHead) -> bool {
+    let target = request.target.to_string();
+    let decoded: Vec<u8> = form_decoded(&target).collect();
+    [target.as_bytes(), &decoded].iter().any(|target| contains(target, text.as_bytes()))
+        || any_header_contains(text, &request.fields)
+}
+
+fn contains(bytes: &[u8], text: &[u8]) -> bool {
+    bytes.windows(text.len().max(1)).any(|window| window == text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Uri;
+    use std::time::Duration;
+    use tidegate_policy::Units;
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+    fn sync(remaining: &'static str, exhausted: Option<ExhaustedRule>) -> SyncFrom {
+        let header = HeaderName::from_static;
+        SyncFrom { remaining_header: Some(header(remaining)), reset_header: Some(header("x-reset")), exhausted }
+    }
+
+    fn sync_headers<'a>(sync: &'a SyncFrom, status: u16, fields: &[(&'static str, &'static str)]) -> SyncHeaders<'a> {
+        let status = StatusCode::from_u16(status).expect("valid status");
+        read(sync, &request("/", ""), false, status, &fields.iter().copied().collect(), NOW)
+    }
+
+    fn request(target: &'static str, cookie: &'static str) -> RequestHead {
+        let fields = [("cookie", cookie)].into_iter().collect();
+        RequestHead {
+            method: http::Method::GET,
+            target: Uri::from_static(target),
+            version: http::Version::HTTP_11,
+            fields,
+        }
+    }
+
+    #[test]
+    fn remaining_units_are_parsed_in_every_form() {
+        let left = |name, value| {
+            let header = if name == "ratelimit" { "RateLimit" } else { "X-Left" };
+            sync_headers(&sync(name, None), 200, &[(header, value)]).report.remaining.map(Units::milli)
+        };
+        assert_eq!(left("x-left", "12"), Some(12_000));
+        assert_eq!(left("x-left", " 0.25"), Some(250));
+        assert_eq!(left("x-left", "-3"), Some(0));
+        assert_eq!(left("x-left", "many"), None);
+        assert_eq!(left("ratelimit", "\"burst\";r=9;t=1, \"day;r=1\";r=7;t=60"), Some(7000));
+        assert_eq!(left("ratelimit", "limit=100, remaining=50"), Some(50_000));
+    }
+
+    #[test]
+    fn reset_time_is_parsed_in_every_form() {
+        let reset = |value| sync_headers(&sync("x-left", None), 200, &[("x-reset", value)]).report.resets_at;
+        let at = |seconds| Some(Timestamp::from_seconds(seconds));
+        assert_eq!(reset("60"), at(1_800_000_060));
+        assert_eq!(reset("1800000060"), at(1_800_000_060));
+        assert_eq!(reset("1800000060000"), at(1_800_000_060));
+        assert_eq!(reset("Fri, 15 Jan 2027 08:01:00 GMT"), at(1_800_000_060));
+        assert_eq!(reset("2027-01-15T08:01:00Z"), at(1_800_000_060));
+        for invalid in ["", "soon", "-1", "NaN", "1e300", "inf"] {
+            assert_eq!(reset(invalid), None, "{invalid}");
+        }
+        let fields = [("ratelimit", "\"day\";r=7;t=60")];
+        assert_eq!(sync_headers(&sync("ratelimit", None), 200, &fields).report.resets_at, at(1_800_000_060));
+    }
+
+    #[test]
+    fn unparsable_header_is_reported_by_name() {
+        let sync = sync("x-left", None);
+        let unreadable_header = |fields| sync_headers(&sync, 200, fields).unreadable_header.map(HeaderName::as_str);
+        assert_eq!(unreadable_header(&[("x-left", "many"), ("x-reset", "60")]), Some("x-left"));
+        assert_eq!(unreadable_header(&[("x-left", "7"), ("x-reset", "soon")]), Some("x-reset"));
+        assert_eq!(unreadable_header(&[("x-left", "7")]), None, "a missing header is not unreadable");
+    }
+
+    #[test]
+    fn exhaustion_needs_a_status_and_matching_text() {
+        let exhausted = |needle: Option<&str>| {
+            let text = needle.map(|text| wanted(text, TextPlace::Anywhere));
+            sync("x-left", Some(ExhaustedRule { statuses: vec![403, 429], text }))
+        };
+        let (any, with_text) = (exhausted(None), exhausted(Some("dailyLimit")));
+        let by_status = sync_headers(&any, 429, &[("retry-after", "60")]);
+        assert!(by_status.report.exhausted && by_status.body_text.is_none());
+        assert_eq!(by_status.report.resets_at, Some(NOW + Duration::from_secs(60)));
+        assert!(!sync_headers(&exhausted(None), 503, &[]).report.exhausted);
+        assert!(
+            sync_headers(&exhausted(Some("dailyLimit")), 403, &[("x-error", "a dailyLimitExceeded")]).report.exhausted
+        );
+        let pending = sync_headers(&with_text, 403, &[]);
+        assert_eq!(
+            (pending.report.exhausted, pending.body_text),
+            (false, Some(&wanted("dailyLimit", TextPlace::Anywhere)))
+        );
+    }
+
+    #[test]
+    fn text_that_the_request_contains_is_no_evidence() {
+        let text = Some(wanted("daily limit", TextPlace::Anywhere));
+        let sync = sync("x-left", Some(ExhaustedRule { statuses: vec![403], text }));
+        let response: Fields = [("x-error", "no page for daily limit")].into_iter().collect();
+        let is_exhausted_by = |request, has_body| {
+            let reported = read(&sync, &request, has_body, StatusCode::FORBIDDEN, &response, NOW);
+            assert_eq!(reported.body_text, None);
+            reported.report.exhausted
+        };
+        let is_exhausted = |target, cookie| is_exhausted_by(request(target, cookie), false);
+        assert!(is_exhausted("/page?q=daily", "limit"));
+        assert!(!is_exhausted_by(request("/page?q=daily", "limit"), true), "the response may quote the body");
+        for target in ["/daily%20limit", "/?q=daily+limit", "/?q=%64%61ily%20limit"] {
+            assert!(!is_exhausted(target, ""), "{target}");
+        }
+        assert!(!is_exhausted("/", "seen=daily limit"));
+    }
+
+    #[test]
+    fn text_counts_at_the_named_place_only() {
+        let sync_with = |place| {
+            let text = Some(wanted("daily", place));
+            sync("x-left", Some(ExhaustedRule { statuses: vec![403], text }))
+        };
+        let in_header = sync_with(TextPlace::Header(HeaderName::from_static("x-error")));
+        let is_exhausted = |name, has_body| {
+            let response: Fields = [(name, "daily limit")].into_iter().collect();
+            let reported = read(&in_header, &request("/", ""), has_body, StatusCode::FORBIDDEN, &response, NOW);
+            assert_eq!(reported.body_text, None);
+            reported.report.exhausted
+        };
+        assert!(is_exhausted("X-Error", false) && is_exhausted("X-Error", true) && !is_exhausted("X-Page", false));
+
+        let in_json = sync_with(TextPlace::Json("/error/0/reason".into()));
+        let response: Fields = [("x-error", "daily")].into_iter().collect();
+        let reported = read(&in_json, &request("/", ""), true, StatusCode::FORBIDDEN, &response, NOW);
+        assert!(!reported.report.exhausted);
+        let place = reported.body_text.expect("the body is searched");
+        let is_found = |chunks: &[&[u8]]| {
+            let mut scan = new_scan(place.clone());
+            chunks.iter().any(|chunk| scan.scan(chunk))
+        };
+        assert!(is_found(&[br#"{"error": [{"rea"#, br#"son": "\u0064aily"}], "more": []}"#, b"\n"]));
+        assert!(!is_found(&[br#"{"error": [{"reason": "daily page"}], "quote": "daily"}"#]));
+        assert!(!is_found(&[br#"{"error": [{"reason": "daily"}]"#]), "the body ends early");
+        assert!(!is_found(&[br#"{"reason": "daily"}"#]) && !is_found(&[b"daily"]));
+    }
+
+    fn wanted(text: &str, place: TextPlace) -> ExhaustedText {
+        ExhaustedText { text: text.into(), place }
+    }
+
+    fn new_scan(wanted: ExhaustedText) -> BodyScan {
+        BodyScan::new(QuotaId(0), 0, OriginReport::default(), wanted)
+    }
+
+    #[test]
+    fn body_scan_spans_chunks_up_to_a_bound() {
+        let new_scan = || new_scan(wanted("dailyLimit", TextPlace::Anywhere));
+        let finds_text = |chunks: &[&[u8]]| {
+            let mut scan = new_scan();
+            chunks.iter().any(|chunk| scan.scan(chunk))
+        };
+        assert!(finds_text(&[b"{\"reason\": \"dai", b"lyLimitExceeded\"}"]));
+        assert!(!finds_text(&[b"dailylimit"]));
+        let mut scan = new_scan();
+        assert!(!scan.scan(&[b'x'; 20_000]) && scan.is_done());
+    }
+}
