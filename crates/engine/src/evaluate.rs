@@ -38,16 +38,8 @@ pub enum RequestPurpose {
 
 /// Classification and decision of one request.
 pub struct Evaluation {
-    /// Kind and class of the client.
-    pub classification: Classification,
-    /// Route.
-    pub route: RouteId,
-    /// Key of the bucket that pays.
-    pub key: ClientKey,
-    /// Switch that applies to the client.
-    pub switch: Option<Switch>,
-    /// Why the request is not use; `None` for an ordinary one.
-    pub exemption: Option<Exemption>,
+    /// Class and route. Its exemption is `None` if the request is decided as an ordinary one.
+    pub classified: Classified,
     /// Verdict, with the state that it is based on.
     pub decision: Decision,
     /// Present for an exempt request that the origin answers, until its response.
@@ -136,14 +128,13 @@ impl Admission {
         }
         if let Some(bounded) = decision_request.bounded_exemption().filter(|_| decision_request.bucket().is_some()) {
             if let Some(decision) = self.admit_exempt(key, &decision_request, bounded, now) {
-                return Evaluation { classification, route, key, switch, exemption, decision, exempt };
+                return Evaluation { classified, decision, exempt };
             }
             (decision_request.exemption, exempt) = (None, None);
         }
         let learned = if decision_request.is_free() { &[] } else { learned };
         let charges = self.with_learned(self.charges(&decision_request, route), learned);
         let decision = self.admit_with_costs(key, &decision_request, &charges, page, now);
-        let exemption = decision_request.exemption;
-        Evaluation { classification, route, key, switch, exemption, decision, exempt }
+        Evaluation { classified: Classified { exemption: decision_request.exemption, ..classified }, decision, exempt }
     }
 }

@@ -73,7 +73,7 @@ use tidegate_policy::quota::Quota;
 use tidegate_policy::{QuotaId, Rules, StableClassId, Timestamp, Units};
 
 /// Inline list: most requests use one quota and one scope, few use more.
-pub(crate) type InlineVec<T> = smallvec::SmallVec<[T; 2]>;
+pub type InlineVec<T> = smallvec::SmallVec<[T; 2]>;
 
 /// State that outlives requests and configurations.
 pub struct Engine {

@@ -1,8 +1,10 @@
 //! Rules of a route for its fetches, and what becomes of each request field.
 
 use smallvec::SmallVec;
+use tidegate_config::Settings;
 use tidegate_http_cache::request_fields::{FetchField, fetch_field};
 use tidegate_http1::{Field, Name};
+use tidegate_policy::RouteId;
 use tidegate_policy::cache::{CacheRules, RouteCacheRules};
 
 /// Rules for the fetches of a route.
@@ -18,7 +20,20 @@ pub(in crate::gateway) struct FetchRules<'a> {
     pub(in crate::gateway) is_compressed: bool,
 }
 
-impl FetchRules<'_> {
+impl<'a> FetchRules<'a> {
+    /// Returns the rules of `route`; `None` if it is not cached.
+    pub(in crate::gateway) fn of_route(settings: &'a Settings, route: RouteId) -> Option<Self> {
+        let rules = &settings.rules;
+        let route = &rules[route];
+        Some(Self {
+            rules: rules.cache.as_ref()?,
+            route: route.cache.as_ref()?,
+            is_compressed: rules.compression.is_some() && route.is_compressed,
+            address_header: rules.trust.source.header(),
+            names_clients: settings.origin.proxy_protocol.is_some(),
+        })
+    }
+
     /// Returns what becomes of a field of the request. `is_selecting` says that responses of the URL named it in `Vary`.
     pub(super) fn fetch_field(&self, field: Field<'_>, is_selecting: impl Fn(&str) -> bool) -> FetchField {
         let name: SmallVec<[u8; 48]> = field.text.iter().map(u8::to_ascii_lowercase).collect();

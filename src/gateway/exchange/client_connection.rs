@@ -1,21 +1,23 @@
 //! What all requests of one client connection share.
 
 use crate::gateway::exchange::site::is_forwarded_https;
+use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::connection_timeouts::ConnectionState;
 use crate::gateway::transport::listener::{ListenerKind, ListenerOptions};
 use crate::gateway::worker::Worker;
+use hyper::body::Body;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_http1::Fields;
+use tidegate_http1::{Fields, Name, RequestHead};
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::identity::ProxyTrust;
 
 /// Address of the gateway as its own client. No connection has it.
 const OWN_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// Request handler of one client connection.
-pub(in crate::gateway) struct RequestHandler {
+/// Connection of a client, as its requests see it.
+pub(in crate::gateway) struct ClientConnection {
     pub(in crate::gateway) worker: Rc<Worker>,
     pub(in crate::gateway) connection_state: Rc<ConnectionState>,
     pub(in crate::gateway) listener: Rc<ListenerOptions>,
@@ -34,7 +36,7 @@ pub(in crate::gateway) struct Fill {
     pub(in crate::gateway) class: Arc<str>,
 }
 
-impl RequestHandler {
+impl ClientConnection {
     pub(in crate::gateway) fn new(
         worker: Rc<Worker>,
         connection_state: Rc<ConnectionState>,
@@ -54,7 +56,7 @@ impl RequestHandler {
         })
     }
 
-    /// Returns the handler of a request that the gateway makes itself.
+    /// Returns the connection of a request that the gateway makes itself.
     pub(in crate::gateway) fn for_fill(
         worker: Rc<Worker>,
         connection_state: Rc<ConnectionState>,
@@ -69,6 +71,20 @@ impl RequestHandler {
             peer_text,
             certificate_names: Vec::new(),
             fill,
+        })
+    }
+
+    /// Returns the connection of a request that outlives its answer, and takes no memory of the connection.
+    pub(in crate::gateway) fn for_request_that_outlives_it(&self) -> Rc<Self> {
+        let Self { worker, listener, peer, peer_text, certificate_names, .. } = self;
+        Rc::new(Self {
+            worker: Rc::clone(worker),
+            connection_state: ConnectionState::new(worker.monotonic_tick(), worker.shared().clock.clone(), u32::MAX),
+            listener: Rc::clone(listener),
+            peer: *peer,
+            peer_text: peer_text.clone(),
+            certificate_names: certificate_names.clone(),
+            fill: None,
         })
     }
 
@@ -97,5 +113,13 @@ impl RequestHandler {
     /// Returns why the gateway makes the request itself; `None` for a request of a client.
     pub(in crate::gateway) fn fill_reason(&self) -> Option<CacheFill> {
         self.fill.as_ref().map(|fill| fill.reason)
+    }
+
+    /// Drains the body of a rejected request within bounds; otherwise the client would be disconnected before it reads
+    /// the response. Bodies that wait for 100-continue are not drained.
+    pub(in crate::gateway) fn drain_body(&self, head: &RequestHead, body: ClientBody) {
+        if !body.is_end_stream() && !head.fields.contains(Name::Expect) {
+            body.drain(&self.worker.drain());
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Evidence about the client of a live request: user agent, signature, published data of the operators, behavior.
 
-use super::client_connection::RequestHandler;
+use super::client_connection::ClientConnection;
 use crate::gateway::exchange::target::{self, ClientRequest};
 use crate::gateway::worker::CurrentConfig;
 use http::Version;
@@ -15,10 +15,10 @@ use tidegate_policy::{Claim, ClassId, ClientEvidence, OperatorId, Proof, Request
 
 /// Evidence about the client of a live request.
 pub(in crate::gateway) struct LiveEvidence<'a> {
-    pub(in crate::gateway) handler: &'a RequestHandler,
+    pub(in crate::gateway) connection: &'a ClientConnection,
     pub(in crate::gateway) request: &'a ClientRequest,
     pub(in crate::gateway) facts: RequestFacts<'a>,
-    pub(in crate::gateway) current: &'a CurrentConfig,
+    pub(in crate::gateway) config: &'a CurrentConfig,
     pub(in crate::gateway) client_address: &'a ClientAddress,
     pub(in crate::gateway) now: Timestamp,
     /// Traits of the browser that the user agent names. Found with the claim.
@@ -28,13 +28,15 @@ pub(in crate::gateway) struct LiveEvidence<'a> {
 }
 
 impl LiveEvidence<'_> {
-    fn verify_signature(&self, config: &Signatures) -> Signature {
-        let Self { handler, request: ClientRequest { head, has_body, .. }, current, now, .. } = *self;
-        let (worker, trust) = (&handler.worker, &current.settings.rules.trust);
-        let secure = handler.is_https(trust, &head.fields);
+    fn verify_signature(&self, signatures: &Signatures) -> Signature {
+        let Self { connection, request: ClientRequest { head, has_body, .. }, config, now, .. } = *self;
+        let (worker, trust) = (&connection.worker, &config.settings.rules.trust);
+        let secure = connection.is_https(trust, &head.fields);
         let message = SignedMessage { head, authority: target::host(head), secure, has_body: *has_body };
-        let policy =
-            SignaturePolicy { fetch_unlisted_keys: config.fetch_unlisted_keys, max_lifetime: config.max_lifetime };
+        let policy = SignaturePolicy {
+            fetch_unlisted_keys: signatures.fetch_unlisted_keys,
+            max_lifetime: signatures.max_lifetime,
+        };
         let time = VerifyTime { now, uptime: worker.monotonic_now() };
         worker.shared().signatures.verify(&message, trust.key(self.client_address.client), policy, time)
     }
@@ -42,66 +44,72 @@ impl LiveEvidence<'_> {
 
 impl ClientEvidence for LiveEvidence<'_> {
     fn claim(&mut self) -> Claim {
-        let (claim, browser) = self.handler.worker.user_agent_claim(self.facts.user_agent);
+        let (claim, browser) = self.connection.worker.user_agent_claim(self.facts.user_agent);
         self.browser = browser;
         claim
     }
 
     /// Verifies once, because a nonce may be valid once only.
     fn signature(&mut self) -> Signature {
-        let Some(config) = &self.current.settings.verify.signatures else { return Signature::Absent };
+        let Some(signatures) = &self.config.settings.verify.signatures else { return Signature::Absent };
         match self.request.head.fields.contains(Name::SignatureAgent) {
-            true => *self.request.signature.get_or_init(|| self.verify_signature(config)),
+            true => *self.request.signature.get_or_init(|| self.verify_signature(signatures)),
             false => Signature::Absent,
         }
     }
 
     fn proof(&mut self, claimed: Option<OperatorId>) -> Proof {
-        let worker = &self.handler.worker;
+        let worker = &self.connection.worker;
         claimed.map_or(Proof::Unknown, |operator| {
             worker.shared().operators.verify(operator, self.client_address.client, worker.monotonic_now())
         })
     }
 
     fn address_lists(&mut self) -> ListSet {
-        self.current.lists_containing(self.client_address.client)
+        self.config.lists_containing(self.client_address.client)
     }
 
     fn api_key_classes(&mut self) -> Vec<ClassId> {
-        self.current.settings.rules.api_key_classes(|source| credential(source, &self.request.head.fields))
+        self.config.settings.rules.api_key_classes(|source| credential(source, &self.request.head.fields))
     }
 
     fn certificate_classes(&mut self) -> Vec<ClassId> {
-        match self.handler.certificate_names.as_slice() {
+        match self.connection.certificate_names.as_slice() {
             [] => Vec::new(),
-            names => self.current.settings.rules.certificate_classes(names),
+            names => self.config.settings.rules.certificate_classes(names),
         }
     }
 
     fn bot_score(&mut self) -> Option<BotScore> {
-        let Self { handler, request: ClientRequest { head, .. }, facts, current, client_address, browser, now, .. } =
-            *self;
-        let rules = &current.settings.rules;
+        let Self {
+            connection, request: ClientRequest { head, .. }, facts, config, client_address, browser, now, ..
+        } = *self;
+        let rules = &config.settings.rules;
         rules.bot_detection.as_ref()?;
         let observed = ObservedRequest {
             request: facts,
             client: client_address.client,
             browser,
             referer: Referer::from_header(head.fields.get(Name::Referer), facts.host),
-            headers: headers_seen(head, rules, client_address, handler),
+            headers: headers_seen(head, rules, client_address, connection),
         };
-        self.observation = Observation::observe(&observed, &current.admission, now);
-        self.observation.and_then(|observation| observation.score_if_suspected(&current.admission))
+        self.observation = Observation::observe(&observed, &config.admission, now);
+        self.observation.and_then(|observation| observation.score_if_suspected(&config.admission))
     }
 }
 
 /// Returns which headers are present and how the request arrived.
-fn headers_seen(head: &RequestHead, rules: &Rules, address: &ClientAddress, handler: &RequestHandler) -> HeadersSeen {
+fn headers_seen(
+    head: &RequestHead,
+    rules: &Rules,
+    address: &ClientAddress,
+    connection: &ClientConnection,
+) -> HeadersSeen {
     let has = |name| head.fields.contains(name);
-    let through_proxy = handler.is_behind_proxy(&rules.trust);
-    let secure = handler.is_https(&rules.trust, &head.fields);
+    let through_proxy = connection.is_behind_proxy(&rules.trust);
+    let secure = connection.is_https(&rules.trust, &head.fields);
     // The HTTP version of a proxy does not show that of the client.
-    let old_http = head.version == Version::HTTP_10 && !through_proxy && address.client == handler.peer;
+    let old_http = head.version == Version::HTTP_10 && !through_proxy && address.client == connection.peer;
     HeadersSeen::INSPECTED
         .with(HeadersSeen::ACCEPT, has(Name::Accept))
         .with(HeadersSeen::ENCODING, has(Name::AcceptEncoding))

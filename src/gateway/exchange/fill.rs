@@ -1,7 +1,7 @@
 //! Requests that the gateway makes itself to fill the cache. They pass through the same phases as those of clients.
 
-use super::client_connection::{Fill, RequestHandler};
-use super::within;
+use super::client_connection::{ClientConnection, Fill};
+use super::{handle, within};
 use crate::gateway::cache::{FillOutcome, FillRequest};
 use crate::gateway::exchange::response_body::ResponseBody;
 use crate::gateway::exchange::site::Site;
@@ -47,10 +47,11 @@ async fn fill(worker: &Rc<Worker>, request: FillRequest) {
         Some(head) => {
             let connection_state =
                 ConnectionState::new(worker.monotonic_tick(), worker.shared().clock.clone(), u32::MAX);
-            let handler = RequestHandler::for_fill(Rc::clone(worker), connection_state, Fill { reason: fill, class });
+            let connection =
+                ClientConnection::for_fill(Rc::clone(worker), connection_state, Fill { reason: fill, class });
             let limit = 2 * worker.current().settings.origin.response_timeout;
             let deadline = worker.upstream().new_deadline(limit);
-            let work = async { outcome(handler.handle(Request { head, body: ClientBody::Empty }).await).await };
+            let work = async { outcome(handle(connection, Request { head, body: ClientBody::Empty }).await).await };
             within(&deadline, work).await.ok_or_else(|| format!("no whole response within {limit:?}"))
         }
     };
@@ -75,7 +76,7 @@ fn head(url: &Uri, mut fields: Fields) -> Option<RequestHead> {
 async fn outcome(response: Response<ResponseBody>) -> FillOutcome {
     let Response { status, fields, mut body } = response;
     // Read to its end: the response is stored once it is whole.
-    while let Some(Ok(_)) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {}
+    while let Some(Ok(_)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {}
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     // Caches between gateway and origin have written theirs before (RFC 9211 section 2).
     let cache_status = fields.all(Name::CacheStatus).last().map(text).unwrap_or_default();

@@ -1,29 +1,33 @@
-//! Handles requests. The phases in order, each with the reason for its place:
+//! The exchange of a request for its response. The phases in order, each with the reason for its place:
 //!
 //! 1. Validate (`target`): a request that the gateway and the origin could interpret differently, or for another host
 //!    than the own ones, is rejected before it is counted. Host and path are normalized once.
-//!    A listener that redirects to https ends here (`redirect`). Before all this, an ACME server gets its token
-//!    (`acme_challenge`): it may ask for any host, and is never redirected.
-//! 2. Identify (`evaluate`): user agent, then signature, then proof, because a signature can be a claim to prove.
-//! 3. Observe (`evaluate`): the bot score is a fact that classification uses.
-//! 4. Look up (`cache`): a stored response costs nothing, so it comes before admission. A request whose response
+//!    A listener that redirects to https ends here (`answer/redirect`). Before all this, an ACME server gets its token
+//!    (`answer/acme_challenge`): it may ask for any host, and is never redirected.
+//! 2. Identify (`classify`): user agent, then signature, then proof, because a signature can be a claim to prove; then the bot
+//!    score, a fact that classification uses. The result is [`known::Known`].
+//! 3. Look up (`lookup`): a stored response costs nothing, so it comes before admission. A request whose response
 //!    another one fetches waits for it.
-//! 5. Admit (`evaluate`): the bucket, the quotas and pacing. A refused request holds nothing and waits for nothing,
-//!    except for a lease.
-//! 6. Serve locally (`crawl_policy`, `robots`, `redirect`): responses of the gateway need no slots.
-//! 7. Receive (`receive`): the whole body, before slots are taken, because a client can send slowly.
-//! 8. Acquire slots (`throttle`): the permit is held meanwhile, so that a request with slots can be sent. Without
+//! 4. Decide (`evaluate`): the bucket, the quotas and pacing. A refused request holds nothing and waits for nothing,
+//!    except for a lease. From here on, a [`journal::Journal`] accompanies the request.
+//! 5. Serve locally (`answer/crawl_policy`, `answer/robots`, `answer/redirect`): responses of the gateway need no slots.
+//! 6. Receive (`receive`): the whole body, before slots are taken, because a client can send slowly.
+//! 7. Acquire slots (`throttle`): the permit is held meanwhile, so that a request with slots can be sent. Without
 //!    slots, its units are released.
-//! 9. Forward (`forward`): sends the request with its permit. Continues if the client leaves (`abandon`), because the
+//! 8. Forward (`forward`): sends the request with its permit (`send`). Continues if the client leaves (`abandon`), because the
 //!    origin does.
-//! 10. Settle (`forward`): before the response is sent, because its head shows the cost.
-//! 11. Respond (`forward`, `refuse`, `cache`): the end of the response drops the [`RequestContext`], which writes the record.
+//! 9. Settle (`charges`): before the response is sent, because its head shows the cost.
+//! 10. Answer (`answer`): the end of the response drops the journal, which writes the record.
 //!
-//! A request that another proxy asks about (`forward_auth`) passes phases 1 to 3 and 5, and is settled by that proxy.
+//! A request that another proxy asks about (`answer/delegate`) passes phases 1, 2 and 4, and is settled by that proxy.
 
 pub(in crate::gateway) mod abandon;
 pub(in crate::gateway) mod answer;
+pub(in crate::gateway) mod cache_trip;
+pub(in crate::gateway) mod charges;
+pub(in crate::gateway) mod classify;
 pub(in crate::gateway) mod client_connection;
+pub(in crate::gateway) mod client_side;
 pub(in crate::gateway) mod compressor;
 pub(in crate::gateway) mod cost;
 pub(in crate::gateway) mod crawl_delay;
@@ -39,16 +43,22 @@ pub(in crate::gateway) mod headers;
 pub(in crate::gateway) mod html;
 pub(in crate::gateway) mod invalidate;
 pub(in crate::gateway) mod journal;
+pub(in crate::gateway) mod known;
 #[cfg(test)]
 mod list_fields;
 pub(in crate::gateway) mod lookup;
+pub(in crate::gateway) mod origin_head;
+pub(in crate::gateway) mod origin_trip;
 pub(in crate::gateway) mod page_url;
 pub(in crate::gateway) mod problem;
 pub(in crate::gateway) mod quota_sync;
 pub(in crate::gateway) mod receive;
 pub(in crate::gateway) mod relay;
+pub(in crate::gateway) mod reported_usage;
 pub(in crate::gateway) mod response_body;
+pub(in crate::gateway) mod scope_feedback;
 pub(in crate::gateway) mod scratch;
+pub(in crate::gateway) mod send;
 pub(in crate::gateway) mod site;
 pub(in crate::gateway) mod switch_subject;
 pub(in crate::gateway) mod target;
@@ -57,207 +67,241 @@ pub(in crate::gateway) mod tunnel;
 pub(in crate::gateway) mod unknown_paths;
 pub(in crate::gateway) mod untrusted_proxy;
 
-pub(in crate::gateway) use client_connection::RequestHandler;
+pub(in crate::gateway) use client_connection::ClientConnection;
 pub(in crate::gateway) use fill::run_fills;
 
-use crate::gateway::cache::StoredResponse;
-use crate::gateway::exchange::journal::RequestContext;
-use crate::gateway::exchange::problem::Problem;
-use crate::gateway::exchange::response_body::ResponseBody;
-use crate::gateway::exchange::target::{ClientRequest, Target};
+use crate::gateway::in_place::boxed_in_place;
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::listener::ListenerKind;
 use crate::gateway::upstream::{ClientBodyError, Deadline, ForwardError, RequestBody};
+use crate::gateway::worker::CurrentConfig;
 use abandon::Abandonable;
+use answer::acme_challenge::acme_challenge;
+use answer::copy::{respond_from_copy, respond_only_if_cached, respond_overdue};
+use answer::crawl_policy::serve_crawl_policy;
+use answer::delegate::answer_proxy;
+use answer::origin::respond_to_origin_failure;
+use answer::origin_cache::{origin_cache_request, respond_from_origin_cache};
+use answer::redirect::{redirect_by_route, redirect_to_https};
+use answer::refusal::{refuse, reject_request, respond_with_problem};
+use answer::revalidation::respond_while_revalidating;
+use answer::robots::serve_robots;
+use cache_trip::CopyReason;
+use classify::classify;
+use evaluate::{evaluate, reevaluate_after_body};
+use forward::forward;
 use hyper::body::Body;
-use lookup::{CacheRole, CopyReason};
+use journal::Journal;
+use known::Known;
+use lookup::{CacheRole, cache_role, copy_fetched_by_others};
+use problem::Problem;
+use receive::receive_body;
+use response_body::ResponseBody;
 use std::cell::OnceCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::Poll;
+use target::{ClientRequest, Target};
+use throttle::{acquire_slots, wait_for_slot_of_fetch};
 use tidegate_engine::{AcquireOutcome, ThrottleRejection};
-use tidegate_http1::{Request, Response};
-use tidegate_policy::Reason;
+use tidegate_http1::{Request, RequestHead, Response};
 use tidegate_policy::exempt::is_robots_txt_read;
+use tidegate_policy::{Reason, Timestamp};
+use unknown_paths::UnknownPath;
 
 /// Field that tells browsers to use https only (RFC 6797).
 const STRICT_TRANSPORT_SECURITY: &str = "strict-transport-security";
 
-impl RequestHandler {
-    /// Handles one request. Always returns a response.
-    pub(in crate::gateway) async fn handle(self: Rc<Self>, request: Request<ClientBody>) -> Response<ResponseBody> {
-        let handler = Rc::clone(&self);
-        let mut response = self.respond(request).await;
-        response.body.charge(handler.connection_state.memory());
-        if let Some(hsts) = &handler.listener.hsts
-            && response.fields.get_all_by_text(STRICT_TRANSPORT_SECURITY).next().is_none()
-        {
-            response.fields.append_text(STRICT_TRANSPORT_SECURITY, hsts.as_bytes());
-        }
-        response
+/// Handles one request of a connection. Always returns a response.
+pub(in crate::gateway) async fn handle(
+    connection: Rc<ClientConnection>,
+    request: Request<ClientBody>,
+) -> Response<ResponseBody> {
+    let client = Rc::clone(&connection);
+    let mut response = respond(connection, request).await;
+    response.body.charge(client.connection_state.memory());
+    if let Some(hsts) = &client.listener.hsts
+        && response.fields.get_all_by_text(STRICT_TRANSPORT_SECURITY).next().is_none()
+    {
+        response.fields.append_text(STRICT_TRANSPORT_SECURITY, hsts.as_bytes());
     }
+    response
+}
 
-    async fn respond(self: Rc<Self>, request: Request<ClientBody>) -> Response<ResponseBody> {
-        if self.listener.kind == ListenerKind::ForwardAuth {
-            // Boxed to keep the future of other requests small.
-            return Box::pin(self.answer_proxy(request)).await;
-        }
-        let Self { worker, connection_state, .. } = &*self;
-        let current = worker.current();
-        let Request { mut head, body } = request;
-        // Before anything reads the cookies: the session of the live page is for the gateway alone.
-        headers::strip_admin_sessions(&mut head.fields);
-        let head_started_at = connection_state.on_request_start(head.version);
-        if let Some(response) = self.acme_challenge(&head) {
-            connection_state.on_request_end(false);
-            self.drain_body(&head, body);
+async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>) -> Response<ResponseBody> {
+    if connection.listener.kind == ListenerKind::ForwardAuth {
+        // Boxed to keep the future of other requests small.
+        return Box::pin(answer_proxy(connection, request)).await;
+    }
+    let config = connection.worker.current();
+    let Request { mut head, body } = request;
+    // Before anything reads the cookies: the session of the live page is for the gateway alone.
+    headers::strip_admin_sessions(&mut head.fields);
+    let head_started_at = connection.connection_state.on_request_start(head.version);
+    let target = match validate(&connection, &config, &head) {
+        Ok(target) => target,
+        Err(response) => {
+            connection.connection_state.on_request_end(false);
+            connection.drain_body(&head, body);
             return response;
         }
-        let settings = &current.settings;
-        let target = match Target::parse(&head, &worker.shared().via.pseudonym, settings) {
-            Ok(target) => target,
-            Err(error) => {
-                connection_state.on_request_end(false);
-                self.drain_body(&head, body);
-                return self.reject_request(error, &head);
-            }
-        };
-        if let Some(port) = self.listener.redirect_port {
-            connection_state.on_request_end(false);
-            self.drain_body(&head, body);
-            return self.redirect(&head, &target, port);
-        }
-        let request = ClientRequest { head, target, has_body: !body.is_end_stream(), signature: OnceCell::new() };
-        let mut now = worker.now();
-        let received_at = head_started_at.unwrap_or(now);
-        let classified = self.classify(&request, &current, now);
-        let role =
-            self.cache_role(&request, &classified.classified, &classified.client_address, &current, &mut now).await;
-        let (current, evaluated) = self.evaluate(classified, &request, &role, current, now).await;
-        let is_crawl_policy = current.settings.rules.is_crawl_policy(request.path());
+    };
+    let request = ClientRequest { head, target, has_body: !body.is_end_stream(), signature: OnceCell::new() };
+    let (id, mut now) = (connection.worker.next_decision_id(), connection.worker.now());
+    let known = identify(connection, config, request, head_started_at.unwrap_or(now), id, now);
+    let role = cache_role(&known, &mut now).await;
+    let journal = evaluate(known, &role, now).await;
+    record_crawler(&journal.known);
+    if let Some(reason) = journal.verdict.refusal().map(|refusal| refusal.reason) {
+        journal.known.connection.drain_body(&journal.known.request.head, body);
+        return respond_refused(journal, role, reason).await;
+    }
+    let Known { config, request, classified, .. } = &*journal.known;
+    if config.settings.rules.is_crawl_policy(request.path()) {
+        return serve_crawl_policy(body, journal);
+    }
+    if is_robots_txt_read(&request.head.method, request.path()) {
+        // Boxed to keep the future of other requests small.
+        return Box::pin(serve_robots(body, journal)).await;
+    }
+    if config.settings.redirect(classified.route).is_some() {
+        return redirect_by_route(body, journal);
+    }
+    let mut journal = journal;
+    match role {
+        CacheRole::Unused => {}
+        CacheRole::Bypass(reason, copy) => journal.cache.bypass(reason, copy),
+        CacheRole::Fetch(fetch) => journal.cache.begin_fetch(fetch),
+        CacheRole::Copy(copy, reason) => return respond_from_copy(journal, &copy, reason),
+        CacheRole::CopyAndFetch(copy, fetch) => return respond_while_revalidating(journal, &copy, fetch),
+        CacheRole::OnlyIfCached => return respond_only_if_cached(journal),
+        CacheRole::Overdue => return respond_overdue(journal),
+    }
+    throttle_and_forward(body, journal).await
+}
+
+/// Validates a request. Returns its target, or the response to one that is not for the origin: not valid, of an ACME server, or
+/// to be sent again by https.
+fn validate(
+    connection: &ClientConnection,
+    config: &CurrentConfig,
+    head: &RequestHead,
+) -> Result<Target, Response<ResponseBody>> {
+    if let Some(response) = acme_challenge(connection, head) {
+        return Err(response);
+    }
+    let worker = &connection.worker;
+    let target = Target::parse(head, &worker.shared().via.pseudonym, &config.settings)
+        .map_err(|error| reject_request(worker, error, head))?;
+    match connection.listener.redirect_port {
+        Some(port) => Err(redirect_to_https(connection, head, &target, port)),
+        None => Ok(target),
+    }
+}
+
+/// Returns what is known of a valid request.
+fn identify(
+    connection: Rc<ClientConnection>,
+    config: Rc<CurrentConfig>,
+    request: ClientRequest,
+    received_at: Timestamp,
+    id: u64,
+    now: Timestamp,
+) -> Box<Known> {
+    boxed_in_place(|| {
+        let (client, classified) = classify(&connection, &request, &config, now);
+        Known { connection, config, request, client, classified, received_at, id }
+    })
+}
+
+/// Counts a request of a crawler, and whether it reads robots.txt.
+fn record_crawler(known: &Known) {
+    if let Some(operator) = known.client.crawler {
+        let (worker, request) = (known.worker(), &known.request);
         let is_robots_txt = is_robots_txt_read(&request.head.method, request.path());
-        if let Some(operator) = evaluated.crawler {
-            worker.shared().crawl_compliance.record_request(operator, is_robots_txt, worker.monotonic_now());
-        }
-        let (worker, connection_state) = (Rc::clone(worker), Rc::clone(connection_state));
-        let id = worker.next_decision_id();
-        let mut context = RequestContext::new(worker, connection_state, current, request, evaluated, received_at, id);
-        context.set_fill(self.fill_reason());
-        if let Some(refusal) = context.decision().verdict.refusal() {
-            let replacement = self.replacement(&role, refusal.reason, &context);
-            self.drain_body(&context.client_request().head, body);
-            return match replacement {
-                Some(copy) => self.respond_from_copy(context, &copy, CopyReason::Refused),
-                // Boxed to keep the future of other requests small.
-                None => match role
-                    .fetch_for_origin_cache(&context)
-                    .and_then(|fetch| self.origin_cache_request(&context, fetch))
-                {
-                    Some(request) => {
-                        let (state, handler) = (Rc::clone(context.forward_state()), Rc::clone(&self));
-                        Abandonable::new(|| self.respond_from_origin_cache(context, request), state, handler).await
-                    }
-                    None => self.refuse(context),
-                },
-            };
-        }
-        if is_crawl_policy {
-            return self.serve_crawl_policy(body, context);
-        }
-        if is_robots_txt {
-            // Boxed to keep the future of other requests small.
-            return Box::pin(self.serve_robots(body, context)).await;
-        }
-        if context.is_redirected() {
-            return self.redirect_by_route(body, context);
-        }
-        match role {
-            CacheRole::Unused => {}
-            CacheRole::Bypass(reason, copy) => context.set_cache_bypass(reason, copy),
-            CacheRole::Fetch(fetch) => context.set_fetch(fetch),
-            CacheRole::Copy(copy, reason) => return self.respond_from_copy(context, &copy, reason),
-            CacheRole::CopyAndFetch(copy, fetch) => return self.respond_while_revalidating(context, &copy, fetch),
-            CacheRole::OnlyIfCached => return self.respond_only_if_cached(context),
-            CacheRole::Overdue => return self.respond_overdue(context),
-        }
-        self.throttle_and_forward(body, context).await
+        worker.shared().crawl_compliance.record_request(operator, is_robots_txt, worker.monotonic_now());
     }
+}
 
-    /// Returns the stored response to send in place of a refusal.
-    fn replacement(&self, role: &CacheRole, reason: Reason, context: &RequestContext) -> Option<Arc<StoredResponse>> {
-        let rules = context.current().settings.rules.cache.as_ref()?;
-        role.replacement(reason, rules.stale_when_refused, self.worker.now())
+/// Responds to a request that the rules refuse: with a stored response, with one of the origin's own cache, or with the refusal.
+async fn respond_refused(journal: Box<Journal>, role: CacheRole, reason: Reason) -> Response<ResponseBody> {
+    let now = journal.worker().now();
+    let stale_when_refused = journal.known.rules().cache.as_ref().map(|rules| rules.stale_when_refused);
+    if let Some(copy) = stale_when_refused.and_then(|limit| role.replacement(reason, limit, now)) {
+        return respond_from_copy(journal, &copy, CopyReason::Refused);
     }
-
-    /// Returns the body to send to the origin: received whole, unless the route streams it.
-    async fn body_to_forward(
-        &self,
-        context: &mut RequestContext,
-        body: ClientBody,
-    ) -> Result<RequestBody, ClientBodyError> {
-        if !context.client_request().has_body {
-            return Ok(RequestBody::Empty);
+    let fetch = role.fetch_for_origin_cache(&journal);
+    match fetch.and_then(|fetch| origin_cache_request(&journal, fetch)) {
+        Some(request) => {
+            let (forwarding, connection) =
+                (Rc::clone(&journal.client.forwarding), Rc::clone(&journal.known.connection));
+            Abandonable::new(|| respond_from_origin_cache(journal, request), forwarding, connection).await
         }
-        if context.streams_body() {
-            let limit = context.current().settings.limits.max_body_size;
-            return Ok(RequestBody::streaming(body, limit, Rc::clone(&self.connection_state), || self.worker.drain()));
-        }
-        // Boxed to keep the future of requests without a body small.
-        let received = Box::pin(self.receive_body(context, body)).await;
-        context.end_reception();
-        received
+        None => refuse(journal),
     }
+}
 
-    /// Forwards the request once its body is received and all its scopes grant slots. The permit is held meanwhile; a
-    /// rejection releases its units.
-    async fn throttle_and_forward(
-        self: Rc<Self>,
-        body: ClientBody,
-        mut context: Box<RequestContext>,
-    ) -> Response<ResponseBody> {
-        let body = match self.body_to_forward(&mut context, body).await {
-            Ok(body) => body,
-            Err(error) => return self.respond_to_origin_failure(context, &ForwardError::ClientBody(error), None),
-        };
-        if context.awaits_cost() {
-            // Boxed to keep the future of other requests small.
-            Box::pin(self.reevaluate_after_body(&mut context)).await;
-            context.end_reception();
-            if context.decision().verdict.refusal().is_some() {
-                return self.refuse(context);
-            }
+/// Returns the body to send to the origin: received whole, unless the route streams it.
+async fn body_to_forward(journal: &mut Journal, body: ClientBody) -> Result<RequestBody, ClientBodyError> {
+    let Known { connection, config, request, .. } = &*journal.known;
+    if !request.has_body {
+        return Ok(RequestBody::Empty);
+    }
+    if journal.known.route().streams_body {
+        let (limit, state) = (config.settings.limits.max_body_size, Rc::clone(&connection.connection_state));
+        return Ok(RequestBody::streaming(body, limit, state, || connection.worker.drain()));
+    }
+    // Boxed to keep the future of requests without a body small.
+    let received = Box::pin(receive_body(journal, body)).await;
+    journal.origin.end_reception(journal.known.worker().now());
+    received
+}
+
+/// Forwards the request once its body is received and all its scopes grant slots. The permit is held meanwhile; a
+/// rejection releases its units.
+async fn throttle_and_forward(body: ClientBody, mut journal: Box<Journal>) -> Response<ResponseBody> {
+    let body = match body_to_forward(&mut journal, body).await {
+        Ok(body) => body,
+        Err(error) => return respond_to_origin_failure(journal, &ForwardError::ClientBody(error), None),
+    };
+    if matches!(journal.origin.unknown_path, UnknownPath::AwaitsBody) {
+        // Boxed to keep the future of other requests small.
+        Box::pin(reevaluate_after_body(&mut journal)).await;
+        journal.origin.end_reception(journal.known.worker().now());
+        if journal.verdict.refusal().is_some() {
+            return refuse(journal);
         }
-        let acquired = match self.acquire_slots(&context) {
-            AcquireOutcome::Acquired(slots) => Ok(slots),
-            AcquireOutcome::Rejected(rejection) => Err(rejection),
-            AcquireOutcome::Queued(queued) => {
-                // Boxed to keep the future of requests that need not wait small.
-                let acquired = Box::pin(self.wait_for_slot_of_fetch(queued, &mut context)).await;
-                context.end_queue_wait();
-                acquired.map(Some)
+    }
+    let acquired = match acquire_slots(&journal) {
+        AcquireOutcome::Acquired(slots) => Ok(slots),
+        AcquireOutcome::Rejected(rejection) => Err(rejection),
+        AcquireOutcome::Queued(queued) => {
+            // Boxed to keep the future of requests that need not wait small.
+            let acquired = Box::pin(wait_for_slot_of_fetch(queued, &mut journal)).await;
+            journal.origin.end_queue_wait(journal.known.worker().now());
+            acquired.map(Some)
+        }
+    };
+    match acquired {
+        Ok(slots) => {
+            if let Some((copy, reason)) = copy_fetched_by_others(&journal) {
+                journal.origin.settle_unknown();
+                return respond_from_copy(journal, &copy, CopyReason::Collapsed(reason));
             }
-        };
-        match acquired {
-            Ok(slots) => {
-                if let Some((copy, reason)) = self.copy_fetched_by_others(&context) {
-                    context.settle_unknown();
-                    return self.respond_from_copy(context, &copy, CopyReason::Collapsed(reason));
-                }
-                let (state, handler) = (Rc::clone(context.forward_state()), Rc::clone(&self));
-                Abandonable::new(|| self.forward(body, context, slots), state, handler).await
+            let (forwarding, connection) =
+                (Rc::clone(&journal.client.forwarding), Rc::clone(&journal.known.connection));
+            Abandonable::new(|| forward(body, journal, slots), forwarding, connection).await
+        }
+        Err(ThrottleRejection { scope, reason, retry_after }) => {
+            journal.origin.settle_unknown();
+            if let Some(copy) = journal.copy_for_refusal() {
+                journal.refuse_by_scope(scope, reason, None);
+                return respond_from_copy(journal, &copy, CopyReason::Refused);
             }
-            Err(ThrottleRejection { scope, reason, retry_after }) => {
-                context.settle_unknown();
-                if let Some(copy) = context.copy_in_place_of_refusal() {
-                    context.set_refused_by_scope(scope, reason, None);
-                    return self.respond_from_copy(context, &copy, CopyReason::Refused);
-                }
-                let problem = Problem::throttled(reason, retry_after, context.retry_after_spread());
-                context.set_refused_by_scope(scope, reason, problem.retry_after());
-                self.respond_with_problem(context, problem)
-            }
+            let problem = Problem::throttled(reason, retry_after, journal.known.retry_after_spread());
+            journal.refuse_by_scope(scope, reason, problem.retry_after());
+            respond_with_problem(journal, problem)
         }
     }
 }
@@ -265,9 +309,9 @@ impl RequestHandler {
 /// Returns the output of `work`, or `None` if `deadline` expires before.
 async fn within<T>(deadline: &Deadline, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
-    poll_fn(|context| match work.as_mut().poll(context) {
+    poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending if deadline.poll_expired(context) => Poll::Ready(None),
+        Poll::Pending if deadline.poll_expired(cx) => Poll::Ready(None),
         Poll::Pending => Poll::Pending,
     })
     .await

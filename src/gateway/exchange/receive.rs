@@ -1,7 +1,6 @@
 //! Reception of request bodies: whole, before the request takes slots, so that a client that sends slowly holds none.
 
-use super::client_connection::RequestHandler;
-use crate::gateway::exchange::journal::RequestContext;
+use crate::gateway::exchange::journal::Journal;
 use crate::gateway::transport::client_body::{BodyError, ClientBody};
 use crate::gateway::transport::connection_memory::MemoryCharge;
 use crate::gateway::transport::connection_timeouts::MIN_RATE_GRACE;
@@ -29,91 +28,83 @@ struct Reception<'a> {
     length: u64,
 }
 
-impl RequestHandler {
-    /// Receives the request body whole.
-    pub(in crate::gateway) async fn receive_body(
-        &self,
-        context: &RequestContext,
-        mut body: ClientBody,
-    ) -> Result<RequestBody, ClientBodyError> {
-        let (worker, current) = (&self.worker, context.current());
-        let limits = &current.settings.limits;
-        if body.size_hint().lower() > limits.max_body_size {
-            self.drain_body(&context.client_request().head, body);
-            return Err(ClientBodyError::TooLarge);
-        }
-        let counts = &worker.shared().body_counts;
-        let Some(_counted) = counts.try_add(context.address_key(), MAX_BODIES_PER_ADDRESS) else {
-            self.drain_body(&context.client_request().head, body);
-            return Err(ClientBodyError::NoSpace);
-        };
-        let started_at = worker.monotonic_now();
-        let deadline = worker.upstream().new_deadline(limits.request_body_timeout);
-        let charge = context.charge_memory(0);
-        let mut reception = Reception { limits, memory: BytesMut::new(), charge, file: None, length: 0 };
-        let mut trailers = None;
-        let result = loop {
-            deadline.set_limit(reception.patience(started_at, worker.monotonic_tick().get()));
-            match next_frame(&mut body, &deadline).await {
-                Err(error) => break Err(error),
-                Ok(None) => break Ok(()),
-                Ok(Some(frame)) => match frame.into_data() {
-                    Err(frame) => trailers = frame.into_trailers().ok(),
-                    Ok(data) => {
-                        if let Err(error) = self.store(&mut reception, context, data).await {
-                            break Err(error);
-                        }
+/// Receives the request body whole.
+pub(in crate::gateway) async fn receive_body(
+    journal: &Journal,
+    mut body: ClientBody,
+) -> Result<RequestBody, ClientBodyError> {
+    let (worker, config) = (journal.worker(), &journal.known.config);
+    let limits = &config.settings.limits;
+    if body.size_hint().lower() > limits.max_body_size {
+        journal.known.connection.drain_body(&journal.known.request.head, body);
+        return Err(ClientBodyError::TooLarge);
+    }
+    let counts = &worker.shared().body_counts;
+    let Some(_counted) = counts.try_add(journal.known.address_key(), MAX_BODIES_PER_ADDRESS) else {
+        journal.known.connection.drain_body(&journal.known.request.head, body);
+        return Err(ClientBodyError::NoSpace);
+    };
+    let started_at = worker.monotonic_now();
+    let deadline = worker.upstream().new_deadline(limits.request_body_timeout);
+    let charge = journal.client.charge_memory(0);
+    let mut reception = Reception { limits, memory: BytesMut::new(), charge, file: None, length: 0 };
+    let mut trailers = None;
+    let result = loop {
+        deadline.set_limit(reception.patience(started_at, worker.monotonic_tick().get()));
+        match next_frame(&mut body, &deadline).await {
+            Err(error) => break Err(error),
+            Ok(None) => break Ok(()),
+            Ok(Some(frame)) => match frame.into_data() {
+                Err(frame) => trailers = frame.into_trailers().ok(),
+                Ok(data) => {
+                    if let Err(error) = store(&mut reception, journal, data).await {
+                        break Err(error);
                     }
-                },
-            }
-            if body.is_end_stream() {
-                break Ok(());
-            }
-        };
-        if let Err(error) = result {
-            self.drain_body(&context.client_request().head, body);
-            return Err(error);
+                }
+            },
         }
-        Ok(ReceivedBody::new(reception.memory.freeze(), reception.charge, reception.file, trailers).into())
+        if body.is_end_stream() {
+            break Ok(());
+        }
+    };
+    if let Err(error) = result {
+        journal.known.connection.drain_body(&journal.known.request.head, body);
+        return Err(error);
     }
+    Ok(ReceivedBody::new(reception.memory.freeze(), reception.charge, reception.file, trailers).into())
+}
 
-    /// Stores a part of the body: in memory up to `limits.buffer_body`, then in a file. How the body is cut into parts does
-    /// not matter.
-    async fn store(
-        &self,
-        reception: &mut Reception<'_>,
-        context: &RequestContext,
-        mut data: Bytes,
-    ) -> Result<(), ClientBodyError> {
-        let Reception { limits, memory, charge, file, length } = reception;
-        *length += data.len() as u64;
-        if *length > limits.max_body_size {
-            return Err(ClientBodyError::TooLarge);
-        }
-        let room = limits.buffer_body.saturating_sub(memory.len());
-        if file.is_none() && room > 0 {
-            // Copied, because small parts would each keep the read buffer that they arrived in.
-            memory.extend_from_slice(&data.split_to(data.len().min(room)));
-            charge.set(memory.capacity());
-        }
-        if data.is_empty() {
-            return Ok(());
-        }
-        let shared = self.worker.shared();
-        let no_space = |error: SpoolError| {
-            shared.record_spool_failure(&error);
-            ClientBodyError::NoSpace
-        };
-        let file = match file {
-            Some(file) => file,
-            None => {
-                let dir = &context.current().settings.state_dir;
-                let created = SpoolFile::create(dir, context.address_key(), &shared.spool_usage);
-                file.insert(created.map_err(no_space)?)
-            }
-        };
-        file.append(data, limits.buffer_disk).await.map_err(no_space)
+/// Stores a part of the body: in memory up to `limits.buffer_body`, then in a file. How the body is cut into parts does
+/// not matter.
+async fn store(reception: &mut Reception<'_>, journal: &Journal, mut data: Bytes) -> Result<(), ClientBodyError> {
+    let Reception { limits, memory, charge, file, length } = reception;
+    *length += data.len() as u64;
+    if *length > limits.max_body_size {
+        return Err(ClientBodyError::TooLarge);
     }
+    let room = limits.buffer_body.saturating_sub(memory.len());
+    if file.is_none() && room > 0 {
+        // Copied, because small parts would each keep the read buffer that they arrived in.
+        memory.extend_from_slice(&data.split_to(data.len().min(room)));
+        charge.set(memory.capacity());
+    }
+    if data.is_empty() {
+        return Ok(());
+    }
+    let shared = journal.worker().shared();
+    let no_space = |error: SpoolError| {
+        shared.record_spool_failure(&error);
+        ClientBodyError::NoSpace
+    };
+    let file = match file {
+        Some(file) => file,
+        None => {
+            let dir = &journal.known.config.settings.state_dir;
+            let created = SpoolFile::create(dir, journal.known.address_key(), &shared.spool_usage);
+            file.insert(created.map_err(no_space)?)
+        }
+    };
+    file.append(data, limits.buffer_disk).await.map_err(no_space)
 }
 
 impl Reception<'_> {
@@ -127,8 +118,8 @@ impl Reception<'_> {
 
 /// Waits for the next frame, `None` at the end of the body.
 async fn next_frame(body: &mut ClientBody, deadline: &Deadline) -> Result<Option<Frame<Bytes>>, ClientBodyError> {
-    let frame = poll_fn(|context| match Pin::new(&mut *body).poll_frame(context) {
-        Poll::Pending if deadline.poll_expired(context) => Poll::Ready(Some(Err(BodyError::TimedOut))),
+    let frame = poll_fn(|cx| match Pin::new(&mut *body).poll_frame(cx) {
+        Poll::Pending if deadline.poll_expired(cx) => Poll::Ready(Some(Err(BodyError::TimedOut))),
         polled => polled,
     });
     let received = frame.await;

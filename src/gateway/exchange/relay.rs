@@ -6,7 +6,9 @@
 //! its client gets the rest from what is stored.
 
 use super::compressor::Compressor;
-use super::journal::RequestContext;
+use super::journal::Journal;
+use super::reported_usage::scan_body;
+use super::scope_feedback::report_aborted_body;
 use crate::gateway::cache::{CopyBody, Recorder};
 use crate::gateway::transport::client_body::BodyError;
 use crate::gateway::transport::connection_memory::{MAX_UNCHARGED, MemoryCharge};
@@ -53,7 +55,7 @@ struct Transfer {
     /// Compresses what the client gets; present until its last part.
     compressor: Option<Box<Compressor>>,
     /// Present until the response is sent.
-    request_context: Option<Box<RequestContext>>,
+    journal: Option<Box<Journal>>,
     /// Time at which the client last took a part or waited for one.
     polled_at: Timestamp,
     is_waiting_for_origin: bool,
@@ -108,11 +110,11 @@ impl Relay {
         deadline: Deadline,
         recorder: Option<Box<Recorder>>,
         compressor: Option<Box<Compressor>>,
-        context: Box<RequestContext>,
+        journal: Box<Journal>,
     ) -> Rc<Self> {
-        let (worker, polled_at) = (context.worker(), context.uptime());
-        let charge = context.charge_memory(prefix.len());
-        if context.is_http2() {
+        let (worker, polled_at) = (Rc::clone(journal.worker()), journal.worker().monotonic_tick().get());
+        let charge = journal.client.charge_memory(prefix.len());
+        if journal.client.is_http2() {
             incoming.set_max_read(MAX_STREAM_READ);
         }
         let mut transfer = Transfer {
@@ -122,7 +124,7 @@ impl Relay {
             deadline,
             recorder,
             compressor,
-            request_context: Some(context),
+            journal: Some(journal),
             polled_at,
             is_waiting_for_origin: false,
             charge,
@@ -134,7 +136,7 @@ impl Relay {
             transfer.end_recording();
             transfer.finish();
         }
-        let is_complete = transfer.request_context.is_none();
+        let is_complete = transfer.journal.is_none();
         let relay = Rc::new(Self(RefCell::new(transfer)));
         if !is_complete {
             worker.sweep_list().add(&relay);
@@ -143,8 +145,8 @@ impl Relay {
     }
 
     /// Polls for the next frame, on behalf of the client.
-    pub(in crate::gateway) fn poll_frame(&self, context: &mut Context<'_>) -> PolledFrame {
-        self.0.borrow_mut().poll_frame(context)
+    pub(in crate::gateway) fn poll_frame(&self, cx: &mut Context<'_>) -> PolledFrame {
+        self.0.borrow_mut().poll_frame(cx)
     }
 
     pub(in crate::gateway) fn is_end_stream(&self) -> bool {
@@ -172,17 +174,17 @@ impl Relay {
     /// Handles a client that left. The rest of the response is drained, if it holds slots until the origin has sent it.
     pub(in crate::gateway) fn on_client_left(self: &Rc<Self>) {
         let mut transfer = self.0.borrow_mut();
-        let Transfer { request_context: Some(context), recorder, incoming, .. } = &mut *transfer else { return };
-        let worker = context.worker();
+        let Transfer { journal: Some(journal), recorder, incoming, .. } = &mut *transfer else { return };
+        let worker = Rc::clone(journal.worker());
         // Some origins count a stream that is reset against its connection, which others share.
         let ends_soon = incoming.is_stream_of_http2() && incoming.size_hint().lower() <= MAX_DRAINED_BYTES as u64;
         // Others may wait for a response that is stored, and it is paid for.
         let is_drained = recorder.is_some()
-            || context.holds_slots_without_client()
-            || (ends_soon && context.forward_state().outlives_client());
+            || journal.holds_slots_without_client()
+            || (ends_soon && journal.client.forwarding.outlives_client());
         match is_drained {
-            true => context.disconnect(true),
-            false => transfer.request_context = None,
+            true => journal.client.disconnect(true),
+            false => transfer.journal = None,
         }
         match &mut transfer.ahead {
             Some(ahead) if is_drained => ahead.on_client_left(),
@@ -246,7 +248,7 @@ impl Relay {
                 Ok(_) if is_recorded => {
                     // What is not stored after all is received at the pace of the client.
                     if !is_last && !self.0.borrow().is_left_to_recorder() {
-                        poll_fn(|context| self.0.borrow_mut().poll_all_taken(context)).await;
+                        poll_fn(|cx| self.0.borrow_mut().poll_all_taken(cx)).await;
                     }
                 }
                 Ok(data) => {
@@ -267,11 +269,11 @@ impl Relay {
     }
 
     async fn next_from_origin(&self) -> Option<Result<Frame<Bytes>, BodyError>> {
-        poll_fn(|context| self.0.borrow_mut().poll_recorded(context)).await
+        poll_fn(|cx| self.0.borrow_mut().poll_recorded(cx)).await
     }
 
     async fn next_for_client(&self) -> Option<Result<Frame<Bytes>, BodyError>> {
-        poll_fn(|context| self.0.borrow_mut().poll_for_client(context)).await
+        poll_fn(|cx| self.0.borrow_mut().poll_for_client(cx)).await
     }
 
     /// Stores a part in memory or in the file. If both are full, leaves the rest to the recorder, or else waits until the
@@ -300,8 +302,8 @@ impl Relay {
                 }
             }
             Err(error) => {
-                if let Some(context) = &self.0.borrow().request_context {
-                    context.worker().shared().record_spool_failure(&error);
+                if let Some(journal) = &self.0.borrow().journal {
+                    journal.worker().shared().record_spool_failure(&error);
                 }
                 if let Some(ahead) = &mut self.0.borrow_mut().ahead
                     && ahead.fits_in_memory(data.len())
@@ -312,12 +314,12 @@ impl Relay {
                 let left_data = self.0.borrow_mut().leave_to_recorder(data);
                 let Err(data) = left_data else { return Ok(()) };
                 if matches!(error, SpoolError::TooManyFiles) {
-                    if let Some(context) = &mut self.0.borrow_mut().request_context {
-                        context.set_cut(ResponseCut::TooManyUnread);
+                    if let Some(journal) = &mut self.0.borrow_mut().journal {
+                        journal.client.cut = Some(ResponseCut::TooManyUnread);
                     }
                     return Err(BodyError::TooManyUnread);
                 }
-                poll_fn(|context| self.0.borrow_mut().poll_all_taken(context)).await;
+                poll_fn(|cx| self.0.borrow_mut().poll_all_taken(cx)).await;
                 if let Some(ahead) = &mut self.0.borrow_mut().ahead {
                     ahead.push(&data);
                 }
@@ -333,24 +335,24 @@ impl Sweep for Relay {
     fn sweep(self: Rc<Self>, now: Timestamp, min_rate: u64) -> bool {
         let mut transfer = self.0.borrow_mut();
         let is_stalled = transfer.is_stalled(now);
-        let Transfer { request_context: Some(context), incoming, ahead, .. } = &mut *transfer else { return false };
+        let Transfer { journal: Some(journal), incoming, ahead, .. } = &mut *transfer else { return false };
         if let Some(ahead) = ahead {
             if ahead.is_slower_than(min_rate, now) {
-                context.close_connection();
+                journal.client.close_connection();
             }
         } else if is_stalled {
             incoming.set_max_read(MAX_MEMORY);
-            let task = context.worker().run_detached(Rc::clone(&self).receive());
-            *ahead = Some(Box::new(ReceivedAhead::new(context.charge_memory(0), task)));
+            let task = journal.worker().run_detached(Rc::clone(&self).receive());
+            *ahead = Some(Box::new(ReceivedAhead::new(journal.client.charge_memory(0), task)));
         }
         true
     }
 }
 
 impl Transfer {
-    fn poll_frame(&mut self, context: &mut Context<'_>) -> PolledFrame {
-        if let Some(request_context) = &self.request_context {
-            self.polled_at = request_context.uptime();
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        if let Some(journal) = &self.journal {
+            self.polled_at = journal.worker().monotonic_tick().get();
         }
         if !self.prefix.is_empty() && self.compressor.is_none() {
             let data = std::mem::take(&mut self.prefix);
@@ -361,9 +363,9 @@ impl Transfer {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
         if self.ahead.is_some() {
-            return self.poll_ahead(context);
+            return self.poll_ahead(cx);
         }
-        let polled = self.poll_for_client(context);
+        let polled = self.poll_for_client(cx);
         self.is_waiting_for_origin = polled.is_pending();
         let frame = ready!(polled);
         match &frame {
@@ -381,12 +383,12 @@ impl Transfer {
 
     /// Returns true if the response holds no slots and is read without its client since `began_at`, for too long.
     fn is_drained_for_too_long(&self, began_at: Timestamp) -> bool {
-        let holds_slots = self.request_context.as_ref().is_some_and(|context| context.holds_slots_without_client());
+        let holds_slots = self.journal.as_ref().is_some_and(|journal| journal.holds_slots_without_client());
         !holds_slots && self.uptime().saturating_duration_since(began_at) >= MAX_DRAIN_TIME
     }
 
     fn uptime(&self) -> Timestamp {
-        self.request_context.as_ref().map_or(self.polled_at, |context| context.uptime())
+        self.journal.as_ref().map_or(self.polled_at, |journal| journal.worker().monotonic_tick().get())
     }
 
     /// Returns true once the client was or can be sent all that the origin sends.
@@ -396,22 +398,22 @@ impl Transfer {
 
     /// Polls for the next frame for the client, compressed if it is to be. Trailers, which may describe the body, are left
     /// out then.
-    fn poll_for_client(&mut self, context: &mut Context<'_>) -> PolledFrame {
-        let Some(mut compressor) = self.compressor.take() else { return self.poll_recorded(context) };
-        let waker = context.waker().clone();
+    fn poll_for_client(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        let Some(mut compressor) = self.compressor.take() else { return self.poll_recorded(cx) };
+        let waker = cx.waker().clone();
         let polled = compressor.poll_next(&waker, || {
             if !self.prefix.is_empty() {
                 return Poll::Ready(Some(Ok(std::mem::take(&mut self.prefix))));
             }
-            self.poll_recorded(context).map_ok(|frame| frame.into_data().unwrap_or_default())
+            self.poll_recorded(cx).map_ok(|frame| frame.into_data().unwrap_or_default())
         });
         self.compressor = Some(compressor).filter(|compressor| !compressor.is_complete());
         polled.map_ok(Frame::data)
     }
 
     /// Polls the origin for the next frame, and records it.
-    fn poll_recorded(&mut self, context: &mut Context<'_>) -> PolledFrame {
-        let polled = self.poll_incoming(context);
+    fn poll_recorded(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        let polled = self.poll_incoming(cx);
         if let Poll::Ready(Some(Ok(frame))) = &polled {
             self.on_received(frame);
         }
@@ -419,9 +421,9 @@ impl Transfer {
     }
 
     /// Polls for the next part that was received ahead.
-    fn poll_ahead(&mut self, context: &mut Context<'_>) -> PolledFrame {
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) -> PolledFrame {
         let Self { ahead: Some(ahead), compressor, .. } = self else { return Poll::Ready(None) };
-        let polled = ready!(ahead.poll(compressor, context));
+        let polled = ready!(ahead.poll(compressor, cx));
         match &polled {
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, Bytes::len);
@@ -439,9 +441,9 @@ impl Transfer {
     }
 
     /// Polls the origin for the next frame.
-    fn poll_incoming(&mut self, context: &mut Context<'_>) -> PolledFrame {
-        let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(context) else {
-            return match self.deadline.poll_expired(context) {
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+            return match self.deadline.poll_expired(cx) {
                 true => {
                     self.abandon_recording();
                     self.on_abort(ResponseCut::ResponseTimeout);
@@ -468,10 +470,10 @@ impl Transfer {
     }
 
     /// Waits until the client has taken all parts, or left.
-    fn poll_all_taken(&mut self, context: &Context<'_>) -> Poll<()> {
+    fn poll_all_taken(&mut self, cx: &Context<'_>) -> Poll<()> {
         match &mut self.ahead {
             Some(ahead) if !ahead.is_empty() && !ahead.is_client_gone => {
-                ahead.receiver = Some(context.waker().clone());
+                ahead.receiver = Some(cx.waker().clone());
                 Poll::Pending
             }
             _ => Poll::Ready(()),
@@ -504,15 +506,15 @@ impl Transfer {
 
     /// Starts to write a part into the file, which is created for the first one.
     fn start_write(&mut self, data: Bytes) -> Result<SpoolWrite, SpoolError> {
-        let (Some(ahead), Some(context)) = (&mut self.ahead, &self.request_context) else {
+        let (Some(ahead), Some(journal)) = (&mut self.ahead, &self.journal) else {
             return Err(SpoolError::Full);
         };
         ahead.charge_unstored(data.len().max(self.incoming.buffer_capacity()));
-        let settings = &context.current().settings;
+        let settings = &journal.known.config.settings;
         if ahead.file.is_none() {
-            let worker = context.worker();
+            let worker = Rc::clone(journal.worker());
             let usage = &worker.shared().spool_usage;
-            ahead.file = Some(SpoolFile::create(&settings.state_dir, context.address_key(), usage)?);
+            ahead.file = Some(SpoolFile::create(&settings.state_dir, journal.known.address_key(), usage)?);
         }
         ahead.file.as_mut().ok_or(SpoolError::Full)?.start_write(data, settings.limits.buffer_disk)
     }
@@ -520,8 +522,8 @@ impl Transfer {
     /// Handles the end of the response ahead of the client: the connection to the origin and the slots are free.
     fn end_reception(&mut self, end: Result<(), BodyError>) {
         self.put_back_connection();
-        if let Some(request_context) = &mut self.request_context {
-            request_context.end_upstream();
+        if let Some(journal) = &mut self.journal {
+            journal.end_at_origin();
         }
         if let Some(ahead) = &mut self.ahead {
             ahead.end = Some(end);
@@ -543,8 +545,8 @@ impl Transfer {
         if is_end {
             self.end_recording();
         }
-        if let (Some(data), Some(request_context)) = (frame.data_ref(), &mut self.request_context) {
-            request_context.scan_body(data);
+        if let (Some(data), Some(journal)) = (frame.data_ref(), &mut self.journal) {
+            scan_body(&journal.known, &mut journal.origin, data);
         }
     }
 
@@ -574,8 +576,8 @@ impl Transfer {
             && let Some(rest) = &mut ahead.rest
         {
             rest.body = body;
-            if let (Some(body), Some(context)) = (&mut rest.body, &self.request_context) {
-                body.charge(context.connection_memory(), context.address_key());
+            if let (Some(body), Some(journal)) = (&mut rest.body, &self.journal) {
+                body.charge(journal.client.memory(), journal.known.address_key());
             }
             ahead.update_charge();
             ahead.wake_client();
@@ -586,19 +588,19 @@ impl Transfer {
     fn on_taken(&mut self, length: usize, keeps_buffer: bool) {
         let capacity = || if keeps_buffer { self.incoming.buffer_capacity() } else { 0 };
         // A stream of HTTP/2 copies a part, and charges the copy.
-        let is_copied = || length <= MAX_STREAM_READ && self.request_context.as_ref().is_some_and(|it| it.is_http2());
+        let is_copied = || length <= MAX_STREAM_READ && self.journal.as_ref().is_some_and(|it| it.client.is_http2());
         let memory = if length > MAX_UNCHARGED && !is_copied() { length.max(capacity()) } else { 0 };
         self.charge.set(memory);
-        if let Some(request_context) = &mut self.request_context {
-            request_context.add_body_bytes(length as u64);
+        if let Some(journal) = &mut self.journal {
+            journal.client.add_bytes(length as u64);
         }
     }
 
     /// Handles a body that was aborted or timed out.
     fn on_abort(&mut self, cut: ResponseCut) {
-        if let Some(request_context) = &mut self.request_context {
-            request_context.set_cut(cut);
-            request_context.upstream_body_aborted();
+        if let Some(journal) = &mut self.journal {
+            journal.client.cut = Some(cut);
+            report_aborted_body(&journal.known, &mut journal.origin);
         }
     }
 
@@ -606,16 +608,16 @@ impl Transfer {
     /// end.
     fn finish(&mut self) {
         self.put_back_connection();
-        if let Some(request_context) = self.request_context.take() {
-            request_context.finish();
+        if let Some(journal) = self.journal.take() {
+            journal.finish();
         }
     }
 
     /// Returns the connection to the pool, unless the request is still being sent on it.
     fn put_back_connection(&mut self) {
-        let Some(request_context) = &self.request_context else { return };
+        let Some(journal) = &self.journal else { return };
         if let Some((pool_guard, connection)) = self.pool_guard.take().zip(self.incoming.take_connection()) {
-            pool_guard.put_back(connection, request_context.uptime());
+            pool_guard.put_back(connection, journal.worker().monotonic_tick().get());
         }
     }
 }
@@ -694,7 +696,7 @@ impl ReceivedAhead {
     }
 
     /// Polls for the next part. The recorded rest passes through the compressor, if there is one.
-    fn poll(&mut self, compressor: &mut Option<Box<Compressor>>, context: &mut Context<'_>) -> PolledFrame {
+    fn poll(&mut self, compressor: &mut Option<Box<Compressor>>, cx: &mut Context<'_>) -> PolledFrame {
         if let Some(data) = self.memory.pop_front() {
             self.in_memory -= data.len();
             self.update_charge();
@@ -702,13 +704,13 @@ impl ReceivedAhead {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
         if let Some(file) = self.file.as_mut().filter(|file| file.unread() > 0) {
-            let part = ready!(file.poll_read(context)).map_err(BodyError::File);
+            let part = ready!(file.poll_read(cx)).map_err(BodyError::File);
             self.wake_receiver_if_empty();
             return Poll::Ready(Some(part.map(Frame::data)));
         }
         if let Some(rest) = &mut self.rest {
             let is_whole = matches!(self.end, Some(Ok(())));
-            let polled = rest.poll(is_whole, compressor, context);
+            let polled = rest.poll(is_whole, compressor, cx);
             // Those bytes waited as a part that has no space.
             self.unstored = 0;
             if let Poll::Ready(Some(part)) = polled {
@@ -716,7 +718,7 @@ impl ReceivedAhead {
             }
             let is_compressing = is_whole && compressor.is_some();
             if rest.body.as_ref().is_none_or(|body| body.len() > 0) || is_compressing {
-                self.client = Some(context.waker().clone());
+                self.client = Some(cx.waker().clone());
                 return Poll::Pending;
             }
             self.rest = None;
@@ -729,7 +731,7 @@ impl ReceivedAhead {
                 Poll::Ready(end.replace(Ok(())).map(|end| Err(end.err().unwrap_or(BodyError::TimedOut))))
             }
             (None, None) => {
-                self.client = Some(context.waker().clone());
+                self.client = Some(cx.waker().clone());
                 Poll::Pending
             }
         }
@@ -782,14 +784,14 @@ impl RecordedRest {
         &mut self,
         is_whole: bool,
         compressor: &mut Option<Box<Compressor>>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
         if !self.first.is_empty() {
             return Poll::Ready(Some(Ok(std::mem::take(&mut self.first))));
         }
         let Some(body) = &mut self.body else { return Poll::Pending };
-        let waker = context.waker().clone();
-        let mut poll_body = || body.poll_next(context).map_err(BodyError::StoredResponse);
+        let waker = cx.waker().clone();
+        let mut poll_body = || body.poll_next(cx).map_err(BodyError::StoredResponse);
         let Some(encoder) = compressor else { return poll_body() };
         let polled = encoder.poll_next(&waker, || match poll_body() {
             Poll::Ready(None) if !is_whole => Poll::Pending,

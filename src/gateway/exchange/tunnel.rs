@@ -1,7 +1,7 @@
 //! Connections after an upgrade (RFC 9110 section 7.8), such as WebSockets: bytes pass in both directions, whatever they
 //! mean.
 
-use super::journal::RequestContext;
+use super::journal::Journal;
 use crate::gateway::transport::connection_memory::MemoryCharge;
 use crate::gateway::transport::upgrade_slot::UpgradeSlot;
 use crate::gateway::transport::websocket::{self, CloseStatus, FramePosition};
@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -27,7 +28,7 @@ pub(in crate::gateway) struct Tunnel {
     pub(in crate::gateway) origin: OriginStream,
     /// Sent by the origin after its response.
     pub(in crate::gateway) to_client: BytesMut,
-    pub(in crate::gateway) context: Box<RequestContext>,
+    pub(in crate::gateway) journal: Box<Journal>,
     /// Expires while nothing passes.
     pub(in crate::gateway) idle: Deadline,
     /// Expires at the end of the longest time.
@@ -61,13 +62,13 @@ impl Tunnel {
     /// read from the client before. Closes a WebSocket with frames of its own if the gateway goes away, or if a switch of an
     /// administrator blocks the client; another protocol ends at once then.
     pub(in crate::gateway) async fn run(self, mut client: impl AsyncRead + AsyncWrite + Unpin, received: BytesMut) {
-        let Self { mut origin, to_client, mut context, idle, end, closing, slot, websocket_mask } = self;
+        let Self { mut origin, to_client, mut journal, idle, end, closing, slot, websocket_mask } = self;
         let mut upward = Direction::new(received, websocket_mask.is_some());
         let mut downward = Direction::new(to_client, websocket_mask.is_some());
-        let mut charge = context.charge_memory(0);
-        let worker = context.worker();
+        let mut charge = journal.client.charge_memory(0);
+        let worker = Rc::clone(journal.worker());
         let mut goes_away = pin!(worker.upgrades_close());
-        let mut blocked = pin!(worker.until_blocked(context.switch_subject()));
+        let mut blocked = pin!(worker.until_blocked(journal.known.switch_subject()));
         let (mut is_closing, mut is_blocked) = (false, false);
         poll_fn(|waker| {
             let begins_block = !is_blocked && blocked.as_mut().poll(waker).is_ready();
@@ -90,7 +91,7 @@ impl Tunnel {
             ];
             charge_pending(&mut charge, &upward, &downward);
             if (upward.passed, downward.passed) != before {
-                context.add_body_bytes(downward.passed - before.1);
+                journal.client.add_bytes(downward.passed - before.1);
                 idle.reset();
             }
             let is_failed = results.iter().any(|result| matches!(result, Poll::Ready(Err(_))));
@@ -104,7 +105,7 @@ impl Tunnel {
         })
         .await;
         drop((slot, upward, downward));
-        context.finish();
+        journal.finish();
         if is_closing {
             // Otherwise, the close of a connection with unread data resets it, and the frame may be lost.
             poll_fn(|waker| match [poll_end(&mut client, waker), poll_end(&mut origin, waker)] {
@@ -129,11 +130,11 @@ fn charge_pending(charge: &mut MemoryCharge, upward: &Direction, downward: &Dire
 }
 
 /// Reads until the sender has ended.
-fn poll_end(from: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<()> {
+fn poll_end(from: &mut (impl AsyncRead + Unpin), cx: &mut Context<'_>) -> Poll<()> {
     READ_BUFFER.with_borrow_mut(|buffer| {
         loop {
             let mut read = ReadBuf::new(buffer);
-            match ready!(Pin::new(&mut *from).poll_read(context, &mut read)) {
+            match ready!(Pin::new(&mut *from).poll_read(cx, &mut read)) {
                 Ok(()) if !read.filled().is_empty() => {}
                 _ => return Poll::Ready(()),
             }
@@ -154,19 +155,19 @@ impl Direction {
         &mut self,
         from: &mut (impl AsyncRead + Unpin),
         to: &mut (impl AsyncWrite + Unpin),
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         if self.is_shut_down {
             return Poll::Ready(Ok(()));
         }
         loop {
             while !self.pending.is_empty() {
-                let written = ready!(Pin::new(&mut *to).poll_write(context, &self.pending))?;
+                let written = ready!(Pin::new(&mut *to).poll_write(cx, &self.pending))?;
                 self.advance(written)?;
             }
             self.pending = BytesMut::new();
             if self.is_ended {
-                ready!(Pin::new(&mut *to).poll_shutdown(context))?;
+                ready!(Pin::new(&mut *to).poll_shutdown(cx))?;
                 self.is_shut_down = true;
                 return Poll::Ready(Ok(()));
             }
@@ -177,9 +178,9 @@ impl Direction {
                 self.is_ended = true;
                 continue;
             }
-            let read = READ_BUFFER.with_borrow_mut(|buffer| self.poll_read(from, to, buffer, context))?;
+            let read = READ_BUFFER.with_borrow_mut(|buffer| self.poll_read(from, to, buffer, cx))?;
             if read.is_pending() {
-                ready!(Pin::new(&mut *to).poll_flush(context))?;
+                ready!(Pin::new(&mut *to).poll_flush(cx))?;
                 return Poll::Pending;
             }
         }
@@ -191,10 +192,10 @@ impl Direction {
         from: &mut (impl AsyncRead + Unpin),
         to: &mut (impl AsyncWrite + Unpin),
         buffer: &mut [u8],
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> io::Result<Poll<()>> {
         let mut read = ReadBuf::new(buffer);
-        match Pin::new(from).poll_read(context, &mut read) {
+        match Pin::new(from).poll_read(cx, &mut read) {
             Poll::Pending => return Ok(Poll::Pending),
             Poll::Ready(result) => result?,
         }
@@ -202,7 +203,7 @@ impl Direction {
         self.is_ended = bytes.is_empty();
         self.frames.iter_mut().for_each(|frames| frames.advance(bytes));
         while !bytes.is_empty() {
-            match Pin::new(&mut *to).poll_write(context, bytes) {
+            match Pin::new(&mut *to).poll_write(cx, bytes) {
                 Poll::Ready(written) => {
                     let written = written?;
                     self.count(written)?;

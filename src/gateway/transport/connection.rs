@@ -13,7 +13,8 @@ use super::local_executor::LocalExecutor;
 use super::proxy_protocol::{ProxyHeaderError, read_header};
 use super::tls_handshake::{self, TlsConnection};
 use super::tracked_stream::TrackedStream;
-use crate::gateway::exchange::RequestHandler;
+use crate::gateway::exchange::answer::refusal::reject_unparsed;
+use crate::gateway::exchange::{ClientConnection, handle};
 use crate::gateway::worker::Worker;
 use bytes::BytesMut;
 use hyper::service::service_fn;
@@ -123,12 +124,12 @@ async fn serve_tls(
     let Some(Some(TlsConnection { stream, is_http2, certificate_names })) = connection else { return };
     connection_state.on_established();
     let limits = worker.current().settings.limits.clone();
-    let handler =
-        RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), options, peer, certificate_names);
+    let connection =
+        ClientConnection::new(Rc::clone(&worker), Rc::clone(&connection_state), options, peer, certificate_names);
     let prefix = BytesMut::new();
     match is_http2 {
-        true => serve_http2(&limits, &connection_state, stream, prefix, handler).await,
-        false => serve_http1(&worker, &limits, &connection_state, stream, prefix, handler).await,
+        true => serve_http2(&limits, &connection_state, stream, prefix, connection).await,
+        false => serve_http1(&worker, &limits, &connection_state, stream, prefix, connection).await,
     }
 }
 
@@ -155,10 +156,10 @@ async fn serve_plain(
         let detection = pin!(detect_http2(&mut stream, &mut prefix, charge));
         run_until_commanded(&connection_state, detection, close_unless_last).await
     };
-    let handler = RequestHandler::new(Rc::clone(&worker), Rc::clone(&connection_state), options, peer, Vec::new());
+    let connection = ClientConnection::new(Rc::clone(&worker), Rc::clone(&connection_state), options, peer, Vec::new());
     match is_http2 {
-        Some(Ok(true)) => serve_http2(&limits, &connection_state, stream, prefix, handler).await,
-        Some(Ok(false)) => serve_http1(&worker, &limits, &connection_state, stream, prefix, handler).await,
+        Some(Ok(true)) => serve_http2(&limits, &connection_state, stream, prefix, connection).await,
+        Some(Ok(false)) => serve_http1(&worker, &limits, &connection_state, stream, prefix, connection).await,
         _ => {}
     }
 }
@@ -169,7 +170,7 @@ async fn serve_http1(
     connection_state: &ConnectionState,
     stream: ClientStream,
     prefix: BytesMut,
-    handler: Rc<RequestHandler>,
+    connection: Rc<ClientConnection>,
 ) {
     let finish = || match connection_state.command_sent() {
         ConnectionCommand::Continue => Finish::Never,
@@ -177,12 +178,12 @@ async fn serve_http1(
         ConnectionCommand::Drain | ConnectionCommand::Close => Finish::Now,
     };
     let limits = http1::HeadLimits { size: limits.max_head_size, fields: limits.max_headers };
-    let on_malformed = |error| handler.reject_unparsed(error);
+    let on_malformed = |error| reject_unparsed(&connection.worker, error);
     let read_buffer = Rc::clone(connection_state.memory().read_buffer());
     let (interim, date) = (connection_state.interim(), || worker.date());
     let options = server::ServeOptions { limits, finish, interim, read_buffer, date, on_malformed };
     let connection = Box::pin(server::serve(stream, prefix, options, |Request { head, body }| {
-        Rc::clone(&handler).handle(Request { head, body: ClientBody::Http1(body) })
+        handle(Rc::clone(&connection), Request { head, body: ClientBody::Http1(body) })
     }));
     let ended = run_until_commanded(connection_state, connection, |_, _| CloseMode::Graceful);
     match ended.await.flatten() {
@@ -205,19 +206,19 @@ async fn serve_http2(
     connection_state: &Rc<ConnectionState>,
     stream: ClientStream,
     prefix: BytesMut,
-    handler: Rc<RequestHandler>,
+    connection: Rc<ClientConnection>,
 ) {
     let charge = MemoryCharge::new(connection_state.memory(), HTTP2_CONNECTION);
     let stream = BatchedStream::new(stream, prefix, charge);
     let state = Rc::clone(connection_state);
     let service = service_fn(move |mut request: http::Request<_>| {
         let upgrade = extended_connect::is_request(&request).then(|| hyper::upgrade::on(&mut request));
-        let (handler, connection_state) = (Rc::clone(&handler), Rc::clone(&state));
+        let (connection, connection_state) = (Rc::clone(&connection), Rc::clone(&state));
         // Boxed, because hyper and tokio move it several times.
         Box::pin(async move {
             let response = match upgrade {
-                None => to_http2(handler.handle(from_http2(request)).await, &connection_state),
-                Some(upgrade) => extended_connect::respond(handler, &connection_state, request, upgrade).await,
+                None => to_http2(handle(connection, from_http2(request)).await, &connection_state),
+                Some(upgrade) => extended_connect::respond(connection, &connection_state, request, upgrade).await,
             };
             Ok::<_, Infallible>(response)
         })

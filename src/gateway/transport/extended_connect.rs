@@ -6,7 +6,7 @@ use super::connection_timeouts::ConnectionState;
 use super::http2_messages::{from_http2, to_http2};
 use super::stream_body::StreamBody;
 use super::websocket;
-use crate::gateway::exchange::RequestHandler;
+use crate::gateway::exchange::{ClientConnection, handle};
 use bytes::BytesMut;
 use http::{Method, StatusCode};
 use hyper::body::Incoming;
@@ -26,7 +26,7 @@ pub(in crate::gateway) fn is_request(request: &http::Request<Incoming>) -> bool 
 
 /// Handles the request of a WebSocket. `upgrade` is the stream once the response is sent.
 pub(in crate::gateway) async fn respond(
-    handler: Rc<RequestHandler>,
+    connection: Rc<ClientConnection>,
     connection_state: &Rc<ConnectionState>,
     request: http::Request<Incoming>,
     upgrade: OnUpgrade,
@@ -37,8 +37,8 @@ pub(in crate::gateway) async fn respond(
     head.fields.append(Name::Upgrade, PROTOCOL.as_bytes());
     // A key of the client has no meaning over HTTP/2.
     head.fields.retain(|field| !field.text.eq_ignore_ascii_case(websocket::KEY.as_bytes()));
-    head.fields.append_text(websocket::KEY, websocket::key(handler.new_nonce()).as_bytes());
-    let mut response = handler.handle(Request { head, body: ClientBody::Empty }).await;
+    head.fields.append_text(websocket::KEY, websocket::key(connection.new_nonce()).as_bytes());
+    let mut response = handle(connection, Request { head, body: ClientBody::Empty }).await;
     let Some(tunnel) = response.body.take_tunnel() else { return to_http2(response, connection_state) };
     // Fields of the upgrade alone.
     response.fields.remove(Name::Connection);

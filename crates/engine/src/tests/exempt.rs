@@ -27,8 +27,8 @@ fn exempt(
         let evaluation = admission.evaluate_classified(classified, &facts, &[], RequestPurpose::Response, now);
         let decision = evaluation.decision;
         assert!(decision.permit.is_some(), "{:?}", decision.verdict);
-        assert_eq!(decision.quota_usage.is_empty(), evaluation.exemption.is_some());
-        evaluation.exemption.is_some()
+        assert_eq!(decision.quota_usage.is_empty(), evaluation.classified.exemption.is_some());
+        evaluation.classified.exemption.is_some()
     };
     (0..count).filter(is_exempt).count()
 }

@@ -105,7 +105,8 @@ impl Simulator {
         role: CacheRole,
     ) -> ReplayedDecision {
         let (at, native) = (next.at, line.native.as_deref());
-        let Evaluation { classification: classified, route, key, decision, .. } = evaluation;
+        let Evaluation { classified: Classified { classification: classified, route, key, .. }, decision, .. } =
+            evaluation;
         let mut replayed = ReplayedDecision {
             position: next.position,
             at,

@@ -1,9 +1,8 @@
 //! Compression of responses for clients that accept it: the choice of the coding, and the fields that say so.
 
 use crate::gateway::cache::{CopyBody, MessageFields, StoredResponse, compressed_form};
-use crate::gateway::exchange::client_connection::RequestHandler;
 use crate::gateway::exchange::compressor::Compressor;
-use crate::gateway::exchange::journal::RequestContext;
+use crate::gateway::exchange::journal::Journal;
 use http::{StatusCode, Version};
 use tidegate_http_cache::FieldLines;
 use tidegate_http_cache::coding::Coding;
@@ -13,19 +12,19 @@ use tidegate_policy::compression::CompressionRules;
 
 /// Returns the compressor of a response that passes, and prepares its fields.
 pub(in crate::gateway) fn encode_response(
-    context: &RequestContext,
+    journal: &Journal,
     status: StatusCode,
     fields: &mut Fields,
 ) -> Option<Box<Compressor>> {
-    let rules = compression_rules(context)?;
+    let rules = compression_rules(journal)?;
     if status == StatusCode::NOT_MODIFIED {
-        encode_not_modified(context, fields);
+        encode_not_modified(journal, fields);
         return None;
     }
     let length = fields.get(Name::ContentLength).and_then(|length| std::str::from_utf8(length).ok()?.parse().ok());
-    let coding = coding_for(context, rules, status, fields, length)?;
-    let max_memory = context.worker().compressor_memory(&context.current().settings.limits);
-    let compressor = Compressor::try_new(coding, max_memory, |bytes| context.charge_memory(bytes))?;
+    let coding = coding_for(journal, rules, status, fields, length)?;
+    let max_memory = journal.worker().compressor_memory(&journal.known.config.settings.limits);
+    let compressor = Compressor::try_new(coding, max_memory, |bytes| journal.client.charge_memory(bytes))?;
     set_coding(fields, coding);
     Some(Box::new(compressor))
 }
@@ -45,38 +44,35 @@ pub(in crate::gateway) fn restore_validators(rules: &Rules, fields: &mut Fields)
 }
 
 /// Gives a 304 the validator that the client has of the compressed form (RFC 9110 section 15.4.5).
-pub(in crate::gateway) fn encode_not_modified(context: &RequestContext, fields: &mut Fields) {
-    if compression_rules(context).is_none() {
+pub(in crate::gateway) fn encode_not_modified(journal: &Journal, fields: &mut Fields) {
+    if compression_rules(journal).is_none() {
         return;
     }
     let Some(etag) = fields.get(Name::ETag) else { return };
     let is_of_form = |member: &[u8]| member.strip_prefix(b"W/") == Some(etag);
-    if MessageFields(context.client_fields()).members("if-none-match").any(is_of_form) {
+    if MessageFields(journal.cache.client_fields(&journal.known.request)).members("if-none-match").any(is_of_form) {
         add_vary(fields);
         weaken_etag(fields);
     }
 }
 
-impl RequestHandler {
-    /// Returns the compressed body of `copy`, and prepares its fields; `None` if it is sent as it is.
-    pub(in crate::gateway) fn encode_copy(
-        &self,
-        context: &RequestContext,
-        copy: &StoredResponse,
-        fields: &mut Fields,
-    ) -> Option<CopyBody> {
-        let rules = compression_rules(context)?;
-        let coding = coding_for(context, rules, copy.head.status, fields, Some(copy.body.len()))?;
-        let body = compressed_form(&self.worker.shared.cache, copy, coding)?;
-        set_coding(fields, coding);
-        Some(body)
-    }
+/// Returns the compressed body of `copy`, and prepares its fields; `None` if it is sent as it is.
+pub(in crate::gateway) fn encode_copy(
+    journal: &Journal,
+    copy: &StoredResponse,
+    fields: &mut Fields,
+) -> Option<CopyBody> {
+    let rules = compression_rules(journal)?;
+    let coding = coding_for(journal, rules, copy.head.status, fields, Some(copy.body.len()))?;
+    let body = compressed_form(&journal.worker().shared.cache, copy, coding)?;
+    set_coding(fields, coding);
+    Some(body)
 }
 
 /// Returns the coding for the client of a response that may be compressed. `length` is that of the body, if it is known. A
 /// range is one of the body without a coding.
 fn coding_for(
-    context: &RequestContext,
+    journal: &Journal,
     rules: &CompressionRules,
     status: StatusCode,
     fields: &mut Fields,
@@ -86,16 +82,16 @@ fn coding_for(
         return None;
     }
     add_vary(fields);
-    let client = context.client_fields();
+    let client = journal.cache.client_fields(&journal.known.request);
     if client.contains(Name::Range) { None } else { rules.choose(&MessageFields(client)) }
 }
 
 /// Returns the rules for the request; `None` if its response is not compressed. Over HTTP/1.0, the end of a body of unknown
 /// length is that of the connection, and a client could not see that it broke off.
-fn compression_rules(context: &RequestContext) -> Option<&CompressionRules> {
-    let rules = &context.current().settings.rules;
+fn compression_rules(journal: &Journal) -> Option<&CompressionRules> {
+    let rules = journal.known.rules();
     let is_allowed = |_: &_| {
-        rules[context.evaluation().route].is_compressed && context.client_request().head.version != Version::HTTP_10
+        rules[journal.known.classified.route].is_compressed && journal.known.request.head.version != Version::HTTP_10
     };
     rules.compression.as_ref().filter(is_allowed)
 }

@@ -2,7 +2,7 @@
 
 use crate::gateway::exchange::header_rules::{change_response, complete_response};
 use crate::gateway::exchange::headers;
-use crate::gateway::exchange::journal::RequestContext;
+use crate::gateway::exchange::journal::Journal;
 use http::StatusCode;
 use tidegate_config::settings::Settings;
 use tidegate_http1::{Fields, Name, RequestHead};
@@ -19,25 +19,25 @@ const MAX_ORIGIN: usize = 300;
 
 /// Prepares the head of a response of the origin for the client: removes connection-specific fields, applies the changes of
 /// the route and adds the gateway's own.
-pub(in crate::gateway) fn prepare_client_response(context: &RequestContext, status: StatusCode, fields: &mut Fields) {
+pub(in crate::gateway) fn prepare_client_response(journal: &Journal, status: StatusCode, fields: &mut Fields) {
     headers::strip_response(fields);
-    prepare_copy(context, status, fields);
+    prepare_copy(journal, status, fields);
 }
 
 /// Like [`prepare_client_response`], for a stored response, which has no connection-specific fields.
-pub(in crate::gateway) fn prepare_copy(context: &RequestContext, status: StatusCode, fields: &mut Fields) {
-    if let Some(rules) = context.header_rules() {
+pub(in crate::gateway) fn prepare_copy(journal: &Journal, status: StatusCode, fields: &mut Fields) {
+    if let Some(rules) = journal.known.header_rules() {
         change_response(fields, &rules.response);
     }
-    add_rate_limits(context, status, fields);
+    add_rate_limits(journal, status, fields);
 }
 
 /// Completes the head of a response that the gateway itself generates, after all of its own fields but the rate limits.
-pub(in crate::gateway) fn prepare_own_response(context: &RequestContext, status: StatusCode, fields: &mut Fields) {
-    if let Some(rules) = context.header_rules() {
+pub(in crate::gateway) fn prepare_own_response(journal: &Journal, status: StatusCode, fields: &mut Fields) {
+    if let Some(rules) = journal.known.header_rules() {
         complete_response(fields, &rules.response);
     }
-    add_rate_limits(context, status, fields);
+    add_rate_limits(journal, status, fields);
 }
 
 /// Lets a page of another origin read a refusal or an error of the gateway, which holds nothing of the site: without these
@@ -62,12 +62,12 @@ fn is_origin(value: &[u8]) -> bool {
 }
 
 /// Adds the rate-limit fields to a response for the client.
-pub(in crate::gateway) fn add_rate_limits(context: &RequestContext, status: StatusCode, fields: &mut Fields) {
-    let current = context.current();
-    current.rate_limit_headers.write(
-        &current.settings.rules,
-        context.rate_limit_snapshot(),
-        context.started_at(),
+pub(in crate::gateway) fn add_rate_limits(journal: &Journal, status: StatusCode, fields: &mut Fields) {
+    let config = &journal.known.config;
+    config.rate_limit_headers.write(
+        &config.settings.rules,
+        journal.rate_limit_snapshot(),
+        journal.origin.decided_at,
         status,
         fields,
     );

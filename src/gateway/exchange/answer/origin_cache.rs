@@ -1,13 +1,21 @@
 //! The origin's own cache, asked in place of a refusal.
 
+use super::fetch::respond_to_fetch;
+use super::origin::stream_response;
+use super::refusal::refuse;
 use crate::gateway::cache::CacheFetch;
-use crate::gateway::exchange::client_connection::RequestHandler;
+use crate::gateway::exchange::charges::{charge_as_unexpected, charge_unexpected_costs};
 use crate::gateway::exchange::cost;
-use crate::gateway::exchange::forward::changed_head;
-use crate::gateway::exchange::journal::RequestContext;
+use crate::gateway::exchange::journal::Journal;
+use crate::gateway::exchange::origin_head::{changed_head, prepare_head};
+use crate::gateway::exchange::origin_trip::{OriginStage, RequestUnits};
 use crate::gateway::exchange::response_body::ResponseBody;
+use crate::gateway::exchange::send::{proxied_client, send};
+use crate::gateway::exchange::throttle::acquire_free_slots;
 use crate::gateway::shared_count::CountGuard;
-use crate::gateway::upstream::{RequestBody, UpstreamResponse};
+use crate::gateway::upstream::RequestBody;
+use bytes::Bytes;
+use http::StatusCode;
 use std::rc::Rc;
 use tidegate_engine::SlotGuard;
 use tidegate_http1::{Fields, Name, Response};
@@ -21,76 +29,73 @@ pub(in crate::gateway) struct OriginCacheRequest {
     count: CountGuard,
 }
 
-impl RequestHandler {
-    /// Returns the request of a client that was refused for the origin's cache, if few others are in flight, and slots are
-    /// free.
-    pub(in crate::gateway) fn origin_cache_request(
-        &self,
-        context: &RequestContext,
-        fetch: Box<CacheFetch>,
-    ) -> Option<OriginCacheRequest> {
-        let in_flight = &self.worker.shared().origin_cache_requests;
-        let count = in_flight.try_add(context.current().max_origin_cache_requests)?;
-        let slots = self.acquire_free_slots(context)?;
-        Some(OriginCacheRequest { fetch, slots, count })
-    }
+/// Returns the request of a client that was refused for the origin's cache, if few others are in flight, and slots are
+/// free.
+pub(in crate::gateway) fn origin_cache_request(
+    journal: &Journal,
+    fetch: Box<CacheFetch>,
+) -> Option<OriginCacheRequest> {
+    let in_flight = &journal.worker().shared().origin_cache_requests;
+    let count = in_flight.try_add(journal.known.config.max_origin_cache_requests)?;
+    let slots = acquire_free_slots(journal)?;
+    Some(OriginCacheRequest { fetch, slots, count })
+}
 
-    /// Responds with what the origin's own cache has for a refused request (RFC 9111 section 5.2.1.7), or refuses it.
-    pub(in crate::gateway) async fn respond_from_origin_cache(
-        self: Rc<Self>,
-        mut context: Box<RequestContext>,
-        request: OriginCacheRequest,
-    ) -> Response<ResponseBody> {
-        let OriginCacheRequest { fetch, slots, count: _count } = request;
-        let current = Rc::clone(context.current());
-        context.ask_origin_cache(fetch);
-        self.prepare_upstream_request(&mut context);
-        if let Some(rules) = self.fetch_rules(&current, context.evaluation().route) {
-            context.prepare_fetch(rules, self.worker.now());
+/// Responds with what the origin's own cache has for a refused request (RFC 9111 section 5.2.1.7), or refuses it.
+pub(in crate::gateway) async fn respond_from_origin_cache(
+    mut journal: Box<Journal>,
+    request: OriginCacheRequest,
+) -> Response<ResponseBody> {
+    let OriginCacheRequest { fetch, slots, count: _count } = request;
+    let config = Rc::clone(&journal.known.config);
+    let permit = config.admission.origin_cache_permit(journal.known.classified.classification.class);
+    journal.origin.units = RequestUnits::Reserved(permit);
+    journal.cache.is_for_origin_cache = true;
+    journal.cache.begin_fetch(fetch);
+    prepare_head(&mut journal.known);
+    journal.prepare_fetch();
+    journal.known.request.head.fields.insert(Name::CacheControl, b"only-if-cached");
+    journal.known.request.resolve_target();
+    let (head, client) = (changed_head(&journal.known), proxied_client(&journal));
+    let (result, _) = send(head.as_deref(), RequestBody::Empty, &mut journal, slots, client).await;
+    let fetch = journal.cache.fetch.take();
+    let upstream = match result {
+        Ok(upstream) if !is_error(upstream.response.status) => upstream,
+        Ok(_) | Err(_) => {
+            // Nothing counts as sent.
+            journal.origin.settle_unknown();
+            journal.end_at_origin();
+            journal.origin.stage = OriginStage::Unsent;
+            return refuse(journal);
         }
-        let (_, _, head) = context.upstream_parts();
-        head.fields.insert(Name::CacheControl, b"only-if-cached");
-        context.resolve_target();
-        let head = changed_head(&context);
-        let client = self.proxied_client(&context);
-        let sent = self.send_upstream(head.as_deref(), RequestBody::Empty, &mut context, slots, client);
-        let (result, _) = sent.await;
-        let fetch = context.take_fetch();
-        let upstream = match result {
-            Ok(upstream) if !is_failure(&upstream) => upstream,
-            Ok(_) | Err(_) => {
-                context.end_without_origin_cache();
-                return self.refuse(context);
-            }
-        };
-        context.settle(|_, _, expected| expected);
-        let fields = &upstream.response.fields;
-        context.charge_unexpected_costs(upstream.response.status, fields);
-        if !is_from_cache(fields) || context.has_charges() {
-            if !context.has_charges() {
-                context.charge_as_unexpected();
-            }
-            // The redirect of a server in front of the cache says nothing about the cache.
-            if !upstream.response.status.is_redirection() {
-                let route = context.evaluation().route;
-                current.distrust_origin_cache(route, self.worker.now());
-                warn!(
-                    "origin.only_if_cached: the origin answered a request for its cache on route {} with a response that has \
-                     no Age and no hit in Cache-Status, or a cost: charging it, and refusing such requests there for an hour",
-                    current.settings.rules[route].name
-                );
-            }
+    };
+    journal.origin.settle(|_, expected| expected);
+    let fields = &upstream.response.fields;
+    charge_unexpected_costs(&journal.known, &mut journal.origin, upstream.response.status, fields);
+    if !is_from_cache(fields) || journal.origin.has_charges() {
+        if !journal.origin.has_charges() {
+            charge_as_unexpected(&journal.known, &mut journal.origin, &journal.quota_usage);
         }
-        match fetch {
-            Some(fetch) => self.respond_to_fetch(context, upstream, fetch),
-            None => self.stream_response(context, upstream, bytes::Bytes::new(), None),
+        // The redirect of a server in front of the cache says nothing about the cache.
+        if !upstream.response.status.is_redirection() {
+            let route = journal.known.classified.route;
+            config.distrust_origin_cache(route, journal.worker().now());
+            warn!(
+                "origin.only_if_cached: the origin answered a request for its cache on route {} with a response that has \
+                 no Age and no hit in Cache-Status, or a cost: charging it, and refusing such requests there for an hour",
+                config.settings.rules[route].name
+            );
         }
+    }
+    match fetch {
+        Some(fetch) => respond_to_fetch(journal, upstream, fetch),
+        None => stream_response(journal, upstream, Bytes::new(), None),
     }
 }
 
 /// Returns true for a response that says that the cache has none, or that is no response to the request.
-fn is_failure(upstream: &UpstreamResponse) -> bool {
-    upstream.response.status.is_client_error() || upstream.response.status.is_server_error()
+fn is_error(status: StatusCode) -> bool {
+    status.is_client_error() || status.is_server_error()
 }
 
 fn is_from_cache(fields: &Fields) -> bool {

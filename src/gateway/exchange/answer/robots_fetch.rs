@@ -3,10 +3,11 @@
 //! The request carries nothing of the client but the validated host. The fetch does not end with the client's connection:
 //! the origin would go on with its work, and each client that leaves would cause another fetch.
 
-use crate::gateway::exchange::client_connection::RequestHandler;
-use crate::gateway::exchange::journal::RequestContext;
+use crate::gateway::exchange::journal::Journal;
+use crate::gateway::exchange::send::send;
 use crate::gateway::exchange::site::Site;
 use crate::gateway::upstream::{ForwardError, RequestBody, UpstreamResponse};
+use crate::gateway::worker::Worker;
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode, Uri, Version};
 use hyper::body::Body;
@@ -51,64 +52,61 @@ enum ReadResult {
     Failed(ForwardError),
 }
 
-impl RequestHandler {
-    /// Fetches robots.txt, and stores it if it may be stored. Returns the context with what to respond.
-    pub(in crate::gateway) async fn fetch_robots(
-        self: Rc<Self>,
-        mut context: Box<RequestContext>,
-        fetch: RobotsFetch,
-    ) -> (Box<RequestContext>, FetchOutcome) {
-        let RobotsFetch { site, requester, stale, guard: _guard, slot } = fetch;
-        let worker = &self.worker;
-        let (cache, key) = (&worker.shared().robots_cache, site.key());
-        let head = own_request(&site, &worker.shared().via.http1);
-        let (result, _) = self.send_upstream(Some(&head), RequestBody::Empty, &mut context, None, None).await;
-        let mut upstream = match result {
-            Ok(upstream) => upstream,
-            Err(error) => return (context, self.fetch_failed(stale, error)),
-        };
-        context.settle(|_, _, expected| expected);
-        let Response { status, fields, .. } = &mut upstream.response;
-        let status = *status;
-        let is_overload = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-        let stale = match stale {
-            Some(stale) if is_overload => return (context, FetchOutcome::Copy(stale)),
-            stale => stale,
-        };
-        let is_storable = is_storable(status, fields);
-        // A cookie for the gateway would be the same for all clients.
-        fields.retain(|field| !field.text.eq_ignore_ascii_case(SET_COOKIE.as_bytes()));
-        if !is_storable && !is_overload {
+/// Fetches robots.txt, and stores it if it may be stored. Returns the journal with what to respond.
+pub(in crate::gateway) async fn fetch_robots(
+    mut journal: Box<Journal>,
+    fetch: RobotsFetch,
+) -> (Box<Journal>, FetchOutcome) {
+    let RobotsFetch { site, requester, stale, guard: _guard, slot } = fetch;
+    let worker = Rc::clone(journal.worker());
+    let (cache, key) = (&worker.shared().robots_cache, site.key());
+    let head = own_request(&site, &worker.shared().via.http1);
+    let (result, _) = send(Some(&head), RequestBody::Empty, &mut journal, None, None).await;
+    let mut upstream = match result {
+        Ok(upstream) => upstream,
+        Err(error) => return (journal, fetch_failed(&worker, stale, error)),
+    };
+    journal.origin.settle(|_, expected| expected);
+    let Response { status, fields, .. } = &mut upstream.response;
+    let status = *status;
+    let is_overload = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+    let stale = match stale {
+        Some(stale) if is_overload => return (journal, FetchOutcome::Copy(stale)),
+        stale => stale,
+    };
+    let is_storable = is_storable(status, fields);
+    // A cookie for the gateway would be the same for all clients.
+    fields.retain(|field| !field.text.eq_ignore_ascii_case(SET_COOKIE.as_bytes()));
+    if !is_storable && !is_overload {
+        cache.set_unstorable(&key, worker.monotonic_now());
+    }
+    let text = match read(&mut upstream).await {
+        ReadResult::Complete(text) => text,
+        ReadResult::Truncated(beginning) => {
             cache.set_unstorable(&key, worker.monotonic_now());
+            return (journal, FetchOutcome::Oversized { upstream: Box::new(upstream), beginning, slot });
         }
-        let text = match read(&mut upstream).await {
-            ReadResult::Complete(text) => text,
-            ReadResult::Truncated(beginning) => {
-                cache.set_unstorable(&key, worker.monotonic_now());
-                return (context, FetchOutcome::Oversized { upstream: Box::new(upstream), beginning, slot });
-            }
-            ReadResult::Failed(error) => return (context, self.fetch_failed(stale, error)),
-        };
-        let UpstreamResponse { response: Response { fields, mut body, .. }, pool_guard, .. } = upstream;
-        if let Some(connection) = body.take_connection() {
-            pool_guard.put_back(connection, context.uptime());
-        }
-        if !is_storable {
-            return (context, FetchOutcome::Other(Response { status, fields, body: text }));
-        }
-        let content_type = fields.get(Name::ContentType).map(Bytes::copy_from_slice);
-        let ttl = robots::ttl_from_cache_control(fields.all(Name::CacheControl));
-        let original = OriginRobots { status: status.as_u16(), content_type, text };
-        let copy = cache.insert(&key, original, ttl, requester, worker.monotonic_now());
-        (context, FetchOutcome::Copy(copy))
+        ReadResult::Failed(error) => return (journal, fetch_failed(&worker, stale, error)),
+    };
+    let UpstreamResponse { response: Response { fields, mut body, .. }, pool_guard, .. } = upstream;
+    if let Some(connection) = body.take_connection() {
+        pool_guard.put_back(connection, worker.monotonic_tick().get());
     }
+    if !is_storable {
+        return (journal, FetchOutcome::Other(Response { status, fields, body: text }));
+    }
+    let content_type = fields.get(Name::ContentType).map(Bytes::copy_from_slice);
+    let ttl = robots::ttl_from_cache_control(fields.all(Name::CacheControl));
+    let original = OriginRobots { status: status.as_u16(), content_type, text };
+    let copy = cache.insert(&key, original, ttl, requester, worker.monotonic_now());
+    (journal, FetchOutcome::Copy(copy))
+}
 
-    /// Returns the stale copy if there is one, otherwise the error.
-    fn fetch_failed(&self, stale: Option<CachedRobots>, error: ForwardError) -> FetchOutcome {
-        let Some(stale) = stale else { return FetchOutcome::Failed(error) };
-        self.worker.record_upstream_failure(&error);
-        FetchOutcome::Copy(stale)
-    }
+/// Returns the stale copy if there is one, otherwise the error.
+fn fetch_failed(worker: &Worker, stale: Option<CachedRobots>, error: ForwardError) -> FetchOutcome {
+    let Some(stale) = stale else { return FetchOutcome::Failed(error) };
+    worker.record_upstream_failure(&error);
+    FetchOutcome::Copy(stale)
 }
 
 const SET_COOKIE: &str = "set-cookie";
@@ -147,9 +145,9 @@ async fn read(upstream: &mut UpstreamResponse) -> ReadResult {
     let UpstreamResponse { response, deadline, .. } = upstream;
     let mut text = BytesMut::new();
     loop {
-        let next = std::future::poll_fn(|context| match Pin::new(&mut response.body).poll_frame(context) {
+        let next = std::future::poll_fn(|cx| match Pin::new(&mut response.body).poll_frame(cx) {
             Poll::Ready(next) => Poll::Ready(Ok(next)),
-            Poll::Pending if deadline.poll_expired(context) => Poll::Ready(Err(())),
+            Poll::Pending if deadline.poll_expired(cx) => Poll::Ready(Err(())),
             Poll::Pending => Poll::Pending,
         })
         .await;

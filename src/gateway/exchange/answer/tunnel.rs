@@ -2,8 +2,8 @@
 //! at the end of the connection.
 
 use super::head::prepare_client_response;
-use crate::gateway::exchange::client_connection::RequestHandler;
-use crate::gateway::exchange::journal::RequestContext;
+use super::origin::respond_to_origin_failure;
+use crate::gateway::exchange::journal::Journal;
 use crate::gateway::exchange::response_body::ResponseBody;
 use crate::gateway::exchange::tunnel::Tunnel;
 use crate::gateway::transport::upgrade_slot::UpgradeSlot;
@@ -55,56 +55,51 @@ pub(in crate::gateway) struct WantedUpgrade {
     slot: UpgradeSlot,
 }
 
-impl RequestHandler {
-    /// Returns the upgrade that the request asks for; `None` if there is none to pass on. Fails if too many connections are
-    /// upgraded.
-    pub(in crate::gateway) fn wanted_upgrade(
-        &self,
-        context: &RequestContext,
-    ) -> Result<Option<WantedUpgrade>, ForwardError> {
-        let request = context.client_request();
-        let Some(protocol) = wanted_protocol(&request.head, request.has_body) else { return Ok(None) };
-        let limits = &context.current().settings.limits;
-        let slot = UpgradeSlot::try_acquire(&self.worker.shared, context.address_key(), limits);
-        slot.map(|slot| Some(WantedUpgrade { protocol, slot })).ok_or(ForwardError::TooManyUpgrades)
-    }
+/// Returns the upgrade that the request asks for; `None` if there is none to pass on. Fails if too many connections are
+/// upgraded.
+pub(in crate::gateway) fn wanted_upgrade(journal: &Journal) -> Result<Option<WantedUpgrade>, ForwardError> {
+    let request = &journal.known.request;
+    let Some(protocol) = wanted_protocol(&request.head, request.has_body) else { return Ok(None) };
+    let limits = &journal.known.config.settings.limits;
+    let slot = UpgradeSlot::try_acquire(&journal.worker().shared, journal.known.address_key(), limits);
+    slot.map(|slot| Some(WantedUpgrade { protocol, slot })).ok_or(ForwardError::TooManyUpgrades)
+}
 
-    /// Responds to a request that the origin upgraded. Its end completes the request.
-    pub(in crate::gateway) fn respond_upgraded(
-        &self,
-        mut context: Box<RequestContext>,
-        upstream: UpstreamResponse,
-        upgrade: Option<WantedUpgrade>,
-    ) -> Response<ResponseBody> {
-        let UpstreamResponse { response: Response { status, mut fields, body }, pool_guard, .. } = upstream;
-        let is_wanted = upgrade.as_ref().is_some_and(|upgrade| is_switch_to(&upgrade.protocol, &fields));
-        // The gateway itself is the client of a WebSocket over HTTP/2, and compares its key.
-        let head = &context.client_request().head;
-        let is_answered = head.version != Version::HTTP_2 || websocket::is_accepted(&head.fields, &fields);
-        let (Some(WantedUpgrade { slot, protocol }), Some((origin, to_client)), true) =
-            (upgrade, OriginBody::into_upgraded(body), is_wanted && is_answered)
-        else {
-            let error = ForwardError::OriginClosed { source: client::Error::from(Malformed::SwitchingProtocols) };
-            return self.respond_to_origin_failure(context, &error, None);
-        };
-        // The connection is not one of the pool any more; `limits.max_connections` bounds those of clients.
-        drop(pool_guard);
-        let limits = &context.current().settings.limits;
-        let (idle, end) = (limits.upgrade_idle_timeout, limits.upgrade_timeout);
-        if !limits.upgrade_holds_slots {
-            context.end_upstream();
-        }
-        prepare_client_response(&context, status, &mut fields);
-        fields.insert(Name::Connection, b"Upgrade");
-        fields.insert(Name::Upgrade, &protocol);
-        context.begin_tunnel(status);
-        let upstream = self.worker.upstream();
-        let [idle, end, closing] = [idle, end, CLOSING_TIMEOUT].map(|limit| upstream.new_deadline(limit));
-        let [a, b, c, d, ..] = self.new_nonce();
-        let websocket_mask = protocol.eq_ignore_ascii_case(b"websocket").then_some([a, b, c, d]);
-        let tunnel = Tunnel { websocket_mask, origin, to_client, context, idle, end, closing, slot };
-        Response { status, fields, body: ResponseBody::Tunnel(Some(Box::new(tunnel))) }
+/// Responds to a request that the origin upgraded. Its end completes the request.
+pub(in crate::gateway) fn respond_upgraded(
+    mut journal: Box<Journal>,
+    upstream: UpstreamResponse,
+    upgrade: Option<WantedUpgrade>,
+) -> Response<ResponseBody> {
+    let UpstreamResponse { response: Response { status, mut fields, body }, pool_guard, .. } = upstream;
+    let is_wanted = upgrade.as_ref().is_some_and(|upgrade| is_switch_to(&upgrade.protocol, &fields));
+    // The gateway itself is the client of a WebSocket over HTTP/2, and compares its key.
+    let head = &journal.known.request.head;
+    let is_answered = head.version != Version::HTTP_2 || websocket::is_accepted(&head.fields, &fields);
+    let (Some(WantedUpgrade { slot, protocol }), Some((origin, to_client)), true) =
+        (upgrade, OriginBody::into_upgraded(body), is_wanted && is_answered)
+    else {
+        let error = ForwardError::OriginClosed { source: client::Error::from(Malformed::SwitchingProtocols) };
+        return respond_to_origin_failure(journal, &error, None);
+    };
+    // The connection is not one of the pool any more; `limits.max_connections` bounds those of clients.
+    drop(pool_guard);
+    let limits = &journal.known.config.settings.limits;
+    let (idle, end) = (limits.upgrade_idle_timeout, limits.upgrade_timeout);
+    if !limits.upgrade_holds_slots {
+        journal.end_at_origin();
     }
+    prepare_client_response(&journal, status, &mut fields);
+    fields.insert(Name::Connection, b"Upgrade");
+    fields.insert(Name::Upgrade, &protocol);
+    // It has timeouts of its own.
+    journal.client.status = status;
+    let upstream = journal.worker().upstream();
+    let [idle, end, closing] = [idle, end, CLOSING_TIMEOUT].map(|limit| upstream.new_deadline(limit));
+    let [a, b, c, d, ..] = journal.known.connection.new_nonce();
+    let websocket_mask = protocol.eq_ignore_ascii_case(b"websocket").then_some([a, b, c, d]);
+    let tunnel = Tunnel { websocket_mask, origin, to_client, journal, idle, end, closing, slot };
+    Response { status, fields, body: ResponseBody::Tunnel(Some(Box::new(tunnel))) }
 }
 
 #[cfg(test)]

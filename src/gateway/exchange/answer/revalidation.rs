@@ -1,0 +1,55 @@
+//! Answers with a stale response that is validated meanwhile.
+
+use super::copy::copy_response;
+use crate::gateway::cache::{CacheFetch, StoredResponse};
+use crate::gateway::exchange::cache_trip::CopyReason;
+use crate::gateway::exchange::forward::forward;
+use crate::gateway::exchange::journal::Journal;
+use crate::gateway::exchange::response_body::ResponseBody;
+use crate::gateway::exchange::throttle::{acquire_slots, wait_for_slot_of_fetch};
+use crate::gateway::upstream::RequestBody;
+use std::rc::Rc;
+use tidegate_engine::AcquireOutcome;
+use tidegate_http_cache::CacheResult;
+use tidegate_http1::Response;
+
+/// Responds with a stale response, and validates it on behalf of all without letting the client wait (RFC 5861
+/// section 3). The request pays for the validation.
+pub(in crate::gateway) fn respond_while_revalidating(
+    mut journal: Box<Journal>,
+    copy: &StoredResponse,
+    fetch: Box<CacheFetch>,
+) -> Response<ResponseBody> {
+    let now = journal.worker().now();
+    let (status, fields, mut body) = copy_response(&journal, copy, CopyReason::Reusable, now);
+    let length = body.len();
+    let body = match body.take_small() {
+        Some(bytes) => ResponseBody::full(bytes),
+        None => ResponseBody::stored_of_completed(body, &journal),
+    };
+    journal.cache.result = Some(CacheResult::Stale);
+    journal.begin_response(status);
+    journal.client.add_bytes(length);
+    journal.client.disconnect(false);
+    journal.cache.begin_fetch(fetch);
+    let worker = Rc::clone(journal.worker());
+    worker.run_detached(revalidate(journal));
+    Response { status, fields, body }
+}
+
+/// Validates a stored response in the background.
+async fn revalidate(mut journal: Box<Journal>) {
+    let slots = match acquire_slots(&journal) {
+        AcquireOutcome::Acquired(slots) => Some(slots),
+        AcquireOutcome::Rejected(_) => None,
+        AcquireOutcome::Queued(queued) => wait_for_slot_of_fetch(queued, &mut journal).await.ok().map(Some),
+    };
+    match slots {
+        // Dropping the response stores the rest of its body.
+        Some(slots) => drop(forward(RequestBody::Empty, journal, slots).await),
+        None => {
+            journal.origin.settle_unknown();
+            journal.finish();
+        }
+    }
+}

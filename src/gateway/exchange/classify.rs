@@ -1,0 +1,78 @@
+//! Classification of a request: who the client is, its class and the route. Does not wait, and does not read the body.
+
+use super::client_connection::ClientConnection;
+use super::evidence::{LiveEvidence, credential};
+use super::known::Client;
+use super::target::ClientRequest;
+use crate::gateway::transport::listener::ListenerKind;
+use crate::gateway::worker::CurrentConfig;
+use smallvec::SmallVec;
+use std::hash::BuildHasher;
+use tidegate_engine::Classified;
+use tidegate_http1::Fields;
+use tidegate_policy::bot_detection::BrowserTraits;
+use tidegate_policy::identity::{ClientAddress, CredentialSource, ProxyTrust};
+use tidegate_policy::{Classification, ClientFacts, ClientKind, Facts, Signature, Timestamp};
+
+/// Classifies and routes a request.
+pub(in crate::gateway) fn classify(
+    connection: &ClientConnection,
+    request: &ClientRequest,
+    config: &CurrentConfig,
+    now: Timestamp,
+) -> (Client, Classified) {
+    let rules = &config.settings.rules;
+    let fields = &request.head.fields;
+    if !connection.is_behind_proxy(&rules.trust) {
+        config.untrusted_proxy.observe(&rules.trust, connection.peer, fields);
+    }
+    let address = client_address(connection, &rules.trust, fields);
+    let request_facts = request.facts();
+    let mut evidence = LiveEvidence {
+        connection,
+        request,
+        facts: request_facts,
+        config,
+        client_address: &address,
+        now,
+        browser: BrowserTraits::default(),
+        observation: None,
+    };
+    let client = ClientFacts::gather(address.client, &mut evidence);
+    let LiveEvidence { observation, .. } = evidence;
+    let facts = Facts { request: request_facts, client: &client };
+    let shared = connection.worker.shared();
+    let credential_hash = |source: &CredentialSource| {
+        // SipHash with a per-process key, because readers of the log may have the credential itself.
+        let hash = shared.credential_hasher.hash_one(credential(source, fields)?);
+        let max = config.settings.limits.max_credentials_per_address;
+        shared.credentials.admit(rules.trust.key(address.client), hash, max, now).then_some(hash)
+    };
+    let switch =
+        |classified: &Classification| config.switches.find(address.client, classified, client.claimed_operator(), now);
+    let mut classified = config.admission.classify(&facts, switch, credential_hash, now);
+    if let Some(class) = connection.fill.as_ref().and_then(|fill| rules.class_id(&fill.class)) {
+        classified.classification.class = class;
+    }
+    let is_costly = !rules[classified.route].is_free();
+    let observation = observation.map(|observation| observation.with_costly(is_costly));
+    let classification = &classified.classification;
+    let claimed = client.claimed_operator();
+    let crawler = match classification.kind {
+        ClientKind::VerifiedBot => classification.operator.or(claimed),
+        ClientKind::DeclaredBot => claimed,
+        _ => None,
+    };
+    let signed = client.signature != Signature::Absent;
+    (Client { address, claimed, signed, crawler, observation }, classified)
+}
+
+fn client_address(connection: &ClientConnection, trust: &ProxyTrust, fields: &Fields) -> ClientAddress {
+    if connection.listener.kind == ListenerKind::ForwardAuth {
+        let lines: SmallVec<[&[u8]; 2]> = fields.get_all_by_text(trust.header_behind_proxy()).collect();
+        return trust.client_behind(connection.peer, &lines);
+    }
+    let Some(name) = trust.source.header() else { return ClientAddress { client: connection.peer, hops: Vec::new() } };
+    let lines: SmallVec<[&[u8]; 2]> = fields.get_all_by_text(name).collect();
+    trust.client(connection.peer, &lines)
+}

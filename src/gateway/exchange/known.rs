@@ -1,0 +1,98 @@
+//! What is known of a request before it is decided. Nothing of it changes afterwards, but the head, which is rewritten for the
+//! origin where it stands.
+
+use super::client_connection::ClientConnection;
+use super::switch_subject::SwitchSubject;
+use super::target::ClientRequest;
+use crate::gateway::worker::{CurrentConfig, Worker};
+use std::net::IpAddr;
+use std::rc::Rc;
+use tidegate_config::settings::HeaderRules;
+use tidegate_engine::{Classified, Observation};
+use tidegate_policy::cache::CacheFill;
+use tidegate_policy::identity::{ClientAddress, ClientKey};
+use tidegate_policy::rng::ratio_from_id;
+use tidegate_policy::route::Route;
+use tidegate_policy::{OperatorId, Rules, Timestamp};
+
+/// A valid request and what is known of it.
+pub(in crate::gateway) struct Known {
+    pub(in crate::gateway) connection: Rc<ClientConnection>,
+    /// Configuration that applies to the request, from its class to the end of its response.
+    pub(in crate::gateway) config: Rc<CurrentConfig>,
+    pub(in crate::gateway) request: ClientRequest,
+    pub(in crate::gateway) client: Client,
+    /// Class and route.
+    pub(in crate::gateway) classified: Classified,
+    /// Time at which the first byte of the request was received.
+    pub(in crate::gateway) received_at: Timestamp,
+    pub(in crate::gateway) id: u64,
+}
+
+/// What is known of the client of a request.
+pub(in crate::gateway) struct Client {
+    pub(in crate::gateway) address: ClientAddress,
+    /// Operator that the client claims to belong to.
+    pub(in crate::gateway) claimed: Option<OperatorId>,
+    /// True if a signature was checked, whatever the result.
+    pub(in crate::gateway) signed: bool,
+    /// Operator of the crawler, verified or claimed without evidence against it.
+    pub(in crate::gateway) crawler: Option<OperatorId>,
+    /// Observation for bot detection; `None` for declared bots.
+    pub(in crate::gateway) observation: Option<Observation>,
+}
+
+impl Known {
+    pub(in crate::gateway) fn worker(&self) -> &Rc<Worker> {
+        &self.connection.worker
+    }
+
+    pub(in crate::gateway) fn rules(&self) -> &Rules {
+        &self.config.settings.rules
+    }
+
+    pub(in crate::gateway) fn route(&self) -> &Route {
+        &self.rules()[self.classified.route]
+    }
+
+    /// Returns the changes of header fields on the route; `None` if there are none.
+    #[inline]
+    pub(in crate::gateway) fn header_rules(&self) -> Option<&HeaderRules> {
+        self.config.settings.header_rules(self.classified.route)
+    }
+
+    /// Returns the address of the client.
+    pub(in crate::gateway) fn client_address(&self) -> IpAddr {
+        self.client.address.client
+    }
+
+    /// Returns the key of the client's address, which a client cannot choose.
+    pub(in crate::gateway) fn address_key(&self) -> ClientKey {
+        self.rules().trust.key(self.client_address())
+    }
+
+    /// Returns the client, to which a switch may apply later.
+    pub(in crate::gateway) fn switch_subject(&self) -> SwitchSubject {
+        SwitchSubject::new(self.client_address(), self.classified.classification, self.client.claimed, self.rules())
+    }
+
+    /// Returns true if the client uses https.
+    pub(in crate::gateway) fn is_https(&self) -> bool {
+        self.connection.is_https(&self.rules().trust, &self.request.head.fields)
+    }
+
+    /// Returns why the gateway makes the request itself; `None` for a request of a client.
+    pub(in crate::gateway) fn fill(&self) -> Option<CacheFill> {
+        self.connection.fill_reason()
+    }
+
+    /// Returns a number in [0, 1] derived from the request id, for jitter.
+    pub(in crate::gateway) fn random(&self) -> f64 {
+        ratio_from_id(self.id)
+    }
+
+    /// Returns the jitter of `Retry-After` as a ratio of the wait, so that clients refused together do not retry together.
+    pub(in crate::gateway) fn retry_after_spread(&self) -> f64 {
+        self.config.settings.headers.retry_after_spread.ratio() * self.random()
+    }
+}

@@ -1,0 +1,76 @@
+//! The head of a request for the origin.
+
+use super::answer::compress::restore_validators;
+use super::client_connection::ClientConnection;
+use super::header_rules::change_request;
+use super::headers;
+use super::known::Known;
+use super::target;
+use http::Version;
+use smallvec::SmallVec;
+use std::fmt::{self, Write};
+use std::net::IpAddr;
+use tidegate_engine::Classified;
+use tidegate_http1::{Fields, Name, RequestHead};
+use tidegate_policy::identity::ClientAddress;
+
+/// Prepares the head for the origin: removes connection-specific fields and adds the gateway's own.
+pub(in crate::gateway) fn prepare_head(known: &mut Known) {
+    let Known { connection, config, request, client, classified: Classified { classification, .. }, .. } = known;
+    let (rules, shared, head) = (&config.settings.rules, connection.worker.shared(), &mut request.head);
+    let host: SmallVec<[u8; 64]> = SmallVec::from_slice(target::host(head));
+    let fields = &mut head.fields;
+    headers::strip_hop_by_hop(fields);
+    restore_validators(rules, fields);
+    headers::strip_untrusted(fields, &rules.trust.source, connection.is_trusted(&rules.trust));
+    let via = match head.version {
+        Version::HTTP_2 => {
+            headers::join_cookies(fields);
+            &shared.via.http2
+        }
+        _ => &shared.via.http1,
+    };
+    if head.target.authority().is_some() || !fields.contains(Name::Host) {
+        fields.insert(Name::Host, &host);
+    }
+    write_client_address(fields, connection, &client.address);
+    if !fields.contains(Name::ForwardedProto) {
+        fields.append(Name::ForwardedProto, if connection.listener.tls.is_some() { b"https" } else { b"http" });
+    }
+    if !fields.contains(Name::ForwardedHost) {
+        fields.append(Name::ForwardedHost, &host);
+    }
+    fields.append(Name::Via, via.as_bytes());
+    fields.append(Name::Class, rules[classification.class].name.as_bytes());
+    if let Some(operator) = classification.operator {
+        fields.append(Name::Operator, shared.operators.name(operator).as_bytes());
+    }
+}
+
+/// Returns the head for the origin with the changes of the route; `None` if there are none. The request keeps the head without
+/// them, for the log and the cache: what is the same for all requests of a route selects no response.
+pub(in crate::gateway) fn changed_head(known: &Known) -> Option<Box<RequestHead>> {
+    let changes = Some(&known.header_rules()?.request).filter(|changes| !changes.is_empty())?;
+    let mut head = Box::new(known.request.head.clone());
+    change_request(&mut head.fields, changes);
+    Some(head)
+}
+
+/// Writes the address of the client, and of the proxies that it came by.
+pub(in crate::gateway) fn write_client_address(
+    fields: &mut Fields,
+    connection: &ClientConnection,
+    address: &ClientAddress,
+) {
+    let ClientConnection { peer, peer_text, .. } = connection;
+    fields.insert_with(Name::ForwardedFor, |text| match address.client == *peer && address.hops.is_empty() {
+        true => text.write_str(peer_text),
+        false => write_forwarded_for(text, address, *peer),
+    });
+}
+
+/// Writes the client, the trusted hops and the peer.
+fn write_forwarded_for(text: &mut impl Write, address: &ClientAddress, peer: IpAddr) -> fmt::Result {
+    write!(text, "{}", address.client)?;
+    address.hops.iter().chain([&peer]).try_for_each(|hop| write!(text, ", {hop}"))
+}
