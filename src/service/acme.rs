@@ -6,7 +6,6 @@ mod sharing;
 
 use super::ServiceState;
 use super::server_trust;
-use crate::telemetry::AcmeView;
 use aws_lc_rs::digest::{SHA256, digest};
 use parking_lot::Mutex;
 use sharing::{SharedState, Sharing, Synced};
@@ -132,13 +131,13 @@ impl AcmeCertificates {
         AcmeFile { file, domain, challenges: Arc::clone(&self.challenges) }
     }
 
-    /// Returns the number of failed attempts by the first domain of each certificate.
-    pub(super) fn views(&self) -> Vec<AcmeView> {
+    /// Returns the number of failed attempts since the start by the first domain of each certificate.
+    pub(super) fn failures(&self) -> BTreeMap<&str, u64> {
         let mut failures = BTreeMap::new();
         for certificate in &self.certificates {
             *failures.entry(certificate.domain()).or_default() += certificate.progress.lock().failures;
         }
-        failures.into_iter().map(|(domain, failures)| AcmeView { domain: domain.to_owned(), failures }).collect()
+        failures
     }
 
     /// Returns a warning for each certificate whose last attempt failed.

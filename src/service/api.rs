@@ -5,13 +5,12 @@ use crate::admin::{
     CacheUsage, CacheView, GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange, WarmReceiver,
 };
 use crate::gateway::{CachePurge, OriginOutage, OriginServerView};
-use crate::telemetry::{AddressListView, ClassTraffic, ConfiguredView};
+use crate::telemetry::ClassTraffic;
 use tidegate_engine::ledger::LeaseRefresher;
 use tidegate_engine::spenders::TopSpenders;
 use tidegate_engine::switch_store::SwitchEntry;
 use tidegate_engine::{ClientView, PathCostView, QuotaView, UnknownQuota};
 use tidegate_policy::crawl_delay::ComplianceView;
-use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::{RequestFacts, Timestamp, Units};
 use tidegate_replay::explain::{Environment, Explanation, explain, input_from_log};
@@ -109,44 +108,7 @@ impl GatewayApi for ServiceState {
     }
 
     fn metrics(&self) -> String {
-        self.telemetry.set_dns_queue_length(self.operators.dns().map_or(0, |dns| dns.pending_count()));
-        self.telemetry.set_upgrades(self.handle.upgrades());
-        let switches = self.switches();
-        for effect in SwitchEffect::ALL.map(SwitchEffect::name) {
-            let count = switches.iter().filter(|switch| switch.effect.as_deref() == Some(effect)).count();
-            self.telemetry.set_switches(effect, count);
-        }
-        if let Some(stats) = self.handle.cache_stats() {
-            self.telemetry.set_cache_contents(stats.entries, stats.memory_bytes, stats.evictions);
-            self.telemetry.set_cache_invalidations(self.handle.cache_invalidations());
-            if let Some(disk) = stats.disk {
-                self.telemetry.set_cache_on_disk(disk.bytes, disk.errors);
-            }
-        }
-        if let Some((pending, evicted)) = self.handle.pending_decisions() {
-            self.telemetry.set_pending_decisions(pending, evicted);
-        }
-        let (now, uptime) = (self.handle.now(), self.handle.uptime());
-        self.handle.crawl_compliance().iter().for_each(|compliance| {
-            self.telemetry.record_compliance(self.operators.name(compliance.operator), compliance);
-        });
-        let files = self.address_list_files.lock();
-        let view = |(name, networks, error): (String, usize, Option<&str>)| AddressListView {
-            name,
-            networks,
-            is_stale: error.is_some(),
-        };
-        let servers = self.handle.origin_servers();
-        let configured = ConfiguredView {
-            operators: self.operators.names().collect(),
-            origin_servers: servers.into_iter().map(|server| (server.url, server.is_healthy)).collect(),
-            lists: self.lists(&files).map(view).collect(),
-            stale_ranges: self.operators.stale_lists(),
-            certificates: self.certificates(),
-            acme: self.acme.views(),
-        };
-        drop(files);
-        self.handle.with_admission(|admission| self.telemetry.render(admission, &configured, now, uptime))
+        self.telemetry.scrape(|| self.record_state())
     }
 
     fn quotas(&self) -> Vec<QuotaView> {

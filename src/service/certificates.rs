@@ -2,7 +2,6 @@
 
 use super::ServiceState;
 use super::acme::AcmeCertificates;
-use crate::telemetry::CertificateView;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tidegate_config::Settings;
@@ -11,6 +10,16 @@ use tidegate_policy::Timestamp;
 use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_tls::{CertificatePaths, ClientAuthorityFile, TicketKeys, TlsErrors, TlsFiles, TlsReload, TlsSource};
 use tracing::{info, warn};
+
+/// State of a certificate.
+pub(super) struct CertificateView {
+    /// First name of the certificate.
+    pub(super) domain: String,
+    /// End of its validity, in seconds since 1970.
+    pub(super) expires_at: u64,
+    /// True if its files have changed since and could not be loaded; the older certificate is in use.
+    pub(super) is_stale: bool,
+}
 
 /// Reads the files of all listeners with TLS, or returns all errors. `seed` is that of the jitter of renewals.
 pub fn read(settings: &Settings, now: Timestamp, seed: u64) -> Result<(TlsFiles, AcmeCertificates), TlsErrors> {

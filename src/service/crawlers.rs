@@ -1,7 +1,8 @@
 //! Crawler verification: the operator table built from the settings, and its background tasks.
 
 use super::ServiceState;
-use crate::telemetry::{VerificationMethod as Counted, VerificationResult};
+use crate::telemetry::metrics::VERIFICATIONS;
+use metrics::counter;
 use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::describe::BuiltinOperators;
@@ -71,11 +72,14 @@ pub(super) async fn run_dns_verification(state: Arc<ServiceState>) {
     let handle = state.handle.clone();
     let on_result = move |operator, dns_result| {
         let result = match state.operators.interpret_dns(operator, dns_result) {
-            Proof::Proven(_) => VerificationResult::Verified,
-            Proof::Disproven(_) => VerificationResult::Impostor,
-            Proof::Unknown | Proof::PrivateAddress => VerificationResult::Unknown,
+            Proof::Proven(_) => "verified",
+            Proof::Disproven(_) => "impostor",
+            Proof::Unknown | Proof::PrivateAddress => "unknown",
         };
-        state.telemetry.record_verification(state.operators.name(operator), Counted::Dns, result);
+        let operator = state.operators.name(operator).to_owned();
+        state.telemetry.record(|| {
+            counter!(VERIFICATIONS, "operator" => operator, "method" => "dns", "result" => result).increment(1);
+        });
     };
     verifier.run(resolver, move || handle.uptime(), on_result).await;
 }

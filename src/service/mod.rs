@@ -10,6 +10,7 @@ mod control;
 pub mod crawlers;
 mod hand_over;
 mod ledger;
+mod metrics;
 mod reload;
 mod server_trust;
 mod shadow_summary;

@@ -1,8 +1,8 @@
-//! All exported metrics. The doc comment of each is its help text.
+//! All exported metrics. Each has a constant with its name, for the macros `counter!`, `gauge!` and `histogram!` of the crate
+//! `metrics`. Its doc comment is the help text.
 
 use super::handshake_result::HandshakeResult;
 use super::status_class::StatusClass;
-use super::{VerificationMethod, VerificationResult};
 use tidegate_http_cache::CacheResult;
 use tidegate_policy::bot_detection::Signal;
 use tidegate_policy::switches::SwitchEffect;
@@ -26,6 +26,8 @@ pub struct Metric {
 pub enum MetricKind {
     /// Monotonic counter.
     Counter,
+    /// Monotonic counter of units, recorded in milli-units.
+    UnitCounter,
     /// Value that may rise and fall.
     Gauge,
     /// Samples by size: `_bucket`, `_sum` and `_count`.
@@ -36,7 +38,7 @@ impl MetricKind {
     /// Returns the name of the type in the exposition.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Counter => "counter",
+            Self::Counter | Self::UnitCounter => "counter",
             Self::Gauge => "gauge",
             Self::Histogram => "histogram",
         }
@@ -44,18 +46,16 @@ impl MetricKind {
 }
 
 macro_rules! metrics {
-    ($($(#[doc = $help:literal])+ $id:ident: $form:ident $name:literal [$($label:literal),*];)*) => {
-        $(
-            $(#[doc = $help])+
-            pub const $id: Metric = Metric {
-                name: $name,
-                help: concat!($($help),+).trim_ascii(),
-                kind: MetricKind::$form,
-                labels: &[$($label),*],
-            };
-        )*
+    ($($(#[doc = $help:literal])+ $id:ident: $kind:ident $name:literal [$($label:literal),*];)*) => {
+        $($(#[doc = $help])+ pub const $id: &str = $name;)*
+
         /// All metrics.
-        pub const METRICS: &[Metric] = &[$($id),*];
+        pub const METRICS: &[Metric] = &[$(Metric {
+            name: $name,
+            help: concat!($($help),+).trim_ascii(),
+            kind: MetricKind::$kind,
+            labels: &[$($label),*],
+        }),*];
     };
 }
 
@@ -78,7 +78,7 @@ metrics! {
     /// Total number of units charged on a route for costs that it does not expect: the origin reported a cost in a quota in
     /// which the route has none. The first report teaches the cost of the path, later requests are refused by it. `tidegate
     /// status` lists the paths: give them a route with a cost.
-    UNEXPECTED_COST: Counter "tidegate_unexpected_cost_total" ["route"];
+    UNEXPECTED_COST: UnitCounter "tidegate_unexpected_cost_total" ["route"];
     /// Number of requests currently in flight to the origin. Partitions of a scope are added up.
     ORIGIN_INFLIGHT: Gauge "tidegate_origin_inflight" ["scope"];
     /// 1 if the server of the origin is sent requests, 0 if it is ejected because it did not respond.
@@ -112,11 +112,11 @@ metrics! {
     /// End of the current window, as a Unix timestamp.
     QUOTA_WINDOW_END: Gauge "tidegate_quota_window_end_timestamp_seconds" ["quota"];
     /// Total number of units charged, by class.
-    QUOTA_CHARGED: Counter "tidegate_quota_charged_total" ["quota", "class"];
+    QUOTA_CHARGED: UnitCounter "tidegate_quota_charged_total" ["quota", "class"];
     /// Total number of units that stored responses saved, by class: the expected costs of the requests that they answered.
-    QUOTA_SAVED: Counter "tidegate_quota_saved_total" ["quota", "class"];
+    QUOTA_SAVED: UnitCounter "tidegate_quota_saved_total" ["quota", "class"];
     /// Total number of surplus units that refreshed stored responses (`cache.refresh`), by the class that was last sent them.
-    CACHE_REFRESHED: Counter "tidegate_cache_refreshed_units_total" ["quota", "class"];
+    CACHE_REFRESHED: UnitCounter "tidegate_cache_refreshed_units_total" ["quota", "class"];
     /// Total number of requests on routes that are cached, by result: hit, stale, revalidated, miss or bypass.
     CACHE_REQUESTS: Counter "tidegate_cache_requests_total" ["result"];
     /// Total number of writes to the URLs of stored responses, by result: `marked` made them stale, `ignored` exceeded the rate
@@ -131,12 +131,12 @@ metrics! {
     /// Total number of failed reads and writes of `cache.disk`, and of damaged responses. None of them is served.
     CACHE_DISK_ERRORS: Counter "tidegate_cache_disk_errors_total" [];
     /// Total number of units counted as used after a crash without proof that they were used.
-    QUOTA_LOST: Counter "tidegate_quota_lost_total" ["quota"];
+    QUOTA_LOST: UnitCounter "tidegate_quota_lost_total" ["quota"];
     /// Units reported by the origin minus units counted by the gateway (`sync_from`); negative if the origin reported
     /// fewer. Differences that requests in flight explain do not count.
     QUOTA_DRIFT: Gauge "tidegate_quota_drift" ["quota"];
     /// Total number of units that the origin reported as spent beyond the limit.
-    QUOTA_OVERRUN: Counter "tidegate_quota_overrun_total" ["quota"];
+    QUOTA_OVERRUN: UnitCounter "tidegate_quota_overrun_total" ["quota"];
     /// Total number of costs that the origin reported and that were implausibly high: above 100 times the expected cost and
     /// above a hundredth of the limit. The larger of both was charged.
     QUOTA_IMPLAUSIBLE_COSTS: Counter "tidegate_quota_implausible_costs_total" ["quota"];
@@ -151,7 +151,7 @@ metrics! {
     PACING_ADMIT_RATIO: Gauge "tidegate_pacing_admit_ratio" ["quota", "class"];
     /// Total number of units admitted by the crawler guard although a tier or the pacing plan refused the request. The
     /// admin API has them as `guard_units` of the class.
-    QUOTA_GUARD_UNITS: Counter "tidegate_quota_guard_units_total" ["quota", "class"];
+    QUOTA_GUARD_UNITS: UnitCounter "tidegate_quota_guard_units_total" ["quota", "class"];
     /// Longest time for which one page has been refused to a verified crawler of the operator, as of the last refusal
     /// of the page. An alert fires above 25 hours.
     LONGEST_REFUSAL: Gauge "tidegate_crawler_longest_refusal_seconds" ["operator"];
@@ -234,10 +234,6 @@ metrics! {
     BUILD_INFO: Gauge "tidegate_build_info" ["version", "revision"];
 }
 
-/// Value of the label `store` for responses in memory.
-pub(super) const MEMORY_STORE: &str = "memory";
-pub(super) const DISK_STORE: &str = "disk";
-
 /// A label of metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricLabel {
@@ -269,21 +265,20 @@ pub const LABELS: &[MetricLabel] = &[
     label("signal", "Behavior signal of a suspected bot.", || Signal::ALL.map(Signal::name).to_vec()),
     label("list", "Name of an address list of the configuration.", Vec::new),
     label("method", "Proof method of the verification: published ranges, reverse DNS, or a signed request.", || {
-        vec!["ranges", VerificationMethod::Dns.name(), "signature"]
+        vec!["ranges", "dns", "signature"]
     }),
     label(
         "result",
         "Result of the verification (`invalid` is a result of signatures only), of the cache, of a write, or of the handshake.",
         || {
-            use VerificationResult::{Impostor, Unknown, Verified};
-            let of_verification = [Verified.name(), Impostor.name(), "invalid", Unknown.name()];
+            let of_verification = ["verified", "impostor", "invalid", "unknown"];
             let of_handshake = HandshakeResult::ALL.map(HandshakeResult::name);
             let of_cache = CacheResult::ALL.map(CacheResult::name).into_iter().chain(["marked", "ignored"]);
             of_verification.into_iter().chain(of_cache).chain(of_handshake).collect()
         },
     ),
     label("domain", "First name of a certificate.", Vec::new),
-    label("store", "Place of stored responses.", || vec![MEMORY_STORE, DISK_STORE]),
+    label("store", "Place of stored responses.", || vec!["memory", "disk"]),
     label("version", "Version of the program.", Vec::new),
     label("revision", "Source revision of the program.", Vec::new),
 ];
@@ -301,7 +296,7 @@ mod tests {
         for (index, metric) in METRICS.iter().enumerate() {
             let name = metric.name;
             assert!(name.starts_with("tidegate_"), "{name}");
-            assert_eq!(name.ends_with("_total"), metric.kind == MetricKind::Counter, "{name}");
+            assert_eq!(name.ends_with("_total"), metric.kind.name() == "counter", "{name}");
             assert!(!["_count", "_sum", "_bucket"].iter().any(|end| name.ends_with(end)), "{name}");
             assert!(metric.help.ends_with('.') && metric.help.is_ascii(), "{name}: {}", metric.help);
             assert!(METRICS[..index].iter().all(|other| other.name != name), "duplicate metric {name}");

@@ -8,7 +8,6 @@ mod access_log;
 mod counters;
 mod decision_ring;
 mod exporter;
-mod exposition;
 mod handshake_result;
 mod histogram;
 mod log_file;
@@ -16,6 +15,7 @@ mod log_writer;
 pub mod metrics;
 mod panics;
 mod recent_spenders;
+mod registry;
 mod status_class;
 mod worker;
 
@@ -30,25 +30,21 @@ pub use log_writer::OpenSink;
 pub use panics::count_panics;
 pub use worker::{DECISION_RING_LEN, WorkerTelemetry};
 
-use exporter::Exporter;
-use metrics::{
-    ACCESS_LOG_DROPPED, BUILD_INFO, CACHE_BYTES, CACHE_DISK_ERRORS, CACHE_ENTRIES, CACHE_EVICTIONS,
-    CACHE_INVALIDATIONS, CRAWL_DELAY_ADVERTISED, CRAWL_DELAY_VIOLATIONS, CRAWL_INTERVAL_SECONDS, CRAWL_INTERVALS,
-    CRAWLER_REQUESTS, DISK_STORE, DNS_QUEUE_LENGTH, FORWARD_AUTH_EVICTED, FORWARD_AUTH_PENDING, MEMORY_STORE,
-    RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, ROBOTS_REQUESTS, START_TIME, SWITCHES, UPGRADES, VERIFICATIONS,
-};
+use ::metrics::{counter, gauge, with_local_recorder};
+use metrics::{ACCESS_LOG_DROPPED, BUILD_INFO, PANICS, RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, START_TIME};
+use panics::panic_count;
 use parking_lot::Mutex;
+use registry::Registry;
 use std::time::Duration;
-use tidegate_engine::Admission;
 use tidegate_engine::spenders::TopSpenders;
 use tidegate_http_cache::CacheResult;
-use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::{Reason, Rules, Timestamp, Units};
 
 /// Telemetry of one process.
 pub struct Telemetry {
-    exporter: Exporter,
+    /// Series that outlast a scrape: of events, and of states that this module sets.
+    registry: Registry,
     totals: Mutex<WorkerCounters>,
     workers: Mutex<Vec<WorkerTelemetry>>,
     started_at: Timestamp,
@@ -68,80 +64,21 @@ pub struct ClassTraffic {
     pub shadow: Vec<(Reason, u64)>,
 }
 
-/// State of what the configuration names.
-#[derive(Clone, Debug, Default)]
-pub struct ConfiguredView<'a> {
-    /// Names of the operators of crawlers, by their id.
-    pub operators: Vec<&'a str>,
-    /// Servers of the origin by their URL; false for those that are ejected.
-    pub origin_servers: Vec<(String, bool)>,
-    /// Address lists of the config.
-    pub lists: Vec<AddressListView>,
-    /// Operators that have range lists, each with the number of lists that could not be refreshed.
-    pub stale_ranges: Vec<(&'a str, usize)>,
-    /// Certificates, each name once.
-    pub certificates: Vec<CertificateView>,
-    /// Certificates from ACME servers, each name once.
-    pub acme: Vec<AcmeView>,
-}
-
-/// Orders of a certificate from an ACME server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AcmeView {
-    /// First name of the certificate.
-    pub domain: String,
-    /// Number of failed attempts since the start.
-    pub failures: u64,
-}
-
-/// State of a certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateView {
-    /// First name of the certificate.
-    pub domain: String,
-    /// End of its validity, in seconds since 1970.
-    pub expires_at: u64,
-    /// True if its files have changed since and could not be loaded; the older certificate is in use.
-    pub is_stale: bool,
-}
-
-/// State of one address list of the config.
-#[derive(Clone, Debug)]
-pub struct AddressListView {
-    /// Name of the list.
-    pub name: String,
-    /// Number of networks, as last loaded.
-    pub networks: usize,
-    /// True if the file has changed since and could not be loaded; the older version is in use.
-    pub is_stale: bool,
-}
-
-/// Method of a verification in the background. Verifications during a request are counted with the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VerificationMethod {
-    /// Forward-confirmed reverse DNS.
-    Dns,
-}
-
-/// Result of a crawler verification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VerificationResult {
-    /// The crawler belongs to the operator that it claims.
-    Verified,
-    /// The crawler does not belong to the operator that it claims.
-    Impostor,
-    /// The claim could be neither proven nor disproven.
-    Unknown,
-}
-
 impl Telemetry {
     /// Creates telemetry that writes to `log`; without a log, only the last lines are kept in memory.
     pub fn new(log: Option<AccessLog>, build: (&str, &str), started_at: Timestamp) -> Self {
-        let exporter = Exporter::new();
+        let registry = Registry::default();
         let (version, revision) = build;
-        exporter.gauge(BUILD_INFO, &[version, revision], 1.0);
-        exporter.gauge(START_TIME, &[], started_at.seconds() as f64);
-        Self { exporter, totals: Mutex::default(), workers: Mutex::default(), started_at, log }
+        with_local_recorder(&registry, || {
+            gauge!(BUILD_INFO, "version" => version.to_owned(), "revision" => revision.to_owned()).set(1);
+            gauge!(START_TIME).set(started_at.seconds() as f64);
+        });
+        Self { registry, totals: Mutex::default(), workers: Mutex::default(), started_at, log }
+    }
+
+    /// Calls `event`, which records with the macros of the crate `metrics`.
+    pub fn record(&self, event: impl FnOnce()) {
+        with_local_recorder(&self.registry, event);
     }
 
     /// Adds a worker and returns its handle.
@@ -154,8 +91,10 @@ impl Telemetry {
     /// Records that `rules` are active, at the start and after each reload. All series of their classes and scopes and
     /// of `operators` are exported from now on, even if 0.
     pub fn config_loaded(&self, rules: &Rules, operators: &[&str], now: Timestamp) {
-        self.exporter.gauge(RELOAD_SUCCESSFUL, &[], 1.0);
-        self.exporter.gauge(RELOAD_SUCCESS_TIME, &[], now.seconds() as f64);
+        self.record(|| {
+            gauge!(RELOAD_SUCCESSFUL).set(1);
+            gauge!(RELOAD_SUCCESS_TIME).set(now.seconds() as f64);
+        });
         let mut totals = self.totals.lock();
         for class in &rules.classes {
             totals.classes.get_or_insert(&class.name);
@@ -171,43 +110,7 @@ impl Telemetry {
 
     /// Records that a reload failed and the old rules stay active.
     pub fn reload_failed(&self) {
-        self.exporter.gauge(RELOAD_SUCCESSFUL, &[], 0.0);
-    }
-
-    /// Counts a verification in the background. `operator` is a name of the built-in list.
-    pub fn record_verification(&self, operator: &str, method: VerificationMethod, result: VerificationResult) {
-        self.exporter.add_one(VERIFICATIONS, &[operator, method.name(), result.name()]);
-    }
-
-    /// Sets the number of switches with this effect.
-    pub fn set_switches(&self, effect: &str, count: usize) {
-        self.exporter.gauge(SWITCHES, &[effect], count as f64);
-    }
-
-    /// Sets what the cache has on disk: the bytes of the files, and the number of errors.
-    pub fn set_cache_on_disk(&self, bytes: u64, errors: u64) {
-        self.exporter.gauge(CACHE_BYTES, &[DISK_STORE], bytes as f64);
-        self.exporter.count(CACHE_DISK_ERRORS, &[], errors);
-    }
-
-    /// Sets the number of writes that invalidated stored responses, and of those that exceeded the rate of their client.
-    pub fn set_cache_invalidations(&self, [marked, ignored]: [u64; 2]) {
-        self.exporter.count(CACHE_INVALIDATIONS, &["marked"], marked);
-        self.exporter.count(CACHE_INVALIDATIONS, &["ignored"], ignored);
-    }
-
-    /// Sets what the cache contains: the number of entries, the bytes that they occupy, and the number of entries that
-    /// were displaced.
-    pub fn set_cache_contents(&self, entries: u64, memory_bytes: u64, evictions: u64) {
-        self.exporter.gauge(CACHE_BYTES, &[MEMORY_STORE], memory_bytes as f64);
-        self.exporter.gauge(CACHE_ENTRIES, &[], entries as f64);
-        self.exporter.count(CACHE_EVICTIONS, &[], evictions);
-    }
-
-    /// Sets the number of requests of other proxies whose cost is not known, and of those that were dropped to make space.
-    pub fn set_pending_decisions(&self, pending: u64, evicted: u64) {
-        self.exporter.gauge(FORWARD_AUTH_PENDING, &[], pending as f64);
-        self.exporter.count(FORWARD_AUTH_EVICTED, &[], evicted);
+        self.record(|| gauge!(RELOAD_SUCCESSFUL).set(0));
     }
 
     /// Returns the number of requests by result of the cache, in the order of [`CacheResult::ALL`].
@@ -236,41 +139,18 @@ impl Telemetry {
         totals.classes.iter().flat_map(of_class).collect()
     }
 
-    /// Sets the number of addresses that wait for DNS verification.
-    pub fn set_dns_queue_length(&self, waiting: usize) {
-        self.exporter.gauge(DNS_QUEUE_LENGTH, &[], waiting as f64);
-    }
-
-    /// Sets the number of upgraded connections.
-    pub fn set_upgrades(&self, open: usize) {
-        self.exporter.gauge(UPGRADES, &[], open as f64);
-    }
-
-    /// Records how the crawlers of `operator` follow their crawl delay. `operator` is a name of the built-in list.
-    pub fn record_compliance(&self, operator: &str, compliance: &ComplianceView) {
-        self.exporter.gauge(CRAWL_DELAY_ADVERTISED, &[operator], compliance.advertised.unwrap_or(0).into());
-        for (metric, total) in [
-            (CRAWLER_REQUESTS, compliance.requests),
-            (ROBOTS_REQUESTS, compliance.robots_txt_requests),
-            (CRAWL_INTERVALS, compliance.interval_count),
-            (CRAWL_INTERVAL_SECONDS, compliance.total_interval.as_secs()),
-            (CRAWL_DELAY_VIOLATIONS, compliance.violations),
-        ] {
-            self.exporter.count(metric, &[operator], total);
-        }
-    }
-
-    /// Returns the exposition in text format 0.0.4. `uptime` is monotonic time.
-    pub fn render(
-        &self,
-        admission: &Admission,
-        configured: &ConfiguredView<'_>,
-        now: Timestamp,
-        uptime: Timestamp,
-    ) -> String {
-        self.exporter.count(ACCESS_LOG_DROPPED, &[], self.log_lines_dropped());
-        let (quotas, scopes) = (admission.quotas(now), admission.scopes(uptime));
-        self.exporter.render(&self.totals(), admission, &quotas, &scopes, configured)
+    /// Returns the exposition in text format 0.0.4: what has been recorded, the totals of the workers, and what
+    /// `record_state` records. The series of `record_state` are of this exposition alone, so that they end with the
+    /// quota, certificate or list that they describe.
+    pub fn scrape(&self, record_state: impl FnOnce()) -> String {
+        let registry = self.registry.child();
+        exporter::record_totals(&self.totals(), &registry);
+        with_local_recorder(&registry, || {
+            counter!(PANICS).absolute(panic_count());
+            counter!(ACCESS_LOG_DROPPED).absolute(self.log_lines_dropped());
+            record_state();
+        });
+        registry.to_string()
     }
 
     /// Returns the counters of all workers since the start, with their current numbers of open connections and requests
@@ -368,23 +248,5 @@ impl Telemetry {
     pub fn close(&self, timeout: Duration) -> bool {
         self.workers.lock().iter().for_each(WorkerTelemetry::flush);
         self.log.as_ref().is_none_or(|log| log.close(timeout))
-    }
-}
-
-impl VerificationMethod {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Dns => "dns",
-        }
-    }
-}
-
-impl VerificationResult {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Verified => "verified",
-            Self::Impostor => "impostor",
-            Self::Unknown => "unknown",
-        }
     }
 }

@@ -1,10 +1,8 @@
-use super::metrics::{METRICS, Metric, MetricKind};
+use super::metrics::{METRICS, Metric, MetricKind, QUOTA_LIMIT, VERIFICATIONS};
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use tidegate_access_log::sample::sample_record;
 use tidegate_access_log::{Record, RecordedOutcome};
-use tidegate_engine::{Engine, LeaseMode};
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::{Reason, fixtures};
 
@@ -14,20 +12,6 @@ const NOW: Timestamp = Timestamp::from_seconds(1_795_252_443);
 fn every_series_is_unique_with_help_and_type() {
     let fixture = TelemetryFixture::new();
     fixture.worker.record(&sample_record());
-    fixture.telemetry.record_verification("googlebot", VerificationMethod::Dns, VerificationResult::Verified);
-    fixture.telemetry.set_dns_queue_length(3);
-    fixture.telemetry.set_upgrades(2);
-    let operator = tidegate_policy::OperatorId(0);
-    let compliance = ComplianceView {
-        operator,
-        advertised: Some(9),
-        requests: 3,
-        robots_txt_requests: 1,
-        interval_count: 1,
-        total_interval: Duration::ZERO,
-        violations: 1,
-    };
-    fixture.telemetry.record_compliance("googlebot", &compliance);
     let scraped = ParsedMetrics::parse_text(&fixture.scrape());
     for metric in METRICS {
         assert!(scraped.families.contains(metric.name), "{} is not exported", metric.name);
@@ -94,6 +78,21 @@ fn scrape_sums_all_workers() {
 }
 
 #[test]
+fn events_remain_and_states_end_with_their_scrape() {
+    let TelemetryFixture { telemetry, .. } = TelemetryFixture::new();
+    let verified = r#"tidegate_verifications_total{operator="googlebot",method="dns",result="verified"}"#;
+    let limit = r#"tidegate_quota_limit{quota="places_api"}"#;
+    telemetry.record(|| {
+        counter!(VERIFICATIONS, "operator" => "googlebot", "method" => "dns", "result" => "verified").increment(1);
+    });
+    let scraped = telemetry.scrape(|| gauge!(QUOTA_LIMIT, "quota" => "places_api").set(100));
+    let scraped = ParsedMetrics::parse_text(&scraped);
+    assert_eq!((scraped.samples[verified], scraped.samples[limit]), (1.0, 100.0));
+    let scraped = ParsedMetrics::parse_text(&telemetry.scrape(|| ()));
+    assert_eq!((scraped.samples[verified], scraped.samples.get(limit)), (1.0, None));
+}
+
+#[test]
 fn failed_reload_is_exported_until_success() {
     let fixture = TelemetryFixture::new();
     let successful = || ParsedMetrics::parse_text(&fixture.scrape()).samples["tidegate_config_last_reload_successful"];
@@ -130,7 +129,6 @@ fn close_flushes_all_workers() {
 struct TelemetryFixture {
     telemetry: Telemetry,
     worker: WorkerTelemetry,
-    admission: Admission,
 }
 
 impl TelemetryFixture {
@@ -138,13 +136,11 @@ impl TelemetryFixture {
         let telemetry = Telemetry::new(None, ("1.0.0", "abc"), NOW);
         telemetry.config_loaded(&rules(), &["googlebot", "bingbot"], NOW);
         let worker = telemetry.worker();
-        let admission = Engine::new(LeaseMode::Local, 100).admission(Arc::new(rules()), NOW);
-        Self { telemetry, worker, admission }
+        Self { telemetry, worker }
     }
 
     fn scrape(&self) -> String {
-        let configured = ConfiguredView { operators: vec!["googlebot"], ..ConfiguredView::default() };
-        self.telemetry.render(&self.admission, &configured, NOW, NOW)
+        self.telemetry.scrape(|| ())
     }
 }
 
@@ -196,7 +192,8 @@ fn check_sample(metric: &Metric, series: &str) {
     let mut expected = metric.labels.to_vec();
     match (metric.kind, suffix) {
         (MetricKind::Histogram, "_bucket") => expected.push("le"),
-        (MetricKind::Histogram, "_sum" | "_count") | (MetricKind::Counter | MetricKind::Gauge, "") => {}
+        (MetricKind::Histogram, "_sum" | "_count") => {}
+        (MetricKind::Counter | MetricKind::UnitCounter | MetricKind::Gauge, "") => {}
         _ => panic!("{series} does not belong to {}", metric.name),
     }
     assert_eq!(labels, expected, "{series}");

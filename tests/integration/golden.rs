@@ -246,7 +246,7 @@ fn normalized(text: &str) -> String {
     })
 }
 
-/// Sorts the metrics and their samples: the exporter writes them in a different order in each process.
+/// Sorts the metrics and their samples, whose order has no meaning.
 fn sorted_families(metrics: &str) -> String {
     let sorted_samples = |family: &str| {
         let mut lines: Vec<&str> = family.trim_end().lines().collect();
