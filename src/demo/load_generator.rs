@@ -41,7 +41,7 @@ pub(super) async fn send(
     let schedule = Arc::new(Schedule { started, clock, duration, unsent: Mutex::new(0..day.len()) });
     let mut connections = JoinSet::new();
     for _ in 0..CONNECTIONS {
-        let client = ClientConnection { gateway, day: Arc::clone(&day), connection: None };
+        let client = SimulatedClient { gateway, day: Arc::clone(&day), connection: None };
         connections.spawn(client.run(Arc::clone(&schedule), responses.clone()));
     }
     while connections.join_next().await.is_some() {}
@@ -74,13 +74,13 @@ impl Schedule {
     }
 }
 
-struct ClientConnection {
+struct SimulatedClient {
     gateway: SocketAddr,
     day: Arc<Vec<DemoRequest>>,
     connection: Option<SendRequest<Empty<Bytes>>>,
 }
 
-impl ClientConnection {
+impl SimulatedClient {
     async fn run(mut self, schedule: Arc<Schedule>, responses: mpsc::UnboundedSender<DemoResponse>) {
         while let Some(index) = schedule.next(&self.day).await {
             let response = tokio::time::timeout(TIMEOUT, self.send_one(index)).await;

@@ -1,8 +1,8 @@
 //! A version of the configuration with all data derived from it. Requests in flight keep theirs during a reload.
 
-use crate::gateway::exchange::crawl_policy::CrawlPolicy;
-use crate::gateway::exchange::error_pages::ErrorPages;
-use crate::gateway::exchange::untrusted_proxy::UntrustedProxy;
+use crate::gateway::message::crawl_policy::CrawlPolicy;
+use crate::gateway::message::error_pages::ErrorPages;
+use crate::gateway::untrusted_proxy::UntrustedProxy;
 use crate::gateway::upstream::OriginServers;
 use arc_swap::ArcSwap;
 use std::net::IpAddr;

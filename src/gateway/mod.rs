@@ -13,9 +13,13 @@ mod config_snapshot;
 mod exchange;
 mod in_place;
 mod log_interval;
+mod message;
 mod shared;
 mod shared_count;
+mod switch_subject;
 mod transport;
+mod unknown_paths;
+mod untrusted_proxy;
 mod upstream;
 mod worker;
 
@@ -33,8 +37,8 @@ use tidegate_policy::{Timestamp, Units};
 use transport::listener::{ListenerKind, ListenerOptions};
 
 pub use cache::{CachePurge, CacheStats, CachedUrl, FillOutcome, WrittenUrl};
-pub use exchange::error_pages::ErrorPages;
-pub use exchange::page_url::{is_page_url, page_host};
+pub use message::error_pages::ErrorPages;
+pub use message::page_url::{is_page_url, page_host};
 pub use shared::Dependencies;
 use shared::Shared;
 use std::io;

@@ -2,15 +2,15 @@
 
 use crate::gateway::cache::ResponseCache;
 use crate::gateway::config_snapshot::ConfigSnapshot;
-use crate::gateway::exchange::crawl_delay::CrawlDelayAdviser;
-use crate::gateway::exchange::error_pages::ErrorPages;
-use crate::gateway::exchange::forward_auth::PendingDecisions;
-use crate::gateway::exchange::unknown_paths::UnknownPaths;
 use crate::gateway::log_interval::LogInterval;
+use crate::gateway::message::crawl_delay::CrawlDelayAdviser;
+use crate::gateway::message::error_pages::ErrorPages;
+use crate::gateway::message::forward_auth::PendingDecisions;
 use crate::gateway::shared_count::SharedCount;
 use crate::gateway::transport::connection_limits::ConnectionCounts;
 use crate::gateway::transport::connection_memory::MemoryTotal;
 use crate::gateway::transport::spool::{SpoolError, SpoolUsage};
+use crate::gateway::unknown_paths::UnknownPaths;
 use crate::gateway::upstream::OriginServers;
 use crate::gateway::upstream::origin_health::OriginHealth;
 use arc_swap::ArcSwap;

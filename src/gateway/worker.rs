@@ -3,12 +3,12 @@
 
 use crate::gateway::config_names::ConfigNames;
 use crate::gateway::config_snapshot::ConfigSnapshot;
-use crate::gateway::exchange::compressor;
-use crate::gateway::exchange::scratch::ScratchBuffer;
-use crate::gateway::exchange::switch_subject::SwitchSubject;
 use crate::gateway::log_interval::LogInterval;
+use crate::gateway::message::compressor;
+use crate::gateway::message::scratch::ScratchBuffer;
 use crate::gateway::shared::Shared;
 use crate::gateway::shared_count::SharedCount;
+use crate::gateway::switch_subject::SwitchSubject;
 use crate::gateway::transport::connection_timeouts::{ConnectionCommand, ConnectionRegistry, TICK};
 use crate::gateway::transport::proxy_protocol::{ProxiedClient, ProxyHeaderError};
 use crate::gateway::transport::spool::SpoolFile;

@@ -5,7 +5,7 @@ use super::ResponseCache;
 use super::entry::CacheEntry;
 use super::key::CacheKey;
 use super::stored_response::{CompressedForm, CopyBody, StoredBody, StoredResponse};
-use crate::gateway::exchange::compressor::compress;
+use crate::gateway::message::compressor::compress;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tidegate_cache_disk::ReadMode;

@@ -5,7 +5,7 @@ use super::key::CacheKey;
 use super::saving::Saving;
 use super::stored_response::{CopyUsage, ResponseHead, StoredBody, StoredResponse};
 use super::variants::{FieldSet, NamedField, Variants};
-use crate::gateway::exchange::page_url::canonical_url;
+use crate::gateway::message::page_url::canonical_url;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use std::io;

@@ -42,22 +42,40 @@ pub(in crate::gateway) struct CacheFetch {
     pub(in crate::gateway) is_personal: bool,
     /// The origin has refused a fetch that names no client: this one names the client, and its response is for it alone.
     pub(in crate::gateway) is_refused_without_client: bool,
-    /// The client sent cookies that are no part of the key.
-    pub(in crate::gateway) had_cookies: bool,
-    /// The client sent `Authorization`.
-    pub(in crate::gateway) had_authorization: bool,
+    /// What the client sent to name itself.
+    pub(in crate::gateway) credentials: RequestCredentials,
     /// Another request has the lock, because this one waited for slots.
     pub(in crate::gateway) is_handed_over: bool,
-    /// The origin was sent fields outside the key, besides cookies and credentials: the response may depend on them.
-    sends_unkeyed: bool,
+    /// The request forbids the storage of its response.
+    is_no_store: bool,
+    sent: SentFetch,
+}
+
+/// What the origin was sent.
+#[derive(Clone, Copy)]
+struct SentFetch {
+    /// Fields outside the key, besides cookies and credentials: the response may depend on them.
+    has_unkeyed: bool,
     /// The connection to the origin may name the client: its response is for this client alone, or has the address in its
     /// key.
     may_name_client: bool,
-    /// The request forbids the storage of its response.
-    is_no_store: bool,
     /// Codings that the client accepts.
     accepted: AcceptedCodings,
     requested_at: Timestamp,
+}
+
+/// Whom a stored response must be for.
+#[derive(Clone, Copy, Default)]
+pub(in crate::gateway) struct RequestCredentials {
+    /// The request has cookies that are no part of the key.
+    pub(in crate::gateway) has_cookies: bool,
+    pub(in crate::gateway) has_authorization: bool,
+}
+
+impl RequestCredentials {
+    pub(in crate::gateway) fn is_any(self) -> bool {
+        self.has_cookies || self.has_authorization
+    }
 }
 
 impl CacheFetch {
@@ -70,6 +88,8 @@ impl CacheFetch {
     ) -> Self {
         let is_no_store = wanted.no_store;
         let requested_at = Timestamp::default();
+        let accepted = AcceptedCodings::Identity;
+        let sent = SentFetch { has_unkeyed: false, may_name_client: false, accepted, requested_at };
         Self {
             url,
             variants,
@@ -78,14 +98,10 @@ impl CacheFetch {
             reason,
             is_personal: false,
             is_refused_without_client: false,
-            had_cookies: false,
-            had_authorization: false,
+            credentials: RequestCredentials::default(),
             is_handed_over: false,
-            sends_unkeyed: false,
-            may_name_client: false,
             is_no_store,
-            accepted: AcceptedCodings::Identity,
-            requested_at,
+            sent,
         }
     }
 
@@ -104,9 +120,9 @@ impl CacheFetch {
     /// Prepares the head for the origin at `now`: removes what is no part of the key, and asks for a validation if there
     /// is a copy.
     pub(in crate::gateway) fn prepare(&mut self, head: &mut RequestHead, rules: FetchRules<'_>, now: Timestamp) {
-        self.requested_at = now;
+        self.sent.requested_at = now;
         let fields = &mut head.fields;
-        self.accepted = AcceptedCodings::read(&MessageFields(fields));
+        self.sent.accepted = AcceptedCodings::read(&MessageFields(fields));
         let had_accept = fields.contains(Name::Accept);
         let variants = self.variants.clone();
         let is_selecting = |name: &str| variants.iter().any(|known| known.names().any(|known| known == name));
@@ -120,7 +136,7 @@ impl CacheFetch {
             // The gateway itself sends the address of the client.
             true => {
                 let is_unkeyed = |field: Field<'_>| field.name != Name::ForwardedFor && is_dropped(field);
-                self.sends_unkeyed = fields.iter().any(is_unkeyed);
+                self.sent.has_unkeyed = fields.iter().any(is_unkeyed);
             }
             false => {
                 fields.retain(|field| !is_dropped(field));
@@ -128,15 +144,15 @@ impl CacheFetch {
             }
         }
         let is_for_client = self.is_personal || self.is_refused_without_client;
-        self.may_name_client = is_for_client || rules.is_keyed_by_address();
-        self.sends_unkeyed |= is_for_client && rules.names_clients && !rules.is_keyed_by_address();
+        self.sent.may_name_client = is_for_client || rules.is_keyed_by_address();
+        self.sent.has_unkeyed |= is_for_client && rules.names_clients && !rules.is_keyed_by_address();
         match &rules.route.key_cookies {
             Some(names) => keep_cookies(fields, names),
             // A field without a cookie.
-            None if !self.had_cookies => fields.remove(Name::Cookie),
+            None if !self.credentials.has_cookies => fields.remove(Name::Cookie),
             None => {}
         }
-        let asked = if rules.is_compressed { AcceptedCodings::Identity } else { self.accepted };
+        let asked = if rules.is_compressed { AcceptedCodings::Identity } else { self.sent.accepted };
         fields.insert(Name::AcceptEncoding, asked.text().as_bytes());
         if !fields.contains(Name::UserAgent) && !self.is_personal {
             fields.append(Name::UserAgent, USER_AGENT.as_bytes());
@@ -158,7 +174,7 @@ impl CacheFetch {
 
     /// Returns true if the connection to the origin may name the client.
     pub(in crate::gateway) fn may_name_client(&self) -> bool {
-        self.may_name_client
+        self.sent.may_name_client
     }
 
     /// Writes scheme and host as they are in the key, whatever the client sent.
@@ -184,26 +200,27 @@ impl CacheFetch {
     ) -> Result<(StorageTarget, ReuseTerms), Unstorable> {
         let request = StorageRequest {
             is_no_store: self.is_no_store,
-            has_authorization: self.had_authorization || sent.contains(Name::Authorization),
-            has_cookies: self.had_cookies || (sent.contains(Name::Cookie) && rules.route.key_cookies.is_none()),
-            requested_at: self.requested_at,
+            has_authorization: self.credentials.has_authorization || sent.contains(Name::Authorization),
+            has_cookies: self.credentials.has_cookies
+                || (sent.contains(Name::Cookie) && rules.route.key_cookies.is_none()),
+            requested_at: self.sent.requested_at,
             received_at: now,
             status: status.as_u16(),
             default_lifetime: rules.route.ttl,
             useful_stale: rules.rules.stale_when_refused.max(rules.rules.stale_if_error),
         };
         let terms = storage::terms(&request, &MessageFields(response))?;
-        if self.sends_unkeyed {
+        if self.sent.has_unkeyed {
             return Err(if request.has_cookies { Unstorable::Cookies } else { Unstorable::Authorization });
         }
         // A response without a coding is for all if the gateway, or the origin by choice, has made it so.
-        let is_for_all = rules.is_compressed || self.accepted.is_widest();
+        let is_for_all = rules.is_compressed || self.sent.accepted.is_widest();
         let selected_by = SelectingFields::read(&MessageFields(response), is_for_all).ok_or(Unstorable::Vary)?;
         // One with a coding that the origin was not asked for is for clients like this one.
         let as_accepted = rules.is_compressed && selected_by.contains("accept-encoding");
         let of_client = as_accepted.then(|| {
             let mut fields = sent.clone();
-            fields.insert(Name::AcceptEncoding, self.accepted.text().as_bytes());
+            fields.insert(Name::AcceptEncoding, self.sent.accepted.text().as_bytes());
             fields
         });
         let sent = of_client.as_ref().unwrap_or(sent);
@@ -234,7 +251,7 @@ impl CacheFetch {
             variants: self.variants.clone().filter(|_| url_key.key == self.url.key),
             selection: Selection { named, fields, values },
             url: self.url.url.as_str().into(),
-            requested_at: self.requested_at,
+            requested_at: self.sent.requested_at,
             plain_url: url_key.plain(),
             selecting,
             saving: self.copy.as_ref().map_or(Saving::NOTHING, |(_, copy)| copy.saving),
@@ -250,7 +267,7 @@ impl CacheFetch {
         let known = self.variants.iter().flat_map(|variants| variants.names());
         let of_rules = rules.route.key_headers.iter().map(String::as_str);
         let names = SelectingFields::from_names(vary.names().chain(known).chain(of_rules).map(str::to_owned));
-        if self.had_cookies || self.had_authorization || has_cookies || names.names().any(is_of_client) {
+        if self.credentials.is_any() || has_cookies || names.names().any(is_of_client) {
             return None;
         }
         let is_selecting = |text: &[u8]| names.names().any(|name| name.as_bytes().eq_ignore_ascii_case(text));

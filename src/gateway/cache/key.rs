@@ -2,8 +2,8 @@
 
 use super::fetch_rules::FetchRules;
 use super::field_lines::MessageFields;
-use crate::gateway::exchange::page_url::{canonical_url, is_canonical};
-use crate::gateway::exchange::site::Site;
+use crate::gateway::message::page_url::{canonical_url, is_canonical};
+use crate::gateway::message::site::Site;
 use aws_lc_rs::digest::{SHA256, digest};
 use smallvec::SmallVec;
 use tidegate_http_cache::coding::Coding;

@@ -31,7 +31,7 @@ mod write_rate;
 pub(super) use compressed_form::compressed_form;
 pub(super) use disk_load::load;
 pub(super) use entry::CacheEntry;
-pub(super) use fetch::CacheFetch;
+pub(super) use fetch::{CacheFetch, RequestCredentials};
 pub(super) use fetch_lock::{FetchEnd, FetchGuard, FetchRole, FetchWaiter};
 pub(super) use fetch_rules::FetchRules;
 pub(super) use field_lines::MessageFields;

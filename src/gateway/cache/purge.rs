@@ -2,7 +2,7 @@
 
 use super::key::keyed_url;
 use super::store::CacheStore;
-use crate::gateway::exchange::page_url::{PageUrl, canonical_url};
+use crate::gateway::message::page_url::{PageUrl, canonical_url};
 use tidegate_policy::Rules;
 use tidegate_policy::cache::RouteCacheRules;
 

@@ -7,8 +7,8 @@
 use super::{FillRequest, StoredResponse};
 use crate::gateway::FillOutcome;
 use crate::gateway::Handle;
-use crate::gateway::exchange::page_url::PageUrl;
-use crate::gateway::exchange::site::Site;
+use crate::gateway::message::page_url::PageUrl;
+use crate::gateway::message::site::Site;
 use foldhash::fast::RandomState;
 use http::Uri;
 use std::collections::{HashMap, VecDeque};

@@ -9,7 +9,7 @@ use super::entry::CacheEntry;
 use super::key::CacheKey;
 use super::saving::{CLASSES, capacities};
 use super::stored_response::StoredResponse;
-use crate::gateway::exchange::page_url::canonical_url;
+use crate::gateway::message::page_url::canonical_url;
 use foldhash::fast::RandomState;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};

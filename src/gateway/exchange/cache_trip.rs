@@ -1,7 +1,7 @@
 //! The cache's part in a request on its way: the fetch that it is, the copies that may replace its response, what was saved.
 
 use crate::gateway::cache::{CacheFetch, FetchRules, StoredResponse};
-use crate::gateway::exchange::target::ClientRequest;
+use crate::gateway::message::target::ClientRequest;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! What a request costs: by the response of the origin, by the report of another proxy, or by the rules.
 
-use super::cost;
 use super::known::Known;
 use super::origin_trip::OriginTrip;
-use super::unknown_paths::UnknownPath;
 use crate::gateway::cache::Saving;
+use crate::gateway::message::cost;
+use crate::gateway::unknown_paths::UnknownPath;
 use http::StatusCode;
 use smallvec::SmallVec;
 use tidegate_engine::{Classified, QuotaUsage};

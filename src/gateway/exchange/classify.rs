@@ -3,7 +3,7 @@
 use super::client_connection::ClientConnection;
 use super::evidence::{LiveEvidence, credential};
 use super::known::Client;
-use super::target::ClientRequest;
+use crate::gateway::message::target::ClientRequest;
 use crate::gateway::transport::listener::ListenerKind;
 use crate::gateway::worker::CurrentConfig;
 use smallvec::SmallVec;

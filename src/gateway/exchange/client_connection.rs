@@ -1,6 +1,6 @@
 //! What all requests of one client connection share.
 
-use crate::gateway::exchange::site::is_forwarded_https;
+use crate::gateway::message::site::is_forwarded_https;
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::connection_timeouts::ConnectionState;
 use crate::gateway::transport::listener::{ListenerKind, ListenerOptions};

@@ -1,7 +1,7 @@
 //! Evidence about the client of a live request: user agent, signature, published data of the operators, behavior.
 
 use super::client_connection::ClientConnection;
-use crate::gateway::exchange::target::{self, ClientRequest};
+use crate::gateway::message::target::{self, ClientRequest};
 use crate::gateway::worker::CurrentConfig;
 use http::Version;
 use tidegate_config::settings::Signatures;

@@ -3,8 +3,8 @@
 use super::client_connection::{ClientConnection, Fill};
 use super::{handle, within};
 use crate::gateway::cache::{FillOutcome, FillRequest};
-use crate::gateway::exchange::response_body::ResponseBody;
-use crate::gateway::exchange::site::Site;
+use crate::gateway::message::response_body::ResponseBody;
+use crate::gateway::message::site::Site;
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::connection_timeouts::ConnectionState;
 use crate::gateway::worker::Worker;

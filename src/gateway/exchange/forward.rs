@@ -1,6 +1,6 @@
 //! Forwarding of an admitted request: sent, settled, answered.
 
-use super::answer::copy::respond_from_copy;
+use super::answer::copy::{copy_for_error, copy_for_refusal, respond_from_copy};
 use super::answer::fetch::{is_failure, respond_to_fetch};
 use super::answer::origin::{respond_to_origin_failure, stream_response};
 use super::answer::refusal::respond_with_problem;
@@ -9,11 +9,11 @@ use super::cache_trip::CopyReason;
 use super::charges::{actual_cost, charge_unexpected_costs};
 use super::invalidate::invalidate;
 use super::journal::Journal;
-use super::origin_head::{changed_head, prepare_head};
-use super::problem::Problem;
+use super::origin_head::{changed_head, prepare_fetch, prepare_head};
 use super::reported_usage::sync_quotas;
-use super::response_body::{ResponseBody, scan_to_end};
 use super::send::{proxied_client, send};
+use crate::gateway::message::problem::Problem;
+use crate::gateway::message::response_body::{ResponseBody, scan_to_end};
 use crate::gateway::upstream::RequestBody;
 use bytes::Bytes;
 use http::{StatusCode, Version};
@@ -39,12 +39,12 @@ pub(in crate::gateway) async fn forward(
         head.fields.append(Name::Connection, b"Upgrade");
         head.fields.append(Name::Upgrade, &upgrade.protocol);
     }
-    journal.prepare_fetch();
+    prepare_fetch(&mut journal);
     journal.known.request.resolve_target();
     let (head, client) = (changed_head(&journal.known), proxied_client(&journal));
     let (result, backoff) = send(head.as_deref(), body, &mut journal, slots, client).await;
-    let in_place_of_error = journal.copy_for_error();
-    let in_place_of_refusal = journal.copy_for_refusal();
+    let in_place_of_error = copy_for_error(&journal);
+    let in_place_of_refusal = copy_for_refusal(&journal);
     let fetch = journal.cache.fetch.take();
     let upstream = match result {
         Ok(upstream) => upstream,

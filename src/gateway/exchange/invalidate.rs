@@ -2,8 +2,8 @@
 
 use crate::gateway::cache::{CacheKey, keyed_url};
 use crate::gateway::exchange::known::Known;
-use crate::gateway::exchange::page_url::{PageUrl, canonical_url};
-use crate::gateway::exchange::site::Site;
+use crate::gateway::message::page_url::{PageUrl, canonical_url};
+use crate::gateway::message::site::Site;
 use crate::gateway::upstream::OriginBody;
 use http::Method;
 use tidegate_http_cache::invalidation::{invalidates, naming_fields};

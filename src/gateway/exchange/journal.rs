@@ -5,10 +5,9 @@ use super::cache_trip::CacheTrip;
 use super::client_side::ClientSide;
 use super::known::Known;
 use super::origin_trip::{OriginStage, OriginTrip};
-use super::target;
-use super::unknown_paths::UnknownPath;
-use crate::gateway::cache::{FetchRules, StoredResponse};
 use crate::gateway::in_place::boxed_in_place;
+use crate::gateway::message::target;
+use crate::gateway::unknown_paths::UnknownPath;
 use crate::gateway::worker::Worker;
 use http::StatusCode;
 use smallvec::SmallVec;
@@ -21,7 +20,6 @@ use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::decide::Verdict;
 use tidegate_policy::exempt::Exemption;
 use tidegate_policy::{Reason, Units};
-use tidegate_rate_limit_headers::RateLimitSnapshot;
 
 /// A decided request in flight.
 pub(in crate::gateway) struct Journal {
@@ -29,7 +27,7 @@ pub(in crate::gateway) struct Journal {
     /// Verdict of the rules.
     pub(in crate::gateway) verdict: Verdict,
     pub(in crate::gateway) quota_usage: InlineVec<QuotaUsage>,
-    bucket: Option<BucketUsage>,
+    pub(in crate::gateway) bucket: Option<BucketUsage>,
     /// Reason of the refusal by the rules, or by a scope after admission.
     refusal_reason: Option<Reason>,
     /// Scope that refused the request.
@@ -73,19 +71,6 @@ impl Journal {
         (self.origin.units, self.origin.exempt, self.origin.decided_at) = (permit.into(), exempt, decided_at);
     }
 
-    /// Returns the usage for the rate-limit fields.
-    pub(in crate::gateway) fn rate_limit_snapshot(&self) -> RateLimitSnapshot<'_> {
-        let Classified { classification, route, exemption, .. } = &self.known.classified;
-        RateLimitSnapshot {
-            class: classification.class,
-            route: *route,
-            usages: &self.quota_usage,
-            // The policies in the fields are those of classes.
-            bucket: self.bucket.filter(|_| !exemption.is_some_and(Exemption::is_bounded)),
-            refusal: self.verdict.refusal(),
-        }
-    }
-
     /// Records a refusal by a scope after admission.
     pub(in crate::gateway) fn refuse_by_scope(&mut self, scope: Arc<str>, reason: Reason, retry_after: Option<u64>) {
         self.refusing_scope = Some(scope);
@@ -104,27 +89,6 @@ impl Journal {
         self.known.config.admission.record_scope_refusal(*key, classification.class, self.origin.decided_at);
         self.refusal_reason = Some(reason);
         self.client.retry_after = retry_after;
-    }
-
-    /// Rewrites the request for the origin, if it is a fetch for the cache.
-    pub(in crate::gateway) fn prepare_fetch(&mut self) {
-        let now = self.worker().now();
-        let Known { config, request, classified, .. } = &mut *self.known;
-        if let Some(rules) = FetchRules::of_route(&config.settings, classified.route) {
-            self.cache.prepare(request, rules, now);
-        }
-    }
-
-    /// Returns the stored response to send in place of a refusal by a scope, or by the origin.
-    pub(in crate::gateway) fn copy_for_refusal(&self) -> Option<Arc<StoredResponse>> {
-        let limit = self.known.rules().cache.as_ref()?.stale_when_refused;
-        self.cache.copy_for_refusal(limit, self.worker().now())
-    }
-
-    /// Returns the stored response to send after a failure of the origin.
-    pub(in crate::gateway) fn copy_for_error(&self) -> Option<Arc<StoredResponse>> {
-        let limit = self.known.rules().cache.as_ref()?.stale_if_error;
-        self.cache.copy_for_error(limit, self.worker().now())
     }
 
     /// Records that the request is sent to the origin, and holds its slots.

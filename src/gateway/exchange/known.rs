@@ -2,8 +2,8 @@
 //! origin where it stands.
 
 use super::client_connection::ClientConnection;
-use super::switch_subject::SwitchSubject;
-use super::target::ClientRequest;
+use crate::gateway::message::target::ClientRequest;
+use crate::gateway::switch_subject::SwitchSubject;
 use crate::gateway::worker::{CurrentConfig, Worker};
 use std::net::IpAddr;
 use std::rc::Rc;

@@ -6,12 +6,12 @@ use super::client_connection::ClientConnection;
 use super::journal::Journal;
 use super::known::Known;
 use super::origin_head::write_client_address;
-use super::site::Site;
 use super::within;
 use crate::gateway::cache::{
     CacheEntry, CacheFetch, CacheKey, FetchEnd, FetchGuard, FetchRole, FetchRules, FetchWaiter, MessageFields,
-    StoredResponse, UrlKey, Variants, load,
+    RequestCredentials, StoredResponse, UrlKey, Variants, load,
 };
+use crate::gateway::message::site::Site;
 use crate::gateway::transport::connection_memory::{MemoryCharge, REQUEST};
 use crate::gateway::worker::Worker;
 use http::Method;
@@ -63,20 +63,6 @@ struct Found {
 
 /// An entry that is not in memory.
 struct OnDisk(CacheKey);
-
-/// Whom a stored response must be for.
-#[derive(Clone, Copy)]
-struct RequestCredentials {
-    /// The request has cookies that are no part of the key.
-    has_cookies: bool,
-    has_authorization: bool,
-}
-
-impl RequestCredentials {
-    fn is_any(self) -> bool {
-        self.has_cookies || self.has_authorization
-    }
-}
 
 /// A request as the cache reads it.
 struct CacheLookup {
@@ -223,7 +209,7 @@ async fn fetch_or_wait(
             Box::new(CacheFetch::new(url.clone(), found.variants.clone(), found.copy.clone(), reason, &wanted));
         fetch.is_personal = credentials.is_any() && found.copy.is_none();
         fetch.is_refused_without_client = found.is_pass && names_clients;
-        (fetch.had_cookies, fetch.had_authorization) = (credentials.has_cookies, credentials.has_authorization);
+        fetch.credentials = credentials;
         if !is_shared || wanted.no_store {
             return CacheRole::Fetch(fetch);
         }
@@ -353,10 +339,10 @@ fn find(
 /// Returns the response that another request fetched while this one waited for slots.
 pub(in crate::gateway) fn copy_fetched_by_others(journal: &Journal) -> Option<(Arc<StoredResponse>, ForwardReason)> {
     let fetch = journal.cache.fetch.as_deref().filter(|fetch| fetch.is_handed_over)?;
-    let credentials = RequestCredentials { has_cookies: fetch.had_cookies, has_authorization: fetch.had_authorization };
     let (worker, now) = (journal.worker(), journal.worker().now());
     let found =
-        find(worker, &fetch.url, journal.cache.client_fields(&journal.known.request), credentials, &[], now).ok()?;
+        find(worker, &fetch.url, journal.cache.client_fields(&journal.known.request), fetch.credentials, &[], now)
+            .ok()?;
     let (_, copy) = found.copy?;
     (copy.terms().is_fresh(now) && !copy.terms().always_validate).then_some((copy, fetch.reason))
 }

@@ -28,19 +28,10 @@ pub(in crate::gateway) mod charges;
 pub(in crate::gateway) mod classify;
 pub(in crate::gateway) mod client_connection;
 pub(in crate::gateway) mod client_side;
-pub(in crate::gateway) mod compressor;
-pub(in crate::gateway) mod cost;
-pub(in crate::gateway) mod crawl_delay;
-pub(in crate::gateway) mod crawl_policy;
-pub(in crate::gateway) mod error_pages;
 pub(in crate::gateway) mod evaluate;
 pub(in crate::gateway) mod evidence;
 pub(in crate::gateway) mod fill;
 pub(in crate::gateway) mod forward;
-pub(in crate::gateway) mod forward_auth;
-pub(in crate::gateway) mod header_rules;
-pub(in crate::gateway) mod headers;
-pub(in crate::gateway) mod html;
 pub(in crate::gateway) mod invalidate;
 pub(in crate::gateway) mod journal;
 pub(in crate::gateway) mod known;
@@ -49,35 +40,28 @@ mod list_fields;
 pub(in crate::gateway) mod lookup;
 pub(in crate::gateway) mod origin_head;
 pub(in crate::gateway) mod origin_trip;
-pub(in crate::gateway) mod page_url;
-pub(in crate::gateway) mod problem;
-pub(in crate::gateway) mod quota_sync;
 pub(in crate::gateway) mod receive;
-pub(in crate::gateway) mod relay;
 pub(in crate::gateway) mod reported_usage;
-pub(in crate::gateway) mod response_body;
 pub(in crate::gateway) mod scope_feedback;
-pub(in crate::gateway) mod scratch;
 pub(in crate::gateway) mod send;
-pub(in crate::gateway) mod site;
-pub(in crate::gateway) mod switch_subject;
-pub(in crate::gateway) mod target;
 pub(in crate::gateway) mod throttle;
-pub(in crate::gateway) mod tunnel;
-pub(in crate::gateway) mod unknown_paths;
-pub(in crate::gateway) mod untrusted_proxy;
 
 pub(in crate::gateway) use client_connection::ClientConnection;
 pub(in crate::gateway) use fill::run_fills;
 
 use crate::gateway::in_place::boxed_in_place;
+use crate::gateway::message::headers::strip_admin_sessions;
+use crate::gateway::message::problem::Problem;
+use crate::gateway::message::response_body::ResponseBody;
+use crate::gateway::message::target::{ClientRequest, Target};
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::listener::ListenerKind;
+use crate::gateway::unknown_paths::UnknownPath;
 use crate::gateway::upstream::{ClientBodyError, Deadline, ForwardError, RequestBody};
 use crate::gateway::worker::CurrentConfig;
 use abandon::Abandonable;
 use answer::acme_challenge::acme_challenge;
-use answer::copy::{respond_from_copy, respond_only_if_cached, respond_overdue};
+use answer::copy::{copy_for_refusal, respond_from_copy, respond_only_if_cached, respond_overdue};
 use answer::crawl_policy::serve_crawl_policy;
 use answer::delegate::answer_proxy;
 use answer::origin::respond_to_origin_failure;
@@ -94,21 +78,17 @@ use hyper::body::Body;
 use journal::Journal;
 use known::Known;
 use lookup::{CacheRole, cache_role, copy_fetched_by_others};
-use problem::Problem;
 use receive::receive_body;
-use response_body::ResponseBody;
 use std::cell::OnceCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use target::{ClientRequest, Target};
 use throttle::{acquire_slots, wait_for_slot_of_fetch};
 use tidegate_engine::{AcquireOutcome, ThrottleRejection};
 use tidegate_http1::{Request, RequestHead, Response};
 use tidegate_policy::exempt::is_robots_txt_read;
 use tidegate_policy::{Reason, Timestamp};
-use unknown_paths::UnknownPath;
 
 /// Field that tells browsers to use https only (RFC 6797).
 const STRICT_TRANSPORT_SECURITY: &str = "strict-transport-security";
@@ -137,7 +117,7 @@ async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>)
     let config = connection.worker.current();
     let Request { mut head, body } = request;
     // Before anything reads the cookies: the session of the live page is for the gateway alone.
-    headers::strip_admin_sessions(&mut head.fields);
+    strip_admin_sessions(&mut head.fields);
     let head_started_at = connection.connection_state.on_request_start(head.version);
     let target = match validate(&connection, &config, &head) {
         Ok(target) => target,
@@ -295,7 +275,7 @@ async fn throttle_and_forward(body: ClientBody, mut journal: Box<Journal>) -> Re
         }
         Err(ThrottleRejection { scope, reason, retry_after }) => {
             journal.origin.settle_unknown();
-            if let Some(copy) = journal.copy_for_refusal() {
+            if let Some(copy) = copy_for_refusal(&journal) {
                 journal.refuse_by_scope(scope, reason, None);
                 return respond_from_copy(journal, &copy, CopyReason::Refused);
             }

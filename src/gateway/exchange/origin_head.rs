@@ -2,10 +2,12 @@
 
 use super::answer::compress::restore_validators;
 use super::client_connection::ClientConnection;
-use super::header_rules::change_request;
-use super::headers;
+use super::journal::Journal;
 use super::known::Known;
-use super::target;
+use crate::gateway::cache::FetchRules;
+use crate::gateway::message::header_rules::change_request;
+use crate::gateway::message::headers;
+use crate::gateway::message::target;
 use http::Version;
 use smallvec::SmallVec;
 use std::fmt::{self, Write};
@@ -44,6 +46,15 @@ pub(in crate::gateway) fn prepare_head(known: &mut Known) {
     fields.append(Name::Class, rules[classification.class].name.as_bytes());
     if let Some(operator) = classification.operator {
         fields.append(Name::Operator, shared.operators.name(operator).as_bytes());
+    }
+}
+
+/// Rewrites the request for the origin, if it is a fetch for the cache.
+pub(in crate::gateway) fn prepare_fetch(journal: &mut Journal) {
+    let now = journal.worker().now();
+    let Known { config, request, classified, .. } = &mut *journal.known;
+    if let Some(rules) = FetchRules::of_route(&config.settings, classified.route) {
+        journal.cache.prepare(request, rules, now);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The origin's part in a request on its way: permission to send it, slots, times, and what it cost.
 
-use super::quota_sync::BodyScan;
-use super::unknown_paths::UnknownPath;
+use crate::gateway::message::quota_sync::BodyScan;
+use crate::gateway::unknown_paths::UnknownPath;
 use http::StatusCode;
 use smallvec::SmallVec;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 
 use super::known::Known;
 use super::origin_trip::OriginTrip;
-use super::quota_sync::{self, BodyScan};
-use super::target::ClientRequest;
+use crate::gateway::message::quota_sync::{self, BodyScan};
+use crate::gateway::message::target::ClientRequest;
 use http::StatusCode;
 use tidegate_engine::Charged;
 use tidegate_http1::Fields;

@@ -1,8 +1,8 @@
 //! Feedback of the origin's responses to the scopes of a request.
 
-use super::cost;
 use super::known::Known;
 use super::origin_trip::{OriginStage, OriginTrip};
+use crate::gateway::message::cost;
 use crate::gateway::upstream::{ForwardError, OriginBody, rate_limit};
 use tidegate_engine::ThrottleRejection;
 use tidegate_http1::Response;

@@ -1,12 +1,12 @@
 //! Sending of a request to the origin, with its permit.
 
 use super::client_connection::ClientConnection;
-use super::header_rules::change_response;
-use super::headers;
 use super::journal::Journal;
 use super::origin_trip::RequestUnits;
 use super::scope_feedback::report_to_scopes;
 use crate::gateway::cache::CacheFetch;
+use crate::gateway::message::header_rules::change_response;
+use crate::gateway::message::headers;
 use crate::gateway::transport::proxy_protocol::ProxiedClient;
 use crate::gateway::upstream::{ForwardError, RequestBody, UpstreamResponse, UpstreamTarget};
 use http::{StatusCode, Version};

@@ -3,7 +3,7 @@
 use super::client_body::ClientBody;
 use super::connection_timeouts::ConnectionState;
 use super::stream_body::StreamBody;
-use crate::gateway::exchange::response_body::ResponseBody;
+use crate::gateway::message::response_body::ResponseBody;
 use hyper::body::Incoming;
 use std::rc::Rc;
 use tidegate_http1::{Fields, Request, RequestHead, Response};

@@ -6,7 +6,7 @@
 use super::client_body::BodyError;
 use super::connection_memory::{HTTP2_RESPONSE, MemoryCharge};
 use super::connection_timeouts::ConnectionState;
-use crate::gateway::exchange::response_body::ResponseBody;
+use crate::gateway::message::response_body::ResponseBody;
 use bytes::{Buf, Bytes};
 use hyper::body::{Body, Frame, SizeHint};
 use std::cell::{Cell, RefCell};

@@ -1,7 +1,7 @@
 //! Answers the challenges of an ACME server by HTTP (RFC 8555 section 8.3).
 
 use crate::gateway::exchange::client_connection::ClientConnection;
-use crate::gateway::exchange::response_body::ResponseBody;
+use crate::gateway::message::response_body::ResponseBody;
 use bytes::Bytes;
 use http::StatusCode;
 use tidegate_access_log::hexadecimal;

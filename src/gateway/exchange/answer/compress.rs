@@ -1,8 +1,8 @@
 //! Compression of responses for clients that accept it: the choice of the coding, and the fields that say so.
 
 use crate::gateway::cache::{CopyBody, MessageFields, StoredResponse, compressed_form};
-use crate::gateway::exchange::compressor::Compressor;
 use crate::gateway::exchange::journal::Journal;
+use crate::gateway::message::compressor::Compressor;
 use http::{StatusCode, Version};
 use tidegate_http_cache::FieldLines;
 use tidegate_http_cache::coding::Coding;

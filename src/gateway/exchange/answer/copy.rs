@@ -7,10 +7,11 @@ use crate::gateway::cache::{CopyBody, MessageFields, StoredResponse};
 use crate::gateway::exchange::cache_trip::CopyReason;
 use crate::gateway::exchange::charges::saved_units;
 use crate::gateway::exchange::journal::Journal;
-use crate::gateway::exchange::problem::Problem;
-use crate::gateway::exchange::response_body::ResponseBody;
+use crate::gateway::message::problem::Problem;
+use crate::gateway::message::response_body::ResponseBody;
 use http::{Method, StatusCode};
 use std::fmt::Write;
+use std::sync::Arc;
 use tidegate_http_cache::range::{RequestedRange, requested_range};
 use tidegate_http_cache::validation::{allows_range, is_not_modified, is_sent_in_304};
 use tidegate_http_cache::{CacheResult, CacheStatus, ForwardReason, HitDetail};
@@ -122,4 +123,16 @@ pub(in crate::gateway) fn copy_response(
     };
     fields.append_with(Name::CacheStatus, |text| write!(text, "{cache_status}"));
     (status, fields, body)
+}
+
+/// Returns the stored response to send in place of a refusal by a scope, or by the origin.
+pub(in crate::gateway) fn copy_for_refusal(journal: &Journal) -> Option<Arc<StoredResponse>> {
+    let limit = journal.known.rules().cache.as_ref()?.stale_when_refused;
+    journal.cache.copy_for_refusal(limit, journal.worker().now())
+}
+
+/// Returns the stored response to send after a failure of the origin.
+pub(in crate::gateway) fn copy_for_error(journal: &Journal) -> Option<Arc<StoredResponse>> {
+    let limit = journal.known.rules().cache.as_ref()?.stale_if_error;
+    journal.cache.copy_for_error(limit, journal.worker().now())
 }

@@ -3,10 +3,10 @@
 
 use super::head::prepare_own_response;
 use super::refusal::respond_with_problem;
-use crate::gateway::exchange::crawl_policy::PolicyDocument;
 use crate::gateway::exchange::journal::Journal;
-use crate::gateway::exchange::problem::{self, Problem, ResponseFormat};
-use crate::gateway::exchange::response_body::ResponseBody;
+use crate::gateway::message::crawl_policy::PolicyDocument;
+use crate::gateway::message::problem::{self, Problem, ResponseFormat};
+use crate::gateway::message::response_body::ResponseBody;
 use crate::gateway::transport::client_body::ClientBody;
 use tidegate_access_log::hexadecimal;
 use tidegate_http1::{Name, Response};

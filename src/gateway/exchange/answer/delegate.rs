@@ -5,18 +5,18 @@ use super::refusal::{refuse, reject_request};
 use crate::gateway::exchange::charges::settle_reported;
 use crate::gateway::exchange::client_connection::ClientConnection;
 use crate::gateway::exchange::evaluate::evaluate;
-use crate::gateway::exchange::forward_auth::{
-    MAX_SETTLEMENT_SIZE, Naming, ProxyEndpoint, RefusalForm, ReportedCosts, SettledCosts, Settlement, SettlementError,
-    WebPageError, asked_head, check_no_web_page, endpoint, may_ask,
-};
-use crate::gateway::exchange::headers;
 use crate::gateway::exchange::journal::Journal;
 use crate::gateway::exchange::lookup::CacheRole;
 use crate::gateway::exchange::origin_trip::{OriginStage, RequestUnits};
-use crate::gateway::exchange::problem::{ProxyRequestError, forbidden, proxy_request_error, settled};
-use crate::gateway::exchange::response_body::ResponseBody;
-use crate::gateway::exchange::target::{ClientRequest, Target};
 use crate::gateway::exchange::{identify, record_crawler};
+use crate::gateway::message::forward_auth::{
+    MAX_SETTLEMENT_SIZE, Naming, ProxyEndpoint, RefusalForm, ReportedCosts, SettledCosts, Settlement, SettlementError,
+    WebPageError, asked_head, check_no_web_page, endpoint, may_ask,
+};
+use crate::gateway::message::headers;
+use crate::gateway::message::problem::{ProxyRequestError, forbidden, proxy_request_error, settled};
+use crate::gateway::message::response_body::ResponseBody;
+use crate::gateway::message::target::{ClientRequest, Target};
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::connection_timeouts::ConnectionState;
 use crate::gateway::worker::CurrentConfig;

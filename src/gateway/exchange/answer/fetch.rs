@@ -7,10 +7,10 @@ use crate::gateway::cache::{
 };
 use crate::gateway::exchange::cache_trip::CopyReason;
 use crate::gateway::exchange::charges::{saved_units, saving_of_copy};
-use crate::gateway::exchange::cost;
-use crate::gateway::exchange::headers;
 use crate::gateway::exchange::journal::Journal;
-use crate::gateway::exchange::response_body::ResponseBody;
+use crate::gateway::message::cost;
+use crate::gateway::message::headers;
+use crate::gateway::message::response_body::ResponseBody;
 use crate::gateway::upstream::{OriginBody, UpstreamResponse};
 use crate::gateway::worker::Worker;
 use bytes::Bytes;

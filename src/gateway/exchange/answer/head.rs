@@ -1,11 +1,14 @@
 //! Heads of responses for the client.
 
-use crate::gateway::exchange::header_rules::{change_response, complete_response};
-use crate::gateway::exchange::headers;
 use crate::gateway::exchange::journal::Journal;
+use crate::gateway::message::header_rules::{change_response, complete_response};
+use crate::gateway::message::headers;
 use http::StatusCode;
 use tidegate_config::settings::Settings;
+use tidegate_engine::Classified;
 use tidegate_http1::{Fields, Name, RequestHead};
+use tidegate_policy::exempt::Exemption;
+use tidegate_rate_limit_headers::RateLimitSnapshot;
 
 /// Fields of the gateway's own responses that scripts of other origins may read.
 const READABLE_FIELDS: &[u8] = b"Retry-After, RateLimit, RateLimit-Policy, RateLimit-Limit, RateLimit-Remaining, \
@@ -66,9 +69,22 @@ pub(in crate::gateway) fn add_rate_limits(journal: &Journal, status: StatusCode,
     let config = &journal.known.config;
     config.rate_limit_headers.write(
         &config.settings.rules,
-        journal.rate_limit_snapshot(),
+        rate_limit_snapshot(journal),
         journal.origin.decided_at,
         status,
         fields,
     );
+}
+
+/// Returns the usage for the rate-limit fields.
+pub(in crate::gateway) fn rate_limit_snapshot(journal: &Journal) -> RateLimitSnapshot<'_> {
+    let Classified { classification, route, exemption, .. } = &journal.known.classified;
+    RateLimitSnapshot {
+        class: classification.class,
+        route: *route,
+        usages: &journal.quota_usage,
+        // The policies in the fields are those of classes.
+        bucket: journal.bucket.filter(|_| !exemption.is_some_and(Exemption::is_bounded)),
+        refusal: journal.verdict.refusal(),
+    }
 }

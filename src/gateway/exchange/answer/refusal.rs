@@ -1,17 +1,17 @@
 //! Responses of the gateway itself: refusals, rejections and errors.
 
-use super::head::{add_rate_limits, allow_reading, prepare_own_response};
+use super::head::{add_rate_limits, allow_reading, prepare_own_response, rate_limit_snapshot};
 use crate::gateway::exchange::journal::Journal;
-use crate::gateway::exchange::problem::{Problem, ResponseFormat};
-use crate::gateway::exchange::response_body::ResponseBody;
-use crate::gateway::exchange::target::RequestError;
+use crate::gateway::message::problem::{Problem, ResponseFormat};
+use crate::gateway::message::response_body::ResponseBody;
+use crate::gateway::message::target::RequestError;
 use crate::gateway::transport::listener::ListenerKind;
 use crate::gateway::worker::Worker;
 use tidegate_http1::{RequestHead, Response};
 
 /// Responds to a request that the rules refuse.
 pub(in crate::gateway) fn refuse(mut journal: Box<Journal>) -> Response<ResponseBody> {
-    let (rules, snapshot) = (&journal.known.rules(), journal.rate_limit_snapshot());
+    let (rules, snapshot) = (&journal.known.rules(), rate_limit_snapshot(&journal));
     let problem = Problem::refused(rules, snapshot, journal.known.retry_after_spread()).expect("refusal present");
     let retry_after = problem.retry_after();
     let (response, bytes) = render_problem(&journal, problem);

@@ -5,7 +5,7 @@
 
 use crate::gateway::exchange::journal::Journal;
 use crate::gateway::exchange::send::send;
-use crate::gateway::exchange::site::Site;
+use crate::gateway::message::site::Site;
 use crate::gateway::upstream::{ForwardError, RequestBody, UpstreamResponse};
 use crate::gateway::worker::Worker;
 use bytes::{Bytes, BytesMut};

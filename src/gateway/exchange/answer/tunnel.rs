@@ -4,8 +4,8 @@
 use super::head::prepare_client_response;
 use super::origin::respond_to_origin_failure;
 use crate::gateway::exchange::journal::Journal;
-use crate::gateway::exchange::response_body::ResponseBody;
-use crate::gateway::exchange::tunnel::Tunnel;
+use crate::gateway::message::response_body::ResponseBody;
+use crate::gateway::message::tunnel::Tunnel;
 use crate::gateway::transport::upgrade_slot::UpgradeSlot;
 use crate::gateway::transport::websocket;
 use crate::gateway::upstream::{ForwardError, OriginBody, UpstreamResponse};

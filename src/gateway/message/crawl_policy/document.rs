@@ -1,6 +1,6 @@
 //! The crawl-policy document, built from the rules and the quota state.
 
-use crate::gateway::exchange::crawl_delay::AdvertisedDelays;
+use crate::gateway::message::crawl_delay::AdvertisedDelays;
 use serde::Serialize;
 use tidegate_access_log::rfc3339;
 use tidegate_config::settings::{self, Settings};

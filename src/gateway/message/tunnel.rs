@@ -1,7 +1,7 @@
 //! Connections after an upgrade (RFC 9110 section 7.8), such as WebSockets: bytes pass in both directions, whatever they
 //! mean.
 
-use super::journal::Journal;
+use crate::gateway::exchange::journal::Journal;
 use crate::gateway::transport::connection_memory::MemoryCharge;
 use crate::gateway::transport::upgrade_slot::UpgradeSlot;
 use crate::gateway::transport::websocket::{self, CloseStatus, FramePosition};

@@ -76,15 +76,15 @@ impl<'a> Problem<'a> {
     pub(in crate::gateway) fn throttled(reason: Reason, wait: Duration, spread: f64) -> Self {
         let wait = with_spread(wait, spread);
         match reason {
-            Reason::Backoff => Self::backing_off(wait),
-            _ => Self::no_capacity(wait),
+            Reason::Backoff => Self::of_scope(Reason::Backoff, wait),
+            _ => Self::of_scope(Reason::Throttle, wait),
         }
     }
 
     /// Returns the problem of a failed origin, with the remaining `backoff` as the retry time.
     pub(in crate::gateway) fn origin_failed(error: &ForwardError, backoff: Duration) -> Self {
         if error.is_capacity() {
-            return Self::no_capacity(ORIGIN_RETRY_AFTER);
+            return Self::of_scope(Reason::Throttle, ORIGIN_RETRY_AFTER);
         }
         let problem = Self::from_template(ProblemTemplate::for_forward_error(error));
         Self { retry_after: problem.retry_after.map(|seconds| seconds.max(ceil_seconds(backoff))), ..problem }
@@ -118,20 +118,11 @@ impl<'a> Problem<'a> {
         Self { retry_after, ..Self::from_template(ProblemTemplate::FETCH_OVERDUE) }
     }
 
-    fn no_capacity(wait: Duration) -> Self {
+    /// Returns the problem of a scope without a free slot, or in backoff.
+    fn of_scope(reason: Reason, wait: Duration) -> Self {
         Self {
-            template: ProblemTemplate::for_refusal(Reason::Throttle),
-            reason: Some(Reason::Throttle),
-            violated_policies: ViolatedPolicies(None),
-            retry_after: Some(ceil_seconds(wait).max(1)),
-        }
-    }
-
-    /// Returns the problem of a scope in backoff.
-    fn backing_off(wait: Duration) -> Self {
-        Self {
-            template: ProblemTemplate::for_refusal(Reason::Backoff),
-            reason: Some(Reason::Backoff),
+            template: ProblemTemplate::for_refusal(reason),
+            reason: Some(reason),
             violated_policies: ViolatedPolicies(None),
             retry_after: Some(ceil_seconds(wait).max(1)),
         }
@@ -167,8 +158,8 @@ impl<'a> Problem<'a> {
         let page = if prefers_html { pages.get(self.template.status) } else { None };
         let body = match (page, prefers_html) {
             (Some(page), _) => ResponseBody::parts(page.render(scratch, |value| self.page_value(value, id))),
-            (None, true) => ResponseBody::full(scratch.bytes(|text| self.write_html(id, text)).unwrap_or_default()),
-            (None, false) => ResponseBody::full(scratch.bytes(|text| self.write_json(id, text)).unwrap_or_default()),
+            (None, true) => ResponseBody::full(scratch.bytes(|text| write_html(&self, id, text)).unwrap_or_default()),
+            (None, false) => ResponseBody::full(scratch.bytes(|text| write_json(&self, id, text)).unwrap_or_default()),
         };
         let mut fields = Fields::new();
         fields.append(Name::ContentType, if prefers_html { HTML } else { JSON });
@@ -204,33 +195,33 @@ impl<'a> Problem<'a> {
     fn title(&self) -> &'static str {
         self.status().canonical_reason().unwrap_or("Error")
     }
+}
 
-    fn write_json(&self, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
-        text.write_str(self.template.before_id)?;
-        text.write_str(id)?;
-        text.write_str(self.template.after_id)?;
-        if self.reason.is_some() {
-            self.violated_policies.write(text)?;
-            text.write_str("]}\n")?;
-        }
-        Ok(())
+fn write_json(problem: &Problem<'_>, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
+    text.write_str(problem.template.before_id)?;
+    text.write_str(id)?;
+    text.write_str(problem.template.after_id)?;
+    if problem.reason.is_some() {
+        problem.violated_policies.write(text)?;
+        text.write_str("]}\n")?;
     }
+    Ok(())
+}
 
-    fn write_html(&self, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
-        write_page_head(text, format_args!("{} {}", self.template.status, self.title()))?;
-        writeln!(text, "<h1>{}</h1>\n<p>{}</p>", self.heading(), self.template.detail)?;
-        if let Some(seconds) = self.retry_after {
-            writeln!(text, "<p>Please try again in {}.</p>", WaitText(seconds))?;
-        }
-        writeln!(text, "<p><small>Decision {id}</small></p>")
+fn write_html(problem: &Problem<'_>, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
+    write_page_head(text, format_args!("{} {}", problem.template.status, problem.title()))?;
+    writeln!(text, "<h1>{}</h1>\n<p>{}</p>", heading(problem.status()), problem.template.detail)?;
+    if let Some(seconds) = problem.retry_after {
+        writeln!(text, "<p>Please try again in {}.</p>", WaitText(seconds))?;
     }
+    writeln!(text, "<p><small>Decision {id}</small></p>")
+}
 
-    fn heading(&self) -> &'static str {
-        match self.status() {
-            StatusCode::TOO_MANY_REQUESTS => "Too many requests",
-            status if status.is_server_error() => "The site is unavailable",
-            _ => "This request cannot be served",
-        }
+fn heading(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::TOO_MANY_REQUESTS => "Too many requests",
+        status if status.is_server_error() => "The site is unavailable",
+        _ => "This request cannot be served",
     }
 }
 
@@ -433,15 +424,16 @@ mod tests {
     }
 
     fn problem_json(problem: &Problem<'_>) -> serde_json::Value {
-        let body =
-            ScratchBuffer::new().bytes(|text| problem.write_json("0000000000000007", text)).expect("rendered document");
+        let body = ScratchBuffer::new()
+            .bytes(|text| write_json(problem, "0000000000000007", text))
+            .expect("rendered document");
         serde_json::from_slice(&body).expect("valid JSON")
     }
 
     #[test]
     fn a_browser_gets_a_page_with_the_wait_and_the_decision() {
         let problem = Problem::throttled(Reason::Throttle, Duration::from_secs(600), 0.0);
-        let page = ScratchBuffer::new().bytes(|text| problem.write_html("0000000000000007", text));
+        let page = ScratchBuffer::new().bytes(|text| write_html(&problem, "0000000000000007", text));
         insta::assert_snapshot!(String::from_utf8_lossy(&page.expect("rendered page")));
     }
 

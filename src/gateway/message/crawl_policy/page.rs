@@ -1,7 +1,7 @@
 //! Renders the crawl policy as an HTML page.
 
 use super::document::{ClassEntry, Operator, PolicyDocument, QuotaEntry};
-use crate::gateway::exchange::html::{Escaped, write_page_head};
+use crate::gateway::message::html::{Escaped, write_page_head};
 use std::fmt::{self, Write};
 
 pub(super) fn render(policy: &PolicyDocument<'_>) -> String {

@@ -1,8 +1,8 @@
 //! Responses to other proxies.
 
 use super::JSON;
-use crate::gateway::exchange::forward_auth::{AskedRequestError, SettledCosts, SettlementError, WebPageError};
-use crate::gateway::exchange::response_body::ResponseBody;
+use crate::gateway::message::forward_auth::{AskedRequestError, SettledCosts, SettlementError, WebPageError};
+use crate::gateway::message::response_body::ResponseBody;
 use http::StatusCode;
 use serde_json::{Map, Number, Value, json};
 use tidegate_access_log::hexadecimal;

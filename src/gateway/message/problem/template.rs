@@ -1,6 +1,6 @@
 //! Texts of the problems, as JSON that is built once: at compile time, or from the row of a reason.
 
-use crate::gateway::exchange::target::RequestError;
+use crate::gateway::message::target::RequestError;
 use crate::gateway::upstream::{ClientBodyError, ForwardError};
 use std::sync::LazyLock;
 use tidegate_http1 as http1;

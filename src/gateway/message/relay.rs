@@ -6,10 +6,10 @@
 //! its client gets the rest from what is stored.
 
 use super::compressor::Compressor;
-use super::journal::Journal;
-use super::reported_usage::scan_body;
-use super::scope_feedback::report_aborted_body;
 use crate::gateway::cache::{CopyBody, Recorder};
+use crate::gateway::exchange::journal::Journal;
+use crate::gateway::exchange::reported_usage::scan_body;
+use crate::gateway::exchange::scope_feedback::report_aborted_body;
 use crate::gateway::transport::client_body::BodyError;
 use crate::gateway::transport::connection_memory::{MAX_UNCHARGED, MemoryCharge};
 use crate::gateway::transport::connection_timeouts::{TICK, is_slower_than};

@@ -1,6 +1,6 @@
 //! Responses from a cached document.
 
-use crate::gateway::exchange::response_body::ResponseBody;
+use crate::gateway::message::response_body::ResponseBody;
 use bytes::Bytes;
 use http::StatusCode;
 use tidegate_crawlers::robots::CachedRobots;

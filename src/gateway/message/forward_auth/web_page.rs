@@ -3,7 +3,7 @@
 
 use super::asked_request::{NAMING_FIELDS, Naming};
 use super::endpoint::ProxyEndpoint;
-use crate::gateway::exchange::target;
+use crate::gateway::message::target;
 use std::net::{IpAddr, SocketAddr};
 use tidegate_http1::RequestHead;
 use tidegate_policy::identity::ProxyTrust;

@@ -1,7 +1,7 @@
 //! Templates of pages: text with placeholders, parsed once. A response shares the text and has only the values for itself.
 
-use crate::gateway::exchange::html::Escaped;
-use crate::gateway::exchange::scratch::ScratchBuffer;
+use crate::gateway::message::html::Escaped;
+use crate::gateway::message::scratch::ScratchBuffer;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::fmt::{self, Display, Write};

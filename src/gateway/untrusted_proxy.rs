@@ -4,7 +4,7 @@
 //! private peer address that sends an untrusted forwarding header. One detection is stored per configuration snapshot.
 //! After it a request costs one relaxed load, before it a scan of the field names.
 
-use super::headers;
+use crate::gateway::message::headers;
 use parking_lot::Mutex;
 use std::fmt;
 use std::net::IpAddr;

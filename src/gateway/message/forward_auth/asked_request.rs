@@ -1,7 +1,7 @@
 //! The request that another proxy asks about. It has one name: method, host and path with query. Several names must be the
 //! same, because a proxy may pass fields on as its client sent them.
 
-use crate::gateway::exchange::target;
+use crate::gateway::message::target;
 use http::uri::PathAndQuery;
 use http::{Method, Uri, Version};
 use tidegate_http1::{Fields, Name, RequestHead};
