@@ -92,14 +92,11 @@ impl hyper::body::Body for EventStream {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         if self.remaining == 0 {
             return Poll::Ready(None);
         }
-        let now = ready!(self.ticks.poll_tick(context));
+        let now = ready!(self.ticks.poll_tick(cx));
         if !self.access.permits_read(&self.headers) {
             return Poll::Ready(None);
         }

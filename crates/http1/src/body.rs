@@ -139,18 +139,18 @@ impl<B: SendBody> BodyWriter<B> {
         &mut self,
         io: &mut IO,
         out: &mut WriteBuffer,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Result<(), WriteError>> {
         loop {
             if self.end.is_some() || !out.has_capacity() {
-                ready!(out.poll_flush(io, context)).map_err(WriteError::Io)?;
+                ready!(out.poll_flush(io, cx)).map_err(WriteError::Io)?;
             }
             if let Some(end) = self.end.take() {
                 return Poll::Ready(end);
             }
-            self.end = match Pin::new(&mut self.body).poll_frame(context) {
+            self.end = match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Pending => {
-                    if let Poll::Ready(Err(error)) = out.poll_flush(io, context) {
+                    if let Poll::Ready(Err(error)) = out.poll_flush(io, cx) {
                         return Poll::Ready(Err(WriteError::Io(error)));
                     }
                     return Poll::Pending;

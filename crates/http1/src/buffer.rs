@@ -91,7 +91,7 @@ impl ReadBuffer {
     pub(super) fn poll_read<IO: AsyncRead + Unpin>(
         &mut self,
         io: &mut IO,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         expected: u64,
     ) -> Poll<io::Result<usize>> {
         let expected = usize::try_from(expected).unwrap_or(LARGE_CAPACITY);
@@ -103,7 +103,7 @@ impl ReadBuffer {
             self.reserve(read_capacity);
         }
         let spare = self.spare_capacity();
-        let read = ready!(pin!(io.read_buf(&mut self.buffer)).poll(context))?;
+        let read = ready!(pin!(io.read_buf(&mut self.buffer)).poll(cx))?;
         if read == spare {
             self.read_capacity = (self.read_capacity * 2).min(LARGE_CAPACITY);
         }
@@ -199,18 +199,18 @@ impl WriteBuffer {
     pub(super) fn poll_flush<IO: AsyncWrite + Unpin>(
         &mut self,
         io: &mut IO,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         while !self.is_empty() {
             let front = &self.front[self.written..];
             let io = Pin::new(&mut *io);
             let written = if self.chunk.is_empty() {
-                ready!(io.poll_write(context, front))?
+                ready!(io.poll_write(cx, front))?
             } else {
                 let slices = [IoSlice::new(front), IoSlice::new(&self.chunk), IoSlice::new(&self.back)];
                 let begin = usize::from(front.is_empty());
                 let end = 3 - usize::from(self.back.is_empty());
-                ready!(io.poll_write_vectored(context, &slices[begin..end]))?
+                ready!(io.poll_write_vectored(cx, &slices[begin..end]))?
             };
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
@@ -218,7 +218,7 @@ impl WriteBuffer {
             self.advance(written);
         }
         // A TLS stream accepts more than it can send at once.
-        Pin::new(io).poll_flush(context)
+        Pin::new(io).poll_flush(cx)
     }
 
     /// Returns true if the buffer is empty.

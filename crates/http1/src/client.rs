@@ -141,8 +141,8 @@ impl<IO> fmt::Debug for Connection<IO> {
 }
 
 impl<IO: Stream> ConnectionInner<IO> {
-    fn poll_idle(&mut self, context: &mut Context<'_>) -> bool {
-        self.incoming.buffer.is_empty() && self.incoming.poll_read(&mut self.io, context, 0).is_pending()
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> bool {
+        self.incoming.buffer.is_empty() && self.incoming.poll_read(&mut self.io, cx, 0).is_pending()
     }
 }
 
@@ -182,28 +182,28 @@ struct Upload<B> {
 impl<IO: Stream, B: SendBody> Future for SendRequest<'_, IO, B> {
     type Output = Result<Response<ResponseBody<IO, B>>, SendFailure<B>>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         if let Some(body) = this.unsent.take()
-            && let Err(body) = this.start(body, context)
+            && let Err(body) = this.start(body, cx)
         {
             return Poll::Ready(Err(SendFailure { error: Error::Unsent, unsent: Some(body) }));
         }
-        this.poll_response(context).map_err(|error| SendFailure { error, unsent: None })
+        this.poll_response(cx).map_err(|error| SendFailure { error, unsent: None })
     }
 }
 
 impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
     /// Writes the head, and the whole request if there is no body. Returns the body if the connection is closed.
-    fn start(&mut self, body: B, context: &mut Context<'_>) -> Result<(), B> {
+    fn start(&mut self, body: B, cx: &mut Context<'_>) -> Result<(), B> {
         let conn = self.conn.as_mut().expect("not polled after completion");
-        if conn.requests_sent > 0 && !conn.poll_idle(context) {
+        if conn.requests_sent > 0 && !conn.poll_idle(cx) {
             return Err(body);
         }
         conn.requests_sent = conn.requests_sent.saturating_add(1);
         let coding = write_head(conn.outgoing.front_mut(), self.head, &body);
         if let BodyCoding::Exact(0) = coding
-            && let Poll::Ready(Err(_)) = conn.outgoing.poll_flush(&mut conn.io, context)
+            && let Poll::Ready(Err(_)) = conn.outgoing.poll_flush(&mut conn.io, cx)
             && conn.outgoing.is_unwritten()
         {
             return Err(body);
@@ -212,10 +212,10 @@ impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
         Ok(())
     }
 
-    fn poll_response(&mut self, context: &mut Context<'_>) -> Poll<Result<Response<ResponseBody<IO, B>>, Error>> {
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<ResponseBody<IO, B>>, Error>> {
         let conn = self.conn.as_mut().expect("not polled after completion");
         let upload = self.upload.as_mut().expect("set at the start");
-        upload.poll_upload(conn, context)?;
+        upload.poll_upload(conn, cx)?;
         let head = loop {
             match self.reader.response(&mut conn.incoming.buffer)? {
                 Some(head) if head.status == StatusCode::SWITCHING_PROTOCOLS => {
@@ -234,7 +234,7 @@ impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
                     }
                 }
                 Some(head) => break head,
-                None => match ready!(conn.incoming.poll_read(&mut conn.io, context, 0)) {
+                None => match ready!(conn.incoming.poll_read(&mut conn.io, cx, 0)) {
                     Ok(0) if self.response_started => return Poll::Ready(Err(Error::UnexpectedEof)),
                     Ok(0) => return Poll::Ready(Err(Error::NoResponse)),
                     Ok(_) => self.response_started = true,
@@ -263,12 +263,12 @@ impl<B: SendBody> Upload<B> {
     fn poll_upload<IO: AsyncWrite + Unpin>(
         &mut self,
         conn: &mut ConnectionInner<IO>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Result<(), Error> {
         if self.done || self.write_error.is_some() {
             return Ok(());
         }
-        match self.body.poll_write(&mut conn.io, &mut conn.outgoing, context) {
+        match self.body.poll_write(&mut conn.io, &mut conn.outgoing, cx) {
             Poll::Pending => {}
             Poll::Ready(Ok(())) => self.done = true,
             Poll::Ready(Err(WriteError::Io(error))) => self.write_error = Some(error),
@@ -352,10 +352,10 @@ impl<IO, B> ResponseBody<IO, B> {
 }
 
 impl<IO: Stream, B: SendBody> ResponseBody<IO, B> {
-    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<BodyChunk, Error>> {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<BodyChunk, Error>> {
         let Some(conn) = &mut self.conn else { return Poll::Ready(Ok(BodyChunk::End)) };
         if let Some(upload) = &mut self.upload {
-            upload.poll_upload(conn, context)?;
+            upload.poll_upload(conn, cx)?;
             if upload.done {
                 self.upload = None;
             }
@@ -365,7 +365,7 @@ impl<IO: Stream, B: SendBody> ResponseBody<IO, B> {
                 BodyChunk::Pending => {}
                 chunk => return Poll::Ready(Ok(chunk)),
             }
-            match ready!(conn.incoming.poll_read(&mut conn.io, context, self.body.expected())) {
+            match ready!(conn.incoming.poll_read(&mut conn.io, cx, self.body.expected())) {
                 Ok(0) if self.body.on_eof() => self.reusable = false,
                 Ok(0) => return Poll::Ready(Err(Error::UnexpectedEof)),
                 Ok(_) => {}
@@ -379,8 +379,8 @@ impl<IO: Stream, B: SendBody> Body for ResponseBody<IO, B> {
     type Data = Bytes;
     type Error = Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let chunk = match ready!(self.poll_chunk(context)) {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let chunk = match ready!(self.poll_chunk(cx)) {
             Ok(chunk) => chunk,
             Err(error) => {
                 self.conn = None;

@@ -111,7 +111,7 @@ where
     let mut out = WriteBuffer::default();
     let mut reader = HeadReader::new(options.limits);
     loop {
-        let head = poll_fn(|context| conn.poll_head(&mut reader, (options.finish)(), context)).await?;
+        let head = poll_fn(|cx| conn.poll_head(&mut reader, (options.finish)(), cx)).await?;
         let (response_context, request) = match head
             .and_then(|(head, framing)| request::new_request(&conn, head, framing))
         {
@@ -125,17 +125,17 @@ where
         };
         let response = {
             let mut future = pin!(service(request));
-            poll_fn(|context| match future.as_mut().poll(context) {
+            poll_fn(|cx| match future.as_mut().poll(cx) {
                 Poll::Ready(response) => Poll::Ready(Some(response)),
-                Poll::Pending => match conn.poll_interim(options.interim, context) {
+                Poll::Pending => match conn.poll_interim(options.interim, cx) {
                     Poll::Ready(Err(_)) => Poll::Ready(None),
-                    _ => conn.poll_closed(context).map(|()| None),
+                    _ => conn.poll_closed(cx).map(|()| None),
                 },
             })
             .await?
         };
         if !options.interim.is_empty() {
-            poll_fn(|context| conn.poll_interim(options.interim, context)).await.ok()?;
+            poll_fn(|cx| conn.poll_interim(options.interim, cx)).await.ok()?;
         }
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
             let body = response::send_switch(&mut conn, &mut out, response).await?;
@@ -143,7 +143,7 @@ where
             return Some(Served::Upgraded { io, received, body });
         }
         let keep_alive = response::send(&mut conn, &mut out, response_context, response, &options).await?;
-        match poll_fn(|context| conn.poll_skip_body(keep_alive, context)).await {
+        match poll_fn(|cx| conn.poll_skip_body(keep_alive, cx)).await {
             SkipResult::All if keep_alive => conn.reset(),
             SkipResult::All => return conn.close().await,
             SkipResult::Partial => return Some(Served::Lingering(Lingering::new(conn))),

@@ -151,11 +151,11 @@ impl AsyncWrite for MockStream {
 
     fn poll_write_vectored(
         self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
-        self.poll_write(context, &all)
+        self.poll_write(cx, &all)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -217,11 +217,8 @@ impl Body for WrongLengthBody {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -242,11 +239,8 @@ impl Body for DynBody {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.as_mut().poll_frame(context)
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.as_mut().poll_frame(cx)
     }
 
     fn is_end_stream(&self) -> bool {

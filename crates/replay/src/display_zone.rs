@@ -31,7 +31,7 @@ impl DisplayZone {
 
     /// Formats a time, in seconds since 1970, with a `strftime` format.
     pub(super) fn format(&self, seconds: i64, format: &str) -> String {
-        timestamp(seconds).to_zoned(self.0.clone()).strftime(format).to_string()
+        timestamp(seconds).to_zoned_datetime(self.0.clone()).strftime(format).to_string()
     }
 
     /// Returns the local time at `seconds`, as seconds since the local start of 1970.

@@ -8,11 +8,11 @@ use tidegate_policy::Timestamp;
 pub(super) fn read(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, String> {
     let error = || format!("{text:?} is not a time; write 2026-11-21T14:00, 2026-11-21T14:00:00Z or 14:00");
     let today = i64::try_from(now.seconds()).ok().and_then(|second| jiff::Timestamp::from_second(second).ok());
-    let of_today = |time: Time| Some(today?.to_zoned(zone.clone()).date().to_datetime(time));
+    let of_today = |time: Time| Some(today?.to_zoned_datetime(zone.clone()).date().to_datetime(time));
     let local = || {
         let civil = text.parse::<DateTime>().ok().filter(|_| text.contains(':'));
         let civil = civil.or_else(|| text.parse::<Time>().ok().and_then(of_today))?;
-        Some(civil.to_zoned(zone.clone()).ok()?.timestamp())
+        Some(civil.to_zoned_datetime(zone.clone()).ok()?.timestamp())
     };
     let timestamp = text.parse::<jiff::Timestamp>().ok().or_else(local).ok_or_else(error)?;
     u64::try_from(timestamp.as_nanosecond()).map(Timestamp).map_err(|_| error())

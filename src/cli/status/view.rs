@@ -1,7 +1,7 @@
 //! Output options: width, colors and time zone.
 
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, Zoned};
+use jiff::{Timestamp, ZonedDateTime};
 use std::io::{self, IsTerminal};
 use tidegate_replay::terminal::ColorMode;
 
@@ -39,7 +39,7 @@ impl View {
         self.format_time(timestamp, now, |local| if local.second() == 0 { "%H:%M" } else { "%H:%M:%S" })
     }
 
-    fn format_time(&self, timestamp: &str, now: Option<&str>, time: impl Fn(&Zoned) -> &'static str) -> String {
+    fn format_time(&self, timestamp: &str, now: Option<&str>, time: impl Fn(&ZonedDateTime) -> &'static str) -> String {
         let Some(local) = self.to_local(timestamp) else { return timestamp.to_owned() };
         let now = now.and_then(|now| self.to_local(now));
         let day = match now {
@@ -55,8 +55,8 @@ impl View {
         self.to_local(timestamp).map(|local| local.strftime("%Z").to_string()).unwrap_or_default()
     }
 
-    fn to_local(&self, timestamp: &str) -> Option<Zoned> {
-        Some(timestamp.parse::<Timestamp>().ok()?.to_zoned(self.zone.clone()))
+    fn to_local(&self, timestamp: &str) -> Option<ZonedDateTime> {
+        Some(timestamp.parse::<Timestamp>().ok()?.to_zoned_datetime(self.zone.clone()))
     }
 }
 

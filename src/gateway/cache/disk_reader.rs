@@ -39,14 +39,14 @@ impl DiskReader {
     }
 
     /// Polls for the next bytes; `None` at the end.
-    pub(in crate::gateway) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    pub(in crate::gateway) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if self.remaining() == 0 {
             return Poll::Ready(None);
         }
         let number = self.next / BLOCK;
         let block = match self.read_page_cache(number) {
             Some(block) => block,
-            None => ready!(self.poll_read(number, context)),
+            None => ready!(self.poll_read(number, cx)),
         };
         Poll::Ready(Some(block.map(|block| {
             let start = number * BLOCK;
@@ -64,12 +64,12 @@ impl DiskReader {
     }
 
     /// Polls for the block, which another thread reads.
-    fn poll_read(&mut self, number: u64, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+    fn poll_read(&mut self, number: u64, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         let reading = self.reading.get_or_insert_with(|| {
             let body = self.body.clone();
             spawn_blocking(move || body.read_block(number, ReadMode::Blocking))
         });
-        let block = ready!(Pin::new(reading).poll(context)).map_err(io::Error::other).flatten();
+        let block = ready!(Pin::new(reading).poll(cx)).map_err(io::Error::other).flatten();
         self.reading = None;
         Poll::Ready(block)
     }

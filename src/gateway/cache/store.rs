@@ -13,7 +13,6 @@ use crate::gateway::message::page_url::canonical_url;
 use foldhash::fast::RandomState;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
-use smallvec::SmallVec;
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -235,10 +234,7 @@ impl CacheStore {
         let class = entry.class();
         let entries = self.class(class);
         self.others(class).for_each(|others| _ = others.remove(&key));
-        let mut evicted = entries.insert_with_lifecycle(key, entry);
-        // The previous entry of the key is replaced, not displaced.
-        evicted.retain(|evicted| *evicted != key);
-        self.evictions.fetch_add(evicted.len() as u64, Ordering::Relaxed);
+        entries.insert_with_lifecycle(key, entry, &mut Some(key));
         self.balance();
     }
 
@@ -381,27 +377,17 @@ impl Weighter<CacheKey, CacheEntry> for ByBytes {
     }
 }
 
-/// Keys of the entries that one insertion removed. Most insertions remove none or one.
-type EvictedKeys = SmallVec<[CacheKey; 2]>;
-
 /// Counts the entries that others displace.
 #[derive(Clone)]
 struct CountEvictions(Arc<AtomicU64>);
 
 impl Lifecycle<CacheKey, CacheEntry> for CountEvictions {
-    type RequestState = EvictedKeys;
+    /// Key that is inserted: its previous entry is replaced, not displaced.
+    type RequestState = Option<CacheKey>;
 
-    fn begin_request(&self) -> EvictedKeys {
-        EvictedKeys::new()
-    }
-
-    fn on_evict(&self, evicted: &mut EvictedKeys, key: CacheKey, _: CacheEntry) {
-        evicted.push(key);
-    }
-
-    fn end_request(&self, evicted: EvictedKeys) {
-        if !evicted.is_empty() {
-            self.0.fetch_add(evicted.len() as u64, Ordering::Relaxed);
+    fn on_evict(&self, inserted: &mut Option<CacheKey>, key: CacheKey, _: CacheEntry) {
+        if *inserted != Some(key) {
+            self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

@@ -311,11 +311,11 @@ impl CopyBody {
     }
 
     /// Polls for the next bytes; `None` at the end.
-    pub(in crate::gateway) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    pub(in crate::gateway) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         match self {
             Self::Small(body) => Poll::Ready(Some(std::mem::take(body)).filter(|body| !body.is_empty()).map(Ok)),
-            Self::Parts(reader) => reader.poll_next(context),
-            Self::Disk(reader) => reader.poll_next(context),
+            Self::Parts(reader) => reader.poll_next(cx),
+            Self::Disk(reader) => reader.poll_next(cx),
         }
     }
 

@@ -41,18 +41,18 @@ impl<S: AsyncWrite + Unpin> BatchedStream<S> {
     }
 
     /// Writes the batch to the client, and what TLS has of earlier ones.
-    fn poll_write_batch(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.borrow_mut().poll_write_batch(context)
+    fn poll_write_batch(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.borrow_mut().poll_write_batch(cx)
     }
 }
 
 impl<S: AsyncWrite + Unpin> Batch<S> {
-    fn poll_write_batch(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_write_batch(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.batch.is_empty() {
-            return Pin::new(&mut self.io).poll_flush(context);
+            return Pin::new(&mut self.io).poll_flush(cx);
         }
         while self.written < self.batch.len() {
-            let written = Pin::new(&mut self.io).poll_write(context, &self.batch[self.written..]);
+            let written = Pin::new(&mut self.io).poll_write(cx, &self.batch[self.written..]);
             if written.is_pending() {
                 self.charge.set(HTTP2_CONNECTION + MAX_BATCH);
             }
@@ -65,18 +65,18 @@ impl<S: AsyncWrite + Unpin> Batch<S> {
         self.written = 0;
         SPARE.set(std::mem::take(&mut self.batch));
         self.charge.set(HTTP2_CONNECTION);
-        Pin::new(&mut self.io).poll_flush(context)
+        Pin::new(&mut self.io).poll_flush(cx)
     }
 
     /// Adds bytes of `slices` that have room in the batch, after a full one is written. What a batch of its own would
     /// hold is written at once.
-    fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         if self.batch.len() == MAX_BATCH {
-            ready!(self.poll_write_batch(context))?;
+            ready!(self.poll_write_batch(cx))?;
         }
         if self.batch.is_empty() {
             if slices.iter().map(|slice| slice.len()).sum::<usize>() >= MAX_BATCH {
-                return Pin::new(&mut self.io).poll_write_vectored(context, slices);
+                return Pin::new(&mut self.io).poll_write_vectored(cx, slices);
             }
             self.batch = SPARE.take();
             self.batch.reserve_exact(MAX_BATCH);
@@ -97,10 +97,10 @@ impl<S> Clone for BatchedStream<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for BatchedStream<S> {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let Batch { io, prefix, .. } = &mut *self.0.borrow_mut();
         if prefix.is_empty() {
-            return Pin::new(io).poll_read(context, buffer);
+            return Pin::new(io).poll_read(cx, buffer);
         }
         let length = prefix.len().min(buffer.remaining());
         buffer.put_slice(&prefix.split_to(length));
@@ -112,16 +112,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for BatchedStream<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for BatchedStream<S> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.borrow_mut().poll_write(context, &[IoSlice::new(bytes)])
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.borrow_mut().poll_write(cx, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
         self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.0.borrow_mut().poll_write(context, slices)
+        self.0.borrow_mut().poll_write(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -129,17 +129,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BatchedStream<S> {
     }
 
     /// Leaves the batch to the end of the poll.
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Batch { io, batch, .. } = &mut *self.0.borrow_mut();
         match batch.is_empty() {
-            true => Pin::new(io).poll_flush(context),
+            true => Pin::new(io).poll_flush(cx),
             false => Poll::Ready(Ok(())),
         }
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_write_batch(context))?;
-        Pin::new(&mut self.0.borrow_mut().io).poll_shutdown(context)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_write_batch(cx))?;
+        Pin::new(&mut self.0.borrow_mut().io).poll_shutdown(cx)
     }
 }
 
@@ -152,9 +152,9 @@ pub(in crate::gateway) struct BatchedConnection<C, S> {
 impl<C: Future, S: AsyncWrite + Unpin> Future for BatchedConnection<C, S> {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let is_ended = self.connection.as_mut().poll(context).is_ready();
-        match self.stream.poll_write_batch(context) {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let is_ended = self.connection.as_mut().poll(cx).is_ready();
+        match self.stream.poll_write_batch(cx) {
             _ if is_ended => Poll::Ready(()),
             Poll::Ready(Err(_)) => Poll::Ready(()),
             _ => Poll::Pending,
@@ -193,11 +193,11 @@ mod tests {
             }
             let mut received = [0; 16];
             let mut buffer = ReadBuf::new(&mut received);
-            let mut context = Context::from_waker(Waker::noop());
+            let mut cx = Context::from_waker(Waker::noop());
             assert!(Pin::new(&mut client).poll_read(&mut context, &mut buffer).is_pending(), "written before the end");
             let connection = Box::pin(std::future::pending::<()>());
             let mut batched = BatchedConnection { connection, stream };
-            assert!(Pin::new(&mut batched).poll(&mut context).is_pending());
+            assert!(Pin::new(&mut batched).poll(&mut cx).is_pending());
             let length = client.read(&mut received).await.expect("no error");
             assert_eq!(&received[..length], b"headbody");
         });
@@ -207,9 +207,9 @@ mod tests {
     fn client_that_does_not_read_holds_one_charged_batch() {
         let (mut stream, _client, memory) = stream(10);
         let idle = memory.total();
-        let mut context = Context::from_waker(Waker::noop());
+        let mut cx = Context::from_waker(Waker::noop());
         let mut accepted = 0;
-        while let Poll::Ready(written) = Pin::new(&mut stream).poll_write(&mut context, &[0; 1000]) {
+        while let Poll::Ready(written) = Pin::new(&mut stream).poll_write(&mut cx, &[0; 1000]) {
             accepted += written.expect("no error");
         }
         assert_eq!((accepted, memory.total() - idle), (MAX_BATCH, MAX_BATCH as u64));

@@ -65,13 +65,10 @@ impl Body for ClientBody {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut *self {
-            Self::Http1(body) => Pin::new(body).poll_frame(context).map_err(BodyError::from),
-            Self::Http2(body) => Pin::new(body).poll_frame(context).map_err(BodyError::from),
+            Self::Http1(body) => Pin::new(body).poll_frame(cx).map_err(BodyError::from),
+            Self::Http2(body) => Pin::new(body).poll_frame(cx).map_err(BodyError::from),
             Self::Empty => Poll::Ready(None),
         }
     }

@@ -38,20 +38,20 @@ impl ChargedTlsStream {
 }
 
 impl AsyncRead for ClientStream {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(io) => Pin::new(io).poll_read(context, buffer),
-            Self::Tls(tls) => Pin::new(&mut tls.io).poll_read(context, buffer),
+            Self::Plain(io) => Pin::new(io).poll_read(cx, buffer),
+            Self::Tls(tls) => Pin::new(&mut tls.io).poll_read(cx, buffer),
         }
     }
 }
 
 impl AsyncWrite for ClientStream {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Plain(io) => Pin::new(io).poll_write(context, bytes),
+            Self::Plain(io) => Pin::new(io).poll_write(cx, bytes),
             Self::Tls(tls) => {
-                let written = Pin::new(&mut tls.io).poll_write(context, bytes);
+                let written = Pin::new(&mut tls.io).poll_write(cx, bytes);
                 tls.update_charge();
                 written
             }
@@ -60,13 +60,13 @@ impl AsyncWrite for ClientStream {
 
     fn poll_write_vectored(
         self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Plain(io) => Pin::new(io).poll_write_vectored(context, slices),
+            Self::Plain(io) => Pin::new(io).poll_write_vectored(cx, slices),
             Self::Tls(tls) => {
-                let written = Pin::new(&mut tls.io).poll_write_vectored(context, slices);
+                let written = Pin::new(&mut tls.io).poll_write_vectored(cx, slices);
                 tls.update_charge();
                 written
             }
@@ -80,11 +80,11 @@ impl AsyncWrite for ClientStream {
         }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(io) => Pin::new(io).poll_flush(context),
+            Self::Plain(io) => Pin::new(io).poll_flush(cx),
             Self::Tls(tls) => {
-                let flushed = Pin::new(&mut tls.io).poll_flush(context);
+                let flushed = Pin::new(&mut tls.io).poll_flush(cx);
                 tls.update_charge();
                 flushed
             }
@@ -92,10 +92,10 @@ impl AsyncWrite for ClientStream {
     }
 
     /// Sends close_notify first, over TLS.
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Self::Plain(io) => Pin::new(io).poll_shutdown(context),
-            Self::Tls(tls) => Pin::new(&mut tls.io).poll_shutdown(context),
+            Self::Plain(io) => Pin::new(io).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(&mut tls.io).poll_shutdown(cx),
         }
     }
 }

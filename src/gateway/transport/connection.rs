@@ -251,9 +251,9 @@ async fn detect_http2(stream: &mut ClientStream, prefix: &mut BytesMut, mut char
         if compared == PREFACE.len() {
             return Ok(true);
         }
-        let read = std::future::poll_fn(|context| {
+        let read = std::future::poll_fn(|cx| {
             prefix.reserve(INITIAL_READ_CAPACITY);
-            let read = pin!(stream.read_buf(prefix)).poll(context);
+            let read = pin!(stream.read_buf(prefix)).poll(cx);
             // A client that sends nothing holds no buffer.
             if read.is_pending() && prefix.is_empty() {
                 *prefix = BytesMut::new();
@@ -275,8 +275,8 @@ async fn run_until_commanded<F: Future>(
     mut obey: impl FnMut(Pin<&mut F>, ConnectionCommand) -> CloseMode,
 ) -> Option<F::Output> {
     let mut obeyed = ConnectionCommand::Continue;
-    std::future::poll_fn(|context| {
-        let command = connection_state.poll_command(context);
+    std::future::poll_fn(|cx| {
+        let command = connection_state.poll_command(cx);
         if command == ConnectionCommand::Close {
             return Poll::Ready(None);
         }
@@ -286,7 +286,7 @@ async fn run_until_commanded<F: Future>(
                 return Poll::Ready(None);
             }
         }
-        work.as_mut().poll(context).map(Some)
+        work.as_mut().poll(cx).map(Some)
     })
     .await
 }

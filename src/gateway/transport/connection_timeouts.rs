@@ -255,10 +255,10 @@ impl ConnectionState {
     }
 
     /// Returns the current command. Registers the task, to be woken by a later command.
-    pub(in crate::gateway) fn poll_command(&self, context: &Context<'_>) -> ConnectionCommand {
+    pub(in crate::gateway) fn poll_command(&self, cx: &Context<'_>) -> ConnectionCommand {
         let mut waker = self.waker.borrow_mut();
-        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-            *waker = Some(context.waker().clone());
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
         }
         self.command.get()
     }

@@ -53,7 +53,7 @@ impl SharedReader {
     }
 
     /// Polls for the next bytes; `None` at the end.
-    pub(in crate::gateway) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    pub(in crate::gateway) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if self.remaining() == 0 {
             return Poll::Ready(None);
         }
@@ -69,7 +69,7 @@ impl SharedReader {
                 }
             },
         };
-        let part = ready!(Pin::new(reading).poll(context)).map_err(io::Error::other).flatten();
+        let part = ready!(Pin::new(reading).poll(cx)).map_err(io::Error::other).flatten();
         self.reading = None;
         self.position += part.as_ref().map_or(0, |part| part.len() as u64);
         Poll::Ready(Some(part))

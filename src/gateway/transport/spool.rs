@@ -194,7 +194,7 @@ impl SpoolFile {
     }
 
     /// Reads the next part of the unread bytes. Fails if the file is shorter than what was written.
-    pub(in crate::gateway) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+    pub(in crate::gateway) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         let reading = match &mut self.reading {
             Some(reading) => reading,
             None => {
@@ -202,7 +202,7 @@ impl SpoolFile {
                 self.reading.insert(reading)
             }
         };
-        let part = ready!(Pin::new(reading).poll(context)).map_err(io::Error::other).flatten();
+        let part = ready!(Pin::new(reading).poll(cx)).map_err(io::Error::other).flatten();
         self.reading = None;
         let part = part?;
         self.read += part.len() as u64;
@@ -213,8 +213,8 @@ impl SpoolFile {
 impl Future for SpoolWrite {
     type Output = io::Result<u64>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<u64>> {
-        Pin::new(&mut self.0).poll(context).map(|written| written.map_err(io::Error::other).flatten())
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        Pin::new(&mut self.0).poll(cx).map(|written| written.map_err(io::Error::other).flatten())
     }
 }
 

@@ -80,10 +80,10 @@ impl Body for StreamBody {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<StreamPart>, BodyError>>> {
         if self.rest.is_empty() {
-            let polled = Pin::new(&mut self.body).poll_frame(context);
+            let polled = Pin::new(&mut self.body).poll_frame(cx);
             self.stream.on_polled(polled.is_pending());
             match ready!(polled).map(|frame| frame.map(Frame::into_data)) {
                 None => return Poll::Ready(None),

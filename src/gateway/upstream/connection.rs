@@ -95,13 +95,10 @@ impl Body for OriginBody {
     type Data = Bytes;
     type Error = client::Error;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, client::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, client::Error>>> {
         match self.get_mut() {
-            Self::Http1(body) => Pin::new(body).poll_frame(context),
-            Self::Http2(body) => Pin::new(&mut **body).poll_frame(context),
+            Self::Http1(body) => Pin::new(body).poll_frame(cx),
+            Self::Http2(body) => Pin::new(&mut **body).poll_frame(cx),
         }
     }
 

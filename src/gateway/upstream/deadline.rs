@@ -54,12 +54,12 @@ impl Deadlines {
 
 impl Deadline {
     /// Starts or continues a wait for the origin. Returns true if it has expired.
-    pub(in crate::gateway) fn poll_expired(&self, context: &Context<'_>) -> bool {
+    pub(in crate::gateway) fn poll_expired(&self, cx: &Context<'_>) -> bool {
         let mut waits = self.deadlines.waits.borrow_mut();
         let wait = &mut waits[self.key];
         wait.since.get_or_insert(self.deadlines.clock.get());
-        if !wait.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-            wait.waker = Some(context.waker().clone());
+        if !wait.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            wait.waker = Some(cx.waker().clone());
         }
         wait.expired
     }

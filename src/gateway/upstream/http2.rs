@@ -310,8 +310,8 @@ impl Http2Stream {
 
 /// Runs `driver` to its end, after which it takes no request: one that it has not begun fails as unsent.
 async fn drive(driver: Rc<RefCell<Option<Driver>>>) {
-    poll_fn(|context| match &mut *driver.borrow_mut() {
-        Some(driver) => Pin::new(driver).poll(context).map(drop),
+    poll_fn(|cx| match &mut *driver.borrow_mut() {
+        Some(driver) => Pin::new(driver).poll(cx).map(drop),
         None => Poll::Ready(()),
     })
     .await;
@@ -355,8 +355,8 @@ impl Body for Http2Body {
     type Data = Bytes;
     type Error = Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let polled = ready!(Pin::new(&mut self.incoming).poll_frame(context));
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let polled = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
         self.stream.connection.on_received();
         self.stream.is_open.set(matches!(polled, Some(Ok(_))) && !self.incoming.is_end_stream());
         Poll::Ready(match polled {
@@ -386,18 +386,15 @@ impl Body for UploadBody {
     type Data = Bytes;
     type Error = Box<dyn StdError + Send + Sync>;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         if let Some(abort) = &self.abort {
             if abort.is_aborted.get() {
                 return Poll::Ready(Some(Err(h2::Error::from(h2::Reason::CANCEL).into())));
             }
-            abort.sender.replace(Some(context.waker().clone()));
+            abort.sender.replace(Some(cx.waker().clone()));
         }
         loop {
-            let polled = ready!(Pin::new(&mut self.body).poll_frame(context)).transpose()?;
+            let polled = ready!(Pin::new(&mut self.body).poll_frame(cx)).transpose()?;
             if polled.as_ref().is_none_or(Frame::is_data) {
                 return Poll::Ready(Ok(polled).transpose());
             }

@@ -152,7 +152,7 @@ impl Upstream {
             is_http2 = matches!(connection, Connection::Http2(_));
             permit.mark_sent();
             let mut sending = pin!(connection.send(head, body, target.on_interim));
-            let sent = std::future::poll_fn(|context| match sending.as_mut().poll(context) {
+            let sent = std::future::poll_fn(|cx| match sending.as_mut().poll(cx) {
                 Poll::Ready(result) => Poll::Ready(Some(result)),
                 Poll::Pending => {
                     match upload.as_ref().filter(|upload| upload.is_in_progress()) {
@@ -160,7 +160,7 @@ impl Upstream {
                         Some(_) => deadline.reset(),
                         None => state.set_sent(true),
                     }
-                    match deadline.poll_expired(context) {
+                    match deadline.poll_expired(cx) {
                         true => Poll::Ready(None),
                         false => Poll::Pending,
                     }

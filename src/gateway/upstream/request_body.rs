@@ -77,12 +77,12 @@ impl ReceivedBody {
         self.memory.len() as u64 + self.file.as_ref().map_or(0, SpoolFile::unread)
     }
 
-    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if !self.memory.is_empty() {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.memory)))));
         }
         if let Some(file) = self.file.as_mut().filter(|file| file.unread() > 0) {
-            let part = ready!(file.poll_read(context)).map_err(BodyError::File);
+            let part = ready!(file.poll_read(cx)).map_err(BodyError::File);
             if part.is_err() {
                 self.end_upload(UploadState::Aborted(ClientBodyError::NoSpace));
             }
@@ -176,21 +176,18 @@ impl Body for RequestBody {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let streaming = match &mut *self {
             Self::Empty => return Poll::Ready(None),
             Self::Received(body) => {
                 body.upload.iter().for_each(|upload| upload.parts.set(upload.parts.get() + 1));
-                return body.poll_frame(context);
+                return body.poll_frame(cx);
             }
             Self::Streaming(streaming) => streaming,
         };
         streaming.upload.parts.set(streaming.upload.parts.get() + 1);
         let Some(incoming) = &mut streaming.incoming else { return Poll::Ready(None) };
-        let polled = Pin::new(&mut *incoming).poll_frame(context);
+        let polled = Pin::new(&mut *incoming).poll_frame(cx);
         streaming.connection_state.on_body_wait(polled.is_pending());
         streaming.upload.waits_for_client.set(polled.is_pending());
         let abort = |error| streaming.upload.state.set(UploadState::Aborted(error));

@@ -210,7 +210,7 @@ impl OperatorTable {
     /// Returns the time of the built-in snapshot.
     pub(super) fn snapshot_time(&self) -> Timestamp {
         let day: Option<jiff::civil::Date> = self.snapshot_date.parse().ok();
-        let midnight = day.and_then(|day| day.to_zoned(jiff::tz::TimeZone::UTC).ok());
+        let midnight = day.and_then(|day| day.to_zoned_datetime(jiff::tz::TimeZone::UTC).ok());
         let seconds = midnight.map_or(0, |midnight| midnight.timestamp().as_second());
         Timestamp::from_seconds(seconds.try_into().unwrap_or_default())
     }

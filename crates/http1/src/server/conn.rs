@@ -128,7 +128,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
         &self,
         reader: &mut HeadReader,
         finish: Finish,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<(RequestHead, FramingInfo), Malformed>>> {
         let ConnState { io, incoming, .. } = &mut *self.0.borrow_mut();
         loop {
@@ -139,7 +139,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
                 return Poll::Ready(None);
             }
             incoming.expect_head();
-            match incoming.poll_read(io, context, 0) {
+            match incoming.poll_read(io, cx, 0) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(None),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Pending => {
@@ -151,52 +151,52 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
     }
 
     /// Reads the next chunk of the body. Sends the 100 response first, if the client waits for it.
-    pub(super) fn poll_chunk(&self, context: &mut Context<'_>) -> Poll<Result<BodyChunk, BodyError>> {
+    pub(super) fn poll_chunk(&self, cx: &mut Context<'_>) -> Poll<Result<BodyChunk, BodyError>> {
         let ConnState { io, incoming, body, continue_response, .. } = &mut *self.0.borrow_mut();
         // Not sent to a client that did not wait; but a partly written response is completed.
         if continue_response.len() == CONTINUE.len() && !incoming.buffer.is_empty() {
             *continue_response = b"";
         }
-        ready!(poll_continue(io, continue_response, context))?;
+        ready!(poll_continue(io, continue_response, cx))?;
         loop {
             match body.next(&mut incoming.buffer)? {
                 BodyChunk::Pending => {}
                 chunk => return Poll::Ready(Ok(chunk)),
             }
             // Only received data grows the buffer: a declared length does not allocate memory.
-            if ready!(incoming.poll_read(io, context, 0))? == 0 {
+            if ready!(incoming.poll_read(io, cx, 0))? == 0 {
                 return Poll::Ready(Err(BodyError::UnexpectedEof));
             }
         }
     }
 
     /// Cancels the 100 response, because the final response begins. A partly written one is completed.
-    pub(super) fn poll_cancel_continue(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_cancel_continue(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let ConnState { io, continue_response, .. } = &mut *self.0.borrow_mut();
         if continue_response.len() == CONTINUE.len() {
             *continue_response = b"";
         }
-        poll_continue(io, continue_response, context)
+        poll_continue(io, continue_response, cx)
     }
 
     /// Sends the interim responses that wait. A partly written 100 response is completed before.
-    pub(super) fn poll_interim(&self, interim: &InterimResponses, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_interim(&self, interim: &InterimResponses, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if interim.is_empty() {
             return Poll::Ready(Ok(()));
         }
         let ConnState { io, continue_response, .. } = &mut *self.0.borrow_mut();
         if continue_response.len() != CONTINUE.len() {
-            ready!(poll_continue(io, continue_response, context))?;
+            ready!(poll_continue(io, continue_response, cx))?;
         }
-        interim.poll_write(io, context)
+        interim.poll_write(io, cx)
     }
 
     /// Completes when the client has disconnected. Data received meanwhile is buffered, up to a limit.
-    pub(super) fn poll_closed(&self, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
         let ConnState { io, incoming, body, .. } = &mut *self.0.borrow_mut();
         // While a body is incomplete, its reader detects the disconnect.
         while body.is_done() && incoming.buffer.len() < MAX_PIPELINED {
-            match ready!(incoming.poll_read(io, context, 0)) {
+            match ready!(incoming.poll_read(io, cx, 0)) {
                 Ok(0) | Err(_) => return Poll::Ready(()),
                 Ok(_) => {}
             }
@@ -206,7 +206,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
 
     /// Skips an unused body that its service has dropped: all of it if the connection is kept, else only the buffered
     /// part.
-    pub(super) fn poll_skip_body(&self, keep_alive: bool, context: &mut Context<'_>) -> Poll<SkipResult> {
+    pub(super) fn poll_skip_body(&self, keep_alive: bool, cx: &mut Context<'_>) -> Poll<SkipResult> {
         let ConnState { io, incoming, body, skipped, .. } = &mut *self.0.borrow_mut();
         if Rc::strong_count(&self.0) > 1 {
             return Poll::Ready(SkipResult::Partial);
@@ -215,7 +215,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
             match body.next(&mut incoming.buffer) {
                 Ok(BodyChunk::Data(data)) => *skipped += data.len() as u64,
                 Ok(BodyChunk::Pending) if keep_alive && *skipped + body.expected() <= MAX_SKIPPED => {
-                    match ready!(incoming.poll_read(io, context, 0)) {
+                    match ready!(incoming.poll_read(io, cx, 0)) {
                         Ok(0) | Err(_) => return Poll::Ready(SkipResult::Partial),
                         Ok(_) => {}
                     }
@@ -230,7 +230,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
 
     /// Closes the connection to a client that has sent all its data.
     pub(super) async fn close<T>(mut self) -> Option<T> {
-        let _ = poll_fn(|context| Pin::new(&mut self).poll_shutdown(context)).await;
+        let _ = poll_fn(|cx| Pin::new(&mut self).poll_shutdown(cx)).await;
         None
     }
 }
@@ -238,42 +238,42 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
 fn poll_continue<IO: AsyncWrite + Unpin>(
     io: &mut IO,
     continue_response: &mut &'static [u8],
-    context: &mut Context<'_>,
+    cx: &mut Context<'_>,
 ) -> Poll<io::Result<()>> {
     while !continue_response.is_empty() {
-        let written = ready!(Pin::new(&mut *io).poll_write(context, continue_response))?;
+        let written = ready!(Pin::new(&mut *io).poll_write(cx, continue_response))?;
         if written == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
         *continue_response = &continue_response[written..];
     }
-    Pin::new(io).poll_flush(context)
+    Pin::new(io).poll_flush(cx)
 }
 
 /// Borrows the connection only during a write: the body being written may read from it.
 impl<IO: AsyncWrite + Unpin> AsyncWrite for SharedConn<IO> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0.borrow_mut().io).poll_write(context, bytes)
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0.borrow_mut().io).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
         self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0.borrow_mut().io).poll_write_vectored(context, slices)
+        Pin::new(&mut self.0.borrow_mut().io).poll_write_vectored(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.0.borrow().io.is_write_vectored()
     }
 
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0.borrow_mut().io).poll_flush(context)
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0.borrow_mut().io).poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0.borrow_mut().io).poll_shutdown(context)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0.borrow_mut().io).poll_shutdown(cx)
     }
 }
 
@@ -288,13 +288,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Lingering<IO> {
 
     /// Reads until the client closes its side, or exceeds the limit.
     pub async fn until_closed(mut self) {
-        let _ = poll_fn(|context| Pin::new(&mut self.0).poll_shutdown(context)).await;
+        let _ = poll_fn(|cx| Pin::new(&mut self.0).poll_shutdown(cx)).await;
         let mut read = 0;
         while read < MAX_LINGER {
-            let more = poll_fn(|context| {
+            let more = poll_fn(|cx| {
                 let ConnState { io, incoming, .. } = &mut *self.0.0.borrow_mut();
                 incoming.buffer.clear();
-                incoming.poll_read(io, context, 0)
+                incoming.poll_read(io, cx, 0)
             });
             match more.await {
                 Ok(0) | Err(_) => break,

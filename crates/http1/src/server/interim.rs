@@ -38,20 +38,16 @@ impl InterimResponses {
     }
 
     /// Writes what waits. Fails if `io` does.
-    pub(super) fn poll_write(
-        &self,
-        io: &mut (impl AsyncWrite + Unpin),
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
+    pub(super) fn poll_write(&self, io: &mut (impl AsyncWrite + Unpin), cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut waiting = self.0.borrow_mut();
         while !waiting.is_empty() {
-            let written = ready!(Pin::new(&mut *io).poll_write(context, &waiting))?;
+            let written = ready!(Pin::new(&mut *io).poll_write(cx, &waiting))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             waiting.drain(..written);
         }
         *waiting = Vec::new();
-        Pin::new(io).poll_flush(context)
+        Pin::new(io).poll_flush(cx)
     }
 }

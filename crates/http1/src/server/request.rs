@@ -42,9 +42,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Body for RequestBody<IO> {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(conn) = &self.0 else { return Poll::Ready(None) };
-        Poll::Ready(match ready!(conn.poll_chunk(context)) {
+        Poll::Ready(match ready!(conn.poll_chunk(cx)) {
             Ok(BodyChunk::Data(data)) => Some(Ok(Frame::data(data))),
             Ok(BodyChunk::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
             Ok(BodyChunk::End | BodyChunk::Pending) => None,

@@ -45,14 +45,14 @@ where
         && !conn.expects_continue()
         && conn.can_skip_body()
         && !wants_close(&fields);
-    poll_fn(|context| conn.poll_cancel_continue(context)).await.ok()?;
+    poll_fn(|cx| conn.poll_cancel_continue(cx)).await.ok()?;
     write_head(out.front_mut(), response_context, status, &fields, &framed, keep_alive, &options.date);
     let mut body = BodyWriter::new(body, framed.coding);
-    let written = poll_fn(|context| {
-        if let Poll::Ready(written) = body.poll_write(conn, out, context) {
+    let written = poll_fn(|cx| {
+        if let Poll::Ready(written) = body.poll_write(conn, out, cx) {
             return Poll::Ready(written.ok());
         }
-        conn.poll_closed(context).map(|()| None)
+        conn.poll_closed(cx).map(|()| None)
     });
     written.await?;
     Some(keep_alive)
@@ -69,7 +69,7 @@ pub(super) async fn send_switch<IO: AsyncRead + AsyncWrite + Unpin, B>(
     head::write_status(front, false, status);
     fields.write(front, |name| !matches!(name, Name::TransferEncoding | Name::ContentLength));
     front.extend_from_slice(b"\r\n");
-    poll_fn(|context| out.poll_flush(conn, context)).await.ok()?;
+    poll_fn(|cx| out.poll_flush(conn, cx)).await.ok()?;
     Some(body)
 }
 

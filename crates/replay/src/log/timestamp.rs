@@ -121,7 +121,7 @@ mod tests {
         #[test]
         fn time_formats_round_trip(second in 0..4_000_000_000_i64, micro in 0..1_000_000_i64, east in -14 * 60..=14 * 60_i32) {
             let time = jiff::Timestamp::from_microsecond(second * 1_000_000 + micro).expect("in range");
-            let zoned = time.to_zoned(jiff::tz::Offset::from_seconds(east * 60).expect("in range").to_time_zone());
+            let zoned = time.to_zoned_datetime(jiff::tz::Offset::from_seconds(east * 60).expect("in range").to_time_zone());
             let at = Timestamp((second * 1_000_000 + micro) as u64 * 1000);
             let common = zoned.strftime("%d/%b/%Y:%H:%M:%S.%6f %z").to_string();
             prop_assert_eq!(read(common.as_bytes()), Some((at, true)));

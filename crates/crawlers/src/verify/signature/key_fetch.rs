@@ -121,8 +121,8 @@ mod tests {
         };
         let is_due_in_time = runtime.block_on(async {
             let mut fetches = pin!(verifier.run_fetches(&fetcher, AllowedAddresses::Public, || now.get()));
-            poll_fn(|context| {
-                let _ = fetches.as_mut().poll(context);
+            poll_fn(|cx| {
+                let _ = fetches.as_mut().poll(cx);
                 now.set(start + Duration::from_secs(9));
                 match (is_due_after(15), is_due_after(3600)) {
                     (true, _) => Poll::Ready(true),
