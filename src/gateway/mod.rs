@@ -8,8 +8,8 @@
 //! client. [`forward_auth`] answers other proxies.
 
 mod cache;
+mod config;
 mod config_names;
-mod config_snapshot;
 mod exchange;
 mod in_place;
 mod log_interval;
@@ -24,7 +24,7 @@ mod upstream;
 mod worker;
 
 use crate::telemetry::WorkerTelemetry;
-use config_snapshot::ConfigSnapshot;
+use config::Config;
 use tidegate_config::Settings;
 use tidegate_config::settings::Listener;
 use tidegate_crawlers::robots::OverrideFile;
@@ -211,7 +211,7 @@ impl Gateway {
 
     /// Stops accepting, and serves the last requests of open connections. Afterwards no request begins.
     pub fn stop_requests(mut self) -> DrainingGateway {
-        let drain_timeout = self.handle.0.generation().settings.limits.drain_timeout;
+        let drain_timeout = self.handle.0.config().settings.limits.drain_timeout;
         self.stage.send_replace(Stage::LastRequests);
         let (finished, finished_receiver) = std::sync::mpsc::channel::<()>();
         let workers = self.workers.take().unwrap_or_default();
@@ -271,11 +271,10 @@ impl Handle {
         lists: AddressLists,
         switches: Switches,
     ) {
-        let origin_servers = origin_servers.or_unchanged(&self.0.generation().origin_servers);
-        let snapshot =
-            ConfigSnapshot::new(settings, origin_servers, error_pages, lists, switches, &self.0.engine, self.now());
-        self.0.cache.resize(&snapshot.settings);
-        self.0.replace_config(snapshot);
+        let origin_servers = origin_servers.or_unchanged(&self.0.config().origin_servers);
+        let config = Config::new(settings, origin_servers, error_pages, lists, switches, &self.0.engine, self.now());
+        self.0.cache.resize(&config.settings);
+        self.0.replace_config(config);
         self.0.crawl_delay_adviser.reset();
         self.refresh_robots();
         self.0.origin_changed.notify_one();
@@ -284,7 +283,7 @@ impl Handle {
 
     /// Activates new networks for the address lists of the current settings.
     pub fn replace_lists(&self, lists: AddressLists) {
-        self.0.generation().replace_lists(lists);
+        self.0.config().replace_lists(lists);
     }
 
     /// Activates other switches, resolved by the current rules.
@@ -294,17 +293,17 @@ impl Handle {
 
     /// Calls `f` with the current settings.
     pub fn with_settings<T>(&self, f: impl FnOnce(&Settings) -> T) -> T {
-        f(&self.0.generation().settings)
+        f(&self.0.config().settings)
     }
 
     /// Returns the current networks of the address lists.
     pub fn lists(&self) -> Arc<AddressLists> {
-        self.0.generation().lists()
+        self.0.config().lists()
     }
 
     /// Calls `f` with the current quota and client state.
     pub fn with_admission<T>(&self, f: impl FnOnce(&Admission) -> T) -> T {
-        f(&self.0.generation().admission)
+        f(&self.0.config().admission)
     }
 
     /// Returns the wall-clock time.
@@ -319,12 +318,12 @@ impl Handle {
 
     /// Returns true once the origin's address is resolved.
     pub fn is_origin_resolved(&self) -> bool {
-        self.0.generation().origin_servers.is_resolved()
+        self.0.config().origin_servers.is_resolved()
     }
 
     /// Returns the addresses of the origin, as last resolved.
     pub fn origin_addresses(&self) -> Vec<SocketAddr> {
-        self.0.generation().origin_servers.addresses()
+        self.0.config().origin_servers.addresses()
     }
 
     /// Returns the number of connections to the origin, without upgraded ones.
@@ -339,7 +338,7 @@ impl Handle {
 
     /// Returns the state of each server of the origin.
     pub fn origin_servers(&self) -> Vec<OriginServerView> {
-        self.0.generation().origin_servers.views()
+        self.0.config().origin_servers.views()
     }
 
     /// Returns the outage of the origin; `None` if it responded to the last request.
@@ -364,18 +363,18 @@ impl Handle {
 
     /// Returns a snapshot of each quota.
     pub fn quotas(&self) -> Vec<QuotaView> {
-        self.0.generation().admission.quotas(self.now())
+        self.0.config().admission.quotas(self.now())
     }
 
     /// Returns the units that the origin reported for paths without a route cost, most first.
     pub fn path_costs(&self) -> Vec<PathCostView> {
-        self.0.generation().admission.path_costs()
+        self.0.config().admission.path_costs()
     }
 
     /// Returns the `count` most refused clients, in descending order.
     pub fn top_clients(&self, count: usize) -> Vec<ClientView> {
         let name = |operator| self.0.operators.name(operator);
-        self.0.generation().admission.top_clients(count, name, self.now())
+        self.0.config().admission.top_clients(count, name, self.now())
     }
 
     /// Returns the number of tracked clients and the number of evicted ones.
@@ -385,7 +384,7 @@ impl Handle {
 
     /// Sets the usage of a quota manually. Returns the previous and the new usage.
     pub fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {
-        self.0.generation().admission.set_used(quota, used, self.now())
+        self.0.config().admission.set_used(quota, used, self.now())
     }
 
     /// Runs periodic maintenance until dropped: DNS lookups of the origin, robots.txt updates, syncs of the cache on disk,
@@ -404,7 +403,7 @@ impl Handle {
             self.0.cache.store.sync();
             self.expire_pending_decisions();
             if count % EVICTION_TICKS == 0 {
-                self.0.generation().admission.evict_idle(self.now());
+                self.0.config().admission.evict_idle(self.now());
                 self.0.credentials.evict_idle(self.now());
             }
         }
@@ -424,8 +423,8 @@ impl Handle {
 
     /// Updates the robots.txt directives, and the administrator's own file if there is one.
     fn refresh_robots(&self) {
-        let (shared, snapshot) = (&self.0, self.0.generation());
-        let settings = &snapshot.settings;
+        let (shared, config) = (&self.0, self.0.config());
+        let settings = &config.settings;
         let advertised =
             shared.crawl_delay_adviser.advertised(settings, &shared.operators, &self.quotas(), self.uptime());
         shared.crawl_compliance.set_delays(&advertised.per_operator);
@@ -444,7 +443,7 @@ impl Handle {
 
     /// Returns what the cache contains; `None` if nothing is stored.
     pub fn cache_stats(&self) -> Option<CacheStats> {
-        self.0.generation().settings.cache.map(|_| self.0.cache.store.stats())
+        self.0.config().settings.cache.map(|_| self.0.cache.store.stats())
     }
 
     /// Waits until what is stored is written to disk, for at most `timeout`. Returns false if the time is over.
@@ -467,7 +466,7 @@ impl Handle {
         let cache::ResponseCache { store, invalidations, .. } = &*self.0.cache;
         // Recorded first, so that no response that is on its way is stored afterwards.
         invalidations.record_purge(self.now());
-        purge.apply(&self.0.generation().settings.rules, store)
+        purge.apply(&self.0.config().settings.rules, store)
     }
 
     /// Returns the URLs that are written to from now on, until [`Self::end_follow_writes`].
@@ -487,7 +486,7 @@ impl Handle {
 
     /// Returns the warning about a proxy that is not in `trusted_proxies`, if one was detected.
     pub fn untrusted_proxy(&self) -> Option<String> {
-        self.0.generation().untrusted_proxy.warning()
+        self.0.config().untrusted_proxy.warning()
     }
 
     /// Returns the number of robots.txt documents that exceed the size limit with directives.
@@ -502,14 +501,14 @@ impl Handle {
 
     /// Resolves the servers of the origin. A failed lookup keeps the previous addresses.
     pub async fn resolve_origin(&self) {
-        let servers = Arc::clone(&self.0.generation().origin_servers);
+        let servers = Arc::clone(&self.0.config().origin_servers);
         servers.resolve().await;
     }
 
     /// Checks the servers of the origin, if the settings want it, until dropped.
     pub async fn run_health_checks(&self) {
         loop {
-            let servers = Arc::clone(&self.0.generation().origin_servers);
+            let servers = Arc::clone(&self.0.config().origin_servers);
             let pause = servers.check_all(|| self.uptime()).await;
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}

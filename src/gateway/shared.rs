@@ -1,7 +1,7 @@
 //! State shared by all workers. Workers only read it, except for counters.
 
 use crate::gateway::cache::ResponseCache;
-use crate::gateway::config_snapshot::ConfigSnapshot;
+use crate::gateway::config::Config;
 use crate::gateway::log_interval::LogInterval;
 use crate::gateway::message::crawl_delay::CrawlDelayAdviser;
 use crate::gateway::message::error_pages::ErrorPages;
@@ -128,8 +128,8 @@ pub(super) struct Shared {
     pub(super) crawl_compliance: CrawlCompliance,
     /// The administrator's robots.txt file, if configured.
     pub(super) robots_override: Mutex<OverrideFile>,
-    config: ArcSwap<ConfigSnapshot>,
-    snapshot_number: AtomicU64,
+    config: ArcSwap<Config>,
+    config_number: AtomicU64,
 }
 
 /// `Via` entries with a pseudonym of this gateway, which distinguishes a loop from a chain of gateways.
@@ -161,8 +161,7 @@ impl Shared {
         let max_tracked_clients = settings.limits.max_tracked_clients;
         let cache = Arc::new(ResponseCache::of(&settings, clock.clone(), seed));
         let origin_servers = Arc::new(origin_servers);
-        let snapshot =
-            ConfigSnapshot::new(settings, origin_servers, error_pages, lists, switches, &engine, clock.now());
+        let config = Config::new(settings, origin_servers, error_pages, lists, switches, &engine, clock.now());
         let compliance = CrawlCompliance::new(operators.names().count());
         Self {
             clock,
@@ -201,19 +200,19 @@ impl Shared {
             crawl_delay_adviser: CrawlDelayAdviser::default(),
             crawl_compliance: compliance,
             robots_override: Mutex::default(),
-            config: ArcSwap::from_pointee(snapshot),
-            snapshot_number: AtomicU64::new(0),
+            config: ArcSwap::from_pointee(config),
+            config_number: AtomicU64::new(0),
         }
     }
 
-    /// Returns the current configuration snapshot.
-    pub(super) fn generation(&self) -> Arc<ConfigSnapshot> {
+    /// Returns the current configuration.
+    pub(super) fn config(&self) -> Arc<Config> {
         self.config.load_full()
     }
 
     /// Returns a number that changes with each reload and each switch; cheap enough for every request.
     pub(super) fn config_number(&self) -> u64 {
-        self.snapshot_number.load(Ordering::Acquire)
+        self.config_number.load(Ordering::Acquire)
     }
 
     /// Records that a connection could not be accepted. Logs at most one a minute of all listeners, because clients can cause
@@ -251,16 +250,16 @@ impl Shared {
         }
     }
 
-    /// Activates a new configuration snapshot.
-    pub(super) fn replace_config(&self, snapshot: ConfigSnapshot) {
-        self.config.store(Arc::new(snapshot));
-        self.snapshot_number.fetch_add(1, Ordering::Release);
+    /// Activates a new configuration.
+    pub(super) fn replace_config(&self, config: Config) {
+        self.config.store(Arc::new(config));
+        self.config_number.fetch_add(1, Ordering::Release);
     }
 
-    /// Activates other switches in the current configuration snapshot.
+    /// Activates other switches in the current configuration.
     pub(super) fn replace_switches(&self, switches: Switches) {
         self.config.load().replace_switches(switches);
-        self.snapshot_number.fetch_add(1, Ordering::Release);
+        self.config_number.fetch_add(1, Ordering::Release);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Detects a proxy in front of the gateway that the settings do not name.
 //!
 //! Such a proxy hides its clients: all of them share its address, and no crawler can be verified. It is detected by a
-//! private peer address that sends an untrusted forwarding header. One detection is stored per configuration snapshot.
+//! private peer address that sends an untrusted forwarding header. One detection is stored per configuration.
 //! After it a request costs one relaxed load, before it a scan of the field names.
 
 use crate::gateway::message::headers;

@@ -1,8 +1,8 @@
 //! A worker: one thread of the data plane with its own runtime, sockets, and connections to the origin. Requests share
 //! only the engine with other workers.
 
+use crate::gateway::config::Config;
 use crate::gateway::config_names::ConfigNames;
-use crate::gateway::config_snapshot::ConfigSnapshot;
 use crate::gateway::log_interval::LogInterval;
 use crate::gateway::message::compressor;
 use crate::gateway::message::scratch::ScratchBuffer;
@@ -39,7 +39,7 @@ use tracing::{debug, info, warn};
 /// State shared by all requests of one thread.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
-    current: RefCell<Rc<CurrentConfig>>,
+    config: RefCell<Rc<WorkerConfig>>,
     /// Monotonic time at the last update, precise enough for timeouts.
     uptime: Rc<Cell<Timestamp>>,
     dates: DateCache,
@@ -74,10 +74,10 @@ pub(super) struct Worker {
     decision_count: Cell<u64>,
 }
 
-/// Current configuration snapshot, reference-counted per thread.
-pub(super) struct CurrentConfig {
+/// Current configuration, reference-counted per thread.
+pub(super) struct WorkerConfig {
     config_number: u64,
-    snapshot: Arc<ConfigSnapshot>,
+    config: Arc<Config>,
     pub(super) switches: Arc<Switches>,
 }
 
@@ -105,9 +105,9 @@ impl Worker {
         let uptime = Rc::new(Cell::new(shared.clock.monotonic_now()));
         let upstream = Upstream::new(Rc::clone(&uptime), shared.origin_connections.clone());
         let config_number = shared.config_number();
-        let current = CurrentConfig::new(config_number, shared.generation());
+        let config = WorkerConfig::new(config_number, shared.config());
         Rc::new(Self {
-            current: RefCell::new(Rc::new(current)),
+            config: RefCell::new(Rc::new(config)),
             uptime,
             dates: DateCache::new(),
             connections: ConnectionRegistry::default(),
@@ -174,31 +174,31 @@ impl Worker {
     async fn tick(&self) {
         self.monotonic_now();
         tokio::task::yield_now().await;
-        let current = self.current();
-        if *self.seen_config.borrow() != current.config_number {
-            self.seen_config.send_replace(current.config_number);
+        let config = self.config();
+        if *self.seen_config.borrow() != config.config_number {
+            self.seen_config.send_replace(config.config_number);
         }
-        let memory = self.connections.sweep(&current.settings.limits);
-        self.move_displaced_bodies(&current.settings);
-        self.limit_memory(memory, &current.settings.limits);
-        self.sweep_list.sweep(self.uptime.get(), current.settings.limits.min_rate);
-        self.upstream.sweep(&current.settings.origin, self.uptime.get());
+        let memory = self.connections.sweep(&config.settings.limits);
+        self.move_displaced_bodies(&config.settings);
+        self.limit_memory(memory, &config.settings.limits);
+        self.sweep_list.sweep(self.uptime.get(), config.settings.limits.min_rate);
+        self.upstream.sweep(&config.settings.origin, self.uptime.get());
         while self.detached.borrow_mut().as_mut().and_then(JoinSet::try_join_next).is_some() {}
         self.telemetry().flush();
     }
 
     /// Opens connections for requests to come, once the address of the origin is known.
     fn warm_up(self: &Rc<Self>) {
-        if self.is_warm.get() || !self.current().origin_servers.is_resolved() {
+        if self.is_warm.get() || !self.config().origin_servers.is_resolved() {
             return;
         }
         self.is_warm.set(true);
         let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let current = worker.current();
+            let config = worker.config();
             // Each of these would name a client.
-            if current.settings.origin.proxy_protocol.is_none() {
-                let target = worker.upstream_target(&current, None);
+            if config.settings.origin.proxy_protocol.is_none() {
+                let target = worker.upstream_target(&config, None);
                 worker.upstream.warm_up(worker.shared.origin_connections_to_open, &target).await;
             }
         });
@@ -207,17 +207,17 @@ impl Worker {
     /// Returns the servers of the origin, and how to send a request for `client` to them.
     pub(super) fn upstream_target<'a>(
         &'a self,
-        current: &'a CurrentConfig,
+        config: &'a WorkerConfig,
         client: Option<ProxiedClient>,
     ) -> UpstreamTarget<'a> {
-        let origin = &current.settings.origin;
+        let origin = &config.settings.origin;
         UpstreamTarget {
             origin,
-            servers: &current.origin_servers,
+            servers: &config.origin_servers,
             client,
             requester: None,
             on_interim: None,
-            head_limits: HeadLimits { size: MAX_RESPONSE_HEAD, fields: current.settings.limits.max_response_headers },
+            head_limits: HeadLimits { size: MAX_RESPONSE_HEAD, fields: config.settings.limits.max_response_headers },
             uptime: self.uptime.get(),
             clock: &self.shared.clock,
             response_timeout: origin.response_timeout,
@@ -266,14 +266,14 @@ impl Worker {
         &self.shared
     }
 
-    /// Returns the current configuration snapshot. A reload takes effect with the next request.
-    pub(super) fn current(&self) -> Rc<CurrentConfig> {
+    /// Returns the current configuration. A reload takes effect with the next request.
+    pub(super) fn config(&self) -> Rc<WorkerConfig> {
         let config_number = self.shared.config_number();
-        let mut current = self.current.borrow_mut();
-        if current.config_number != config_number {
-            *current = Rc::new(CurrentConfig::new(config_number, self.shared.generation()));
+        let mut config = self.config.borrow_mut();
+        if config.config_number != config_number {
+            *config = Rc::new(WorkerConfig::new(config_number, self.shared.config()));
         }
-        Rc::clone(&current)
+        Rc::clone(&config)
     }
 
     /// Waits until WebSockets are to be closed.
@@ -286,11 +286,11 @@ impl Worker {
     pub(super) async fn until_blocked(&self, client: SwitchSubject) {
         let mut seen_config = self.seen_config.subscribe();
         loop {
-            let current = self.current();
-            if client.is_blocked(&current.switches, &current.settings.rules, self.now()) {
+            let config = self.config();
+            if client.is_blocked(&config.switches, &config.settings.rules, self.now()) {
                 return;
             }
-            drop(current);
+            drop(config);
             // The worker has the sender.
             let _ = seen_config.changed().await;
         }
@@ -358,21 +358,21 @@ impl Worker {
         mix(self.seed.wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
-    pub(super) fn names<'a>(&'a self, current: &'a CurrentConfig) -> ConfigNames<'a> {
-        ConfigNames { shared: &self.shared, rules: &current.settings.rules, config_number: current.config_number }
+    pub(super) fn names<'a>(&'a self, config: &'a WorkerConfig) -> ConfigNames<'a> {
+        ConfigNames { shared: &self.shared, rules: &config.settings.rules, config_number: config.config_number }
     }
 
     /// Synchronizes a quota with the usage that the origin reported.
     pub(super) fn report_origin_count(
         &self,
-        current: &CurrentConfig,
+        config: &WorkerConfig,
         quota: QuotaId,
         window: u64,
         report: OriginReport,
         now: Timestamp,
     ) {
-        let Some(event) = current.admission.sync_quota_with_origin(quota, window, report, now) else { return };
-        let quota = &current.settings.rules[quota].name;
+        let Some(event) = config.admission.sync_quota_with_origin(quota, window, report, now) else { return };
+        let quota = &config.settings.rules[quota].name;
         let drift = match event {
             OriginQuotaEvent::Exhausted { until } => {
                 let until = rfc3339(until);
@@ -392,13 +392,13 @@ impl Worker {
     /// Warns that the origin's count of a quota cannot be parsed, once per window.
     pub(super) fn warn_unreadable_header(
         &self,
-        current: &CurrentConfig,
+        config: &WorkerConfig,
         quota: QuotaId,
         window: u64,
         header: &HeaderName,
     ) {
         if self.unreadable_windows.borrow_mut().insert(quota, window) != Some(window) {
-            let quota = &current.settings.rules[quota].name;
+            let quota = &config.settings.rules[quota].name;
             warn!("Unparsable origin header {header}: quota {quota} is not synchronized");
         }
     }
@@ -435,16 +435,16 @@ impl Worker {
     }
 }
 
-impl CurrentConfig {
-    fn new(config_number: u64, snapshot: Arc<ConfigSnapshot>) -> Self {
-        Self { config_number, switches: snapshot.switches(), snapshot }
+impl WorkerConfig {
+    fn new(config_number: u64, config: Arc<Config>) -> Self {
+        Self { config_number, switches: config.switches(), config }
     }
 }
 
-impl Deref for CurrentConfig {
-    type Target = ConfigSnapshot;
+impl Deref for WorkerConfig {
+    type Target = Config;
 
-    fn deref(&self) -> &ConfigSnapshot {
-        &self.snapshot
+    fn deref(&self) -> &Config {
+        &self.config
     }
 }

@@ -76,13 +76,13 @@ impl Handle {
 
     /// Returns the next stale response for which there are surplus units. Those that are no longer to be refreshed are dropped.
     fn next_stale(&self, candidates: &mut Candidates) -> Option<Arc<StoredResponse>> {
-        let snapshot = self.0.generation();
-        if !snapshot.settings.cache?.refreshes_surplus {
+        let config = self.0.config();
+        if !config.settings.cache?.refreshes_surplus {
             return None;
         }
         let (now, uptime) = (self.now(), self.uptime());
-        let routes = 0..snapshot.settings.rules.routes.len();
-        let may_refresh = |route: usize| snapshot.admission.may_refresh(RouteId::from_index(route), now);
+        let routes = 0..config.settings.rules.routes.len();
+        let may_refresh = |route: usize| config.admission.may_refresh(RouteId::from_index(route), now);
         if !routes.into_iter().any(may_refresh) {
             candidates.responses.clear();
             return None;
@@ -108,16 +108,16 @@ impl Handle {
 
     /// Returns the route of a stored response, unless it is no longer cached.
     fn route_of(&self, copy: &StoredResponse) -> Option<RouteId> {
-        let snapshot = self.0.generation();
-        let (rules, url) = (&snapshot.settings.rules, copy.url.parse().ok()?);
+        let config = self.0.config();
+        let (rules, url) = (&config.settings.rules, copy.url.parse().ok()?);
         let route = Site::from_url(&url)?.route(&url, rules);
         rules[route].cache.as_ref().map(|_| route)
     }
 
     /// Sends the refresh of a response to a worker; `None` if too many wait, or its class is gone.
     fn refresh_of(&self, copy: &StoredResponse) -> Option<oneshot::Receiver<Result<FillOutcome, String>>> {
-        let snapshot = self.0.generation();
-        let class = snapshot.settings.rules.classes.get(copy.usage.class_index()?)?;
+        let config = self.0.config();
+        let class = config.settings.rules.classes.get(copy.usage.class_index()?)?;
         let fields = Fields::from_lines(copy.selecting.as_deref()?.to_vec().into())?;
         self.fill(copy.url.parse().ok()?, fields, &class.name, CacheFill::Refresh)
     }
@@ -144,8 +144,8 @@ impl Handle {
         class: &str,
         site: Option<&str>,
     ) -> Result<oneshot::Receiver<Result<FillOutcome, String>>, String> {
-        let snapshot = self.0.generation();
-        let rules = &snapshot.settings.rules;
+        let config = self.0.config();
+        let rules = &config.settings.rules;
         if rules.class_id(class).is_none() {
             let names: Vec<_> = rules.classes.iter().map(|class| class.name.as_str()).collect();
             return Err(format!("class: found {class:?}; known here: {}", names.join(", ")));
@@ -157,7 +157,7 @@ impl Handle {
             uri.host().is_some_and(|host| without_last_dot(host).eq_ignore_ascii_case(without_last_dot(site)))
         };
         // A request for a host that is not in `hosts` is refused like a client's.
-        if snapshot.settings.hosts.is_none() && !site.is_none_or(is_of_site) {
+        if config.settings.hosts.is_none() && !site.is_none_or(is_of_site) {
             let (reply, outcome) = oneshot::channel();
             let _ = reply.send(Ok(FillOutcome::of_another_host()));
             return Ok(outcome);

@@ -5,7 +5,7 @@ use super::evidence::{LiveEvidence, credential};
 use super::known::Client;
 use crate::gateway::message::target::ClientRequest;
 use crate::gateway::transport::listener::ListenerKind;
-use crate::gateway::worker::CurrentConfig;
+use crate::gateway::worker::WorkerConfig;
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
 use tidegate_engine::Classified;
@@ -18,7 +18,7 @@ use tidegate_policy::{Classification, ClientFacts, ClientKind, Facts, Signature,
 pub(in crate::gateway) fn classify(
     connection: &ClientConnection,
     request: &ClientRequest,
-    config: &CurrentConfig,
+    config: &WorkerConfig,
     now: Timestamp,
 ) -> (Client, Classified) {
     let rules = &config.settings.rules;

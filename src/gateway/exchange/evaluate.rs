@@ -159,7 +159,7 @@ async fn evaluate_after_lease(
         let mut notified = pin!(ledger_responses.notified());
         // Enabled before the lease state is read, so that no notification is missed.
         notified.as_mut().enable();
-        let config = worker.current();
+        let config = worker.config();
         (known.client, known.classified) = classify(&known.connection, &known.request, &config, worker.now());
         known.config = config;
         let learned = match path_knowledge(&known, role) {

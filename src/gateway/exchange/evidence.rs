@@ -2,7 +2,7 @@
 
 use super::client_connection::ClientConnection;
 use crate::gateway::message::target::{self, ClientRequest};
-use crate::gateway::worker::CurrentConfig;
+use crate::gateway::worker::WorkerConfig;
 use http::Version;
 use tidegate_config::settings::Signatures;
 use tidegate_crawlers::verify::signature::{SignaturePolicy, SignedMessage, VerifyTime};
@@ -18,7 +18,7 @@ pub(in crate::gateway) struct LiveEvidence<'a> {
     pub(in crate::gateway) connection: &'a ClientConnection,
     pub(in crate::gateway) request: &'a ClientRequest,
     pub(in crate::gateway) facts: RequestFacts<'a>,
-    pub(in crate::gateway) config: &'a CurrentConfig,
+    pub(in crate::gateway) config: &'a WorkerConfig,
     pub(in crate::gateway) client_address: &'a ClientAddress,
     pub(in crate::gateway) now: Timestamp,
     /// Traits of the browser that the user agent names. Found with the claim.

@@ -49,7 +49,7 @@ async fn fill(worker: &Rc<Worker>, request: FillRequest) {
                 ConnectionState::new(worker.monotonic_tick(), worker.shared().clock.clone(), u32::MAX);
             let connection =
                 ClientConnection::for_fill(Rc::clone(worker), connection_state, Fill { reason: fill, class });
-            let limit = 2 * worker.current().settings.origin.response_timeout;
+            let limit = 2 * worker.config().settings.origin.response_timeout;
             let deadline = worker.upstream().new_deadline(limit);
             let work = async { outcome(handle(connection, Request { head, body: ClientBody::Empty }).await).await };
             within(&deadline, work).await.ok_or_else(|| format!("no whole response within {limit:?}"))

@@ -4,7 +4,7 @@
 use super::client_connection::ClientConnection;
 use crate::gateway::message::target::ClientRequest;
 use crate::gateway::switch_subject::SwitchSubject;
-use crate::gateway::worker::{CurrentConfig, Worker};
+use crate::gateway::worker::{Worker, WorkerConfig};
 use std::net::IpAddr;
 use std::rc::Rc;
 use tidegate_config::settings::HeaderRules;
@@ -19,7 +19,7 @@ use tidegate_policy::{OperatorId, Rules, Timestamp};
 pub(in crate::gateway) struct Known {
     pub(in crate::gateway) connection: Rc<ClientConnection>,
     /// Configuration that applies to the request, from its class to the end of its response.
-    pub(in crate::gateway) config: Rc<CurrentConfig>,
+    pub(in crate::gateway) config: Rc<WorkerConfig>,
     pub(in crate::gateway) request: ClientRequest,
     pub(in crate::gateway) client: Client,
     /// Class and route.

@@ -58,7 +58,7 @@ use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::listener::ListenerKind;
 use crate::gateway::unknown_paths::UnknownPath;
 use crate::gateway::upstream::{ClientBodyError, Deadline, ForwardError, RequestBody};
-use crate::gateway::worker::CurrentConfig;
+use crate::gateway::worker::WorkerConfig;
 use abandon::Abandonable;
 use answer::acme_challenge::acme_challenge;
 use answer::copy::{copy_for_refusal, respond_from_copy, respond_only_if_cached, respond_overdue};
@@ -114,7 +114,7 @@ async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>)
         // Boxed to keep the future of other requests small.
         return Box::pin(answer_proxy(connection, request)).await;
     }
-    let config = connection.worker.current();
+    let config = connection.worker.config();
     let Request { mut head, body } = request;
     // Before anything reads the cookies: the session of the live page is for the gateway alone.
     strip_admin_sessions(&mut head.fields);
@@ -165,7 +165,7 @@ async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>)
 /// to be sent again by https.
 fn validate(
     connection: &ClientConnection,
-    config: &CurrentConfig,
+    config: &WorkerConfig,
     head: &RequestHead,
 ) -> Result<Target, Response<ResponseBody>> {
     if let Some(response) = acme_challenge(connection, head) {
@@ -183,7 +183,7 @@ fn validate(
 /// Returns what is known of a valid request.
 fn identify(
     connection: Rc<ClientConnection>,
-    config: Rc<CurrentConfig>,
+    config: Rc<WorkerConfig>,
     request: ClientRequest,
     received_at: Timestamp,
     id: u64,

@@ -21,7 +21,7 @@ const MAX_AGE: Duration = Duration::from_secs(300);
 const JSON: &[u8] = b"application/json";
 const HTML: &[u8] = b"text/html; charset=utf-8";
 
-/// Cache of the rendered policy of one configuration snapshot.
+/// Cache of the rendered policy of one configuration.
 #[derive(Default)]
 pub(in crate::gateway) struct CrawlPolicy(Mutex<Option<RenderedPolicy>>);
 

@@ -194,7 +194,7 @@ mod tests {
             let mut received = [0; 16];
             let mut buffer = ReadBuf::new(&mut received);
             let mut cx = Context::from_waker(Waker::noop());
-            assert!(Pin::new(&mut client).poll_read(&mut context, &mut buffer).is_pending(), "written before the end");
+            assert!(Pin::new(&mut client).poll_read(&mut cx, &mut buffer).is_pending(), "written before the end");
             let connection = Box::pin(std::future::pending::<()>());
             let mut batched = BatchedConnection { connection, stream };
             assert!(Pin::new(&mut batched).poll(&mut cx).is_pending());

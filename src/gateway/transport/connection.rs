@@ -71,7 +71,7 @@ pub(in crate::gateway) async fn serve_proxied(
 ) {
     let connection_state = track(&worker, &stream);
     connection_state.on_proxy_header_start();
-    let header = match worker.current().settings.rules.trust.trusts(proxy) {
+    let header = match worker.config().settings.rules.trust.trusts(proxy) {
         true => run_until_commanded(&connection_state, Box::pin(read_header(&mut stream)), close_unless_last).await,
         false => Some(Err(ProxyHeaderError::Untrusted)),
     };
@@ -89,7 +89,7 @@ pub(in crate::gateway) async fn serve_proxied(
 
 /// Adds the connection to those whose timeouts are checked.
 fn track(worker: &Worker, stream: &TcpStream) -> Rc<ConnectionState> {
-    let max_requests = worker.current().settings.limits.max_requests_per_connection;
+    let max_requests = worker.config().settings.limits.max_requests_per_connection;
     let connection_state = ConnectionState::new(worker.monotonic_tick(), worker.shared().clock.clone(), max_requests);
     worker.connections().add(&connection_state);
     let _ = stream.set_nodelay(true);
@@ -123,7 +123,7 @@ async fn serve_tls(
     let connection = run_until_commanded(&connection_state, handshake, close_unless_last).await;
     let Some(Some(TlsConnection { stream, is_http2, certificate_names })) = connection else { return };
     connection_state.on_established();
-    let limits = worker.current().settings.limits.clone();
+    let limits = worker.config().settings.limits.clone();
     let connection =
         ClientConnection::new(Rc::clone(&worker), Rc::clone(&connection_state), options, peer, certificate_names);
     let prefix = BytesMut::new();
@@ -148,7 +148,7 @@ async fn serve_plain(
     peer: IpAddr,
     connection_state: Rc<ConnectionState>,
 ) {
-    let limits = worker.current().settings.limits.clone();
+    let limits = worker.config().settings.limits.clone();
     let mut stream = ClientStream::Plain(TrackedStream::new(stream, Rc::clone(&connection_state)));
     let mut prefix = BytesMut::new();
     let is_http2 = {

@@ -21,7 +21,7 @@ struct ShownConnection(WorkerTelemetry);
 impl ConnectionSlot {
     /// Takes a slot; `None` if there are too many connections.
     pub(in crate::gateway) fn try_acquire(worker: &Worker) -> Option<Self> {
-        let max_connections = worker.current().settings.limits.max_connections;
+        let max_connections = worker.config().settings.limits.max_connections;
         let shared = &worker.shared;
         let Some(count) = shared.open_connections.try_add(max_connections) else {
             worker.telemetry().connection_refused();
@@ -33,8 +33,8 @@ impl ConnectionSlot {
 
     /// Counts the connection for the address of its client. Returns false if the address has too many.
     pub(in crate::gateway) fn try_count(&mut self, worker: &Worker, client: IpAddr) -> bool {
-        let current = worker.current();
-        let (limits, trust) = (&current.settings.limits, &current.settings.rules.trust);
+        let config = worker.config();
+        let (limits, trust) = (&config.settings.limits, &config.settings.rules.trust);
         let Some(max) = limits.max_connections_per_address else { return true };
         let is_shared = client.is_loopback() || trust.trusts(client);
         if is_shared && !limits.limits_local_connections {

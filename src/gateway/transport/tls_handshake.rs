@@ -130,8 +130,8 @@ struct HandshakeSlot {
 
 impl HandshakeSlot {
     fn try_acquire(worker: &Worker, peer: IpAddr) -> Option<Self> {
-        let current = worker.current();
-        let (limits, trust) = (&current.settings.limits, &current.settings.rules.trust);
+        let config = worker.config();
+        let (limits, trust) = (&config.settings.limits, &config.settings.rules.trust);
         let count = worker.handshakes().try_add(limits.max_handshakes)?;
         // A proxy has many clients.
         let address_limit = limits.max_handshakes_per_address.filter(|_| !trust.trusts(peer));

@@ -19,7 +19,7 @@ use crate::gateway::message::response_body::ResponseBody;
 use crate::gateway::message::target::{ClientRequest, Target};
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::connection_timeouts::ConnectionState;
-use crate::gateway::worker::CurrentConfig;
+use crate::gateway::worker::WorkerConfig;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -51,7 +51,7 @@ pub(in crate::gateway) async fn answer_proxy(
     headers::strip_admin_sessions(&mut head.fields);
     let head_started_at = connection.connection_state.on_request_start(head.version);
     let _in_flight = ProxyRequestGuard(Rc::clone(&connection.connection_state));
-    let config = connection.worker.current();
+    let config = connection.worker.config();
     let path = head.target.path_and_query().map_or_else(String::new, ToString::to_string);
     let answer = match &config.settings.forward_auth {
         _ if !may_ask(&config.settings.rules.trust, connection.peer) => Err(ProxyRequestError::Peer),
@@ -99,7 +99,7 @@ async fn answer(
     naming: Naming<'_>,
     form: RefusalForm,
     received_at: Timestamp,
-    config: &Rc<CurrentConfig>,
+    config: &Rc<WorkerConfig>,
     settings: &ForwardAuth,
 ) -> Result<Response<ResponseBody>, ProxyRequestError> {
     let worker = &connection.worker;
@@ -182,7 +182,7 @@ async fn settle(
     connection: &ClientConnection,
     head: &RequestHead,
     body: ClientBody,
-    config: &CurrentConfig,
+    config: &WorkerConfig,
 ) -> Result<Response<ResponseBody>, SettlementError> {
     if head.method != Method::POST {
         connection.drain_body(head, body);

@@ -49,7 +49,7 @@ pub(in crate::gateway) fn reject_request(
     head: &RequestHead,
 ) -> Response<ResponseBody> {
     let mut response = reject(worker, error, ResponseFormat::from_head(head));
-    allow_reading(head, &worker.current().settings, &mut response.fields);
+    allow_reading(head, &worker.config().settings, &mut response.fields);
     response
 }
 
@@ -58,7 +58,7 @@ fn reject(worker: &Worker, error: RequestError, format: ResponseFormat) -> Respo
     let problem = Problem::malformed(error);
     worker.telemetry().response_without_class(problem.status().as_u16());
     let id = worker.next_decision_id();
-    problem.into_response(format, id, &worker.current().error_pages, &mut worker.scratch()).0
+    problem.into_response(format, id, &worker.config().error_pages, &mut worker.scratch()).0
 }
 
 /// Responds to an admitted request instead of the origin.

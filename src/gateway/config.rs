@@ -22,7 +22,7 @@ const DISTRUST_TIME: Duration = Duration::from_secs(3600);
 const ORIGIN_CACHE_PART: usize = 8;
 
 /// Settings and the tables precomputed from them.
-pub(super) struct ConfigSnapshot {
+pub(super) struct Config {
     pub(super) settings: Settings,
     pub(super) admission: Admission,
     pub(super) rate_limit_headers: RateLimitHeaders,
@@ -49,7 +49,7 @@ pub(super) struct ConfigSnapshot {
     switches: ArcSwap<Switches>,
 }
 
-impl ConfigSnapshot {
+impl Config {
     pub(super) fn new(
         settings: Settings,
         origin_servers: Arc<OriginServers>,
@@ -125,7 +125,7 @@ impl ConfigSnapshot {
         self.switches.load_full()
     }
 
-    /// Activates other switches. Workers use them with their next [`CurrentConfig`](crate::gateway::worker::CurrentConfig).
+    /// Activates other switches. Workers use them with their next [`WorkerConfig`](crate::gateway::worker::WorkerConfig).
     pub(super) fn replace_switches(&self, switches: Switches) {
         self.switches.store(Arc::new(switches));
     }
