@@ -209,7 +209,7 @@ impl Service {
         let log = access_log(&settings.log.access)?;
         let telemetry = Telemetry::new(log, BUILD, started_at);
         telemetry.config_loaded(&settings.rules, &names, started_at);
-        // Whatever can fail for a mistake in the files has not: the predecessor stops.
+        // All that a mistake in the files can make fail has succeeded above, so that the predecessor need not start again.
         if let Some(predecessor) = predecessor {
             predecessor.take_ledger().map_err(ServiceError::Predecessor)?;
         }

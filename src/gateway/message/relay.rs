@@ -822,7 +822,7 @@ mod tests {
     fn rate_of_a_client_is_measured_while_parts_wait_for_it() {
         let memory = Rc::<ConnectionMemory>::default();
         let mut ahead = ReceivedAhead::new(MemoryCharge::new(&memory, 0), None);
-        // What is not seen is that of 9 to 10 seconds.
+        // At this rate, the bytes that the kernel may hold unseen last for 9 to 10 seconds.
         let rate = MAX_UNSEEN / 10 + 100;
         assert!(!ahead.is_slower_than(rate, at(0)), "the origin is waited for");
         ahead.push(&[0; 50]);

@@ -136,7 +136,7 @@ impl Upstream {
         let after = target.response_timeout;
         let deadline = self.deadlines.new_deadline(after);
         let upload = body.upload();
-        let is_repeatable = is_idempotent(&head.method) && body.is_end_stream();
+        let is_repeatable = is_safe(&head.method) && body.is_end_stream();
         // Upgrades are those of HTTP/1.1.
         let needs_http1 = head.fields.contains(Name::Upgrade);
         let is_alone = target.servers.http2 && (is_large(head) || self.has_frequent_resets(target));
@@ -253,7 +253,7 @@ fn is_large(head: &RequestHead) -> bool {
     })
 }
 
-/// Returns true for safe methods, which may be repeated (RFC 9110 section 9.2).
-fn is_idempotent(method: &Method) -> bool {
+/// Returns true for safe methods, which may be repeated (RFC 9110 section 9.2.1).
+fn is_safe(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }
