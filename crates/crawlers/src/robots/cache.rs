@@ -6,7 +6,6 @@
 
 use super::RobotsDirectives;
 use super::document::{OriginRobots, RenderedSource, RobotsDocument};
-use super::fetch_lock::FetchLocks;
 use super::fetch_scope::FetchScope;
 use super::freshness::OVERRIDE_TTL;
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -42,8 +41,6 @@ pub struct RobotsCache {
     unstorable: Mutex<HashMap<String, Timestamp>>,
     r#override: ArcSwapOption<RenderedSource>,
     directives: ArcSwap<RobotsDirectives>,
-    /// Locks by site for requests to the origin on a cache miss.
-    pub fetch_locks: FetchLocks,
     /// Limits of all requests to the origin.
     pub fetch_scope: FetchScope,
     /// True after the warning about a text that exceeds the size limit with directives.

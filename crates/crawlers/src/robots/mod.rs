@@ -8,7 +8,6 @@ mod cache;
 mod compliance;
 mod directives;
 mod document;
-mod fetch_lock;
 mod fetch_scope;
 mod freshness;
 mod merge;
@@ -20,7 +19,6 @@ pub use cache::{CacheLookup, CachedRobots, MAX_ROBOTS_BYTES, Requester, RobotsCa
 pub use compliance::CrawlCompliance;
 pub use directives::RobotsDirectives;
 pub use document::{OriginRobots, RobotsDocument};
-pub use fetch_lock::{FetchGuard, FetchRole};
 pub use fetch_scope::{FetchSlot, FetchedHost};
 pub use freshness::ttl_from_cache_control;
 pub use merge::merge_directives;

@@ -5,6 +5,7 @@ use super::head::{prepare_client_response, prepare_own_response};
 use super::origin::{respond_to_origin_failure, stream_response};
 use super::refusal::respond_with_problem;
 use super::robots_fetch::{FetchOutcome, RobotsFetch, fetch_robots};
+use crate::gateway::cache::{CacheKey, FetchRole};
 use crate::gateway::exchange::abandon::Abandonable;
 use crate::gateway::exchange::journal::Journal;
 use crate::gateway::exchange::within;
@@ -17,9 +18,11 @@ use bytes::Bytes;
 use http::Method;
 use std::rc::Rc;
 use std::time::Duration;
-use tidegate_crawlers::robots::{CacheLookup, CachedRobots, FetchRole, FetchedHost, Requester};
+use tidegate_crawlers::robots::{CacheLookup, CachedRobots, FetchedHost, Requester};
 use tidegate_http1::{Name, RequestHead, Response};
 use tidegate_policy::ClientKind;
+use tidegate_policy::exempt::ROBOTS_TXT_PATH;
+use tidegate_policy::identity::ClientKey;
 
 /// Time to retry if no fetch may start soon.
 const BUSY_RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -47,8 +50,8 @@ pub(in crate::gateway) async fn serve_robots(body: ClientBody, journal: Box<Jour
     let site = Site::from_head(head, journal.known.is_https());
     let is_named = site.is_named_by(settings.hosts.as_ref());
     let patience = settings.origin.response_timeout;
-    let network = journal.known.address_key().network();
-    let fetch = match select_source(journal.worker(), site, is_named, requester(&journal), network, patience).await {
+    let client = journal.known.address_key();
+    let fetch = match select_source(journal.worker(), site, is_named, requester(&journal), client, patience).await {
         RobotsSource::Copy(copy) => return respond_cached(journal, &conditions, &copy),
         RobotsSource::Unavailable(wait) => return respond_unavailable(journal, wait),
         RobotsSource::Fetch(fetch) => *fetch,
@@ -72,24 +75,26 @@ pub(in crate::gateway) async fn serve_robots(body: ClientBody, journal: Box<Jour
 }
 
 /// Returns the copy of `site`, or the fetch if this request has to make it. If another request fetches it, or all
-/// slots are taken, waits at most `patience`. `is_named` means that the settings name the host; `network` is that of the
-/// client.
+/// slots are taken, waits at most `patience`. `is_named` means that the settings name the host.
 async fn select_source(
     worker: &Worker,
     site: Site,
     is_named: bool,
     requester: Requester,
-    network: u64,
+    client: ClientKey,
     patience: Duration,
 ) -> RobotsSource {
     let key = site.key();
-    let cache = &worker.shared().robots_cache;
+    let (cache, fetches) = (&worker.shared().robots_cache, &worker.shared().cache.fetches);
+    let fetch_key = CacheKey::of_url(&format!("{key}{ROBOTS_TXT_PATH}"));
+    let clock = || worker.monotonic_now();
+    let mut taken_over = None;
     let deadline = worker.upstream().new_deadline(patience);
     loop {
         let now = worker.monotonic_now();
         let lookup = cache.lookup(&key, requester, now);
         let is_known = is_named || requester == Requester::VerifiedCrawler || cache.is_known(&key, now);
-        let host = if is_known { FetchedHost::Known } else { FetchedHost::Unknown { network } };
+        let host = if is_known { FetchedHost::Known } else { FetchedHost::Unknown { network: client.network() } };
         match lookup {
             CacheLookup::Fresh(copy) => return RobotsSource::Copy(copy),
             CacheLookup::Revalidate(copy) => {
@@ -103,25 +108,30 @@ async fn select_source(
             }
             CacheLookup::Miss => {}
         }
-        match cache.fetch_locks.acquire(&key) {
-            FetchRole::Fetch(guard) => {
-                if let Err(wait) = cache.fetch_scope.take_token(host, now) {
-                    return RobotsSource::Unavailable(wait);
-                }
-                return match within(&deadline, cache.fetch_scope.acquire(host)).await {
-                    Some(slot) => {
-                        let fetch = RobotsFetch { site, requester, stale: None, guard: Some(guard), slot };
-                        RobotsSource::Fetch(Box::new(fetch))
+        let guard = match taken_over.take() {
+            Some(guard) => guard,
+            None => match fetches.acquire(fetch_key, client, now) {
+                FetchRole::Fetch(guard) => guard,
+                FetchRole::Wait(waiter) => {
+                    match within(&deadline, waiter.wait(clock)).await {
+                        Some(Ok(_)) => {}
+                        Some(Err(guard)) => taken_over = Some(guard),
+                        None => return RobotsSource::Unavailable(BUSY_RETRY_AFTER),
                     }
-                    None => RobotsSource::Unavailable(BUSY_RETRY_AFTER),
-                };
-            }
-            FetchRole::Wait(waiter) => {
-                if within(&deadline, waiter.wait()).await.is_none() {
-                    return RobotsSource::Unavailable(BUSY_RETRY_AFTER);
+                    continue;
                 }
-            }
+            },
+        };
+        if let Err(wait) = cache.fetch_scope.take_token(host, now) {
+            return RobotsSource::Unavailable(wait);
         }
+        return match within(&deadline, cache.fetch_scope.acquire(host)).await {
+            Some(slot) => {
+                let fetch = RobotsFetch { site, requester, stale: None, guard: Some(guard), slot };
+                RobotsSource::Fetch(Box::new(fetch))
+            }
+            None => RobotsSource::Unavailable(BUSY_RETRY_AFTER),
+        };
     }
 }
 

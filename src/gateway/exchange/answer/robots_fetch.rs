@@ -3,6 +3,7 @@
 //! The request carries nothing of the client but the validated host. The fetch does not end with the client's connection:
 //! the origin would go on with its work, and each client that leaves would cause another fetch.
 
+use crate::gateway::cache::{FetchEnd, FetchGuard};
 use crate::gateway::exchange::journal::Journal;
 use crate::gateway::exchange::send::send;
 use crate::gateway::message::site::Site;
@@ -14,7 +15,7 @@ use hyper::body::Body;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
-use tidegate_crawlers::robots::{self, CachedRobots, FetchGuard, FetchSlot, MAX_ROBOTS_BYTES, OriginRobots, Requester};
+use tidegate_crawlers::robots::{self, CachedRobots, FetchSlot, MAX_ROBOTS_BYTES, OriginRobots, Requester};
 use tidegate_http1::{Fields, Name, RequestHead, Response, list};
 use tidegate_policy::exempt::ROBOTS_TXT_PATH;
 
@@ -57,7 +58,7 @@ pub(in crate::gateway) async fn fetch_robots(
     mut journal: Box<Journal>,
     fetch: RobotsFetch,
 ) -> (Box<Journal>, FetchOutcome) {
-    let RobotsFetch { site, requester, stale, guard: _guard, slot } = fetch;
+    let RobotsFetch { site, requester, stale, guard, slot } = fetch;
     let worker = Rc::clone(journal.worker());
     let (cache, key) = (&worker.shared().robots_cache, site.key());
     let head = own_request(&site, &worker.shared().via.http1);
@@ -99,6 +100,10 @@ pub(in crate::gateway) async fn fetch_robots(
     let ttl = robots::ttl_from_cache_control(fields.all(Name::CacheControl));
     let original = OriginRobots { status: status.as_u16(), content_type, text };
     let copy = cache.insert(&key, original, ttl, requester, worker.monotonic_now());
+    // Without this end, one of those who wait fetches it.
+    if let Some(guard) = guard {
+        guard.end(FetchEnd::Stored);
+    }
     (journal, FetchOutcome::Copy(copy))
 }
 
