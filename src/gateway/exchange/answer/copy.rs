@@ -47,7 +47,7 @@ pub(in crate::gateway) fn respond_from_copy(
     if !matches!(reason, CopyReason::Validated | CopyReason::Refused) {
         journal.cache.saved = saved_units(&journal.known, &journal.origin);
     }
-    if !journal.known.fill().is_some() {
+    if journal.known.fill().is_none() {
         copy.usage.record(journal.known.classified.classification.class, journal.cache.saved_units());
     }
     let (status, fields, mut body) = copy_response(&journal, copy, reason, now);
