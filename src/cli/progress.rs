@@ -1,20 +1,17 @@
 //! Progress of a long command: one line on standard error if that is a terminal.
 
+use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
-use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tidegate_engine::clock::Clock;
-use tidegate_policy::Timestamp;
 use tidegate_replay::log::LogFiles;
 use tidegate_replay::terminal::{bar, format_duration, group_digits};
 
 /// A line that is redrawn.
 pub(super) struct Progress {
-    clock: Clock,
-    drawn_at: Cell<Timestamp>,
-    is_terminal: bool,
+    line: ProgressBar,
+    drawn_at: Cell<Duration>,
 }
 
 /// Progress of reading logs.
@@ -26,38 +23,38 @@ pub(super) struct ReadProgress {
 impl Progress {
     /// Starts the clock.
     pub(super) fn start() -> Self {
-        Self { clock: Clock::system(), drawn_at: Cell::default(), is_terminal: io::stderr().is_terminal() }
+        let style = ProgressStyle::with_template("{msg}").expect("valid template");
+        Self { line: ProgressBar::no_length().with_style(style), drawn_at: Cell::default() }
     }
 
     /// Draws the line that `render` renders from the elapsed time, unless stderr is no terminal or a redraw is too
     /// early.
     pub(super) fn show(&self, render: impl FnOnce(Duration) -> String) {
-        let now = self.clock.monotonic_now();
-        if now.saturating_duration_since(self.drawn_at.get()) >= REDRAW_INTERVAL {
+        if self.line.elapsed().saturating_sub(self.drawn_at.get()) >= REDRAW_INTERVAL {
             self.show_now(render);
         }
     }
 
     /// Draws the line that `render` renders from the elapsed time, unless stderr is no terminal.
     pub(super) fn show_now(&self, render: impl FnOnce(Duration) -> String) {
-        if !self.is_terminal {
-            return;
+        if self.is_terminal() {
+            if self.line.is_finished() {
+                self.line.reset();
+            }
+            self.drawn_at.set(self.line.elapsed());
+            self.line.set_message(render(self.drawn_at.get()));
+            self.line.force_draw();
         }
-        let now = self.clock.monotonic_now();
-        self.drawn_at.set(now);
-        let _ = write!(io::stderr(), "\r\x1b[2K{}", render(now.saturating_duration_since(Timestamp::default())));
     }
 
     /// Returns true if the line is drawn.
     pub(super) fn is_terminal(&self) -> bool {
-        self.is_terminal
+        !self.line.is_hidden()
     }
 
-    /// Erases the line.
+    /// Erases the line, until it is drawn again.
     pub(super) fn clear(&self) {
-        if self.drawn_at.get() > Timestamp::default() {
-            let _ = write!(io::stderr(), "\r\x1b[2K");
-        }
+        self.line.finish_and_clear();
     }
 }
 
