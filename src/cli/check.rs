@@ -58,7 +58,7 @@ fn loopback_listener_warning(settings: &Settings) -> Option<String> {
 /// Returns a warning for each quota of which one client may spend everything: it has no `per_client`, and a class has
 /// neither a bucket nor tiers.
 fn unbounded_client_warnings(rules: &Rules) -> Vec<String> {
-    let costs = |id: QuotaId| rules.routes.iter().any(|route| route.costs.iter().any(|(quota, _)| *quota == id));
+    let costs = |id: QuotaId| rules.routes.iter().any(|route| route.has_cost_in(id));
     let warning = |id: QuotaId| {
         let quota = &rules[id];
         let is_unbounded = |class: &ClassId| {

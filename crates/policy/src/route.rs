@@ -270,6 +270,11 @@ impl Route {
         (units.sum(), self.scopes.len())
     }
 
+    /// Returns true if requests of the route have a cost in `quota`, fixed or learned.
+    pub fn has_cost_in(&self, quota: QuotaId) -> bool {
+        self.costs.iter().any(|(other, _)| *other == quota)
+    }
+
     /// Returns true if requests of the route cost nothing.
     pub fn is_free(&self) -> bool {
         self.costs.is_empty()

@@ -17,9 +17,7 @@ use tracing::warn;
 /// Returns what a response of the origin costs in a quota of the request, which expects `expected`: without a report,
 /// a cost that was learned for the path alone is none.
 pub(in crate::gateway) fn actual_cost(known: &Known, id: QuotaId, expected: Units, fields: &Fields) -> Units {
-    let route = known.route();
-    let is_learned = !route.costs.iter().any(|(quota, _)| *quota == id);
-    let unreported = if is_learned { Units::ZERO } else { expected };
+    let unreported = if known.route().has_cost_in(id) { expected } else { Units::ZERO };
     let cost = cost::actual_cost(&known.rules()[id], unreported, fields);
     plausible_cost(known, id, expected, cost)
 }
@@ -95,7 +93,7 @@ fn charge_reported_costs(known: &Known, origin: &mut OriginTrip, status: StatusC
             is_readable = false;
             warn_unreadable_cost(known, id);
         }
-        if !is_exempt && known.route().costs.iter().any(|(quota, _)| *quota == id) {
+        if !is_exempt && known.route().has_cost_in(id) {
             continue;
         }
         let cost = cost::reported_cost(&rules[id], fields).filter(|cost| !cost.is_zero());

@@ -185,7 +185,7 @@ impl Journal {
             })
             .collect();
         let is_learned = |charged: &&Charged| {
-            !known.route().costs.iter().any(|(quota, _)| *quota == charged.quota) && !is_unexpected(charged)
+            !known.route().has_cost_in(charged.quota) && !is_unexpected(charged)
         };
         let learned_charges = origin.units.charges().iter().filter(is_learned).map(|charged| charged.settled).sum();
         let saved: SmallVec<[_; 2]> =

@@ -6,7 +6,7 @@ use crate::settings::{FieldChanges, HeaderField, Redirect};
 use tidegate_policy::cost::Cost;
 use tidegate_policy::quota::Quota;
 use tidegate_policy::route::{MatchOptions, Route};
-use tidegate_policy::{RouteId, Rules, ScopeId};
+use tidegate_policy::{QuotaId, RouteId, Rules, ScopeId};
 
 /// Returns the path comparisons of `route` that differ from the defaults.
 fn spelling(route: &Route) -> impl Iterator<Item = String> {
@@ -73,7 +73,7 @@ pub(super) fn route(id: RouteId, settings: &Settings) -> String {
 /// Returns the quotas in which the route has no cost, and the origin reports costs.
 fn quotas_by_report<'a>(rules: &'a Rules, route: &Route) -> Vec<&'a str> {
     let is_by_report = |(index, quota): &(usize, &Quota)| {
-        quota.cost_header.is_some() && !route.costs.iter().any(|(id, _)| id.index() == *index)
+        quota.cost_header.is_some() && !route.has_cost_in(QuotaId::from_index(*index))
     };
     rules.quotas.iter().enumerate().filter(is_by_report).map(|(_, quota)| quota.name.as_str()).collect()
 }

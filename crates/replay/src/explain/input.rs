@@ -314,7 +314,7 @@ impl<'a> ExplainInput<'a> {
 
     /// Returns true if the route has no cost in `quota`, so that a cost in it was learned from what the origin reported.
     pub(super) fn is_learned(&self, quota: QuotaId) -> bool {
-        !self.route().costs.iter().any(|(other, _)| *other == quota)
+        !self.route().has_cost_in(quota)
     }
 
     /// Returns the input of the decision if the client were of `class`.

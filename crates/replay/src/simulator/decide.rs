@@ -205,7 +205,7 @@ impl Simulator {
         let learned = |account: &QuotaFields<'_>| {
             let quota = self.rules.quota_id(&account.quota)?;
             let is_reported = self.rules[quota].cost_header.is_some();
-            let is_of_route = self.rules[route].costs.iter().any(|(other, _)| *other == quota);
+            let is_of_route = self.rules[route].has_cost_in(quota);
             (is_reported && !is_of_route).then_some((quota, account.cost))
         };
         costs.filter_map(learned).collect()
