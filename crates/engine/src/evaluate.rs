@@ -1,7 +1,7 @@
 //! Evaluation of a request, from its facts to its verdict: the same steps for live requests and for log lines.
 
 use super::exempt_costs::ExemptGuard;
-use super::{Admission, CrawledPage, Decision, LearnedCosts, PathKnowledge};
+use super::{Admission, CrawledPage, Decision};
 use std::net::IpAddr;
 use tidegate_policy::decide::DecisionRequest;
 use tidegate_policy::exempt::Exemption;
@@ -57,10 +57,8 @@ impl Admission {
         now: Timestamp,
     ) -> Evaluation {
         let classified = self.classify(facts, switch, secret, now);
-        let learned = match self.path_knowledge(classified.route, &facts.request) {
-            PathKnowledge::Costs(costs) if classified.exemption.is_none() => costs,
-            _ => LearnedCosts::new(),
-        };
+        let learned = self.learned_costs(classified.route, &facts.request).filter(|_| classified.exemption.is_none());
+        let learned = learned.unwrap_or_default();
         self.evaluate_classified(classified, &facts.request, &learned, RequestPurpose::Response, now)
     }
 

@@ -9,17 +9,6 @@ use tidegate_policy::{QuotaId, RequestFacts, RouteId, Timestamp, Units};
 /// Expected costs of a request in quotas in which its route has none.
 pub type LearnedCosts = InlineVec<(QuotaId, Units)>;
 
-/// What was learned about the costs of a request beyond those of its route.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PathKnowledge {
-    /// The request is known to have none, or the origin reports none.
-    Free,
-    /// Nothing is known yet.
-    Unknown,
-    /// The request has these.
-    Costs(LearnedCosts),
-}
-
 /// Units that the origin reported for paths without a route cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathCostView {
@@ -41,17 +30,17 @@ const NEARLY_SPENT_REQUESTS: u64 = 16;
 const UNKNOWN_COST: Units = Units::from_whole(1);
 
 impl Admission {
-    /// Returns what was learned about the costs of an ordinary request on `route`. Costs nothing for a route that has a cost
-    /// in each quota whose costs the origin reports.
-    pub fn path_knowledge(&self, route: RouteId, request: &RequestFacts<'_>) -> PathKnowledge {
+    /// Returns the learned costs of an ordinary request on `route`; `None` if nothing is known yet. They are empty for a request
+    /// that is known to have none, and on a route that has a cost in each quota whose costs the origin reports.
+    pub fn learned_costs(&self, route: RouteId, request: &RequestFacts<'_>) -> Option<LearnedCosts> {
         let quotas = &self.reported_only[route.index()];
         if quotas.is_empty() {
-            return PathKnowledge::Free;
+            return Some(LearnedCosts::new());
         }
         let learned = self.engine.path_costs.lock();
         let costs = match learned.find(request) {
-            PathCost::Free => return PathKnowledge::Free,
-            PathCost::Unknown => return PathKnowledge::Unknown,
+            PathCost::Free => return Some(LearnedCosts::new()),
+            PathCost::Unknown => return None,
             PathCost::Costs(costs) => costs,
         };
         let cost_in = |&quota: &QuotaId| {
@@ -61,7 +50,7 @@ impl Admission {
             Some((quota, cost.min(self.rules[quota].limit)))
         };
         let costs: LearnedCosts = quotas.iter().filter_map(cost_in).collect();
-        if costs.is_empty() { PathKnowledge::Unknown } else { PathKnowledge::Costs(costs) }
+        (!costs.is_empty()).then_some(costs)
     }
 
     /// Returns the costs of a request about which nothing is known, in each quota that has too few units left to wait for the

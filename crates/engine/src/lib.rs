@@ -46,7 +46,7 @@ pub use dry_run::DryRun;
 pub use evaluate::{Classified, Evaluation, RequestPurpose};
 pub use exempt_costs::ExemptGuard;
 pub use heavy_hitters::Demand;
-pub use learned_costs::{LearnedCosts, PathCostView, PathKnowledge};
+pub use learned_costs::{LearnedCosts, PathCostView};
 pub use lease_mode::LeaseMode;
 pub use observation::{Observation, ObservedRequest};
 pub use permit::{Charged, Permit, Receipt};

@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_engine::{Classified, Evaluation, LearnedCosts, PathKnowledge, RequestPurpose};
+use tidegate_engine::{Classified, Evaluation, LearnedCosts, RequestPurpose};
 use tidegate_policy::Timestamp;
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::path_shape::PathShape;
@@ -27,13 +27,12 @@ const MAX_COST_WAIT: Duration = Duration::from_secs(2);
 /// Decides on a request. Waits only for a lease, and for the cost of a path that is unknown while a quota is nearly spent; the
 /// configuration is another one if it changed meanwhile.
 pub(in crate::gateway) async fn evaluate(known: Box<Known>, role: &CacheRole, now: Timestamp) -> Box<Journal> {
-    let (learned, unknown_path) = match path_knowledge(&known, role) {
-        PathKnowledge::Free => (LearnedCosts::new(), UnknownPath::None),
-        PathKnowledge::Costs(costs) => (costs, UnknownPath::None),
+    let (learned, unknown_path) = match learned_costs(&known, role) {
+        Some(costs) => (costs, UnknownPath::None),
         // A client that sends slowly would keep the path from others.
-        PathKnowledge::Unknown if receives_body(&known) => (LearnedCosts::new(), UnknownPath::AwaitsBody),
+        None if receives_body(&known) => (LearnedCosts::new(), UnknownPath::AwaitsBody),
         // Boxed to keep the future of other requests small.
-        PathKnowledge::Unknown => Box::pin(wait_for_cost(&known)).await,
+        None => Box::pin(wait_for_cost(&known)).await,
     };
     let evaluation = decide(&known, role, &learned, now);
     if let Some(ledger_responses) = &known.worker().shared().ledger_responses
@@ -47,12 +46,12 @@ pub(in crate::gateway) async fn evaluate(known: Box<Known>, role: &CacheRole, no
     Journal::new(known, evaluation, unknown_path)
 }
 
-/// Returns what was learned about the costs of the request beyond those of its route.
-fn path_knowledge(known: &Known, role: &CacheRole) -> PathKnowledge {
+/// Returns the learned costs of a request in quotas in which its route has none; `None` if nothing is known yet.
+fn learned_costs(known: &Known, role: &CacheRole) -> Option<LearnedCosts> {
     let (admission, Classified { route, exemption, .. }) = (&known.config.admission, known.classified);
     match role.is_free() || exemption.is_some() || !admission.learns_path_costs(route) {
-        true => PathKnowledge::Free,
-        false => admission.path_knowledge(route, &known.request.facts()),
+        true => Some(LearnedCosts::new()),
+        false => admission.learned_costs(route, &known.request.facts()),
     }
 }
 
@@ -80,18 +79,15 @@ async fn wait_for_cost(known: &Known) -> (LearnedCosts, UnknownPath) {
         if costs.is_empty() {
             return (costs, UnknownPath::None);
         }
-        match admission.path_knowledge(route, &facts) {
-            PathKnowledge::Free => return (LearnedCosts::new(), UnknownPath::None),
-            PathKnowledge::Costs(costs) => return (costs, UnknownPath::None),
-            PathKnowledge::Unknown => {}
+        if let Some(costs) = admission.learned_costs(route, &facts) {
+            return (costs, UnknownPath::None);
         }
         let free_after = match paths.enter(PathShape::of(&facts), client, worker.monotonic_now()) {
             Ok(guard) => {
-                // Learned between the two looks.
-                return match admission.path_knowledge(route, &facts) {
-                    PathKnowledge::Unknown => (LearnedCosts::new(), UnknownPath::InFlight(Box::new(guard))),
-                    PathKnowledge::Free => (LearnedCosts::new(), UnknownPath::None),
-                    PathKnowledge::Costs(costs) => (costs, UnknownPath::None),
+                return match admission.learned_costs(route, &facts) {
+                    // Another request has ended since the look above, and its costs were learned.
+                    Some(costs) => (costs, UnknownPath::None),
+                    None => (LearnedCosts::new(), UnknownPath::InFlight(Box::new(guard))),
                 };
             }
             Err(free_after) => free_after.unwrap_or(MAX_COST_WAIT),
@@ -108,10 +104,9 @@ async fn wait_for_cost(known: &Known) -> (LearnedCosts, UnknownPath) {
 pub(in crate::gateway) async fn reevaluate_after_body(journal: &mut Journal) {
     let known = &journal.known;
     let (learned, unknown_path) =
-        match known.config.admission.path_knowledge(known.classified.route, &known.request.facts()) {
-            PathKnowledge::Free => (LearnedCosts::new(), UnknownPath::None),
-            PathKnowledge::Costs(costs) => (costs, UnknownPath::None),
-            PathKnowledge::Unknown => wait_for_cost(known).await,
+        match known.config.admission.learned_costs(known.classified.route, &known.request.facts()) {
+            Some(costs) => (costs, UnknownPath::None),
+            None => wait_for_cost(known).await,
         };
     journal.origin.unknown_path = unknown_path;
     if learned.is_empty() {
@@ -162,10 +157,7 @@ async fn evaluate_after_lease(
         let config = worker.config();
         (known.client, known.classified) = classify(&known.connection, &known.request, &config, worker.now());
         known.config = config;
-        let learned = match path_knowledge(&known, role) {
-            PathKnowledge::Costs(costs) => costs,
-            PathKnowledge::Free | PathKnowledge::Unknown => LearnedCosts::new(),
-        };
+        let learned = learned_costs(&known, role).unwrap_or_default();
         let evaluation = decide(&known, role, &learned, worker.now());
         if !evaluation.decision.verdict.waits_for_lease() || timeout.is_elapsed() {
             return (known, evaluation);
