@@ -21,11 +21,11 @@ use tokio::time::sleep;
 /// milliseconds, on a busy disk a second.
 const MAX_LEASE_WAIT: Duration = Duration::from_secs(2);
 
-/// Maximum wait of a request for the response to another one, which says what both cost.
+/// Maximum wait of a request for the response to another one of the same shape, which shows what both cost.
 const MAX_COST_WAIT: Duration = Duration::from_secs(2);
 
-/// Decides on a request. Waits only for a lease, and for the cost of a path that is unknown while a quota is nearly spent; the
-/// configuration is another one if it changed meanwhile.
+/// Decides on a request. Waits only for a lease, and for the cost of a path that is unknown while a quota is nearly spent. After
+/// a wait for a lease, the current configuration decides.
 pub(in crate::gateway) async fn evaluate(known: Box<Known>, role: &CacheRole, now: Timestamp) -> Box<Journal> {
     let (learned, unknown_path) = match learned_costs(&known, role) {
         Some(costs) => (costs, UnknownPath::None),
@@ -60,8 +60,8 @@ fn receives_body(known: &Known) -> bool {
     known.request.has_body && !known.route().streams_body && known.connection.listener.kind == ListenerKind::Site
 }
 
-/// Waits, if a quota is nearly spent, until a request of the client may be the one of its shape in flight. Returns the costs that
-/// were learned meanwhile, or a guard for the request. A request that waited in vain is decided like one that costs.
+/// Waits, if a quota is nearly spent, until the request may be the one of its shape in flight. Returns the costs that were
+/// learned meanwhile, or a guard for the request; if neither comes in time, the costs of a request about which nothing is known.
 async fn wait_for_cost(known: &Known) -> (LearnedCosts, UnknownPath) {
     let (worker, route, facts) = (known.worker(), known.classified.route, known.request.facts());
     let (admission, client) = (&known.config.admission, known.address_key());
@@ -99,8 +99,8 @@ async fn wait_for_cost(known: &Known) -> (LearnedCosts, UnknownPath) {
     }
 }
 
-/// Decides again on a request whose cost was unknown before its body was received, if it is known now or others for the path are
-/// in flight: waits for its cost as one without a body does. Waits for a lease, too.
+/// Decides again on a request whose cost was unknown before its body was received. Waits for the cost as a request without a
+/// body does, and for a lease. The first decision stands if the request has no learned costs then.
 pub(in crate::gateway) async fn reevaluate_after_body(journal: &mut Journal) {
     let known = &journal.known;
     let (learned, unknown_path) =
@@ -132,7 +132,7 @@ pub(in crate::gateway) async fn reevaluate_after_body(journal: &mut Journal) {
     }
 }
 
-/// Decides on a classified request with these learned costs. Does not wait.
+/// Decides on a classified request with the costs `learned`. Does not wait.
 fn decide(known: &Known, role: &CacheRole, learned: &LearnedCosts, now: Timestamp) -> Evaluation {
     let purpose = match known.fill() {
         _ if role.is_free() => RequestPurpose::Copy,

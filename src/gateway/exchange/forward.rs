@@ -71,7 +71,7 @@ pub(in crate::gateway) async fn forward(
     journal.origin.settle(|quota, expected| actual_cost(known, quota, expected_cost(quota, expected), fields));
     charge_unexpected_costs(&journal.known, &mut journal.origin, *status, fields);
     sync_quotas(&journal.known, &mut journal.origin, *status, fields);
-    // A success would be one of the CONNECT over HTTP/2 (RFC 8441 section 5).
+    // Over HTTP/2, a 2xx status would tell the client that its tunnel is open (RFC 8441 section 5).
     let is_success_of_connect =
         upgrade.is_some() && journal.known.request.head.version == Version::HTTP_2 && status.is_success();
     if *status == StatusCode::SWITCHING_PROTOCOLS || is_success_of_connect {

@@ -74,17 +74,18 @@ impl Journal {
     /// Records a refusal by a scope after admission.
     pub(in crate::gateway) fn refuse_by_scope(&mut self, scope: Arc<str>, reason: Reason, retry_after: Option<u64>) {
         self.refusing_scope = Some(scope);
-        self.throttle(reason, retry_after);
+        self.record_late_refusal(reason, retry_after);
     }
 
     /// Records that the gateway had no connection to the origin, or no space for the body. The request was not sent.
     pub(in crate::gateway) fn refuse_without_capacity(&mut self, retry_after: Option<u64>) {
         self.end_at_origin();
         self.origin.stage = OriginStage::Unsent;
-        self.throttle(Reason::Throttle, retry_after);
+        self.record_late_refusal(Reason::Throttle, retry_after);
     }
 
-    fn throttle(&mut self, reason: Reason, retry_after: Option<u64>) {
+    /// Records a refusal after admission: by a scope, or for lack of capacity.
+    fn record_late_refusal(&mut self, reason: Reason, retry_after: Option<u64>) {
         let Classified { key, classification, .. } = &self.known.classified;
         self.known.config.admission.record_scope_refusal(*key, classification.class, self.origin.decided_at);
         self.refusal_reason = Some(reason);
@@ -137,7 +138,8 @@ impl Journal {
         self.with_record(|record| self.worker().telemetry().preview(record));
     }
 
-    /// Tells bot detection how the request ended.
+    /// Reports to bot detection the status of the origin's response, or that there is none: the request was refused, not sent, or
+    /// failed.
     fn finish_observation(&self) {
         if let Some(observation) = &self.known.client.observation {
             let status = match self.origin.stage {
@@ -150,7 +152,7 @@ impl Journal {
         }
     }
 
-    /// Calls `use_record` with the record.
+    /// Builds the record of the request as it is now, and calls `use_record` with it.
     fn with_record(&self, use_record: impl FnOnce(&Record<'_>)) {
         let Self { known, client, cache, origin, quota_usage, .. } = self;
         let (rules, head, worker) = (known.rules(), &known.request.head, self.worker());
@@ -184,9 +186,7 @@ impl Journal {
                 settle_sequence: charged.sequence,
             })
             .collect();
-        let is_learned = |charged: &&Charged| {
-            !known.route().has_cost_in(charged.quota) && !is_unexpected(charged)
-        };
+        let is_learned = |charged: &&Charged| !known.route().has_cost_in(charged.quota) && !is_unexpected(charged);
         let learned_charges = origin.units.charges().iter().filter(is_learned).map(|charged| charged.settled).sum();
         let saved: SmallVec<[_; 2]> =
             cache.saved.iter().map(|(quota, units)| (rules[*quota].name.as_str(), *units)).collect();
@@ -194,10 +194,10 @@ impl Journal {
         let query = head.target.query().map(|query| redacted(query, redact));
         let fields = cache.client_fields(&known.request);
         let referer = fields.get(Name::Referer).map(|referer| redacted_url(referer, redact));
-        let settled = worker.now();
+        let settled_at = worker.now();
         use_record(&Record {
-            admitted_at: self.origin.decided_at,
-            settled_at: settled,
+            admitted_at: origin.decided_at,
+            settled_at,
             id: known.id,
             client: known.client_address(),
             key: *key,
@@ -237,13 +237,13 @@ impl Journal {
             scope_wait: origin.scope_wait,
             origin: match origin.stage {
                 OriginStage::Unsent | OriginStage::Delegated { .. } => None,
-                OriginStage::Sent => Some((None, origin.time_at_origin(settled))),
+                OriginStage::Sent => Some((None, origin.time_at_origin(settled_at))),
                 OriginStage::Answered { status, duration } => Some((status, duration)),
             }
             .map(|(status, duration)| UpstreamCall { scopes: &known.route().scopes, status, duration }),
             total: match origin.stage {
                 OriginStage::Delegated { answered_after } => answered_after,
-                _ => settled.saturating_duration_since(known.received_at),
+                _ => settled_at.saturating_duration_since(known.received_at),
             },
             cut: client.cut,
             cache: cache.result,

@@ -8,9 +8,10 @@
 //!    score, a fact that classification uses. The result is [`known::Known`].
 //! 3. Look up (`lookup`): a stored response costs nothing, so it comes before admission. A request whose response
 //!    another one fetches waits for it.
-//! 4. Decide (`evaluate`): the bucket, the quotas and pacing. A refused request holds nothing and waits for nothing,
-//!    except for a lease. From here on, a [`journal::Journal`] accompanies the request.
-//! 5. Serve locally (`answer/crawl_policy`, `answer/robots`, `answer/redirect`): responses of the gateway need no slots.
+//! 4. Decide (`evaluate`): the bucket, the quotas and pacing. A request waits here only for a lease, or for the cost of
+//!    its path; a refused one holds nothing. From here on, a [`journal::Journal`] accompanies the request.
+//! 5. Serve locally (`answer/crawl_policy`, `answer/robots`, `answer/redirect`, `answer/copy`): responses of the gateway
+//!    and stored ones need no slots.
 //! 6. Receive (`receive`): the whole body, before slots are taken, because a client can send slowly.
 //! 7. Acquire slots (`throttle`): the permit is held meanwhile, so that a request with slots can be sent. Without
 //!    slots, its units are released.
@@ -161,8 +162,8 @@ async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>)
     throttle_and_forward(body, journal).await
 }
 
-/// Validates a request. Returns its target, or the response to one that is not for the origin: not valid, of an ACME server, or
-/// to be sent again by https.
+/// Validates a request. Returns its target, or the response to a request that ends here: an invalid one, one of an ACME
+/// server, or one that is redirected to https.
 fn validate(
     connection: &ClientConnection,
     config: &WorkerConfig,
