@@ -87,8 +87,8 @@ impl ScopeGroup {
 
     pub(super) fn single(&mut self, instances: &mut Slab<ScopeInstance>, now: Timestamp) -> InstanceId {
         let Self { name, config, max_partitions, .. } = self;
-        let rules = config.clone().filter(|_| max_partitions.is_none());
-        let make = || ScopeInstance::new(name, Arc::clone(name), rules, now);
+        let config = config.clone().filter(|_| max_partitions.is_none());
+        let make = || ScopeInstance::new(name, Arc::clone(name), config, now);
         *self.single.get_or_insert_with(|| InstanceId(instances.insert(make())))
     }
 

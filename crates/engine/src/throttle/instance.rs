@@ -33,9 +33,9 @@ pub(super) struct ScopeInstance {
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl ScopeInstance {
-    pub(super) fn new(scope: &Arc<str>, name: Arc<str>, rules: Option<Arc<ThrottleConfig>>, now: Timestamp) -> Self {
+    pub(super) fn new(scope: &Arc<str>, name: Arc<str>, config: Option<Arc<ThrottleConfig>>, now: Timestamp) -> Self {
         let mut limiter = ScopeLimiter::new(name);
-        limiter.update_config(rules, now);
+        limiter.update_config(config, now);
         Self {
             scope: Arc::clone(scope),
             limiter,

@@ -9,13 +9,13 @@ use tidegate_policy::Timestamp;
 use tidegate_policy::throttle::autothrottle::Adjustment;
 use tidegate_policy::throttle::backoff::{BackoffBlock, BackoffEpoch, BackoffState};
 use tidegate_policy::throttle::controller::{Controller, ControllerState, EffectiveLimits};
-use tidegate_policy::throttle::{self, OriginOutcome};
+use tidegate_policy::throttle::{OriginOutcome, QueueConfig, ThrottleConfig};
 
 /// Enforces the limits of one scope instance: concurrency, spacing and backoff.
 pub(super) struct ScopeLimiter {
     pub(super) name: Arc<str>,
     /// Limits; `None` if the configuration has no such scope. Requests in flight still release their slots.
-    pub(super) config: Option<Arc<throttle::ThrottleConfig>>,
+    pub(super) config: Option<Arc<ThrottleConfig>>,
     pub(super) in_flight: u32,
     pub(super) queue_length: u32,
     starts_since_oldest: u32,
@@ -130,7 +130,7 @@ impl ScopeLimiter {
     }
 
     /// Applies a new configuration. Learned state is kept if the new configuration uses it.
-    pub(super) fn update_config(&mut self, config: Option<Arc<throttle::ThrottleConfig>>, now: Timestamp) {
+    pub(super) fn update_config(&mut self, config: Option<Arc<ThrottleConfig>>, now: Timestamp) {
         let Some(new) = &config else { return };
         self.controller_state = new.update_controller(self.controller_state, now);
         self.limits = new.effective_limits(&self.controller_state);
@@ -143,7 +143,7 @@ impl ScopeLimiter {
 
     /// Returns whether the instance is empty and has the limits of a new one, so that its eviction changes nothing.
     pub(super) fn is_pristine(&self, now: Timestamp) -> bool {
-        let has_learned = |config: &Arc<throttle::ThrottleConfig>| {
+        let has_learned = |config: &Arc<ThrottleConfig>| {
             let backoff_state = config.backoff.as_ref().map(|backoff| backoff.decayed(self.backoff_state, now));
             self.limits != config.effective_limits(&config.update_controller(ControllerState::Fixed, now))
                 || backoff_state.is_some_and(|state| state.level() > 0)
@@ -218,7 +218,7 @@ impl ScopeLimiter {
             self.next_start = config.spacing.next_start(self.limits.delay, random, now);
             config.on_sent(&mut self.controller_state, self.in_flight, now);
         }
-        if let Some(backoff) = self.config.as_ref().and_then(|rules| rules.backoff.as_ref()) {
+        if let Some(backoff) = self.config.as_ref().and_then(|config| config.backoff.as_ref()) {
             self.backoff_state = backoff.decayed(self.backoff_state, now);
         }
         let (backoff_state, epoch) = self.backoff_state.on_sent();
@@ -267,11 +267,11 @@ impl ScopeLimiter {
     }
 
     /// Returns the queue of a client with `slots`: the same part of the queue of the scope.
-    pub(super) fn client_queue(&self, slots: Option<NonZeroU32>) -> throttle::QueueConfig {
-        let queue = self.config.as_ref().map_or(throttle::QueueConfig::NONE, |config| config.queue);
+    pub(super) fn client_queue(&self, slots: Option<NonZeroU32>) -> QueueConfig {
+        let queue = self.config.as_ref().map_or(QueueConfig::NONE, |config| config.queue);
         let Some((slots, limit)) = slots.zip(self.limits.limit) else { return queue };
         let length = (u64::from(queue.max_length) * u64::from(slots.get())).div_ceil(limit.max(1).into());
-        throttle::QueueConfig { max_length: u32::try_from(length).unwrap_or(u32::MAX), ..queue }
+        QueueConfig { max_length: u32::try_from(length).unwrap_or(u32::MAX), ..queue }
     }
 
     /// Returns whether the instance backs off, or recovers from a backoff.

@@ -28,7 +28,6 @@ mod waiter;
 
 pub use limiter::ScopeState;
 pub use queued::{QueuePoll, QueuedRequest};
-
 pub use slot_guard::SlotGuard;
 
 use crate::InlineVec;
@@ -39,12 +38,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
-use tidegate_policy::Reason;
-use tidegate_policy::Timestamp;
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::throttle::autothrottle::Adjustment;
 use tidegate_policy::throttle::overload::RequestSource;
 use tidegate_policy::throttle::partition::{PartitionInput, PartitionKey};
+use tidegate_policy::{Reason, Timestamp};
 
 /// Number of grants of an instance of which one goes to its oldest waiter.
 pub const OLDEST_FIRST_INTERVAL: u32 = 8;

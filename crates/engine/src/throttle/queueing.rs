@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 use tidegate_policy::Timestamp;
 
 impl Scheduler {
+    /// Queues a request until `deadline` for slots of `instances`, which are sorted.
     pub(super) fn enqueue(
         &mut self,
         instances: InlineVec<InstanceId>,
@@ -65,10 +66,11 @@ impl Scheduler {
         instances
     }
 
+    /// Returns an instance whose queue is full; `None` if there is none.
     pub(super) fn full_instance(&self, instances: &[InstanceId]) -> Option<InstanceId> {
         let is_full = |instance: &InstanceId| {
             let limiter = &self.instances[instance.0].limiter;
-            limiter.config.as_ref().is_some_and(|rules| limiter.queue_length >= rules.queue.max_length)
+            limiter.config.as_ref().is_some_and(|config| limiter.queue_length >= config.queue.max_length)
         };
         instances.iter().copied().find(is_full)
     }

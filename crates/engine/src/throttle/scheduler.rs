@@ -15,10 +15,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
-use tidegate_policy::Reason;
-use tidegate_policy::Timestamp;
 use tidegate_policy::throttle::overload::RequestSource;
-use tidegate_policy::throttle::{self, OriginOutcome, Scope};
+use tidegate_policy::throttle::{OriginOutcome, Scope, ThrottleConfig};
+use tidegate_policy::{Reason, Timestamp};
 
 /// Schedules requests onto the slots of all throttled scopes.
 #[derive(Default)]
@@ -34,6 +33,7 @@ pub(super) struct Scheduler {
     pub(super) next_waiter_id: u64,
     /// Number of instances that are parts of a scope.
     pub(super) subject_count: usize,
+    /// Wakers of waiters whose state may have changed, called once the lock is released.
     pub(super) wakers: Vec<Waker>,
 }
 
@@ -47,11 +47,13 @@ pub(super) enum ScheduleResult {
 /// Result of [`Scheduler::poll_waiter`].
 pub(super) enum WaiterPoll {
     Granted(SlotGrant),
+    /// Still queued. At this time, poll without being woken.
     Queued(Timestamp),
     Rejected(ThrottleRejection),
 }
 
 impl Scheduler {
+    /// Applies the configuration of `scopes`, and grants the slots that it frees.
     pub(super) fn update_config(&mut self, scopes: &[Scope]) {
         self.groups.iter_mut().for_each(ScopeGroup::remove_config);
         // Waiters of a removed instance keep its old limits; otherwise all of them would start at once.
@@ -110,6 +112,7 @@ impl Scheduler {
         std::mem::take(&mut self.wakers)
     }
 
+    /// Grants a request a slot of each of `instances`, queues it, or rejects it.
     pub(super) fn acquire(
         &mut self,
         instances: &InlineVec<InstanceId>,
@@ -128,11 +131,11 @@ impl Scheduler {
             self.remove_idle_subjects(instances);
             return ScheduleResult::Rejected(rejection);
         }
-        let max_wait = self.configs(instances).map(|rules| rules.queue.max_wait).min().unwrap_or_default();
-        let until = self.now + max_wait;
+        let max_wait = self.configs(instances).map(|config| config.queue.max_wait).min().unwrap_or_default();
+        let deadline = self.now + max_wait;
         let mut evicted: InlineVec<InstanceId> = InlineVec::new();
         let mut is_rejected =
-            block.persists_after(until) || max_wait.is_zero() || self.estimate_start(instances, request) > until;
+            block.persists_after(deadline) || max_wait.is_zero() || self.estimate_start(instances, request) > deadline;
         while !is_rejected && let Some(full) = self.full_instance(instances) {
             match self.eviction_candidate(full, request.priority) {
                 Some(candidate) => evicted.extend(self.evict(candidate)),
@@ -141,7 +144,7 @@ impl Scheduler {
         }
         let result = match is_rejected {
             true => ScheduleResult::Rejected(self.rejection(instances)),
-            false => ScheduleResult::Queued(self.enqueue(instances.clone(), request, until)),
+            false => ScheduleResult::Queued(self.enqueue(instances.clone(), request, deadline)),
         };
         // Only now, because an evicted waiter and the request can need the same instances.
         self.remove_idle_subjects(&evicted);
@@ -159,6 +162,7 @@ impl Scheduler {
         starts.max().unwrap_or(self.now)
     }
 
+    /// Returns the state of a waiter, and removes one that is granted or rejected.
     pub(super) fn poll_waiter(&mut self, id: WaiterId, waker: &Waker, now: Timestamp) -> WaiterPoll {
         self.now = self.now.max(now);
         if let Some(Waiter { queue, state: WaiterState::Queued, .. }) = self.waiters.get(&id) {
@@ -172,7 +176,7 @@ impl Scheduler {
                 retry_after: Duration::ZERO,
             });
         };
-        let (queue, until) = (waiter.queue, waiter.deadline);
+        let (queue, deadline) = (waiter.queue, waiter.deadline);
         match &waiter.state {
             WaiterState::Granted(grant) => {
                 let grant = grant.clone();
@@ -187,7 +191,7 @@ impl Scheduler {
             WaiterState::Queued => {}
         }
         let instances = self.queues[queue.0].instances.clone();
-        if until <= self.now || self.blocked_by(&instances).is_some_and(|block| block.persists_after(until)) {
+        if deadline <= self.now || self.blocked_by(&instances).is_some_and(|block| block.persists_after(deadline)) {
             self.dequeue(id);
             self.waiters.remove(&id);
             self.dispatch(&instances);
@@ -199,9 +203,10 @@ impl Scheduler {
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.waker = Some(waker.clone());
         }
-        WaiterPoll::Queued(opens_at.map_or(until, |opens_at| opens_at.min(until)))
+        WaiterPoll::Queued(opens_at.map_or(deadline, |opens_at| opens_at.min(deadline)))
     }
 
+    /// Removes a waiter whose request has ended. Releases its slots if they are granted.
     pub(super) fn cancel(&mut self, id: WaiterId) {
         match self.waiters.get(&id).map(|waiter| &waiter.state) {
             None => {}
@@ -222,6 +227,7 @@ impl Scheduler {
         }
     }
 
+    /// Records a response in the scopes of `grant`. Returns what changed in them.
     pub(super) fn record_response(
         &mut self,
         grant: &SlotGrant,
@@ -258,6 +264,7 @@ impl Scheduler {
         feedback
     }
 
+    /// Releases the slots of `grant`, and grants them to waiters.
     pub(super) fn release(&mut self, grant: &SlotGrant) {
         for &(InstanceId(instance), epoch) in &grant.instances {
             self.instances[instance].limiter.release(epoch, grant.granted_at, self.now);
@@ -285,20 +292,20 @@ impl Scheduler {
         group.map_or_else(Vec::new, |group| group.busiest(count, &self.instances, self.now.max(now)))
     }
 
-    /// Builds the rejection for a request that cannot be served in time. Its `Retry-After` lies behind all current
-    /// waiters, regardless of priority.
+    /// Returns the rejection of a request that cannot be served in time. It names the time by which all current waiters have
+    /// started, whatever their priority.
     pub(super) fn rejection(&self, instances: &[InstanceId]) -> ThrottleRejection {
         let all = || instances.iter().map(|instance| &self.instances[instance.0]);
-        let max_wait = all().map(|instance| instance.limiter.estimated_wait(self.now)).max();
+        let retry_after = all().map(|instance| instance.limiter.estimated_wait(self.now)).max().unwrap_or_default();
         let worst = all()
             .max_by_key(|instance| (instance.limiter.blocked_by(self.now), instance.limiter.estimated_wait(self.now)));
         let scope = worst.map_or_else(|| "".into(), |instance| Arc::clone(&instance.scope));
         let backs_off = matches!(self.blocked_by(instances), Some(BlockedBy::Backoff(_) | BlockedBy::Probing));
         let reason = if backs_off { Reason::Backoff } else { Reason::Throttle };
-        ThrottleRejection { scope, reason, retry_after: max_wait.unwrap_or_default() }
+        ThrottleRejection { scope, reason, retry_after }
     }
 
-    fn configs(&self, instances: &[InstanceId]) -> impl Iterator<Item = &throttle::ThrottleConfig> {
+    fn configs(&self, instances: &[InstanceId]) -> impl Iterator<Item = &ThrottleConfig> {
         instances.iter().filter_map(|instance| self.instances[instance.0].limiter.config.as_deref())
     }
 }
