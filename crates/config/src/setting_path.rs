@@ -114,8 +114,8 @@ keys! {
     keep keep_alive_timeout key kind ledger limit limits listen log max max_clients max_concurrency max_connections
     max_credentials_per_address max_delay max_failures max_handshakes max_handshakes_per_address max_header_size
     max_headers max_length max_lifetime max_object max_partitions max_refused_for max_requests_per_connection
-    max_response_headers max_size
-    max_tracked_clients max_upgrades max_upgrades_per_address max_wait memory min min_clients min_delay min_rate
+    max_response_headers max_size max_tracked_clients max_upgrades max_upgrades_per_address max_wait memory
+    merge_crawl_delay min min_clients min_delay min_rate
     min_size mode name nameservers ocsp operator operators origin override_file pacing partition_by path path_prefix
     per_client prefix product_tokens proxy_header_timeout proxy_protocol query queue quota quotas rampup ranges rate
     read_token redact redirect redis refresh refresh_interval remove request_body_timeout request_headers

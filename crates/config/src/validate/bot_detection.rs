@@ -28,7 +28,8 @@ pub(super) fn bot_detection(raw: &raw::File, honeypot: Option<&str>, report: &mu
 
 fn warn_unused_keys(raw: &raw::File, honeypot: Option<&str>, report: &mut Diagnostics) {
     if honeypot.is_some() {
-        report.warning("robots.honeypot: has no effect, because bot_detection.enabled is false");
+        let path = SettingPath::ROOT.robots().honeypot();
+        report.warning(format!("{path}: has no effect, because bot_detection.enabled is false"));
     }
     if raw.user_agent_rules.iter().any(|agent| agent.kind == Some(Kind::SuspectedBot)) {
         return;

@@ -10,7 +10,7 @@ use tidegate_policy::identity::{AddressSource, ProxyTrust};
 pub(super) fn proxy_trust(raw: &Clients, report: &mut Diagnostics) -> ProxyTrust {
     let path = SettingPath::ROOT.clients();
     let source = match raw.address_from.as_ref() {
-        // The address in the header is the peer.
+        // The header of the PROXY protocol replaces the address of the peer itself.
         None | Some(AddressFrom::Peer | AddressFrom::ProxyProtocol) => AddressSource::Peer,
         Some(AddressFrom::XForwardedFor) => AddressSource::XForwardedFor,
         Some(AddressFrom::Forwarded) => AddressSource::Forwarded,
@@ -23,7 +23,7 @@ pub(super) fn proxy_trust(raw: &Clients, report: &mut Diagnostics) -> ProxyTrust
     };
     // Safe, but rarely intended: all clients behind a proxy then count as one.
     if source != AddressSource::Peer && raw.trusted_proxies.is_empty() {
-        report.warning("clients.address_from: no trusted proxy, so the header is never used");
+        report.warning(format!("{}: no trusted proxy, so the header is never used", path.address_from()));
     }
     let contains_everything = |range: &Range| {
         let (first, last) = range.0.bounds();

@@ -131,9 +131,10 @@ fn tls(raw: &raw::Origin, is_used: bool, report: &mut Diagnostics) -> OriginTls 
                 "leave verify out: with ca, only its certificates are trusted",
             );
         }
-        report.warning(
-            "origin.verify: false: any server that answers in place of the origin can read and change all pages",
-        );
+        report.warning(format!(
+            "{}: false: any server that answers in place of the origin can read and change all pages",
+            path.verify()
+        ));
     }
     OriginTls {
         ca: raw.ca.as_ref().map(|ca| report.beside_file(ca)),

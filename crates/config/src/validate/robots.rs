@@ -19,7 +19,8 @@ pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], rep
     let delays = delays(&raw.classes, classes, operators, report);
     let merge = merge_crawl_delay.unwrap_or(true);
     if !merge && delays != CrawlDelays::default() {
-        report.warning("robots.merge_crawl_delay: false keeps every crawl_delay out of robots.txt");
+        let path = SettingPath::ROOT.robots().merge_crawl_delay();
+        report.warning(format!("{path}: false keeps every crawl_delay out of robots.txt"));
     }
     if honeypot.as_deref().is_some_and(|honeypot| !is_plain_path(honeypot)) {
         report.error(
