@@ -13,7 +13,7 @@ pub(super) fn write(
     comparison: &ComparisonReport,
     files: &[String],
     policies: [&PolicyReport; 2],
-    span: TimeAxis<'_>,
+    axis: TimeAxis<'_>,
 ) {
     let [first, second] = policies.map(|policy| policy.name.as_str());
     out.raw("<section>\n<h2>Differences</h2>\n<p>")
@@ -46,16 +46,16 @@ pub(super) fn write(
         (first, Align::Left),
         (second, Align::Left),
     ];
-    let rows = comparison.examples.iter().map(|example| row(example, files, span));
+    let rows = comparison.examples.iter().map(|example| row(example, files, axis));
     table::collapsible(out, "First lines with different verdicts", &examples, rows);
     out.raw("</section>\n");
 }
 
-fn row(example: &ExampleReport, files: &[String], span: TimeAxis<'_>) -> Vec<Html> {
+fn row(example: &ExampleReport, files: &[String], axis: TimeAxis<'_>) -> Vec<Html> {
     let file = files.get(example.place.file.saturating_sub(1)).map_or("-", String::as_str);
     vec![
         Html::from_text(format!("{file}:{}", example.place.line)),
-        Html::from_text(span.format_time(example.time)),
+        Html::from_text(axis.format_time(example.time)),
         Html::from_text(match example.class == example.second_class {
             true => example.class.clone(),
             false => format!("{}, {}", example.class, example.second_class),

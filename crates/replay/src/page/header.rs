@@ -9,7 +9,7 @@ use crate::terminal::{self, group_digits};
 use tidegate_policy::{Timestamp, Units};
 
 /// Writes the heading and the key figures.
-pub(super) fn write(out: &mut Html, report: &Report, span: TimeAxis<'_>, zone: &DisplayZone) {
+pub(super) fn write(out: &mut Html, report: &Report, axis: TimeAxis<'_>, zone: &DisplayZone) {
     let log = &report.log;
     out.raw("<header>\n<h1>Replay of an access log</h1>\n<p>");
     out.text(group_digits(log.requests))
@@ -17,23 +17,23 @@ pub(super) fn write(out: &mut Html, report: &Report, span: TimeAxis<'_>, zone: &
         .text(terminal::format_duration(log.span_s))
         .raw(" of ")
         .text(log.files.join(", "));
-    let [first, last] = [log.first, log.last].map(|time| span.format_time(time));
+    let [first, last] = [log.first, log.last].map(|time| axis.format_time(time));
     out.raw(", from ").text(first).raw(" to ").text(last).raw(" (").text(zone.name()).raw("), under ");
     for (index, policy) in report.policies.iter().enumerate() {
         out.raw(if index > 0 { " and under " } else { "" }).raw("<strong>").text(&policy.name).raw("</strong>");
     }
     out.raw(".</p>\n");
     for policy in &report.policies {
-        out.raw("<p class=\"verdict\">").text(verdict(policy, span)).raw("</p>\n");
+        out.raw("<p class=\"verdict\">").text(verdict(policy, axis)).raw("</p>\n");
     }
     out.raw("</header>\n<section>\n<h2>At a glance</h2>\n");
-    write_cards(out, &report.policies, log, span);
+    write_cards(out, &report.policies, log, axis);
     out.raw("<p class=\"note\">Class admitted: share of its requests with a cost.</p>\n</section>\n");
 }
 
 /// Writes a card for each figure, with the figures of all policies.
-fn write_cards(out: &mut Html, policies: &[PolicyReport], log: &LogReport, span: TimeAxis<'_>) {
-    let figures: Vec<Vec<(String, String)>> = policies.iter().map(|policy| key_figures(policy, log, span)).collect();
+fn write_cards(out: &mut Html, policies: &[PolicyReport], log: &LogReport, axis: TimeAxis<'_>) {
+    let figures: Vec<Vec<(String, String)>> = policies.iter().map(|policy| key_figures(policy, log, axis)).collect();
     let names = figures.iter().flatten().map(|(name, _)| name);
     let mut shown: Vec<&str> = Vec::new();
     out.raw("<dl class=\"cards\">\n");
@@ -61,12 +61,12 @@ fn write_cards(out: &mut Html, policies: &[PolicyReport], log: &LogReport, span:
 }
 
 /// Returns the result of a policy as one sentence: whether its quotas last, and whom it refuses.
-fn verdict(policy: &PolicyReport, span: TimeAxis<'_>) -> String {
+fn verdict(policy: &PolicyReport, axis: TimeAxis<'_>) -> String {
     let mut parts: Vec<String> = policy
         .quotas
         .iter()
         .filter(|quota| !quota.windows.is_empty())
-        .map(|quota| quota_verdict(quota, span))
+        .map(|quota| quota_verdict(quota, axis))
         .collect();
     let refused = |class: &ClassReport| class.refused.values().sum::<u64>();
     parts.push(match policy.classes.iter().max_by_key(|class| refused(class)) {
@@ -88,15 +88,15 @@ fn verdict(policy: &PolicyReport, span: TimeAxis<'_>) -> String {
     format!("Under {}, {}{shadow_text}.", policy.name, parts.join("; "))
 }
 
-fn quota_verdict(quota: &QuotaReport, span: TimeAxis<'_>) -> String {
+fn quota_verdict(quota: &QuotaReport, axis: TimeAxis<'_>) -> String {
     let windows = quota.windows.len();
     let spent: Vec<Timestamp> = quota.windows.iter().filter_map(|window| window.spent).collect();
     match (windows, spent.first()) {
         (1, None) => format!("the quota {} lasts", quota.name),
         (_, None) => format!("the quota {} lasts in all {windows} windows", quota.name),
-        (1, Some(first)) => format!("the quota {} is used up at {}", quota.name, span.format_time(*first)),
+        (1, Some(first)) => format!("the quota {} is used up at {}", quota.name, axis.format_time(*first)),
         (_, Some(first)) => {
-            let time = span.format_time(*first);
+            let time = axis.format_time(*first);
             format!("the quota {} is used up in {} of {windows} windows, first at {time}", quota.name, spent.len())
         }
     }
@@ -122,7 +122,7 @@ fn usage(quota: &QuotaReport) -> String {
 }
 
 /// Returns the key figures of a policy with their names.
-fn key_figures(policy: &PolicyReport, log: &LogReport, span: TimeAxis<'_>) -> Vec<(String, String)> {
+fn key_figures(policy: &PolicyReport, log: &LogReport, axis: TimeAxis<'_>) -> Vec<(String, String)> {
     let mut figures = vec![
         ("requests admitted".to_owned(), group_digits(policy.admitted)),
         ("requests refused".to_owned(), group_digits(policy.refused)),
@@ -136,7 +136,7 @@ fn key_figures(policy: &PolicyReport, log: &LogReport, span: TimeAxis<'_>) -> Ve
         figures.push((format!("{} admitted", class.name), admit_share));
     }
     if let Some(worst) = &policy.verified_bots.worst {
-        let time = span.format_time(worst.start);
+        let time = axis.format_time(worst.start);
         let figure = format!("{} ({time})", percent(worst.admit_ratio));
         figures.push(("verified bots admitted in their worst hour".into(), figure));
     }

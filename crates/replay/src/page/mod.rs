@@ -38,19 +38,19 @@ pub fn page(report: &Report) -> String {
     let mut out = Html::default();
     out.raw(HEAD).raw(include_str!("style.css")).raw("</style>\n</head>\n<body>\n<main>\n");
     let zone = DisplayZone::for_report(report);
-    let span = TimeAxis::from_report(report, &zone);
-    header::write(&mut out, report, span, &zone);
+    let axis = TimeAxis::from_report(report, &zone);
+    header::write(&mut out, report, axis, &zone);
     let colors = classes::ClassColors::from_report(report);
     section(&mut out, "Quota usage", report, |out, policy| {
-        policy.quotas.iter().for_each(|quota| quota::write(out, quota, report, span));
+        policy.quotas.iter().for_each(|quota| quota::write(out, quota, report, axis));
     });
-    section(&mut out, "Spikes of demand", report, |out, policy| spikes::write(out, &policy.spikes, span));
-    let steps: Vec<Steps> = report.policies.iter().map(|policy| Steps::from_policy(policy, span)).collect();
+    section(&mut out, "Spikes of demand", report, |out, policy| spikes::write(out, &policy.spikes, axis));
+    let steps: Vec<Steps> = report.policies.iter().map(|policy| Steps::from_policy(policy, axis)).collect();
     section(&mut out, "Admitted and refused requests", report, |out, policy| {
-        verdicts::write(out, policy, &colors, &steps, span, policy_index(report, policy));
+        verdicts::write(out, policy, &colors, &steps, axis, policy_index(report, policy));
     });
     section(&mut out, "Admitted share of requests with a cost", report, |out, policy| {
-        served::write(out, policy, &colors, &steps[policy_index(report, policy)], span);
+        served::write(out, policy, &colors, &steps[policy_index(report, policy)], axis);
     });
     if report.policies.iter().any(|policy| policy.cache.is_some()) {
         section(&mut out, "Cache", report, |out, policy| cache::write(out, policy.cache.as_ref()));
@@ -59,10 +59,10 @@ pub fn page(report: &Report) -> String {
     section(&mut out, "Most expensive bots", report, |out, policy| bots::write(out, &policy.bots));
     section(&mut out, "Who asked for most", report, |out, policy| spenders::write(out, &policy.spenders));
     section(&mut out, "Pages refused to verified bots", report, |out, policy| {
-        refused_pages::write(out, &policy.refused_pages, span);
+        refused_pages::write(out, &policy.refused_pages, axis);
     });
     if let (Some(comparison), [first, second]) = (&report.comparison, &report.policies[..]) {
-        comparison::write(&mut out, comparison, &report.log.files, [first, second], span);
+        comparison::write(&mut out, comparison, &report.log.files, [first, second], axis);
     }
     log_section::write(&mut out, report, &zone);
     out.raw("</main>\n</body>\n</html>\n");

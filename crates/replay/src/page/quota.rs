@@ -14,17 +14,17 @@ use std::collections::BTreeMap;
 use tidegate_policy::{Timestamp, Units};
 
 /// Writes the chart of a quota, and its windows as a table.
-pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: TimeAxis<'_>) {
-    let is_visible = |window: &&WindowReport| span.overlaps(seconds(window.start), seconds(window.end));
+pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, axis: TimeAxis<'_>) {
+    let is_visible = |window: &&WindowReport| axis.overlaps(seconds(window.start), seconds(window.end));
     let windows: Vec<&WindowReport> = quota.windows.iter().filter(is_visible).collect();
-    let mut chart = Chart::new(span, Scale::up_to(max_quantity(quota, report), 4.0));
+    let mut chart = Chart::new(axis, Scale::up_to(max_quantity(quota, report), 4.0));
     let limit = quota.limit.as_f64();
     let pace = draw_planned(&mut chart, quota, &windows);
     let tiers = limit_lines(quota);
     for (above, _) in &tiers {
-        chart.line("tier", (span.from, above.as_f64()), (span.to, above.as_f64()));
+        chart.line("tier", (axis.from, above.as_f64()), (axis.to, above.as_f64()));
     }
-    chart.line("limit", (span.from, limit), (span.to, limit));
+    chart.line("limit", (axis.from, limit), (axis.to, limit));
     let limit_label = (quota.limit, format!("limit {}", amount(quota.limit)));
     chart.label_levels(tiers.iter().chain([&limit_label]).map(|(level, label)| (level.as_f64(), label.as_str())));
     let line = match windows.len() > MAX_DRAWN_WINDOWS {
@@ -49,7 +49,7 @@ pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: 
         out.raw("<span class=\"below\">: ").text(tier_labels.join("; ")).raw("</span>");
     }
     out.raw("</p>\n");
-    windows_table(out, &windows, span);
+    windows_table(out, &windows, axis);
     out.raw("</figure>\n");
 }
 
@@ -163,7 +163,7 @@ fn description(quota: &QuotaReport, windows: &[&WindowReport]) -> String {
     }
 }
 
-fn windows_table(out: &mut Html, windows: &[&WindowReport], span: TimeAxis<'_>) {
+fn windows_table(out: &mut Html, windows: &[&WindowReport], axis: TimeAxis<'_>) {
     const HEAD: [(&str, Align); 6] = [
         ("Window from", Align::Left),
         ("used", Align::Right),
@@ -173,10 +173,10 @@ fn windows_table(out: &mut Html, windows: &[&WindowReport], span: TimeAxis<'_>) 
         ("by class", Align::Left),
     ];
     let time_cell =
-        |time: Option<Timestamp>| Html::from_text(time.map_or("never".into(), |time| span.format_time(time)));
+        |time: Option<Timestamp>| Html::from_text(time.map_or("never".into(), |time| axis.format_time(time)));
     let rows = windows.iter().map(|window| {
         vec![
-            Html::from_text(span.format_time(window.start)),
+            Html::from_text(axis.format_time(window.start)),
             Html::from_text(amount(window.used)),
             Html::from_text(amount(window.left)),
             time_cell(window.first_refused),

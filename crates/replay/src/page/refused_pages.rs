@@ -7,27 +7,27 @@ use crate::report::RefusedPageReport;
 use crate::terminal::{Align, group_digits};
 
 /// Writes the first pages as a table, and the others collapsed.
-pub(super) fn write(out: &mut Html, pages: &[RefusedPageReport], span: TimeAxis<'_>) {
+pub(super) fn write(out: &mut Html, pages: &[RefusedPageReport], axis: TimeAxis<'_>) {
     if pages.is_empty() {
         out.raw("<p>No verified bot was refused a page.</p>\n");
         return;
     }
     let (first, rest) = pages.split_at(pages.len().min(MAX_ROWS));
-    let row = |page| row(page, span);
+    let row = |page| row(page, axis);
     table::write(out, &HEAD, first.iter().map(row));
     if !rest.is_empty() {
         table::collapsible(out, "More pages", &HEAD, rest.iter().map(row));
     }
 }
 
-fn row(page: &RefusedPageReport, span: TimeAxis<'_>) -> Vec<Html> {
+fn row(page: &RefusedPageReport, axis: TimeAxis<'_>) -> Vec<Html> {
     let mut path = Html::default();
     path.raw("<code>").text(&page.page).raw("</code> <small>").text(&page.operator).raw("</small>");
     vec![
         path,
         Html::from_text(group_digits(page.refused)),
-        Html::from_text(span.format_time(page.first)),
-        Html::from_text(span.format_time(page.last)),
+        Html::from_text(axis.format_time(page.first)),
+        Html::from_text(axis.format_time(page.last)),
     ]
 }
 

@@ -16,19 +16,19 @@ pub(super) fn write(
     policy: &PolicyReport,
     colors: &ClassColors<'_>,
     steps: &Steps,
-    span: TimeAxis<'_>,
+    axis: TimeAxis<'_>,
 ) {
     for class in policy.classes.iter().filter(|class| class.costly > 0) {
-        let mut chart = Chart::new(span, Scale::shares());
+        let mut chart = Chart::new(axis, Scale::shares());
         for (start, step) in steps.for_class(&class.name) {
             let Some(share) = step.admit_ratio() else { continue };
             let tooltip =
-                format!("{}: {} of {}", span.format_seconds(start), percent(share), group_digits(step.costly));
-            let bounds = steps.step_bounds(start, span);
+                format!("{}: {} of {}", axis.format_seconds(start), percent(share), group_digits(step.costly));
+            let bounds = steps.step_bounds(start, axis);
             // A step that admitted nothing has a mark at the bottom; one without requests has none.
             chart.bar("served", bounds, [0.0, share.max(MIN_VISIBLE_SHARE)], &tooltip);
         }
-        let description = description(class, policy, span);
+        let description = description(class, policy, axis);
         out.raw("<figure class=\"").raw(colors.color(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
         out.raw("</strong>: ").text(&description).raw("</figcaption>\n");
         let title = format!("Admitted share of {}", class.name);
@@ -40,7 +40,7 @@ pub(super) fn write(
 }
 
 /// Describes a class with its worst hour, as in the key figures; a bar may cover more than an hour.
-fn description(class: &ClassReport, policy: &PolicyReport, span: TimeAxis<'_>) -> String {
+fn description(class: &ClassReport, policy: &PolicyReport, axis: TimeAxis<'_>) -> String {
     let all = percent(class.costly_admitted as f64 / class.costly as f64);
     let hours = policy.hours.iter().filter_map(|hour| {
         let of_class = hour.classes.iter().find(|of_class| of_class.name == class.name)?;
@@ -48,7 +48,7 @@ fn description(class: &ClassReport, policy: &PolicyReport, span: TimeAxis<'_>) -
     });
     match hours.min_by(|one, other| one.0.total_cmp(&other.0)) {
         Some((worst, start)) if worst < 1.0 => {
-            let (costly, worst, from) = (group_digits(class.costly), percent(worst), span.format_time(start));
+            let (costly, worst, from) = (group_digits(class.costly), percent(worst), axis.format_time(start));
             format!("{all} of {costly} admitted; {worst} in the worst hour, from {from}.")
         }
         _ => format!("{all} of {} admitted.", group_digits(class.costly)),

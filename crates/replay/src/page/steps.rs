@@ -1,4 +1,4 @@
-//! Hours of a policy, combined to as many steps as a chart has room for.
+//! Hours of a policy, combined into steps: at most as many as a chart has room for.
 
 use super::time::TimeAxis;
 use crate::display_zone::seconds;
@@ -25,11 +25,12 @@ pub(super) struct StepCounts {
 }
 
 impl Steps {
-    pub(super) fn from_policy(policy: &PolicyReport, span: TimeAxis<'_>) -> Self {
-        let length = span.step(MAX_STEPS);
+    /// Adds up the hours of `policy` by steps of the axis.
+    pub(super) fn from_policy(policy: &PolicyReport, axis: TimeAxis<'_>) -> Self {
+        let length = axis.step(MAX_STEPS);
         let mut by_class: BTreeMap<String, BTreeMap<i64, StepCounts>> = BTreeMap::new();
         for hour in &policy.hours {
-            let [start, _] = span.tick_span(seconds(hour.start), length);
+            let [start, _] = axis.tick_span(seconds(hour.start), length);
             for class in &hour.classes {
                 let step = by_class.entry(class.name.clone()).or_default().entry(start).or_default();
                 step.admitted += class.admitted;
@@ -42,12 +43,12 @@ impl Steps {
     }
 
     /// Returns the start and end of the bar of a step, cut at the ends of the log.
-    pub(super) fn step_bounds(&self, start: i64, span: TimeAxis<'_>) -> [i64; 2] {
-        let [_, end] = span.tick_span(start, self.length);
-        [start.max(span.from), end.min(span.to)]
+    pub(super) fn step_bounds(&self, start: i64, axis: TimeAxis<'_>) -> [i64; 2] {
+        let [_, end] = axis.tick_span(start, self.length);
+        [start.max(axis.from), end.min(axis.to)]
     }
 
-    /// Returns the steps in which a class sent requests.
+    /// Returns the steps in which a class sent requests, each with its start, in order.
     pub(super) fn for_class(&self, name: &str) -> impl DoubleEndedIterator<Item = (i64, StepCounts)> + '_ {
         self.by_class.get(name).into_iter().flatten().map(|(start, step)| (*start, *step))
     }

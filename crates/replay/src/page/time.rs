@@ -120,8 +120,8 @@ mod tests {
 
     #[test]
     fn day_axis_marks_every_two_or_six_hours() {
-        let span = TimeAxis { from: 1_717_718_400, to: 1_717_718_400 + DAY, zone: &DisplayZone::default() };
-        let marks = span.ticks();
+        let axis = TimeAxis { from: 1_717_718_400, to: 1_717_718_400 + DAY, zone: &DisplayZone::default() };
+        let marks = axis.ticks();
         let labels: Vec<&str> = marks.iter().map(|mark| mark.label.as_str()).collect();
         assert_eq!(labels[..3], ["7 Jun", "02:00", "04:00"]);
         let coarse: Vec<&str> = marks.iter().filter(|mark| mark.is_coarse).map(|mark| mark.label.as_str()).collect();
@@ -132,28 +132,28 @@ mod tests {
     fn days_begin_at_local_midnight_of_the_zone() {
         let zone = DisplayZone::from_name("America/Los_Angeles");
         // The day on which daylight saving time begins, and the day after.
-        let span = TimeAxis { from: 1_710_057_600, to: 1_710_057_600 + 2 * DAY, zone: &zone };
-        let days: Vec<(i64, String)> = span
+        let axis = TimeAxis { from: 1_710_057_600, to: 1_710_057_600 + 2 * DAY, zone: &zone };
+        let days: Vec<(i64, String)> = axis
             .ticks()
             .into_iter()
             .filter(|mark| mark.label.contains(' '))
             .map(|mark| (mark.at, mark.label))
             .collect();
         assert_eq!(days[..2], [(1_710_057_600, "10 Mar".into()), (1_710_057_600 + 23 * HOUR, "11 Mar".into())]);
-        assert_eq!(span.tick_span(1_710_057_600 + HOUR, 12 * HOUR), [1_710_057_600, 1_710_057_600 + 11 * HOUR]);
+        assert_eq!(axis.tick_span(1_710_057_600 + HOUR, 12 * HOUR), [1_710_057_600, 1_710_057_600 + 11 * HOUR]);
     }
 
     proptest! {
         #[test]
         fn mark_count_is_bounded_for_any_span(from in 0..500_000_i64, hours in 1..17_568_i64) {
             let zone = DisplayZone::from_name("Asia/Kolkata");
-            let span = TimeAxis { from: from * HOUR, to: (from + hours) * HOUR, zone: &zone };
-            let marks = span.ticks();
+            let axis = TimeAxis { from: from * HOUR, to: (from + hours) * HOUR, zone: &zone };
+            let marks = axis.ticks();
             prop_assert!(marks.len() <= 14, "{}", marks.len());
             let coarse_count = marks.iter().filter(|mark| mark.is_coarse).count();
             prop_assert!(coarse_count <= 6 && (coarse_count > 0 || hours < 24), "{coarse_count} of {}", marks.len());
-            let from = span.from - span.seconds() / EDGE_TOLERANCE;
-            prop_assert!(marks.iter().all(|mark| (from..=span.to).contains(&mark.at)));
+            let from = axis.from - axis.seconds() / EDGE_TOLERANCE;
+            prop_assert!(marks.iter().all(|mark| (from..=axis.to).contains(&mark.at)));
         }
     }
 }

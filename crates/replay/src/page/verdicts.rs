@@ -18,7 +18,7 @@ pub(super) fn write(
     policy: &PolicyReport,
     colors: &ClassColors<'_>,
     steps: &[Steps],
-    span: TimeAxis<'_>,
+    axis: TimeAxis<'_>,
     index: usize,
 ) {
     let policy_steps = &steps[index];
@@ -28,12 +28,12 @@ pub(super) fn write(
         // Both policies use the same scale.
         let max_requests =
             steps.iter().flat_map(|steps| steps.for_class(&class.name)).map(|(_, step)| step.admitted + step.refused);
-        let mut chart = Chart::new(span, Scale::up_to(max_requests.max().unwrap_or(0) as f64, 2.0));
+        let mut chart = Chart::new(axis, Scale::up_to(max_requests.max().unwrap_or(0) as f64, 2.0));
         for (start, step) in policy_steps.for_class(&class.name) {
             let (admitted, all) = (step.admitted as f64, (step.admitted + step.refused) as f64);
             let (admitted_count, refused_count) = (group_digits(step.admitted), group_digits(step.refused));
-            let tooltip = format!("{}: {admitted_count} admitted, {refused_count} refused", span.format_seconds(start));
-            let bounds = policy_steps.step_bounds(start, span);
+            let tooltip = format!("{}: {admitted_count} admitted, {refused_count} refused", axis.format_seconds(start));
+            let bounds = policy_steps.step_bounds(start, axis);
             if step.admitted > 0 {
                 chart.bar("admitted", bounds, [0.0, admitted], &tooltip);
             }
@@ -48,7 +48,7 @@ pub(super) fn write(
         chart.write(out, Height::Low, &ChartLabels { title: &title, description }, |_, label| label);
         out.raw("</figure>\n");
     }
-    write_table(out, policy, policy_steps, span);
+    write_table(out, policy, policy_steps, axis);
 }
 
 fn description(class: &ClassReport) -> String {
@@ -76,7 +76,7 @@ fn reasons(refused: &BTreeMap<&'static str, u64>) -> String {
     parts.join(", ")
 }
 
-fn write_table(out: &mut Html, policy: &PolicyReport, steps: &Steps, span: TimeAxis<'_>) {
+fn write_table(out: &mut Html, policy: &PolicyReport, steps: &Steps, axis: TimeAxis<'_>) {
     const HEAD: [(&str, Align); 5] = [
         ("From", Align::Left),
         ("class", Align::Left),
@@ -87,7 +87,7 @@ fn write_table(out: &mut Html, policy: &PolicyReport, steps: &Steps, span: TimeA
     let rows = policy.classes.iter().flat_map(|class| {
         steps.for_class(&class.name).map(|(start, step)| {
             vec![
-                Html::from_text(span.format_seconds(start)),
+                Html::from_text(axis.format_seconds(start)),
                 Html::from_text(&class.name),
                 Html::from_text(group_digits(step.admitted)),
                 Html::from_text(group_digits(step.refused)),
