@@ -35,12 +35,12 @@ struct Sample {
     cache: Option<CacheSample>,
 }
 
-/// What the cache did since the start.
+/// Counts of the cache since the process start.
 #[derive(Clone, Debug, Serialize)]
 struct CacheSample {
     requests: u64,
     answered: u64,
-    /// Units by quota.
+    /// Units saved, by quota.
     saved: BTreeMap<String, Amount>,
 }
 
@@ -53,7 +53,7 @@ struct QuotaSample {
     planned: Option<Amount>,
 }
 
-/// Requests of a class since the start.
+/// Requests of a class since the process start.
 #[derive(Clone, Debug, Serialize)]
 struct ClassSample {
     name: String,
@@ -83,15 +83,15 @@ impl History {
         let now = gateway.now();
         let mut spans = self.0.lock();
         let Spans { hour, day } = &mut *spans;
-        let is_due = [hour.is_due(now, HOUR), day.is_due(now, DAY)];
-        if is_due == [false, false] {
+        let (is_hour_due, is_day_due) = (hour.is_due(now, HOUR), day.is_due(now, DAY));
+        if !is_hour_due && !is_day_due {
             return;
         }
         let sample = Sample::of(gateway, now);
-        if is_due[0] {
+        if is_hour_due {
             hour.push(sample.clone(), HOUR);
         }
-        if is_due[1] {
+        if is_day_due {
             day.push(sample, DAY);
         }
     }
@@ -114,10 +114,12 @@ pub(super) async fn run(history: Arc<History>, gateway: DynGateway) {
 }
 
 impl Samples {
+    /// Returns true if the last sample is old enough for another one.
     fn is_due(&self, now: Timestamp, span: Duration) -> bool {
         self.0.back().is_none_or(|last| now.saturating_duration_since(last.at) >= span / MAX_SAMPLES as u32)
     }
 
+    /// Adds a sample, and removes those older than `span`.
     fn push(&mut self, sample: Sample, span: Duration) {
         let now = sample.at;
         self.0.push_back(sample);
@@ -168,10 +170,10 @@ impl CacheSample {
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Samples of a span, evenly spaced: one in 10 s of the hour, one in 4 min of the day.
+/// Maximum number of intervals between the samples of a span: one in 10 s of the hour, one in 4 min of the day.
 const MAX_SAMPLES: usize = 360;
 
-/// Interval at which the time is compared: the clock of a demo runs faster.
+/// Interval of the checks whether a sample is due. It is short because the clock of a demo runs faster.
 const TICK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub(crate) struct PathCostDocument {
     pub(crate) examples: Vec<String>,
 }
 
-/// What the cache did since the start.
+/// Counts of the cache since the process start.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct CacheUsageDocument {
