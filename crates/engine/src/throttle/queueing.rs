@@ -66,13 +66,10 @@ impl Scheduler {
         instances
     }
 
-    /// Returns an instance whose queue is full; `None` if there is none.
-    pub(super) fn full_instance(&self, instances: &[InstanceId]) -> Option<InstanceId> {
-        let is_full = |instance: &InstanceId| {
-            let limiter = &self.instances[instance.0].limiter;
-            limiter.config.as_ref().is_some_and(|config| limiter.queue_length >= config.queue.max_length)
-        };
-        instances.iter().copied().find(is_full)
+    /// Returns true if the queue of an instance is full.
+    pub(super) fn is_full(&self, InstanceId(instance): InstanceId) -> bool {
+        let limiter = &self.instances[instance].limiter;
+        limiter.config.as_ref().is_some_and(|config| limiter.queue_length >= config.queue.max_length)
     }
 
     /// Returns the waiter that a request of `priority` may evict from a full queue.

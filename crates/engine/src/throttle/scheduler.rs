@@ -134,12 +134,19 @@ impl Scheduler {
         let max_wait = self.configs(instances).map(|config| config.queue.max_wait).min().unwrap_or_default();
         let deadline = self.now + max_wait;
         let mut evicted: InlineVec<InstanceId> = InlineVec::new();
-        let mut is_rejected =
-            block.persists_after(deadline) || max_wait.is_zero() || self.estimate_start(instances, request) > deadline;
-        while !is_rejected && let Some(full) = self.full_instance(instances) {
-            match self.eviction_candidate(full, request.priority) {
-                Some(candidate) => evicted.extend(self.evict(candidate)),
-                None => is_rejected = true,
+        let is_rejected = block.persists_after(deadline)
+            || max_wait.is_zero()
+            || self.estimate_start(instances, request) > deadline
+            // Asked of all before one is evicted, so that nobody is for a request that is rejected.
+            || instances.iter().any(|&instance| {
+                self.is_full(instance) && self.eviction_candidate(instance, request.priority).is_none()
+            });
+        for &instance in instances {
+            while !is_rejected
+                && self.is_full(instance)
+                && let Some(candidate) = self.eviction_candidate(instance, request.priority)
+            {
+                evicted.extend(self.evict(candidate));
             }
         }
         let result = match is_rejected {

@@ -375,6 +375,25 @@ fn full_queue_evicts_only_for_a_higher_priority() {
 }
 
 #[test]
+fn nobody_is_evicted_for_a_request_that_is_rejected() {
+    let rules = || throttle::ThrottleConfig {
+        queue: QueueConfig { max_wait: seconds(2), max_length: 1 },
+        ..with_concurrency(1)
+    };
+    let fixture = ThrottleFixture::with_scopes(&[("a", rules()), ("b", rules())]);
+    let _first = fixture.expect_acquired(&["a", "b"], 0);
+    let mut crawler = fixture.expect_queued(&["a"], 2, LOW_PRIORITY, 0);
+    let mut person = fixture.expect_queued(&["b"], 3, HIGH_PRIORITY, 0);
+    assert!(
+        matches!(fixture.acquire(&["a", "b"], 4, HIGH_PRIORITY, 0), AcquireOutcome::Rejected(_)),
+        "b is full of equals"
+    );
+    crawler.pending_until(0);
+    person.pending_until(0);
+    assert!(!crawler.is_woken());
+}
+
+#[test]
 fn clients_of_equal_priority_are_served_round_robin() {
     let fixture = ThrottleFixture::with_scopes(&[("api", with_long_queue(with_concurrency(1)))]);
     let mut guard = fixture.expect_acquired(&["api"], 0);
