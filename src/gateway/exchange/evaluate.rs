@@ -40,7 +40,8 @@ pub(in crate::gateway) async fn evaluate(known: Box<Known>, role: &CacheRole, no
     {
         let ledger_responses = Arc::clone(ledger_responses);
         // Boxed to keep the future of other requests small.
-        let (known, evaluation) = Box::pin(evaluate_after_lease(known, role, &ledger_responses)).await;
+        let evaluated = Box::pin(evaluate_after_lease(known, role, &unknown_path, &ledger_responses));
+        let (known, evaluation) = evaluated.await;
         return Journal::new(known, evaluation, unknown_path);
     }
     Journal::new(known, evaluation, unknown_path)
@@ -146,6 +147,7 @@ fn decide(known: &Known, role: &CacheRole, learned: &LearnedCosts, now: Timestam
 async fn evaluate_after_lease(
     mut known: Box<Known>,
     role: &CacheRole,
+    unknown_path: &UnknownPath,
     ledger_responses: &Notify,
 ) -> (Box<Known>, Evaluation) {
     let worker = Rc::clone(known.worker());
@@ -157,7 +159,11 @@ async fn evaluate_after_lease(
         let config = worker.config();
         (known.client, known.classified) = classify(&known.connection, &known.request, &config, worker.now());
         known.config = config;
-        let learned = learned_costs(&known, role).unwrap_or_default();
+        let learned = learned_costs(&known, role).unwrap_or_else(|| match unknown_path {
+            // It has waited in vain: decided like one that costs.
+            UnknownPath::None => known.config.admission.costs_if_nearly_spent(known.classified.route, worker.now()),
+            UnknownPath::AwaitsBody | UnknownPath::InFlight(_) => LearnedCosts::new(),
+        });
         let evaluation = decide(&known, role, &learned, worker.now());
         if !evaluation.decision.verdict.waits_for_lease() || timeout.is_elapsed() {
             return (known, evaluation);
