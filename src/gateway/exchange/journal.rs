@@ -13,7 +13,9 @@ use http::StatusCode;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_access_log::{QuotaCharge, Record, RecordedOutcome, UnexpectedCost, UpstreamCall, redacted, redacted_url};
+use tidegate_access_log::{
+    CLIENT_CLOSED_REQUEST, QuotaCharge, Record, RecordedOutcome, UnexpectedCost, UpstreamCall, redacted, redacted_url,
+};
 use tidegate_engine::{BucketUsage, Charged, Classified, Decision, Evaluation, InlineVec, QuotaUsage, SlotGuard};
 use tidegate_http1::Name;
 use tidegate_policy::bot_detection::HeadersSeen;
@@ -143,11 +145,16 @@ impl Journal {
     fn finish_observation(&self) {
         if let Some(observation) = &self.known.client.observation {
             let status = match self.origin.stage {
-                OriginStage::Answered { status, .. } => status.filter(|_| self.refusal_reason.is_none()),
+                OriginStage::Answered { status, .. } => status,
                 // The response of another proxy is not known, but the request was not refused.
                 OriginStage::Delegated { .. } => Some(self.client.status.as_u16()),
-                OriginStage::Unsent | OriginStage::Sent => None,
+                // A page of the cache is one that the client has read. It has left if it was sent nothing.
+                OriginStage::Unsent => {
+                    Some(self.client.status.as_u16()).filter(|status| *status != CLIENT_CLOSED_REQUEST)
+                }
+                OriginStage::Sent => None,
             };
+            let status = status.filter(|_| self.refusal_reason.is_none());
             observation.finish(status, &self.known.config.admission);
         }
     }
