@@ -21,7 +21,6 @@ use std::time::Duration;
 use tidegate_crawlers::robots::{CacheLookup, CachedRobots, FetchedHost, Requester};
 use tidegate_http1::{Name, RequestHead, Response};
 use tidegate_policy::ClientKind;
-use tidegate_policy::exempt::ROBOTS_TXT_PATH;
 use tidegate_policy::identity::ClientKey;
 
 /// Time to retry if no fetch may start soon.
@@ -86,7 +85,8 @@ async fn select_source(
 ) -> RobotsSource {
     let key = site.key();
     let (cache, fetches) = (&worker.shared().robots_cache, &worker.shared().cache.fetches);
-    let fetch_key = CacheKey::of_url(&format!("{key}{ROBOTS_TXT_PATH}"));
+    // Of no URL: the cache may hold that of the file for this request.
+    let fetch_key = CacheKey::of_url(&format!("robots.txt of {key}"));
     let clock = || worker.monotonic_now();
     let mut taken_over = None;
     let deadline = worker.upstream().new_deadline(patience);
