@@ -88,7 +88,6 @@ const DUPLICATE_TYPES: &[(&str, &[&str])] = &[
             "Headers",
             "Ledger",
             "LedgerFailureMode",
-            "Limits",
             "Log",
             "Origin",
             "Redis",

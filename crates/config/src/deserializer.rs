@@ -388,6 +388,8 @@ impl<'de> MapAccess<'de> for TableAccess<'_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DeError> {
         let value = self.value.take().expect("serde requests a value only after its key");
-        seed.deserialize(value)
+        let (path, source) = (value.path.clone(), value.source());
+        // An error of the seed itself, such as a bound, has no location yet.
+        seed.deserialize(value).map_err(|error| error.with_location(&path, source.map(|source| &source.location)))
     }
 }

@@ -18,6 +18,8 @@ mod node;
 mod number;
 mod raw;
 mod scalars;
+mod section;
+mod sections;
 mod serde_forms;
 mod setting_path;
 pub mod settings;

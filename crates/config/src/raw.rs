@@ -25,6 +25,7 @@ pub(super) mod server;
 pub(super) mod verify;
 
 use super::scalars::{FilePath, Host, Threads};
+use super::sections::limits::Limits;
 use super::serde_forms::{NamedMap, OneOrMany, present_or_default};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -180,7 +181,7 @@ pub(super) struct File {
     /// Access log and log level. A change takes effect at the next start.
     pub log: server::Log,
     /// Connection, size and time limits.
-    pub limits: server::Limits,
+    pub limits: Limits,
 }
 
 /// Names of the sections: the top-level keys.

@@ -5,6 +5,7 @@ use crate::authority::socket_address;
 use crate::number;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
+use serde::ser::{Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
@@ -54,7 +55,7 @@ macro_rules! word {
 }
 
 /// A count of which 0 is no limit.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub(super) struct CountLimit(pub u32);
 
 impl<'de> Deserialize<'de> for CountLimit {
@@ -268,6 +269,41 @@ pub fn duration(text: &str) -> Option<Duration> {
     };
     count.checked_mul(milliseconds).map(Duration::from_millis).filter(|&span| span <= MAX_DURATION)
 }
+
+impl fmt::Display for Span {
+    /// Writes the duration as the file does, in the largest unit of which it is a multiple; one day as 24h, one minute as
+    /// 60s.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let milliseconds = self.0.as_millis();
+        let units = [(86_400_000, 2, "d"), (3_600_000, 1, "h"), (60_000, 2, "m"), (1000, 1, "s")];
+        let fits =
+            |(unit, least, _): &(u128, u128, _)| milliseconds >= unit * least && milliseconds.is_multiple_of(*unit);
+        match units.into_iter().find(fits) {
+            Some((unit, _, name)) => write!(out, "{}{name}", milliseconds / unit),
+            None if milliseconds == 0 => out.write_str("0s"),
+            None => write!(out, "{milliseconds}ms"),
+        }
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+/// Serializes a word as the file writes it.
+macro_rules! serialize_as_text {
+    ($($Type:ty),*) => {
+        $(impl Serialize for $Type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        })*
+    };
+}
+
+serialize_as_text!(Span, Size, Percent);
 
 impl fmt::Display for Size {
     /// Writes the size as the file does, in the largest unit of which it is a multiple.

@@ -10,6 +10,8 @@ pub use header_rules::*;
 pub use origin::*;
 pub use redirect::*;
 
+pub use crate::sections::limits::Limits;
+
 use super::{SettingPath, SourceMap};
 use crate::admin_address::AdminAddress;
 use std::fmt;
@@ -343,71 +345,6 @@ pub struct Dns {
     pub nameservers: Vec<SocketAddr>,
     /// Timeout of a query to one name server; not zero.
     pub timeout: Duration,
-}
-
-/// Connection, size and time limits. No count and no duration is zero.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Maximum number of client connections.
-    pub max_connections: usize,
-    /// Maximum number of client connections per address or IPv6 prefix; `None` is no limit.
-    pub max_connections_per_address: Option<NonZeroUsize>,
-    /// The file names the limit, so that it holds for trusted proxies and the machine itself, too.
-    pub limits_local_connections: bool,
-    /// Maximum memory of client connections, in bytes; `None` depends on the machine.
-    pub memory: Option<u64>,
-    /// Time until the first byte on a new connection.
-    pub first_byte_timeout: Duration,
-    /// Time for the TLS handshake.
-    pub handshake_timeout: Duration,
-    /// Time to receive the PROXY protocol header.
-    pub proxy_header_timeout: Duration,
-    /// Maximum number of TLS handshakes in progress on one worker.
-    pub max_handshakes: usize,
-    /// Maximum number of TLS handshakes in progress per address or IPv6 prefix; `None` is no limit.
-    pub max_handshakes_per_address: Option<NonZeroUsize>,
-    /// Time to receive a request head.
-    pub head_timeout: Duration,
-    /// Idle time between two requests of a connection.
-    pub keep_alive_timeout: Duration,
-    /// Longest pause within a request body.
-    pub request_body_timeout: Duration,
-    /// Longest time for which a client does not read its response.
-    pub response_write_timeout: Duration,
-    /// Maximum size of a request head, in bytes; 8 KiB to 1 MiB.
-    pub max_head_size: usize,
-    /// Maximum number of header fields of a request.
-    pub max_headers: usize,
-    /// Maximum fields of a response of the origin.
-    pub max_response_headers: usize,
-    /// Maximum size of a request body, in bytes.
-    pub max_body_size: u64,
-    /// Maximum part of a request body in memory, in bytes.
-    pub buffer_body: usize,
-    /// Maximum size of all request bodies in files, in bytes.
-    pub buffer_disk: u64,
-    /// Least rate of a request body, in bytes per second; 0 is no limit.
-    pub min_rate: u64,
-    /// Number of requests after which a connection is closed gracefully.
-    pub max_requests_per_connection: u32,
-    /// Maximum number of concurrent requests on one HTTP/2 connection.
-    pub http2_max_concurrent_streams: u32,
-    /// Maximum number of clients whose buckets are kept in memory.
-    pub max_tracked_clients: usize,
-    /// Maximum number of credentials of one address that are bucket keys.
-    pub max_credentials_per_address: NonZeroUsize,
-    /// Time for requests in flight to finish at shutdown.
-    pub drain_timeout: Duration,
-    /// Maximum number of upgraded connections.
-    pub max_upgrades: usize,
-    /// Maximum number of upgraded connections per address or IPv6 prefix.
-    pub max_upgrades_per_address: NonZeroUsize,
-    /// Time without a byte in either direction after which an upgraded connection ends.
-    pub upgrade_idle_timeout: Duration,
-    /// Maximum time of an upgraded connection.
-    pub upgrade_timeout: Duration,
-    /// True if an upgraded connection keeps the slots of its request.
-    pub upgrade_holds_slots: bool,
 }
 
 /// Rate limit header fields of responses.

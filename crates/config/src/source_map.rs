@@ -20,6 +20,8 @@ pub(super) struct ValueSource {
     pub key_location: SourceLocation,
     pub location: SourceLocation,
     is_scalar: bool,
+    /// True for a key without a value.
+    pub is_null: bool,
     /// True for text that may represent a number or a boolean.
     pub is_untyped: bool,
 }
@@ -38,7 +40,7 @@ impl SourceMap {
     pub(super) fn add(&mut self, path: &SettingPath, key_location: &SourceLocation, node: &Node) {
         match self.sources.get_mut(path) {
             // A map keeps the location of the lowest layer, because higher layers only add to it.
-            Some(lower) if matches!(node.kind, NodeKind::Map(_)) => lower.is_scalar = false,
+            Some(lower) if matches!(node.kind, NodeKind::Map(_)) => (lower.is_scalar, lower.is_null) = (false, false),
             lower => {
                 if lower.is_some() {
                     self.sources.retain(|known, _| !known.is_within(path));
@@ -46,7 +48,9 @@ impl SourceMap {
                 let (key_location, location) = (key_location.clone(), node.location.clone());
                 let is_scalar = !matches!(node.kind, NodeKind::Null | NodeKind::List(_) | NodeKind::Map(_));
                 let is_untyped = matches!(node.kind, NodeKind::Text { is_untyped: true, .. });
-                self.sources.insert(path.clone(), ValueSource { key_location, location, is_scalar, is_untyped });
+                let is_null = matches!(node.kind, NodeKind::Null);
+                self.sources
+                    .insert(path.clone(), ValueSource { key_location, location, is_scalar, is_null, is_untyped });
             }
         }
     }

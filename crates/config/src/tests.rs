@@ -2387,3 +2387,27 @@ fn acme_warns_of_foreign_domains() {
     assert!(warnings.contains("tls.acme.domains: b.example is not one of hosts: its requests get 421"), "{warnings}");
     assert!(!warnings.contains("a.example is not"), "{warnings}");
 }
+
+#[test]
+fn all_errors_of_limits_are_reported_at_once() {
+    let errors = site_errors("limits:\n  max_headers: 0\n  memory: 1MiB\n  header_timout: 1s\n  upgrade_timeout: 0s\n");
+    let unknown = "5:3: limits.header_timout: unknown key \"header_timout\" (did you mean \"header_timeout\"?); known here: \
+                   max_connections, max_connections_per_address, memory, ";
+    let [headers, memory, typo, upgrade] = &errors[..] else { panic!("{errors:?}") };
+    assert_eq!(headers, "3:16: limits.max_headers: found 0, needs at least 1; write a number such as 100");
+    assert_eq!(memory, "4:11: limits.memory: needs at least 16MiB; write a size such as 256MiB");
+    assert!(typo.starts_with(unknown), "{typo}");
+    assert_eq!(upgrade, "6:20: limits.upgrade_timeout: found a zero duration; write a duration such as 10s");
+}
+
+#[test]
+fn a_key_of_limits_without_a_value_has_its_default() {
+    let limits = |text: &str| format!("{:?}", settings(&with_origin(text)).limits);
+    let default = limits("");
+    assert_eq!(limits("limits:\n"), default);
+    assert_eq!(limits("limits:\n  max_connections_per_address:\n  memory:\n  upgrade_holds_slots:\n"), default);
+    let named = settings(&with_origin("limits: { max_connections_per_address: 512 }")).limits;
+    assert!(named.limits_local_connections, "the default does not hold for the machine itself, the same number does");
+    let unlimited = settings(&with_origin("limits: { max_connections_per_address: 0 }")).limits;
+    assert_eq!(unlimited.max_connections_per_address, None);
+}

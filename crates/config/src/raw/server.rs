@@ -1,6 +1,6 @@
-//! Raw sections `admin`, `headers`, `robots`, `log` and `limits`.
+//! Raw sections `admin`, `headers`, `robots` and `log`.
 
-use crate::scalars::{AdminSocket, CountLimit, FilePath, Percent, Size, Span};
+use crate::scalars::{AdminSocket, FilePath, Percent, Size};
 use crate::serde_forms::{OneOrMany, SecretText, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -200,88 +200,4 @@ impl JsonSchema for Access {
         let file = generator.subschema_for::<AccessFile>();
         json_schema!({ "anyOf": [{ "enum": ["off", "stdout"] }, file] })
     }
-}
-
-/// Connection, size and time limits. The defaults suit most sites.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Limits {
-    /// Maximum number of client connections, at least 1; further ones are closed. Default 10000.
-    pub max_connections: Option<u32>,
-    /// Maximum number of client connections per address or IPv6 prefix (clients.ipv6_prefix); further ones are closed.
-    /// The default does not hold for trusted proxies and loopback addresses, from which many clients arrive. 0 is no
-    /// limit. Default 512.
-    pub max_connections_per_address: Option<CountLimit>,
-    /// Memory for client connections, with their requests and responses in progress; at least 16MiB. Above it, the
-    /// connections that occupy most are closed. Checked four times a second. Default a quarter of the memory that the
-    /// machine, or the control group of the process, has.
-    pub memory: Option<Size>,
-    /// Time until the first byte on a new connection, more than 0. Default 10s.
-    pub first_byte_timeout: Option<Span>,
-    /// Time for the TLS handshake of a new connection, more than 0. Default 5s.
-    pub handshake_timeout: Option<Span>,
-    /// Time to receive the PROXY protocol header of a new connection, more than 0. Default 5s.
-    pub proxy_header_timeout: Option<Span>,
-    /// Maximum number of TLS handshakes in progress on one thread, at least 1; further connections are closed. Default
-    /// 1000.
-    pub max_handshakes: Option<u32>,
-    /// Maximum number of TLS handshakes in progress per address or IPv6 prefix; further connections are closed. 0 is no
-    /// limit; there is none for trusted proxies. Default 100.
-    pub max_handshakes_per_address: Option<CountLimit>,
-    /// Time to receive a request head, more than 0. Default 10s.
-    pub header_timeout: Option<Span>,
-    /// Idle time between two requests of a connection, more than 0. Default 60s.
-    pub keep_alive_timeout: Option<Span>,
-    /// Longest pause within a request body, more than 0. Default 30s.
-    pub request_body_timeout: Option<Span>,
-    /// Longest time for which a client does not read its response, more than 0. What the kernel holds for a client, about
-    /// 100 KiB, is not seen: one that reads less than that in this time may be disconnected. Default 30s.
-    pub response_write_timeout: Option<Span>,
-    /// Maximum size of a request head, 8KiB to 1MiB; larger ones receive 431. Default 32KiB.
-    pub max_header_size: Option<Size>,
-    /// Maximum number of header fields of a request, at least 1; more receive 431. Default 100.
-    pub max_headers: Option<u16>,
-    /// Maximum number of header fields of a response of the origin; one with more is a failure of the origin, and the client
-    /// receives 502. At least 1. A change applies to new connections to the origin. Default 256.
-    pub max_response_headers: Option<u16>,
-    /// Maximum size of a request body; larger ones receive 413. Default 64MiB.
-    pub max_body_size: Option<Size>,
-    /// Part of a request body that is received into memory before the request takes slots; the rest is received into an
-    /// unnamed file in state_dir. Routes with stream: true receive neither. Default 64KiB.
-    pub buffer_body: Option<Size>,
-    /// Maximum size of all files with bodies together: request bodies beyond buffer_body, and responses that were received
-    /// ahead of slow clients. One client has a quarter of it. Further request bodies receive 503, and further slow clients
-    /// occupy their slots. Default 1GiB.
-    pub buffer_disk: Option<Size>,
-    /// Least average rate per second, after 10 seconds, of a request body, and, beyond its first 128 KiB, of a response for
-    /// which the client lets the gateway wait. Slower request bodies receive 408; slower readers are disconnected. 0B is no
-    /// limit. Default 500B.
-    pub min_rate: Option<Size>,
-    /// Number of requests after which a connection is closed gracefully, at least 1. Default 10000.
-    pub max_requests_per_connection: Option<u32>,
-    /// Maximum number of concurrent requests on one HTTP/2 connection, at least 1. Default 100.
-    pub http2_max_concurrent_streams: Option<u32>,
-    /// Maximum number of clients whose buckets are kept in memory, at least 1. When they are reached, new clients
-    /// share one bucket per class. A change takes effect at the next start. Default 1000000.
-    pub max_tracked_clients: Option<u32>,
-    /// Maximum number of values of a header or cookie (bucket key) that one address may send within an hour, each as a
-    /// client of its own; at least 1. Further values count as the client of the address. Default 256.
-    pub max_credentials_per_address: Option<u32>,
-    /// Time for requests in flight to finish at shutdown, more than 0. Idle connections stay open for a tenth of it, because
-    /// a request may be on its way. Default 10s.
-    pub drain_timeout: Option<Span>,
-    /// Maximum number of upgraded connections, such as WebSockets, at least 1. Each holds a connection to the origin, beyond
-    /// origin.max_connections. Further upgrades receive 503. Default 1024.
-    pub max_upgrades: Option<u32>,
-    /// Maximum number of upgraded connections per address, IPv6 per clients.ipv6_prefix, at least 1. Further upgrades receive
-    /// 503. Default 100.
-    pub max_upgrades_per_address: Option<u32>,
-    /// Time without a byte in either direction after which an upgraded connection, such as a WebSocket, is closed, more than
-    /// 0. Default 10m.
-    pub upgrade_idle_timeout: Option<Span>,
-    /// Maximum time of an upgraded connection, more than 0. Default 24h.
-    pub upgrade_timeout: Option<Span>,
-    /// True if an upgraded connection keeps the slots of its request in its scopes; otherwise they are free once the origin
-    /// has upgraded it. Default false.
-    pub upgrade_holds_slots: bool,
 }

@@ -119,7 +119,7 @@ impl Diagnostics {
 
     /// Returns true if the file, a variable or an option has a value at `path`.
     pub(super) fn is_set(&self, path: &SettingPath) -> bool {
-        self.source_map.position(path).is_some()
+        self.source_map.source(path).is_some_and(|source| !source.is_null)
     }
 
     /// Returns a path of the file, relative to the directory of the file.

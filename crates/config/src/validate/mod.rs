@@ -53,7 +53,8 @@ pub(super) fn validate(
     let origin = origin::origin(&raw.origin, &listen, &mut report);
     let hosts = server::hosts(raw, &mut report);
     acme::warn_foreign_domains(&listen, hosts.as_ref(), &mut report);
-    let limits = server::limits(&raw.limits, &mut report);
+    let mut limits = raw.limits.clone();
+    limits.limits_local_connections = report.is_set(&SettingPath::ROOT.limits().max_connections_per_address());
     let headers = server::headers(&raw.headers);
     let error_pages = error_pages::error_pages(raw, &mut report);
     let state_dir = server::state_dir(raw);

@@ -1,16 +1,14 @@
-//! Validates `admin`, `headers`, `log` and `limits`.
+//! Validates `admin`, `headers` and `log`.
 
 use super::diagnostics::Diagnostics;
 use crate::admin_address::AdminAddress;
 use crate::raw::{self, server as raw_server};
-use crate::scalars::{Size, Span};
+use crate::scalars::Size;
 use crate::serde_forms::SecretText;
 use crate::setting_path::SettingPath;
-use crate::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Listener, Log, LogLevel, LogRotation};
+use crate::settings::{AccessLog, Admin, Headers, LegacyFamily, Listener, Log, LogLevel, LogRotation};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_policy::path::PathPolicy;
 use tidegate_policy::secret::Secret;
@@ -95,100 +93,6 @@ pub(super) fn path_policy(paths: raw_server::Paths) -> PathPolicy {
         raw_server::Paths::Lenient => PathPolicy::Lenient,
         raw_server::Paths::Raw => PathPolicy::Raw,
     }
-}
-
-/// Many people behind one address share it, and one client with HTTP/2 needs no more than a few connections.
-const DEFAULT_CONNECTIONS_PER_ADDRESS: u32 = 512;
-
-pub(super) fn limits(raw: &raw_server::Limits, report: &mut Diagnostics) -> Limits {
-    let path = SettingPath::ROOT.limits();
-    let per_address = raw.max_connections_per_address.map_or(DEFAULT_CONNECTIONS_PER_ADDRESS, |limit| limit.0);
-    Limits {
-        max_connections: count(report.nonzero_count(&path.max_connections(), raw.max_connections, 10_000)),
-        max_connections_per_address: NonZeroUsize::new(count(per_address)),
-        limits_local_connections: raw.max_connections_per_address.is_some(),
-        memory: raw.memory.as_ref().map(|size| memory(size.0, report)),
-        first_byte_timeout: limit_span(&path.first_byte_timeout(), &raw.first_byte_timeout, 10, report),
-        handshake_timeout: limit_span(&path.handshake_timeout(), &raw.handshake_timeout, 5, report),
-        proxy_header_timeout: limit_span(&path.proxy_header_timeout(), &raw.proxy_header_timeout, 5, report),
-        max_handshakes: count(report.nonzero_count(&path.max_handshakes(), raw.max_handshakes, 1000)),
-        max_handshakes_per_address: NonZeroUsize::new(count(
-            raw.max_handshakes_per_address.map_or(100, |limit| limit.0),
-        )),
-        head_timeout: limit_span(&path.header_timeout(), &raw.header_timeout, 10, report),
-        keep_alive_timeout: limit_span(&path.keep_alive_timeout(), &raw.keep_alive_timeout, 60, report),
-        request_body_timeout: limit_span(&path.request_body_timeout(), &raw.request_body_timeout, 30, report),
-        response_write_timeout: limit_span(&path.response_write_timeout(), &raw.response_write_timeout, 30, report),
-        max_head_size: head_size(&raw.max_header_size, report),
-        max_headers: usize::try_from(report.nonzero_count(&path.max_headers(), raw.max_headers.map(u32::from), 100))
-            .unwrap_or(usize::MAX),
-        max_response_headers: count(report.nonzero_count(
-            &path.max_response_headers(),
-            raw.max_response_headers.map(u32::from),
-            256,
-        )),
-        max_body_size: raw.max_body_size.as_ref().map_or(64 * KIB * KIB, |size| size.0),
-        buffer_body: usize::try_from(raw.buffer_body.as_ref().map_or(64 * KIB, |size| size.0)).unwrap_or(usize::MAX),
-        buffer_disk: raw.buffer_disk.as_ref().map_or(KIB * KIB * KIB, |size| size.0),
-        min_rate: raw.min_rate.as_ref().map_or(500, |size| size.0),
-        max_requests_per_connection: report.nonzero_count(
-            &path.max_requests_per_connection(),
-            raw.max_requests_per_connection,
-            10_000,
-        ),
-        http2_max_concurrent_streams: report.nonzero_count(
-            &path.http2_max_concurrent_streams(),
-            raw.http2_max_concurrent_streams,
-            100,
-        ),
-        max_tracked_clients: count(report.nonzero_count(
-            &path.max_tracked_clients(),
-            raw.max_tracked_clients,
-            1_000_000,
-        )),
-        max_credentials_per_address: nonzero_size(report.nonzero_count(
-            &path.max_credentials_per_address(),
-            raw.max_credentials_per_address,
-            256,
-        )),
-        drain_timeout: limit_span(&path.drain_timeout(), &raw.drain_timeout, 10, report),
-        max_upgrades: count(report.nonzero_count(&path.max_upgrades(), raw.max_upgrades, 1024)),
-        max_upgrades_per_address: nonzero_size(report.nonzero_count(
-            &path.max_upgrades_per_address(),
-            raw.max_upgrades_per_address,
-            100,
-        )),
-        upgrade_idle_timeout: limit_span(&path.upgrade_idle_timeout(), &raw.upgrade_idle_timeout, 600, report),
-        upgrade_timeout: limit_span(&path.upgrade_timeout(), &raw.upgrade_timeout, 86_400, report),
-        upgrade_holds_slots: raw.upgrade_holds_slots,
-    }
-}
-
-fn limit_span(path: &SettingPath, value: &Option<Span>, default_seconds: u64, report: &mut Diagnostics) -> Duration {
-    report.nonzero_duration(path, value.as_ref().map(|span| span.0), Duration::from_secs(default_seconds))
-}
-
-fn memory(bytes: u64, report: &mut Diagnostics) -> u64 {
-    if bytes < 16 * KIB * KIB {
-        report.error(&SettingPath::ROOT.limits().memory(), "needs at least 16MiB", "write a size such as 256MiB");
-    }
-    bytes
-}
-
-/// Returns the maximum size of a request head, 8 KiB to 1 MiB: hyper needs a buffer of at least 8 KiB, and a megabyte
-/// of fields is an attack.
-fn head_size(value: &Option<Size>, report: &mut Diagnostics) -> usize {
-    let size = value.as_ref().map_or(32 * KIB, |size| size.0);
-    if !(8 * KIB..=KIB * KIB).contains(&size) {
-        let path = SettingPath::ROOT.limits().max_header_size();
-        report.error(&path, "needs 8KiB to 1MiB", "write a size such as 32KiB");
-    }
-    usize::try_from(size).unwrap_or(usize::MAX)
-}
-
-/// Converts a number that was checked; zero, an error already reported, becomes 1.
-fn nonzero_size(number: u32) -> NonZeroUsize {
-    NonZeroUsize::new(count(number)).unwrap_or(NonZeroUsize::MIN)
 }
 
 pub(super) fn count(count: u32) -> usize {

@@ -1,0 +1,3 @@
+//! Sections whose keys are declared once, as values with their defaults.
+
+pub(super) mod limits;
