@@ -17,6 +17,7 @@ use tidegate_policy::throttle::partition::{PartitionKey, Partitioning};
 use tidegate_policy::throttle::rampup::{RampVariable, Rampup};
 use tidegate_policy::{ClassId, ListId, OperatorId, RouteId, Units};
 
+mod defaults;
 mod schema;
 mod spelling;
 
