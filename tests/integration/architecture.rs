@@ -85,7 +85,6 @@ const DUPLICATE_TYPES: &[(&str, &[&str])] = &[
             "Cache",
             "CrawlPolicy",
             "Dns",
-            "Headers",
             "Ledger",
             "LedgerFailureMode",
             "Log",

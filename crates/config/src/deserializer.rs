@@ -388,8 +388,8 @@ impl<'de> MapAccess<'de> for TableAccess<'_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DeError> {
         let value = self.value.take().expect("serde requests a value only after its key");
-        let (path, source) = (value.path.clone(), value.source());
+        let (path, source_map) = (value.path.clone(), value.context.source_map);
         // An error of the seed itself, such as a bound, has no location yet.
-        seed.deserialize(value).map_err(|error| error.with_location(&path, source.map(|source| &source.location)))
+        seed.deserialize(value).map_err(|error| error.with_location(&path, source_map.position(&path)))
     }
 }

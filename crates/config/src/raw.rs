@@ -14,6 +14,7 @@ pub(super) mod forward_auth;
 pub(super) mod header_changes;
 pub(super) mod ledger;
 pub(super) mod listen;
+pub(super) mod log;
 pub(super) mod origin;
 pub(super) mod pacing;
 pub(super) mod partition;
@@ -25,6 +26,7 @@ pub(super) mod server;
 pub(super) mod verify;
 
 use super::scalars::{FilePath, Host, Threads};
+use super::sections::headers::Headers;
 use super::sections::limits::Limits;
 use super::serde_forms::{NamedMap, OneOrMany, present_or_default};
 use schemars::JsonSchema;
@@ -131,7 +133,7 @@ pub(super) struct File {
     #[serde(deserialize_with = "present_or_default")]
     pub compression: Option<compression::Compression>,
     /// Rate limit header fields of responses.
-    pub headers: server::Headers,
+    pub headers: Headers,
     /// HTML files for the gateway's own refusals and failures, by status: `429`, or a class of statuses, `4xx` or `5xx`,
     /// for those without a file. Paths start at the directory of this file. They are read at the start and at each reload;
     /// each has at most 64 KiB. Default none: a short page of the gateway.
@@ -179,7 +181,7 @@ pub(super) struct File {
     /// there. `crawl_delay_s` of a class is present if it is the same for all its crawlers.
     pub crawl_policy: crawl_policy::CrawlPolicy,
     /// Access log and log level. A change takes effect at the next start.
-    pub log: server::Log,
+    pub log: log::Log,
     /// Connection, size and time limits.
     pub limits: Limits,
 }

@@ -4,6 +4,7 @@
 //! default from the value that holds.
 
 use super::scalars::{CountLimit, Percent, Size, Span};
+use super::serde_forms::OneOrMany;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, Error};
 use serde::ser::Serialize;
@@ -18,7 +19,7 @@ use tidegate_policy::tier::Share;
 ///
 /// A key is `name: Type = default => Written, bound;`. `Written` is its form in the file, which is convertible to `Type`
 /// ([`FromWritten`]), and `bound` is a function such as [`positive`]. A key with another name than its field is
-/// `field("key"): ...`. The doc comment of a key describes effect, unit and bounds. The schema adds the default; the
+/// `field("key"): ...`. A key that is a section itself, or has a form of its own, is `name: Type;`. The doc comment of a key describes effect, unit and bounds. The schema adds the default; the
 /// comment states it only if it is no value, such as `Default none.`. Fields under `derived` are no keys.
 macro_rules! section {
     (
@@ -26,7 +27,7 @@ macro_rules! section {
         $visibility:vis struct $Section:ident {
             $(
                 $(#[doc = $key_doc:literal])*
-                $field:ident $(($key:literal))?: $Value:ty = $default:expr => $Written:ty, $bound:expr;
+                $field:ident $(($key:literal))?: $Value:ty $(= $default:expr => $Written:ty, $bound:expr)?;
             )*
         }
         $(derived { $($(#[doc = $derived_doc:literal])* $derived:ident: $Derived:ty = $derived_default:expr;)* })?
@@ -46,7 +47,7 @@ macro_rules! section {
 
         impl Default for $Section {
             fn default() -> Self {
-                Self { $($field: $default,)* $($($derived: $derived_default,)*)? }
+                Self { $($field: $crate::section::default_value!($Value $(, $default)?),)* $($($derived: $derived_default,)*)? }
             }
         }
 
@@ -70,8 +71,8 @@ macro_rules! section {
                         while let Some(key) = map.next_key_seed($crate::section::KeySeed($Section::KEYS))? {
                             match key {
                                 $($crate::section::key_name!($field $($key)?) => {
-                                    let seed = $crate::section::ValueSeed::<$Value, $Written, _>::new($default, $bound);
-                                    section.$field = map.next_value_seed(seed)?;
+                                    section.$field =
+                                        $crate::section::read_value!(map, $Value $(, $default, $Written, $bound)?);
                                 })*
                                 _ => {}
                             }
@@ -93,8 +94,8 @@ macro_rules! section {
                 let mut keys = serde_json::Map::new();
                 $(
                     let description = concat!($($key_doc, "\n"),*);
-                    let default: $Value = $default;
-                    let property = $crate::section::property::<$Value, $Written>(description, &default, generator);
+                    let property =
+                        $crate::section::key_schema!(generator, description, $Value $(, $default, $Written)?);
                     keys.insert($crate::section::key_name!($field $($key)?).to_owned(), property);
                 )*
                 $crate::section::object(concat!($($doc, "\n"),*), &keys)
@@ -113,7 +114,37 @@ macro_rules! key_name {
     };
 }
 
-pub(crate) use {key_name, section};
+/// Expands to the default of a key.
+macro_rules! default_value {
+    ($Value:ty) => {
+        <$Value>::default()
+    };
+    ($Value:ty, $default:expr) => {
+        $default
+    };
+}
+
+/// Expands to the value of a key, read from a map.
+macro_rules! read_value {
+    ($map:ident, $Value:ty) => {
+        $map.next_value::<$Value>()?
+    };
+    ($map:ident, $Value:ty, $default:expr, $Written:ty, $bound:expr) => {
+        $map.next_value_seed($crate::section::ValueSeed::<$Value, $Written, _>::new($default, $bound))?
+    };
+}
+
+/// Expands to the schema of a key.
+macro_rules! key_schema {
+    ($generator:ident, $description:ident, $Value:ty) => {
+        $crate::section::described($generator.subschema_for::<$Value>(), $description)
+    };
+    ($generator:ident, $description:ident, $Value:ty, $default:expr, $Written:ty) => {
+        $crate::section::property::<$Value, $Written>($description, &$default, $generator)
+    };
+}
+
+pub(crate) use {default_value, key_name, key_schema, read_value, section};
 
 /// A value that a section stores, converted from its form `W` in the file.
 pub(crate) trait FromWritten<W>: Sized {
@@ -148,6 +179,8 @@ macro_rules! stored_as_written {
         })*
     };
 }
+
+pub(crate) use stored_as_written;
 
 stored_as_written!(bool, u32, String);
 
@@ -230,6 +263,17 @@ impl FromWritten<Percent> for Share {
 
     fn to_written(&self) -> Option<Percent> {
         Some(Percent(*self))
+    }
+}
+
+/// An absent key is an empty list.
+impl FromWritten<OneOrMany<String>> for Vec<String> {
+    fn from_written(OneOrMany(items): OneOrMany<String>) -> Self {
+        items
+    }
+
+    fn to_written(&self) -> Option<OneOrMany<String>> {
+        (!self.is_empty()).then(|| OneOrMany(self.clone()))
     }
 }
 
@@ -336,14 +380,18 @@ pub(crate) fn property<T: FromWritten<W>, W: JsonSchema + Serialize>(
 ) -> Value {
     let mut schema = generator.subschema_for::<Option<W>>();
     let default = default.to_written().and_then(|written| serde_json::to_value(written).ok());
+    let Some(default) = default else { return described(schema, description) };
     let mut description = joined(description);
-    if let Some(default) = default {
-        let sentence = format!(" Default {}.", YamlText(&default));
-        let end = description.find("\n\n").unwrap_or(description.len());
-        description.insert_str(end, &sentence);
-        schema.insert("default".to_owned(), default);
-    }
-    schema.insert("description".to_owned(), description.into());
+    let sentence = format!(" Default {}.", YamlText(&default));
+    let end = description.find("\n\n").unwrap_or(description.len());
+    description.insert_str(end, &sentence);
+    schema.insert("default".to_owned(), default);
+    described(schema, &description)
+}
+
+/// Returns the schema of a key with its description.
+pub(crate) fn described(mut schema: Schema, description: &str) -> Value {
+    schema.insert("description".to_owned(), joined(description).into());
     schema.to_value()
 }
 

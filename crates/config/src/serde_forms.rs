@@ -111,7 +111,7 @@ impl JsonSchema for SecretText {
 }
 
 /// One `T`, or a list of them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub(super) struct OneOrMany<T>(pub Vec<T>);
 
 impl<T> Default for OneOrMany<T> {

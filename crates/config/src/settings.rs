@@ -10,10 +10,15 @@ pub use header_rules::*;
 pub use origin::*;
 pub use redirect::*;
 
+pub use crate::sections::headers::{Headers, LegacyFamily};
 pub use crate::sections::limits::Limits;
 
 use super::{SettingPath, SourceMap};
 use crate::admin_address::AdminAddress;
+use crate::section::stored_as_written;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -24,7 +29,6 @@ use tidegate_policy::crawl_delay::CrawlDelays;
 use tidegate_policy::dns_pattern::DnsPattern;
 use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_policy::secret::Secret;
-use tidegate_policy::tier::Share;
 use tidegate_policy::{ProofMethod, RouteId, Rules};
 
 /// Validated configuration of the gateway.
@@ -347,30 +351,6 @@ pub struct Dns {
     pub timeout: Duration,
 }
 
-/// Rate limit header fields of responses.
-#[derive(Clone, Debug)]
-pub struct Headers {
-    /// True if `RateLimit` and `RateLimit-Policy` are sent.
-    pub ratelimit: bool,
-    /// Older families of fields, without duplicates.
-    pub legacy: Vec<LegacyFamily>,
-    /// Maximum random share added to each `Retry-After`.
-    pub retry_after_spread: Share,
-    /// True if pages of other origins may read refusals and errors of the gateway.
-    pub cors: bool,
-}
-
-/// A family of older rate limit fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LegacyFamily {
-    /// `X-RateLimit-Limit`, `-Remaining`, `-Interval-Seconds`, `-FillRate`.
-    Atlassian,
-    /// `X-RateLimit-Limit`, `-Remaining`, `-Used`, `-Reset` (Unix time), `-Resource`.
-    Github,
-    /// `RateLimit-Limit`, `-Remaining`, `-Reset` (seconds from now).
-    Draft03,
-}
-
 /// Handling of robots.txt.
 #[derive(Clone, Debug, Default)]
 pub struct Robots {
@@ -428,7 +408,8 @@ pub enum AccessLog {
 }
 
 /// Level of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LogLevel {
     /// Conditions that require action.
     Error,
@@ -522,6 +503,19 @@ impl Listener {
     /// Returns the scheme of its URLs: `https` or `http`.
     pub const fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
+    }
+}
+
+stored_as_written!(LogLevel);
+
+impl JsonSchema for LogLevel {
+    fn schema_name() -> Cow<'static, str> {
+        "Level".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let levels = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+        json_schema!({ "type": "string", "enum": levels.map(Self::name) })
     }
 }
 

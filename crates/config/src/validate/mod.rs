@@ -17,6 +17,7 @@ mod forward_auth;
 mod header_rules;
 mod ledger;
 mod listen;
+mod log;
 mod origin;
 mod pacing;
 mod partition;
@@ -55,10 +56,9 @@ pub(super) fn validate(
     acme::warn_foreign_domains(&listen, hosts.as_ref(), &mut report);
     let mut limits = raw.limits.clone();
     limits.limits_local_connections = report.is_set(&SettingPath::ROOT.limits().max_connections_per_address());
-    let headers = server::headers(&raw.headers);
     let error_pages = error_pages::error_pages(raw, &mut report);
     let state_dir = server::state_dir(raw);
-    let log = server::log(&raw.log, &state_dir, &mut report);
+    let log = log::log(&raw.log, &state_dir, &mut report);
 
     let trust = clients::proxy_trust(&raw.clients, &mut report);
     let agent_rules = classes::user_agent_rules(&raw.user_agent_rules, &mut report);
@@ -124,7 +124,7 @@ pub(super) fn validate(
         origin,
         hosts,
         limits,
-        headers,
+        headers: raw.headers.clone(),
         error_pages,
         robots,
         crawl_policy,

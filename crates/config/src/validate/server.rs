@@ -1,24 +1,18 @@
-//! Validates `admin`, `headers` and `log`.
+//! Validates `admin`, `hosts`, `paths` and `state_dir`.
 
 use super::diagnostics::Diagnostics;
 use crate::admin_address::AdminAddress;
 use crate::raw::{self, server as raw_server};
-use crate::scalars::Size;
 use crate::serde_forms::SecretText;
 use crate::setting_path::SettingPath;
-use crate::settings::{AccessLog, Admin, Headers, LegacyFamily, Listener, Log, LogLevel, LogRotation};
+use crate::settings::{Admin, Listener};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_policy::path::PathPolicy;
 use tidegate_policy::secret::Secret;
-use tidegate_policy::tier::Share;
 
 const DEFAULT_ADMIN_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
-/// Default file name of the access log, in `state_dir`.
-const DEFAULT_ACCESS_LOG: &str = "access.log";
-const DEFAULT_RETRY_AFTER_SPREAD: Share = Share::from_millionths(200_000);
-const KIB: u64 = 1024;
 /// Maximum number of own hosts: a request is compared with each.
 const MAX_HOSTS: usize = 1000;
 
@@ -97,68 +91,4 @@ pub(super) fn path_policy(paths: raw_server::Paths) -> PathPolicy {
 
 pub(super) fn count(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
-}
-
-pub(super) fn headers(raw: &raw_server::Headers) -> Headers {
-    let mut legacy = Vec::new();
-    for family in &raw.legacy {
-        let family = match family {
-            raw_server::Legacy::Atlassian => LegacyFamily::Atlassian,
-            raw_server::Legacy::Github => LegacyFamily::Github,
-            raw_server::Legacy::Draft03 => LegacyFamily::Draft03,
-        };
-        if !legacy.contains(&family) {
-            legacy.push(family);
-        }
-    }
-    let retry_after_spread = raw.retry_after_spread.as_ref().map_or(DEFAULT_RETRY_AFTER_SPREAD, |share| share.0);
-    Headers {
-        ratelimit: raw.ratelimit != raw_server::RateLimit::Off,
-        legacy,
-        retry_after_spread,
-        cors: raw.cors.unwrap_or(true),
-    }
-}
-
-pub(super) fn log(raw: &raw_server::Log, state_dir: &Path, report: &mut Diagnostics) -> Log {
-    let access = match &raw.access {
-        None => AccessLog::File { path: state_dir.join(DEFAULT_ACCESS_LOG), rotation: None },
-        Some(raw_server::Access::Off) => AccessLog::Off,
-        Some(raw_server::Access::Stdout) => AccessLog::Stdout,
-        Some(raw_server::Access::File(
-            file @ raw_server::AccessFile { path, format: raw_server::Format::Json, .. },
-        )) => {
-            if path.is_none() {
-                let key = SettingPath::ROOT.log().access().path();
-                report.error(&key, "missing", "name a file such as ./state/access.log");
-            }
-            AccessLog::File {
-                path: path.as_ref().map(|path| path.0.as_str()).unwrap_or_default().into(),
-                rotation: rotation(file, report),
-            }
-        }
-    };
-    let level = match raw.level {
-        raw_server::Level::Error => LogLevel::Error,
-        raw_server::Level::Warn => LogLevel::Warn,
-        raw_server::Level::Info => LogLevel::Info,
-        raw_server::Level::Debug => LogLevel::Debug,
-        raw_server::Level::Trace => LogLevel::Trace,
-    };
-    Log { access, level, redact: raw.redact.0.clone() }
-}
-
-fn rotation(raw: &raw_server::AccessFile, report: &mut Diagnostics) -> Option<LogRotation> {
-    let path = SettingPath::ROOT.log().access();
-    let keep = report.nonzero_count(&path.keep(), raw.keep, 4);
-    let Some(Size(max_size)) = raw.max_size else {
-        if raw.keep.is_some() {
-            report.error(&path.keep(), "keep requires max_size", "add one such as max_size: 100MiB, or leave it out");
-        }
-        return None;
-    };
-    if max_size < KIB * KIB {
-        report.error(&path.max_size(), "needs at least 1MiB", "write a size such as 100MiB");
-    }
-    Some(LogRotation { max_size, keep })
 }
