@@ -91,30 +91,30 @@ pub(super) struct OperatorCounters {
 impl WorkerCounters {
     /// Counts a finished request.
     pub fn record(&mut self, record: &Record<'_>) {
-        let refused = usize::from(matches!(record.outcome, RecordedOutcome::Refused(_)));
-        self.kinds[record.kind as usize][refused] += 1;
-        if let Some(result) = record.cache {
+        let refused = usize::from(matches!(record.decision.outcome, RecordedOutcome::Refused(_)));
+        self.kinds[record.client.kind as usize][refused] += 1;
+        if let Some(result) = record.response.cache {
             self.cache[result as usize] += 1;
         }
         self.slot_index.reset_for(record.names.config_number());
         self.slot_index
             .classes
-            .counters_of(record.class.index(), &mut self.classes, || record.class_name)
+            .counters_of(record.client.class.index(), &mut self.classes, || record.client.class_name)
             .record(record);
-        if let Some(origin) = record.origin {
+        if let Some(origin) = record.response.origin {
             let code = origin.status.map_or(StatusClass::ERROR, StatusClass::from_status);
             self.each_scope(record.names, origin.scopes, |scope| {
                 scope.codes[code.index()] += 1;
                 scope.duration.record(origin.duration);
             });
         }
-        let unexpected: Units = record.unexpected_costs.iter().map(|cost| cost.charged).sum();
-        let unexpected = unexpected.saturating_add(record.learned_charges);
+        let unexpected: Units = record.units.unexpected_costs.iter().map(|cost| cost.charged).sum();
+        let unexpected = unexpected.saturating_add(record.units.learned_charges);
         if !unexpected.is_zero() {
-            let total = self.unexpected_costs.get_or_insert(record.route_name);
+            let total = self.unexpected_costs.get_or_insert(record.decision.route_name);
             *total = total.saturating_add(unexpected);
         }
-        for evidence in record.evidence.iter().flatten() {
+        for evidence in record.client.evidence.iter().flatten() {
             if let Evidence::Behavior(signal) = *evidence {
                 self.signals[signal as usize] += 1;
             }
@@ -222,25 +222,25 @@ impl WorkerCounters {
 
 impl ClassCounters {
     fn record(&mut self, record: &Record<'_>) {
-        match record.outcome {
+        match record.decision.outcome {
             RecordedOutcome::Admitted { shadow_reason: shadow } => {
                 self.admitted += 1;
-                self.admitted_duration.record(record.total);
+                self.admitted_duration.record(record.response.total);
                 if let Some(reason) = shadow {
                     self.shadow[reason as usize] += 1;
                 }
             }
             RecordedOutcome::Refused(reason) => {
                 self.refused[reason as usize] += 1;
-                self.refused_duration.record(record.total);
+                self.refused_duration.record(record.response.total);
             }
         }
-        self.codes[StatusClass::from_status(record.status).index()] += 1;
-        for (quota, units) in record.saved {
+        self.codes[StatusClass::from_status(record.response.status).index()] += 1;
+        for (quota, units) in record.units.saved {
             let total = self.saved.get_or_insert(quota);
             *total = total.saturating_add(*units);
         }
-        for charge in record.charges.iter().filter(|_| record.fill == Some(CacheFill::Refresh)) {
+        for charge in record.units.charges.iter().filter(|_| record.request.fill == Some(CacheFill::Refresh)) {
             let total = self.refreshed.get_or_insert(charge.quota_name);
             *total = total.saturating_add(charge.charged);
         }
@@ -341,7 +341,7 @@ fn add(totals: &mut [u64], more: &[u64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_access_log::sample::{TestNames, sample_record};
+    use tidegate_access_log::sample::{TestNames, sample_record, sample_with};
     use tidegate_policy::ClassId;
 
     #[test]
@@ -352,9 +352,20 @@ mod tests {
         }
         let names = &TestNames(1);
         counters.record(&sample_record());
-        counters.record(&Record { class: ClassId(0), names, ..sample_record() });
-        counters.record(&Record { class: ClassId(1), class_name: "bot", names, ..sample_record() });
-        counters.record(&Record { class: ClassId(7), class_name: "new", names, ..sample_record() });
+        counters.record(&sample_with(|it| {
+            it.client.class = ClassId(0);
+            it.names = names;
+        }));
+        counters.record(&sample_with(|it| {
+            it.client.class = ClassId(1);
+            it.client.class_name = "bot";
+            it.names = names;
+        }));
+        counters.record(&sample_with(|it| {
+            it.client.class = ClassId(7);
+            it.client.class_name = "new";
+            it.names = names;
+        }));
         let counts: Vec<_> = counters.classes.iter().map(|(name, class)| (name, class.admitted)).collect();
         assert_eq!(counts, [("bot", 1), ("person", 2), ("new", 1)]);
     }
@@ -394,8 +405,8 @@ mod tests {
         use tidegate_policy::OperatorId;
         let mut counters = WorkerCounters::default();
         counters
-            .record(&Record { evidence: &[None, Some(Evidence::AddressVerified(OperatorId(0)))], ..sample_record() });
-        counters.record(&Record { evidence: &[Some(Evidence::AddressMismatch(OperatorId(0)))], ..sample_record() });
+            .record(&sample_with(|it| it.client.evidence = &[None, Some(Evidence::AddressVerified(OperatorId(0)))]));
+        counters.record(&sample_with(|it| it.client.evidence = &[Some(Evidence::AddressMismatch(OperatorId(0)))]));
         let google = counters.operators.get_or_insert("googlebot");
         assert_eq!((google.verified, google.impostor), (1, 1));
     }
@@ -412,7 +423,8 @@ mod tests {
             Evidence::SignatureUnknown(Some(OperatorId(0))),
             Evidence::SignatureUnlisted,
         ] {
-            counters.record(&Record { evidence: &[None, Some(evidence)], ..sample_record() });
+            let entries = [None, Some(evidence)];
+            counters.record(&sample_with(|it| it.client.evidence = &entries));
         }
         let mut total = WorkerCounters::default();
         total.merge(&counters.take_all());

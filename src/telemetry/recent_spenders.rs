@@ -22,20 +22,20 @@ impl RecentSpenders {
     /// Adds a finished request that costs units or was charged. It counts with the first of its quotas: units of different
     /// quotas, such as those of a day and of a month, cannot be added.
     pub(super) fn record(&mut self, record: &Record<'_>) {
-        let expected = record.charges.first().map(|charge| (charge.cost, charge.charged));
-        let unexpected = || record.unexpected_costs.first().map(|cost| (cost.charged, cost.charged));
+        let expected = record.units.charges.first().map(|charge| (charge.cost, charge.charged));
+        let unexpected = || record.units.unexpected_costs.first().map(|cost| (cost.charged, cost.charged));
         let Some((cost, charged)) = expected.or_else(unexpected).filter(|(cost, _)| !cost.is_zero()) else { return };
         self.advance_to(record.settled_at);
         self.current.add(&SpendingRequest {
             // The gateway's own requests have a user agent of their own, and no client.
-            client: record.fill.is_none().then_some(record.client),
-            key: Some(record.key),
-            kind: record.kind,
-            path: record.path,
-            user_agent: record.user_agent,
+            client: record.request.fill.is_none().then_some(record.client.address),
+            key: Some(record.client.key),
+            kind: record.client.kind,
+            path: record.request.path,
+            user_agent: record.request.user_agent,
             cost,
             charged,
-            is_refused: matches!(record.outcome, RecordedOutcome::Refused(_)),
+            is_refused: matches!(record.decision.outcome, RecordedOutcome::Refused(_)),
             decision: record.id,
         });
     }
@@ -80,7 +80,7 @@ const MAX_ENTRIES: usize = 512;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_access_log::sample::sample_record;
+    use tidegate_access_log::sample::{sample_record, sample_with};
     use tidegate_access_log::{QuotaCharge, UnexpectedCost};
     use tidegate_policy::Units;
     use tidegate_policy::cache::CacheFill;
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn requests_of_the_gateway_itself_have_no_client() {
         let mut spenders = RecentSpenders::new(sample_record().settled_at);
-        spenders.record(&Record { fill: Some(CacheFill::Warm), ..sample_record() });
+        spenders.record(&sample_with(|it| it.request.fill = Some(CacheFill::Warm)));
         let mut total = totals();
         spenders.add_to(&mut total, sample_record().settled_at);
         let top = total.top(9);
@@ -98,11 +98,14 @@ mod tests {
     #[test]
     fn units_of_different_quotas_are_not_added() {
         let (record, now) = (sample_record(), sample_record().settled_at);
-        let of = |quota_name| QuotaCharge { quota_name, charged: Units::from_whole(3), ..record.charges[0] };
+        let of = |quota_name| QuotaCharge { quota_name, charged: Units::from_whole(3), ..record.units.charges[0] };
         let unexpected = UnexpectedCost { quota_name: "month", charged: Units::from_whole(7), settle_sequence: 1 };
         let charged = |charges: &[QuotaCharge<'_>], unexpected_costs: &[UnexpectedCost<'_>]| {
             let mut spenders = RecentSpenders::new(now);
-            spenders.record(&Record { charges, unexpected_costs, ..sample_record() });
+            spenders.record(&sample_with(|it| {
+                it.units.charges = charges;
+                it.units.unexpected_costs = unexpected_costs;
+            }));
             let mut total = totals();
             spenders.add_to(&mut total, now);
             total.top(9).clients.iter().map(|client| client.demand.units).sum::<Units>()
@@ -123,8 +126,8 @@ mod tests {
             total.top(9).clients.iter().map(|client| client.demand.requests).sum::<u64>()
         };
         spenders.record(&sample_record());
-        spenders.record(&Record { charges: &[], ..sample_record() });
-        spenders.record(&Record { settled_at: later(1), ..sample_record() });
+        spenders.record(&sample_with(|it| it.units.charges = &[]));
+        spenders.record(&sample_with(|it| it.settled_at = later(1)));
         assert_eq!(requests(&mut spenders, later(1)), 2, "a free request does not count");
         spenders.record(&sample_record());
         assert_eq!(requests(&mut spenders, later(1)), 3, "a clock that goes back changes nothing");

@@ -1,8 +1,8 @@
 use super::metrics::{METRICS, Metric, MetricKind, QUOTA_LIMIT, VERIFICATIONS};
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
-use tidegate_access_log::sample::sample_record;
-use tidegate_access_log::{Record, RecordedOutcome};
+use tidegate_access_log::RecordedOutcome;
+use tidegate_access_log::sample::{sample_record, sample_with};
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::{Reason, fixtures};
 
@@ -45,17 +45,15 @@ fn scrape_sums_all_workers() {
     other.upstream_started(&[], sample_record().names);
     fixture.scrape();
     other.record(&sample_record());
-    other.record(&Record {
-        outcome: RecordedOutcome::Refused(Reason::Bucket),
-        status: 429,
-        origin: None,
-        ..sample_record()
-    });
-    other.record(&Record {
-        outcome: RecordedOutcome::Admitted { shadow_reason: Some(Reason::Tier) },
-        origin: None,
-        ..sample_record()
-    });
+    other.record(&sample_with(|it| {
+        it.decision.outcome = RecordedOutcome::Refused(Reason::Bucket);
+        it.response.status = 429;
+        it.response.origin = None;
+    }));
+    other.record(&sample_with(|it| {
+        it.decision.outcome = RecordedOutcome::Admitted { shadow_reason: Some(Reason::Tier) };
+        it.response.origin = None;
+    }));
     other.response_without_class(400);
     assert!(fixture.telemetry.origin_inflight().contains(&("default".to_owned(), 1)));
     let scraped = ParsedMetrics::parse_text(&fixture.scrape());
@@ -107,7 +105,7 @@ fn failed_reload_is_exported_until_success() {
 fn decision_is_found_on_any_worker() {
     let fixture = TelemetryFixture::new();
     let other = fixture.telemetry.worker();
-    other.record(&Record { id: 0xbeef, ..sample_record() });
+    other.record(&sample_with(|it| it.id = 0xbeef));
     let line = fixture.telemetry.decision(0xbeef).expect("remembered");
     let line: serde_json::Value = serde_json::from_slice(&line).expect("JSON");
     assert_eq!(line["id"], "000000000000beef");

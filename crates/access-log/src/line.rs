@@ -52,22 +52,22 @@ impl LineWriter {
 
 fn client(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b"\",\"client\":\"");
-    match record.client {
+    match record.client.address {
         IpAddr::V4(v4) => number_text::ipv4(out, v4),
         IpAddr::V6(v6) => write_fmt_infallible(out, format_args!("{v6}")),
     }
     out.extend_from_slice(b"\",\"key\":\"");
-    match record.key.owner() {
+    match record.client.key.owner() {
         KeyOwner::V4(v4) => number_text::ipv4(out, v4),
         _ => write_fmt_infallible(
             out,
-            format_args!("{}", record.key.display(|operator| record.names.operator(operator))),
+            format_args!("{}", record.client.key.display(|operator| record.names.operator(operator))),
         ),
     }
 }
 
 fn request(out: &mut Vec<u8>, record: &Record<'_>) {
-    match *record.method {
+    match *record.request.method {
         http::Method::GET => out.extend_from_slice(b"\",\"method\":\"GET\",\"host\":\""),
         ref other => {
             out.extend_from_slice(b"\",\"method\":\"");
@@ -75,31 +75,31 @@ fn request(out: &mut Vec<u8>, record: &Record<'_>) {
             out.extend_from_slice(b"\",\"host\":\"");
         }
     }
-    json::content(out, record.host);
+    json::content(out, record.request.host);
     out.extend_from_slice(b"\",\"path\":\"");
-    json::content(out, record.path.as_bytes());
+    json::content(out, record.request.path.as_bytes());
     out.extend_from_slice(b"\",\"query\":");
-    json::string_or_null(out, record.query.map(str::as_bytes));
-    out.extend_from_slice(match record.version {
+    json::string_or_null(out, record.request.query.map(str::as_bytes));
+    out.extend_from_slice(match record.request.version {
         http::Version::HTTP_11 => b",\"version\":\"1.1\",\"status\":",
         http::Version::HTTP_10 => b",\"version\":\"1.0\",\"status\":",
         http::Version::HTTP_2 => b",\"version\":\"2\",\"status\":",
         http::Version::HTTP_3 => b",\"version\":\"3\",\"status\":",
         _ => b",\"version\":\"0.9\",\"status\":",
     });
-    number_text::write_u64(out, record.status.into());
+    number_text::write_u64(out, record.response.status.into());
     out.extend_from_slice(b",\"bytes\":");
-    number_text::write_u64(out, record.bytes);
+    number_text::write_u64(out, record.response.bytes);
     out.extend_from_slice(b",\"user_agent\":\"");
-    json::content(out, record.user_agent);
+    json::content(out, record.request.user_agent);
     out.extend_from_slice(b"\",\"referer\":");
-    json::string_or_null(out, record.referer);
+    json::string_or_null(out, record.request.referer);
 }
 
 fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"headers_seen\":[");
-    let keys = record.names.key_headers(record.class, record.signed);
-    let seen = record.headers_seen.names().map(|name| -> &str { name });
+    let keys = record.names.key_headers(record.client.class, record.client.signed);
+    let seen = record.client.headers_seen.names().map(|name| -> &str { name });
     for (index, name) in seen.chain(keys).enumerate() {
         open_string(out, index);
         json::name(out, name);
@@ -107,48 +107,48 @@ fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     }
     out.extend_from_slice(b"],\"tls\":");
     // Null if the headers were not examined; a header that is not listed may then have been present.
-    let inspected = record.headers_seen.contains(HeadersSeen::INSPECTED);
-    json::bool_or_null(out, inspected.then(|| record.headers_seen.contains(HeadersSeen::TLS)));
+    let inspected = record.client.headers_seen.contains(HeadersSeen::INSPECTED);
+    json::bool_or_null(out, inspected.then(|| record.client.headers_seen.contains(HeadersSeen::TLS)));
     out.extend_from_slice(b",\"http_10\":");
-    json::bool_or_null(out, inspected.then(|| record.headers_seen.contains(HeadersSeen::HTTP_10)));
+    json::bool_or_null(out, inspected.then(|| record.client.headers_seen.contains(HeadersSeen::HTTP_10)));
     out.extend_from_slice(b",\"kind\":\"");
-    json::name(out, record.kind.name());
+    json::name(out, record.client.kind.name());
     out.extend_from_slice(b"\",\"class\":\"");
-    json::name(out, record.class_name);
+    json::name(out, record.client.class_name);
     out.extend_from_slice(b"\",\"operator\":");
-    json::name_or_null(out, record.operator.map(|operator| record.names.operator(operator)));
+    json::name_or_null(out, record.client.operator.map(|operator| record.names.operator(operator)));
     out.extend_from_slice(b",\"evidence\":[");
-    for (index, entry) in record.evidence.iter().flatten().enumerate() {
+    for (index, entry) in record.client.evidence.iter().flatten().enumerate() {
         open_string(out, index);
         evidence::write(out, *entry, record.names);
         out.push(b'"');
     }
     out.extend_from_slice(b"],\"route\":\"");
-    json::content(out, record.route_name.as_bytes());
+    json::content(out, record.decision.route_name.as_bytes());
 }
 
 fn verdict(out: &mut Vec<u8>, record: &Record<'_>) {
-    per_quota(out, b"\",\"cost\":{", record.charges, |out, charge| json::units(out, charge.cost));
-    per_quota(out, b"},\"charged\":{", record.charges, |out, charge| json::units(out, charge.charged));
-    if !record.unexpected_costs.is_empty() {
+    per_quota(out, b"\",\"cost\":{", record.units.charges, |out, charge| json::units(out, charge.cost));
+    per_quota(out, b"},\"charged\":{", record.units.charges, |out, charge| json::units(out, charge.charged));
+    if !record.units.unexpected_costs.is_empty() {
         out.extend_from_slice(b"},\"unexpected_cost\":{");
-        for (index, cost) in record.unexpected_costs.iter().enumerate() {
+        for (index, cost) in record.units.unexpected_costs.iter().enumerate() {
             quota_key(out, index, cost.quota_name);
             json::units(out, cost.charged);
         }
     }
     out.extend_from_slice(b"},\"verdict\":\"");
-    json::name(out, record.outcome.verdict());
+    json::name(out, record.decision.outcome.verdict());
     out.extend_from_slice(b"\",\"reason\":");
-    reason(out, record.outcome.reason());
+    reason(out, record.decision.outcome.reason());
     out.extend_from_slice(b",\"shadow_reason\":");
-    reason(out, record.outcome.shadow_reason());
-    if let Some(effect) = record.switch {
+    reason(out, record.decision.outcome.shadow_reason());
+    if let Some(effect) = record.decision.switch {
         out.extend_from_slice(b",\"switch\":\"");
         json::name(out, effect.name());
         out.push(b'"');
     }
-    if let Some(fill) = record.fill {
+    if let Some(fill) = record.request.fill {
         out.extend_from_slice(b",\"fill\":\"");
         json::name(out, fill.name());
         out.push(b'"');
@@ -157,47 +157,47 @@ fn verdict(out: &mut Vec<u8>, record: &Record<'_>) {
 
 fn numbers(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"retry_after_s\":");
-    json::number_or_null(out, record.retry_after_s);
+    json::number_or_null(out, record.decision.retry_after_s);
     out.extend_from_slice(b",\"tier\":");
-    json::number_or_null(out, record.tier.map(u64::from));
-    out.extend_from_slice(if record.guard_admitted {
+    json::number_or_null(out, record.decision.tier.map(u64::from));
+    out.extend_from_slice(if record.decision.guard_admitted {
         b",\"guard_admitted\":true"
     } else {
         b",\"guard_admitted\":false"
     });
     out.extend_from_slice(b",\"bot_score\":");
-    json::number_or_null(out, record.bot_score.map(u64::from));
-    per_quota(out, b",\"used\":{", record.charges, |out, charge| json::units(out, charge.used));
-    per_quota(out, b"},\"seq\":{", record.charges, |out, charge| number_text::write_u64(out, charge.sequence));
+    json::number_or_null(out, record.client.bot_score.map(u64::from));
+    per_quota(out, b",\"used\":{", record.units.charges, |out, charge| json::units(out, charge.used));
+    per_quota(out, b"},\"seq\":{", record.units.charges, |out, charge| number_text::write_u64(out, charge.sequence));
     unexpected_sequences(out, record);
-    per_quota(out, b"},\"settle_seq\":{", record.charges, |out, charge| {
+    per_quota(out, b"},\"settle_seq\":{", record.units.charges, |out, charge| {
         number_text::write_u64(out, charge.settle_sequence);
     });
     unexpected_sequences(out, record);
-    if record.charges.iter().any(|charge| charge.retry_sequence.is_some()) {
-        per_quota(out, b"},\"retry_seq\":{", record.charges, |out, charge| {
+    if record.units.charges.iter().any(|charge| charge.retry_sequence.is_some()) {
+        per_quota(out, b"},\"retry_seq\":{", record.units.charges, |out, charge| {
             json::number_or_null(out, charge.retry_sequence);
         });
     }
     out.extend_from_slice(b"},\"bucket_seq\":");
-    json::number_or_null(out, record.bucket_sequence);
+    json::number_or_null(out, record.decision.bucket_sequence);
     out.extend_from_slice(b",\"scope\":");
-    json::string_or_null(out, record.scope.map(str::as_bytes));
+    json::string_or_null(out, record.decision.scope.map(str::as_bytes));
     out.extend_from_slice(b",\"scope_wait_ms\":");
-    json::milliseconds(out, record.scope_wait);
+    json::milliseconds(out, record.decision.scope_wait);
     out.extend_from_slice(b",\"origin_ms\":");
-    match record.origin {
+    match record.response.origin {
         Some(origin) => json::milliseconds(out, origin.duration),
         None => out.extend_from_slice(b"null"),
     }
     out.extend_from_slice(b",\"total_ms\":");
-    json::milliseconds(out, record.total);
-    if let Some(cut) = record.cut {
+    json::milliseconds(out, record.response.total);
+    if let Some(cut) = record.response.cut {
         out.extend_from_slice(b",\"cut\":\"");
         json::name(out, cut.name());
         out.push(b'"');
     }
-    out.extend_from_slice(match record.cache {
+    out.extend_from_slice(match record.response.cache {
         None => b",\"cache\":null}\n".as_slice(),
         Some(CacheResult::Hit) => b",\"cache\":\"hit\"}\n",
         Some(CacheResult::Stale) => b",\"cache\":\"stale\"}\n",
@@ -223,8 +223,8 @@ fn per_quota(
 
 /// Writes the sequence numbers of unexpected costs, which sort the line and settle it.
 fn unexpected_sequences(out: &mut Vec<u8>, record: &Record<'_>) {
-    for (index, cost) in record.unexpected_costs.iter().enumerate() {
-        quota_key(out, record.charges.len() + index, cost.quota_name);
+    for (index, cost) in record.units.unexpected_costs.iter().enumerate() {
+        quota_key(out, record.units.charges.len() + index, cost.quota_name);
         number_text::write_u64(out, cost.settle_sequence);
     }
 }

@@ -1,6 +1,9 @@
 //! Sample record of a finished request for tests and benchmarks.
 
-use super::record::{NameResolver, QuotaCharge, Record, RecordedOutcome, UpstreamCall};
+use super::record::{
+    NameResolver, QuotaCharge, Record, RecordedClient, RecordedDecision, RecordedOutcome, RecordedRequest,
+    RecordedResponse, RecordedUnits, UpstreamCall,
+};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 use tidegate_policy::bot_detection::HeadersSeen;
@@ -15,50 +18,62 @@ pub fn sample_record() -> Record<'static> {
         admitted_at: Timestamp(1_795_252_443_123_456_789),
         settled_at: Timestamp(1_795_252_443_165_356_789),
         id: 0x00c0_ffee,
-        client,
-        key: ProxyTrust::default().key(client),
-        method: &http::Method::GET,
-        host: b"example.com",
-        path: "/item/42",
-        query: Some("ref=home&page=2"),
-        version: http::Version::HTTP_11,
-        status: 200,
-        bytes: 5120,
-        user_agent:
-            b"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36",
-        referer: Some(b"https://example.com/"),
-        headers_seen: HeadersSeen::INSPECTED
-            .with(HeadersSeen::TLS, true)
-            .with(HeadersSeen::ACCEPT, true)
-            .with(HeadersSeen::LANGUAGE, true)
-            .with(HeadersSeen::FETCH, true),
-        kind: ClientKind::Human,
-        class: ClassId(1),
-        class_name: "person",
-        operator: None,
-        evidence: &[Some(Evidence::UserAgentNoMatch), None],
-        signed: false,
-        bot_score: None,
-        route_name: "/item/*",
-        charges: &CHARGES,
-        unexpected_costs: &[],
-        bucket_sequence: None,
-        outcome: RecordedOutcome::Admitted { shadow_reason: None },
-        switch: None,
-        fill: None,
-        retry_after_s: None,
-        tier: None,
-        scope: None,
-        guard_admitted: false,
-        cut: None,
-        cache: None,
-        learned_charges: Units::ZERO,
-        saved: &[],
-        scope_wait: Duration::ZERO,
-        origin: Some(UpstreamCall { scopes: &[], status: Some(200), duration: Duration::from_micros(41_200) }),
-        total: Duration::from_micros(41_900),
+        client: RecordedClient {
+            address: client,
+            key: ProxyTrust::default().key(client),
+            headers_seen: HeadersSeen::INSPECTED
+                .with(HeadersSeen::TLS, true)
+                .with(HeadersSeen::ACCEPT, true)
+                .with(HeadersSeen::LANGUAGE, true)
+                .with(HeadersSeen::FETCH, true),
+            kind: ClientKind::Human,
+            class: ClassId(1),
+            class_name: "person",
+            operator: None,
+            evidence: &[Some(Evidence::UserAgentNoMatch), None],
+            signed: false,
+            bot_score: None,
+        },
+        request: RecordedRequest {
+            method: &http::Method::GET,
+            host: b"example.com",
+            path: "/item/42",
+            query: Some("ref=home&page=2"),
+            version: http::Version::HTTP_11,
+            user_agent:
+                b"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36",
+            referer: Some(b"https://example.com/"),
+            fill: None,
+        },
+        decision: RecordedDecision {
+            route_name: "/item/*",
+            bucket_sequence: None,
+            outcome: RecordedOutcome::Admitted { shadow_reason: None },
+            switch: None,
+            retry_after_s: None,
+            tier: None,
+            scope: None,
+            guard_admitted: false,
+            scope_wait: Duration::ZERO,
+        },
+        units: RecordedUnits { charges: &CHARGES, unexpected_costs: &[], learned_charges: Units::ZERO, saved: &[] },
+        response: RecordedResponse {
+            status: 200,
+            bytes: 5120,
+            cut: None,
+            cache: None,
+            origin: Some(UpstreamCall { scopes: &[], status: Some(200), duration: Duration::from_micros(41_200) }),
+            total: Duration::from_micros(41_900),
+        },
         names: &TestNames(0),
     }
+}
+
+/// Returns the sample record after `change`.
+pub fn sample_with<'a>(change: impl FnOnce(&mut Record<'a>)) -> Record<'a> {
+    let mut record = sample_record();
+    change(&mut record);
+    record
 }
 
 const CHARGES: [QuotaCharge<'static>; 1] = [QuotaCharge {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 use tidegate_access_log::LineWriter;
-use tidegate_access_log::sample::sample_record;
+use tidegate_access_log::sample::sample_with;
 use tidegate_policy::Timestamp;
 use tidegate_replay::log::{LogLine, LoggedClient, line_utc_offset};
 
@@ -27,14 +27,13 @@ pub(crate) fn native_lines(bytes: &[u8]) {
     let mut next = || parts.next().unwrap_or_default();
     let (path, query) = (String::from_utf8_lossy(next()), String::from_utf8_lossy(next()));
     let (host, user_agent, referer) = (next(), next(), next());
-    let record = tidegate_access_log::Record {
-        host,
-        path: &path,
-        query: Some(&query),
-        user_agent,
-        referer: Some(referer),
-        ..sample_record()
-    };
+    let record = sample_with(|it| {
+        it.request.host = host;
+        it.request.path = &path;
+        it.request.query = Some(&query);
+        it.request.user_agent = user_agent;
+        it.request.referer = Some(referer);
+    });
     let mut text = Vec::new();
     LineWriter::starting_at(Timestamp(0)).write_json(&mut text, &record);
     let line = text.strip_suffix(b"\n").expect("a line ends");
@@ -49,7 +48,7 @@ pub(crate) fn native_lines(bytes: &[u8]) {
     if let Ok(referer) = std::str::from_utf8(referer) {
         assert_eq!(read.referer.unwrap_or_default(), logged(referer).as_bytes(), "referer");
     }
-    assert_eq!((read.status, read.bytes), (record.status, record.bytes));
+    assert_eq!((read.status, read.bytes), (record.response.status, record.response.bytes));
 }
 
 /// Returns a text as it is logged: its first 2 KiB.

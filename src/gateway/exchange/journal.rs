@@ -14,7 +14,8 @@ use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_access_log::{
-    CLIENT_CLOSED_REQUEST, QuotaCharge, Record, RecordedOutcome, UnexpectedCost, UpstreamCall, redacted, redacted_url,
+    CLIENT_CLOSED_REQUEST, QuotaCharge, Record, RecordedClient, RecordedDecision, RecordedOutcome, RecordedRequest,
+    RecordedResponse, RecordedUnits, UnexpectedCost, UpstreamCall, redacted, redacted_url,
 };
 use tidegate_engine::{BucketUsage, Charged, Classified, Decision, Evaluation, InlineVec, QuotaUsage, SlotGuard};
 use tidegate_http1::Name;
@@ -202,60 +203,70 @@ impl Journal {
         let fields = cache.client_fields(&known.request);
         let referer = fields.get(Name::Referer).map(|referer| redacted_url(referer, redact));
         let settled_at = worker.now();
+        let call = |status, duration| UpstreamCall { scopes: &known.route().scopes, status, duration };
         use_record(&Record {
             admitted_at: origin.decided_at,
             settled_at,
             id: known.id,
-            client: known.client_address(),
-            key: *key,
-            method: &head.method,
-            host: target::host(head),
-            path: known.request.sent_target().path(),
-            query: query.as_deref(),
-            version: head.version,
-            status: client.status.as_u16(),
-            bytes: client.bytes,
-            user_agent: fields.get(Name::UserAgent).unwrap_or_default(),
-            referer: referer.as_deref(),
-            headers_seen: observation
-                .map_or(HeadersSeen::USER_AGENT, |observation| observation.headers())
-                .with(HeadersSeen::PREFLIGHT, *exemption == Some(Exemption::Preflight)),
-            kind: classification.kind,
-            class: classification.class,
-            class_name: &rules[classification.class].name,
-            operator: classification.operator,
-            evidence: &classification.evidence,
-            signed: known.client.signed,
-            bot_score: observation.and_then(|observation| observation.score()),
-            route_name: &known.route().name,
-            charges: &charges,
-            unexpected_costs: &unexpected_costs,
-            bucket_sequence: self.bucket.map(|bucket| bucket.sequence),
-            outcome: match self.refusal_reason {
-                Some(reason) => RecordedOutcome::Refused(reason),
-                None => RecordedOutcome::Admitted { shadow_reason: self.verdict.shadow() },
+            client: RecordedClient {
+                address: known.client_address(),
+                key: *key,
+                headers_seen: observation
+                    .map_or(HeadersSeen::USER_AGENT, |observation| observation.headers())
+                    .with(HeadersSeen::PREFLIGHT, *exemption == Some(Exemption::Preflight)),
+                kind: classification.kind,
+                class: classification.class,
+                class_name: &rules[classification.class].name,
+                operator: classification.operator,
+                evidence: &classification.evidence,
+                signed: known.client.signed,
+                bot_score: observation.and_then(|observation| observation.score()),
             },
-            switch: switch.map(|switch| switch.effect),
-            fill: known.fill(),
-            retry_after_s: client.retry_after,
-            scope: self.refusing_scope.as_deref(),
-            tier: quota_usage.iter().map(|usage| usage.tier).max(),
-            guard_admitted: self.refusal_reason.is_none() && quota_usage.iter().any(|usage| usage.guard_admitted),
-            scope_wait: origin.scope_wait,
-            origin: match origin.stage {
-                OriginStage::Unsent | OriginStage::Delegated { .. } => None,
-                OriginStage::Sent => Some((None, origin.time_at_origin(settled_at))),
-                OriginStage::Answered { status, duration } => Some((status, duration)),
-            }
-            .map(|(status, duration)| UpstreamCall { scopes: &known.route().scopes, status, duration }),
-            total: match origin.stage {
-                OriginStage::Delegated { answered_after } => answered_after,
-                _ => settled_at.saturating_duration_since(known.received_at),
+            request: RecordedRequest {
+                method: &head.method,
+                host: target::host(head),
+                path: known.request.sent_target().path(),
+                query: query.as_deref(),
+                version: head.version,
+                user_agent: fields.get(Name::UserAgent).unwrap_or_default(),
+                referer: referer.as_deref(),
+                fill: known.fill(),
             },
-            cut: client.cut,
-            cache: cache.result,
-            learned_charges,
-            saved: &saved,
+            decision: RecordedDecision {
+                route_name: &known.route().name,
+                bucket_sequence: self.bucket.map(|bucket| bucket.sequence),
+                outcome: match self.refusal_reason {
+                    Some(reason) => RecordedOutcome::Refused(reason),
+                    None => RecordedOutcome::Admitted { shadow_reason: self.verdict.shadow() },
+                },
+                switch: switch.map(|switch| switch.effect),
+                retry_after_s: client.retry_after,
+                scope: self.refusing_scope.as_deref(),
+                tier: quota_usage.iter().map(|usage| usage.tier).max(),
+                guard_admitted: self.refusal_reason.is_none() && quota_usage.iter().any(|usage| usage.guard_admitted),
+                scope_wait: origin.scope_wait,
+            },
+            units: RecordedUnits {
+                charges: &charges,
+                unexpected_costs: &unexpected_costs,
+                learned_charges,
+                saved: &saved,
+            },
+            response: RecordedResponse {
+                status: client.status.as_u16(),
+                bytes: client.bytes,
+                origin: match origin.stage {
+                    OriginStage::Unsent | OriginStage::Delegated { .. } => None,
+                    OriginStage::Sent => Some(call(None, origin.time_at_origin(settled_at))),
+                    OriginStage::Answered { status, duration } => Some(call(status, duration)),
+                },
+                total: match origin.stage {
+                    OriginStage::Delegated { answered_after } => answered_after,
+                    _ => settled_at.saturating_duration_since(known.received_at),
+                },
+                cut: client.cut,
+                cache: cache.result,
+            },
             names: &names,
         });
     }

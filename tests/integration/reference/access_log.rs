@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 use tidegate_access_log::fields::{EVIDENCE, KINDS, LOG_FIELDS, LogValue, OPTIONAL_LOG_FIELDS, REASONS, VERDICTS};
-use tidegate_access_log::sample::sample_record;
+use tidegate_access_log::sample::{sample_record, sample_with};
 use tidegate_access_log::{LineWriter, QuotaCharge, Record, RecordedOutcome, ResponseCut, UnexpectedCost};
 use tidegate_policy::ListId;
 use tidegate_policy::Units;
@@ -43,38 +43,38 @@ fn access_log_document_is_current() {
 
 #[test]
 fn lines_have_the_documented_fields_in_order() {
-    let charges = [QuotaCharge { retry_sequence: Some(7), ..sample_record().charges[0] }];
-    let full = Record {
-        charges: &charges,
-        unexpected_costs: &[UnexpectedCost { quota_name: "other", charged: Units::from_whole(4), settle_sequence: 9 }],
-        operator: Some(OperatorId(0)),
-        evidence: &[Some(Evidence::ApiKey)],
-        bot_score: Some(83),
-        bucket_sequence: Some(5),
-        outcome: RecordedOutcome::Refused(Reason::Tier),
-        retry_after_s: Some(60),
-        tier: Some(2),
-        guard_admitted: true,
-        switch: Some(SwitchEffect::Allow),
-        fill: Some(CacheFill::Warm),
-        scope: Some("default"),
-        cut: Some(ResponseCut::ResponseTimeout),
-        ..sample_record()
-    };
-    let shadow = Record { outcome: RecordedOutcome::Admitted { shadow_reason: Some(Reason::Tier) }, ..full };
-    let minimal = Record {
-        host: b"",
-        path: "",
-        query: None,
-        user_agent: b"",
-        referer: None,
-        headers_seen: HeadersSeen::USER_AGENT,
-        evidence: &[],
-        charges: &[],
-        origin: None,
-        total: Duration::ZERO,
-        ..sample_record()
-    };
+    let charges = [QuotaCharge { retry_sequence: Some(7), ..sample_record().units.charges[0] }];
+    let unexpected = [UnexpectedCost { quota_name: "other", charged: Units::from_whole(4), settle_sequence: 9 }];
+    let full = sample_with(|it| {
+        it.units.charges = &charges;
+        it.units.unexpected_costs = &unexpected;
+        it.client.operator = Some(OperatorId(0));
+        it.client.evidence = &[Some(Evidence::ApiKey)];
+        it.client.bot_score = Some(83);
+        it.decision.bucket_sequence = Some(5);
+        it.decision.outcome = RecordedOutcome::Refused(Reason::Tier);
+        it.decision.retry_after_s = Some(60);
+        it.decision.tier = Some(2);
+        it.decision.guard_admitted = true;
+        it.decision.switch = Some(SwitchEffect::Allow);
+        it.request.fill = Some(CacheFill::Warm);
+        it.decision.scope = Some("default");
+        it.response.cut = Some(ResponseCut::ResponseTimeout);
+    });
+    let mut shadow = full;
+    shadow.decision.outcome = RecordedOutcome::Admitted { shadow_reason: Some(Reason::Tier) };
+    let minimal = sample_with(|it| {
+        it.request.host = b"";
+        it.request.path = "";
+        it.request.query = None;
+        it.request.user_agent = b"";
+        it.request.referer = None;
+        it.client.headers_seen = HeadersSeen::USER_AGENT;
+        it.client.evidence = &[];
+        it.units.charges = &[];
+        it.response.origin = None;
+        it.response.total = Duration::ZERO;
+    });
     let all_names: Vec<&str> = LOG_FIELDS.iter().map(|field| field.name).collect();
     let required: Vec<&str> = all_names.iter().copied().filter(|name| !OPTIONAL_LOG_FIELDS.contains(name)).collect();
     for (record, expected) in
@@ -102,8 +102,9 @@ fn written_values_are_documented() {
     let mut kinds = BTreeSet::new();
     let mut next = Some(Evidence::UserAgentRule(0));
     while let Some(evidence) = next {
-        let line: Value =
-            serde_json::from_str(&line(&Record { evidence: &[Some(evidence)], ..sample_record() })).expect("JSON");
+        let entries = [Some(evidence)];
+        let line = line(&sample_with(|it| it.client.evidence = &entries));
+        let line: Value = serde_json::from_str(&line).expect("JSON");
         kinds.insert(entry_kind(line["evidence"][0].as_str().expect("an entry")));
         next = successor(evidence);
     }

@@ -1,5 +1,5 @@
 use super::super::record::RecordedOutcome;
-use super::super::sample::sample_record;
+use super::super::sample::{sample_record, sample_with};
 use super::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn log_line_contains_every_contract_field() {
         "started_us": 1795230843000000u64, "id": "0000000000c0ffee",
         "client": "203.0.113.7", "key": "203.0.113.7", "method": "GET", "host": "example.com", "path": "/item/42",
         "query": "ref=home&page=2", "version": "1.1", "status": 200, "bytes": 5120,
-        "user_agent": String::from_utf8_lossy(sample_record().user_agent), "referer": "https://example.com/",
+        "user_agent": String::from_utf8_lossy(sample_record().request.user_agent), "referer": "https://example.com/",
         "headers_seen": ["accept", "accept-language", "sec-fetch-mode"],
         "tls": true, "http_10": false, "kind": "human", "class": "person",
         "operator": null, "evidence": ["user_agent_no_match"], "route": "/item/*", "cost": {"places_api": 1},
@@ -29,8 +29,13 @@ fn log_line_contains_every_contract_field() {
 #[test]
 fn low_bot_score_and_guard_admission_are_logged() {
     let mut out = Vec::new();
-    LineWriter::starting_at(Timestamp::default())
-        .write_json(&mut out, &Record { bot_score: Some(83), guard_admitted: true, ..sample_record() });
+    LineWriter::starting_at(Timestamp::default()).write_json(
+        &mut out,
+        &sample_with(|it| {
+            it.client.bot_score = Some(83);
+            it.decision.guard_admitted = true;
+        }),
+    );
     let line: Value = serde_json::from_slice(&out).expect("JSON");
     assert_eq!(
         (&line["bot_score"], &line["guard_admitted"], &line["kind"]),
@@ -40,16 +45,16 @@ fn low_bot_score_and_guard_admission_are_logged() {
 
 #[test]
 fn refusal_line_has_reason_and_retry_after() {
-    let record = Record {
-        outcome: RecordedOutcome::Refused(Reason::Tier),
-        status: 429,
-        retry_after_s: Some(120),
-        tier: Some(2),
-        origin: None,
-        evidence: &[Some(Evidence::UserAgentMatch(BotId(0))), Some(Evidence::AddressVerified(OperatorId(0)))],
-        operator: Some(OperatorId(0)),
-        ..sample_record()
-    };
+    let record = sample_with(|it| {
+        it.decision.outcome = RecordedOutcome::Refused(Reason::Tier);
+        it.response.status = 429;
+        it.decision.retry_after_s = Some(120);
+        it.decision.tier = Some(2);
+        it.response.origin = None;
+        it.client.evidence =
+            &[Some(Evidence::UserAgentMatch(BotId(0))), Some(Evidence::AddressVerified(OperatorId(0)))];
+        it.client.operator = Some(OperatorId(0));
+    });
     let line = written_line(&record);
     assert_eq!(line["reason"], "tier");
     assert_eq!((&line["retry_after_s"], &line["tier"]), (&json!(120), &json!(2)));
@@ -59,17 +64,16 @@ fn refusal_line_has_reason_and_retry_after() {
 
 #[test]
 fn suspected_bot_line_has_signals_and_list() {
-    let record = Record {
-        headers_seen: HeadersSeen::USER_AGENT,
-        evidence: &[
+    let record = sample_with(|it| {
+        it.client.headers_seen = HeadersSeen::USER_AGENT;
+        it.client.evidence = &[
             Some(Evidence::UserAgentNoMatch),
             None,
             Some(Evidence::Behavior(Signal::NoLinks)),
             Some(Evidence::Behavior(Signal::NoAssets)),
             Some(Evidence::AddressList(ListId(0))),
-        ],
-        ..sample_record()
-    };
+        ];
+    });
     let line = written_line(&record);
     assert_eq!(
         line["evidence"],
@@ -83,7 +87,10 @@ fn suspected_bot_line_has_signals_and_list() {
 fn ipv6_client_line_has_its_network_key() {
     let client = "2001:db8:1:2:3::4".parse().expect("an address");
     let trust = tidegate_policy::identity::ProxyTrust { ipv6_prefix: 64, ..Default::default() };
-    let line = written_line(&Record { client, key: trust.key(client), ..sample_record() });
+    let line = written_line(&sample_with(|it| {
+        it.client.address = client;
+        it.client.key = trust.key(client);
+    }));
     assert_eq!((&line["client"], &line["key"]), (&json!("2001:db8:1:2:3::4"), &json!("2001:db8:1:2::")));
 }
 
@@ -91,8 +98,14 @@ fn ipv6_client_line_has_its_network_key() {
 fn line_format_is_stable_to_the_byte() {
     let mut out = Vec::new();
     let started = Timestamp::from_seconds(1_795_230_843);
-    LineWriter::starting_at(started)
-        .write_json(&mut out, &Record { query: None, origin: None, tier: Some(2), ..sample_record() });
+    LineWriter::starting_at(started).write_json(
+        &mut out,
+        &sample_with(|it| {
+            it.request.query = None;
+            it.response.origin = None;
+            it.decision.tier = Some(2);
+        }),
+    );
     let expected = concat!(
         r#"{"time":"2026-11-21T09:14:03.123456Z","settled":"2026-11-21T09:14:03.165356Z","started_us":1795230843000000,"id":"0000000000c0ffee","#,
         r#""client":"203.0.113.7","key":"203.0.113.7","method":"GET","host":"example.com","path":"/item/42","#,
@@ -115,19 +128,18 @@ proptest! {
         query in any::<Option<String>>(), host in any::<String>(), route in any::<String>(), status in any::<u16>(),
         class in "[a-z0-9_.-]{1,64}", times in any::<(u64, u64)>(),
     ) {
-        let record = Record {
-            admitted_at: tidegate_policy::Timestamp(times.0),
-            settled_at: tidegate_policy::Timestamp(times.1),
-            user_agent: &user_agent,
-            referer: referer.as_deref(),
-            path: &path,
-            query: query.as_deref(),
-            host: host.as_bytes(),
-            class_name: &class,
-            route_name: &route,
-            status,
-            ..sample_record()
-        };
+        let record = sample_with(|it| {
+            it.admitted_at = Timestamp(times.0);
+            it.settled_at = Timestamp(times.1);
+            it.request.user_agent = &user_agent;
+            it.request.referer = referer.as_deref();
+            it.request.path = &path;
+            it.request.query = query.as_deref();
+            it.request.host = host.as_bytes();
+            it.client.class_name = &class;
+            it.decision.route_name = &route;
+            it.response.status = status;
+        });
         let line = written_line(&record);
         prop_assert_eq!(line["path"].as_str(), Some(path.as_str()));
         prop_assert_eq!(line["class"].as_str(), Some(class.as_str()));

@@ -1,8 +1,8 @@
 use super::*;
 use crate::LineWriter;
 use crate::fields::LOG_FIELDS;
-use crate::record::{QuotaCharge, Record};
-use crate::sample::sample_record;
+use crate::record::QuotaCharge;
+use crate::sample::{sample_record, sample_with};
 use serde_json::{Map, Value, json};
 use tidegate_policy::Timestamp;
 
@@ -21,10 +21,10 @@ fn every_documented_field_is_read_or_known_to_be_unused() {
 
 /// Returns a line with all fields.
 fn full_line() -> Map<String, Value> {
-    let record = sample_record();
-    let charges = [QuotaCharge { retry_sequence: Some(6_050), ..record.charges[0] }];
+    let charges = [QuotaCharge { retry_sequence: Some(6_050), ..sample_record().units.charges[0] }];
     let mut text = Vec::new();
-    LineWriter::starting_at(Timestamp::default()).write_json(&mut text, &Record { charges: &charges, ..record });
+    let record = sample_with(|it| it.units.charges = &charges);
+    LineWriter::starting_at(Timestamp::default()).write_json(&mut text, &record);
     serde_json::from_slice(&text).expect("a JSON object")
 }
 

@@ -3,8 +3,8 @@ use super::*;
 use proptest::prelude::*;
 use std::io::Cursor;
 use std::time::Duration;
-use tidegate_access_log::sample::sample_record;
-use tidegate_access_log::{LineWriter, Record};
+use tidegate_access_log::LineWriter;
+use tidegate_access_log::sample::sample_with;
 use tidegate_policy::Timestamp;
 
 fn parse_line(text: &str) -> LogLine<'_> {
@@ -125,32 +125,33 @@ fn several_files_become_one_log() {
 
 #[test]
 fn native_log_lines_round_trip() {
-    let person = sample_record();
-    let record = Record {
-        path: "/item/\"42\"",
-        query: Some("q=a\\b"),
-        user_agent: "caf\u{e9} \u{1}".as_bytes(),
-        host: b"Shop.Example:8080",
-        bucket_sequence: Some(7),
-        ..person
-    };
+    let record = sample_with(|it| {
+        it.request.path = "/item/\"42\"";
+        it.request.query = Some("q=a\\b");
+        it.request.user_agent = "caf\u{e9} \u{1}".as_bytes();
+        it.request.host = b"Shop.Example:8080";
+        it.decision.bucket_sequence = Some(7);
+    });
     let mut text = Vec::new();
     LineWriter::starting_at(Timestamp::from_seconds(1)).write_json(&mut text, &record);
     let text = text.trim_ascii_end();
     let parsed = LogLine::read(text).expect("a line").expect("not empty");
     assert_eq!(
         (parsed.at, parsed.client),
-        (record.admitted_at.truncate_to_micros(), LoggedClient::Address(record.client))
+        (record.admitted_at.truncate_to_micros(), LoggedClient::Address(record.client.address))
     );
     assert_eq!(format::read_time(text), Some(parsed.at));
     let request = parsed.request.expect("a request");
-    assert_eq!((&*request.path, request.query.as_deref()), (record.path, record.query));
+    assert_eq!((&*request.path, request.query.as_deref()), (record.request.path, record.request.query));
     assert_eq!(parsed.host.as_deref(), Some("shop.example"));
-    assert_eq!(parsed.user_agent.as_deref(), Some(record.user_agent));
+    assert_eq!(parsed.user_agent.as_deref(), Some(record.request.user_agent));
     assert_eq!(parsed.missing, MissingFields::NONE);
     let native = parsed.native.expect("native fields");
-    assert_eq!((native.id, native.headers_seen, native.kind), (record.id, record.headers_seen, record.kind.name()));
-    let (account, charge) = (&native.quotas[0], &record.charges[0]);
+    assert_eq!(
+        (native.id, native.headers_seen, native.kind),
+        (record.id, record.client.headers_seen, record.client.kind.name())
+    );
+    let (account, charge) = (&native.quotas[0], &record.units.charges[0]);
     assert_eq!((&*account.quota, account.cost, account.charged), (charge.quota_name, charge.cost, charge.charged));
     assert_eq!((account.sequence, account.settle_sequence), (charge.sequence, Some(charge.settle_sequence)));
     let sequences: Vec<(LogSequenceDomain, Sequence)> = native::decision_sequences(text).collect();
