@@ -1,6 +1,9 @@
-//! Fields of an access log line and their values, as listed in docs/reference/ACCESS_LOG.md.
+//! Fields of an access log line and their values, as listed in docs/reference/ACCESS_LOG.md. The doc comments of
+//! [`NativeLine`](super::read::NativeLine) describe the fields.
 //!
 //! A test compares the tables with the lines that [`LineWriter`](super::LineWriter) produces.
+
+pub use super::read::LOG_FIELDS;
 
 use tidegate_policy::{ClientKind, Reason};
 
@@ -24,172 +27,8 @@ pub struct LogValue {
     pub meaning: &'static str,
 }
 
-/// Name of the only field that some lines do not have.
+/// Names of the fields that some lines do not have.
 pub const OPTIONAL_LOG_FIELDS: [&str; 5] = ["unexpected_cost", "switch", "fill", "retry_seq", "cut"];
-
-/// All fields of an access log line, in order.
-pub const LOG_FIELDS: &[LogField] = &[
-    field("time", "time", "Time of the verdict."),
-    field(
-        "settled",
-        "time",
-        "Time of settlement, when the response was sent. For a request of another proxy (`forward_auth`), when its cost was known.",
-    ),
-    field(
-        "started_us",
-        "integer",
-        "Start of the process, in microseconds since 1970. Replay detects a restart by it, after which clients and \
-         shares start again.",
-    ),
-    field("id", "string", "Id of the decision, 16 hexadecimal digits, as sent to the client in `X-Tidegate-Decision`."),
-    field("client", "string", "Address of the client."),
-    field(
-        "key",
-        "string",
-        "Key of the client's bucket: an IPv4 address, the first address of an IPv6 prefix, an operator or the class. \
-         For a bucket by header or cookie it is `hash:...`, the same for the same value until the restart.",
-    ),
-    field("method", "string", "Request method."),
-    field("host", "string", "Requested host."),
-    field("path", "string", "Path as sent, not normalized."),
-    field("query", "string or null", "Query without the question mark. It is null if there was none."),
-    field("version", "string", "HTTP version of the client: `1.0`, `1.1` or `2`."),
-    field("status", "integer", "Response status."),
-    field("bytes", "integer", "Number of response body bytes sent."),
-    field("user_agent", "string", "User agent as sent. It is empty if there was none."),
-    field("referer", "string or null", "`Referer` as sent."),
-    field(
-        "headers_seen",
-        "list of string",
-        "Names of the headers that the policy read, including the header or cookie of a known key; never their values.",
-    ),
-    field(
-        "tls",
-        "boolean or null",
-        "True if the client used TLS, possibly to a proxy in front of the gateway. It is null if the headers were not \
-         examined; a header that `headers_seen` does not list may then have been present.",
-    ),
-    field(
-        "http_10",
-        "boolean or null",
-        "True if the client itself used HTTP/1.0. It is null if the headers were not examined.",
-    ),
-    field("kind", "string", "[Kind](#kind) of the client."),
-    field("class", "string", "Name of the client's class."),
-    field("operator", "string or null", "Operator of the crawler. It is null unless verified."),
-    field(
-        "evidence",
-        "list of string",
-        "Reasons of the classification, up to seven [entries](#evidence) in order; strongest last.",
-    ),
-    field("route", "string", "Route of the request, as its `match` is written."),
-    field(
-        "cost",
-        "object of number",
-        "Units reserved at admission, by quota. For a refused request they are what it would have cost.",
-    ),
-    field("charged", "object of number", "Units charged at settlement, by quota."),
-    field(
-        "unexpected_cost",
-        "object of number",
-        "Units charged for a cost that the origin reported in `cost_header` although the route has no cost in the quota, \
-         by quota. The field is absent if there are none.",
-    ),
-    field("verdict", "string", "[Verdict](#verdict) on the request."),
-    field("reason", "string or null", "[Reason](#reason) of the refusal. It is null if the request was admitted."),
-    field(
-        "shadow_reason",
-        "string or null",
-        "[Reason](#reason) of the first rule in shadow mode (`enforce: false`) that would have refused an admitted \
-         request.",
-    ),
-    field(
-        "switch",
-        "string",
-        "Switch of an administrator that applied to the client: `block`, `allow` or `maintenance`. The field is absent if \
-         none did.",
-    ),
-    field(
-        "fill",
-        "string",
-        "Reason of a request that the gateway made itself to fill the cache: `warm` (`tidegate cache warm`) or `refresh` \
-         (`cache.refresh`). Its class is the one that it was made for. The field is absent for requests of clients.",
-    ),
-    field("retry_after_s", "integer or null", "`Retry-After` sent to the client, in seconds."),
-    field(
-        "tier",
-        "integer or null",
-        "Number of tiers that the class had entered, the highest of all quotas. It is null if no quota was evaluated.",
-    ),
-    field(
-        "guard_admitted",
-        "boolean",
-        "True if a tier or the pacing plan refused the request and the crawler guard admitted it.",
-    ),
-    field(
-        "bot_score",
-        "integer or null",
-        "Bot score of the client, also below the threshold. It is null if the client has no profile.",
-    ),
-    field(
-        "used",
-        "object of number",
-        "Settled plus reserved units after the decision, by quota, including the request's own if admitted. Replay \
-         follows corrections, the origin's counter and other instances by it. The metric `tidegate_quota_used` \
-         excludes reserved units.",
-    ),
-    field(
-        "seq",
-        "object of integer",
-        "Sequence number of the decision, by quota; of an `unexpected_cost`, of its settlement. It sorts lines into the \
-         order of admission.",
-    ),
-    field(
-        "settle_seq",
-        "object of integer",
-        "Sequence number of the settlement, by quota, counted with the decisions, also of an `unexpected_cost`. It shows \
-         which units were reserved at which time.",
-    ),
-    field(
-        "retry_seq",
-        "object of integer or null",
-        "Sequence number of the charge for a second attempt, by quota. The field is absent if there was no second \
-         attempt.",
-    ),
-    field(
-        "bucket_seq",
-        "integer or null",
-        "Sequence number of the decision on the client's bucket. It is null if the class has no bucket.",
-    ),
-    field("scope", "string or null", "Scope that refused the request (`reason` is `throttle` or `backoff`)."),
-    field("scope_wait_ms", "number", "Time of the request in the queue of its scopes, in milliseconds."),
-    field(
-        "origin_ms",
-        "number or null",
-        "Time until the head of the origin's response was received or the request failed, in milliseconds. It is null \
-         if no request was sent to the origin.",
-    ),
-    field(
-        "total_ms",
-        "number",
-        "Time from the first byte of the request to the last byte of the response, in milliseconds. For a request of another \
-         proxy, to the answer.",
-    ),
-    field(
-        "cut",
-        "string",
-        "Why the response ended before its end: `response_timeout` (the gateway ended it, because the origin sent no part of \
-         it for that time), `origin` (the origin ended it) or `too_many_unread` (the gateway ended it, because its client left \
-         256 others unread). The field is absent for all other responses.",
-    ),
-    field(
-        "cache",
-        "string or null",
-        "Result of the cache: `hit` (a fresh copy was sent), `stale` (a stale copy, also in place of a refusal), \
-         `revalidated` (the origin confirmed the copy), `miss` (the origin responded, and the response may be stored) or \
-         `bypass` (the request does not use the cache). It is null on a route that is not cached.",
-    ),
-];
 
 /// Values of `kind`.
 pub const KINDS: [LogValue; ClientKind::ALL.len()] = [
@@ -282,10 +121,6 @@ pub const EVIDENCE: &[LogValue] = &[
     value("api_key", "The client sent a known key of the class."),
     value("certificate", "The client's certificate has a name of the class."),
 ];
-
-const fn field(name: &'static str, json_type: &'static str, meaning: &'static str) -> LogField {
-    LogField { name, json_type, meaning }
-}
 
 const fn value(value: &'static str, meaning: &'static str) -> LogValue {
     LogValue { value, meaning }

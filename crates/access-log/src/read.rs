@@ -9,6 +9,7 @@ mod tests;
 pub use logged_evidence::LoggedEvidence;
 pub use native_fields::{NativeFields, QuotaFields, UnexpectedCostFields};
 
+use super::fields::LogField;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use smallvec::SmallVec;
@@ -19,50 +20,157 @@ use std::net::IpAddr;
 use tidegate_policy::Units;
 use tidegate_policy::bot_detection::HeadersSeen;
 
-/// A line as written, without the fields that no reader uses.
-#[derive(Deserialize)]
-#[expect(missing_docs, reason = "LOG_FIELDS documents the fields")]
-pub struct NativeLine<'a> {
-    pub time: &'a str,
-    pub settled: &'a str,
-    #[serde(default)]
-    pub started_us: u64,
-    pub id: &'a str,
-    pub client: IpAddr,
-    #[serde(borrow)]
-    pub key: Text<'a>,
-    pub method: Text<'a>,
-    pub host: Text<'a>,
-    pub path: Text<'a>,
-    pub query: Option<Text<'a>>,
-    pub version: &'a str,
-    pub status: u16,
-    pub bytes: u64,
-    pub user_agent: Text<'a>,
-    pub referer: Option<Text<'a>>,
-    pub headers_seen: Vec<Text<'a>>,
-    pub tls: Option<bool>,
-    pub http_10: Option<bool>,
-    pub kind: &'a str,
-    pub class: Text<'a>,
-    pub evidence: Vec<Text<'a>>,
-    pub cost: QuotaMap<'a, f64>,
-    pub charged: QuotaMap<'a, f64>,
-    pub unexpected_cost: Option<QuotaMap<'a, f64>>,
-    pub used: QuotaMap<'a, f64>,
-    pub seq: QuotaMap<'a, u64>,
-    pub settle_seq: Option<QuotaMap<'a, u64>>,
-    pub retry_seq: Option<QuotaMap<'a, Option<u64>>>,
-    pub reason: Option<&'a str>,
-    pub shadow_reason: Option<&'a str>,
-    pub switch: Option<&'a str>,
-    pub fill: Option<&'a str>,
-    pub retry_after_s: Option<u64>,
-    pub tier: Option<u8>,
-    pub scope: Option<Text<'a>>,
-    pub scope_wait_ms: f64,
-    pub origin_ms: Option<f64>,
-    pub cache: Option<&'a str>,
+macro_rules! log_line {
+    (
+        $(#[$attribute:meta])*
+        pub struct $line:ident<$text:lifetime> {
+            $($(#[doc = $doc:literal])+ $(#[serde $serde:tt])* pub $name:ident: $type:ty => $json_type:literal,)*
+        }
+    ) => {
+        $(#[$attribute])*
+        pub struct $line<$text> {
+            $($(#[doc = $doc])+ $(#[serde $serde])* pub $name: $type,)*
+        }
+
+        /// All fields of an access log line, in order.
+        pub const LOG_FIELDS: &[LogField] = &[
+            $(LogField {
+                name: stringify!($name),
+                json_type: $json_type,
+                meaning: concat!($($doc),+).trim_ascii(),
+            }),*
+        ];
+    };
+}
+
+log_line! {
+    /// A line as written. A field that no reader uses is skipped.
+    #[derive(Deserialize)]
+    pub struct NativeLine<'a> {
+        /// Time of the verdict.
+        pub time: &'a str => "time",
+        /// Time of settlement, when the response was sent. For a request of another proxy (`forward_auth`), when its
+        /// cost was known.
+        pub settled: &'a str => "time",
+        /// Start of the process, in microseconds since 1970. Replay detects a restart by it, after which clients and
+        /// shares start again.
+        #[serde(default)]
+        pub started_us: u64 => "integer",
+        /// Id of the decision, 16 hexadecimal digits, as sent to the client in `X-Tidegate-Decision`.
+        pub id: &'a str => "string",
+        /// Address of the client.
+        pub client: IpAddr => "string",
+        /// Key of the client's bucket: an IPv4 address, the first address of an IPv6 prefix, an operator or the class.
+        /// For a bucket by header or cookie it is `hash:...`, the same for the same value until the restart.
+        #[serde(borrow)]
+        pub key: Text<'a> => "string",
+        /// Request method.
+        pub method: Text<'a> => "string",
+        /// Requested host.
+        pub host: Text<'a> => "string",
+        /// Path as sent, not normalized.
+        pub path: Text<'a> => "string",
+        /// Query without the question mark. It is null if there was none.
+        pub query: Option<Text<'a>> => "string or null",
+        /// HTTP version of the client: `1.0`, `1.1` or `2`.
+        pub version: &'a str => "string",
+        /// Response status.
+        pub status: u16 => "integer",
+        /// Number of response body bytes sent.
+        pub bytes: u64 => "integer",
+        /// User agent as sent. It is empty if there was none.
+        pub user_agent: Text<'a> => "string",
+        /// `Referer` as sent.
+        pub referer: Option<Text<'a>> => "string or null",
+        /// Names of the headers that the policy read, including the header or cookie of a known key; never their
+        /// values.
+        pub headers_seen: Vec<Text<'a>> => "list of string",
+        /// True if the client used TLS, possibly to a proxy in front of the gateway. It is null if the headers were not
+        /// examined; a header that `headers_seen` does not list may then have been present.
+        pub tls: Option<bool> => "boolean or null",
+        /// True if the client itself used HTTP/1.0. It is null if the headers were not examined.
+        pub http_10: Option<bool> => "boolean or null",
+        /// [Kind](#kind) of the client.
+        pub kind: &'a str => "string",
+        /// Name of the client's class.
+        pub class: Text<'a> => "string",
+        /// Operator of the crawler. It is null unless verified.
+        #[serde(skip)]
+        pub operator: () => "string or null",
+        /// Reasons of the classification, up to seven [entries](#evidence) in order; strongest last.
+        pub evidence: Vec<Text<'a>> => "list of string",
+        /// Route of the request, as its `match` is written.
+        #[serde(skip)]
+        pub route: () => "string",
+        /// Units reserved at admission, by quota. For a refused request they are what it would have cost.
+        pub cost: QuotaMap<'a, f64> => "object of number",
+        /// Units charged at settlement, by quota.
+        pub charged: QuotaMap<'a, f64> => "object of number",
+        /// Units charged for a cost that the origin reported in `cost_header` although the route has no cost in the
+        /// quota, by quota. The field is absent if there are none.
+        pub unexpected_cost: Option<QuotaMap<'a, f64>> => "object of number",
+        /// [Verdict](#verdict) on the request.
+        #[serde(skip)]
+        pub verdict: () => "string",
+        /// [Reason](#reason) of the refusal. It is null if the request was admitted.
+        pub reason: Option<&'a str> => "string or null",
+        /// [Reason](#reason) of the first rule in shadow mode (`enforce: false`) that would have refused an admitted
+        /// request.
+        pub shadow_reason: Option<&'a str> => "string or null",
+        /// Switch of an administrator that applied to the client: `block`, `allow` or `maintenance`. The field is
+        /// absent if none did.
+        pub switch: Option<&'a str> => "string",
+        /// Reason of a request that the gateway made itself to fill the cache: `warm` (`tidegate cache warm`) or
+        /// `refresh` (`cache.refresh`). Its class is the one that it was made for. The field is absent for requests of
+        /// clients.
+        pub fill: Option<&'a str> => "string",
+        /// `Retry-After` sent to the client, in seconds.
+        pub retry_after_s: Option<u64> => "integer or null",
+        /// Number of tiers that the class had entered, the highest of all quotas. It is null if no quota was evaluated.
+        pub tier: Option<u8> => "integer or null",
+        /// True if a tier or the pacing plan refused the request and the crawler guard admitted it.
+        #[serde(skip)]
+        pub guard_admitted: () => "boolean",
+        /// Bot score of the client, also below the threshold. It is null if the client has no profile.
+        #[serde(skip)]
+        pub bot_score: () => "integer or null",
+        /// Settled plus reserved units after the decision, by quota, including the request's own if admitted. Replay
+        /// follows corrections, the origin's counter and other instances by it. The metric `tidegate_quota_used`
+        /// excludes reserved units.
+        pub used: QuotaMap<'a, f64> => "object of number",
+        /// Sequence number of the decision, by quota; of an `unexpected_cost`, of its settlement. It sorts lines into
+        /// the order of admission.
+        pub seq: QuotaMap<'a, u64> => "object of integer",
+        /// Sequence number of the settlement, by quota, counted with the decisions, also of an `unexpected_cost`. It
+        /// shows which units were reserved at which time.
+        pub settle_seq: Option<QuotaMap<'a, u64>> => "object of integer",
+        /// Sequence number of the charge for a second attempt, by quota. The field is absent if there was no second
+        /// attempt.
+        pub retry_seq: Option<QuotaMap<'a, Option<u64>>> => "object of integer or null",
+        /// Sequence number of the decision on the client's bucket. It is null if the class has no bucket.
+        #[serde(skip)]
+        pub bucket_seq: () => "integer or null",
+        /// Scope that refused the request (`reason` is `throttle` or `backoff`).
+        pub scope: Option<Text<'a>> => "string or null",
+        /// Time of the request in the queue of its scopes, in milliseconds.
+        pub scope_wait_ms: f64 => "number",
+        /// Time until the head of the origin's response was received or the request failed, in milliseconds. It is null
+        /// if no request was sent to the origin.
+        pub origin_ms: Option<f64> => "number or null",
+        /// Time from the first byte of the request to the last byte of the response, in milliseconds. For a request of
+        /// another proxy, to the answer.
+        #[serde(skip)]
+        pub total_ms: () => "number",
+        /// Why the response ended before its end: `response_timeout` (the gateway ended it, because the origin sent no
+        /// part of it for that time), `origin` (the origin ended it) or `too_many_unread` (the gateway ended it,
+        /// because its client left 256 others unread). The field is absent for all other responses.
+        #[serde(skip)]
+        pub cut: () => "string",
+        /// Result of the cache: `hit` (a fresh copy was sent), `stale` (a stale copy, also in place of a refusal),
+        /// `revalidated` (the origin confirmed the copy), `miss` (the origin responded, and the response may be stored)
+        /// or `bypass` (the request does not use the cache). It is null on a route that is not cached.
+        pub cache: Option<&'a str> => "string or null",
+    }
 }
 
 impl<'a> NativeLine<'a> {
