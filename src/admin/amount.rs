@@ -1,14 +1,16 @@
 //! Units in the documents of the admin API.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
+use std::borrow::Cow;
 use std::fmt;
 use tidegate_policy::Units;
 use tidegate_replay::terminal::decimal;
 
 /// Units as a JSON number: `12`, not `12.0`, and `12.25`; displayed as `6,120.25`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Amount(Number);
+pub struct Amount(Number);
 
 impl Amount {
     /// Creates an amount that may be negative.
@@ -41,6 +43,20 @@ impl From<Units> for Amount {
             0 => Self(units.floor().into()),
             _ => Self(Number::from_f64(units.as_f64()).expect("finite")),
         }
+    }
+}
+
+impl JsonSchema for Amount {
+    fn schema_name() -> Cow<'static, str> {
+        "Amount".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "number" })
     }
 }
 

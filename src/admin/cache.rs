@@ -4,13 +4,14 @@ use super::amount::Amount;
 use super::listener::OptionalPeer;
 use super::login::peer_name;
 use super::problem::Problem;
-use super::{AccessControl, CacheUsage, CacheView, DynGateway};
-use crate::gateway::{CachePurge, CachedUrl, FillOutcome};
+use super::{AccessControl, DynGateway};
+use crate::gateway::{CachePurge, CacheStats, CachedUrl, FillOutcome};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -19,58 +20,98 @@ use tidegate_policy::Units;
 use tokio::task::spawn_blocking;
 use tracing::info;
 
+/// What the cache did since the start, as it is counted.
+#[derive(Clone, Debug)]
+pub(crate) struct CacheUsage {
+    /// Number of requests by result, in the order of [`CacheResult::ALL`].
+    pub(crate) requests: [u64; CacheResult::ALL.len()],
+    /// Units that it saved: quota, class, units.
+    pub(crate) saved: Vec<(String, String, Units)>,
+    /// Surplus units that refreshed stored responses: quota, class, units.
+    pub(crate) refreshed: Vec<(String, String, Units)>,
+}
+
 /// State of the cache: body of `GET /api/v1/cache`.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct CacheDocument {
-    pub(crate) entries: u64,
-    pub(crate) memory_bytes: u64,
-    pub(crate) memory_limit_bytes: u64,
-    pub(crate) evictions: u64,
-    pub(crate) disk: Option<DiskDocument>,
-    pub(crate) requests: CacheRequests,
-    pub(crate) hit_ratio: Option<f64>,
-    pub(crate) saved: Vec<SavedUnits>,
-    pub(crate) refreshed: Vec<SavedUnits>,
-    pub(crate) most_requested: Vec<CachedUrlDocument>,
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CacheDocument {
+    /// Number of entries: responses, their compressed forms, and URLs with several responses.
+    pub entries: u64,
+    /// Bytes that they occupy.
+    pub memory_bytes: u64,
+    /// Bytes that they may occupy (`cache.memory`).
+    pub memory_limit_bytes: u64,
+    /// Number of entries removed from memory to make space, since the start.
+    pub evictions: u64,
+    /// What is in files; null with `cache: { disk: off }`, or if the directory cannot be used.
+    pub disk: Option<DiskDocument>,
+    /// Number of requests on cached routes since the start, by result.
+    pub requests: CacheRequests,
+    /// Share of the requests that copies answered without the origin: hit and stale. It is null without a request.
+    pub hit_ratio: Option<f64>,
+    /// Units that copies saved since the start: the expected costs of their requests.
+    pub saved: Vec<SavedUnits>,
+    /// Surplus units that refreshed copies since the start (`cache.refresh`), with the class that was last sent them.
+    pub refreshed: Vec<SavedUnits>,
+    /// URLs whose copies answered most requests, at most 20.
+    pub most_requested: Vec<CachedUrlDocument>,
 }
 
 /// Stored responses on disk.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct DiskDocument {
-    pub(crate) is_loaded: bool,
-    pub(crate) entries: u64,
-    pub(crate) bytes: u64,
-    pub(crate) limit_bytes: u64,
-    pub(crate) evictions: u64,
-    pub(crate) dropped: u64,
-    pub(crate) errors: u64,
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct DiskDocument {
+    /// True once the files of the last run are known.
+    pub is_loaded: bool,
+    /// Number of entries in files. Those in memory are among them.
+    pub entries: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// Bytes that they may have (`cache.disk`).
+    pub limit_bytes: u64,
+    /// Number of entries removed from the files to make space, since the start.
+    pub evictions: u64,
+    /// Number of entries that were not written since the start, because the disk was too slow.
+    pub dropped: u64,
+    /// Number of failed reads and writes, and of damaged entries, since the start.
+    pub errors: u64,
 }
 
 /// Number of requests by result.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct CacheRequests {
-    pub(crate) hit: u64,
-    pub(crate) stale: u64,
-    pub(crate) revalidated: u64,
-    pub(crate) miss: u64,
-    pub(crate) bypass: u64,
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CacheRequests {
+    /// A fresh copy was sent.
+    pub hit: u64,
+    /// A stale copy was sent, also in place of a refusal.
+    pub stale: u64,
+    /// The origin confirmed the copy.
+    pub revalidated: u64,
+    /// The origin responded, and the response may be stored.
+    pub miss: u64,
+    /// The origin responded, and the request did not use the cache.
+    pub bypass: u64,
 }
 
 /// Units of a quota and a class.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct SavedUnits {
-    pub(crate) quota: String,
-    pub(crate) class: String,
-    pub(crate) units: Amount,
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct SavedUnits {
+    /// Name of the quota.
+    pub quota: String,
+    /// Name of the class.
+    pub class: String,
+    /// Units.
+    pub units: Amount,
 }
 
 /// A stored URL.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct CachedUrlDocument {
-    pub(crate) url: String,
-    pub(crate) hits: u64,
-    pub(crate) saved: Amount,
-    pub(crate) bytes: u64,
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CachedUrlDocument {
+    /// URL, as far as it is part of the key.
+    pub url: String,
+    /// Number of requests that its copies answered.
+    pub hits: u64,
+    /// Units that they saved, of all quotas.
+    pub saved: Amount,
+    /// Bytes that they occupy.
+    pub bytes: u64,
 }
 
 /// Query of `DELETE /api/v1/cache`.
@@ -115,7 +156,7 @@ pub(super) async fn warm(State(gateway): State<DynGateway>, body: Bytes) -> Resu
 
 /// Shows the state of the cache.
 pub(super) async fn show(State(gateway): State<DynGateway>) -> Result<Json<CacheDocument>, Problem> {
-    Ok(Json(document(&gateway.cache().ok_or_else(no_cache)?)))
+    gateway.cache().map(Json).ok_or_else(no_cache)
 }
 
 /// Removes stored responses. Responds with their number.
@@ -185,8 +226,8 @@ pub(super) fn units(units: &[(String, String, Units)]) -> Vec<SavedUnits> {
     units.iter().map(entry).collect()
 }
 
-fn document(view: &CacheView) -> CacheDocument {
-    let usage = &view.usage;
+/// Returns the state of the cache.
+pub(crate) fn document(stats: &CacheStats, usage: &CacheUsage, most_requested: &[CachedUrl]) -> CacheDocument {
     let of = |result: CacheResult| usage.requests[result as usize];
     let cached_url = |url: &CachedUrl| CachedUrlDocument {
         url: url.url.clone(),
@@ -195,11 +236,11 @@ fn document(view: &CacheView) -> CacheDocument {
         bytes: url.bytes,
     };
     CacheDocument {
-        entries: view.stats.entries,
-        memory_bytes: view.stats.memory_bytes,
-        memory_limit_bytes: view.stats.memory_limit,
-        evictions: view.stats.evictions,
-        disk: view.stats.disk.map(|disk| DiskDocument {
+        entries: stats.entries,
+        memory_bytes: stats.memory_bytes,
+        memory_limit_bytes: stats.memory_limit,
+        evictions: stats.evictions,
+        disk: stats.disk.map(|disk| DiskDocument {
             is_loaded: disk.is_loaded,
             entries: disk.entries,
             bytes: disk.bytes,
@@ -218,6 +259,6 @@ fn document(view: &CacheView) -> CacheDocument {
         hit_ratio: hit_ratio(usage),
         saved: units(&usage.saved),
         refreshed: units(&usage.refreshed),
-        most_requested: view.most_requested.iter().map(cached_url).collect(),
+        most_requested: most_requested.iter().map(cached_url).collect(),
     }
 }

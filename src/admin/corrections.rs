@@ -1,49 +1,39 @@
 //! Manual corrections of quotas: each is logged (target `audit`), and the last ones are kept for the admin API.
 
 use super::amount::Amount;
+use super::time::Time;
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use std::fmt;
-use tidegate_access_log::rfc3339;
-use tidegate_policy::{Timestamp, Units};
 use tracing::info;
 
 /// The last corrections since the process started.
 pub(super) struct Corrections {
-    last: Mutex<VecDeque<Correction>>,
+    last: Mutex<VecDeque<CorrectionDocument>>,
     /// True if every admin request must present the token.
     is_token_required: bool,
 }
 
 /// A manual correction of a quota.
-#[derive(Debug)]
-pub(super) struct Correction {
-    pub(super) time: Timestamp,
-    pub(super) quota: String,
-    pub(super) from: Units,
-    pub(super) to: Units,
-    pub(super) actor: Actor,
-}
-
-/// A manual correction, in the documents of the admin API.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub(crate) struct CorrectionDocument {
-    pub(crate) time: String,
-    pub(crate) quota: String,
-    pub(crate) from: Amount,
-    pub(crate) to: Amount,
-    pub(crate) peer: Option<String>,
-    pub(crate) token: bool,
-    pub(crate) by: Option<String>,
-}
-
-/// Origin of a correction: the peer address or user, and a name that is not verified.
-#[derive(Debug)]
-pub(super) struct Actor {
-    pub(super) peer: Option<String>,
-    pub(super) claimed_name: Option<String>,
+pub struct CorrectionDocument {
+    /// Time of the correction.
+    #[schemars(with = "Time")]
+    pub time: String,
+    /// Name of the quota.
+    pub quota: String,
+    /// Usage before the correction, in units.
+    pub from: Amount,
+    /// Usage after the correction, in units.
+    pub to: Amount,
+    /// Address of the request's peer; for a Unix socket, its user.
+    pub peer: Option<String>,
+    /// True if the admin token was sent.
+    pub token: bool,
+    /// Name that the request gave; it is not verified.
+    pub by: Option<String>,
 }
 
 impl Corrections {
@@ -53,47 +43,28 @@ impl Corrections {
     }
 
     /// Logs the correction and stores it.
-    pub(super) fn record(&self, correction: Correction) {
-        let Correction { quota, from, to, actor, .. } = &correction;
-        let (peer, claimed_name) = (actor.peer.as_deref(), actor.claimed_name.as_deref());
+    pub(super) fn record(&self, correction: CorrectionDocument) {
+        let token = self.is_token_required;
+        let CorrectionDocument { quota, from, to, peer, by, .. } = &correction;
+        let [from, to] = [from, to].map(|amount| amount.units().unwrap_or_default());
         info!(
             target: "audit",
-            quota, %from, %to, peer, by = claimed_name, token = self.is_token_required,
-            "Quota {quota} corrected from {from} to {to} by {actor}{}",
-            if self.is_token_required { ", with the token" } else { "" }
+            quota, %from, %to, peer, by, token,
+            "Quota {quota} corrected from {from} to {to} by {}, from {}{}",
+            by.as_ref().map_or("unknown".to_owned(), |name| format!("{name} (unverified)")),
+            peer.as_deref().unwrap_or("an unknown address"),
+            if token { ", with the token" } else { "" }
         );
         let mut last = self.last.lock();
         if last.len() == MAX_RECENT {
             last.pop_front();
         }
-        last.push_back(correction);
+        last.push_back(CorrectionDocument { token, ..correction });
     }
 
     /// Returns the stored corrections, latest first.
     pub(super) fn list(&self) -> Vec<CorrectionDocument> {
-        let document = |correction: &Correction| CorrectionDocument {
-            time: rfc3339(correction.time),
-            quota: correction.quota.clone(),
-            from: correction.from.into(),
-            to: correction.to.into(),
-            peer: correction.actor.peer.clone(),
-            token: self.is_token_required,
-            by: correction.actor.claimed_name.clone(),
-        };
-        self.last.lock().iter().rev().map(document).collect()
-    }
-}
-
-impl fmt::Display for Actor {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.claimed_name {
-            Some(name) => write!(out, "{name} (unverified), ")?,
-            None => out.write_str("unknown, ")?,
-        }
-        match &self.peer {
-            Some(peer) => write!(out, "from {peer}"),
-            None => out.write_str("from an unknown address"),
-        }
+        self.last.lock().iter().rev().cloned().collect()
     }
 }
 

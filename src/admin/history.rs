@@ -1,11 +1,12 @@
 //! Usage of the quotas and requests of the classes over the last hour and the last day, in bounded memory.
 
+use super::DynGateway;
 use super::amount::Amount;
-use super::{CacheUsage, DynGateway, cache};
+use super::state::{CacheUsageDocument, StateDocument};
 use axum::Json;
 use axum::extract::State;
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,19 +17,21 @@ use tidegate_policy::{Timestamp, Units};
 #[derive(Default)]
 pub(super) struct History(Mutex<Spans>);
 
-#[derive(Default)]
-struct Spans {
+/// The history as JSON.
+#[derive(Clone, Default, Serialize)]
+pub(super) struct Spans {
     hour: Samples,
     day: Samples,
 }
 
 /// Samples of one span, oldest first.
-#[derive(Default)]
+#[derive(Clone, Default, Serialize)]
 struct Samples(VecDeque<Sample>);
 
 /// State at one time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 struct Sample {
+    #[serde(rename = "time", serialize_with = "serialize_time")]
     at: Timestamp,
     quotas: Vec<QuotaSample>,
     classes: Vec<ClassSample>,
@@ -62,21 +65,6 @@ struct ClassSample {
     shadow_refused: u64,
 }
 
-/// The history as JSON.
-#[derive(Debug, Serialize)]
-pub(super) struct HistoryDocument {
-    hour: Vec<SampleDocument>,
-    day: Vec<SampleDocument>,
-}
-
-#[derive(Debug, Serialize)]
-struct SampleDocument {
-    time: String,
-    quotas: Vec<QuotaSample>,
-    classes: Vec<ClassSample>,
-    cache: Option<CacheSample>,
-}
-
 impl History {
     /// Adds a sample of the current state to each span that is due for one.
     pub(super) fn sample(&self, gateway: &DynGateway) {
@@ -98,10 +86,12 @@ impl History {
 }
 
 /// Returns the samples of the last hour and the last day.
-pub(super) async fn show(State(history): State<Arc<History>>) -> Json<HistoryDocument> {
-    let spans = history.0.lock();
-    let documents = |samples: &Samples| samples.0.iter().map(Sample::document).collect();
-    Json(HistoryDocument { hour: documents(&spans.hour), day: documents(&spans.day) })
+pub(super) async fn show(State(history): State<Arc<History>>) -> Json<Spans> {
+    Json(history.0.lock().clone())
+}
+
+fn serialize_time<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&rfc3339(*time))
 }
 
 /// Samples the state until dropped.
@@ -132,36 +122,31 @@ impl Samples {
 
 impl Sample {
     fn of(gateway: &DynGateway, at: Timestamp) -> Self {
-        let count = |counts: &[(_, u64)]| counts.iter().map(|(_, count)| count).sum();
-        let quotas = gateway.quotas().into_iter().map(|quota| QuotaSample {
+        let StateDocument { quotas, traffic, cache, .. } = gateway.state();
+        let quotas = quotas.into_iter().map(|quota| QuotaSample {
             name: quota.name,
-            used: quota.used.into(),
-            limit: quota.limit.into(),
-            planned: quota.plan.map(|plan| plan.planned.into()),
+            used: quota.used,
+            limit: quota.limit,
+            planned: quota.pacing.map(|pacing| pacing.planned),
         });
-        let classes = gateway.class_traffic().into_iter().map(|class| ClassSample {
+        let classes = traffic.into_iter().map(|class| ClassSample {
             name: class.class,
             admitted: class.admitted,
-            refused: count(&class.refused),
-            shadow_refused: count(&class.shadow),
+            refused: class.refused,
+            shadow_refused: class.shadow_refused,
         });
-        let cache = gateway.cache_usage().as_ref().map(CacheSample::of);
+        let cache = cache.as_ref().map(CacheSample::of);
         Self { at, quotas: quotas.collect(), classes: classes.collect(), cache }
-    }
-
-    fn document(&self) -> SampleDocument {
-        let (quotas, classes, cache) = (self.quotas.clone(), self.classes.clone(), self.cache.clone());
-        SampleDocument { time: rfc3339(self.at), quotas, classes, cache }
     }
 }
 
 impl CacheSample {
-    fn of(usage: &CacheUsage) -> Self {
-        let (requests, answered) = cache::answered(usage);
+    fn of(usage: &CacheUsageDocument) -> Self {
+        let CacheUsageDocument { requests, answered, .. } = *usage;
         let mut saved = BTreeMap::<String, Units>::new();
-        for (quota, _, units) in &usage.saved {
-            let total = saved.entry(quota.clone()).or_default();
-            *total = total.saturating_add(*units);
+        for entry in &usage.saved {
+            let total = saved.entry(entry.quota.clone()).or_default();
+            *total = total.saturating_add(entry.units.units().unwrap_or_default());
         }
         Self { requests, answered, saved: saved.into_iter().map(|(quota, units)| (quota, units.into())).collect() }
     }

@@ -28,17 +28,19 @@ mod server;
 mod session;
 pub(crate) mod state;
 mod switches;
+mod time;
 mod wrong_tokens;
 
 #[cfg(test)]
 mod tests;
 
-pub use api::{
-    CacheUsage, CacheView, GatewayApi, ListenAddresses, ScopeView, SettingsView, SwitchChange, WarmReceiver,
-};
+pub use api::{GatewayApi, SwitchChange, WarmReceiver};
 pub use auth::{AccessControl, AccessRules};
+pub use cache::CacheDocument;
 pub use client::{AdminClient, AdminClientError, AdminResponse};
 pub use listener::{BoundListener, Listener};
+pub use quotas::CorrectionResponse;
+pub use state::{QuotaDocument, StateDocument};
 pub use switches::MAX_SECONDS as MAX_SWITCH_SECONDS;
 
 use axum::extract::{Extension, FromRef, State};

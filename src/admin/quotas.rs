@@ -3,18 +3,19 @@
 use super::DynGateway;
 use super::amount::Amount;
 use super::audit_text::{self, MAX_NAME};
-use super::corrections::{Actor, Correction, Corrections};
+use super::corrections::{CorrectionDocument, Corrections};
 use super::listener::OptionalPeer;
 use super::problem::Problem;
-use super::state::quota;
+use super::state::QuotaDocument;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, State};
 use axum::http::StatusCode;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use tidegate_engine::QuotaView;
+use tidegate_access_log::rfc3339;
 use tidegate_policy::Units;
 
 /// Body of `PUT /api/v1/quotas/{name}/used`: `used` is a number or a string such as "12.25", `by` an optional name of 1
@@ -33,17 +34,26 @@ struct ResetBody {
     by: Option<String>,
 }
 
+/// Response to a correction of a quota.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub struct CorrectionResponse {
+    /// Name of the quota.
+    pub name: String,
+    /// Usage before the correction, in units.
+    pub from: Amount,
+    /// Usage after the correction, in units.
+    pub to: Amount,
+}
+
 /// Lists all quotas of the current rules; the data of `tidegate quota show`.
 pub(super) async fn list(State(gateway): State<DynGateway>) -> Json<Value> {
-    let now = gateway.now();
-    Json(gateway.quotas().iter().map(|view| json!(quota(view, now))).collect())
+    Json(json!(gateway.state().quotas))
 }
 
 /// Returns one quota.
 pub(super) async fn show(State(gateway): State<DynGateway>, Path(name): Path<String>) -> Result<Json<Value>, Problem> {
-    let quotas = gateway.quotas();
-    match find_quota(&name, &quotas) {
-        Ok(view) => Ok(Json(json!(quota(view, gateway.now())))),
+    match find_quota(&name, &gateway.state().quotas) {
+        Ok(quota) => Ok(Json(json!(quota))),
         Err(error) => Err(Problem::new(StatusCode::NOT_FOUND, error)),
     }
 }
@@ -89,19 +99,27 @@ fn correct(
     peer: OptionalPeer,
     by: Option<String>,
 ) -> Result<Json<Value>, Problem> {
-    let used = check(name, used, by.as_deref(), &gateway.quotas())?;
+    let used = check(name, used, by.as_deref(), &gateway.state().quotas)?;
     // The quota can disappear in between only by a reload.
     let not_found = |_| Problem::new(StatusCode::NOT_FOUND, format!("quota: {name} was removed by a reload"));
     let (from, to) = gateway.set_used(name, used).map_err(not_found)?;
-    let actor = Actor { peer: peer.map(|Extension(peer)| peer.to_string()), claimed_name: by };
-    corrections.record(Correction { time: gateway.now(), quota: name.to_owned(), from, to, actor });
-    Ok(Json(json!({ "name": name, "from": Amount::from(from), "to": Amount::from(to) })))
+    let response = CorrectionResponse { name: name.to_owned(), from: from.into(), to: to.into() };
+    corrections.record(CorrectionDocument {
+        time: rfc3339(gateway.now()),
+        quota: name.to_owned(),
+        from: from.into(),
+        to: to.into(),
+        peer: peer.map(|Extension(peer)| peer.to_string()),
+        by,
+        ..CorrectionDocument::default()
+    });
+    Ok(Json(json!(response)))
 }
 
 /// Returns the units to set, or a problem with all errors, one per line.
-fn check(name: &str, used: &Value, by: Option<&str>, quotas: &[QuotaView]) -> Result<Units, Problem> {
+fn check(name: &str, used: &Value, by: Option<&str>, quotas: &[QuotaDocument]) -> Result<Units, Problem> {
     let quota = find_quota(name, quotas);
-    let limit = quota.as_ref().ok().filter(|view| view.enforce).map(|view| view.limit);
+    let limit = quota.as_ref().ok().filter(|quota| quota.enforce).and_then(|quota| quota.limit.units());
     let used = parse_units(used, limit);
     let by = audit_text::check("by", by, MAX_NAME);
     let status = if quota.is_err() { StatusCode::NOT_FOUND } else { StatusCode::UNPROCESSABLE_ENTITY };
@@ -114,7 +132,7 @@ fn check(name: &str, used: &Value, by: Option<&str>, quotas: &[QuotaView]) -> Re
     }
 }
 
-fn find_quota<'a>(name: &str, quotas: &'a [QuotaView]) -> Result<&'a QuotaView, String> {
+fn find_quota<'a>(name: &str, quotas: &'a [QuotaDocument]) -> Result<&'a QuotaDocument, String> {
     quotas.iter().find(|view| view.name == name).ok_or_else(|| {
         let names: Vec<&str> = quotas.iter().map(|view| view.name.as_str()).collect();
         let hint = match names.is_empty() {

@@ -3,7 +3,7 @@
 use super::audit_text::{self, MAX_NAME};
 use super::listener::OptionalPeer;
 use super::problem::Problem;
-use super::state::{SwitchDocument, switch};
+use super::state::SwitchDocument;
 use super::{AccessControl, DynGateway, SwitchChange};
 use axum::Json;
 use axum::body::Bytes;
@@ -40,8 +40,7 @@ struct EndBody {
 
 /// Lists the switches in effect.
 pub(super) async fn list(State(gateway): State<DynGateway>) -> Json<Value> {
-    let documents: Vec<SwitchDocument> = gateway.switches().iter().map(switch).collect();
-    Json(json!({ "switches": documents }))
+    Json(json!({ "switches": gateway.state().switches }))
 }
 
 /// Sets a switch, which replaces one of the same target. Responds with the switch.
@@ -87,8 +86,7 @@ pub(super) async fn end(
 }
 
 fn change_switch(gateway: &DynGateway, access: &AccessControl, change: SwitchChange) -> Result<Json<Value>, Problem> {
-    let entry = gateway.change_switch(change).map_err(invalid)?;
-    let document = switch(&entry);
+    let document = gateway.change_switch(change).map_err(invalid)?;
     let SwitchDocument { target, effect, until, except, why, by, peer, .. } = &document;
     info!(
         target: "audit",

@@ -1,5 +1,9 @@
-use super::corrections::{Actor, Correction};
+use super::cache::CacheUsage;
+use super::corrections::CorrectionDocument;
 use super::server::{ConnectionLimits, serve, serve_within};
+use super::state::{
+    OriginDocument, PathCostDocument, ReloadFailureDocument, ScopeDocument, SettingsDocument, SwitchDocument, views,
+};
 use super::*;
 use crate::gateway::{CachePurge, CacheStats, CachedUrl, DiskStats, FillOutcome, OriginOutage, OriginServerView};
 use crate::telemetry::ClassTraffic;
@@ -7,6 +11,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tidegate_access_log::rfc3339;
 use tidegate_config::admin_address::AdminAddress;
 use tidegate_engine::clock::Clock;
 use tidegate_engine::spenders::{Spender, TopSpenders};
@@ -14,7 +19,6 @@ use tidegate_engine::switch_store::SwitchEntry;
 use tidegate_engine::{
     ClassPlan, ClassView, ClientView, Demand, PathCostView, PlanView, QuotaView, ScopeState, UnknownQuota,
 };
-use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::pacing::PacingMode;
 use tidegate_policy::path_costs::Generalization;
 use tidegate_policy::secret::Secret;
@@ -165,9 +169,15 @@ async fn invalid_correction_reports_every_error_and_changes_nothing() {
 async fn recent_corrections_are_listed_with_their_actor() {
     let corrections = Corrections::new(true);
     for used in 1..=25 {
-        let actor = Actor { peer: "127.0.0.1:4000".parse().ok(), claimed_name: (used == 25).then(|| "ann".to_owned()) };
-        let (from, to) = (Units::from_whole(used - 1), Units::from_whole(used));
-        corrections.record(Correction { time: Timestamp::from_seconds(used), quota: "api".into(), from, to, actor });
+        corrections.record(CorrectionDocument {
+            time: rfc3339(Timestamp::from_seconds(used)),
+            quota: "api".into(),
+            from: Units::from_whole(used - 1).into(),
+            to: Units::from_whole(used).into(),
+            peer: Some("127.0.0.1:4000".into()),
+            by: (used == 25).then(|| "ann".to_owned()),
+            ..CorrectionDocument::default()
+        });
     }
     let list = serde_json::to_value(corrections.list()).expect("JSON");
     assert_eq!(list.as_array().map(Vec::len), Some(20));
@@ -660,69 +670,128 @@ impl GatewayApi for FakeGateway {
     fn now(&self) -> Timestamp {
         Timestamp::from_seconds(160)
     }
-    fn record_accept_failure(&self, _: &std::io::Error) {}
-    fn started_at(&self) -> Timestamp {
-        Timestamp::from_seconds(100)
-    }
-    fn version(&self) -> &str {
-        "1.2.3"
-    }
-    fn revision(&self) -> &str {
-        "abc"
-    }
-    fn addresses(&self) -> ListenAddresses {
-        ListenAddresses {
-            listen: vec!["127.0.0.1:8080".parse().expect("an address")],
-            admin: "127.0.0.1:9090".parse().ok(),
-            origin: "site:3000".into(),
-            origin_addresses: Vec::new(),
-        }
-    }
-    fn origin_servers(&self) -> Vec<OriginServerView> {
-        vec![OriginServerView {
+    fn state(&self) -> StateDocument {
+        let started = Timestamp::from_seconds(100);
+        let error = "connection refused".to_owned();
+        let server = OriginServerView {
             url: "http://site:3000".into(),
             is_healthy: true,
             in_flight: 2,
             failures: 1,
-            last_error: Some("connection refused".into()),
-        }]
-    }
-    fn origin_outage(&self) -> Option<OriginOutage> {
-        Some(OriginOutage { since: self.started_at(), failed_requests: 3, last_error: "connection refused".into() })
-    }
-    fn settings(&self) -> SettingsView {
-        SettingsView { loaded_at: self.started_at(), last_reload_error: Some((self.now(), "routes: wrong".into())) }
-    }
-    fn crawlers(&self) -> Vec<(String, ComplianceView)> {
-        Vec::new()
-    }
-    fn connections(&self) -> usize {
-        4
-    }
-    fn log_lines_dropped(&self) -> u64 {
-        7
+            last_error: Some(error.clone()),
+        };
+        let failure = ReloadFailureDocument { time: rfc3339(self.now()), errors: "routes: wrong".into() };
+        StateDocument {
+            time: rfc3339(self.now()),
+            started: rfc3339(started),
+            uptime_s: 60,
+            version: "1.2.3".into(),
+            revision: "abc".into(),
+            listen: vec!["127.0.0.1:8080".into()],
+            admin: Some("127.0.0.1:9090".into()),
+            origin: OriginDocument {
+                authority: "site:3000".into(),
+                servers: vec![views::origin_server(server)],
+                outage: Some(views::outage(OriginOutage { since: started, failed_requests: 3, last_error: error })),
+                ..OriginDocument::default()
+            },
+            settings: SettingsDocument { loaded_at: rfc3339(started), last_reload_failed: Some(failure) },
+            not_ready_reasons: self.not_ready_reasons.clone(),
+            untrusted_proxy: Some("127.0.0.1 sends X-Forwarded-For".into()),
+            quotas: vec![views::quota(&self.quota(), self.now())],
+            path_costs: vec![path_cost()],
+            classes: vec!["bot".into()],
+            traffic: vec![views::traffic(&ClassTraffic {
+                class: "bot".into(),
+                admitted: 7,
+                refused: vec![(Reason::Tier, 3), (Reason::Bucket, 1)],
+                shadow: vec![(Reason::Quota, 2)],
+            })],
+            spenders: views::spenders(Timestamp::from_seconds(3600), &top_spenders(), |id| self.decision(id)),
+            scopes: scopes(),
+            connections: 4,
+            top_clients: vec![views::client(&refused_client())],
+            log_lines_dropped: 7,
+            switches: self.switches.lock().iter().map(views::switch).collect(),
+            cache: Some(views::cache_usage(&cache_usage())),
+            ..StateDocument::default()
+        }
     }
     fn not_ready_reasons(&self) -> Vec<String> {
         self.not_ready_reasons.clone()
     }
-    fn ledger_error(&self) -> Option<String> {
-        None
-    }
-    fn untrusted_proxy(&self) -> Option<String> {
-        Some("127.0.0.1 sends X-Forwarded-For".into())
-    }
-    fn warnings(&self) -> Vec<String> {
-        Vec::new()
+    fn cache(&self) -> Option<CacheDocument> {
+        let stats = CacheStats {
+            entries: 3,
+            memory_bytes: 4096,
+            memory_limit: 1 << 20,
+            evictions: 1,
+            disk: Some(DiskStats { is_loaded: true, entries: 9, bytes: 9000, limit: 1 << 30, ..DiskStats::default() }),
+        };
+        let url = "http://example.com/item/1".into();
+        let most_requested = CachedUrl { url, hits: 6, saved: Units::from_whole(6), bytes: 2048 };
+        Some(cache::document(&stats, &cache_usage(), &[most_requested]))
     }
     fn metrics(&self) -> String {
         "tidegate_up 1\n".into()
     }
-    fn path_costs(&self) -> Vec<PathCostView> {
-        let generalization = Some(Generalization { shapes: 9, examples: vec!["/search/a".into()] });
-        let units = Units::from_whole(4);
-        vec![PathCostView { path: "/search/**".into(), quota: "places_api".into(), units, generalization }]
+    fn decision(&self, id: u64) -> Option<Vec<u8>> {
+        (id == 0xbeef).then(|| b"{\"verdict\":\"refused\",\"evidence\":[\"behavior:fast_pages\"]}\n".to_vec())
     }
-    fn quotas(&self) -> Vec<QuotaView> {
+    fn recent_decisions(&self) -> Vec<Vec<u8>> {
+        let line = |second: u8, client: &str, class: &str, reason: &str| {
+            let time = format!("2026-11-21T09:14:{second:02}Z");
+            json!({ "time": time, "client": client, "class": class, "reason": reason }).to_string().into_bytes()
+        };
+        vec![
+            line(1, "203.0.113.7", "bot", "tier"),
+            line(3, "203.0.113.77", "person", "quota"),
+            line(2, "198.51.100.1", "bot", "quota"),
+        ]
+    }
+    fn explanation(&self, _: u64) -> Option<Explanation> {
+        None
+    }
+    fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {
+        match quota {
+            "places_api" => Ok((std::mem::replace(&mut *self.used.lock(), used), used)),
+            _ => Err(UnknownQuota),
+        }
+    }
+    fn change_switch(&self, change: SwitchChange) -> Result<SwitchDocument, String> {
+        let SwitchChange { target, effect, lasts, except, why, by, peer } = change;
+        if target == "nobody" {
+            return Err("target: found \"nobody\"".into());
+        }
+        let until_s = lasts.map(|lasts| (self.now() + lasts).seconds());
+        let effect = effect.map(|effect| effect.name().to_owned());
+        let entry = SwitchEntry { target, effect, changed_at_us: self.now().0 / 1000, until_s, except, why, by, peer };
+        *self.switches.lock() = vec![entry.clone()];
+        Ok(views::switch(&entry))
+    }
+    fn purge_cache(&self, purge: &CachePurge) -> Result<u64, String> {
+        match purge {
+            CachePurge::Url(url) if url == "http://example.com/item/1" => Ok(1),
+            _ => Err("url: unknown".into()),
+        }
+    }
+    fn warm_cache(&self, url: &str, class: &str, _: Option<&str>) -> Result<WarmReceiver, String> {
+        if class != "bot" {
+            return Err(format!("class: found {class:?}; known here: bot"));
+        }
+        let (reply, receiver) = tokio::sync::oneshot::channel();
+        let cache_status = format!("tidegate; fwd=uri-miss; stored; url={url}");
+        let _ = reply.send(Ok(FillOutcome { status: 429, is_refused: true, cache_status, retry_after_s: Some(7) }));
+        Ok(receiver)
+    }
+    fn reload(&self) -> Result<String, String> {
+        self.config_errors.clone().map_or(Ok("4 classes".into()), Err)
+    }
+    fn record_accept_failure(&self, _: &std::io::Error) {}
+}
+
+impl FakeGateway {
+    fn quota(&self) -> QuotaView {
         let bot = ClassView {
             class: "bot".into(),
             charged: Units::from_whole(12),
@@ -736,7 +805,7 @@ impl GatewayApi for FakeGateway {
                 next_hours: vec![1.5, 2.0],
             }),
         };
-        vec![QuotaView {
+        QuotaView {
             name: "places_api".into(),
             limit: Units::from_whole(100),
             enforce: true,
@@ -756,160 +825,67 @@ impl GatewayApi for FakeGateway {
                 unpaced_demand_ratio: Some(1.5),
             }),
             by_class: vec![bot],
-        }]
-    }
-    fn classes(&self) -> Vec<String> {
-        vec!["bot".into()]
-    }
-    fn scopes(&self) -> Vec<ScopeView> {
-        let throttled = |name: &str, partitions| ScopeState {
-            name: name.into(),
-            in_flight: 2,
-            queue_length: 3,
-            limit: Some(4),
-            delay: Duration::from_millis(250),
-            backoff_remaining: Duration::from_millis(7500),
-            backoff_level: 2,
-            backoff_parts: 3,
-            controller: Some("gradient"),
-            partitions,
-        };
-        let scope =
-            |name: &str, inflight, throttle| ScopeView { name: name.into(), inflight, throttle, busiest: vec![] };
-        vec![
-            scope("default", 2, Some(throttled("default", None))),
-            scope("open", 0, None),
-            ScopeView {
-                busiest: vec![throttled("acme", None)],
-                ..scope("tenant", 2, Some(throttled("tenant", Some(1200))))
-            },
-        ]
-    }
-    fn class_traffic(&self) -> Vec<ClassTraffic> {
-        vec![ClassTraffic {
-            class: "bot".into(),
-            admitted: 7,
-            refused: vec![(Reason::Tier, 3), (Reason::Bucket, 1)],
-            shadow: vec![(Reason::Quota, 2)],
-        }]
-    }
-    fn top_spenders(&self, _count: usize) -> (Timestamp, TopSpenders) {
-        let demand = Demand {
-            requests: 4,
-            refused: 1,
-            units: Units::from_whole(3),
-            requested_units: Units::from_whole(4),
-            latest_decision: 0xbeef,
-        };
-        let client = Spender { name: "203.0.113.7".into(), kind: Some(ClientKind::Human), demand };
-        let path = Spender { name: "/item/42".into(), kind: None, demand };
-        (
-            Timestamp::from_seconds(3600),
-            TopSpenders { clients: vec![client], paths: vec![path], ..TopSpenders::default() },
-        )
-    }
-    fn top_clients(&self, count: usize) -> Vec<ClientView> {
-        let key = "203.0.113.7".into();
-        vec![
-            ClientView {
-                key,
-                class: "bot".into(),
-                refusal_count: 9,
-                tokens: Some(0),
-                limited_by: Some(Reason::Bucket),
-                limited_for: Some(Duration::from_millis(7500))
-            };
-            count.min(1)
-        ]
-    }
-    fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {
-        match quota {
-            "places_api" => Ok((std::mem::replace(&mut *self.used.lock(), used), used)),
-            _ => Err(UnknownQuota),
         }
     }
-    fn cache(&self) -> Option<CacheView> {
-        Some(CacheView {
-            stats: CacheStats {
-                entries: 3,
-                memory_bytes: 4096,
-                memory_limit: 1 << 20,
-                evictions: 1,
-                disk: Some(DiskStats {
-                    is_loaded: true,
-                    entries: 9,
-                    bytes: 9000,
-                    limit: 1 << 30,
-                    ..DiskStats::default()
-                }),
-            },
-            usage: self.cache_usage()?,
-            most_requested: vec![CachedUrl {
-                url: "http://example.com/item/1".into(),
-                hits: 6,
-                saved: Units::from_whole(6),
-                bytes: 2048,
-            }],
-        })
-    }
+}
 
-    fn cache_usage(&self) -> Option<CacheUsage> {
-        Some(CacheUsage {
-            requests: [6, 1, 1, 2, 0],
-            saved: vec![("api".into(), "bot".into(), Units::from_milli(6500))],
-            refreshed: vec![("api".into(), "bot".into(), Units::from_whole(2))],
-        })
-    }
+fn path_cost() -> PathCostDocument {
+    let generalization = Some(Generalization { shapes: 9, examples: vec!["/search/a".into()] });
+    let units = Units::from_whole(4);
+    views::path_cost(PathCostView { path: "/search/**".into(), quota: "places_api".into(), units, generalization })
+}
 
-    fn purge_cache(&self, purge: &CachePurge) -> Result<u64, String> {
-        match purge {
-            CachePurge::Url(url) if url == "http://example.com/item/1" => Ok(1),
-            _ => Err("url: unknown".into()),
-        }
-    }
+fn scopes() -> Vec<ScopeDocument> {
+    let throttled = |name: &str, partitions| ScopeState {
+        name: name.into(),
+        in_flight: 2,
+        queue_length: 3,
+        limit: Some(4),
+        delay: Duration::from_millis(250),
+        backoff_remaining: Duration::from_millis(7500),
+        backoff_level: 2,
+        backoff_parts: 3,
+        controller: Some("gradient"),
+        partitions,
+    };
+    let scope = |name: &str, state: Option<ScopeState>, busiest: &[ScopeState]| {
+        views::scope(name.into(), if state.is_some() { 2 } else { 0 }, state.as_ref(), busiest)
+    };
+    vec![
+        scope("default", Some(throttled("default", None)), &[]),
+        scope("open", None, &[]),
+        scope("tenant", Some(throttled("tenant", Some(1200))), &[throttled("acme", None)]),
+    ]
+}
 
-    fn warm_cache(&self, url: &str, class: &str, _: Option<&str>) -> Result<WarmReceiver, String> {
-        if class != "bot" {
-            return Err(format!("class: found {class:?}; known here: bot"));
-        }
-        let (reply, receiver) = tokio::sync::oneshot::channel();
-        let cache_status = format!("tidegate; fwd=uri-miss; stored; url={url}");
-        let _ = reply.send(Ok(FillOutcome { status: 429, is_refused: true, cache_status, retry_after_s: Some(7) }));
-        Ok(receiver)
-    }
+fn top_spenders() -> TopSpenders {
+    let demand = Demand {
+        requests: 4,
+        refused: 1,
+        units: Units::from_whole(3),
+        requested_units: Units::from_whole(4),
+        latest_decision: 0xbeef,
+    };
+    let client = Spender { name: "203.0.113.7".into(), kind: Some(ClientKind::Human), demand };
+    let path = Spender { name: "/item/42".into(), kind: None, demand };
+    TopSpenders { clients: vec![client], paths: vec![path], ..TopSpenders::default() }
+}
 
-    fn switches(&self) -> Vec<SwitchEntry> {
-        self.switches.lock().clone()
+fn refused_client() -> ClientView {
+    ClientView {
+        key: "203.0.113.7".into(),
+        class: "bot".into(),
+        refusal_count: 9,
+        tokens: Some(0),
+        limited_by: Some(Reason::Bucket),
+        limited_for: Some(Duration::from_millis(7500)),
     }
-    fn change_switch(&self, change: SwitchChange) -> Result<SwitchEntry, String> {
-        let SwitchChange { target, effect, lasts, except, why, by, peer } = change;
-        if target == "nobody" {
-            return Err("target: found \"nobody\"".into());
-        }
-        let until_s = lasts.map(|lasts| (self.now() + lasts).seconds());
-        let effect = effect.map(|effect| effect.name().to_owned());
-        let entry = SwitchEntry { target, effect, changed_at_us: self.now().0 / 1000, until_s, except, why, by, peer };
-        *self.switches.lock() = vec![entry.clone()];
-        Ok(entry)
-    }
-    fn decision(&self, id: u64) -> Option<Vec<u8>> {
-        (id == 0xbeef).then(|| b"{\"verdict\":\"refused\",\"evidence\":[\"behavior:fast_pages\"]}\n".to_vec())
-    }
-    fn recent_decisions(&self) -> Vec<Vec<u8>> {
-        let line = |second: u8, client: &str, class: &str, reason: &str| {
-            let time = format!("2026-11-21T09:14:{second:02}Z");
-            json!({ "time": time, "client": client, "class": class, "reason": reason }).to_string().into_bytes()
-        };
-        vec![
-            line(1, "203.0.113.7", "bot", "tier"),
-            line(3, "203.0.113.77", "person", "quota"),
-            line(2, "198.51.100.1", "bot", "quota"),
-        ]
-    }
-    fn explanation(&self, _: u64) -> Option<Explanation> {
-        None
-    }
-    fn reload(&self) -> Result<String, String> {
-        self.config_errors.clone().map_or(Ok("4 classes".into()), Err)
+}
+
+fn cache_usage() -> CacheUsage {
+    CacheUsage {
+        requests: [6, 1, 1, 2, 0],
+        saved: vec![("api".into(), "bot".into(), Units::from_milli(6500))],
+        refreshed: vec![("api".into(), "bot".into(), Units::from_whole(2))],
     }
 }

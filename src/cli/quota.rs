@@ -3,10 +3,9 @@
 use super::admin_client::AdminArgs;
 use super::status::{self, View};
 use super::{CommandError, environment, path_segment, print, user};
-use crate::admin::amount::Amount;
+use crate::admin::CorrectionResponse;
 use clap::Subcommand;
 use http::Method;
-use serde::Deserialize;
 use serde_json::json;
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -55,14 +54,6 @@ pub enum QuotaCommand {
         #[command(flatten)]
         admin: AdminArgs,
     },
-}
-
-/// Response to a correction.
-#[derive(Deserialize)]
-struct CorrectionResponse {
-    name: String,
-    from: Amount,
-    to: Amount,
 }
 
 /// Shows or corrects quotas of a running gateway.

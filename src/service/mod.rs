@@ -18,7 +18,8 @@ mod switches;
 #[cfg(test)]
 mod tests;
 
-use crate::admin::{AccessControl, AccessRules, BoundListener, GatewayApi, SettingsView};
+use crate::admin::state::SettingsDocument;
+use crate::admin::{AccessControl, AccessRules, BoundListener, GatewayApi};
 use crate::gateway::{Dependencies, ErrorPages, Gateway, Handle, OriginServers, StartError, WrittenUrl};
 use crate::telemetry::{AccessLog, LogTarget, Telemetry};
 use acme::AcmeCertificates;
@@ -33,6 +34,7 @@ use std::process::Command;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tidegate_access_log::rfc3339;
 use tidegate_config::admin_address::AdminAddress;
 use tidegate_config::settings::{AccessLog as Destination, Ledger};
 use tidegate_config::{ConfigErrors, Settings};
@@ -273,7 +275,7 @@ impl Service {
         let gateway = Gateway::start(settings, dependencies, sockets, |_| telemetry.worker())?;
         let admin_address = admin.as_ref().map(|(_, access)| access.address().clone());
         let addresses = BoundAddresses { listen: gateway.listen().to_vec(), admin: admin_address.clone() };
-        let settings = Mutex::new(SettingsView { loaded_at: started_at, last_reload_error: None });
+        let settings = Mutex::new(SettingsDocument { loaded_at: rfc3339(started_at), last_reload_failed: None });
         let state = Arc::new(ServiceState {
             handle: gateway.handle(),
             telemetry,
@@ -499,7 +501,7 @@ struct ServiceState {
     addresses: BoundAddresses,
     /// Settings at the start. Some of them stay in effect until the next start, despite reloads.
     startup_settings: Settings,
-    settings: Mutex<SettingsView>,
+    settings: Mutex<SettingsDocument>,
     address_list_files: Mutex<AddressListFiles>,
     tls_files: Mutex<TlsFiles>,
     acme: AcmeCertificates,

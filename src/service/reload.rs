@@ -1,9 +1,10 @@
 //! Reload of the settings, and of changed address lists and certificates.
 
 use super::{LEDGER_TIMEOUT, ServiceState, certificates, crawlers, switches};
-use crate::admin::SettingsView;
+use crate::admin::state::{ReloadFailureDocument, SettingsDocument};
 use crate::gateway::{ErrorPages, OriginServers};
 use std::time::Duration;
+use tidegate_access_log::rfc3339;
 use tidegate_config::{Settings, describe};
 use tidegate_crawlers::address_list_files::{AddressListFiles, ReloadResult};
 use tidegate_crawlers::verify::OperatorTable;
@@ -32,7 +33,8 @@ impl ServiceState {
                 for line in errors.lines() {
                     error!("Configuration reload failed, keeping the current settings: {line}");
                 }
-                self.settings.lock().last_reload_error = Some((self.handle.now(), errors.clone()));
+                let failure = ReloadFailureDocument { time: rfc3339(self.handle.now()), errors: errors.clone() };
+                self.settings.lock().last_reload_failed = Some(failure);
             })?;
         let lists = new_files.lists();
         let builtin = OperatorTable::builtin();
@@ -56,7 +58,7 @@ impl ServiceState {
         // A switch may have changed meanwhile.
         self.apply_switches();
         *files = new_files;
-        *self.settings.lock() = SettingsView { loaded_at: now, last_reload_error: None };
+        *self.settings.lock() = SettingsDocument { loaded_at: rfc3339(now), last_reload_failed: None };
         match restart_keys.is_empty() {
             true => info!("Configuration reloaded"),
             false => {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::admin::GatewayApi;
+use crate::admin::state::ReloadFailureDocument;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
@@ -64,7 +65,7 @@ fn a_failed_start_returns_its_leases_and_unlocks_the_directory() {
     let error = ServiceFixture::try_start(dir.path(), &format!("listen: {taken}\n{rules}")).err();
     assert!(matches!(error, Some(ServiceError::Gateway(_))), "{error:?}");
     let fixture = ServiceFixture::try_start(dir.path(), &rules).unwrap_or_else(|error| panic!("{error}"));
-    let quota = &fixture.state().quotas()[0];
+    let quota = &fixture.state().handle.quotas()[0];
     assert_eq!((quota.used, quota.lost), (Units::ZERO, Units::ZERO));
 }
 
@@ -73,7 +74,7 @@ fn an_unreachable_ledger_keeps_the_gateway_not_ready() {
     let redis = "ledger: { redis: { url: redis://127.0.0.1:1 } }";
     let fixture = ServiceFixture::start(&format!("{redis}\n{QUOTA}"));
     assert_eq!(fixture.state().not_ready_reasons(), ["The ledger has not granted any leases yet."]);
-    let error = fixture.state().ledger_error().expect("an error");
+    let error = fixture.state().state().ledger_error.expect("an error");
     assert!(error.starts_with("cannot reach "), "{error}");
     let response = fixture.get("/page");
     assert!(response.contains("\"reason\":\"ledger\""), "{response}");
@@ -93,16 +94,16 @@ fn an_invalid_reload_reports_every_error_with_its_place_and_keeps_the_settings()
     let errors = fixture.reload("quotas: { api: { limit: -1, window: { fixed: 1d } } }\nworkers: none").unwrap_err();
     let places: Vec<_> = errors.lines().filter_map(|line| line.split(": found").next()).collect();
     assert_eq!(places, ["tidegate.yaml:8:25: quotas.api.limit", "tidegate.yaml:9:10: workers"], "{errors}");
-    let settings = fixture.state().settings();
+    let settings = fixture.state().settings.lock().clone();
     let failed_at = NOON + Duration::from_secs(60);
-    assert_eq!((settings.loaded_at, settings.last_reload_error), (NOON, Some((failed_at, errors))));
-    assert_eq!(fixture.state().quotas()[0].limit, Units::from_whole(10));
+    assert_eq!(settings, loaded(NOON, Some((failed_at, &errors))));
+    assert_eq!(fixture.state().handle.quotas()[0].limit, Units::from_whole(10));
 
     fixture.clock.advance(Duration::from_secs(60));
     fixture.reload(&QUOTA.replace("limit: 10", "limit: 20")).expect("valid settings");
-    let settings = fixture.state().settings();
-    assert_eq!((settings.loaded_at, settings.last_reload_error), (NOON + Duration::from_secs(120), None));
-    assert_eq!(fixture.state().quotas()[0].limit, Units::from_whole(20));
+    let settings = fixture.state().settings.lock().clone();
+    assert_eq!(settings, loaded(NOON + Duration::from_secs(120), None));
+    assert_eq!(fixture.state().handle.quotas()[0].limit, Units::from_whole(20));
 }
 
 #[test]
@@ -119,8 +120,8 @@ fn an_invalid_address_list_keeps_the_settings_and_all_lists() {
     let errors = fixture.reload(&rules).unwrap_err();
     assert!(errors.starts_with(&format!("{invalid}:2: \"nobody\" is not an address or network")), "{errors}");
     assert_eq!(fixture.list_sizes(), [("a".to_owned(), 1)]);
-    assert_eq!(fixture.state().quotas().len(), 1);
-    assert_eq!(fixture.state().settings().last_reload_error, Some((NOON, errors)));
+    assert_eq!(fixture.state().handle.quotas().len(), 1);
+    assert_eq!(*fixture.state().settings.lock(), loaded(NOON, Some((NOON, &errors))));
 }
 
 #[test]
@@ -148,7 +149,7 @@ fn reordered_address_lists_keep_their_files() {
 fn each_key_that_needs_a_restart_is_named_and_not_applied() {
     let fixture = ServiceFixture::start("operators: { acme: { product_tokens: AcmeBot } }");
     let acme = "operators: { acme: { product_tokens: AcmeBot } }";
-    let addresses = || (fixture.state().addresses().listen, fixture.state().addresses().admin);
+    let addresses = || (fixture.state().addresses.listen.clone(), fixture.state().addresses.admin.clone());
     let before = addresses();
     for (key, rules) in [
         ("listen", "listen: 127.0.0.2:0"),
@@ -212,9 +213,9 @@ fn malformed_control_requests_do_not_stop_the_admin_listener() {
         let health = get(admin, "/healthz");
         assert!(health.starts_with("HTTP/1.1 200 "), "after {}: {health}", sent.escape_ascii());
     }
-    assert_eq!(fixture.state().quotas()[0].used, Units::ZERO);
-    let settings = fixture.state().settings();
-    assert_eq!((settings.loaded_at, settings.last_reload_error), (NOON, None), "no reload");
+    assert_eq!(fixture.state().handle.quotas()[0].used, Units::ZERO);
+    let settings = fixture.state().settings.lock().clone();
+    assert_eq!(settings, loaded(NOON, None), "no reload");
 }
 
 #[test]
@@ -278,11 +279,12 @@ fn a_running_gateway_locks_its_state_directory_with_any_ledger() {
 fn a_gateway_without_quotas_has_an_empty_state() {
     let fixture = ServiceFixture::start("");
     let state = fixture.state();
-    assert!(state.quotas().is_empty() && state.top_clients(10).is_empty() && state.crawlers().is_empty());
+    let document = state.state();
+    assert!(document.quotas.is_empty() && document.top_clients.is_empty() && document.crawlers.is_empty());
     assert!(state.set_used("api", Units::ZERO).is_err());
     assert!(state.decision(7).is_none() && state.explanation(7).is_none());
     assert_eq!(state.not_ready_reasons(), [""; 0]);
-    assert_eq!(state.ledger_error(), None);
+    assert_eq!(document.ledger_error, None);
     let metrics = state.metrics();
     assert!(metrics.lines().any(|line| line.starts_with("tidegate_build_info{")), "{metrics}");
     assert!(metrics.lines().all(|line| !line.starts_with("tidegate_quota_")), "{metrics}");
@@ -333,6 +335,12 @@ fn operators_query_dns_only_if_it_is_on() {
 // --- fixture ------------------------------------------------------------------------------------------------------
 
 const QUOTA: &str = "quotas: { api: { limit: 10, window: { fixed: 1d } } }\nroutes: [{ match: /**, cost: { api: 1 } }]";
+
+/// Returns the state of settings that were loaded at `loaded_at`, with the time and the errors of a failed reload.
+fn loaded(loaded_at: Timestamp, failed: Option<(Timestamp, &str)>) -> SettingsDocument {
+    let failure = |(time, errors): (_, &str)| ReloadFailureDocument { time: rfc3339(time), errors: errors.into() };
+    SettingsDocument { loaded_at: rfc3339(loaded_at), last_reload_failed: failed.map(failure) }
+}
 
 /// A service with ports that the system selects, an origin that does not listen, and a clock that stays at noon.
 struct ServiceFixture {

@@ -9,6 +9,7 @@ mod command_line;
 mod configuration;
 mod markdown;
 mod metrics;
+mod schema_fields;
 
 use serde_json::Value;
 use std::fs;

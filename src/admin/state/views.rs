@@ -1,24 +1,16 @@
-//! State documents from the views of the gateway.
+//! State documents from the views of the engine, the gateway and the telemetry.
 
 use super::{
-    CacheUsageDocument, ClassDocument, ClassPlanDocument, ClientDocument, CrawlerDocument, OriginDocument,
-    OriginServerDocument, OutageDocument, PacingDocument, PartitionDocument, PathCostDocument, QuotaDocument,
-    ReloadFailureDocument, ScopeDocument, SettingsDocument, SpenderDocument, SpendersDocument, StateDocument,
-    SwitchDocument, ThrottleDocument, TrafficDocument,
+    CacheUsageDocument, ClassDocument, ClassPlanDocument, ClientDocument, CrawlerDocument, OriginServerDocument,
+    OutageDocument, PacingDocument, PartitionDocument, PathCostDocument, QuotaDocument, ScopeDocument, SpenderDocument,
+    SpendersDocument, SwitchDocument, ThrottleDocument, TrafficDocument,
 };
 use crate::admin::amount::Amount;
-use crate::admin::api::SettingsView;
-use crate::admin::cache;
-use crate::admin::corrections::Corrections;
-use crate::admin::{CacheUsage, DynGateway, ScopeView};
+use crate::admin::cache::{self, CacheUsage};
 use crate::gateway::{OriginOutage, OriginServerView};
 use crate::telemetry::ClassTraffic;
-use axum::Json;
-use axum::extract::State;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr};
 use tidegate_access_log::rfc3339;
 use tidegate_engine::spenders::{Spender, TopSpenders};
 use tidegate_engine::switch_store::SwitchEntry;
@@ -28,58 +20,8 @@ use tidegate_policy::tier::Share;
 use tidegate_policy::time::ceil_seconds;
 use tidegate_policy::{Reason, Timestamp};
 
-/// Number of paths without a route cost for which the origin reported most.
-const PATH_COSTS: usize = 5;
-
-/// Returns the whole state.
-pub(in crate::admin) async fn show(
-    State(gateway): State<DynGateway>,
-    State(corrections): State<Arc<Corrections>>,
-) -> Json<Value> {
-    Json(json!(document(&gateway, &corrections)))
-}
-
-/// Returns the whole state, as it is now.
-pub(in crate::admin) fn document(gateway: &DynGateway, corrections: &Corrections) -> StateDocument {
-    let (now, started) = (gateway.now(), gateway.started_at());
-    let listen_addresses = gateway.addresses();
-    StateDocument {
-        time: rfc3339(now),
-        started: rfc3339(started),
-        uptime_s: now.saturating_duration_since(started).as_secs(),
-        version: gateway.version().into(),
-        revision: gateway.revision().into(),
-        listen: addresses(&listen_addresses.listen),
-        admin: listen_addresses.admin.map(|admin| admin.to_string()),
-        origin: OriginDocument {
-            resolved: !listen_addresses.origin_addresses.is_empty(),
-            addresses: addresses(&listen_addresses.origin_addresses),
-            authority: listen_addresses.origin,
-            servers: gateway.origin_servers().into_iter().map(origin_server).collect(),
-            outage: gateway.origin_outage().map(outage),
-        },
-        settings: settings(gateway.settings()),
-        not_ready_reasons: gateway.not_ready_reasons(),
-        ledger_error: gateway.ledger_error(),
-        untrusted_proxy: gateway.untrusted_proxy(),
-        notes: gateway.warnings(),
-        quotas: gateway.quotas().iter().map(|view| quota(view, now)).collect(),
-        path_costs: gateway.path_costs().into_iter().take(PATH_COSTS).map(path_cost).collect(),
-        classes: gateway.classes(),
-        traffic: gateway.class_traffic().iter().map(traffic).collect(),
-        spenders: spenders(gateway),
-        scopes: gateway.scopes().iter().map(scope).collect(),
-        crawlers: gateway.crawlers().iter().map(|(operator, view)| crawler(operator, view)).collect(),
-        connections: gateway.connections() as u64,
-        top_clients: gateway.top_clients(TOP_CLIENTS).iter().filter(|view| !is_gateway(view)).map(client).collect(),
-        log_lines_dropped: gateway.log_lines_dropped(),
-        corrections: corrections.list(),
-        switches: gateway.switches().iter().map(switch).collect(),
-        cache: gateway.cache_usage().map(|usage| cache_usage(&usage)),
-    }
-}
-
-fn path_cost(view: PathCostView) -> PathCostDocument {
+/// Returns the reported units of one path.
+pub(crate) fn path_cost(view: PathCostView) -> PathCostDocument {
     let generalization = view.generalization.unwrap_or_default();
     PathCostDocument {
         path: view.path,
@@ -90,13 +32,14 @@ fn path_cost(view: PathCostView) -> PathCostDocument {
     }
 }
 
-fn cache_usage(usage: &CacheUsage) -> CacheUsageDocument {
+/// Returns what the cache did.
+pub(crate) fn cache_usage(usage: &CacheUsage) -> CacheUsageDocument {
     let (requests, answered) = cache::answered(usage);
     CacheUsageDocument { requests, answered, hit_ratio: cache::hit_ratio(usage), saved: cache::units(&usage.saved) }
 }
 
 /// Returns a switch; an ended one has the effect `off`.
-pub(in crate::admin) fn switch(entry: &SwitchEntry) -> SwitchDocument {
+pub(crate) fn switch(entry: &SwitchEntry) -> SwitchDocument {
     SwitchDocument {
         target: entry.target.clone(),
         effect: entry.effect.clone().unwrap_or_else(|| "off".into()),
@@ -110,7 +53,7 @@ pub(in crate::admin) fn switch(entry: &SwitchEntry) -> SwitchDocument {
 }
 
 /// Returns one quota with the usage of each class.
-pub(in crate::admin) fn quota(view: &QuotaView, now: Timestamp) -> QuotaDocument {
+pub(crate) fn quota(view: &QuotaView, now: Timestamp) -> QuotaDocument {
     QuotaDocument {
         name: view.name.clone(),
         limit: view.limit.into(),
@@ -155,7 +98,8 @@ fn class_plan(view: &ClassPlan) -> ClassPlanDocument {
     }
 }
 
-fn traffic(view: &ClassTraffic) -> TrafficDocument {
+/// Returns the requests of one class.
+pub(crate) fn traffic(view: &ClassTraffic) -> TrafficDocument {
     let sum = |counts: &[(Reason, u64)]| counts.iter().map(|(_, count)| count).sum();
     let named =
         |counts: &[(Reason, u64)]| counts.iter().map(|(reason, count)| (reason.name().to_owned(), *count)).collect();
@@ -169,19 +113,24 @@ fn traffic(view: &ClassTraffic) -> TrafficDocument {
     }
 }
 
-fn spenders(gateway: &DynGateway) -> SpendersDocument {
-    let (since, TopSpenders { clients, networks, paths, user_agents }) = gateway.top_spenders(TOP_SPENDERS);
+/// Returns the largest spenders since `since`. `decision` returns the access log line of a decision, if it is stored.
+pub(crate) fn spenders(
+    since: Timestamp,
+    top: &TopSpenders,
+    decision: impl Fn(u64) -> Option<Vec<u8>>,
+) -> SpendersDocument {
+    let TopSpenders { clients, networks, paths, user_agents } = top;
     let documents = |spenders: &[Spender]| spenders.iter().map(spender).collect();
     let client = |client: &Spender| SpenderDocument {
-        evidence: evidence(gateway, client.demand.latest_decision).unwrap_or_default(),
+        evidence: decision(client.demand.latest_decision).and_then(|line| evidence(&line)).unwrap_or_default(),
         ..spender(client)
     };
     SpendersDocument {
         since: rfc3339(since),
         clients: clients.iter().map(client).collect(),
-        networks: documents(&networks),
-        paths: documents(&paths),
-        user_agents: documents(&user_agents),
+        networks: documents(networks),
+        paths: documents(paths),
+        user_agents: documents(user_agents),
     }
 }
 
@@ -199,17 +148,18 @@ fn spender(spender: &Spender) -> SpenderDocument {
     }
 }
 
-/// Returns the evidence of a decision, unless it is no longer stored.
-fn evidence(gateway: &DynGateway, decision: u64) -> Option<Vec<String>> {
+/// Returns the evidence of an access log line.
+fn evidence(line: &[u8]) -> Option<Vec<String>> {
     #[derive(Deserialize)]
     struct Line {
         evidence: Vec<String>,
     }
-    let line: Line = serde_json::from_slice(&gateway.decision(decision)?).ok()?;
+    let line: Line = serde_json::from_slice(line).ok()?;
     Some(line.evidence)
 }
 
-fn crawler(operator: &str, view: &ComplianceView) -> CrawlerDocument {
+/// Returns the crawl compliance of one operator.
+pub(crate) fn crawler(operator: &str, view: &ComplianceView) -> CrawlerDocument {
     let ratio = |part: f64, whole: u64| (whole > 0).then(|| part / whole as f64);
     CrawlerDocument {
         operator: operator.into(),
@@ -222,33 +172,27 @@ fn crawler(operator: &str, view: &ComplianceView) -> CrawlerDocument {
     }
 }
 
-fn origin_server(server: OriginServerView) -> OriginServerDocument {
+/// Returns one server of the origin.
+pub(crate) fn origin_server(server: OriginServerView) -> OriginServerDocument {
     let OriginServerView { url, is_healthy, in_flight, failures, last_error } = server;
     OriginServerDocument { url, healthy: is_healthy, in_flight, failures, last_error }
 }
 
-fn outage(outage: OriginOutage) -> OutageDocument {
+/// Returns the outage of the origin.
+pub(crate) fn outage(outage: OriginOutage) -> OutageDocument {
     let OriginOutage { since, failed_requests, last_error } = outage;
     OutageDocument { since: rfc3339(since), failed_requests, last_error }
 }
 
-fn settings(view: SettingsView) -> SettingsDocument {
-    let failure = |(time, errors)| ReloadFailureDocument { time: rfc3339(time), errors };
-    SettingsDocument { loaded_at: rfc3339(view.loaded_at), last_reload_failed: view.last_reload_error.map(failure) }
-}
-
-fn addresses(addresses: &[SocketAddr]) -> Vec<String> {
-    addresses.iter().map(ToString::to_string).collect()
-}
-
-fn scope(view: &ScopeView) -> ScopeDocument {
-    let partitions = view.throttle.as_ref().and_then(|state| state.partitions);
+/// Returns the scope `name`; `busiest` are its busiest partitions, if it is partitioned.
+pub(crate) fn scope(name: String, inflight: u64, state: Option<&ScopeState>, busiest: &[ScopeState]) -> ScopeDocument {
+    let partitions = state.and_then(|state| state.partitions);
     ScopeDocument {
-        name: view.name.clone(),
-        inflight: view.inflight,
-        throttle: view.throttle.as_ref().map(throttle),
+        name,
+        inflight,
+        throttle: state.map(throttle),
         partitions: partitions.map(|count| count as u64),
-        busiest_partitions: partitions.map(|_| view.busiest.iter().map(partition).collect()),
+        busiest_partitions: partitions.map(|_| busiest.iter().map(partition).collect()),
     }
 }
 
@@ -269,11 +213,12 @@ fn throttle(state: &ScopeState) -> ThrottleDocument {
 }
 
 /// Returns true for the client of the gateway's own requests: refusals of `tidegate cache warm` are no concern of others.
-fn is_gateway(view: &ClientView) -> bool {
+pub(crate) fn is_gateway(view: &ClientView) -> bool {
     view.key.parse() == Ok(IpAddr::from(Ipv4Addr::UNSPECIFIED))
 }
 
-fn client(view: &ClientView) -> ClientDocument {
+/// Returns one refused client.
+pub(crate) fn client(view: &ClientView) -> ClientDocument {
     ClientDocument {
         key: view.key.clone(),
         class: view.class.clone(),
@@ -283,9 +228,3 @@ fn client(view: &ClientView) -> ClientDocument {
         limited_for_s: view.limited_for.map(ceil_seconds),
     }
 }
-
-/// Spenders of each kind.
-const TOP_SPENDERS: usize = 10;
-
-/// Fits one screen.
-const TOP_CLIENTS: usize = 20;

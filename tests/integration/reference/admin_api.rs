@@ -1,6 +1,7 @@
-//! ADMIN_API.md, from the tables beside the router and the JSON writers of the admin listener.
+//! ADMIN_API.md, from the tables beside the router and the types that the admin listener serves.
 
 use super::markdown::{paragraph, table};
+use super::schema_fields::{Field, fields_of};
 use super::{assert_current, matches_form};
 use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
@@ -8,9 +9,8 @@ use regex::Regex;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tidegate::admin::endpoints::{COMMON_ERRORS, ENDPOINTS};
-use tidegate::admin::fields::{
-    CACHE_FIELDS, CORRECTION_FIELDS, DocumentField, EXPLANATION_FIELDS, PROBLEM_FIELDS, QUOTA_FIELDS, STATE_FIELDS,
-};
+use tidegate::admin::fields::{DocumentField, EXPLANATION_FIELDS, PROBLEM_FIELDS};
+use tidegate::admin::{CacheDocument, CorrectionResponse, QuotaDocument, StateDocument};
 use tidegate_access_log::fields::LOG_FIELDS;
 
 #[test]
@@ -25,15 +25,14 @@ fn admin_document_is_current() {
     let errors = COMMON_ERRORS.iter().map(|(status, cause)| [status.to_string(), (*cause).to_owned()]);
     text += &format!("## Errors\n\n{ERRORS}{}", table(["Status", "Cause"], errors));
     for (heading, introduction, fields) in [
-        ("Problem document", "An error has these fields.\n\n", PROBLEM_FIELDS),
-        ("State", "", STATE_FIELDS),
-        ("Quotas", "Each quota has these fields.\n\n", QUOTA_FIELDS),
-        ("Corrections", "", CORRECTION_FIELDS),
-        ("Cache", "", CACHE_FIELDS),
-        ("Explanation", "", EXPLANATION_FIELDS),
+        ("Problem document", "An error has these fields.\n\n", written(PROBLEM_FIELDS)),
+        ("State", "", state_fields()),
+        ("Quotas", "Each quota has these fields.\n\n", fields_of::<QuotaDocument>("")),
+        ("Corrections", "", fields_of::<CorrectionResponse>("")),
+        ("Cache", "", fields_of::<CacheDocument>("")),
+        ("Explanation", "", written(EXPLANATION_FIELDS)),
     ] {
-        let rows =
-            fields.iter().map(|field| [format!("`{}`", field.path), field.json_type.into(), field.meaning.into()]);
+        let rows = fields.into_iter().map(|field| [format!("`{}`", field.path), field.form, field.meaning]);
         text += &format!("## {heading}\n\n{introduction}{}", table(["Field", "Type", "Meaning"], rows));
     }
     assert_current("ADMIN_API.md", "Admin API", &format!("{}\n", text.trim_end()));
@@ -97,7 +96,7 @@ fn every_endpoint_responds() {
         assert_eq!(actual, status, "{method} {path}: {response}");
         problems.push(serde_json::from_str(&response).expect("a problem document"));
     }
-    assert_documented("problem", PROBLEM_FIELDS, &problems, |_| false);
+    assert_documented("problem", &written(PROBLEM_FIELDS), &problems, |_| false);
 }
 
 #[test]
@@ -118,13 +117,13 @@ fn fields_of_responses_are_the_documented_ones() {
     let mut costing_state = costing_gateway.state();
     costing_state["quotas"] = json!([{}]);
     let states = [state, failing_gateway.state(), costing_state];
-    assert_documented("state", STATE_FIELDS, &states, |_| false);
-    assert_documented("quota", QUOTA_FIELDS, &quotas, |_| false);
+    assert_documented("state", &state_fields(), &states, |_| false);
+    assert_documented("quota", &fields_of::<QuotaDocument>(""), &quotas, |_| false);
     let (_, correction) = gateway.admin_request("POST", "/api/v1/quotas/api/reset", "{\"by\": \"ann\"}");
-    assert_documented("correction", CORRECTION_FIELDS, &[serde_json::from_str(&correction).expect("JSON")], |_| false);
+    let corrections = [serde_json::from_str(&correction).expect("JSON")];
+    assert_documented("correction", &fields_of::<CorrectionResponse>(""), &corrections, |_| false);
     let cache: Value = serde_json::from_str(&gateway.admin_get("/api/v1/cache").1).expect("JSON");
-    // Nothing is refreshed before the last part of a window.
-    assert_documented("cache", CACHE_FIELDS, &[cache], |path| path.starts_with("refreshed[]."));
+    assert_documented("cache", &fields_of::<CacheDocument>(""), &[cache], |_| false);
     let mut explanations = Vec::new();
     for id in &ids {
         let decision: Value =
@@ -135,33 +134,45 @@ fn fields_of_responses_are_the_documented_ones() {
         explanations.push(serde_json::from_str(&explanation).expect("JSON"));
     }
     // Which inputs and changes an explanation has depends on the request.
-    assert_documented("explanation", EXPLANATION_FIELDS, &explanations, |path| path.contains(".numbers."));
+    assert_documented("explanation", &written(EXPLANATION_FIELDS), &explanations, |path| path.contains(".numbers."));
+}
+
+/// Returns the fields of the state. Those of the quotas have a section of their own.
+fn state_fields() -> Vec<Field> {
+    fields_of::<StateDocument>("QuotaDocument")
+}
+
+fn written(fields: &[DocumentField]) -> Vec<Field> {
+    fields.iter().map(Field::from).collect()
 }
 
 /// Asserts that the documents have exactly the fields of the table, each with its type. Fields for which
 /// `may_be_absent` returns true need not occur.
 #[track_caller]
-fn assert_documented(name: &str, fields: &[DocumentField], documents: &[Value], may_be_absent: fn(&str) -> bool) {
+fn assert_documented(name: &str, fields: &[Field], documents: &[Value], may_be_absent: fn(&str) -> bool) {
     let mut by_path = BTreeMap::new();
     documents.iter().for_each(|document| collect(fields, "", document, &mut by_path));
     let undocumented: Vec<&String> =
         by_path.keys().filter(|path| !fields.iter().any(|field| field.path == **path)).collect();
     assert!(undocumented.is_empty(), "{name}: fields without documentation: {undocumented:?}");
     for field in fields {
-        let values = by_path.get(field.path).map(Vec::as_slice).unwrap_or_default();
-        assert!(!values.is_empty() || may_be_absent(field.path), "{name}: no response has {}", field.path);
+        let values = by_path.get(&field.path).map(Vec::as_slice).unwrap_or_default();
+        assert!(!values.is_empty() || may_be_absent(&field.path), "{name}: no response has {}", field.path);
         for value in values {
-            assert!(matches_form(field.json_type, value), "{name}: {} is not {}: {value}", field.path, field.json_type);
+            assert!(matches_form(&field.form, value), "{name}: {} is not {}: {value}", field.path, field.form);
         }
     }
 }
 
-/// Adds all fields below `value` to `by_path`, by path. Keys of maps by name are no fields.
-fn collect(fields: &[DocumentField], path: &str, value: &Value, by_path: &mut BTreeMap<String, Vec<Value>>) {
+/// Adds all fields below `value` to `by_path`, by path; those of an object like another by the path of the other. Keys of
+/// maps by name are no fields.
+fn collect(fields: &[Field], path: &str, value: &Value, by_path: &mut BTreeMap<String, Vec<Value>>) {
+    let like = fields.iter().find(|field| field.object == path).and_then(|field| field.like.as_deref());
+    let path = like.unwrap_or(path);
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect(fields, &format!("{path}[]"), item, by_path)),
         Value::Object(entries) => {
-            let is_map = fields.iter().any(|field| field.path == path && field.json_type.contains("object of "));
+            let is_map = fields.iter().any(|field| field.path == path && field.form.contains("object of "));
             for (key, value) in entries.iter().filter(|_| !is_map) {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                 collect(fields, &path, value, by_path);
