@@ -31,7 +31,8 @@ pub(in crate::gateway) fn invalidate(known: &Known, response: &Response<OriginBo
     }
 }
 
-fn invalidate_page(known: &Known, site: &Site, path: &str, query: Option<&str>) {
+/// Invalidates the stored responses of a page.
+pub(in crate::gateway) fn invalidate_page(known: &Known, site: &Site, path: &str, query: Option<&str>) {
     let rules = known.rules();
     let Some(cache_rules) = &rules.cache else { return };
     let normalized = path::normalize(path).unwrap_or_else(|_| path.into());

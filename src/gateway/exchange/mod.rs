@@ -45,6 +45,8 @@ pub(in crate::gateway) mod receive;
 pub(in crate::gateway) mod reported_usage;
 pub(in crate::gateway) mod scope_feedback;
 pub(in crate::gateway) mod send;
+#[cfg(test)]
+mod tests;
 pub(in crate::gateway) mod throttle;
 
 pub(in crate::gateway) use client_connection::ClientConnection;

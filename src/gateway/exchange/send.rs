@@ -65,7 +65,12 @@ pub(in crate::gateway) fn proxied_client(journal: &Journal) -> Option<ProxiedCli
 }
 
 /// Sends the client an interim response of the origin (RFC 9110 section 15.2), with the changes of the route.
-fn send_interim(connection: &ClientConnection, status: StatusCode, mut fields: Fields, rules: Option<&HeaderRules>) {
+pub(in crate::gateway) fn send_interim(
+    connection: &ClientConnection,
+    status: StatusCode,
+    mut fields: Fields,
+    rules: Option<&HeaderRules>,
+) {
     headers::strip_response(&mut fields);
     if let Some(rules) = rules {
         change_response(&mut fields, &rules.response);

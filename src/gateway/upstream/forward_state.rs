@@ -16,7 +16,7 @@ impl ForwardState {
     }
 
     /// Records whether the origin may have received the whole request.
-    pub(super) fn set_sent(&self, is_sent: bool) {
+    pub(in crate::gateway) fn set_sent(&self, is_sent: bool) {
         self.is_sent.set(is_sent);
     }
 
