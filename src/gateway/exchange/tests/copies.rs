@@ -88,6 +88,16 @@ fn stale_copy_takes_the_place_of_a_failure_for_a_time() {
 }
 
 #[test]
+fn head_and_range_of_a_stale_copy_take_the_place_of_a_failure() {
+    let site = with_copy();
+    site.advance(61);
+    let head = site.send("HEAD /item/1", &[]);
+    assert_eq!((head.status, head.field("content-length"), head.body.as_str()), (200, "10", ""));
+    let range = site.send("GET /item/1", &[("range", "bytes=2-4")]);
+    assert_eq!((range.status, range.body.as_str(), cache_status(&range)), (206, "234", "hit; ttl=-1; detail=error"));
+}
+
+#[test]
 fn copy_that_must_be_revalidated_is_never_sent_stale() {
     let site = Site::new(CACHED);
     site.store("GET /item/1", &[], &[("cache-control", "max-age=60, must-revalidate"), ETAG], "page");

@@ -14,7 +14,7 @@ use crate::gateway::transport::connection_timeouts::ConnectionState;
 use serde_json::Value;
 use std::rc::Rc;
 use tidegate_http_cache::ForwardReason;
-use tidegate_http1::Request;
+use tidegate_http1::{Request, Response};
 use tidegate_policy::cache::CacheFill;
 
 const CACHED: &str = "
@@ -53,10 +53,10 @@ fn fill(site: &Site, reason: CacheFill, class: &str, line: &str) -> Answer {
     let fill = Fill { reason, class: class.into() };
     let connection = ClientConnection::for_fill(Rc::clone(&site.worker), state, fill);
     let request = Request { head: super::site::head(line, &[]), body: ClientBody::Empty };
-    let response = site.run(handle(connection, request));
+    let Response { status, fields, .. } = site.run(handle(connection, request));
     let lines = site.telemetry.recent_decisions();
     let line = lines.last().map(|line| serde_json::from_slice(line).expect("a line is JSON"));
-    Answer { status: response.status.as_u16(), fields: response.fields.clone(), body: String::new(), line }
+    Answer { status: status.as_u16(), fields, body: String::new(), line }
 }
 
 #[test]

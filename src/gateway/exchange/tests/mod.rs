@@ -1,5 +1,6 @@
 //! Tests of the request path without a socket: requests are values that a [`site::Site`] answers.
 
+mod bodies;
 mod copies;
 mod delegate;
 mod documents;

@@ -1,7 +1,7 @@
 //! Refusals: their status, their fields, their form, and what they cost.
 
 use super::QUOTA;
-use super::site::{BOT, CLIENT, START, Site};
+use super::site::{BOT, CLIENT, OTHER_CLIENT, START, Site};
 use std::time::Duration;
 use tidegate_policy::network::IpPrefix;
 use tidegate_policy::switches::{Maintenance, Switch, SwitchEffect, SwitchTarget, Switches};
@@ -108,7 +108,7 @@ fn empty_bucket_refuses_until_the_next_token() {
 fn bucket_of_one_client_leaves_another_its_own() {
     let mut site = Site::new(BUCKET);
     assert_eq!([(); 3].map(|()| site.send("GET /", &[]).status), [301, 301, 429]);
-    site.peer = [192, 0, 2, 2].into();
+    site.peer = OTHER_CLIENT.into();
     assert_eq!(site.send("GET /", &[]).status, 301);
 }
 
@@ -131,7 +131,7 @@ fn blocked_address_is_refused_and_no_policy_is_named() {
     let answer = site.send("GET /", &[]);
     assert_eq!((answer.status, answer.logged("switch")), (429, "block".into()));
     assert_eq!(answer.json()["violated-policies"].as_array().map(Vec::len), Some(0));
-    site.peer = [192, 0, 2, 2].into();
+    site.peer = OTHER_CLIENT.into();
     assert_eq!(site.send("GET /", &[]).status, 301);
     site.peer = CLIENT.into();
     site.advance(60);

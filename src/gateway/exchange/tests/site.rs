@@ -21,12 +21,18 @@ use crate::gateway::transport::listener::ListenerOptions;
 use crate::gateway::upstream::OriginServers;
 use crate::gateway::worker::Worker;
 use crate::telemetry::Telemetry;
+use bytes::Bytes;
 use http::{Method, StatusCode, Uri, Version};
+use http_body_util::Empty;
 use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashSet;
-use std::future::poll_fn;
+use std::convert::Infallible;
+use std::future::{pending, poll_fn};
 use std::net::IpAddr;
 use std::path::Path;
 use std::pin::Pin;
@@ -44,8 +50,9 @@ use tidegate_policy::Timestamp;
 use tidegate_policy::address_lists::AddressLists;
 use tidegate_policy::switches::Switches;
 use tidegate_tls::PendingChallenges;
+use tokio::io::AsyncWriteExt;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 
 /// Time at which a site starts: the start of a minute.
@@ -54,12 +61,18 @@ pub(super) const START: Timestamp = Timestamp::from_seconds(1_800_000_000);
 /// Address of the client.
 pub(super) const CLIENT: [u8; 4] = [192, 0, 2, 1];
 
+/// Address of another client.
+pub(super) const OTHER_CLIENT: [u8; 4] = [192, 0, 2, 2];
+
 /// User agent of a bot that says so.
 pub(super) const BOT: (&str, &str) = ("user-agent", "curl/8.9.1");
 
 const PERSON: (&str, &str) = ("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0");
 
 const MAX_CLIENTS: usize = 1000;
+
+/// Bytes that a pipe holds.
+const PIPE: usize = 1024 * 1024;
 
 /// The lists of user agents and operators in this binary, which take long to read.
 static OPERATORS: LazyLock<Arc<OperatorTable>> = LazyLock::new(|| Arc::new(OperatorTable::builtin()));
@@ -158,6 +171,18 @@ impl Site {
         let new = self.telemetry.recent_decisions().into_iter().find(|line| !known.contains(line));
         let line = new.map(|line| serde_json::from_slice(&line).expect("a line is JSON"));
         Answer { status: status.as_u16(), fields, body, line }
+    }
+
+    /// Passes a request with a body to the gateway; `body` begins with the fields that frame it.
+    pub(super) fn send_body(&self, line: &str, fields: &[(&str, &str)], body: &str) -> Answer {
+        let body = self.run(received_body(body, true));
+        self.send_head(head(line, fields), body)
+    }
+
+    /// Like [`Self::send_body`], for a client that leaves after these bytes.
+    pub(super) fn send_broken_body(&self, line: &str, fields: &[(&str, &str)], body: &str) -> Answer {
+        let body = self.run(received_body(body, false));
+        self.send_head(head(line, fields), body)
     }
 
     /// Returns what is known of a request.
@@ -324,6 +349,31 @@ pub(super) fn fields_of(fields: &[(&str, &str)]) -> Fields {
     let mut all = Fields::new();
     fields.iter().for_each(|(name, value)| all.append_text(name, value.as_bytes()));
     all
+}
+
+/// Returns a body as an HTTP/2 connection reads it, from a pipe within the process. `body` begins with the fields that frame it;
+/// `stays` says that the client does not leave after its last byte.
+pub(super) async fn received_body(body: &str, stays: bool) -> ClientBody {
+    let (mut client, server) = tokio::io::duplex(PIPE);
+    client.write_all(format!("POST / HTTP/1.1\r\nHost: a\r\n{body}").as_bytes()).await.expect("a pipe");
+    let client = stays.then_some(client);
+    let (sender, receiver) = oneshot::channel();
+    let sender = Cell::new(Some(sender));
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        let received = sender.take().expect("one request").send(request.into_body());
+        async move {
+            received.expect("a receiver");
+            pending::<Result<http::Response<Empty<Bytes>>, Infallible>>().await
+        }
+    });
+    tokio::task::spawn_local(async move {
+        let connection =
+            http1::Builder::new().header_read_timeout(None).serve_connection(TokioIo::new(server), service);
+        // Ends with an error if the client leaves.
+        let _ = connection.await;
+        drop(client);
+    });
+    ClientBody::Http2(receiver.await.expect("a request"))
 }
 
 /// Reads a body to its end, as text.
