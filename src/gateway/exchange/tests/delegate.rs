@@ -123,7 +123,7 @@ fn envoy_asks_about_the_request_itself_below_the_prefix() {
 fn admitted_request_is_held_until_its_cost_is_reported() {
     let site = asked();
     let answer = ask(&site, "GET /", "GET", "/item/1", &[]);
-    let reserved = || site.worker.current().admission.quotas(site.clock.now())[0].reserved.as_f64();
+    let reserved = || site.worker.config().admission.quotas(site.clock.now())[0].reserved.as_f64();
     assert_eq!((site.used(), reserved(), line(&site, &answer)["charged"].clone()), (0.0, 3.0, json!({"api": 0})));
     site.advance(20);
     assert_eq!(report(&site, &answer, 2), Some(vec![("api".to_owned(), Units::from_whole(2))]));

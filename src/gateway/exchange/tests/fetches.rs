@@ -44,7 +44,7 @@ fn role_while(site: &Site, line: &str, meanwhile: impl FnOnce()) -> CacheRole {
 /// Lets deadlines expire that are `seconds` away.
 fn sweep_after(site: &Site, seconds: u64) {
     site.advance(seconds);
-    site.worker.upstream().sweep(&site.worker.current().settings.origin, site.worker.monotonic_now());
+    site.worker.upstream().sweep(&site.worker.config().settings.origin, site.worker.monotonic_now());
 }
 
 /// Passes a request of the gateway itself, made for `class`.
@@ -132,7 +132,7 @@ fn refused_request_may_ask_the_cache_of_the_origin_once_it_is_trusted() {
     let (second, asked) = fetch("GET /item/2");
     assert!(origin_cache_request(&second, asked.expect("trusted")).is_none(), "an eighth of the connections");
     drop(request);
-    let config = site.worker.current();
+    let config = site.worker.config();
     config.distrust_origin_cache(journal.known.classified.route, site.clock.now());
     assert!(fetch("GET /item/3").1.is_none());
     site.advance(3600);

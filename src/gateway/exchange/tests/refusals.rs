@@ -141,7 +141,7 @@ fn blocked_address_is_refused_and_no_policy_is_named() {
 #[test]
 fn allowed_class_passes_its_tier_but_not_the_limit() {
     let site = Site::new(QUOTA);
-    let class = site.worker.current().settings.rules.class_id("bot").expect("a class");
+    let class = site.worker.config().settings.rules.class_id("bot").expect("a class");
     let allow = Switch { effect: SwitchEffect::Allow, until: None };
     site.switch(Switches::new(None, [(SwitchTarget::Class(class), allow)]));
     assert!(site.journal("GET /item/1", &[BOT]).verdict.refusal().is_none());

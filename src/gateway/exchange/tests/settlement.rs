@@ -82,7 +82,7 @@ fn implausible_cost_is_charged_up_to_the_highest_plausible_one() {
     let mut journal = site.journal("GET /item/1", &[]);
     settle(&mut journal, 200, &[("x-api-cost", "201")]);
     assert_eq!(charged(&journal), [200.0, 0.0]);
-    let implausible = || site.worker.current().admission.quotas(site.clock.now())[0].implausible_costs;
+    let implausible = || site.worker.config().admission.quotas(site.clock.now())[0].implausible_costs;
     assert_eq!(implausible(), 1);
     let mut journal = site.journal("GET /item/1", &[]);
     settle(&mut journal, 200, &[("x-api-cost", "200")]);
@@ -98,7 +98,7 @@ fn unexpected_cost_is_charged_and_recorded_apart() {
     let line = last_line(&site, journal);
     assert_eq!((&line["cost"], &line["charged"]), (&json!({"api": 2}), &json!({"api": 2})));
     assert_eq!(line["unexpected_cost"], json!({"search": 3}));
-    let quotas = site.worker.current().admission.quotas(site.clock.now());
+    let quotas = site.worker.config().admission.quotas(site.clock.now());
     assert_eq!([quotas[0].used.as_f64(), quotas[1].used.as_f64()], [2.0, 3.0]);
 }
 
@@ -132,7 +132,7 @@ fn failed_and_unreadable_responses_teach_no_cost_of_a_path() {
         settle(&mut journal, status, &[response]);
         assert_eq!(charged(&journal), [0.0, 0.0], "{status}");
     }
-    assert!(site.worker.current().admission.path_costs().is_empty());
+    assert!(site.worker.config().admission.path_costs().is_empty());
 }
 
 #[test]

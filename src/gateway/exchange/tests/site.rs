@@ -9,7 +9,7 @@ use super::super::lookup::{CacheRole, cache_role};
 use super::super::origin_head::{prepare_fetch, prepare_head};
 use super::super::{handle, identify};
 use crate::gateway::cache::{CacheFetch, FetchRules, Recorder, ResponseHead};
-use crate::gateway::config_snapshot::ConfigSnapshot;
+use crate::gateway::config::Config;
 use crate::gateway::message::error_pages::ErrorPages;
 use crate::gateway::message::headers::strip_admin_sessions;
 use crate::gateway::message::response_body::ResponseBody;
@@ -187,7 +187,7 @@ impl Site {
 
     /// Returns what is known of a request.
     pub(super) fn known(&self, line: &str, fields: &[(&str, &str)]) -> Box<Known> {
-        let (config, now, mut head) = (self.worker.current(), self.clock.now(), head(line, fields));
+        let (config, now, mut head) = (self.worker.config(), self.clock.now(), head(line, fields));
         strip_admin_sessions(&mut head.fields);
         let target = Target::parse(&head, &self.worker.shared().via.pseudonym, &config.settings).expect("valid");
         let request = ClientRequest { head, target, has_body: false, signature: OnceCell::new() };
@@ -272,12 +272,12 @@ impl Site {
         let servers = Arc::new(OriginServers::new(&settings.origin).expect("no files of TLS"));
         let (pages, lists, switches) = (ErrorPages::default(), AddressLists::default(), Switches::default());
         let now = self.clock.now();
-        shared.replace_config(ConfigSnapshot::new(settings, servers, pages, lists, switches, &shared.engine, now));
+        shared.replace_config(Config::new(settings, servers, pages, lists, switches, &shared.engine, now));
     }
 
     /// Returns the units used of the first quota.
     pub(super) fn used(&self) -> f64 {
-        let quotas = self.worker.current().admission.quotas(self.clock.now());
+        let quotas = self.worker.config().admission.quotas(self.clock.now());
         quotas[0].used.as_f64()
     }
 

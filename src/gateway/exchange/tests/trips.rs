@@ -59,7 +59,7 @@ fn units_are_settled_once() {
 #[test]
 fn unsent_request_releases_what_it_reserved() {
     let site = Site::new(QUOTA);
-    let reserved = || site.worker.current().admission.quotas(site.clock.now())[0].reserved.as_f64();
+    let reserved = || site.worker.config().admission.quotas(site.clock.now())[0].reserved.as_f64();
     let journal = site.journal("GET /search", &[]);
     assert_eq!(reserved(), 4.0);
     drop(journal);
@@ -305,7 +305,7 @@ fn work_ends_at_its_deadline() {
         let sweep = async {
             tokio::task::yield_now().await;
             site.advance(60);
-            upstream.sweep(&site.worker.current().settings.origin, site.worker.monotonic_now());
+            upstream.sweep(&site.worker.config().settings.origin, site.worker.monotonic_now());
         };
         let (ended, ()) = tokio::join!(work, sweep);
         assert_eq!(ended, None);
