@@ -68,7 +68,10 @@ impl AcmeOrder {
         let polls = RetryPolicy::new().timeout(POLL_TIMEOUT).backoff(1.5);
         match order.poll_ready(&polls).await {
             Ok(OrderStatus::Ready) => {}
-            Ok(_) | Err(Error::Api(_)) if order.state().status == OrderStatus::Invalid => {
+            // A server may show the error of an order before its status is invalid.
+            Ok(_) | Err(Error::Api(_))
+                if order.state().status == OrderStatus::Invalid || order.state().error.is_some() =>
+            {
                 return Err(validation_error(&mut order).await);
             }
             Ok(status) => return Err(OrderError::refused(&format!("the order is {status:?} after its validation"))),
@@ -150,7 +153,8 @@ async fn validation_error(order: &mut Order) -> OrderError {
         reasons.extend(problems.map(|problem| format!("{domain}: {}", problem_text(problem))));
     }
     if reasons.is_empty() {
-        reasons.push("the server gives no reason".to_owned());
+        let problem = order.state().error.as_ref();
+        reasons.push(problem.map_or_else(|| "the server gives no reason".to_owned(), problem_text));
     }
     OrderError::not_validated(&reasons.join("; "))
 }
