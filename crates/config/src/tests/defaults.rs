@@ -16,6 +16,9 @@ const NOT_THE_SAME: &[&str] = &[
     "routes[N].scopes",
 ];
 
+/// Sections of the example whose values are those of its site. Elsewhere, a value without a comment on it is the default.
+const OF_THE_SITE: &[&str] = &["classes", "quotas", "routes"];
+
 /// A file with every section that has a default, and in it only what is required.
 const SECTIONS: &str = "
 listen:
@@ -97,7 +100,8 @@ fn example_states_the_defaults_of_the_schema() {
     for ExampleKey { path, value, comment, holds_defaults } in example_keys(&keys) {
         let default = default_of(&keys[&path]);
         // A comment of its own says what holds in place of the value.
-        let claims = [stated_default(&comment), value.filter(|_| holds_defaults && !comment.contains("Default "))];
+        let holds_default = holds_defaults && default.is_some() && !comment.contains("Default");
+        let claims = [stated_default(&comment), value.filter(|_| holds_default)];
         for claim in claims.into_iter().flatten() {
             match &default {
                 Some(default) if is_same(default, &claim) => checked += 1,
@@ -151,7 +155,7 @@ fn manuals_state_the_defaults_of_the_schema() {
             checked += 1;
         }
     }
-    assert!(checked >= 2, "{checked}");
+    assert!(checked >= 1, "{checked}");
 }
 
 /// A key in the example, in use or commented out.
@@ -162,7 +166,7 @@ struct ExampleKey {
     value: Option<Value>,
     /// The comment of the key.
     comment: String,
-    /// The comment of the section says that its values are the defaults.
+    /// The values of the section are the defaults, if their comments do not name another.
     holds_defaults: bool,
 }
 
@@ -203,7 +207,7 @@ fn example_keys(keys: &BTreeMap<String, Value>) -> Vec<ExampleKey> {
                 let (value, trailing) =
                     rest.split_once(" #").or(rest.strip_prefix('#').map(|rest| ("", rest))).unwrap_or((&rest, ""));
                 if column == 0 {
-                    section_has_defaults = comment.contains("These are the defaults").then(|| path.clone());
+                    section_has_defaults = (!OF_THE_SITE.contains(&path.as_str())).then(|| path.clone());
                 }
                 let holds_defaults = section_has_defaults.is_some();
                 let comment = std::mem::take(&mut comment) + " " + trailing;

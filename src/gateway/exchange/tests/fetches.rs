@@ -12,6 +12,7 @@ use crate::gateway::exchange::origin_head::prepare_head;
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::connection_timeouts::ConnectionState;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::rc::Rc;
 use tidegate_http_cache::ForwardReason;
 use tidegate_http1::{Request, Response};
@@ -53,9 +54,10 @@ fn fill(site: &Site, reason: CacheFill, class: &str, line: &str) -> Answer {
     let fill = Fill { reason, class: class.into() };
     let connection = ClientConnection::for_fill(Rc::clone(&site.worker), state, fill);
     let request = Request { head: super::site::head(line, &[]), body: ClientBody::Empty };
+    let known: HashSet<_> = site.telemetry.recent_decisions().into_iter().collect();
     let Response { status, fields, .. } = site.run(handle(connection, request));
-    let lines = site.telemetry.recent_decisions();
-    let line = lines.last().map(|line| serde_json::from_slice(line).expect("a line is JSON"));
+    let new = site.telemetry.recent_decisions().into_iter().find(|line| !known.contains(line));
+    let line = new.map(|line| serde_json::from_slice(&line).expect("a line is JSON"));
     Answer { status: status.as_u16(), fields, body: String::new(), line }
 }
 
