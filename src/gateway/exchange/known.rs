@@ -10,6 +10,7 @@ use std::rc::Rc;
 use tidegate_config::settings::HeaderRules;
 use tidegate_engine::{Classified, Observation};
 use tidegate_policy::cache::CacheFill;
+use tidegate_policy::exempt::is_robots_txt_read;
 use tidegate_policy::identity::{ClientAddress, ClientKey};
 use tidegate_policy::rng::ratio_from_id;
 use tidegate_policy::route::Route;
@@ -53,6 +54,15 @@ impl Known {
 
     pub(in crate::gateway) fn route(&self) -> &Route {
         &self.rules()[self.classified.route]
+    }
+
+    /// Returns true if the gateway itself answers the request once it is admitted: with the crawl policy, with robots.txt, or
+    /// with the redirect of its route.
+    pub(in crate::gateway) fn is_for_gateway(&self) -> bool {
+        let path = self.request.path();
+        is_robots_txt_read(&self.request.head.method, path)
+            || self.rules().is_crawl_policy(path)
+            || self.config.settings.redirect(self.classified.route).is_some()
     }
 
     /// Returns the changes of header fields on the route; `None` if there are none.

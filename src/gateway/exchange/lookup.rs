@@ -36,7 +36,7 @@ const MAX_DISK_WAIT: Duration = Duration::from_secs(2);
 
 /// Part of the cache in a request.
 pub(in crate::gateway) enum CacheRole {
-    /// None: the route is not cached.
+    /// None: the route is not cached, or the gateway itself answers.
     Unused,
     /// The request is forwarded, and its response not stored. The stored response may be sent in place of a refusal.
     Bypass(ForwardReason, Option<Arc<StoredResponse>>),
@@ -122,6 +122,10 @@ pub(in crate::gateway) async fn cache_role(known: &Known, now: &mut Timestamp) -
     let Known { request, classified, config, .. } = known;
     let Some(fetch_rules) = FetchRules::of_route(&config.settings, classified.route) else { return CacheRole::Unused };
     let FetchRules { rules: cache_rules, route, .. } = fetch_rules;
+    // Others must not wait for it like for the fetch of a page: robots.txt has a cache of its own.
+    if known.is_for_gateway() {
+        return CacheRole::Unused;
+    }
     let head = &request.head;
     let lines = MessageFields(&head.fields);
     if !matches!(head.method, Method::GET | Method::HEAD) {

@@ -2,10 +2,14 @@
 
 use super::QUOTA;
 use super::site::{BOT, Site, head};
+use crate::gateway::exchange::handle;
+use crate::gateway::exchange::lookup::CacheRole;
 use crate::gateway::message::site::Site as OfSite;
+use crate::gateway::transport::client_body::ClientBody;
 use bytes::Bytes;
 use std::time::Duration;
 use tidegate_crawlers::robots::{OriginRobots, Requester};
+use tidegate_http1::Request;
 
 const POLICY: &str = "/.well-known/crawl-policy";
 
@@ -15,7 +19,11 @@ fn with_policy() -> Site {
 
 /// A site with a copy of robots.txt that is fresh for an hour.
 fn with_robots() -> Site {
-    let site = Site::new(QUOTA);
+    with_robots_and(QUOTA)
+}
+
+fn with_robots_and(rules: &str) -> Site {
+    let site = Site::new(rules);
     let text = Bytes::from_static(b"User-agent: *\nDisallow: /search\n");
     let original = OriginRobots { status: 200, content_type: None, text };
     let cache = &site.worker.shared().robots_cache;
@@ -109,6 +117,32 @@ fn stored_robots_txt_is_served_to_bots_without_units() {
     assert_eq!((again.status, again.body.as_str()), (304, ""));
     let head = site.send("HEAD /robots.txt", &[]);
     assert_eq!((head.body.as_str(), head.field("content-length")), ("", "32"));
+}
+
+#[test]
+fn robots_txt_is_served_while_another_request_for_it_is_in_flight() {
+    let site = with_robots_and(&format!("cache: {{ disk: off, refresh: off }}{QUOTA}"));
+    let _in_flight = site.cache_role("GET /robots.txt", &[]);
+    let request = Request { head: head("GET /robots.txt", &[]), body: ClientBody::Empty };
+    let status = site.run(async {
+        tokio::select! {
+            biased;
+            response = handle(site.connection(), request) => Some(response.status.as_u16()),
+            () = std::future::ready(()) => None,
+        }
+    });
+    assert_eq!(status, Some(200), "it does not wait for the other one");
+}
+
+#[test]
+fn cache_has_no_part_in_what_the_gateway_itself_answers() {
+    let rules = QUOTA.replace("match: '/search'", "match: '/old', redirect: '/new' }\n  - { match: '/search'");
+    let site = Site::new(&format!("cache: {{ disk: off, refresh: off }}\ncrawl_policy: on{rules}"));
+    for path in ["/robots.txt", "/a/../robots.txt", POLICY, "/old"] {
+        let role = site.cache_role(&format!("GET {path}"), &[]);
+        assert!(matches!(role, CacheRole::Unused), "{path}");
+    }
+    assert!(matches!(site.cache_role("GET /item/1", &[]), CacheRole::Fetch(_)));
 }
 
 #[test]
