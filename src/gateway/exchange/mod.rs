@@ -77,6 +77,7 @@ use cache_trip::CopyReason;
 use classify::classify;
 use evaluate::{evaluate, reevaluate_after_body};
 use forward::forward;
+use http::Method;
 use hyper::body::Body;
 use journal::Journal;
 use known::Known;
@@ -89,7 +90,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use throttle::{acquire_slots, wait_for_slot_of_fetch};
 use tidegate_engine::{AcquireOutcome, ThrottleRejection};
-use tidegate_http1::{Request, RequestHead, Response};
+use tidegate_http1::{Name, Request, RequestHead, Response};
 use tidegate_policy::exempt::is_robots_txt_read;
 use tidegate_policy::{Reason, Timestamp};
 
@@ -102,7 +103,11 @@ pub(in crate::gateway) async fn handle(
     request: Request<ClientBody>,
 ) -> Response<ResponseBody> {
     let client = Rc::clone(&connection);
+    let is_head = request.head.method == Method::HEAD;
     let mut response = respond(connection, request).await;
+    if is_head {
+        omit_body(&mut response);
+    }
     response.body.charge(client.connection_state.memory());
     if let Some(hsts) = &client.listener.hsts
         && response.fields.get_all_by_text(STRICT_TRANSPORT_SECURITY).next().is_none()
@@ -110,6 +115,16 @@ pub(in crate::gateway) async fn handle(
         response.fields.append_text(STRICT_TRANSPORT_SECURITY, hsts.as_bytes());
     }
     response
+}
+
+/// Omits the body of a response of the gateway itself to HEAD: HTTP/1 does so by itself, HTTP/2 does not.
+fn omit_body(response: &mut Response<ResponseBody>) {
+    let ResponseBody::Full(body) = &mut response.body else { return };
+    if let Some(omitted) = body.take()
+        && !response.fields.contains(Name::ContentLength)
+    {
+        response.fields.append(Name::ContentLength, itoa::Buffer::new().format(omitted.len()).as_bytes());
+    }
 }
 
 async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>) -> Response<ResponseBody> {

@@ -94,6 +94,14 @@ fn proxy_is_told_what_is_invalid_or_not_named() {
 }
 
 #[test]
+fn error_in_answer_to_head_has_no_body() {
+    let site = asked();
+    let [get, head] = ["GET /", "HEAD /"].map(|line| site.send(line, &[]));
+    assert_eq!((head.status, head.body.as_str()), (400, ""));
+    assert_eq!(head.field("content-length"), get.body.len().to_string());
+}
+
+#[test]
 fn only_trusted_proxies_may_ask() {
     let mut site = asked();
     site.peer = [198, 51, 100, 1].into();
@@ -159,6 +167,32 @@ fn other_proxy_forwards_what_the_gateway_would_answer_itself() {
     assert_eq!(ask(&site, "GET /", "GET", "/moved", &[]).status, 200);
     let robots = ask(&site, "GET /", "GET", "/robots.txt", &[BOT]);
     assert_eq!((robots.status, site.used()), (200, 0.0));
+}
+
+#[test]
+fn report_is_answered_with_the_charges() {
+    let site = asked();
+    let answer = ask(&site, "GET /", "GET", "/item/1", &[]);
+    let id = answer.field("x-tidegate-decision");
+    let settle = |document: &str| {
+        site.send_body("POST /settle", &[], &format!("Content-Length: {}\r\n\r\n{document}", document.len()))
+    };
+    for (document, status) in [
+        ("", 400),
+        ("{\"decision\"", 400),
+        ("[1]", 422),
+        (&format!("{{\"decision\": \"{id}\", \"cost\": {{\"other\": 1}}}}"), 422),
+        ("{\"decision\": \"0123456789abcdef\"}", 404),
+        (&" ".repeat(17_000), 413),
+    ] {
+        let answer = settle(document);
+        assert_eq!((answer.status, answer.field("content-type")), (status, "application/problem+json"), "{document}");
+    }
+    assert_eq!(site.used(), 0.0, "invalid reports change nothing");
+    let document = format!("{{\"decision\": \"{id}\", \"cost\": {{\"api\": 0.5}}}}");
+    let settled = settle(&document);
+    assert_eq!((settled.status, settled.json()), (200, json!({"decision": id, "charged": {"api": 0.5}})));
+    assert_eq!((settle(&document).status, site.used()), (404, 0.5));
 }
 
 #[test]

@@ -29,6 +29,16 @@ fn listener_redirects_to_the_same_url_with_https() {
 }
 
 #[test]
+fn redirect_to_https_names_addresses_and_has_a_path() {
+    let mut site = Site::new(&SITE.replace("hosts: shop.example", "hosts: ['[2001:db8::1]', 192.0.2.7]"));
+    site.listener.redirect_port = Some(8443);
+    let location = |line: &str, host: &str| site.send(line, &[("host", host)]).field("location").to_owned();
+    assert_eq!(location("GET /a", "[2001:db8::1]:8080"), "https://[2001:db8::1]:8443/a");
+    assert_eq!(location("GET /a", "192.0.2.7"), "https://192.0.2.7:8443/a");
+    assert_eq!(location("OPTIONS *", "192.0.2.7"), "https://192.0.2.7:8443/");
+}
+
+#[test]
 fn listener_keeps_method_and_body_of_a_form() {
     let site = redirecting(443);
     let statuses = ["GET /", "HEAD /", "POST /", "PUT /"].map(|line| site.send(line, &[]).status);
@@ -95,6 +105,8 @@ fn acme_server_gets_its_token_in_place_of_a_redirect() {
     assert_eq!((answer.status, answer.body.as_str()), (200, "token.thumbprint"));
     assert_eq!(answer.field("content-type"), "application/octet-stream");
     assert!(answer.line.is_none());
+    let head = site.send("HEAD /.well-known/acme-challenge/token", &[]);
+    assert_eq!((head.status, head.body.as_str(), head.field("content-length")), (200, "", "16"));
     let other = |line: &str| site.send(line, &[]).status;
     assert_eq!(other("GET /.well-known/acme-challenge/another"), 301);
     assert_eq!(other("POST /.well-known/acme-challenge/token"), 308);
