@@ -559,18 +559,6 @@ fn copies_answer_head_ranges_and_conditions() {
 }
 
 #[test]
-fn only_if_cached_fetches_nothing() {
-    let origin = Origin::with_script(fresh);
-    let gateway = TestGateway::with_rules(origin.address(), RULES);
-    let only = "User-Agent: Person\r\nCache-Control: only-if-cached\r\n";
-    assert_eq!(get(&gateway, "/page", only).status, 504);
-    assert_eq!(origin.received_requests().len(), 0);
-    get(&gateway, "/page", PERSON);
-    assert_eq!(get(&gateway, "/page", only).status, 200);
-    assert_eq!(gateway.metric("tidegate_quota_used{quota=\"api\"}"), 1.0);
-}
-
-#[test]
 fn reload_counts_for_those_whom_the_administrator_names() {
     let origin = Origin::with_script(fresh);
     let gateway = TestGateway::with_rules(origin.address(), &RULES.replace("reload: all", ""));

@@ -224,24 +224,6 @@ fn failed_origin_is_readable_and_a_response_of_the_origin_is_left_alone() {
     }
 }
 
-#[test]
-fn site_chooses_who_reads_refusals() {
-    let origin = Origin::plain();
-    let refused = |rules: &str| {
-        let gateway = TestGateway::with_rules(origin.address(), rules);
-        let response = gateway.connect().get("/page", CROSS_ORIGIN);
-        assert_eq!(response.status, 429);
-        response
-    };
-    let blocked = "classes: [ { name: all, block: true } ]\n";
-    assert_eq!(refused(&format!("{blocked}headers: {{ cors: false }}")).field(ALLOW_ORIGIN), "");
-    let set = "{ Access-Control-Allow-Origin: https://app.example, Access-Control-Allow-Credentials: \"true\" }";
-    let response = refused(&format!("{blocked}routes: [ {{ match: /**, response_headers: {{ set: {set} }} }} ]"));
-    assert_eq!(response.field(ALLOW_ORIGIN), "https://app.example");
-    assert_eq!(response.field("access-control-allow-credentials"), "true");
-    assert!(response.field(EXPOSE_HEADERS).contains("Retry-After"));
-}
-
 fn options(gateway: &TestGateway, path: &str, fields: &str) -> Response {
     let mut client = gateway.connect();
     client.send(format!("OPTIONS {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));

@@ -79,17 +79,6 @@ fn hop_by_hop_headers_are_removed_both_ways() {
 }
 
 #[test]
-fn forged_gateway_headers_are_removed() {
-    let origin = Origin::plain();
-    let gateway = TestGateway::with_rules(origin.address(), FREE);
-    let forged_fields = "X-Tidegate-Class: vip\r\nX-Tidegate-Operator: googlebot\r\nX-Tidegate-Decision: 1\r\n";
-    gateway.connect().get("/", forged_fields);
-    let received = origin.last_request().fields;
-    assert_eq!(received["x-tidegate-class"], "other");
-    assert!(!received.contains_key("x-tidegate-operator") && !received.contains_key("x-tidegate-decision"));
-}
-
-#[test]
 fn client_addresses_require_trusted_proxies() {
     let origin = Origin::plain();
     let gateway = TestGateway::with_rules(origin.address(), FREE);
@@ -180,16 +169,6 @@ fn connect_and_trace_are_rejected() {
     assert_eq!(gateway.connect().send("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n").read_response().status, 405);
     assert_eq!(gateway.connect().send("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n").read_response().status, 200);
     assert_eq!(origin.last_request().target, "*");
-}
-
-#[test]
-fn request_loop_is_detected_by_via() {
-    let origin = Origin::plain();
-    let gateway = TestGateway::with_rules(origin.address(), FREE);
-    gateway.connect().get("/", "Via: 1.1 other, 1.1 tidegate-00000000\r\n");
-    let via = origin.last_request().fields["via"].clone();
-    assert_eq!(gateway.connect().get("/", &format!("Via: {via}\r\n")).status, 508);
-    assert_eq!(origin.received_requests().len(), 1);
 }
 
 #[test]
