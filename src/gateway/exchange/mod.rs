@@ -142,7 +142,7 @@ async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>)
         Err(response) => {
             connection.connection_state.on_request_end(false);
             connection.drain_body(&head, body);
-            return response;
+            return *response;
         }
     };
     let request = ClientRequest { head, target, has_body: !body.is_end_stream(), signature: OnceCell::new() };
@@ -185,15 +185,15 @@ fn validate(
     connection: &ClientConnection,
     config: &WorkerConfig,
     head: &RequestHead,
-) -> Result<Target, Response<ResponseBody>> {
+) -> Result<Target, Box<Response<ResponseBody>>> {
     if let Some(response) = acme_challenge(connection, head) {
-        return Err(response);
+        return Err(Box::new(response));
     }
     let worker = &connection.worker;
     let target = Target::parse(head, &worker.shared().via.pseudonym, &config.settings)
-        .map_err(|error| reject_request(worker, error, head))?;
+        .map_err(|error| Box::new(reject_request(worker, error, head)))?;
     match connection.listener.redirect_port {
-        Some(port) => Err(redirect_to_https(connection, head, &target, port)),
+        Some(port) => Err(Box::new(redirect_to_https(connection, head, &target, port))),
         None => Ok(target),
     }
 }
