@@ -1,11 +1,9 @@
 //! The data plane: accepts connections, handles requests, and forwards them to the origin.
 //!
-//! One [`worker`] accepts a connection ([`accept`]) and keeps it. Some begin with a header of the PROXY protocol
-//! ([`proxy_protocol`]), then with a TLS handshake ([`tls_handshake`]). [`connection`] detects the protocol; `http1` or hyper
-//! (HTTP/2) parses it. [`handler`] handles each request: [`target`] validates it, the engine decides, [`upstream`]
-//! forwards it, [`response_body`] streams the response, [`problem`] builds the gateway's own responses. A
-//! [`request_context`] accompanies each request and writes its log line. [`connection_timeouts`] bounds all waits for a
-//! client. [`forward_auth`] answers other proxies.
+//! One [`worker`] accepts a connection and keeps it. [`transport`] has its sockets, the PROXY protocol, TLS, HTTP/2, and the bounds
+//! of all waits for a client. [`exchange`] handles each request: what is known of it, the decision of the engine, and the answer. A
+//! journal accompanies it and writes its log line. [`message`] has heads, bodies and the gateway's own documents, [`cache`] the
+//! stored responses, and [`upstream`] the connections to the origin.
 
 mod cache;
 mod config;
