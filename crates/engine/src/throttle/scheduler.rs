@@ -137,7 +137,7 @@ impl Scheduler {
         let is_rejected = block.persists_after(deadline)
             || max_wait.is_zero()
             || self.estimate_start(instances, request) > deadline
-            // Asked of all before one is evicted, so that nobody is for a request that is rejected.
+            // Checked in all instances before one evicts, so that a request that is rejected evicts no waiter.
             || instances.iter().any(|&instance| {
                 self.is_full(instance) && self.eviction_candidate(instance, request.priority).is_none()
             });

@@ -311,3 +311,14 @@ fn copy_replaces_refusals_of_rules_that_protect_units_only() {
     }
     assert!(!Reason::Bucket.allows_copy() && !Reason::Blocked.allows_copy());
 }
+
+#[test]
+fn pages_from_the_cache_count_for_bot_detection() {
+    let site = Site::new(CACHED);
+    let hour = ("cache-control", "max-age=3600");
+    let pages: Vec<String> = (0..60).map(|page| format!("GET /item/{page}")).collect();
+    pages.iter().for_each(|page| site.store(page, &[], &[hour, HTML], "page"));
+    let scores: Vec<_> = pages.iter().map(|page| site.send(page, &[]).logged("bot_score").as_u64()).collect();
+    assert_eq!(site.used(), 0.0);
+    assert!(scores[59] > Some(0), "pages without their assets: {scores:?}");
+}

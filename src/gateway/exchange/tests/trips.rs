@@ -286,7 +286,7 @@ fn forwarded_request_ends_with_its_client_unless_it_was_sent() {
                 connection,
             );
             drop(work);
-            tokio::time::sleep(Duration::ZERO).await;
+            tokio::task::yield_now().await;
             tokio::task::yield_now().await;
         });
         let case = format!("sent: {is_sent}, aborts: {aborts_on_disconnect}");
