@@ -33,7 +33,10 @@ pub(super) fn read<T: DeserializeOwned + Default>(
             Err(error) => error,
         };
         let (path, location) = error.location.unwrap_or((SettingPath::ROOT, SourceLocation::START));
-        errors.push(ConfigError { location, path: path.clone(), message: error.message, hint: error.hint });
+        // A list without its invalid items may be outside of its bound, which they would not be if they were valid.
+        if !error.is_bound || !context.invalid.keys().any(|invalid| invalid.is_within(&path)) {
+            errors.push(ConfigError { location, path: path.clone(), message: error.message, hint: error.hint });
+        }
         if context.invalid.insert(path, error.keep_empty) == Some(error.keep_empty) {
             break;
         }
@@ -49,11 +52,13 @@ struct DeError {
     hint: String,
     /// True if a map was expected: an empty map in its place preserves the indices of its neighbors.
     keep_empty: bool,
+    /// True if the value has its form, but is outside of the bound of its key.
+    is_bound: bool,
 }
 
 impl DeError {
     fn new(message: String, hint: &str) -> Self {
-        Self { location: None, message, hint: hint.to_owned(), keep_empty: false }
+        Self { location: None, message, hint: hint.to_owned(), keep_empty: false, is_bound: false }
     }
 
     fn with_location(mut self, path: &SettingPath, location: Option<&SourceLocation>) -> Self {
@@ -389,7 +394,9 @@ impl<'de> MapAccess<'de> for TableAccess<'_> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DeError> {
         let value = self.value.take().expect("serde requests a value only after its key");
         let (path, source_map) = (value.path.clone(), value.context.source_map);
-        // An error of the seed itself, such as a bound, has no location yet.
-        seed.deserialize(value).map_err(|error| error.with_location(&path, source_map.position(&path)))
+        seed.deserialize(value).map_err(|error| {
+            let is_bound = error.is_bound || error.location.is_none();
+            DeError { is_bound, ..error.with_location(&path, source_map.position(&path)) }
+        })
     }
 }

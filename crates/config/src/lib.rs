@@ -1,8 +1,9 @@
 //! The configuration: raw values from YAML, then validated [`Settings`].
 //!
 //! `yaml` and `environment` build trees in which every value has a location; `layers` merges them and moves the
-//! locations to `source_map`; `deserializer` converts the tree to the types of `raw`; `validate` checks these and
-//! creates [`Settings`]. All steps add to one list of errors, so that all errors are reported at once.
+//! locations to `source_map`; `deserializer` converts the tree to the types of `sections`, which hold values within
+//! their bounds, and of `raw`; `validate` checks these and creates [`Settings`]. All steps add to one list of errors, so
+//! that all errors are reported at once.
 //!
 //! Text and environment are parameters. Only [`read`], [`read_admin`] and [`read_text`] open a file.
 

@@ -1,7 +1,8 @@
 //! The YAML as written: one serde type per section, in [`File`]. Unknown keys are errors. `validate` checks the values.
 //!
 //! The doc comments are the descriptions of the JSON Schema, which editors show and docs/reference/CONFIGURATION.md is
-//! generated from. Each one states the type, effect, unit, bounds and default of its key.
+//! generated from. Each one states the type, effect, unit, bounds and default of its key. In the sections that
+//! [`crate::section`] declares, the schema adds the default.
 
 pub(super) mod address_lists;
 pub(super) mod bot_detection;

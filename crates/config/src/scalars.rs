@@ -292,6 +292,12 @@ impl fmt::Display for Percent {
     }
 }
 
+impl fmt::Display for Socket {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
 /// Serializes a word as the file writes it.
 macro_rules! serialize_as_text {
     ($($Type:ty),*) => {
@@ -303,7 +309,7 @@ macro_rules! serialize_as_text {
     };
 }
 
-serialize_as_text!(Span, Size, Percent);
+serialize_as_text!(Span, Size, Percent, Socket);
 
 impl fmt::Display for Size {
     /// Writes the size as the file does, in the largest unit of which it is a multiple.

@@ -312,6 +312,11 @@ pub(crate) fn positive<W: MaybeZero>(written: &W, default: Option<&W>) -> Option
     written.zero_problem(default)
 }
 
+/// Returns the bound of a text, of which `problem` returns what is wrong.
+pub(crate) fn text(problem: fn(&str) -> Option<String>) -> impl Fn(&String, Option<&String>) -> Option<String> {
+    move |written, _| problem(written)
+}
+
 /// Returns the bound of a size of at least `min` bytes. `example` is a valid size.
 pub(crate) fn at_least(min: u64, example: u64) -> impl Fn(&Size, Option<&Size>) -> Option<String> {
     move |Size(bytes), _| {

@@ -1,67 +1,108 @@
 //! Raw sections `verify` and `operators`.
 
 use crate::scalars::{Pattern, Socket, Span};
+use crate::section::{FromWritten, any, positive, section};
 use crate::serde_forms::{OneOrMany, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::time::Duration;
 
-/// Verification of crawlers. No request waits for it.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Verify {
-    /// Forward-confirmed reverse DNS, where published addresses do not verify a crawler: on (system name servers), off,
-    /// or { nameservers, timeout }. A change takes effect at the next start. Default on.
-    ///
-    /// The first requests of a crawler that only DNS can verify are those of a declared bot. A positive answer is
-    /// trusted for an hour to a day, a missing name for ten minutes to an hour, a failure is retried after a minute. At
-    /// most 1,024 addresses wait for a query; further ones stay unverified and are queried when there is room.
-    pub dns: Dns,
-    /// Interval for fetching published range lists: a duration of at least 1m, or off. off uses the built-in lists
-    /// (date in data/ranges.json) and stored copies; files are still read when they change, and keys of signing agents
-    /// are still fetched. A change takes effect at the next start. Default 24h.
-    pub refresh_interval: RefreshInterval,
-    /// Verification of signed requests (Web Bot Auth).
-    pub signatures: Signatures,
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Minimum of `refresh_interval`, to protect the servers of the lists.
+const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(60);
+
+section! {
+    /// Verification of crawlers. No request waits for it.
+    pub(crate) struct Verify {
+        /// Forward-confirmed reverse DNS, where published addresses do not verify a crawler: on (system name servers), off,
+        /// or { nameservers, timeout }. A change takes effect at the next start. Default on.
+        ///
+        /// The first requests of a crawler that only DNS can verify are those of a declared bot. A positive answer is
+        /// trusted for an hour to a day, a missing name for ten minutes to an hour, a failure is retried after a minute. At
+        /// most 1,024 addresses wait for a query; further ones stay unverified and are queried when there is room.
+        dns: Dns;
+        /// Interval for fetching published range lists: a duration of at least 1m, or off. off uses the built-in lists
+        /// (date in data/ranges.json) and stored copies; files are still read when they change, and keys of signing agents
+        /// are still fetched. A change takes effect at the next start.
+        refresh_interval: Option<Duration> = Some(DAY) => RefreshInterval, at_least_a_minute;
+        /// Verification of signed requests (Web Bot Auth).
+        signatures: Signatures;
+    }
 }
 
-/// Verification of signed requests. The keys of an agent are fetched by HTTPS from its key directory once a request
-/// names the agent, also with `refresh_interval: off`. Keys are refreshed as the Cache-Control of their server
-/// specifies, every five minutes to every day; the log shows which keys are loaded and from where. Signatures with
-/// another `tag` than web-bot-auth have no effect. The signature fields are forwarded unchanged. The log reports
-/// invalid signatures of operators' agents at most once a minute; if all are invalid, a proxy in front usually changes
-/// Host.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Signatures {
-    /// false: signatures are ignored and no keys are fetched. Default true.
-    pub enabled: Option<bool>,
-    /// true: keys of agents without a known operator are fetched, too. Clients then determine which public hosts the
-    /// gateway contacts: a small document at the usual port, one host after the other, 256 hosts at most. Such agents
-    /// stay declared bots, with `signature_unlisted` in the evidence. Default false.
-    pub fetch_unlisted_keys: bool,
-    /// Maximum lifetime of a signature, more than 0; signatures that are valid for longer are not trusted. A signature
-    /// without a nonce can be used again until it expires, for the same host. Default 24h.
-    pub max_lifetime: Option<Span>,
+section! {
+    /// Verification of signed requests. The keys of an agent are fetched by HTTPS from its key directory once a request
+    /// names the agent, also with `refresh_interval: off`. Keys are refreshed as the Cache-Control of their server
+    /// specifies, every five minutes to every day; the log shows which keys are loaded and from where. Signatures with
+    /// another `tag` than web-bot-auth have no effect. The signature fields are forwarded unchanged. The log reports
+    /// invalid signatures of operators' agents at most once a minute; if all are invalid, a proxy in front usually changes
+    /// Host.
+    pub(crate) struct Signatures {
+        /// false: signatures are ignored and no keys are fetched.
+        enabled: bool = true => bool, any;
+        /// true: keys of agents without a known operator are fetched, too. Clients then determine which public hosts the
+        /// gateway contacts: a small document at the usual port, one host after the other, 256 hosts at most. Such agents
+        /// stay declared bots, with `signature_unlisted` in the evidence.
+        fetch_unlisted_keys: bool = false => bool, any;
+        /// Maximum lifetime of a signature, more than 0; signatures that are valid for longer are not trusted. A signature
+        /// without a nonce can be used again until it expires, for the same host.
+        max_lifetime: Duration = DAY => Span, positive;
+    }
+}
+
+section! {
+    /// Name servers for verification.
+    pub(crate) struct Servers {
+        /// Address and port of a recursive name server: one, or a list. Default those of the system.
+        nameservers: Vec<SocketAddr> = Vec::new() => OneOrMany<Socket>, not_empty;
+        /// Timeout of a query to one name server, more than 0.
+        timeout: Duration = Duration::from_secs(2) => Span, positive;
+    }
+}
+
+fn at_least_a_minute(interval: &RefreshInterval, _: Option<&RefreshInterval>) -> Option<String> {
+    let is_short = matches!(interval, RefreshInterval::Interval(Span(span)) if *span < MIN_REFRESH_INTERVAL);
+    is_short.then(|| "found less than a minute; write a duration such as 24h, or off".to_owned())
+}
+
+fn not_empty(OneOrMany(servers): &OneOrMany<Socket>, _: Option<&OneOrMany<Socket>>) -> Option<String> {
+    let hint = "write one such as 127.0.0.1:53, leave it out to use the system's, or write dns: off";
+    servers.is_empty().then(|| format!("is empty; {hint}"))
+}
+
+/// The addresses; an absent key is an empty list.
+impl FromWritten<OneOrMany<Socket>> for Vec<SocketAddr> {
+    fn from_written(OneOrMany(servers): OneOrMany<Socket>) -> Self {
+        servers.into_iter().map(|Socket(address)| address).collect()
+    }
+
+    fn to_written(&self) -> Option<OneOrMany<Socket>> {
+        (!self.is_empty()).then(|| OneOrMany(self.iter().copied().map(Socket).collect()))
+    }
+}
+
+impl FromWritten<RefreshInterval> for Option<Duration> {
+    fn from_written(interval: RefreshInterval) -> Self {
+        match interval {
+            RefreshInterval::Off => None,
+            RefreshInterval::Interval(Span(span)) => Some(span),
+        }
+    }
+
+    fn to_written(&self) -> Option<RefreshInterval> {
+        Some(self.map_or(RefreshInterval::Off, |span| RefreshInterval::Interval(Span(span))))
+    }
 }
 
 /// Use of DNS: a word, or the name servers.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) enum Dns {
     #[default]
     On,
     Off,
     Servers(Servers),
-}
-
-/// Name servers for verification.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Servers {
-    /// Address and port of a recursive name server: one, or a list. Default those of the system.
-    pub nameservers: Option<OneOrMany<Socket>>,
-    /// Timeout of a query to one name server, more than 0. Default 2s.
-    pub timeout: Option<Span>,
 }
 
 impl From<Servers> for Dns {
@@ -93,12 +134,16 @@ impl JsonSchema for Dns {
 }
 
 /// Interval for fetching range lists.
-#[derive(Clone, Default, PartialEq)]
+#[derive(Clone, PartialEq, Serialize)]
+#[serde(untagged)]
 pub(crate) enum RefreshInterval {
-    #[default]
-    Daily,
+    #[serde(serialize_with = "serialize_off")]
     Off,
     Interval(Span),
+}
+
+fn serialize_off<S: Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str("off")
 }
 
 impl<'de> Deserialize<'de> for RefreshInterval {

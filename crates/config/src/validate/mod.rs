@@ -9,7 +9,6 @@ mod bot_detection;
 mod cache;
 mod classes;
 mod clients;
-mod compression;
 mod crawl_policy;
 mod diagnostics;
 mod error_pages;
@@ -32,12 +31,14 @@ mod verify;
 
 use super::error::ConfigError;
 use super::raw;
+use super::raw::compression::{Compression, CompressionKeys};
 use super::setting_path::SettingPath;
 use super::settings::{CrawlerOperator, Settings};
 use super::source_map::SourceMap;
 use diagnostics::Diagnostics;
 use std::sync::Arc;
 use tidegate_policy::Rules;
+use tidegate_policy::compression::CompressionRules;
 
 /// Returns the settings of `raw`, and all errors, including those in `errors`.
 pub(super) fn validate(
@@ -72,7 +73,6 @@ pub(super) fn validate(
     let scopes = scopes::scopes(&raw.scopes, &mut report);
     let (quotas, scope_quotas) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
     let (cache, cache_rules) = cache::cache(raw.cache.as_ref(), &mut report).unzip();
-    let compression = compression::compression(raw.compression.as_ref(), &mut report);
     let context = routes::RouteContext {
         quotas: &quotas,
         scopes: &scopes,
@@ -88,7 +88,7 @@ pub(super) fn validate(
     partition::check_use(&scopes, &routes, &mut report);
     scopes::warn_unused(&scopes, &scope_quotas, &routes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
-    let verify = verify::verify(&raw.verify, &mut report);
+    let verify = verify::verify(&raw.verify);
     let range_files = verify::range_files(&raw.operators, &report);
     verify::warn_unfetched(&raw.operators, &verify, &mut report);
     let robots = robots::robots(raw, &classes, &operators, &mut report);
@@ -97,6 +97,7 @@ pub(super) fn validate(
     let crawl_policy = crawl_policy::crawl_policy(&raw.crawl_policy, &mut report);
 
     let serves_crawl_policy = crawl_policy.is_some();
+    let compression = raw.compression.clone().map(|Compression(keys)| keys);
     let rules = Rules {
         trust,
         bot_detection,
@@ -109,7 +110,11 @@ pub(super) fn validate(
         scopes,
         serves_crawl_policy,
         cache: cache_rules,
-        compression,
+        compression: compression.map(|CompressionKeys { codings, min_size, types }| CompressionRules {
+            codings,
+            min_size,
+            types,
+        }),
     };
     let rules = Arc::new(rules);
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);

@@ -1,10 +1,8 @@
 //! Validates `origin`.
 
 use super::diagnostics::Diagnostics;
-use super::server::count;
 use crate::authority::{self, InvalidAuthority};
 use crate::raw::origin as raw;
-use crate::scalars::Span;
 use crate::setting_path::SettingPath;
 use crate::settings::{
     HealthCheck, Listener, Origin, OriginEndpoint, OriginHealth, OriginServer, OriginTls, ProxyProtocolVersion,
@@ -13,38 +11,30 @@ use crate::settings::{
 use std::net::SocketAddr;
 use std::time::Duration;
 
-const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Event streams pause while nothing happens; those of servers that send comments meanwhile do so at least every minute.
 const DEFAULT_EVENT_STREAM_TIMEOUT: Duration = Duration::from_secs(300);
 /// Most servers.
 const MAX_SERVERS: usize = 64;
-/// Least time between two checks of a server.
-const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const EXAMPLE: &str = "use http://HOST:PORT, https://HOST:PORT or unix:/PATH, such as http://127.0.0.1:3000";
 
 pub(super) fn origin(raw: &raw::Origin, listen: &[Listener], report: &mut Diagnostics) -> Origin {
     let path = SettingPath::ROOT.origin();
     let servers = servers(raw, listen, report);
-    let span = |span: &Option<Span>| span.as_ref().map(|span| span.0);
+    let event_stream_timeout = match report.is_set(&path.response_timeout()) {
+        true => raw.response_timeout,
+        false => DEFAULT_EVENT_STREAM_TIMEOUT,
+    };
     Origin {
         tls: tls(raw, servers.iter().any(|server| server.is_tls), report),
         servers,
         http2: raw.http2,
         proxy_protocol: proxy_protocol(raw, report),
         health: health(&raw.health, report),
-        connect_timeout: report.nonzero_duration(
-            &path.connect_timeout(),
-            span(&raw.connect_timeout),
-            Duration::from_secs(3),
-        ),
-        response_timeout: report.nonzero_duration(
-            &path.response_timeout(),
-            span(&raw.response_timeout),
-            DEFAULT_RESPONSE_TIMEOUT,
-        ),
-        event_stream_timeout: span(&raw.response_timeout).unwrap_or(DEFAULT_EVENT_STREAM_TIMEOUT),
-        idle_timeout: report.nonzero_duration(&path.idle_timeout(), span(&raw.idle_timeout), Duration::from_secs(4)),
-        max_connections: count(report.nonzero_count(&path.max_connections(), raw.max_connections, 256)),
+        connect_timeout: raw.connect_timeout,
+        response_timeout: raw.response_timeout,
+        event_stream_timeout,
+        idle_timeout: raw.idle_timeout,
+        max_connections: raw.max_connections,
         aborts_on_disconnect: raw.aborts_on_disconnect,
         only_if_cached: raw.only_if_cached,
     }
@@ -102,7 +92,7 @@ fn tls(raw: &raw::Origin, is_used: bool, report: &mut Diagnostics) -> OriginTls 
         (path.ca(), raw.ca.is_some()),
         (path.server_name(), raw.server_name.is_some()),
         (path.certificate(), raw.certificate.is_some()),
-        (path.verify(), raw.verify.is_some()),
+        (path.verify(), report.is_set(&path.verify())),
     ];
     for (path, _) in keys.iter().filter(|(_, is_set)| *is_set && !is_used) {
         report.error(path, "no server has https://", "leave it out, or write https:// in the URL");
@@ -122,8 +112,7 @@ fn tls(raw: &raw::Origin, is_used: bool, report: &mut Diagnostics) -> OriginTls 
     if raw.server_name.as_ref().is_some_and(|name| !authority::is_host(name)) {
         report.error(&path.server_name(), "not a host name", "write a name such as origin.internal");
     }
-    let verifies = raw.verify.unwrap_or(true);
-    if !verifies && is_used {
+    if !raw.verify && is_used {
         if raw.ca.is_some() {
             report.error(
                 &path.ca(),
@@ -140,7 +129,7 @@ fn tls(raw: &raw::Origin, is_used: bool, report: &mut Diagnostics) -> OriginTls 
         ca: raw.ca.as_ref().map(|ca| report.beside_file(ca)),
         server_name: raw.server_name.clone(),
         client_certificate,
-        verifies,
+        verifies: raw.verify,
     }
 }
 
@@ -159,25 +148,14 @@ fn proxy_protocol(raw: &raw::Origin, report: &mut Diagnostics) -> Option<ProxyPr
 }
 
 fn health(raw: &raw::Health, report: &mut Diagnostics) -> OriginHealth {
-    let path = SettingPath::ROOT.origin().health();
-    let span = |span: &Option<Span>| span.as_ref().map(|span| span.0);
-    let check = raw.check.as_ref().map(|check| {
-        let path = path.check();
-        if !check.path.starts_with('/') || check.path.parse::<http::uri::PathAndQuery>().is_err() {
-            report.error(&path.path(), format!("found {:?}", check.path), "write a path such as /healthz");
+    let check = raw.check.as_ref().map(|raw::Check { path, interval, timeout }| {
+        let key = SettingPath::ROOT.origin().health().check().path();
+        if path.is_none() && !report.has_error_at(&key) {
+            report.error(&key, "missing", "write a path such as /healthz");
         }
-        let interval = span(&check.interval).unwrap_or(Duration::from_secs(10));
-        if interval < MIN_CHECK_INTERVAL {
-            report.error(&path.interval(), format!("found {interval:?}"), "write at least 1s");
-        }
-        let timeout = report.nonzero_duration(&path.timeout(), span(&check.timeout), Duration::from_secs(2));
-        HealthCheck { path: check.path.clone(), interval, timeout }
+        HealthCheck { path: path.clone().unwrap_or_default(), interval: *interval, timeout: *timeout }
     });
-    OriginHealth {
-        max_failures: report.nonzero_count(&path.max_failures(), raw.max_failures, 3),
-        eject_for: report.nonzero_duration(&path.eject_for(), span(&raw.eject_for), Duration::from_secs(10)),
-        check,
-    }
+    OriginHealth { max_failures: raw.max_failures, eject_for: raw.eject_for, check }
 }
 
 /// Parses `http://host[:port]`, `https://host[:port]` or `unix:/path`. `Err` is the message and the hint.

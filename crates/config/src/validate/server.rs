@@ -88,7 +88,3 @@ pub(super) fn path_policy(paths: raw_server::Paths) -> PathPolicy {
         raw_server::Paths::Raw => PathPolicy::Raw,
     }
 }
-
-pub(super) fn count(count: u32) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
-}

@@ -2,73 +2,30 @@
 
 use super::diagnostics::Diagnostics;
 use crate::authority;
-use crate::raw::verify::{self as raw, RefreshInterval};
+use crate::raw::verify as raw;
 use crate::scalars::Pattern;
 use crate::serde_forms::{NamedMap, OneOrMany};
 use crate::setting_path::SettingPath;
 use crate::settings::{CrawlerOperator, Dns, RangeFile, Signatures, Verify};
 use ipnet::IpNet;
-use std::net::SocketAddr;
-use std::time::Duration;
 use tidegate_policy::ProofMethod;
 use tidegate_policy::network::{IpPrefix, is_wider_than_crawlers};
-
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-const DEFAULT_DNS_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Default of `max_lifetime`, as the draft standard recommends.
-const DEFAULT_MAX_LIFETIME: Duration = DAY;
-
-/// Minimum of `refresh_interval`, to protect the servers of the lists.
-const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Maximum length of a product token, in bytes. A product token is a word.
 const MAX_TOKEN_LEN: usize = 64;
 
-pub(super) fn verify(raw: &raw::Verify, report: &mut Diagnostics) -> Verify {
-    let dns = match &raw.dns {
-        raw::Dns::Off => None,
-        raw::Dns::On => Some(Dns { nameservers: Vec::new(), timeout: DEFAULT_DNS_TIMEOUT }),
-        raw::Dns::Servers(servers) => Some(Dns {
-            nameservers: nameservers(servers, report),
-            timeout: report.nonzero_duration(
-                &SettingPath::ROOT.verify().dns().timeout(),
-                servers.timeout.as_ref().map(|span| span.0),
-                DEFAULT_DNS_TIMEOUT,
-            ),
-        }),
-    };
-    let refresh = match &raw.refresh_interval {
-        RefreshInterval::Off => None,
-        RefreshInterval::Daily => Some(DAY),
-        RefreshInterval::Interval(span) => {
-            if span.0 < MIN_REFRESH_INTERVAL {
-                report.error(
-                    &SettingPath::ROOT.verify().refresh_interval(),
-                    "found less than a minute",
-                    "write a duration such as 24h, or off",
-                );
-            }
-            Some(span.0)
-        }
-    };
-    Verify { dns, refresh_interval: refresh, signatures: signatures(&raw.signatures, report) }
-}
-
-fn nameservers(raw: &raw::Servers, report: &mut Diagnostics) -> Vec<SocketAddr> {
-    let Some(servers) = &raw.nameservers else { return Vec::new() };
-    if servers.0.is_empty() {
-        let hint = "write one such as 127.0.0.1:53, leave it out to use the system's, or write dns: off";
-        report.error(&SettingPath::ROOT.verify().dns().nameservers(), "is empty", hint);
+pub(super) fn verify(raw: &raw::Verify) -> Verify {
+    let dns = |servers: &raw::Servers| Dns { nameservers: servers.nameservers.clone(), timeout: servers.timeout };
+    let raw::Signatures { enabled, fetch_unlisted_keys, max_lifetime } = raw.signatures;
+    Verify {
+        dns: match &raw.dns {
+            raw::Dns::Off => None,
+            raw::Dns::On => Some(dns(&raw::Servers::default())),
+            raw::Dns::Servers(servers) => Some(dns(servers)),
+        },
+        refresh_interval: raw.refresh_interval,
+        signatures: enabled.then_some(Signatures { fetch_unlisted_keys, max_lifetime }),
     }
-    servers.0.iter().map(|server| server.0).collect()
-}
-
-fn signatures(raw: &raw::Signatures, report: &mut Diagnostics) -> Option<Signatures> {
-    let max_lifetime = raw.max_lifetime.as_ref().map(|span| span.0);
-    let path = SettingPath::ROOT.verify().signatures().max_lifetime();
-    let max_lifetime = report.nonzero_duration(&path, max_lifetime, DEFAULT_MAX_LIFETIME);
-    raw.enabled.unwrap_or(true).then_some(Signatures { fetch_unlisted_keys: raw.fetch_unlisted_keys, max_lifetime })
 }
 
 /// Returns the operators that the file adds or changes. `known` are the names of the built-in operators.
