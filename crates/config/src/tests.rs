@@ -20,6 +20,7 @@ use tidegate_policy::{ClassId, ListId, OperatorId, RouteId, Units};
 mod defaults;
 mod schema;
 mod spelling;
+mod summary;
 
 const OPERATORS: [&str; 3] = ["googlebot", "bingbot", "applebot"];
 const EXAMPLE: &str = include_str!("../../../config/tidegate.yaml");
@@ -1790,6 +1791,10 @@ fn origin_has_servers_and_keys_of_tls_only_for_https() {
         (
             "url: http://a, health: { max_failures: 0 }",
             "origin.health.max_failures: found 0, needs at least 1; write a number such as 3",
+        ),
+        (
+            "url: http://a, health: { check: { timeout: 1s } }",
+            "origin.health.check.path: missing; write a path such as /healthz",
         ),
         (
             "url: http://a, health: { check: { path: healthz } }",

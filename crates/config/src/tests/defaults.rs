@@ -240,7 +240,7 @@ fn is_same(left: &Value, right: &Value) -> bool {
 }
 
 /// Returns all keys of the schema with their schemas. `NAME` and `[N]` stand for names and places in a list.
-fn keys() -> Vec<(String, Value)> {
+pub(super) fn keys() -> Vec<(String, Value)> {
     fn collect(root: &Value, schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
         if let Some(reference) = schema["$ref"].as_str() {
             let definition = root.pointer(reference.trim_start_matches('#')).expect("a definition");
