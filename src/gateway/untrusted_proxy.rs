@@ -35,7 +35,7 @@ impl UntrustedProxy {
         if self.is_detected.load(Ordering::Relaxed) || !is_private(peer) || is_trusted(trust, peer) {
             return;
         }
-        if !fields.names().any(headers::is_client_address_header) {
+        if !fields.contains_any(headers::CLIENT_ADDRESS) {
             return;
         }
         if let Some(header) = forwarding_header(trust, fields) {

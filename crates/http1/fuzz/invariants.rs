@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tidegate_http1::client::{Connection, Stream};
 use tidegate_http1::server::{Finish, InterimResponses, RequestBody, ServeOptions, serve};
-use tidegate_http1::{Fields, HeadLimits, Name, Request, RequestHead, Response, SendBody};
+use tidegate_http1::{Fields, HeadLimits, Name, NameSet, Request, RequestHead, Response, SendBody};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Accepted requests do not depend on the segments. Forwarded, each is read as the same request, and as no other.
@@ -118,8 +118,8 @@ impl PartialEq for ReceivedResponse {
 
 /// Returns the fields that neither frame the message nor belong to the connection.
 fn end_to_end(fields: &Fields) -> Vec<(&[u8], &[u8])> {
-    let is_kept = |name| !matches!(name, Name::ContentLength | Name::TransferEncoding | Name::Connection | Name::Date);
-    fields.with_names(is_kept).map(|field| (field.text, field.value)).collect()
+    const OWN: NameSet = NameSet::of(&[Name::ContentLength, Name::TransferEncoding, Name::Connection, Name::Date]);
+    fields.iter().filter(|field| !OWN.contains(field.name)).map(|field| (field.text, field.value)).collect()
 }
 
 fn split_segment(bytes: &[u8]) -> (usize, &[u8]) {

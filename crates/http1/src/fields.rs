@@ -9,7 +9,7 @@ mod tests;
 
 pub use block::FieldBlock;
 
-use super::name::{Name, SEPARATOR};
+use super::name::{Name, NameSet, SEPARATOR};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::fmt;
@@ -19,7 +19,7 @@ use std::fmt;
 pub struct Fields {
     head: Bytes,
     added: Vec<u8>,
-    lines: Vec<FieldLine>,
+    lines: FieldLines,
 }
 
 /// A header field.
@@ -46,6 +46,13 @@ pub(super) struct FieldLine {
     end: u32,
 }
 
+/// Lines in order, and the names that they have.
+#[derive(Clone, Default)]
+pub(super) struct FieldLines {
+    lines: Vec<FieldLine>,
+    names: NameSet,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     Read,
@@ -64,24 +71,10 @@ const TYPICAL_LINE: usize = 32;
 pub(super) const LINES_ADDED: usize = 8;
 
 impl FieldLine {
-    /// Returns the line of a field in `head`; `name` and `value` are slices of it.
-    pub(super) fn from_head(head: &[u8], name: &[u8], value: &[u8]) -> Self {
-        let start = offset(head, name);
-        let name_end = start + name.len();
-        // The pointer of an empty value may be outside of the head.
-        let from = if value.is_empty() { name_end } else { offset(head, value) };
-        let end = from + value.len();
-        let is_canonical = head.get(name_end..from) == Some(SEPARATOR.as_bytes()) && head[end..].starts_with(LINE_END);
-        let [start, name_end, from, end] = [start, name_end, from, end].map(|position| position as u32);
-        Self { name: Name::from_bytes(name), source: Source::Read, is_canonical, start, name_end, value: from, end }
-    }
-
-    pub(super) fn name(&self) -> Name {
-        self.name
-    }
-
-    pub(super) fn is_canonical(&self) -> bool {
-        self.is_canonical
+    /// Returns the line of a field in a head. `positions` are its start, the end of its name, and those of its value.
+    pub(super) fn in_head(name: Name, is_canonical: bool, positions: [usize; 4]) -> Self {
+        let [start, name_end, value, end] = positions.map(|position| position as u32);
+        Self { name, source: Source::Read, is_canonical, start, name_end, value, end }
     }
 
     fn text<'a>(&self, source: &'a [u8]) -> &'a [u8] {
@@ -92,55 +85,72 @@ impl FieldLine {
         &source[self.value as usize..self.end as usize]
     }
 
-    fn field<'a>(&self, source: &'a [u8]) -> Field<'a> {
+    pub(super) fn field<'a>(&self, source: &'a [u8]) -> Field<'a> {
         Field { name: self.name, text: self.text(source), value: self.value(source) }
     }
 }
 
-/// Returns the offset of `part` within `whole`.
-pub(super) fn offset(whole: &[u8], part: &[u8]) -> usize {
-    part.as_ptr() as usize - whole.as_ptr() as usize
+impl FieldLines {
+    pub(super) fn with_capacity(capacity: usize) -> Self {
+        Self { lines: Vec::with_capacity(capacity), names: NameSet::default() }
+    }
+
+    pub(super) fn push(&mut self, line: FieldLine) {
+        self.names = self.names.with(line.name);
+        self.lines.push(line);
+    }
+
+    fn retain(&mut self, keep: impl FnMut(&FieldLine) -> bool) {
+        self.lines.retain(keep);
+        self.names = self.lines.iter().map(|line| line.name).collect();
+    }
 }
 
 impl Fields {
     /// Returns an empty list.
     pub const fn new() -> Self {
-        Self { head: Bytes::new(), added: Vec::new(), lines: Vec::new() }
+        Self { head: Bytes::new(), added: Vec::new(), lines: FieldLines { lines: Vec::new(), names: NameSet::of(&[]) } }
     }
 
     /// Returns the fields at `lines` of `head`.
-    pub(super) fn from_head(head: Bytes, lines: Vec<FieldLine>) -> Self {
+    pub(super) fn from_head(head: Bytes, lines: FieldLines) -> Self {
         Self { head, added: Vec::new(), lines }
     }
 
     /// Returns the bytes of memory that the fields occupy.
     pub fn memory(&self) -> usize {
-        self.head.len() + self.added.capacity() + self.lines.capacity() * size_of::<FieldLine>()
+        self.head.len() + self.added.capacity() + self.lines.lines.capacity() * size_of::<FieldLine>()
     }
 
     /// Returns the number of fields.
     pub fn len(&self) -> usize {
-        self.lines.len()
+        self.lines.lines.len()
     }
 
     /// Returns true if there are no fields.
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.lines.lines.is_empty()
     }
 
     /// Iterates over all fields, in order.
     pub fn iter(&self) -> impl Iterator<Item = Field<'_>> {
-        self.lines.iter().map(|line| line.field(self.source(line)))
+        self.lines.lines.iter().map(|line| line.field(self.source(line)))
     }
 
     /// Iterates over the names of all fields, in order.
     pub fn names(&self) -> impl Iterator<Item = Name> {
-        self.lines.iter().map(|line| line.name)
+        self.lines.lines.iter().map(|line| line.name)
     }
 
-    /// Iterates over the fields whose names `is_wanted` accepts, in order.
-    pub fn with_names(&self, is_wanted: impl Fn(Name) -> bool) -> impl Iterator<Item = Field<'_>> {
-        self.lines.iter().filter(move |line| is_wanted(line.name)).map(|line| line.field(self.source(line)))
+    /// Returns true if a field has one of the names.
+    pub fn contains_any(&self, names: NameSet) -> bool {
+        self.lines.names.intersects(names)
+    }
+
+    /// Iterates over the fields with one of the names, in order.
+    pub fn with_names(&self, names: NameSet) -> impl Iterator<Item = Field<'_>> {
+        let lines: &[FieldLine] = if self.contains_any(names) { &self.lines.lines } else { &[] };
+        lines.iter().filter(move |line| names.contains(line.name)).map(|line| line.field(self.source(line)))
     }
 
     /// Returns the value of the first field with that name.
@@ -150,19 +160,20 @@ impl Fields {
 
     /// Iterates over the values of all fields with that name.
     pub fn all(&self, name: Name) -> impl Iterator<Item = &[u8]> {
-        self.lines.iter().filter(move |line| line.name == name).map(|line| line.value(self.source(line)))
+        let lines: &[FieldLine] = if self.contains(name) { &self.lines.lines } else { &[] };
+        lines.iter().filter(move |line| line.name == name).map(|line| line.value(self.source(line)))
     }
 
     /// Iterates over the values of all fields named `text`, in any case.
     pub fn get_all_by_text<'a>(&'a self, text: &str) -> impl Iterator<Item = &'a [u8]> {
         let name = Name::from_bytes(text.as_bytes());
         let is_match = move |field: &Field<'_>| name != Name::Other || field.text.eq_ignore_ascii_case(text.as_bytes());
-        self.with_names(move |other| other == name).filter(is_match).map(|field| field.value)
+        self.with_names(NameSet::of(&[name])).filter(is_match).map(|field| field.value)
     }
 
     /// Returns true if there is a field with that name.
     pub fn contains(&self, name: Name) -> bool {
-        self.names().any(|other| other == name)
+        self.lines.names.contains(name)
     }
 
     /// Keeps the fields for which `keep` returns true.
@@ -214,17 +225,16 @@ impl Fields {
 
     /// Returns the fields in `head`: lines of a name, colon, space, value, CR and LF. Returns `None` for other bytes.
     pub fn from_lines(head: Bytes) -> Option<Self> {
-        let mut lines = Vec::with_capacity(head.len() / TYPICAL_LINE + LINES_ADDED);
-        let mut rest = &head[..];
-        while !rest.is_empty() {
-            let name_end = memchr::memchr(b':', rest)?;
+        let mut lines = FieldLines::with_capacity(head.len() / TYPICAL_LINE + LINES_ADDED);
+        let mut start = 0;
+        while start < head.len() {
+            let rest = &head[start..];
+            let name_end = memchr::memchr(b':', rest).filter(|end| *end > 0)?;
             let end = memchr::memmem::find(rest, LINE_END)?;
-            let value = rest.get(name_end + SEPARATOR.len()..end)?;
-            if name_end == 0 || !rest[name_end..].starts_with(SEPARATOR.as_bytes()) || !is_value(value) {
-                return None;
-            }
-            lines.push(FieldLine::from_head(&head, &rest[..name_end], value));
-            rest = &rest[end + LINE_END.len()..];
+            let value = rest.get(name_end..end)?.strip_prefix(SEPARATOR.as_bytes()).filter(|value| is_value(value))?;
+            let positions = [0, name_end, end - value.len(), end].map(|position| start + position);
+            lines.push(FieldLine::in_head(Name::from_bytes(&rest[..name_end]), true, positions));
+            start += end + LINE_END.len();
         }
         Some(Self::from_head(head, lines))
     }
@@ -242,7 +252,7 @@ impl Fields {
         let added = &mut self.added;
         if added.capacity() == 0 {
             added.reserve(ADDED_CAPACITY);
-            self.lines.reserve(LINES_ADDED);
+            self.lines.lines.reserve(LINES_ADDED);
         }
         let start = added.len();
         opening.iter().for_each(|part| added.extend_from_slice(part.as_bytes()));
@@ -261,7 +271,7 @@ impl Fields {
     /// Writes the fields for which `keep` returns true. Adjacent fields are written together.
     pub(super) fn write(&self, out: &mut Vec<u8>, mut keep: impl FnMut(Name) -> bool) {
         let mut run: Option<(Source, u32, u32)> = None;
-        for line in self.lines.iter().filter(|line| keep(line.name)) {
+        for line in self.lines.lines.iter().filter(|line| keep(line.name)) {
             let next_start = line.end + LINE_END.len() as u32;
             match &mut run {
                 Some((source, _, end)) if line.is_canonical && *source == line.source && *end == line.start => {
@@ -291,8 +301,8 @@ impl Fields {
 
     /// Converts the fields to a map for HTTP/2, with names in lower case.
     pub fn to_map(&self) -> HeaderMap {
-        let mut map = HeaderMap::with_capacity(self.lines.len());
-        for line in &self.lines {
+        let mut map = HeaderMap::with_capacity(self.len());
+        for line in &self.lines.lines {
             let field = line.field(self.source(line));
             let value = match line.source {
                 Source::Read => HeaderValue::from_maybe_shared(self.head.slice(line.value as usize..line.end as usize)),
@@ -309,7 +319,7 @@ impl Fields {
 /// Converts the fields of an HTTP/2 message.
 impl From<&HeaderMap> for Fields {
     fn from(map: &HeaderMap) -> Self {
-        let mut fields = Self { lines: Vec::with_capacity(map.len() + LINES_ADDED), ..Self::new() };
+        let mut fields = Self { lines: FieldLines::with_capacity(map.len() + LINES_ADDED), ..Self::new() };
         let text = map.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>();
         fields.added.reserve(text + ADDED_CAPACITY);
         for (name, value) in map {

@@ -1,10 +1,11 @@
-//! HTTP/1.1 client and server. `httparse` parses heads; framing and bodies are implemented here.
+//! HTTP/1.1 client and server.
 //!
 //! Designed for a proxy on one thread: a connection is a value without a task of its own, polled by its user, and its
 //! buffers are reused for all messages. The package does not depend on rules, settings or time.
 //!
-//! [`framing`] determines the length of bodies and rejects ambiguous messages (RFC 9112 section 6). [`head`] and
-//! [`chunked`] read and write parts of a message, [`body`] whole bodies; [`buffer`] has the buffers.
+//! [`framing`] determines the length of bodies and rejects ambiguous messages (RFC 9112 section 6). [`parser`] parses
+//! the lines of heads. [`head`] and [`chunked`] read and write parts of a message, [`body`] whole bodies; [`buffer`] has the
+//! buffers.
 
 mod body;
 mod buffer;
@@ -16,6 +17,7 @@ mod framing;
 mod head;
 mod message;
 mod name;
+mod parser;
 pub mod server;
 #[cfg(test)]
 mod test_io;
@@ -28,4 +30,4 @@ pub use fields::{Field, FieldBlock, Fields, Value};
 pub use framing::Malformed;
 pub use head::HeadLimits;
 pub use message::{Request, RequestHead, Response};
-pub use name::Name;
+pub use name::{Name, NameSet};

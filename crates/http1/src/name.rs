@@ -118,6 +118,53 @@ impl Name {
     }
 }
 
+/// A set of names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NameSet([u64; 2]);
+
+const _: () = assert!((Name::Other as usize) < 128, "a set has a bit for each name");
+
+impl NameSet {
+    /// Returns the set of `names`.
+    pub const fn of(names: &[Name]) -> Self {
+        let (mut set, mut index) = (Self([0; 2]), 0);
+        while index < names.len() {
+            set = set.with(names[index]);
+            index += 1;
+        }
+        set
+    }
+
+    /// Returns the set with one more name.
+    #[must_use]
+    pub const fn with(mut self, name: Name) -> Self {
+        self.0[name as usize / 64] |= 1 << (name as usize % 64);
+        self
+    }
+
+    /// Returns the names that either set has.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self([self.0[0] | other.0[0], self.0[1] | other.0[1]])
+    }
+
+    /// Returns true if the set has the name.
+    pub const fn contains(self, name: Name) -> bool {
+        self.0[name as usize / 64] >> (name as usize % 64) & 1 == 1
+    }
+
+    /// Returns true if the sets have a name in common.
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0[0] & other.0[0] | self.0[1] & other.0[1] != 0
+    }
+}
+
+impl FromIterator<Name> for NameSet {
+    fn from_iter<I: IntoIterator<Item = Name>>(names: I) -> Self {
+        names.into_iter().fold(Self::default(), Self::with)
+    }
+}
+
 /// Separator between name and value.
 pub(super) const SEPARATOR: &str = ": ";
 
@@ -220,6 +267,19 @@ mod tests {
             assert_eq!(Name::from_bytes(text.as_bytes()), *name);
             assert_eq!(Name::from_bytes(text.to_ascii_uppercase().as_bytes()), *name);
             assert_eq!(name.text(), text);
+        }
+    }
+
+    #[test]
+    fn set_has_the_names_it_is_made_of() {
+        let all = || KNOWN.iter().map(|(name, _)| *name).chain([Name::Other]);
+        for name in all() {
+            let one = NameSet::of(&[name]);
+            assert!(all().all(|other| one.contains(other) == (other == name)), "{name:?}");
+            let others: NameSet = all().filter(|other| *other != name).collect();
+            assert!(!others.contains(name) && !others.intersects(one), "{name:?}");
+            assert_eq!(others.union(one), all().collect(), "{name:?}");
+            assert!(others.with(name).intersects(one), "{name:?}");
         }
     }
 

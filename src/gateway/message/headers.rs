@@ -2,86 +2,82 @@
 
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
-use tidegate_http1::{Field, Fields, Name, list};
+use tidegate_http1::{Field, Fields, Name, NameSet, list};
 use tidegate_policy::admin_session::COOKIE_PREFIX;
 use tidegate_policy::identity::AddressSource;
 
 /// Prefix of the gateway's own field names.
 const RESERVED_PREFIX: &[u8] = b"x-tidegate-";
 
-/// Returns true for fields that concern one connection only and are not forwarded.
-fn is_hop_by_hop(name: Name) -> bool {
-    matches!(
-        name,
-        Name::Connection
-            | Name::KeepAlive
-            | Name::ProxyConnection
-            | Name::Te
-            | Name::TransferEncoding
-            | Name::Upgrade
-            | Name::ProxyAuthenticate
-            | Name::ProxyAuthorization
-    )
-}
+/// Fields that concern one connection only and are not forwarded.
+const HOP_BY_HOP: NameSet = NameSet::of(&[
+    Name::Connection,
+    Name::KeepAlive,
+    Name::ProxyConnection,
+    Name::Te,
+    Name::TransferEncoding,
+    Name::Upgrade,
+    Name::ProxyAuthenticate,
+    Name::ProxyAuthorization,
+]);
 
-/// Returns true for fields that only the gateway may set; from a client they are forged.
-fn is_reserved(name: Name) -> bool {
-    matches!(name, Name::Class | Name::Operator | Name::Decision)
-}
+/// Fields that only the gateway may set; from a client they are forged.
+const RESERVED: NameSet = NameSet::of(&[Name::Class, Name::Operator, Name::Decision]);
 
-/// Returns true for fields that describe the path of a request; trusted from trusted proxies only.
-fn is_forwarding(name: Name) -> bool {
-    is_address_header(name) || matches!(name, Name::ForwardedProto | Name::ForwardedHost | Name::ForwardedPort)
-}
+/// Common fields that carry the client's address.
+const ADDRESS: NameSet = NameSet::of(&[Name::ForwardedFor, Name::Forwarded, Name::RealIp]);
 
-/// Returns true for the common headers that carry the client's address.
-fn is_address_header(name: Name) -> bool {
-    matches!(name, Name::ForwardedFor | Name::Forwarded | Name::RealIp)
-}
+/// Fields of vendors that carry the client's address: a claim if the settings name them, ordinary fields otherwise.
+const VENDOR_ADDRESS: NameSet = NameSet::of(&[Name::CfConnectingIp, Name::TrueClientIp]);
 
-/// Returns true for vendor headers that carry the client's address: a claim if the settings name them, ordinary fields
-/// otherwise.
-fn is_vendor_header(name: Name) -> bool {
-    matches!(name, Name::CfConnectingIp | Name::TrueClientIp)
-}
+/// All fields that carry the client's address.
+pub(in crate::gateway) const CLIENT_ADDRESS: NameSet = ADDRESS.union(VENDOR_ADDRESS);
 
-/// Returns true for all headers that carry the client's address, including those of vendors.
-pub(in crate::gateway) fn is_client_address_header(name: Name) -> bool {
-    is_address_header(name) || is_vendor_header(name)
-}
+/// Fields that describe the path of a request; trusted from trusted proxies only.
+const FORWARDING: NameSet =
+    ADDRESS.union(NameSet::of(&[Name::ForwardedProto, Name::ForwardedHost, Name::ForwardedPort]));
 
-/// Returns true for fields that `Connection` cannot remove.
-fn is_protected(name: Name) -> bool {
-    is_reserved(name)
-        || is_forwarding(name)
-        || matches!(
-            name,
-            Name::Host
-                | Name::ContentLength
-                | Name::Authorization
-                | Name::Cookie
-                | Name::CacheControl
-                | Name::UserAgent
-                | Name::Via
-        )
-}
+/// Fields that `Connection` cannot remove.
+const PROTECTED: NameSet = RESERVED.union(FORWARDING).union(NameSet::of(&[
+    Name::Host,
+    Name::ContentLength,
+    Name::Authorization,
+    Name::Cookie,
+    Name::CacheControl,
+    Name::UserAgent,
+    Name::Via,
+]));
+
+/// Fields that may be a claim under some settings.
+const MAYBE_UNTRUSTED: NameSet =
+    RESERVED.union(FORWARDING).union(VENDOR_ADDRESS).union(NameSet::of(&[Name::Expect, Name::Other]));
+
+/// Names that no trailer may have.
+const FORBIDDEN_TRAILERS: NameSet = RESERVED.union(FORWARDING).union(HOP_BY_HOP).union(NameSet::of(&[
+    Name::Host,
+    Name::Via,
+    Name::Expect,
+    Name::ContentLength,
+]));
 
 /// Removes hop-by-hop fields, in either direction. `TE: trailers` stays, because trailers are forwarded.
 pub(in crate::gateway) fn strip_hop_by_hop(fields: &mut Fields) {
-    if !fields.names().any(is_hop_by_hop) {
+    if !fields.contains_any(HOP_BY_HOP) {
         return;
     }
     drop_listed_trailers(fields);
-    let is_removed_anyway = |name: &[u8]| is_hop_by_hop(Name::from_bytes(name)) || name.eq_ignore_ascii_case(b"close");
+    let is_removed_anyway =
+        |name: &[u8]| HOP_BY_HOP.contains(Name::from_bytes(name)) || name.eq_ignore_ascii_case(b"close");
     let listed: Vec<Vec<u8>> = fields
         .all(Name::Connection)
         .flat_map(list)
-        .filter(|name| !is_removed_anyway(name) && !is_protected(Name::from_bytes(name)))
+        .filter(|name| !is_removed_anyway(name) && !PROTECTED.contains(Name::from_bytes(name)))
         .map(<[u8]>::to_vec)
         .collect();
     let trailers = fields.all(Name::Te).flat_map(list).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
-    fields
-        .retain(|field| !is_hop_by_hop(field.name) && !listed.iter().any(|name| name.eq_ignore_ascii_case(field.text)));
+    fields.retain(|field| {
+        !HOP_BY_HOP.contains(field.name) && !listed.iter().any(|name| name.eq_ignore_ascii_case(field.text))
+    });
     if trailers {
         fields.append(Name::Te, b"trailers");
     }
@@ -95,8 +91,8 @@ pub(in crate::gateway) fn strip_response(fields: &mut Fields) {
 
 /// Removes the gateway's own fields from a response of the origin.
 fn strip_reserved(fields: &mut Fields) {
-    if fields.names().any(is_reserved) {
-        fields.retain(|field| !is_reserved(field.name));
+    if fields.contains_any(RESERVED) {
+        fields.retain(|field| !RESERVED.contains(field.name));
     }
 }
 
@@ -116,15 +112,10 @@ fn drop_listed_trailers(fields: &mut Fields) {
 /// removed: no proxy sends them.
 pub(in crate::gateway) fn strip_untrusted(fields: &mut Fields, source: &AddressSource, trusted: bool) {
     let should_remove = |field: Field<'_>| is_untrusted(field, source, trusted);
-    if fields.with_names(may_be_untrusted).any(should_remove) {
+    if fields.with_names(MAYBE_UNTRUSTED).any(should_remove) {
         fields.retain(|field| !should_remove(field));
     }
     retain_trailers(fields, is_allowed_trailer);
-}
-
-/// Returns false for names that are not a claim under any settings.
-fn may_be_untrusted(name: Name) -> bool {
-    is_reserved(name) || is_forwarding(name) || is_vendor_header(name) || matches!(name, Name::Expect | Name::Other)
 }
 
 fn is_untrusted(field: Field<'_>, source: &AddressSource, trusted: bool) -> bool {
@@ -133,9 +124,9 @@ fn is_untrusted(field: Field<'_>, source: &AddressSource, trusted: bool) -> bool
             is_reserved_or_forwarding_variant(field.text) || is_untrusted_vendor_header(field.text, source, trusted)
         }
         Name::Expect => true,
-        name if is_vendor_header(name) => is_untrusted_vendor_header(field.text, source, trusted),
-        name if is_address_header(name) => !(trusted && source.header() == Some(name.text())),
-        name => is_reserved(name) || (!trusted && is_forwarding(name)),
+        name if VENDOR_ADDRESS.contains(name) => is_untrusted_vendor_header(field.text, source, trusted),
+        name if ADDRESS.contains(name) => !(trusted && source.header() == Some(name.text())),
+        name => RESERVED.contains(name) || (!trusted && FORWARDING.contains(name)),
     }
 }
 
@@ -144,7 +135,7 @@ fn is_untrusted(field: Field<'_>, source: &AddressSource, trusted: bool) -> bool
 fn is_reserved_or_forwarding_variant(text: &[u8]) -> bool {
     matches!(text.first(), Some(b'x' | b'X'))
         && (text.get(..RESERVED_PREFIX.len()).is_some_and(|start| eq_as_cgi(start, RESERVED_PREFIX))
-            || is_forwarding(Name::from_cgi_bytes(text)))
+            || FORWARDING.contains(Name::from_cgi_bytes(text)))
 }
 
 /// Returns true for a vendor's address header that is untrusted, or not spelled as configured.
@@ -163,12 +154,7 @@ pub(in crate::gateway) fn eq_as_cgi(one: &[u8], other: &[u8]) -> bool {
 /// Returns true for a trailer that an origin can safely merge into the head. http1 removes trailers that change the
 /// framing, in their usual spelling.
 fn is_allowed_trailer(name: &[u8]) -> bool {
-    let parsed = Name::from_cgi_bytes(name);
-    !is_reserved(parsed)
-        && !is_forwarding(parsed)
-        && !is_hop_by_hop(parsed)
-        && !matches!(parsed, Name::Host | Name::Via | Name::Expect | Name::ContentLength)
-        && !is_reserved_or_forwarding_variant(name)
+    !FORBIDDEN_TRAILERS.contains(Name::from_cgi_bytes(name)) && !is_reserved_or_forwarding_variant(name)
 }
 
 /// Removes from `Trailer` the names that `keep` rejects: trailers that are not announced are not forwarded.

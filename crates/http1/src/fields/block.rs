@@ -1,7 +1,7 @@
 //! Fields that are kept and sent many times: their lines are searched for once.
 
 use super::super::name::{Name, SEPARATOR};
-use super::{FieldLine, Fields, LINE_END, LINES_ADDED, Source};
+use super::{FieldLine, FieldLines, Fields, LINE_END, LINES_ADDED, Source};
 use bytes::Bytes;
 
 /// Header fields in one block of memory.
@@ -26,7 +26,7 @@ impl FieldBlock {
         let Fields { head: text, lines, .. } = Fields::from_lines(text)?;
         // No length of a part exceeds that of the whole.
         let has_lengths = u16::try_from(text.len()).is_ok();
-        let lines = lines.iter().filter(|_| has_lengths).map(BlockLine::new).collect();
+        let lines = lines.lines.iter().filter(|_| has_lengths).map(BlockLine::new).collect();
         Some(Self { text, lines })
     }
 
@@ -45,13 +45,13 @@ impl FieldBlock {
         if self.lines.is_empty() {
             return Fields::from_lines(self.text.clone()).unwrap_or_default();
         }
-        let mut lines = Vec::with_capacity(self.lines.len() + LINES_ADDED);
+        let mut lines = FieldLines::with_capacity(self.lines.len() + LINES_ADDED);
         let mut start = 0;
-        lines.extend(self.lines.iter().map(|line| {
+        for line in &self.lines {
             let line = line.starting_at(start);
             start = line.end + LINE_END.len() as u32;
-            line
-        }));
+            lines.push(line);
+        }
         Fields::from_head(self.text.clone(), lines)
     }
 }

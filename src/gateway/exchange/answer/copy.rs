@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tidegate_http_cache::range::{RequestedRange, requested_range};
 use tidegate_http_cache::validation::{allows_range, is_not_modified, is_sent_in_304};
 use tidegate_http_cache::{CacheResult, CacheStatus, ForwardReason, HitDetail};
-use tidegate_http1::{Fields, Name, Response};
+use tidegate_http1::{Fields, Name, NameSet, Response};
 use tidegate_policy::Timestamp;
 
 /// Responds that there is no stored response for a client that wants no other (RFC 9111 section 5.2.1.7).
@@ -78,8 +78,7 @@ pub(in crate::gateway) fn copy_response(
     let length = copy.body.len();
     let is_ok = copy.head.status == StatusCode::OK;
     let mut digits = itoa::Buffer::new();
-    let is_condition = |name| matches!(name, Name::IfNoneMatch | Name::IfModifiedSince);
-    let is_conditional = is_ok && client_fields.names().any(is_condition);
+    let is_conditional = is_ok && client_fields.contains_any(NameSet::of(&[Name::IfNoneMatch, Name::IfModifiedSince]));
     let (status, body) = if is_conditional && is_not_modified(&request, &MessageFields(&fields)) {
         fields.retain(|field| is_sent_in_304(&String::from_utf8_lossy(field.text).to_ascii_lowercase()));
         encode_not_modified(journal, &mut fields);
