@@ -77,6 +77,10 @@ impl FieldLine {
         Self { name, source: Source::Read, is_canonical, start, name_end, value, end }
     }
 
+    pub(super) fn name(&self) -> Name {
+        self.name
+    }
+
     fn text<'a>(&self, source: &'a [u8]) -> &'a [u8] {
         &source[self.start as usize..self.name_end as usize]
     }

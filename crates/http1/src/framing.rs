@@ -3,8 +3,8 @@
 //! Stricter than the RFC where leniency permits request smuggling: messages that two readers could frame differently
 //! are rejected.
 
-use super::fields::list;
-use super::name::Name;
+use super::fields::{Field, list};
+use super::name::{Name, NameSet};
 use http::{Method, StatusCode, Version};
 
 /// Error of a malformed message.
@@ -70,8 +70,12 @@ pub(super) struct FramingInfo {
 }
 
 impl FramingInfo {
+    /// Names of fields that are recorded.
+    pub(super) const NAMES: NameSet =
+        NameSet::of(&[Name::ContentLength, Name::TransferEncoding, Name::Connection, Name::Expect, Name::Te]);
+
     /// Records one field. Returns false for a duplicate that need not be kept.
-    pub(super) fn record(&mut self, name: Name, value: &[u8]) -> Result<bool, Malformed> {
+    pub(super) fn record(&mut self, Field { name, value, .. }: Field<'_>) -> Result<bool, Malformed> {
         match name {
             Name::ContentLength => {
                 let length = decimal(value).ok_or(Malformed::ContentLength)?;
@@ -164,7 +168,8 @@ mod tests {
     fn framing_info(fields: &[(&'static str, &'static str)]) -> Result<FramingInfo, Malformed> {
         let mut framing = FramingInfo::default();
         for (name, value) in fields {
-            framing.record(Name::from_bytes(name.as_bytes()), value.as_bytes())?;
+            let (text, value) = (name.as_bytes(), value.as_bytes());
+            framing.record(Field { name: Name::from_bytes(text), text, value })?;
         }
         Ok(framing)
     }

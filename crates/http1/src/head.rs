@@ -130,8 +130,7 @@ fn field_lines(parser: &mut Parser<'_>, max: usize) -> Result<(FieldLines, Frami
         if count > max {
             return Err(Malformed::HeadTooLarge.into());
         }
-        let Field { name, value, .. } = line.field(parser.bytes());
-        if framing.record(name, value)? {
+        if !FramingInfo::NAMES.contains(line.name()) || framing.record(line.field(parser.bytes()))? {
             lines.push(line);
         }
     }

@@ -81,9 +81,9 @@ impl<'a> Parser<'a> {
     /// Parses the start line of a request (RFC 9112 section 3).
     pub(super) fn request_line(&mut self) -> Result<RequestLine> {
         self.skip_empty_lines()?;
-        let method = self.word(|bytes, from| first(bytes, from, |byte| !is_token(byte)))?;
+        let method = self.word(is_token)?;
         let method = Method::from_bytes(&self.bytes[method]).map_err(|_| MALFORMED)?;
-        let target = self.word(first_below::<0x21>)?;
+        let target = self.word(is_target)?;
         std::str::from_utf8(&self.bytes[target.clone()]).map_err(|_| MALFORMED)?;
         let version = self.version()?;
         self.end_line()?;
@@ -111,43 +111,51 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses the next field line, or the empty line that ends a section, for which it returns `None` (RFC 9112 section 5).
+    // Inlined, because most of the time of a head is spent here.
+    #[inline(always)]
     pub(super) fn field_line(&mut self) -> Result<Option<FieldLine>> {
         let start = self.position;
-        if matches!(self.peek()?, b'\r' | b'\n') {
+        let rest = &self.bytes[start..];
+        if let [b'\r' | b'\n', ..] = rest {
             self.end_line()?;
             return Ok(None);
         }
-        let (name_end, name) = self.name(start)?;
-        let first_of_value = first(self.bytes, name_end + 1, |byte| !is_blank(byte));
-        let line_end = value_end(self.bytes, first_of_value);
-        self.position = line_end;
-        let is_crlf = self.end_line()?;
-        let mut end = line_end;
-        while end > first_of_value && is_blank(self.bytes[end - 1]) {
-            end -= 1;
-        }
-        let is_canonical = is_crlf
-            && end == line_end
-            && first_of_value == name_end + SEPARATOR.len()
-            && self.bytes[name_end + 1] == b' ';
-        Ok(Some(FieldLine::in_head(name, is_canonical, [start, name_end, first_of_value, end])))
-    }
-
-    /// Parses the name of a field up to its colon. Returns its end.
-    fn name(&self, start: usize) -> Result<(usize, Name)> {
-        let end = first_colon(self.bytes, start);
-        let text = &self.bytes[start..end];
-        let name = Name::from_bytes(text);
+        let name_end = first_marked(rest, |word| mark_zero(word ^ (LOW_BITS * b':' as u64)));
+        let name = Name::from_bytes(&rest[..name_end]);
         // A known name is one by its spelling.
-        if text.is_empty() || name == Name::Other && !text.iter().all(|&byte| is_token(byte)) {
-            return Err(MALFORMED);
+        if name == Name::Other && !is_name(&rest[..name_end]) {
+            return Err(if rest.is_empty() { Stop::Incomplete } else { MALFORMED });
         }
-        if end == self.bytes.len() { Err(Stop::Incomplete) } else { Ok((end, name)) }
+        let after_name = &rest[name_end..];
+        let value = match after_name {
+            [b':', b' ', first, ..] if !is_blank(*first) => SEPARATOR.len(),
+            _ => value_start(after_name),
+        };
+        let value_end = value_end(after_name, value);
+        let (is_crlf, line_end) = match after_name.get(value_end..) {
+            Some([b'\r', b'\n', ..]) => (true, value_end + 2),
+            Some([b'\n', ..]) => (false, value_end + 1),
+            None | Some([] | [b'\r']) => return Err(Stop::Incomplete),
+            Some(_) => return Err(MALFORMED),
+        };
+        let end = match after_name[value - 1..value_end].last() {
+            Some(last) if is_blank(*last) => value + after_name[value..value_end].trim_ascii_end().len(),
+            _ => value_end,
+        };
+        let name_end = start + name_end;
+        self.position = name_end + line_end;
+        self.has_crlf |= is_crlf;
+        self.has_bare_lf |= !is_crlf;
+        let is_canonical =
+            is_crlf && end == value_end && after_name.starts_with(SEPARATOR.as_bytes()) && value == SEPARATOR.len();
+        Ok(Some(FieldLine::in_head(name, is_canonical, [start, name_end, name_end + value, name_end + end])))
     }
 
-    /// Parses bytes up to a space. `end` returns the position of the first byte that is none of them.
-    fn word(&mut self, end: impl FnOnce(&[u8], usize) -> usize) -> Result<Range<usize>> {
-        let word = self.position..end(self.bytes, self.position);
+    /// Parses one or more bytes that `is_part` accepts, up to a space.
+    fn word(&mut self, is_part: impl Fn(u8) -> bool) -> Result<Range<usize>> {
+        let rest = &self.bytes[self.position..];
+        let length = rest.iter().position(|&byte| !is_part(byte)).unwrap_or(rest.len());
+        let word = self.position..self.position + length;
         self.position = word.end;
         self.expect(b' ')?;
         if word.is_empty() { Err(MALFORMED) } else { Ok(word) }
@@ -196,62 +204,59 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Bytes of which `first_below` compares all at once, as the compiler can with vectors.
-const BLOCK: usize = 32;
-/// Bytes of which the first that differs is found by one number.
+/// Bytes of which the first that is wanted is found by one number.
 const WORD: usize = 8;
 
 const LOW_BITS: u64 = u64::from_ne_bytes([0x01; WORD]);
 const HIGH_BITS: u64 = u64::from_ne_bytes([0x80; WORD]);
 
-/// Returns the position of the first byte from `from` on for which `is_wanted` returns true, or the length.
-fn first(bytes: &[u8], from: usize, is_wanted: impl Fn(u8) -> bool) -> usize {
-    let rest = bytes.get(from..).unwrap_or_default();
-    from + rest.iter().position(|&byte| is_wanted(byte)).unwrap_or(rest.len())
-}
-
-/// Returns the position of the first byte from `from` on for which `mark` sets the highest bit, or the length. Of the bytes
-/// of a word, only the first mark is exact.
-fn first_marked(bytes: &[u8], mut from: usize, mark: impl Fn(u64) -> u64) -> usize {
-    while let Some(word) = bytes.get(from..).and_then(<[u8]>::first_chunk::<WORD>) {
+/// Returns the position of the first byte for which `mark` sets the highest bit, or the length. Of the bytes of a word, only
+/// the first mark has to be exact.
+#[inline(always)]
+fn first_marked(bytes: &[u8], mark: impl Fn(u64) -> u64) -> usize {
+    let (words, rest) = bytes.as_chunks::<WORD>();
+    for (index, word) in words.iter().enumerate() {
         let marks = mark(u64::from_le_bytes(*word)) & HIGH_BITS;
         if marks != 0 {
-            return from + marks.trailing_zeros() as usize / 8;
+            return index * WORD + marks.trailing_zeros() as usize / 8;
         }
-        from += WORD;
     }
-    first(bytes, from, |byte| mark(u64::from(byte)) & 0x80 != 0)
+    let in_rest = rest.iter().position(|&byte| mark(u64::from(byte)) & 0x80 != 0);
+    words.len() * WORD + in_rest.unwrap_or(rest.len())
 }
 
-/// Returns the position of the first colon from `from` on, or the length.
-fn first_colon(bytes: &[u8], from: usize) -> usize {
-    first_marked(bytes, from, |word| mark_zero(word ^ (LOW_BITS * b':' as u64)))
-}
-
-/// Returns the position of the first byte from `from` on that is below `LIMIT` or DEL, or the length.
-fn first_below<const LIMIT: u8>(bytes: &[u8], mut from: usize) -> usize {
-    let is_below = |found: bool, &byte: &u8| found | (byte < LIMIT) | (byte == 0x7f);
-    while let Some(block) = bytes.get(from..).and_then(<[u8]>::first_chunk::<BLOCK>)
-        && !block.iter().fold(false, is_below)
-    {
-        from += BLOCK;
-    }
-    let limits = LOW_BITS * u64::from(LIMIT);
-    first_marked(bytes, from, |word| word.wrapping_sub(limits) & !word | mark_zero(word ^ (LOW_BITS * 0x7f)))
-}
-
-/// Marks the first zero byte.
+/// Marks the first byte that is zero.
 fn mark_zero(word: u64) -> u64 {
     word.wrapping_sub(LOW_BITS) & !word
 }
 
+/// Returns the position of the first byte that is not blank after a colon, or the length.
+fn value_start(bytes: &[u8]) -> usize {
+    1 + bytes.iter().skip(1).take_while(|&&byte| is_blank(byte)).count()
+}
+
 /// Returns the position of the first control character but tab from `from` on, or the length (RFC 9110 section 5.5).
+#[inline(always)]
 fn value_end(bytes: &[u8], from: usize) -> usize {
-    let mut end = first_below::<b' '>(bytes, from);
-    while bytes.get(end) == Some(&b'\t') {
-        end = first_below::<b' '>(bytes, end + 1);
+    let mark_control =
+        |word: u64| word.wrapping_sub(LOW_BITS * b' ' as u64) & !word | mark_zero(word ^ (LOW_BITS * 0x7f));
+    let mut end = from;
+    loop {
+        end += first_marked(bytes.get(end..).unwrap_or_default(), mark_control);
+        if bytes.get(end) != Some(&b'\t') {
+            return end;
+        }
+        end += 1;
     }
-    end
+}
+
+fn is_name(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|&byte| is_token(byte))
+}
+
+/// Returns true for a byte of a request target: none that is blank or a control character.
+fn is_target(byte: u8) -> bool {
+    byte > b' ' && byte != 0x7f
 }
 
 fn is_blank(byte: u8) -> bool {
