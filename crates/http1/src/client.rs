@@ -184,20 +184,29 @@ impl<IO: Stream, B: SendBody> Future for SendRequest<'_, IO, B> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if let Some(body) = this.unsent.take()
-            && let Err(body) = this.start(body, cx)
-        {
-            return Poll::Ready(Err(SendFailure { error: Error::Unsent, unsent: Some(body) }));
+        let mut is_watched = false;
+        if let Some(body) = this.unsent.take() {
+            match this.start(body, cx) {
+                Ok(watched) => is_watched = watched,
+                Err(body) => return Poll::Ready(Err(SendFailure { error: Error::Unsent, unsent: Some(body) })),
+            }
         }
-        this.poll_response(cx).map_err(|error| SendFailure { error, unsent: None })
+        let polled = match this.poll_upload(cx) {
+            Ok(()) if is_watched => Poll::Pending,
+            Ok(()) => this.poll_response(cx),
+            Err(error) => Poll::Ready(Err(error)),
+        };
+        polled.map_err(|error| SendFailure { error, unsent: None })
     }
 }
 
 impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
-    /// Writes the head, and the whole request if there is no body. Returns the body if the connection is closed.
-    fn start(&mut self, body: B, cx: &mut Context<'_>) -> Result<(), B> {
+    /// Writes the head, and the whole request if there is no body. Returns true if the task is woken when the response
+    /// arrives, and the body if the connection is closed.
+    fn start(&mut self, body: B, cx: &mut Context<'_>) -> Result<bool, B> {
         let conn = self.conn.as_mut().expect("not polled after completion");
-        if conn.requests_sent > 0 && !conn.poll_idle(cx) {
+        let is_reused = conn.requests_sent > 0;
+        if is_reused && !conn.poll_idle(cx) {
             return Err(body);
         }
         conn.requests_sent = conn.requests_sent.saturating_add(1);
@@ -209,13 +218,17 @@ impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
             return Err(body);
         }
         self.upload = Some(Upload { body: BodyWriter::new(body, coding), done: false, write_error: None });
-        Ok(())
+        Ok(is_reused)
+    }
+
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        let conn = self.conn.as_mut().expect("not polled after completion");
+        self.upload.as_mut().expect("set at the start").poll_upload(conn, cx)
     }
 
     fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<ResponseBody<IO, B>>, Error>> {
         let conn = self.conn.as_mut().expect("not polled after completion");
         let upload = self.upload.as_mut().expect("set at the start");
-        upload.poll_upload(conn, cx)?;
         let head = loop {
             match self.reader.response(&mut conn.incoming.buffer)? {
                 Some(head) if head.status == StatusCode::SWITCHING_PROTOCOLS => {
