@@ -48,6 +48,7 @@ names! {
     KeepAlive = "keep-alive",
     Operator = "x-tidegate-operator",
     Origin = "origin",
+    Priority = "priority",
     ProxyAuthenticate = "proxy-authenticate",
     ProxyAuthorization = "proxy-authorization",
     ProxyConnection = "proxy-connection",
@@ -61,7 +62,12 @@ names! {
     Referer = "referer",
     RetryAfter = "retry-after",
     SecChUa = "sec-ch-ua",
+    SecChUaMobile = "sec-ch-ua-mobile",
+    SecChUaPlatform = "sec-ch-ua-platform",
+    SecFetchDest = "sec-fetch-dest",
     SecFetchMode = "sec-fetch-mode",
+    SecFetchSite = "sec-fetch-site",
+    SecFetchUser = "sec-fetch-user",
     Signature = "signature",
     SignatureAgent = "signature-agent",
     SignatureInput = "signature-input",
@@ -171,7 +177,7 @@ pub(super) const SEPARATOR: &str = ": ";
 /// Length of the longest known name.
 const MAX_NAME_LEN: usize = max_name_len();
 
-const SLOTS: usize = 256;
+const SLOTS: usize = 512;
 const EMPTY_SLOT: u8 = u8::MAX;
 
 /// Factor for which no two known names share a slot, computed at compile time.

@@ -3,9 +3,36 @@
 use smallvec::SmallVec;
 use tidegate_config::Settings;
 use tidegate_http_cache::request_fields::{FetchField, fetch_field};
-use tidegate_http1::{Field, Name};
+use tidegate_http1::{Field, Name, NameSet};
 use tidegate_policy::RouteId;
 use tidegate_policy::cache::{CacheRules, RouteCacheRules};
+
+/// Fields of most requests, none of which is keyed by its value.
+const COMMON_NAMES: &[Name] = &[
+    Name::Host,
+    Name::UserAgent,
+    Name::AcceptEncoding,
+    Name::AcceptLanguage,
+    Name::Connection,
+    Name::Cookie,
+    Name::Authorization,
+    Name::CacheControl,
+    Name::Referer,
+    Name::Priority,
+    Name::SecChUa,
+    Name::SecChUaMobile,
+    Name::SecChUaPlatform,
+    Name::SecFetchDest,
+    Name::SecFetchMode,
+    Name::SecFetchSite,
+    Name::SecFetchUser,
+    Name::UpgradeInsecureRequests,
+    Name::ForwardedFor,
+    Name::ForwardedProto,
+    Name::ForwardedHost,
+    Name::Via,
+];
+const COMMON: NameSet = NameSet::of(COMMON_NAMES);
 
 /// Rules for the fetches of a route.
 #[derive(Clone, Copy)]
@@ -64,7 +91,7 @@ impl<'a> FetchRules<'a> {
 
     /// Returns true if the field is sent and its value is part of the key of the URL, because the rules do not name it.
     pub(super) fn is_keyed_by_value(&self, field: Field<'_>) -> bool {
-        !is_common(field.name) && self.fetch_field(field, |_| false) == FetchField::KeyedByValue
+        !COMMON.contains(field.name) && self.fetch_field(field, |_| false) == FetchField::KeyedByValue
     }
 
     /// Returns true if each value of the field `name`, in lower case, is part of the key of the URL, so that it need not
@@ -75,25 +102,14 @@ impl<'a> FetchRules<'a> {
     }
 }
 
-/// Returns true for fields of most requests, none of which is keyed by its value.
-fn is_common(name: Name) -> bool {
-    matches!(
-        name,
-        Name::Host
-            | Name::UserAgent
-            | Name::AcceptEncoding
-            | Name::AcceptLanguage
-            | Name::Connection
-            | Name::Cookie
-            | Name::Authorization
-            | Name::CacheControl
-            | Name::Referer
-            | Name::SecChUa
-            | Name::SecFetchMode
-            | Name::UpgradeInsecureRequests
-            | Name::ForwardedFor
-            | Name::ForwardedProto
-            | Name::ForwardedHost
-            | Name::Via
-    )
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_common_field_is_keyed_by_its_value() {
+        for name in COMMON_NAMES {
+            assert_ne!(fetch_field(name.text(), b"any", false), FetchField::KeyedByValue, "{name:?}");
+        }
+    }
 }
