@@ -6,6 +6,8 @@ use crate::gateway::message::page_url::{canonical_url, is_canonical};
 use crate::gateway::message::site::Site;
 use aws_lc_rs::digest::{SHA256, digest};
 use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::hash::BuildHasher;
 use tidegate_http_cache::coding::Coding;
 use tidegate_http_cache::vary::SelectingFields;
 use tidegate_http1::{Field, Fields, Name};
@@ -223,11 +225,53 @@ impl KeyHash {
     }
 
     fn finish(self) -> CacheKey {
-        let digest = digest(&SHA256, &self.0);
-        let mut half = [0; 16];
-        half.copy_from_slice(&digest.as_ref()[..16]);
-        CacheKey(u128::from_le_bytes(half))
+        RECENT_KEYS.with_borrow_mut(|recent| recent.get_or_insert_with(RecentKeys::default).key(&self.0))
     }
+}
+
+thread_local! {
+    static RECENT_KEYS: RefCell<Option<RecentKeys>> = const { RefCell::new(None) };
+}
+
+/// Keys of lists that were hashed recently: a cryptographic hash takes longer than all else that finds a stored response.
+/// A client can only replace keys of others, which are then hashed again.
+struct RecentKeys {
+    /// Lists and their keys, each at the slot of its list.
+    keys: Box<[Option<(Box<[u8]>, CacheKey)>; RECENT_SLOTS]>,
+    /// Hashes lists to slots, which no client can know.
+    slots: foldhash::fast::RandomState,
+}
+
+/// Number of keys that a thread remembers, a power of two. Each takes at most [`TYPICAL_LIST`] bytes and 32 more.
+const RECENT_SLOTS: usize = 1024;
+
+impl Default for RecentKeys {
+    fn default() -> Self {
+        Self { keys: Box::new([const { None }; RECENT_SLOTS]), slots: foldhash::fast::RandomState::default() }
+    }
+}
+
+impl RecentKeys {
+    fn key(&mut self, list: &[u8]) -> CacheKey {
+        let slot = &mut self.keys[self.slots.hash_one(list) as usize % RECENT_SLOTS];
+        match slot {
+            Some((recent, key)) if **recent == *list => *key,
+            _ => {
+                let key = hash(list);
+                if list.len() <= TYPICAL_LIST {
+                    *slot = Some((list.into(), key));
+                }
+                key
+            }
+        }
+    }
+}
+
+fn hash(list: &[u8]) -> CacheKey {
+    let digest = digest(&SHA256, list);
+    let mut half = [0; 16];
+    half.copy_from_slice(&digest.as_ref()[..16]);
+    CacheKey(u128::from_le_bytes(half))
 }
 
 #[cfg(test)]
@@ -260,6 +304,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn recent_keys_are_those_of_the_hash(
+            lists in proptest::collection::vec("[a-c]{1,3}|[a-z]{300}", 1..20), picks in proptest::collection::vec(0..20_usize, 60),
+        ) {
+            let mut recent = RecentKeys::default();
+            for pick in picks {
+                let list = lists[pick % lists.len()].as_bytes();
+                prop_assert_eq!(recent.key(list), hash(list));
+            }
+            let remembered = recent.keys.iter().flatten();
+            prop_assert!(remembered.into_iter().all(|(list, key)| list.len() <= TYPICAL_LIST && *key == hash(list)));
+        }
+
         #[test]
         fn keys_differ_as_url_and_keyed_fields_do(
             url in "http://[ab]{0,2}", other_url in "http://[ab]{0,2}",
