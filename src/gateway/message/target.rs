@@ -236,13 +236,15 @@ fn check_host(head: &RequestHead) -> Result<(), RequestError> {
 }
 
 fn is_host(value: &[u8]) -> bool {
-    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte);
-    if value.is_empty() || value.len() > 255 || !value.iter().all(is_allowed) {
+    if value.is_empty() || value.len() > 255 {
         return false;
     }
-    // Only names and ports that are certainly valid skip the parser.
+    // Only names that are certainly valid skip the parser.
     let is_simple = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-' || *byte == b'.';
-    value.iter().all(is_simple) || Authority::try_from(value).is_ok_and(|authority| is_valid_authority(&authority))
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(byte);
+    value.iter().all(is_simple)
+        || value.iter().all(is_allowed)
+            && Authority::try_from(value).is_ok_and(|authority| is_valid_authority(&authority))
 }
 
 /// Returns true if there is a host, and its port is one or absent.
