@@ -5,7 +5,6 @@
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
-use aws_lc_rs::rand;
 use rustls::server::ProducesTickets;
 use std::fmt;
 use std::sync::Arc;
@@ -52,8 +51,8 @@ struct ActiveKeys {
 impl TicketKey {
     fn generate() -> Self {
         let mut key = Self { name: [0; NAME_LEN], secret: [0; 32] };
-        rand::fill(&mut key.name).expect("the system has randomness");
-        rand::fill(&mut key.secret).expect("the system has randomness");
+        getrandom::fill(&mut key.name).expect("the system has randomness");
+        getrandom::fill(&mut key.secret).expect("the system has randomness");
         key
     }
 
