@@ -146,7 +146,8 @@ impl Upstream {
         loop {
             let (pool_guard, connection) = match tries == 0 || is_http2 {
                 true => self.pool.acquire(target, wanted).await?,
-                false => self.pool.connect_new(target, needs_http1).await?,
+                // Boxed to keep the future of other requests small.
+                false => Box::pin(self.pool.connect_new(target, needs_http1)).await?,
             };
             tries += 1;
             is_http2 = matches!(connection, Connection::Http2(_));

@@ -161,7 +161,8 @@ impl Pool {
                 tried.insert(server);
                 continue;
             }
-            match self.connect(server, target, wanted).await {
+            // Boxed to keep the future of requests on open connections small.
+            match Box::pin(self.connect(server, target, wanted)).await {
                 Err(error) => {
                     tried.insert(server);
                     last_error = error;
