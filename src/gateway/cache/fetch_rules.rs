@@ -1,5 +1,6 @@
 //! Rules of a route for its fetches, and what becomes of each request field.
 
+use crate::gateway::message::headers::FORWARDING;
 use smallvec::SmallVec;
 use tidegate_config::Settings;
 use tidegate_http_cache::request_fields::{FetchField, fetch_field};
@@ -87,6 +88,14 @@ impl<'a> FetchRules<'a> {
     /// X-Forwarded-For for every request.
     pub(in crate::gateway) fn is_keyed_by_address(&self) -> bool {
         self.route.key_headers.iter().any(|name| name == "x-forwarded-for")
+    }
+
+    /// Returns true if a field with the address of the client, or with what else the gateway says of its way, is part of the key.
+    pub(in crate::gateway) fn is_keyed_by_forwarding(&self) -> bool {
+        let is_forwarding = |name: &String| {
+            FORWARDING.contains(Name::from_bytes(name.as_bytes())) || self.address_header == Some(name.as_str())
+        };
+        self.route.key_headers.iter().any(is_forwarding)
     }
 
     /// Returns true if the field is sent and its value is part of the key of the URL, because the rules do not name it.

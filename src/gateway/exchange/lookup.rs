@@ -5,7 +5,7 @@ use super::cache_trip::CopyReason;
 use super::client_connection::ClientConnection;
 use super::journal::Journal;
 use super::known::Known;
-use super::origin_head::write_client_address;
+use super::origin_head::selecting_fields;
 use super::within;
 use crate::gateway::cache::{
     CacheEntry, CacheFetch, CacheKey, FetchEnd, FetchGuard, FetchRole, FetchRules, FetchWaiter, MessageFields,
@@ -144,13 +144,7 @@ pub(in crate::gateway) async fn cache_role(known: &Known, now: &mut Timestamp) -
         has_cookies: has_cookies(&head.fields) && route.key_cookies.is_none(),
         has_authorization: head.fields.contains(Name::Authorization),
     };
-    // The address that the origin is sent, not the one that the client claims.
-    let mut with_address = None;
-    if fetch_rules.is_keyed_by_address() {
-        let fields: &mut Fields = with_address.insert(head.fields.clone());
-        write_client_address(fields, &known.connection, &known.client.address);
-    }
-    let fields = with_address.as_ref().unwrap_or(&head.fields);
+    let fields = &selecting_fields(known, fetch_rules);
     let (path, query) = (request.origin_path(), head.target.query());
     let url = UrlKey::for_request(&site, path, query, fields, fetch_rules);
     let patience = config.settings.response_timeout(classified.route);
@@ -344,9 +338,9 @@ fn find(
 pub(in crate::gateway) fn copy_fetched_by_others(journal: &Journal) -> Option<(Arc<StoredResponse>, ForwardReason)> {
     let fetch = journal.cache.fetch.as_deref().filter(|fetch| fetch.is_handed_over)?;
     let (worker, now) = (journal.worker(), journal.worker().now());
-    let found =
-        find(worker, &fetch.url, journal.cache.client_fields(&journal.known.request), fetch.credentials, &[], now)
-            .ok()?;
+    let rules = FetchRules::of_route(&journal.known.config.settings, journal.known.classified.route)?;
+    let fields = selecting_fields(&journal.known, rules);
+    let found = find(worker, &fetch.url, &fields, fetch.credentials, &[], now).ok()?;
     let (_, copy) = found.copy?;
     (copy.terms().is_fresh(now) && !copy.terms().always_validate).then_some((copy, fetch.reason))
 }

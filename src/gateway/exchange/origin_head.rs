@@ -10,11 +10,12 @@ use crate::gateway::message::headers;
 use crate::gateway::message::target;
 use http::Version;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::net::IpAddr;
 use tidegate_engine::Classified;
 use tidegate_http1::{Fields, Name, RequestHead};
-use tidegate_policy::identity::ClientAddress;
+use tidegate_policy::identity::{ClientAddress, ProxyTrust};
 
 /// Prepares the head for the origin: removes connection-specific fields and adds the gateway's own.
 pub(in crate::gateway) fn prepare_head(known: &mut Known) {
@@ -24,7 +25,6 @@ pub(in crate::gateway) fn prepare_head(known: &mut Known) {
     let fields = &mut head.fields;
     headers::strip_hop_by_hop(fields);
     restore_validators(rules, fields);
-    headers::strip_untrusted(fields, &rules.trust.source, connection.is_trusted(&rules.trust));
     let via = match head.version {
         Version::HTTP_2 => {
             headers::join_cookies(fields);
@@ -35,17 +35,45 @@ pub(in crate::gateway) fn prepare_head(known: &mut Known) {
     if head.target.authority().is_some() || !fields.contains(Name::Host) {
         fields.insert(Name::Host, &host);
     }
-    write_client_address(fields, connection, &client.address);
-    if !fields.contains(Name::ForwardedProto) {
-        fields.append(Name::ForwardedProto, if connection.listener.tls.is_some() { b"https" } else { b"http" });
-    }
-    if !fields.contains(Name::ForwardedHost) {
-        fields.append(Name::ForwardedHost, &host);
-    }
+    write_forwarding(fields, connection, &rules.trust, &client.address, &host);
     fields.append(Name::Via, via.as_bytes());
     fields.append(Name::Class, rules[classification.class].name.as_bytes());
     if let Some(operator) = classification.operator {
         fields.append(Name::Operator, shared.operators.name(operator).as_bytes());
+    }
+}
+
+/// Returns the fields of the request by which the cache selects a response: those that the origin is sent of the client's way
+/// to the gateway, not those that the client claims.
+pub(in crate::gateway) fn selecting_fields<'a>(known: &'a Known, rules: FetchRules<'_>) -> Cow<'a, Fields> {
+    let Known { connection, request, client, .. } = known;
+    let (fields, trust) = (&request.head.fields, &known.rules().trust);
+    // Responses of the URL may name the address header of a vendor in `Vary`.
+    let is_claimed = |name| fields.get_all_by_text(name).next().is_some() && !connection.is_trusted(trust);
+    if !rules.is_keyed_by_forwarding() && !rules.address_header.is_some_and(is_claimed) {
+        return Cow::Borrowed(fields);
+    }
+    let mut fields = fields.clone();
+    write_forwarding(&mut fields, connection, trust, &client.address, target::host(&request.head));
+    Cow::Owned(fields)
+}
+
+/// Writes the client's way to the gateway: its address and proxies, the scheme and the host. Removes what it could forge of
+/// them, and copies of the gateway's own fields.
+fn write_forwarding(
+    fields: &mut Fields,
+    connection: &ClientConnection,
+    trust: &ProxyTrust,
+    address: &ClientAddress,
+    host: &[u8],
+) {
+    headers::strip_untrusted(fields, &trust.source, connection.is_trusted(trust));
+    write_client_address(fields, connection, address);
+    if !fields.contains(Name::ForwardedProto) {
+        fields.append(Name::ForwardedProto, if connection.listener.tls.is_some() { b"https" } else { b"http" });
+    }
+    if !fields.contains(Name::ForwardedHost) {
+        fields.append(Name::ForwardedHost, host);
     }
 }
 
@@ -68,11 +96,7 @@ pub(in crate::gateway) fn changed_head(known: &Known) -> Option<Box<RequestHead>
 }
 
 /// Writes the address of the client, and of the proxies that it came by.
-pub(in crate::gateway) fn write_client_address(
-    fields: &mut Fields,
-    connection: &ClientConnection,
-    address: &ClientAddress,
-) {
+fn write_client_address(fields: &mut Fields, connection: &ClientConnection, address: &ClientAddress) {
     let ClientConnection { peer, peer_text, .. } = connection;
     fields.insert_with(Name::ForwardedFor, |text| match address.client == *peer && address.hops.is_empty() {
         true => text.write_str(peer_text),

@@ -34,7 +34,7 @@ const VENDOR_ADDRESS: NameSet = NameSet::of(&[Name::CfConnectingIp, Name::TrueCl
 pub(in crate::gateway) const CLIENT_ADDRESS: NameSet = ADDRESS.union(VENDOR_ADDRESS);
 
 /// Fields that describe the path of a request; trusted from trusted proxies only.
-const FORWARDING: NameSet =
+pub(in crate::gateway) const FORWARDING: NameSet =
     ADDRESS.union(NameSet::of(&[Name::ForwardedProto, Name::ForwardedHost, Name::ForwardedPort]));
 
 /// Fields that `Connection` cannot remove.

@@ -1,9 +1,10 @@
 //! Answers from stored responses: when one is sent, in which form, and what it saves.
 
-use super::site::{Answer, BOT, CLIENT, Site};
+use super::site::{Answer, BOT, CLIENT, OTHER_CLIENT, Site};
 use crate::gateway::exchange::cache_trip::CopyReason;
+use crate::gateway::exchange::evaluate::evaluate;
 use crate::gateway::exchange::invalidate::invalidate_page;
-use crate::gateway::exchange::lookup::{CacheRole, copy_fetched_by_others};
+use crate::gateway::exchange::lookup::{CacheRole, cache_role, copy_fetched_by_others};
 use crate::gateway::message::site::Site as OfSite;
 use serde_json::json;
 use std::time::Duration;
@@ -298,6 +299,57 @@ fn response_fetched_by_others_is_used_once_the_request_has_its_slots() {
     assert_eq!((copy.body.len(), reason), (4, ForwardReason::UriMiss));
     site.advance(60);
     assert!(copy_fetched_by_others(&journal).is_none(), "stale");
+}
+
+#[test]
+fn response_fetched_by_others_is_the_one_of_the_address_of_the_client() {
+    let mut site = Site::new(&CACHED.replace("cost: { api: 1 }", "cache: { key: { headers: [x-forwarded-for] } }"));
+    let forged = ("x-forwarded-for", "192.0.2.2");
+    let known = site.known("GET /item/1", &[forged]);
+    let mut now = site.clock.now();
+    let role = site.run(cache_role(&known, &mut now));
+    let mut journal = site.run(evaluate(known, &role, now));
+    let CacheRole::Fetch(fetch) = role else { panic!("a copy") };
+    journal.cache.begin_fetch(fetch);
+    journal.cache.fetch.as_mut().expect("a fetch").hand_over();
+    site.peer = OTHER_CLIENT.into();
+    site.store("GET /item/1", &[], &[MINUTE], "page of the other");
+    assert!(copy_fetched_by_others(&journal).is_none(), "the address that a client claims selects nothing");
+    site.peer = CLIENT.into();
+    site.store("GET /item/1", &[forged], &[MINUTE], "own page");
+    let (copy, _) = copy_fetched_by_others(&journal).expect("a copy");
+    assert_eq!(copy.body.len(), 8);
+}
+
+#[test]
+fn forged_address_selects_no_copy() {
+    let key = "cache: { key: { headers: [x-real-ip] } }";
+    for (header, route, vary) in [("X-Real-IP", key, ""), ("CF-Connecting-IP", "cache: {}", "CF-Connecting-IP")] {
+        let from = format!("clients: {{ address_from: {{ header: {header} }}, trusted_proxies: [192.0.2.2/32] }}");
+        let mut site = Site::new(&format!("{from}{}", CACHED.replace("cost: { api: 1 }", route)));
+        let address = (header, "198.51.100.7");
+        let gets_page = |site: &Site| {
+            let role = site.cache_role("GET /item/1", &[address]);
+            matches!(role, CacheRole::Copy(copy, _) if copy.body.len() == "page of 7".len() as u64)
+        };
+        site.peer = OTHER_CLIENT.into();
+        // The first response names the field, which the origin is sent from then on.
+        site.store("GET /item/1", &[(header, "198.51.100.8")], &[MINUTE, ("vary", vary)], "page");
+        site.store("GET /item/1", &[address], &[MINUTE, ("vary", vary)], "page of 7");
+        assert!(gets_page(&site), "{header} of the proxy");
+        site.peer = CLIENT.into();
+        assert!(!gets_page(&site), "{header} of a client");
+    }
+}
+
+#[test]
+fn fields_that_the_gateway_writes_select_the_copies_that_were_fetched_with_them() {
+    let key = "cache: { key: { headers: [x-forwarded-host, x-forwarded-proto, forwarded, x-forwarded-for] } }";
+    let site = Site::new(&CACHED.replace("cost: { api: 1 }", key));
+    let forged = [("x-forwarded-host", "evil.example"), ("x-forwarded-proto", "https"), ("forwarded", "for=_x")];
+    site.store("GET /item/1", &[], &[MINUTE], "page");
+    assert!(matches!(site.cache_role("GET /item/1", &[]), CacheRole::Copy(..)));
+    assert!(matches!(site.cache_role("GET /item/1", &forged), CacheRole::Copy(..)));
 }
 
 #[test]
