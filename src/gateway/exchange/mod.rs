@@ -88,8 +88,8 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use throttle::{acquire_slots, wait_for_slot_of_fetch};
-use tidegate_engine::{AcquireOutcome, ThrottleRejection};
+use throttle::acquire_slots;
+use tidegate_engine::ThrottleRejection;
 use tidegate_http1::{Name, Request, RequestHead, Response};
 use tidegate_policy::exempt::is_robots_txt_read;
 use tidegate_policy::{Reason, Timestamp};
@@ -271,17 +271,7 @@ async fn throttle_and_forward(body: ClientBody, mut journal: Box<Journal>) -> Re
             return refuse(journal);
         }
     }
-    let acquired = match acquire_slots(&journal) {
-        AcquireOutcome::Acquired(slots) => Ok(slots),
-        AcquireOutcome::Rejected(rejection) => Err(rejection),
-        AcquireOutcome::Queued(queued) => {
-            // Boxed to keep the future of requests that need not wait small.
-            let acquired = Box::pin(wait_for_slot_of_fetch(queued, &mut journal)).await;
-            journal.origin.end_queue_wait(journal.known.worker().now());
-            acquired.map(Some)
-        }
-    };
-    match acquired {
+    match acquire_slots(&mut journal).await {
         Ok(slots) => {
             if let Some((copy, reason)) = copy_fetched_by_others(&journal) {
                 journal.origin.settle_unknown();

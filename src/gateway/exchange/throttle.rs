@@ -19,9 +19,19 @@ use tokio::time::sleep;
 /// none is one to two of them.
 const MAX_FETCH_QUEUE_TIME: Duration = Duration::ZERO;
 
-/// Acquires a slot in each scope of the route, or queues the request. A refresh takes only what no request waits for.
-pub(in crate::gateway) fn acquire_slots(journal: &Journal) -> AcquireOutcome {
-    acquire(journal, journal.known.fill() != Some(CacheFill::Refresh))
+/// Acquires a slot in each scope of the route, or waits for them in the queue, and records the wait. A refresh takes only what
+/// no request waits for.
+pub(in crate::gateway) async fn acquire_slots(journal: &mut Journal) -> Result<Option<SlotGuard>, ThrottleRejection> {
+    match acquire(journal, journal.known.fill() != Some(CacheFill::Refresh)) {
+        AcquireOutcome::Acquired(slots) => Ok(slots),
+        AcquireOutcome::Rejected(rejection) => Err(rejection),
+        AcquireOutcome::Queued(queued) => {
+            // Boxed to keep the future of requests that need not wait small.
+            let acquired = Box::pin(wait_for_slot_of_fetch(queued, journal)).await;
+            journal.origin.end_queue_wait(journal.known.worker().now());
+            acquired.map(Some)
+        }
+    }
 }
 
 /// Acquires a slot in each scope of the route, if all are free.
@@ -57,10 +67,7 @@ fn acquire(journal: &Journal, may_wait: bool) -> AcquireOutcome {
 
 /// Waits until the queued request is granted its slots or rejected. If it fetches a response that others wait for, it
 /// leaves the fetch to one of them after a moment: its client may have used up its share of the slots.
-pub(in crate::gateway) async fn wait_for_slot_of_fetch(
-    queued: QueuedRequest,
-    journal: &mut Journal,
-) -> Result<SlotGuard, ThrottleRejection> {
+async fn wait_for_slot_of_fetch(queued: QueuedRequest, journal: &mut Journal) -> Result<SlotGuard, ThrottleRejection> {
     let worker = Rc::clone(journal.worker());
     let mut waiting = pin!(wait_for_slot(&worker, queued));
     if let Some(fetch) = journal.cache.fetch.as_deref_mut().filter(|fetch| fetch.guard.is_some()) {

@@ -5,11 +5,10 @@ use crate::gateway::cache::{CacheFetch, StoredResponse};
 use crate::gateway::exchange::cache_trip::CopyReason;
 use crate::gateway::exchange::forward::forward;
 use crate::gateway::exchange::journal::Journal;
-use crate::gateway::exchange::throttle::{acquire_slots, wait_for_slot_of_fetch};
+use crate::gateway::exchange::throttle::acquire_slots;
 use crate::gateway::message::response_body::ResponseBody;
 use crate::gateway::upstream::RequestBody;
 use std::rc::Rc;
-use tidegate_engine::AcquireOutcome;
 use tidegate_http_cache::CacheResult;
 use tidegate_http1::Response;
 
@@ -38,16 +37,11 @@ pub(in crate::gateway) fn respond_while_revalidating(
 }
 
 /// Validates a stored response in the background.
-async fn revalidate(mut journal: Box<Journal>) {
-    let slots = match acquire_slots(&journal) {
-        AcquireOutcome::Acquired(slots) => Some(slots),
-        AcquireOutcome::Rejected(_) => None,
-        AcquireOutcome::Queued(queued) => wait_for_slot_of_fetch(queued, &mut journal).await.ok().map(Some),
-    };
-    match slots {
+pub(in crate::gateway) async fn revalidate(mut journal: Box<Journal>) {
+    match acquire_slots(&mut journal).await {
         // Dropping the response stores the rest of its body.
-        Some(slots) => drop(forward(RequestBody::Empty, journal, slots).await),
-        None => {
+        Ok(slots) => drop(forward(RequestBody::Empty, journal, slots).await),
+        Err(_) => {
             journal.origin.settle_unknown();
             journal.finish();
         }

@@ -3,12 +3,14 @@
 use super::site::{Answer, BOT, Site, field};
 use crate::gateway::cache::{CacheEntry, FetchEnd};
 use crate::gateway::exchange::answer::origin_cache::origin_cache_request;
+use crate::gateway::exchange::answer::revalidation::revalidate;
 use crate::gateway::exchange::cache_trip::CopyReason;
 use crate::gateway::exchange::client_connection::{ClientConnection, Fill};
 use crate::gateway::exchange::evaluate::evaluate;
 use crate::gateway::exchange::handle;
 use crate::gateway::exchange::lookup::{CacheRole, cache_role};
 use crate::gateway::exchange::origin_head::prepare_head;
+use crate::gateway::exchange::throttle::acquire_free_slots;
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::connection_timeouts::ConnectionState;
 use serde_json::Value;
@@ -167,6 +169,32 @@ fn request_of_the_gateway_itself_saves_nothing() {
     assert!(site.telemetry.saved_units().is_empty());
     let CacheRole::Copy(copy, _) = site.cache_role("GET /item/1", &[]) else { panic!("no copy") };
     assert_eq!(copy.usage.get().0, 0, "no client has asked");
+}
+
+#[test]
+fn validation_that_waits_for_slots_is_recorded_with_its_wait() {
+    let site = Site::new(&format!("scopes: {{ default: {{ concurrency: 1, queue: {{ max_wait: 30s }} }} }}{CACHED}"));
+    site.store("GET /item/1", &[], &[("cache-control", "max-age=60, stale-while-revalidate=60")], "page");
+    site.advance(61);
+    let other = site.journal("GET /free", &[]);
+    let slot = acquire_free_slots(&other).expect("a free slot");
+    let known = site.known("GET /item/1", &[]);
+    let mut now = site.clock.now();
+    let role = site.run(cache_role(&known, &mut now));
+    let mut journal = site.run(evaluate(known, &role, now));
+    let CacheRole::CopyAndFetch(_, fetch) = role else { panic!("no stale copy") };
+    journal.cache.begin_fetch(fetch);
+    let id = journal.known.id;
+    site.run(async {
+        let release = async {
+            tokio::task::yield_now().await;
+            site.advance(3);
+            drop(slot);
+        };
+        tokio::join!(revalidate(journal), release)
+    });
+    let line: Value = serde_json::from_slice(&site.telemetry.decision(id).expect("a line")).expect("a line is JSON");
+    assert_eq!((line["scope_wait_ms"].as_f64(), line["origin_ms"].as_f64()), (Some(3000.0), Some(0.0)));
 }
 
 #[test]
