@@ -138,6 +138,7 @@ struct WarmBody {
 pub(crate) struct WarmDocument {
     pub(crate) status: u16,
     pub(crate) refused: bool,
+    pub(crate) stored: bool,
     pub(crate) cache_status: String,
     pub(crate) retry_after_s: Option<u64>,
 }
@@ -150,8 +151,8 @@ pub(super) async fn warm(State(gateway): State<DynGateway>, body: Bytes) -> Resu
     gateway.cache().ok_or_else(no_cache)?;
     let outcome = gateway.warm_cache(&url, &class, site.as_deref()).map_err(invalid)?.await;
     let outcome = outcome.map_err(|_| invalid("the gateway shuts down".to_owned()))?.map_err(invalid)?;
-    let FillOutcome { status, is_refused, cache_status, retry_after_s } = outcome;
-    Ok(Json(WarmDocument { status, refused: is_refused, cache_status, retry_after_s }))
+    let FillOutcome { status, is_refused, is_stored, cache_status, retry_after_s } = outcome;
+    Ok(Json(WarmDocument { status, refused: is_refused, stored: is_stored, cache_status, retry_after_s }))
 }
 
 /// Shows the state of the cache.

@@ -139,10 +139,10 @@ pub const ENDPOINTS: &[Endpoint] = &[
         response: "Fetches a URL that has no fresh response, as a request of a class: `{\"url\": \"https://example.com/item/42\", \
                    \"class\": \"bot\"}`. It is decided, charged and logged like one of a client of that class, at the address \
                    0.0.0.0. With `\"site\": \"example.com\"`, a URL of another host gets 421 and is not fetched, unless \
-                   `hosts` has its host. The response is `{\"status\": 200, \"refused\": false, \"cache_status\": \"...\", \"retry_after_s\": \
-                   null}`, with the status, `Cache-Status` and `Retry-After` that a client would get; `refused` is true if the \
-                   gateway refused the request. A page that takes more than 10 s is stored \
-                   later.",
+                   `hosts` has its host. The response is `{\"status\": 200, \"refused\": false, \"stored\": true, \"cache_status\": \"...\", \
+                   \"retry_after_s\": null}`, with the status, `Cache-Status` and `Retry-After` that a client would get; `refused` is \
+                   true if the gateway refused the request, `stored` if the page was fetched whole and is stored. A response that \
+                   ends before its end has status 502. A page that takes more than 10 s is stored later.",
         errors: &[
             (404, "The configuration has no section `cache`."),
             (422, "The body is invalid, the class is unknown, or too many such requests wait."),

@@ -781,7 +781,13 @@ impl GatewayApi for FakeGateway {
         }
         let (reply, receiver) = tokio::sync::oneshot::channel();
         let cache_status = format!("tidegate; fwd=uri-miss; stored; url={url}");
-        let _ = reply.send(Ok(FillOutcome { status: 429, is_refused: true, cache_status, retry_after_s: Some(7) }));
+        let _ = reply.send(Ok(FillOutcome {
+            status: 429,
+            is_refused: true,
+            is_stored: false,
+            cache_status,
+            retry_after_s: Some(7),
+        }));
         Ok(receiver)
     }
     fn reload(&self) -> Result<String, String> {

@@ -204,10 +204,10 @@ impl Interrupts {
 
 impl WarmCounts {
     fn add(&mut self, outcome: &WarmDocument, url: &str) {
-        let WarmDocument { status, cache_status, .. } = outcome;
+        let WarmDocument { status, stored, cache_status, .. } = outcome;
         self.failures = if *status >= 500 { self.failures + 1 } else { 0 };
         let detail = cache_status.split("detail=").nth(1);
-        match (cache_status.contains("; hit"), cache_status.contains("; stored"), detail) {
+        match (cache_status.contains("; hit"), *stored, detail) {
             (true, _, None) => self.fresh += 1,
             (_, true, _) => self.fetched += 1,
             (is_hit, _, detail) => {

@@ -26,19 +26,34 @@ pub(in crate::gateway) struct FillRequest {
 pub struct FillOutcome {
     /// Status of the response.
     pub status: u16,
-    /// The gateway refused the request.
+    /// The gateway refused the request, or the page is to be asked for later.
     pub is_refused: bool,
-    /// `Cache-Status` of the response; empty if it has none.
+    /// The response was fetched whole and is stored.
+    pub is_stored: bool,
+    /// What the cache of the gateway did, as in `Cache-Status`; empty if it had no part in the request.
     pub cache_status: String,
-    /// `Retry-After` of the response, in seconds.
+    /// `Retry-After` of a refusal, in seconds.
     pub retry_after_s: Option<u64>,
 }
 
 impl FillOutcome {
     /// Returns the outcome of a request that was not made: for a page of another host than that of its sitemap.
     pub(in crate::gateway) fn of_another_host() -> Self {
-        let status = StatusCode::MISDIRECTED_REQUEST.as_u16();
-        Self { status, is_refused: false, cache_status: "tidegate; detail=other-host".to_owned(), retry_after_s: None }
+        Self {
+            cache_status: "tidegate; detail=other-host".to_owned(),
+            ..Self::undecided(StatusCode::MISDIRECTED_REQUEST)
+        }
+    }
+
+    /// Returns the outcome of a request that was answered with `status` before its decision.
+    pub(in crate::gateway) fn undecided(status: StatusCode) -> Self {
+        let status = status.as_u16();
+        Self { status, is_refused: false, is_stored: false, cache_status: String::new(), retry_after_s: None }
+    }
+
+    /// Returns the outcome of a request whose response ended before its end.
+    pub(in crate::gateway) fn incomplete() -> Self {
+        Self { cache_status: "tidegate; detail=incomplete".to_owned(), ..Self::undecided(StatusCode::BAD_GATEWAY) }
     }
 }
 

@@ -140,9 +140,9 @@ impl Recorder {
         body.range(rest, body.len())
     }
 
-    /// Stores the response, which is whole. Wakes those who wait for it. Returns its body from byte `rest` on, if that is
-    /// given.
-    pub(in crate::gateway) fn finish(mut self, rest: Option<u64>) -> Option<CopyBody> {
+    /// Stores the response, which is whole. Wakes those who wait for it. Returns whether it is stored, and its body from byte
+    /// `rest` on, if that is given.
+    pub(in crate::gateway) fn finish(mut self, rest: Option<u64>) -> (bool, Option<CopyBody>) {
         let body = self.take_body();
         let rest = rest.map(|rest| body.range(rest, body.len()));
         let is_reusable = self.terms.is_reusable();
@@ -153,7 +153,7 @@ impl Recorder {
         if let Some(guard) = self.guard.take().filter(|_| is_stored) {
             guard.end(if is_reusable { FetchEnd::Stored } else { FetchEnd::Unshared });
         }
-        rest
+        (is_stored, rest)
     }
 }
 

@@ -5,7 +5,8 @@ use crate::gateway::message::target::ClientRequest;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_http_cache::{CacheResult, ForwardReason};
+use tidegate_http_cache::storage::Unstorable;
+use tidegate_http_cache::{CacheResult, CacheStatus, ForwardReason};
 use tidegate_http1::Fields;
 use tidegate_policy::{QuotaId, Timestamp, Units};
 
@@ -31,6 +32,10 @@ pub(in crate::gateway) struct CacheTrip {
     pub(in crate::gateway) fetch: Option<Box<CacheFetch>>,
     /// Stored response that the request could not use: it may take the place of a failure.
     bypassed_copy: Option<Arc<StoredResponse>>,
+    /// What the response says of the cache; `None` if it says nothing.
+    pub(in crate::gateway) status: Option<CacheStatus>,
+    /// The response is stored.
+    pub(in crate::gateway) is_stored: bool,
     /// Result of the cache; `None` if the route is not cached.
     pub(in crate::gateway) result: Option<CacheResult>,
     /// Reason for which the request is forwarded in spite of the cache.
@@ -95,6 +100,23 @@ impl CacheTrip {
     /// Records that nothing replaces the response any more: others may displace the copy.
     pub(in crate::gateway) fn forget_copy(&mut self) {
         self.bypassed_copy = None;
+    }
+
+    /// Records that the response, which is being received, is too large to be stored.
+    pub(in crate::gateway) fn give_up_storage(&mut self) {
+        if let Some(CacheStatus::Forward { stored, .. }) = &mut self.status {
+            *stored = Some(Err(Unstorable::TooLarge));
+        }
+    }
+
+    /// Returns what the cache did, at the end of the request: the response may have promised to be stored.
+    pub(in crate::gateway) fn final_status(&self) -> Option<CacheStatus> {
+        match self.status? {
+            CacheStatus::Forward { reason, status, stored: Some(Ok(())) } if !self.is_stored => {
+                Some(CacheStatus::Forward { reason, status, stored: None })
+            }
+            status => Some(status),
+        }
     }
 
     /// Returns the units that a stored response saved, of all quotas.

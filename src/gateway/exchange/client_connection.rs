@@ -1,17 +1,20 @@
 //! What all requests of one client connection share.
 
+use crate::gateway::cache::FillOutcome;
 use crate::gateway::message::site::is_forwarded_https;
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::connection_timeouts::ConnectionState;
 use crate::gateway::transport::listener::{ListenerKind, ListenerOptions};
 use crate::gateway::worker::Worker;
 use hyper::body::Body;
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_http1::{Fields, Name, RequestHead};
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::identity::ProxyTrust;
+use tokio::sync::oneshot;
 
 /// Address of the gateway as its own client. No connection has it.
 const OWN_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -34,6 +37,24 @@ pub(in crate::gateway) struct Fill {
     pub(in crate::gateway) reason: CacheFill,
     /// Name of the class that it is made for.
     pub(in crate::gateway) class: Arc<str>,
+    /// Where its outcome is sent, until its end.
+    outcome: Cell<Option<oneshot::Sender<FillOutcome>>>,
+}
+
+impl Fill {
+    /// Returns the part of the request that is known before, and where its outcome arrives at its end, if it was decided.
+    pub(in crate::gateway) fn new(reason: CacheFill, class: Arc<str>) -> (Self, oneshot::Receiver<FillOutcome>) {
+        let (outcome, receiver) = oneshot::channel();
+        (Self { reason, class, outcome: Cell::new(Some(outcome)) }, receiver)
+    }
+
+    /// Ends the request with `outcome`.
+    pub(in crate::gateway) fn end(&self, outcome: FillOutcome) {
+        if let Some(sender) = self.outcome.take() {
+            // Fails if nobody waits for it any more.
+            let _ = sender.send(outcome);
+        }
+    }
 }
 
 impl ClientConnection {

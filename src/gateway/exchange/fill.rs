@@ -3,7 +3,6 @@
 use super::client_connection::{ClientConnection, Fill};
 use super::{handle, within};
 use crate::gateway::cache::{FillOutcome, FillRequest};
-use crate::gateway::message::response_body::ResponseBody;
 use crate::gateway::message::site::Site;
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::connection_timeouts::ConnectionState;
@@ -11,7 +10,7 @@ use crate::gateway::worker::Worker;
 use http::{Method, Uri, Version};
 use hyper::body::Body;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_http1::{Fields, Name, Request, RequestHead, Response};
@@ -22,6 +21,10 @@ const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"), " (bot)
 
 /// Most requests of the gateway itself in flight on one worker.
 const MAX_IN_FLIGHT: usize = 8;
+
+/// Longest time for a request and its response, as a multiple of that which the origin may take on the route: as long as a
+/// request waits for the fetches of others.
+const MAX_TIME_FACTOR: u32 = 2;
 
 /// Makes the gateway's own requests, until dropped.
 pub(in crate::gateway) async fn run_fills(worker: Rc<Worker>) {
@@ -39,19 +42,26 @@ pub(in crate::gateway) async fn run_fills(worker: Rc<Worker>) {
 /// Makes one request and reads its response to the end.
 async fn fill(worker: &Rc<Worker>, request: FillRequest) {
     let FillRequest { url, fields, class, fill, reply } = request;
-    let outcome = match head(&url, fields) {
+    let request = Site::from_url(&url).and_then(|site| Some((head(&url, &site, fields)?, site)));
+    let outcome = match request {
         None => Err(format!(
             "found {:?}; give a URL with scheme and host, such as https://example.com/item/42",
             url.to_string()
         )),
-        Some(head) => {
-            let connection_state =
-                ConnectionState::new(worker.monotonic_tick(), worker.shared().clock.clone(), u32::MAX);
-            let connection =
-                ClientConnection::for_fill(Rc::clone(worker), connection_state, Fill { reason: fill, class });
-            let limit = 2 * worker.config().settings.origin.response_timeout;
+        Some((head, site)) => {
+            let settings = &worker.config().settings;
+            let limit = MAX_TIME_FACTOR * settings.response_timeout(site.route(&url, &settings.rules));
             let deadline = worker.upstream().new_deadline(limit);
-            let work = async { outcome(handle(connection, Request { head, body: ClientBody::Empty }).await).await };
+            let (fill, outcome) = Fill::new(fill, class);
+            let state = ConnectionState::new(worker.monotonic_tick(), worker.shared().clock.clone(), u32::MAX);
+            let connection = ClientConnection::for_fill(Rc::clone(worker), state, fill);
+            let work = async {
+                let Response { status, body, .. } = handle(connection, Request { head, body: ClientBody::Empty }).await;
+                match read_to_end(body).await {
+                    Ok(()) => outcome.await.unwrap_or_else(|_| FillOutcome::undecided(status)),
+                    Err(_) => FillOutcome::incomplete(),
+                }
+            };
             within(&deadline, work).await.ok_or_else(|| format!("no whole response within {limit:?}"))
         }
     };
@@ -59,9 +69,8 @@ async fn fill(worker: &Rc<Worker>, request: FillRequest) {
     let _ = reply.send(outcome);
 }
 
-/// Returns the head of a request for `url`; `None` without a scheme and a host.
-fn head(url: &Uri, mut fields: Fields) -> Option<RequestHead> {
-    let site = Site::from_url(url)?;
+/// Returns the head of a request for `url` of `site`.
+fn head(url: &Uri, site: &Site, mut fields: Fields) -> Option<RequestHead> {
     fields.insert(Name::Host, site.host().as_bytes());
     fields.insert(Name::ForwardedProto, site.scheme().as_bytes());
     // A page that is selected by its user agent is refreshed with that of the clients who get it.
@@ -73,20 +82,47 @@ fn head(url: &Uri, mut fields: Fields) -> Option<RequestHead> {
     Some(RequestHead { method: Method::GET, target, version: Version::HTTP_11, fields })
 }
 
-async fn outcome(response: Response<ResponseBody>) -> FillOutcome {
-    let Response { status, fields, mut body } = response;
-    // Read to its end: the response is stored once it is whole.
-    while let Some(Ok(_)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {}
-    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-    // Caches between gateway and origin have written theirs before (RFC 9211 section 2).
-    let cache_status = fields.all(Name::CacheStatus).last().map(text).unwrap_or_default();
-    // A response of the gateway itself names its decision.
-    let is_refused = matches!(status.as_u16(), 429 | 503) && fields.contains(Name::Decision);
-    FillOutcome {
-        status: status.as_u16(),
-        // A stored response may be sent in place of a refusal.
-        is_refused: is_refused || cache_status.contains("detail=refused"),
-        cache_status,
-        retry_after_s: fields.get(Name::RetryAfter).and_then(|value| text(value).parse().ok()),
+/// Reads a body to its end: a response is stored once it is whole. Fails if the body ends before.
+async fn read_to_end<E>(body: impl Body<Error = E>) -> Result<(), E> {
+    let mut body = pin!(body);
+    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        frame?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read_to_end;
+    use bytes::Bytes;
+    use hyper::body::{Body, Frame};
+    use std::collections::VecDeque;
+    use std::future::Future;
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+
+    /// A body of these parts.
+    struct PartsBody(VecDeque<Result<&'static str, &'static str>>);
+
+    impl Body for PartsBody {
+        type Data = Bytes;
+        type Error = &'static str;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            Poll::Ready(self.0.pop_front().map(|part| part.map(|data| Frame::data(data.into()))))
+        }
+    }
+
+    #[test]
+    fn body_that_breaks_off_is_not_read_to_its_end() {
+        let read = |parts: &[Result<&'static str, &'static str>]| {
+            let reading = pin!(read_to_end(PartsBody(parts.iter().copied().collect())));
+            reading.poll(&mut Context::from_waker(Waker::noop()))
+        };
+        assert_eq!(read(&[Ok("a"), Ok("b")]), Poll::Ready(Ok(())));
+        assert_eq!(read(&[Ok("a"), Err("closed"), Ok("b")]), Poll::Ready(Err("closed")));
     }
 }

@@ -5,6 +5,7 @@ use super::cache_trip::CacheTrip;
 use super::client_side::ClientSide;
 use super::known::Known;
 use super::origin_trip::{OriginStage, OriginTrip};
+use crate::gateway::cache::FillOutcome;
 use crate::gateway::in_place::boxed_in_place;
 use crate::gateway::message::target;
 use crate::gateway::unknown_paths::UnknownPath;
@@ -18,6 +19,7 @@ use tidegate_access_log::{
     RecordedResponse, RecordedUnits, UnexpectedCost, UpstreamCall, redacted, redacted_url,
 };
 use tidegate_engine::{BucketUsage, Charged, Classified, Decision, Evaluation, InlineVec, QuotaUsage, SlotGuard};
+use tidegate_http_cache::{CacheStatus, HitDetail};
 use tidegate_http1::Name;
 use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::decide::Verdict;
@@ -272,6 +274,21 @@ impl Journal {
     }
 }
 
+/// Returns what became of a request that the gateway made itself.
+fn fill_outcome(journal: &Journal) -> FillOutcome {
+    let Journal { client, cache, .. } = journal;
+    let status = cache.final_status();
+    let is_refusal_replaced = matches!(status, Some(CacheStatus::Hit { detail: Some(HitDetail::Refused), .. }));
+    FillOutcome {
+        status: client.status.as_u16(),
+        // A time to retry also has who waited in vain for others, and who met an overload of the origin.
+        is_refused: journal.refusal_reason.is_some() || client.retry_after.is_some() || is_refusal_replaced,
+        is_stored: cache.is_stored,
+        cache_status: status.map_or_else(String::new, |status| status.to_string()),
+        retry_after_s: client.retry_after,
+    }
+}
+
 impl Drop for Journal {
     fn drop(&mut self) {
         self.client.end();
@@ -280,6 +297,9 @@ impl Drop for Journal {
         self.origin.settle_unknown();
         self.finish_observation();
         self.with_record(|record| self.worker().telemetry().record(record));
+        if let Some(fill) = &self.known.connection.fill {
+            fill.end(fill_outcome(self));
+        }
         self.end_at_origin();
     }
 }

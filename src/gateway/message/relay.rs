@@ -553,13 +553,19 @@ impl Transfer {
     /// Stores the response, which was received whole.
     fn end_recording(&mut self) {
         if let Some(recorder) = self.recorder.take() {
-            let rest = recorder.finish(self.rest_start());
+            let (is_stored, rest) = recorder.finish(self.rest_start());
+            if let Some(journal) = &mut self.journal {
+                journal.cache.is_stored = is_stored;
+            }
             self.give_rest(rest);
         }
     }
 
-    /// Stores nothing of the response.
+    /// Stores nothing of the response, which is too large.
     fn abandon_recording(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.cache.give_up_storage();
+        }
         if let Some(recorder) = self.recorder.take() {
             let rest = self.rest_start().map(|start| recorder.abandon(start));
             self.give_rest(rest);

@@ -24,9 +24,12 @@ pub(in crate::gateway) fn respond_only_if_cached(journal: Box<Journal>) -> Respo
 }
 
 /// Responds that the fetch of others, for which the request waited, takes too long.
-pub(in crate::gateway) fn respond_overdue(journal: Box<Journal>) -> Response<ResponseBody> {
-    let (wait, spread) = (journal.known.config.settings.origin.response_timeout, journal.known.retry_after_spread());
-    respond_with_problem(journal, Problem::fetch_overdue(wait, spread))
+pub(in crate::gateway) fn respond_overdue(mut journal: Box<Journal>) -> Response<ResponseBody> {
+    let known = &journal.known;
+    let wait = known.config.settings.response_timeout(known.classified.route);
+    let problem = Problem::fetch_overdue(wait, known.retry_after_spread());
+    journal.client.retry_after = problem.retry_after();
+    respond_with_problem(journal, problem)
 }
 
 /// Responds with a stored response.
@@ -50,7 +53,9 @@ pub(in crate::gateway) fn respond_from_copy(
     if journal.known.fill().is_none() {
         copy.usage.record(journal.known.classified.classification.class, journal.cache.saved_units());
     }
-    let (status, fields, mut body) = copy_response(&journal, copy, reason, now);
+    let cache_status = copy_status(copy, reason, now);
+    journal.cache.status = Some(cache_status);
+    let (status, fields, mut body) = copy_response(&journal, copy, cache_status, now);
     let body = match body.take_small() {
         Some(bytes) => {
             journal.finish_local_response(status, bytes.len() as u64);
@@ -64,11 +69,25 @@ pub(in crate::gateway) fn respond_from_copy(
     Response { status, fields, body }
 }
 
+/// Returns what the cache did for a request that gets `copy` for `reason`.
+pub(in crate::gateway) fn copy_status(copy: &StoredResponse, reason: CopyReason, now: Timestamp) -> CacheStatus {
+    let ttl = copy.terms().ttl_seconds(now);
+    match reason {
+        CopyReason::Reusable => CacheStatus::Hit { ttl, detail: None },
+        CopyReason::Collapsed(reason) => CacheStatus::Collapsed { reason },
+        CopyReason::Refused => CacheStatus::Hit { ttl, detail: Some(HitDetail::Refused) },
+        CopyReason::Error => CacheStatus::Hit { ttl, detail: Some(HitDetail::Error) },
+        CopyReason::Validated => {
+            CacheStatus::Forward { reason: ForwardReason::Stale, status: Some(304), stored: Some(Ok(())) }
+        }
+    }
+}
+
 /// Returns status, fields and body of the response that `copy` is to the request.
 pub(in crate::gateway) fn copy_response(
     journal: &Journal,
     copy: &StoredResponse,
-    reason: CopyReason,
+    cache_status: CacheStatus,
     now: Timestamp,
 ) -> (StatusCode, Fields, CopyBody) {
     let head = &journal.known.request.head;
@@ -110,16 +129,6 @@ pub(in crate::gateway) fn copy_response(
     // Before the gateway's own fields, which no change concerns.
     prepare_copy(journal, status, &mut fields);
     fields.append(Name::Age, digits.format(copy.terms().age(now).as_secs()).as_bytes());
-    let ttl = copy.terms().ttl_seconds(now);
-    let cache_status = match reason {
-        CopyReason::Reusable => CacheStatus::Hit { ttl, detail: None },
-        CopyReason::Collapsed(reason) => CacheStatus::Collapsed { reason },
-        CopyReason::Refused => CacheStatus::Hit { ttl, detail: Some(HitDetail::Refused) },
-        CopyReason::Error => CacheStatus::Hit { ttl, detail: Some(HitDetail::Error) },
-        CopyReason::Validated => {
-            CacheStatus::Forward { reason: ForwardReason::Stale, status: Some(304), stored: Some(Ok(())) }
-        }
-    };
     fields.append_with(Name::CacheStatus, |text| write!(text, "{cache_status}"));
     (status, fields, body)
 }

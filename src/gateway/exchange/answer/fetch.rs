@@ -115,6 +115,7 @@ fn respond_from_validated(
                 copy.saving.max(saving_of_copy(&journal.known, &journal.origin, cost::was_cache_hit(&fields)));
             let updated = Arc::new(target.response(copy.version, terms, head, copy.body.clone()));
             let is_stored = worker.shared().cache.insert_confirmed((key, copy), &target, Arc::clone(&updated));
+            journal.cache.is_stored = is_stored;
             if let Some(guard) = fetch.guard.take().filter(|_| is_stored) {
                 guard.end(if terms.is_reusable() { FetchEnd::Stored } else { FetchEnd::Unshared });
             }

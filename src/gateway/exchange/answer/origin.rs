@@ -32,6 +32,7 @@ pub(in crate::gateway) fn stream_response(
     if let Some(reason) = journal.cache.forward_reason {
         let stored = recorder.as_ref().map(|recorder| recorder.as_ref().map(|_| ()).map_err(|reason| *reason));
         let cache_status = CacheStatus::Forward { reason, status: None, stored };
+        journal.cache.status = Some(cache_status);
         fields.append_with(Name::CacheStatus, |text| write!(text, "{cache_status}"));
     }
     journal.begin_response(status);

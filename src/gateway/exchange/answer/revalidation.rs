@@ -1,6 +1,6 @@
 //! Answers with a stale response that is validated meanwhile.
 
-use super::copy::copy_response;
+use super::copy::{copy_response, copy_status};
 use crate::gateway::cache::{CacheFetch, StoredResponse};
 use crate::gateway::exchange::cache_trip::CopyReason;
 use crate::gateway::exchange::forward::forward;
@@ -20,7 +20,7 @@ pub(in crate::gateway) fn respond_while_revalidating(
     fetch: Box<CacheFetch>,
 ) -> Response<ResponseBody> {
     let now = journal.worker().now();
-    let (status, fields, mut body) = copy_response(&journal, copy, CopyReason::Reusable, now);
+    let (status, fields, mut body) = copy_response(&journal, copy, copy_status(copy, CopyReason::Reusable, now), now);
     let length = body.len();
     let body = match body.take_small() {
         Some(bytes) => ResponseBody::full(bytes),

@@ -1,12 +1,14 @@
 //! Fetches for the cache: who makes one, who waits for it, whom the cache of the origin answers, and those of the gateway itself.
 
 use super::site::{Answer, BOT, Site, field};
-use crate::gateway::cache::{CacheEntry, FetchEnd};
+use crate::gateway::cache::{CacheEntry, FetchEnd, FillOutcome, FillRequest};
+use crate::gateway::exchange::answer::copy::respond_overdue;
 use crate::gateway::exchange::answer::origin_cache::origin_cache_request;
 use crate::gateway::exchange::answer::revalidation::revalidate;
 use crate::gateway::exchange::cache_trip::CopyReason;
 use crate::gateway::exchange::client_connection::{ClientConnection, Fill};
 use crate::gateway::exchange::evaluate::evaluate;
+use crate::gateway::exchange::fill::run_fills;
 use crate::gateway::exchange::handle;
 use crate::gateway::exchange::lookup::{CacheRole, cache_role};
 use crate::gateway::exchange::origin_head::prepare_head;
@@ -16,9 +18,12 @@ use crate::gateway::transport::connection_timeouts::ConnectionState;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::rc::Rc;
-use tidegate_http_cache::ForwardReason;
-use tidegate_http1::{Request, Response};
+use tidegate_http_cache::storage::Unstorable;
+use tidegate_http_cache::{CacheStatus, ForwardReason};
+use tidegate_http1::{Fields, Request, Response};
 use tidegate_policy::cache::CacheFill;
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 const CACHED: &str = "
 origin: { url: 'http://origin.invalid', only_if_cached: true, response_timeout: 10s, max_connections: 8 }
@@ -50,10 +55,19 @@ fn sweep_after(site: &Site, seconds: u64) {
     site.worker.upstream().sweep(&site.worker.config().settings.origin, site.worker.monotonic_now());
 }
 
+/// Queues a request that warms the cache. Returns where its outcome arrives once [`run_fills`] runs.
+fn warm(site: &Site, url: &str, class: &str) -> oneshot::Receiver<Result<FillOutcome, String>> {
+    let (reply, outcome) = oneshot::channel();
+    let (url, fields, class) = (url.parse().expect("a URL"), Fields::new(), class.into());
+    let request = FillRequest { url, fields, class, fill: CacheFill::Warm, reply };
+    assert!(site.worker.shared().cache.fills.send(request), "no place");
+    outcome
+}
+
 /// Passes a request of the gateway itself, made for `class`.
 fn fill(site: &Site, reason: CacheFill, class: &str, line: &str) -> Answer {
     let state = ConnectionState::new(site.worker.monotonic_tick(), site.clock.clone(), u32::MAX);
-    let fill = Fill { reason, class: class.into() };
+    let (fill, _) = Fill::new(reason, class.into());
     let connection = ClientConnection::for_fill(Rc::clone(&site.worker), state, fill);
     let request = Request { head: super::site::head(line, &[]), body: ClientBody::Empty };
     let known: HashSet<_> = site.telemetry.recent_decisions().into_iter().collect();
@@ -172,6 +186,75 @@ fn request_of_the_gateway_itself_saves_nothing() {
 }
 
 #[test]
+fn outcome_of_a_request_of_the_gateway_itself_says_what_the_gateway_did() {
+    let site = Site::new(CACHED);
+    let of_origin = ("cache-status", "origin; hit; stored; detail=refused");
+    site.store("GET /item/1", &[], &[MINUTE, of_origin], "page");
+    let outcome = |path: &str, class| {
+        let outcome = warm(&site, &format!("http://shop.example{path}"), class);
+        site.run(async {
+            tokio::select! {
+                () = run_fills(Rc::clone(&site.worker)) => panic!("ended"),
+                outcome = outcome => outcome.expect("a worker").expect("a response"),
+            }
+        })
+    };
+    let fresh = outcome("/item/1", "bot");
+    assert_eq!((fresh.status, fresh.is_refused, fresh.is_stored), (200, false, false));
+    assert_eq!(fresh.cache_status, "tidegate; hit; ttl=60");
+    let refused = outcome("/item/2", "bot");
+    assert_eq!((refused.status, refused.is_refused, refused.is_stored), (429, true, false));
+    assert!(refused.retry_after_s.is_some() && refused.cache_status.is_empty(), "{refused:?}");
+    let failed = outcome("/item/2", "person");
+    assert_eq!((failed.status, failed.is_refused, failed.is_stored), (502, false, false));
+    site.advance(61);
+    let replaced = outcome("/item/1", "bot");
+    assert_eq!((replaced.status, replaced.is_refused, replaced.retry_after_s), (200, true, None));
+    assert_eq!(replaced.cache_status, "tidegate; hit; ttl=-1; detail=refused");
+}
+
+#[test]
+fn page_counts_as_stored_once_it_is() {
+    let site = Site::new(CACHED);
+    let mut journal = site.fetch("GET /item/1", &[]);
+    let status = |stored| CacheStatus::Forward { reason: ForwardReason::UriMiss, status: None, stored };
+    journal.cache.status = Some(status(Some(Ok(()))));
+    assert_eq!(journal.cache.final_status(), Some(status(None)), "its body broke off");
+    journal.cache.is_stored = true;
+    assert_eq!(journal.cache.final_status(), Some(status(Some(Ok(())))));
+    journal.cache.give_up_storage();
+    assert_eq!(journal.cache.final_status(), Some(status(Some(Err(Unstorable::TooLarge)))));
+}
+
+#[test]
+fn request_of_the_gateway_itself_may_take_twice_the_timeout_of_its_route() {
+    let site = Site::new(&CACHED.replace("routes: [", "routes: [{ match: '/slow/*', response_timeout: 60s }, "));
+    let _first = site.fetch("GET /slow/1", &[]);
+    let mut outcome = warm(&site, "http://shop.example/slow/1", "person");
+    site.run(async {
+        let sweeps = async {
+            tokio::task::yield_now().await;
+            sweep_after(&site, 25);
+            tokio::task::yield_now().await;
+        };
+        tokio::select! { biased; () = run_fills(Rc::clone(&site.worker)) => {} () = sweeps => {} }
+    });
+    let outcome = outcome.try_recv();
+    assert!(matches!(outcome, Err(TryRecvError::Empty)), "not twice that of the origin: {outcome:?}");
+}
+
+#[test]
+fn retry_after_a_fetch_of_others_is_the_timeout_of_the_route() {
+    let site = Site::new(&CACHED.replace("routes: [", "routes: [{ match: '/slow/*', response_timeout: 60s }, "));
+    for (line, seconds) in [("GET /slow/1", 60), ("GET /free", 10)] {
+        let response = respond_overdue(site.journal(line, &[]));
+        let retry_after: u64 = field(&response.fields, "retry-after").parse().expect("seconds");
+        assert!((seconds..=seconds * 2).contains(&retry_after), "{line}: {retry_after}");
+        assert_eq!(response.status.as_u16(), 503);
+    }
+}
+
+#[test]
 fn validation_that_waits_for_slots_is_recorded_with_its_wait() {
     let site = Site::new(&format!("scopes: {{ default: {{ concurrency: 1, queue: {{ max_wait: 30s }} }} }}{CACHED}"));
     site.store("GET /item/1", &[], &[("cache-control", "max-age=60, stale-while-revalidate=60")], "page");
@@ -201,7 +284,7 @@ fn validation_that_waits_for_slots_is_recorded_with_its_wait() {
 fn request_of_the_gateway_itself_says_how_the_page_was_asked_for() {
     let site = Site::new(CACHED);
     let state = ConnectionState::new(site.worker.monotonic_tick(), site.clock.clone(), u32::MAX);
-    let fill = Fill { reason: CacheFill::Refresh, class: "person".into() };
+    let (fill, _) = Fill::new(CacheFill::Refresh, "person".into());
     let connection = ClientConnection::for_fill(Rc::clone(&site.worker), state, fill);
     let mut known = site.known("GET /item/1", &[("x-forwarded-proto", "https")]);
     assert!(!known.is_https(), "a client is not believed");
