@@ -56,6 +56,14 @@ impl CacheResult {
         Self::ALL.into_iter().find(|result| result.name() == name)
     }
 
+    /// Returns true if a copy was sent.
+    pub const fn is_copy(self) -> bool {
+        match self {
+            Self::Hit | Self::Stale | Self::Revalidated => true,
+            Self::Miss | Self::Bypass => false,
+        }
+    }
+
     /// Returns the name of the result.
     pub const fn name(self) -> &'static str {
         match self {

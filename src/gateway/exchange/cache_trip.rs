@@ -119,6 +119,11 @@ impl CacheTrip {
         }
     }
 
+    /// Returns true if the response is a stored one.
+    pub(in crate::gateway) fn is_from_copy(&self) -> bool {
+        self.result.is_some_and(CacheResult::is_copy)
+    }
+
     /// Returns the units that a stored response saved, of all quotas.
     pub(in crate::gateway) fn saved_units(&self) -> Units {
         self.saved.iter().map(|(_, units)| *units).sum()

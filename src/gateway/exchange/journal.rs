@@ -143,8 +143,8 @@ impl Journal {
         self.with_record(|record| self.worker().telemetry().preview(record));
     }
 
-    /// Reports to bot detection the status of the origin's response, or that there is none: the request was refused, not sent, or
-    /// failed.
+    /// Reports to bot detection the status of the response of the site, or that there is none: the request was refused, it
+    /// failed, or the gateway itself answered.
     fn finish_observation(&self) {
         if let Some(observation) = &self.known.client.observation {
             let status = match self.origin.stage {
@@ -152,9 +152,8 @@ impl Journal {
                 // The response of another proxy is not known, but the request was not refused.
                 OriginStage::Delegated { .. } => Some(self.client.status.as_u16()),
                 // A page of the cache is one that the client has read. It has left if it was sent nothing.
-                OriginStage::Unsent => {
-                    Some(self.client.status.as_u16()).filter(|status| *status != CLIENT_CLOSED_REQUEST)
-                }
+                OriginStage::Unsent => Some(self.client.status.as_u16())
+                    .filter(|status| self.cache.is_from_copy() && *status != CLIENT_CLOSED_REQUEST),
                 OriginStage::Sent => None,
             };
             let status = status.filter(|_| self.refusal_reason.is_none());

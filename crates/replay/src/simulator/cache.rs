@@ -38,7 +38,7 @@ impl Simulator {
         native: Option<&NativeFields<'_>>,
         request: &ReplayRequest<'_>,
     ) -> SmallVec<[(QuotaId, Units); 2]> {
-        let is_copy = matches!(decision.cache, Some(CacheResult::Hit | CacheResult::Stale | CacheResult::Revalidated));
+        let is_copy = decision.cache.is_some_and(CacheResult::is_copy);
         // A refused request would have cost nothing; one of the gateway itself exists for the cache alone.
         let is_fill = native.is_some_and(|native| native.fill.is_some());
         if !is_copy || is_fill || decision.refusal_reason.is_some() {

@@ -87,3 +87,14 @@ fn refused_request_is_answered_before_its_body() {
     let answer = site.send_body("POST /", &[], "Content-Length: 9\r\n\r\nbody");
     assert_eq!((answer.status, answer.logged("reason")), (429, "blocked".into()));
 }
+
+#[test]
+fn broken_bodies_are_no_missing_pages_for_bot_detection() {
+    let site = Site::new(super::QUOTA);
+    let answers: Vec<_> = (0..60)
+        .map(|page| site.send_broken_body(&format!("GET /item/{page}"), &[], "content-length: 9\r\n\r\nhalf"))
+        .collect();
+    let scores: Vec<_> = answers.iter().map(|answer| answer.logged("bot_score").as_u64()).collect();
+    let statuses: Vec<_> = answers.iter().map(|answer| answer.status).take(2).collect();
+    assert!(scores.iter().all(|score| score.unwrap_or(0) == 0), "{statuses:?} {scores:?}");
+}
