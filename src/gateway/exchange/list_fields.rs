@@ -91,7 +91,7 @@ const CASES: &[Case] = &[
     ("if-none-match", &["\"0\"", "\"0-cbf29ce484222325\""], &[], |fields| {
         let document = Arc::new(RobotsDocument::from_parts(200, Bytes::new(), Bytes::new()));
         let own = CachedRobots { document, age: Duration::ZERO, ttl: Duration::ZERO };
-        let (response, _) = cached_response(&own, fields.all(Name::IfNoneMatch), true);
+        let (response, _) = cached_response(&own, fields.all(Name::IfNoneMatch));
         assert_eq!(response.status, if fields.is_empty() { StatusCode::OK } else { StatusCode::NOT_MODIFIED });
         text(response.status)
     }),

@@ -55,7 +55,7 @@ pub(in crate::gateway) use fill::run_fills;
 use crate::gateway::in_place::boxed_in_place;
 use crate::gateway::message::headers::strip_admin_sessions;
 use crate::gateway::message::problem::Problem;
-use crate::gateway::message::response_body::ResponseBody;
+use crate::gateway::message::response_body::{ResponseBody, omit_body};
 use crate::gateway::message::target::{ClientRequest, Target};
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::listener::ListenerKind;
@@ -85,12 +85,13 @@ use lookup::{CacheRole, cache_role, copy_fetched_by_others};
 use receive::receive_body;
 use std::cell::OnceCell;
 use std::future::{Future, poll_fn};
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use throttle::acquire_slots;
 use tidegate_engine::ThrottleRejection;
-use tidegate_http1::{Name, Request, RequestHead, Response};
+use tidegate_http1::{Request, RequestHead, Response};
 use tidegate_policy::exempt::is_robots_txt_read;
 use tidegate_policy::{Reason, Timestamp};
 
@@ -117,16 +118,6 @@ pub(in crate::gateway) async fn handle(
     response
 }
 
-/// Omits the body of a response of the gateway itself to HEAD: HTTP/1 does so by itself, HTTP/2 does not.
-fn omit_body(response: &mut Response<ResponseBody>) {
-    let ResponseBody::Full(body) = &mut response.body else { return };
-    if let Some(omitted) = body.take()
-        && !response.fields.contains(Name::ContentLength)
-    {
-        response.fields.append(Name::ContentLength, itoa::Buffer::new().format(omitted.len()).as_bytes());
-    }
-}
-
 async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>) -> Response<ResponseBody> {
     if connection.listener.kind == ListenerKind::ForwardAuth {
         // Boxed to keep the future of other requests small.
@@ -138,8 +129,8 @@ async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>)
     strip_admin_sessions(&mut head.fields);
     let head_started_at = connection.connection_state.on_request_start(head.version);
     let target = match validate(&connection, &config, &head) {
-        Ok(target) => target,
-        Err(response) => {
+        ControlFlow::Continue(target) => target,
+        ControlFlow::Break(response) => {
             connection.connection_state.on_request_end(false);
             connection.drain_body(&head, body);
             return *response;
@@ -179,22 +170,22 @@ async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>)
     throttle_and_forward(body, journal).await
 }
 
-/// Validates a request. Returns its target, or the response to a request that ends here: an invalid one, one of an ACME
-/// server, or one that is redirected to https.
+/// Validates a request. Continues with its target, or ends with the response: to an invalid request, to one of an ACME server,
+/// or to one that is redirected to https.
 fn validate(
     connection: &ClientConnection,
     config: &WorkerConfig,
     head: &RequestHead,
-) -> Result<Target, Box<Response<ResponseBody>>> {
+) -> ControlFlow<Box<Response<ResponseBody>>, Target> {
+    let end = |response| ControlFlow::Break(Box::new(response));
     if let Some(response) = acme_challenge(connection, head) {
-        return Err(Box::new(response));
+        return end(response);
     }
     let worker = &connection.worker;
-    let target = Target::parse(head, &worker.shared().via.pseudonym, &config.settings)
-        .map_err(|error| Box::new(reject_request(worker, error, head)))?;
-    match connection.listener.redirect_port {
-        Some(port) => Err(Box::new(redirect_to_https(connection, head, &target, port))),
-        None => Ok(target),
+    match (Target::parse(head, &worker.shared().via.pseudonym, &config.settings), connection.listener.redirect_port) {
+        (Err(error), _) => end(reject_request(worker, error, head)),
+        (Ok(target), Some(port)) => end(redirect_to_https(connection, head, &target, port)),
+        (Ok(target), None) => ControlFlow::Continue(target),
     }
 }
 

@@ -16,6 +16,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use tidegate_http1::{Name, Response};
 
 /// A response body.
 pub(in crate::gateway) enum ResponseBody {
@@ -183,6 +184,20 @@ fn exact_length(bytes: Option<&Bytes>) -> SizeHint {
     SizeHint::with_exact(bytes.map_or(0, |bytes| bytes.len() as u64))
 }
 
+/// Omits the body of a response of the gateway itself to HEAD, and names its length: HTTP/1 does so by itself, HTTP/2 does not.
+pub(in crate::gateway) fn omit_body(response: &mut Response<ResponseBody>) {
+    let length = match &mut response.body {
+        ResponseBody::Full(body) => body.take().map(|bytes| bytes.len()),
+        ResponseBody::Parts(parts) => Some(std::mem::take(parts).iter().map(Bytes::len).sum()),
+        ResponseBody::Charged(_) | ResponseBody::Stored(_) | ResponseBody::Relayed(_) | ResponseBody::Tunnel(_) => None,
+    };
+    if let Some(length) = length
+        && !response.fields.contains(Name::ContentLength)
+    {
+        response.fields.append(Name::ContentLength, itoa::Buffer::new().format(length).as_bytes());
+    }
+}
+
 /// Reads a response that is not forwarded, while its body is scanned for quota usage. The whole body has the time limit
 /// of a single chunk.
 pub(in crate::gateway) async fn scan_to_end(mut body: OriginBody, deadline: &Deadline, journal: &mut Journal) {
@@ -193,5 +208,27 @@ pub(in crate::gateway) async fn scan_to_end(mut body: OriginBody, deadline: &Dea
         });
         let Some(frame) = frame.await else { return };
         frame.data_ref().into_iter().for_each(|data| scan_body(&journal.known, &mut journal.origin, data));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::StatusCode;
+    use tidegate_http1::Fields;
+
+    #[test]
+    fn omitted_body_of_the_gateway_leaves_its_length() {
+        let part = Bytes::from_static(b"part");
+        for (body, length) in [
+            (ResponseBody::full(part.clone()), Some(&b"4"[..])),
+            (ResponseBody::parts([part.clone(), part].into()), Some(b"8")),
+            (ResponseBody::full(Bytes::new()), None),
+        ] {
+            let mut response = Response { status: StatusCode::OK, fields: Fields::new(), body };
+            omit_body(&mut response);
+            assert!(response.body.is_end_stream());
+            assert_eq!(response.fields.get(Name::ContentLength), length);
+        }
     }
 }

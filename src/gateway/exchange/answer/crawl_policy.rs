@@ -29,8 +29,7 @@ pub(in crate::gateway) fn serve_crawl_policy(body: ClientBody, mut journal: Box<
         let delays = shared.crawl_delay_adviser.advertised(settings, &shared.operators, &quotas, uptime);
         PolicyDocument::build(settings, &shared.operators, &quotas, &delays, now)
     });
-    let (mut response, bytes) =
-        problem::cached_response(&cached, head.fields.all(Name::IfNoneMatch), format.wants_body);
+    let (mut response, bytes) = problem::cached_response(&cached, head.fields.all(Name::IfNoneMatch));
     response.fields.append(Name::Vary, b"accept");
     response.fields.append(Name::Decision, &hexadecimal(journal.known.id));
     prepare_own_response(&journal, response.status, &mut response.fields);

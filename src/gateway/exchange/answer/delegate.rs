@@ -15,7 +15,7 @@ use crate::gateway::message::forward_auth::{
 };
 use crate::gateway::message::headers;
 use crate::gateway::message::problem::{ProxyRequestError, forbidden, proxy_request_error, settled};
-use crate::gateway::message::response_body::ResponseBody;
+use crate::gateway::message::response_body::{ResponseBody, omit_body};
 use crate::gateway::message::target::{ClientRequest, Target};
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::connection_timeouts::ConnectionState;
@@ -108,6 +108,7 @@ async fn answer(
     let has_foreign_length = head.method == Method::HEAD && message.method != Method::HEAD;
     let refusal = |mut response: Response<ResponseBody>| {
         if has_foreign_length {
+            omit_body(&mut response);
             response.fields.remove(Name::ContentLength);
         }
         match form {

@@ -19,19 +19,12 @@ use http::Method;
 use std::rc::Rc;
 use std::time::Duration;
 use tidegate_crawlers::robots::{CacheLookup, CachedRobots, FetchedHost, Requester};
-use tidegate_http1::{Name, RequestHead, Response};
+use tidegate_http1::{Name, Response};
 use tidegate_policy::ClientKind;
 use tidegate_policy::identity::ClientKey;
 
 /// Time to retry if no fetch may start soon.
 const BUSY_RETRY_AFTER: Duration = Duration::from_secs(5);
-
-/// Conditions of a GET or HEAD request.
-struct ConditionalGet {
-    /// Lines of `If-None-Match`.
-    if_none_match: Vec<Vec<u8>>,
-    body: bool,
-}
 
 /// Source of the response.
 enum RobotsSource {
@@ -44,14 +37,14 @@ enum RobotsSource {
 pub(in crate::gateway) async fn serve_robots(body: ClientBody, journal: Box<Journal>) -> Response<ResponseBody> {
     let head = &journal.known.request.head;
     journal.known.connection.drain_body(head, body);
-    let conditions = ConditionalGet::from_head(head);
+    let is_head = head.method == Method::HEAD;
     let settings = &journal.known.config.settings;
     let site = Site::from_head(head, journal.known.is_https());
     let is_named = site.is_named_by(settings.hosts.as_ref());
     let patience = settings.origin.response_timeout;
     let client = journal.known.address_key();
     let fetch = match select_source(journal.worker(), site, is_named, requester(&journal), client, patience).await {
-        RobotsSource::Copy(copy) => return respond_cached(journal, &conditions, &copy),
+        RobotsSource::Copy(copy) => return respond_cached(journal, &copy),
         RobotsSource::Unavailable(wait) => return respond_unavailable(journal, wait),
         RobotsSource::Fetch(fetch) => *fetch,
     };
@@ -59,15 +52,15 @@ pub(in crate::gateway) async fn serve_robots(body: ClientBody, journal: Box<Jour
     let fetched = Abandonable::new(|| fetch_robots(journal, fetch), forwarding, connection);
     let (mut journal, outcome) = fetched.await;
     match outcome {
-        FetchOutcome::Copy(copy) => respond_cached(journal, &conditions, &copy),
-        FetchOutcome::Other(response) => respond_forwarded(journal, &conditions, response),
-        FetchOutcome::Oversized { upstream, beginning, slot } if conditions.body => {
+        FetchOutcome::Copy(copy) => respond_cached(journal, &copy),
+        FetchOutcome::Other(response) => respond_forwarded(journal, response),
+        FetchOutcome::Oversized { upstream, beginning, slot } if !is_head => {
             journal.origin.fetch_slot = Some(slot);
             stream_response(journal, *upstream, beginning, None)
         }
         FetchOutcome::Oversized { upstream, .. } => {
             let Response { status, fields, .. } = upstream.response;
-            respond_forwarded(journal, &conditions, Response { status, fields, body: Bytes::new() })
+            respond_forwarded(journal, Response { status, fields, body: Bytes::new() })
         }
         FetchOutcome::Failed(error) => respond_to_origin_failure(journal, &error, None),
     }
@@ -135,8 +128,9 @@ async fn select_source(
     }
 }
 
-fn respond_cached(journal: Box<Journal>, conditions: &ConditionalGet, cached: &CachedRobots) -> Response<ResponseBody> {
-    let (mut response, bytes) = problem::cached_response(cached, &conditions.if_none_match, conditions.body);
+fn respond_cached(journal: Box<Journal>, cached: &CachedRobots) -> Response<ResponseBody> {
+    let conditions = journal.known.request.head.fields.all(Name::IfNoneMatch);
+    let (mut response, bytes) = problem::cached_response(cached, conditions);
     prepare_own_response(&journal, response.status, &mut response.fields);
     journal.finish_local_response(response.status, bytes);
     response
@@ -150,24 +144,12 @@ fn respond_unavailable(mut journal: Box<Journal>, wait: Duration) -> Response<Re
     respond_with_problem(journal, problem)
 }
 
-/// Responds with what the origin sent, unless the client wants no body.
-fn respond_forwarded(
-    journal: Box<Journal>,
-    conditions: &ConditionalGet,
-    response: Response<Bytes>,
-) -> Response<ResponseBody> {
+/// Responds with what the origin sent.
+fn respond_forwarded(journal: Box<Journal>, response: Response<Bytes>) -> Response<ResponseBody> {
     let Response { status, mut fields, body } = response;
-    let body = if conditions.body { body } else { Bytes::new() };
     prepare_client_response(&journal, status, &mut fields);
     journal.finish_local_response(status, body.len() as u64);
     Response { status, fields, body: ResponseBody::full(body) }
-}
-
-impl ConditionalGet {
-    fn from_head(head: &RequestHead) -> Self {
-        let if_none_match = head.fields.all(Name::IfNoneMatch).map(<[u8]>::to_vec).collect();
-        Self { if_none_match, body: head.method != Method::HEAD }
-    }
 }
 
 fn requester(journal: &Journal) -> Requester {

@@ -6,12 +6,10 @@ use http::StatusCode;
 use tidegate_crawlers::robots::CachedRobots;
 use tidegate_http1::{Fields, Name, Response};
 
-/// Returns the cached document, or 304 if the client has the same version, and the length of the body. A response to
-/// HEAD has no body.
+/// Returns the cached document, or 304 if the client has the same version, and the length of the body.
 pub(in crate::gateway) fn cached_response(
     cached: &CachedRobots,
     if_none_match: impl IntoIterator<Item: AsRef<[u8]>>,
-    wants_body: bool,
 ) -> (Response<ResponseBody>, u64) {
     let CachedRobots { document, age, ttl: fresh_for } = cached;
     let mut digits = itoa::Buffer::new();
@@ -27,11 +25,7 @@ pub(in crate::gateway) fn cached_response(
     let mut body = Bytes::new();
     if !is_unchanged {
         fields.append(Name::ContentType, &document.content_type);
-        match wants_body {
-            true => body = document.text.clone(),
-            // HTTP/1 omits the body of a response to HEAD by itself, HTTP/2 does not.
-            false => fields.append(Name::ContentLength, digits.format(document.text.len()).as_bytes()),
-        }
+        body = document.text.clone();
     }
     let length = body.len() as u64;
     (Response { status, fields, body: ResponseBody::full(body) }, length)

@@ -1,23 +1,20 @@
 //! The response format that a client prefers: JSON or HTML.
 
-use http::Method;
 use tidegate_http1::{Name, RequestHead, list};
 
 /// Response format of a client. Determined only if the gateway itself responds.
 #[derive(Clone, Copy)]
 pub(in crate::gateway) struct ResponseFormat {
     pub(in crate::gateway) prefers_html: bool,
-    pub(in crate::gateway) wants_body: bool,
 }
 
 impl ResponseFormat {
     /// Format for a request that could not be parsed.
-    pub(in crate::gateway) const UNKNOWN: Self = Self { prefers_html: false, wants_body: true };
+    pub(in crate::gateway) const UNKNOWN: Self = Self { prefers_html: false };
 
     /// Returns the format that the request prefers.
     pub(in crate::gateway) fn from_head(head: &RequestHead) -> Self {
-        let prefers_html = prefers_html(head.fields.all(Name::Accept));
-        Self { prefers_html, wants_body: head.method != Method::HEAD }
+        Self { prefers_html: prefers_html(head.fields.all(Name::Accept)) }
     }
 }
 

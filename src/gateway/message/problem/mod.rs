@@ -19,7 +19,6 @@ use super::response_body::ResponseBody;
 use super::scratch::ScratchBuffer;
 use super::target::RequestError;
 use crate::gateway::upstream::ForwardError;
-use bytes::Bytes;
 use http::StatusCode;
 use hyper::body::Body;
 use std::borrow::Cow;
@@ -154,7 +153,7 @@ impl<'a> Problem<'a> {
     ) -> (Response<ResponseBody>, u64) {
         let id = hexadecimal(id);
         let id = std::str::from_utf8(&id).expect("hexadecimal digits");
-        let ResponseFormat { prefers_html, wants_body } = format;
+        let ResponseFormat { prefers_html } = format;
         let page = if prefers_html { pages.get(self.template.status) } else { None };
         let body = match (page, prefers_html) {
             (Some(page), _) => ResponseBody::parts(page.render(scratch, |value| self.page_value(value, id))),
@@ -168,15 +167,7 @@ impl<'a> Problem<'a> {
         if let Some(seconds) = self.retry_after {
             fields.append(Name::RetryAfter, itoa::Buffer::new().format(seconds).as_bytes());
         }
-        // HTTP/1 omits the body of a response to HEAD by itself, HTTP/2 does not.
         let length = body.size_hint().lower();
-        let (body, length) = match wants_body {
-            true => (body, length),
-            false => {
-                fields.append(Name::ContentLength, itoa::Buffer::new().format(length).as_bytes());
-                (ResponseBody::full(Bytes::new()), 0)
-            }
-        };
         (Response { status: self.status(), fields, body }, length)
     }
 
