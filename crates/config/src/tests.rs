@@ -571,6 +571,55 @@ fn variables_can_hold_numbers_booleans_and_text() {
     assert_eq!(format!("{:?}", admin.token), "Some(Secret)");
 }
 
+fn with_api_keys(values: &str) -> String {
+    let class = format!("{{ name: a, when: {{ api_key: {{ header: X-Api-Key, value: {values} }} }} }}");
+    with_origin(&format!("classes: [{class}, {{ name: b }}]"))
+}
+
+#[test]
+fn each_bad_api_key_is_reported() {
+    let values = r#"["", " spaced-and-secret", long-enough-to-be-one, "with-a-tab-\t-in-it", short]"#;
+    let errors = config_errors(&with_api_keys(values)).join("\n");
+    let spaced = "leading or trailing space, or control character";
+    for expected in ["value[0]: no API key", &format!("value[1]: {spaced}"), &format!("value[3]: {spaced}")] {
+        assert!(errors.contains(expected), "{expected}: {errors}");
+    }
+    assert!(config_errors(&with_api_keys("[]"))[0].contains("value: no API key"));
+}
+
+#[test]
+fn length_of_an_api_key_is_counted_in_characters() {
+    let warning =
+        |path: &str| format!("classes[0].when.api_key.{path}: a key of fewer than 16 characters can be guessed");
+    assert_eq!(settings(&with_api_keys("ääääääääää")).warnings, [warning("value")]);
+    let several = settings(&with_api_keys("[ääääääääääääääääää, short, long-enough-to-be-one, tiny]"));
+    assert_eq!(several.warnings, [warning("value[1]"), warning("value[3]")]);
+}
+
+#[test]
+fn rate_of_zero_is_refused_with_a_rate_that_is_valid() {
+    let errors = config_errors(&with_origin("classes: [{ name: a, bucket: { rate: 0/s } }]"));
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(
+        errors[0].ends_with("classes[0].bucket.rate: found 0, needs at least 1; write a rate such as 10/s"),
+        "{errors:?}"
+    );
+}
+
+#[test]
+fn contact_of_the_crawl_policy_is_an_address_or_a_page() {
+    for (contact, is_valid) in [
+        ("mailto:bots@example.com", true),
+        ("https://example.com/bots", true),
+        ("http://example.com/bots", true),
+        ("javascript:alert(1)", false),
+        ("https://", false),
+    ] {
+        let errors = config_errors(&with_origin(&format!("crawl_policy: {{ contact: \"{contact}\" }}")));
+        assert_eq!(errors.is_empty(), is_valid, "{contact}: {errors:?}");
+    }
+}
+
 #[test]
 fn api_keys_from_the_environment_are_never_printed() {
     let rules = "classes: [{ name: a, when: { api_key: { header: X-Api-Key, value: '${PARTNER}' } } }, { name: b }]";
@@ -1013,7 +1062,7 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "crawl_policy: { contact: bots@example.com }".into(),
-            "2:26: crawl_policy.contact: found \"bots@example.com\", needs a mailto: or https:// address; write it like mailto:bots@example.com or https://example.com/bots",
+            "2:26: crawl_policy.contact: found \"bots@example.com\", needs a mailto:, https:// or http:// address; write it like mailto:bots@example.com or https://example.com/bots",
         ),
         (
             "crawl_policy: loud".into(),
@@ -1166,7 +1215,7 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "classes: [{ name: a, when: { api_key: { cookie: k, value: [long-enough-to-be-one, \" spaced-and-secret\"] } } }]".into(),
-            "2:52: classes[0].when.api_key.value: leading or trailing space, or control character; write the key as clients send it",
+            "2:83: classes[0].when.api_key.value[1]: leading or trailing space, or control character; write the key as clients send it",
         ),
         (
             "quotas: { api: { limit: 0.0001, window: { fixed: 24h } } }".into(),

@@ -25,8 +25,12 @@ const DEFAULT_GUARD_BUDGET: Share = Share::from_millionths(20_000);
 /// Maximum number of classes, and of user agent rules. Ids are small numbers.
 const MAX_CLASSES: usize = 1000;
 
-/// Minimum length of an API key without a warning; shorter keys can be guessed.
+/// Minimum length of an API key without a warning, in characters; shorter keys can be guessed.
 const MIN_KEY_LEN: usize = 16;
+
+/// Error of an API key without text, and what to do.
+const NO_KEY: &str = "no API key";
+const WRITE_KEY: &str = "write it, or ${NAME} to read it from the environment";
 
 pub(super) fn user_agent_rules(raw: &[Agent], report: &mut Diagnostics) -> UserAgentRules {
     let path = SettingPath::ROOT.user_agent_rules();
@@ -178,24 +182,29 @@ fn class_matcher(
 }
 
 /// Returns each value of a condition with its path. A single value has the path of the key.
-fn with_paths<'a>(path: &SettingPath, values: &'a [String]) -> impl Iterator<Item = (SettingPath, &'a String)> {
+fn with_paths<'a, T>(path: &SettingPath, values: &'a [T]) -> impl Iterator<Item = (SettingPath, &'a T)> {
     let path_at = move |index| match values.len() {
         1 => path.clone(),
         _ => path.index(index),
     };
-    values.iter().enumerate().map(move |(index, name)| (path_at(index), name))
+    values.iter().enumerate().map(move |(index, value)| (path_at(index), value))
 }
 
 fn api_keys(raw: &raw::ApiKeyCondition, path: &SettingPath, report: &mut Diagnostics) -> ApiKeys {
     let source = credential_source(&raw.header, &raw.cookie, path, report);
-    let value = path.value();
     let values = &raw.value.0;
-    if values.is_empty() || values.iter().any(|key| key.0.trim().is_empty()) {
-        report.error(&value, "no API key", "write it, or ${NAME} to read it from the environment");
-    } else if values.iter().any(|key| key.0.trim() != key.0 || key.0.bytes().any(|byte| byte.is_ascii_control())) {
-        report.error(&value, "leading or trailing space, or control character", "write the key as clients send it");
-    } else if values.iter().any(|key| key.0.len() < MIN_KEY_LEN) {
-        report.warning(format!("{value}: a key of fewer than {MIN_KEY_LEN} characters can be guessed"));
+    if values.is_empty() {
+        report.error(&path.value(), NO_KEY, WRITE_KEY);
+    }
+    for (path, key) in with_paths(&path.value(), values) {
+        let key = key.0.as_str();
+        if key.trim().is_empty() {
+            report.error(&path, NO_KEY, WRITE_KEY);
+        } else if key.trim() != key || key.bytes().any(|byte| byte.is_ascii_control()) {
+            report.error(&path, "leading or trailing space, or control character", "write the key as clients send it");
+        } else if key.chars().count() < MIN_KEY_LEN {
+            report.warning(format!("{path}: a key of fewer than {MIN_KEY_LEN} characters can be guessed"));
+        }
     }
     ApiKeys { source, values: values.iter().map(|key| Secret::new(key.0.clone())).collect() }
 }
@@ -270,7 +279,9 @@ fn bucket(raw: &raw::Bucket, path: &SettingPath, report: &mut Diagnostics) -> Bu
             if rate.is_none() {
                 report.error(&path.rate(), "missing", "write a rate such as 10/s");
             }
-            let fill = report.nonzero_count(&path.rate(), Some(fill), 10);
+            if fill == 0 {
+                report.error(&path.rate(), "found 0, needs at least 1", "write a rate such as 10/s");
+            }
             let capacity = report.nonzero_count(&path.burst(), raw.burst, fill.max(1));
             if interval.as_nanos() < u128::from(fill) {
                 report.error(&path.rate(), "more than one token per nanosecond", "leave the bucket out for no limit");

@@ -14,7 +14,7 @@ pub(super) fn crawl_policy(raw: &raw::CrawlPolicy, report: &mut Diagnostics) -> 
     if let Some(contact) = contact.as_deref().filter(|contact| !is_valid_contact(contact)) {
         report.error(
             &SettingPath::ROOT.crawl_policy().contact(),
-            format!("found {contact:?}, needs a mailto: or https:// address"),
+            format!("found {contact:?}, needs a mailto:, https:// or http:// address"),
             "write it like mailto:bots@example.com or https://example.com/bots",
         );
     }
