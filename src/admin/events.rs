@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
 use parking_lot::Mutex;
+use serde::Serialize;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+use tracing::error;
 
 /// The open streams, and the event that they share.
 pub(super) struct StateEvents {
@@ -29,7 +31,7 @@ pub(super) struct StateEvents {
     latest: Mutex<Option<(Instant, Bytes)>>,
 }
 
-/// Body of one stream. It ends with its session, or after [`MAX_EVENTS`]; the browser then connects again.
+/// Body of one stream. It ends with its session, after [`MAX_EVENTS`], or without a state; the browser then connects again.
 struct EventStream {
     access: Arc<AccessControl>,
     /// Headers of the request, with its token or session.
@@ -50,19 +52,26 @@ impl Default for StateEvents {
 }
 
 impl StateEvents {
-    /// Returns the state as an event, at the tick `now` of a stream. It is rendered once a tick, for all streams.
-    fn latest(&self, gateway: &DynGateway, corrections: &Corrections, now: Instant) -> Bytes {
+    /// Returns the state as an event, at the tick `now` of a stream: the event of a stream whose tick was less than half an
+    /// interval before, or a new one. Returns `None` if the state cannot be written.
+    fn latest(&self, gateway: &DynGateway, corrections: &Corrections, now: Instant) -> Option<Bytes> {
         let mut latest = self.latest.lock();
         if let Some((rendered_at, event)) = &*latest
             && now.saturating_duration_since(*rendered_at) < EVENT_INTERVAL / 2
         {
-            return event.clone();
+            return Some(event.clone());
         }
-        let state = serde_json::to_string(&document(gateway, corrections)).unwrap_or_default();
-        let event = Bytes::from(format!("retry: 1000\nevent: state\ndata: {state}\n\n"));
+        let event = state_event(&document(gateway, corrections));
+        let event =
+            event.inspect_err(|error| error!("The live page gets no state, which cannot be written: {error}")).ok()?;
         *latest = Some((now, event.clone()));
-        event
+        Some(event)
     }
+}
+
+fn state_event(state: &impl Serialize) -> Result<Bytes, serde_json::Error> {
+    let state = serde_json::to_string(state)?;
+    Ok(format!("retry: 1000\nevent: state\ndata: {state}\n\n").into())
 }
 
 /// Streams the state once a second.
@@ -102,7 +111,7 @@ impl hyper::body::Body for EventStream {
         }
         self.remaining -= 1;
         let event = self.events.latest(&self.gateway, &self.corrections, now);
-        Poll::Ready(Some(Ok(Frame::data(event))))
+        Poll::Ready(event.map(|event| Ok(Frame::data(event))))
     }
 }
 
@@ -114,3 +123,15 @@ const MAX_EVENTS: u32 = 50;
 
 /// Maximum number of streams of readers, and of writers: both leave connections to scrapes and commands.
 const MAX_STREAMS: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::state_event;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn state_that_cannot_be_written_is_no_event() {
+        assert_eq!(state_event(&1).expect("a number"), "retry: 1000\nevent: state\ndata: 1\n\n");
+        assert!(state_event(&BTreeMap::from([((1, 2), 3)])).is_err(), "a key that is no text");
+    }
+}
