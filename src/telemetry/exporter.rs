@@ -53,8 +53,8 @@ fn record_classes(totals: &WorkerCounters) {
 }
 
 fn record_responses(class: &str, codes: &[u64]) {
-    for (&code, &count) in StatusClass::NAMES.iter().zip(codes) {
-        counter!(RESPONSES, "class" => class.to_owned(), "code" => code).absolute(count);
+    for (code, &count) in StatusClass::ALL.iter().zip(codes) {
+        counter!(RESPONSES, "class" => class.to_owned(), "code" => code.name()).absolute(count);
     }
 }
 
@@ -76,8 +76,8 @@ fn record_requests(totals: &WorkerCounters) {
 
 fn record_scopes_and_operators(totals: &WorkerCounters) {
     for (scope, counts) in totals.scopes.iter() {
-        for (&code, &count) in StatusClass::NAMES.iter().zip(&counts.codes) {
-            counter!(ORIGIN_REQUESTS, "scope" => scope.to_owned(), "code" => code).absolute(count);
+        for (code, &count) in StatusClass::ALL.iter().zip(&counts.codes) {
+            counter!(ORIGIN_REQUESTS, "scope" => scope.to_owned(), "code" => code.name()).absolute(count);
         }
         gauge!(ORIGIN_INFLIGHT, "scope" => scope.to_owned()).set(counts.inflight as f64);
     }

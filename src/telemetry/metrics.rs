@@ -255,7 +255,7 @@ pub const LABELS: &[MetricLabel] = &[
     label("effect", "Effect of a switch.", || SwitchEffect::ALL.map(SwitchEffect::name).to_vec()),
     label("kind", "Kind of the client.", || ClientKind::ALL.map(ClientKind::name).to_vec()),
     label("code", "Status class of the response. 429 and 503 are counted apart from 4xx and 5xx.", || {
-        StatusClass::NAMES.to_vec()
+        StatusClass::ALL.map(StatusClass::name).to_vec()
     }),
     label("scope", "Name of a scope of the configuration, or `default`.", Vec::new),
     label("server", "URL of a server of the origin.", Vec::new),
