@@ -49,7 +49,7 @@ pub(in crate::gateway) fn selecting_fields<'a>(known: &'a Known, rules: FetchRul
     let Known { connection, request, client, .. } = known;
     let (fields, trust) = (&request.head.fields, &known.rules().trust);
     // Responses of the URL may name the address header of a vendor in `Vary`.
-    let is_claimed = |name| fields.get_all_by_text(name).next().is_some() && !connection.is_trusted(trust);
+    let is_claimed = |name| !connection.is_trusted(trust) && fields.get_all_by_text(name).next().is_some();
     if !rules.is_keyed_by_forwarding() && !rules.address_header.is_some_and(is_claimed) {
         return Cow::Borrowed(fields);
     }
