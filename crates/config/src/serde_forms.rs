@@ -257,6 +257,41 @@ impl<'de, T, K: DeserializeOwned + Into<T>> Visitor<'de> for StringOrMapVisitor<
     }
 }
 
+/// Implements deserialization and schema of a type that the file writes as one of some words, or as keys.
+///
+/// The text says what is needed, for errors.
+macro_rules! word_or_keys {
+    ($Type:ident, $needs:literal: $($word:literal => $value:expr,)* $Keys:ty => $from_keys:expr) => {
+        impl From<$Keys> for $Type {
+            fn from(keys: $Keys) -> Self {
+                $from_keys(keys)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $Type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::serde_forms::string_or_map::<D, Self, $Keys>(deserializer, $needs, |word| match word {
+                    $($word => Some($value),)*
+                    _ => None,
+                })
+            }
+        }
+
+        impl schemars::JsonSchema for $Type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($Type).into()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let keys = generator.subschema_for::<$Keys>();
+                schemars::json_schema!({ "anyOf": [{ "enum": [$($word),*] }, keys] })
+            }
+        }
+    };
+}
+
+pub(crate) use word_or_keys;
+
 /// Deserializes a section. A key without a value means the defaults of the section.
 pub(super) fn present_or_default<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where

@@ -1,12 +1,11 @@
 //! Raw section `cache`, and the key `cache` of a route.
 
 use crate::scalars::{Amount, Field, Size, Span};
-use crate::serde_forms::{NamedMap, OneOrMany, string_or_map};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use crate::serde_forms::{NamedMap, OneOrMany, word_or_keys};
+use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use std::borrow::Cow;
 use std::fmt;
 
 /// Cache of responses (RFC 9111). Without this section nothing is stored; `cache: {}`, or `cache:` without a value, takes
@@ -96,31 +95,10 @@ pub(crate) enum Refresh {
     Surplus,
 }
 
-impl From<DiskOptions> for Disk {
-    fn from(options: DiskOptions) -> Self {
-        Self::Options(options)
-    }
-}
-
-impl<'de> Deserialize<'de> for Disk {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "off or keys; use off or { size: 10GiB }";
-        string_or_map::<D, Self, DiskOptions>(deserializer, needs, |word| match word {
-            "off" => Some(Self::Off),
-            _ => None,
-        })
-    }
-}
-
-impl JsonSchema for Disk {
-    fn schema_name() -> Cow<'static, str> {
-        "Disk".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let options = generator.subschema_for::<DiskOptions>();
-        json_schema!({ "anyOf": [{ "enum": ["off"] }, options] })
-    }
+word_or_keys! {
+    Disk, "off or keys; use off or { size: 10GiB }":
+    "off" => Self::Off,
+    DiskOptions => Self::Options
 }
 
 /// Clients that may ask for a fresher response.
@@ -172,29 +150,8 @@ pub(crate) struct RouteKey {
     pub query: Option<OneOrMany<String>>,
 }
 
-impl From<RouteCacheOptions> for RouteCache {
-    fn from(options: RouteCacheOptions) -> Self {
-        Self::Options(options)
-    }
-}
-
-impl<'de> Deserialize<'de> for RouteCache {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "off or keys; use off or { ttl: 10m }";
-        string_or_map::<D, Self, RouteCacheOptions>(deserializer, needs, |word| match word {
-            "off" => Some(Self::Off),
-            _ => None,
-        })
-    }
-}
-
-impl JsonSchema for RouteCache {
-    fn schema_name() -> Cow<'static, str> {
-        "RouteCache".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let options = generator.subschema_for::<RouteCacheOptions>();
-        json_schema!({ "anyOf": [{ "enum": ["off"] }, options] })
-    }
+word_or_keys! {
+    RouteCache, "off or keys; use off or { ttl: 10m }":
+    "off" => Self::Off,
+    RouteCacheOptions => Self::Options
 }

@@ -1,7 +1,7 @@
 //! Raw sections `classes` and `user_agent_rules`.
 
 use crate::scalars::{CertificateName, Delay, Field, Percent, Range, Rate, Span};
-use crate::serde_forms::{NamedMap, OneOrMany, SecretTexts, string_or_map};
+use crate::serde_forms::{NamedMap, OneOrMany, SecretTexts, string_or_map, word_or_keys};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
@@ -193,32 +193,11 @@ pub(crate) struct GuardOptions {
     pub budget: Option<Percent>,
 }
 
-impl From<GuardOptions> for Guard {
-    fn from(keys: GuardOptions) -> Self {
-        Self::On(keys)
-    }
-}
-
-impl<'de> Deserialize<'de> for Guard {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "a crawler guard; use on, off or { admit_interval: 5m, max_refused_for: 24h, budget: 2% }";
-        string_or_map::<D, Self, GuardOptions>(deserializer, needs, |word| match word {
-            "on" => Some(Self::On(GuardOptions::default())),
-            "off" => Some(Self::Off),
-            _ => None,
-        })
-    }
-}
-
-impl JsonSchema for Guard {
-    fn schema_name() -> Cow<'static, str> {
-        "Guard".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let keys = generator.subschema_for::<GuardOptions>();
-        json_schema!({ "anyOf": [{ "enum": ["on", "off"] }, keys] })
-    }
+word_or_keys! {
+    Guard, "a crawler guard; use on, off or { admit_interval: 5m, max_refused_for: 24h, budget: 2% }":
+    "on" => Self::On(GuardOptions::default()),
+    "off" => Self::Off,
+    GuardOptions => Self::On
 }
 
 /// Clients that share one bucket.

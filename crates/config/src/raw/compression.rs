@@ -2,10 +2,9 @@
 
 use crate::scalars::Size;
 use crate::section::{FromWritten, any, section};
-use crate::serde_forms::{OneOrMany, string_or_map};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize};
-use std::borrow::Cow;
+use crate::serde_forms::{OneOrMany, word_or_keys};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tidegate_http_cache::coding::Coding;
 use tidegate_policy::compression::MediaTypePattern;
 
@@ -106,26 +105,8 @@ impl FromWritten<OneOrMany<String>> for Vec<MediaTypePattern> {
     }
 }
 
-impl From<CompressionKeys> for Compression {
-    fn from(keys: CompressionKeys) -> Self {
-        Self(keys)
-    }
-}
-
-impl<'de> Deserialize<'de> for Compression {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "on or keys; use on or { codings: [br, gzip] }";
-        string_or_map::<D, Self, CompressionKeys>(deserializer, needs, |word| (word == "on").then(Self::default))
-    }
-}
-
-impl JsonSchema for Compression {
-    fn schema_name() -> Cow<'static, str> {
-        "Compression".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let keys = generator.subschema_for::<CompressionKeys>();
-        json_schema!({ "anyOf": [{ "enum": ["on"] }, keys] })
-    }
+word_or_keys! {
+    Compression, "on or keys; use on or { codings: [br, gzip] }":
+    "on" => Self::default(),
+    CompressionKeys => Self
 }

@@ -1,9 +1,8 @@
 //! Raw section `crawl_policy`: a word, or keys.
 
-use crate::serde_forms::string_or_map;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
-use std::borrow::Cow;
+use crate::serde_forms::word_or_keys;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 #[derive(Clone, Default)]
 pub(crate) enum CrawlPolicy {
@@ -24,30 +23,9 @@ pub(crate) struct CrawlPolicyOptions {
     pub show_units: bool,
 }
 
-impl From<CrawlPolicyOptions> for CrawlPolicy {
-    fn from(options: CrawlPolicyOptions) -> Self {
-        Self::Options(options)
-    }
-}
-
-impl<'de> Deserialize<'de> for CrawlPolicy {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "on, off or keys; use on, off or { contact: \"mailto:bots@example.com\" }";
-        string_or_map::<D, Self, CrawlPolicyOptions>(deserializer, needs, |word| match word {
-            "on" => Some(Self::On),
-            "off" => Some(Self::Off),
-            _ => None,
-        })
-    }
-}
-
-impl JsonSchema for CrawlPolicy {
-    fn schema_name() -> Cow<'static, str> {
-        "CrawlPolicy".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let options = generator.subschema_for::<CrawlPolicyOptions>();
-        json_schema!({ "anyOf": [{ "enum": ["on", "off"] }, options] })
-    }
+word_or_keys! {
+    CrawlPolicy, "on, off or keys; use on, off or { contact: \"mailto:bots@example.com\" }":
+    "on" => Self::On,
+    "off" => Self::Off,
+    CrawlPolicyOptions => Self::Options
 }

@@ -1,10 +1,9 @@
 //! Raw section `ledger`: a word, or the keys of Redis.
 
 use crate::scalars::FilePath;
-use crate::serde_forms::{SecretText, string_or_map};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
-use std::borrow::Cow;
+use crate::serde_forms::{SecretText, word_or_keys};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// Storage of quota usage.
 #[derive(Clone, Default)]
@@ -23,32 +22,11 @@ pub(crate) struct SharedLedger {
     pub redis: Option<Redis>,
 }
 
-impl From<SharedLedger> for Ledger {
-    fn from(shared: SharedLedger) -> Self {
-        Self::Shared(shared)
-    }
-}
-
-impl<'de> Deserialize<'de> for Ledger {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "a ledger; use file, memory or { redis: { url: redis://HOST } }";
-        string_or_map::<D, Self, SharedLedger>(deserializer, needs, |word| match word {
-            "file" => Some(Self::File),
-            "memory" => Some(Self::Memory),
-            _ => None,
-        })
-    }
-}
-
-impl JsonSchema for Ledger {
-    fn schema_name() -> Cow<'static, str> {
-        "Ledger".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let shared = generator.subschema_for::<SharedLedger>();
-        json_schema!({ "anyOf": [{ "enum": ["file", "memory"] }, shared] })
-    }
+word_or_keys! {
+    Ledger, "a ledger; use file, memory or { redis: { url: redis://HOST } }":
+    "file" => Self::File,
+    "memory" => Self::Memory,
+    SharedLedger => Self::Shared
 }
 
 /// A Redis or Valkey server shared by several instances.

@@ -2,11 +2,10 @@
 
 use crate::scalars::{FilePath, Size};
 use crate::section::{any, at_least, positive, section};
-use crate::serde_forms::{OneOrMany, string_or_map};
+use crate::serde_forms::{OneOrMany, word_or_keys};
 use crate::settings::LogLevel;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
-use std::borrow::Cow;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 const MIB: u64 = 1 << 20;
 
@@ -48,12 +47,6 @@ pub(crate) enum Access {
     File(AccessFile),
 }
 
-impl From<AccessFile> for Access {
-    fn from(file: AccessFile) -> Self {
-        Self::File(file)
-    }
-}
-
 /// Format of the access log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -62,24 +55,9 @@ pub(crate) enum Format {
     Json,
 }
 
-impl<'de> Deserialize<'de> for Access {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "an access log; use off, stdout or { path: FILE }";
-        string_or_map::<D, Self, AccessFile>(deserializer, needs, |word| match word {
-            "off" => Some(Self::Off),
-            "stdout" => Some(Self::Stdout),
-            _ => None,
-        })
-    }
-}
-
-impl JsonSchema for Access {
-    fn schema_name() -> Cow<'static, str> {
-        "Access".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let file = generator.subschema_for::<AccessFile>();
-        json_schema!({ "anyOf": [{ "enum": ["off", "stdout"] }, file] })
-    }
+word_or_keys! {
+    Access, "an access log; use off, stdout or { path: FILE }":
+    "off" => Self::Off,
+    "stdout" => Self::Stdout,
+    AccessFile => Self::File
 }

@@ -1,10 +1,9 @@
 //! Raw key `pacing` of a quota: a word, or keys.
 
 use crate::scalars::Percent;
-use crate::serde_forms::{NamedMap, string_or_map};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
-use std::borrow::Cow;
+use crate::serde_forms::{NamedMap, word_or_keys};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// Pacing of a quota.
 #[derive(Clone, Default)]
@@ -38,34 +37,10 @@ pub(crate) enum Mode {
     Learned,
 }
 
-impl From<PacingOptions> for Pacing {
-    fn from(keys: PacingOptions) -> Self {
-        Self(keys)
-    }
-}
-
-impl<'de> Deserialize<'de> for Pacing {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "a pacing mode; use off, even, learned or { mode: learned, burst: 5% }";
-        string_or_map::<D, Self, PacingOptions>(deserializer, needs, |word| {
-            let mode = match word {
-                "off" => Mode::Off,
-                "even" => Mode::Even,
-                "learned" => Mode::Learned,
-                _ => return None,
-            };
-            Some(Self(PacingOptions { mode, ..PacingOptions::default() }))
-        })
-    }
-}
-
-impl JsonSchema for Pacing {
-    fn schema_name() -> Cow<'static, str> {
-        "Pacing".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let (word, keys) = (generator.subschema_for::<Mode>(), generator.subschema_for::<PacingOptions>());
-        json_schema!({ "anyOf": [word, keys] })
-    }
+word_or_keys! {
+    Pacing, "a pacing mode; use off, even, learned or { mode: learned, burst: 5% }":
+    "off" => Self(PacingOptions { mode: Mode::Off, ..PacingOptions::default() }),
+    "even" => Self(PacingOptions { mode: Mode::Even, ..PacingOptions::default() }),
+    "learned" => Self(PacingOptions { mode: Mode::Learned, ..PacingOptions::default() }),
+    PacingOptions => Self
 }

@@ -3,10 +3,9 @@
 use super::partition::PartitionBy;
 use super::quotas::Quota;
 use crate::scalars::{Amount, Change, Mark, Span};
-use crate::serde_forms::{OneOrRange, present_or_default, string_or_map};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
-use std::borrow::Cow;
+use crate::serde_forms::{OneOrRange, present_or_default, word_or_keys};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// Limits of the load on a part of the origin. A request needs a slot in every scope of its route. A scope has at most
 /// one of the controllers autothrottle, adaptive_concurrency and rampup. A key with a section and no value, such as
@@ -125,45 +124,22 @@ pub(crate) struct Autothrottle {
 /// Controller that varies the concurrency with the latency of the origin. It rises while responses take as long as
 /// without a queue, and falls with longer latency, timeouts and overloads.
 #[derive(Clone, Default)]
-pub(crate) struct AdaptiveConcurrency {
+pub(crate) struct AdaptiveConcurrency(pub ConcurrencyBounds);
+
+/// Bounds of the concurrency.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ConcurrencyBounds {
+    /// Minimum concurrency, at least 1. Default 1.
     pub min: Option<u32>,
+    /// Maximum concurrency, at most the scope's concurrency. Default the scope's concurrency, or else 256.
     pub max: Option<u32>,
 }
 
-/// Bounds of the concurrency.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-struct ConcurrencyBounds {
-    /// Minimum concurrency, at least 1. Default 1.
-    min: Option<u32>,
-    /// Maximum concurrency, at most the scope's concurrency. Default the scope's concurrency, or else 256.
-    max: Option<u32>,
-}
-
-impl From<ConcurrencyBounds> for AdaptiveConcurrency {
-    fn from(ConcurrencyBounds { min, max }: ConcurrencyBounds) -> Self {
-        Self { min, max }
-    }
-}
-
-impl<'de> Deserialize<'de> for AdaptiveConcurrency {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "a concurrency controller; use gradient, or { min: 2, max: 64 }";
-        string_or_map::<D, Self, ConcurrencyBounds>(deserializer, needs, |word| {
-            (word == "gradient").then(Self::default)
-        })
-    }
-}
-
-impl JsonSchema for AdaptiveConcurrency {
-    fn schema_name() -> Cow<'static, str> {
-        "Adaptive".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let keys = generator.subschema_for::<ConcurrencyBounds>();
-        json_schema!({ "anyOf": [{ "enum": ["gradient"] }, keys] })
-    }
+word_or_keys! {
+    AdaptiveConcurrency, "a concurrency controller; use gradient, or { min: 2, max: 64 }":
+    "gradient" => Self::default(),
+    ConcurrencyBounds => Self
 }
 
 /// Circuit breaker of a scope. After the backoff, one probe request is sent; every response that is not an overload

@@ -1,10 +1,9 @@
 //! Raw sections `admin` and `robots`, and the key `paths`.
 
 use crate::scalars::{AdminSocket, FilePath};
-use crate::serde_forms::{SecretText, string_or_map};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
-use std::borrow::Cow;
+use crate::serde_forms::{SecretText, word_or_keys};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// Listener for the administrator.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
@@ -29,28 +28,10 @@ pub(crate) enum AdminListener {
     On(Admin),
 }
 
-impl From<Admin> for AdminListener {
-    fn from(keys: Admin) -> Self {
-        Self::On(keys)
-    }
-}
-
-impl<'de> Deserialize<'de> for AdminListener {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "an admin listener; use off or { listen: 127.0.0.1:9090 }";
-        string_or_map::<D, Self, Admin>(deserializer, needs, |word| (word == "off").then_some(Self::Off))
-    }
-}
-
-impl JsonSchema for AdminListener {
-    fn schema_name() -> Cow<'static, str> {
-        "AdminListener".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let keys = generator.subschema_for::<Admin>();
-        json_schema!({ "anyOf": [{ "enum": ["off"] }, keys] })
-    }
+word_or_keys! {
+    AdminListener, "an admin listener; use off or { listen: 127.0.0.1:9090 }":
+    "off" => Self::Off,
+    Admin => Self::On
 }
 
 /// Handling of robots.txt.

@@ -2,7 +2,7 @@
 
 use crate::scalars::{Pattern, Socket, Span};
 use crate::section::{FromWritten, any, positive, section};
-use crate::serde_forms::{OneOrMany, string_or_map};
+use crate::serde_forms::{OneOrMany, word_or_keys};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
@@ -105,32 +105,11 @@ pub(crate) enum Dns {
     Servers(Servers),
 }
 
-impl From<Servers> for Dns {
-    fn from(servers: Servers) -> Self {
-        Self::Servers(servers)
-    }
-}
-
-impl<'de> Deserialize<'de> for Dns {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let needs = "on, off or keys; use on, off or { nameservers: 127.0.0.1:53 }";
-        string_or_map::<D, Self, Servers>(deserializer, needs, |word| match word {
-            "on" => Some(Self::On),
-            "off" => Some(Self::Off),
-            _ => None,
-        })
-    }
-}
-
-impl JsonSchema for Dns {
-    fn schema_name() -> Cow<'static, str> {
-        "Dns".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let servers = generator.subschema_for::<Servers>();
-        json_schema!({ "anyOf": [{ "enum": ["on", "off"] }, servers] })
-    }
+word_or_keys! {
+    Dns, "on, off or keys; use on, off or { nameservers: 127.0.0.1:53 }":
+    "on" => Self::On,
+    "off" => Self::Off,
+    Servers => Self::Servers
 }
 
 /// Interval for fetching range lists.

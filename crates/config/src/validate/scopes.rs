@@ -145,7 +145,7 @@ fn controller(raw: &raw::Scope, path: &SettingPath, report: &mut Diagnostics) ->
         let auto = autothrottle(keys, min_delay, &path.autothrottle(), report);
         found.push((path.autothrottle(), Controller::Autothrottle(auto)));
     }
-    if let Some(keys) = &raw.adaptive_concurrency {
+    if let Some(raw::AdaptiveConcurrency(keys)) = &raw.adaptive_concurrency {
         let gradient = gradient(keys, raw.concurrency, &path.adaptive_concurrency(), report);
         found.push((path.adaptive_concurrency(), Controller::Gradient(gradient)));
     }
@@ -198,7 +198,7 @@ fn autothrottle(
 }
 
 fn gradient(
-    raw: &raw::AdaptiveConcurrency,
+    raw: &raw::ConcurrencyBounds,
     concurrency: Option<u32>,
     path: &SettingPath,
     report: &mut Diagnostics,
