@@ -7,13 +7,16 @@
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, ToSpan as _};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use std::fmt;
 use std::time::Duration;
 use tidegate_policy::Timestamp;
 use tidegate_policy::window::{Calendar, Span};
 
 /// Length of a calendar window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum CalendarUnit {
     /// An hour, aligned to the minutes of the zone's clocks. Never longer: an hour that occurs twice is two windows.
     Hour,

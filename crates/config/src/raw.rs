@@ -17,9 +17,7 @@ pub(super) mod ledger;
 pub(super) mod listen;
 pub(super) mod log;
 pub(super) mod origin;
-pub(super) mod pacing;
 pub(super) mod partition;
-pub(super) mod quotas;
 pub(super) mod redirect;
 pub(super) mod routes;
 pub(super) mod scopes;
@@ -29,6 +27,7 @@ pub(super) mod verify;
 use super::scalars::{FilePath, Host, Threads};
 use super::sections::headers::Headers;
 use super::sections::limits::Limits;
+use super::sections::quotas::Quota;
 use super::serde_forms::{NamedMap, OneOrMany, present_or_default};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -112,7 +111,7 @@ pub(super) struct File {
     pub bot_detection: bot_detection::BotDetection,
     /// Quotas, by name: the units that requests may use per window. A name has up to 64 of a-z, 0-9, `_`, `.` and `-`.
     /// At most 1000 quotas, including those of scopes. Default none.
-    pub quotas: NamedMap<quotas::Quota>,
+    pub quotas: NamedMap<Quota>,
     /// Classes of clients; first match wins. Clients without a match are in class `other`. A class without a bucket
     /// limits no client, so a class of exempt clients belongs above the others. Quotas still count and refuse exempt
     /// clients when no units remain; scopes limit all clients. "Allow all" is a file without classes; "block all" is

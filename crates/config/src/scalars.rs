@@ -255,6 +255,20 @@ pub(super) enum ThresholdValue {
     Units(Units),
 }
 
+impl ThresholdValue {
+    /// Returns the threshold in units. A share of the limit is rounded up: 0.1 % of 0.5 units is one thousandth, not 0.
+    pub(super) fn units(self, limit: Units) -> Units {
+        match self {
+            Self::Units(units) => units,
+            Self::LimitShare(share) => {
+                let millionths = u128::from(limit.milli()) * u128::from(share.millionths());
+                let milli = millionths.div_ceil(u128::from(Share::ALL.millionths()));
+                Units::from_milli(u64::try_from(milli).unwrap_or(u64::MAX))
+            }
+        }
+    }
+}
+
 /// Parses a duration of the file or the command line, such as `250ms`, `5s`, `10m`, `24h` or `7d`.
 pub fn duration(text: &str) -> Option<Duration> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -286,30 +300,24 @@ impl fmt::Display for Span {
     }
 }
 
-impl fmt::Display for Percent {
+impl fmt::Display for TimeOfDay {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(out)
-    }
-}
-
-impl fmt::Display for Socket {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(out)
+        self.0.strftime("%H:%M").fmt(out)
     }
 }
 
 /// Serializes a word as the file writes it.
 macro_rules! serialize_as_text {
-    ($($Type:ty),*) => {
+    ($($Type:ident $(.$inner:tt)?),*) => {
         $(impl Serialize for $Type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
+                serializer.collect_str(&self$(.$inner)?)
             }
         })*
     };
 }
 
-serialize_as_text!(Span, Size, Percent, Socket);
+serialize_as_text!(Span, Size, TimeOfDay, Percent.0, Socket.0, Amount.0);
 
 impl fmt::Display for Size {
     /// Writes the size as the file does, in the largest unit of which it is a multiple.

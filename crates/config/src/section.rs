@@ -3,7 +3,7 @@
 //! [`section!`] declares the type of the values, which YAML is deserialized to directly. Its JSON Schema states each
 //! default from the value that holds.
 
-use super::scalars::{CountLimit, Percent, Size, Span};
+use super::scalars::{Amount, CountLimit, Percent, Size, Span, TimeOfDay};
 use super::serde_forms::OneOrMany;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, Error};
@@ -14,6 +14,7 @@ use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 use tidegate_policy::tier::Share;
+use tidegate_policy::units::Units;
 
 /// Declares the type of a section.
 ///
@@ -184,6 +185,23 @@ pub(crate) use stored_as_written;
 
 stored_as_written!(bool, u32, String);
 
+/// Implements [`FromWritten`] for the values of words.
+macro_rules! stored_as_inner {
+    ($($Word:ident($Value:ty)),*) => {
+        $(impl FromWritten<$Word> for $Value {
+            fn from_written($Word(value): $Word) -> Self {
+                value
+            }
+
+            fn to_written(&self) -> Option<$Word> {
+                Some($Word(self.clone()))
+            }
+        })*
+    };
+}
+
+stored_as_inner!(Amount(Units), Percent(Share), Size(u64), Span(Duration), TimeOfDay(jiff::civil::Time));
+
 impl FromWritten<u32> for usize {
     fn from_written(written: u32) -> Self {
         written.try_into().unwrap_or(Self::MAX)
@@ -226,26 +244,6 @@ impl FromWritten<CountLimit> for Option<NonZeroUsize> {
     }
 }
 
-impl FromWritten<Span> for Duration {
-    fn from_written(Span(duration): Span) -> Self {
-        duration
-    }
-
-    fn to_written(&self) -> Option<Span> {
-        Some(Span(*self))
-    }
-}
-
-impl FromWritten<Size> for u64 {
-    fn from_written(Size(bytes): Size) -> Self {
-        bytes
-    }
-
-    fn to_written(&self) -> Option<Size> {
-        Some(Size(*self))
-    }
-}
-
 impl FromWritten<Size> for usize {
     fn from_written(Size(bytes): Size) -> Self {
         bytes.try_into().unwrap_or(Self::MAX)
@@ -253,16 +251,6 @@ impl FromWritten<Size> for usize {
 
     fn to_written(&self) -> Option<Size> {
         (*self).try_into().ok().map(Size)
-    }
-}
-
-impl FromWritten<Percent> for Share {
-    fn from_written(Percent(share): Percent) -> Self {
-        share
-    }
-
-    fn to_written(&self) -> Option<Percent> {
-        Some(Percent(*self))
     }
 }
 
@@ -310,6 +298,12 @@ pub(crate) fn any<W>(_: &W, _: Option<&W>) -> Option<String> {
 /// Bound of a key whose value is not zero.
 pub(crate) fn positive<W: MaybeZero>(written: &W, default: Option<&W>) -> Option<String> {
     written.zero_problem(default)
+}
+
+/// Bound of a key whose value is at least 1s.
+pub(crate) fn at_least_a_second(written: &Span, default: Option<&Span>) -> Option<String> {
+    let is_short = written.0 < Duration::from_secs(1);
+    positive(written, default).or_else(|| is_short.then(|| format!("found {written}; write at least 1s")))
 }
 
 /// Returns the bound of a text, of which `problem` returns what is wrong.

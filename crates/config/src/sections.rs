@@ -1,4 +1,5 @@
-//! Sections whose keys are declared once, as values with their defaults.
+//! Sections whose keys are declared once, as values with their defaults, and their conversion to rules.
 
 pub(super) mod headers;
 pub(super) mod limits;
+pub(super) mod quotas;

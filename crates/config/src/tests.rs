@@ -1222,8 +1222,12 @@ fn each_invalid_value_is_reported() {
             "2:25: quotas.api.limit: found 0.0001, needs an amount, to a thousandth; write it like 10000 or 0.25",
         ),
         (
+            "quotas: { api: { limit: 0, window: { fixed: 1h }, tiers: { a: [{ above: 5%, shed: 5% }, { above: 6%, shed: 6% }] } } }\nclasses: [{ name: a }]".into(),
+            "2:25: quotas.api.limit: found 0; write the purchased units, or block a class with block: true",
+        ),
+        (
             "quotas: { api: { limit: 1, window: { sliding: 1ms } } }".into(),
-            "2:47: quotas.api.window.sliding: found less than a second; write 1s or more",
+            "2:47: quotas.api.window.sliding: found 1ms; write at least 1s",
         ),
         (
             "classes: [{ name: a, bucket: { rate: 1/s, key: ip } }]".into(),

@@ -78,18 +78,8 @@ pub fn class(name: &str) -> Class {
 
 /// Returns an enforced quota of `limit` units per day, without tiers.
 pub fn quota(name: &str, limit: u64) -> Quota {
-    Quota {
-        name: name.into(),
-        limit: Units::from_whole(limit),
-        client_limit: None,
-        window: Window::Fixed { length: Duration::from_secs(86_400) },
-        enforce: true,
-        cost_header: None,
-        free_when_cached: true,
-        sync_from: None,
-        pacing: None,
-        class_tiers: Vec::new(),
-    }
+    let window = Window::Fixed { length: Duration::from_secs(86_400) };
+    Quota { free_when_cached: true, ..Quota::new(name, Units::from_whole(limit), window) }
 }
 
 /// Returns enforced tiers from their thresholds, in units, and shed shares, in percent.

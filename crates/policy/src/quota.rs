@@ -88,6 +88,22 @@ pub struct ClassTiers {
 }
 
 impl Quota {
+    /// Returns an enforced quota of which only the limit refuses requests.
+    pub fn new(name: &str, limit: Units, window: Window) -> Self {
+        Self {
+            name: name.to_owned(),
+            limit,
+            client_limit: None,
+            window,
+            enforce: true,
+            cost_header: None,
+            free_when_cached: false,
+            sync_from: None,
+            pacing: None,
+            class_tiers: Vec::new(),
+        }
+    }
+
     /// Returns the tiers of `class`, if any.
     pub fn tiers_for(&self, class: ClassId) -> Option<&TierSet> {
         self.class_tiers(class).map(|tiers| &tiers.tiers)

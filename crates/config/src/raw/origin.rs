@@ -1,13 +1,10 @@
 //! Raw section `origin`.
 
 use crate::scalars::{FilePath, Span};
-use crate::section::{any, positive, section, text};
+use crate::section::{any, at_least_a_second, positive, section, text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
-
-/// Least time between two checks of a server.
-const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 section! {
     /// Servers behind the gateway.
@@ -103,8 +100,4 @@ section! {
 fn path_and_query(path: &str) -> Option<String> {
     let is_valid = path.starts_with('/') && path.parse::<http::uri::PathAndQuery>().is_ok();
     (!is_valid).then(|| format!("found {path:?}; write a path such as /healthz"))
-}
-
-fn at_least_a_second(Span(interval): &Span, _: Option<&Span>) -> Option<String> {
-    (*interval < MIN_CHECK_INTERVAL).then(|| format!("found {interval:?}; write at least 1s"))
 }

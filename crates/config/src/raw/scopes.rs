@@ -1,8 +1,8 @@
 //! Raw section `scopes`.
 
 use super::partition::PartitionBy;
-use super::quotas::Quota;
 use crate::scalars::{Amount, Change, Mark, Span};
+use crate::sections::quotas::Quota;
 use crate::serde_forms::{OneOrRange, present_or_default, word_or_keys};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Errors with the locations of their paths, and warnings.
-pub(super) struct Diagnostics {
+pub(crate) struct Diagnostics {
     source_map: SourceMap,
     errors: Vec<ConfigError>,
     /// Number of errors from before validation. The value of each was replaced by its default.
@@ -17,17 +17,17 @@ pub(super) struct Diagnostics {
 }
 
 impl Diagnostics {
-    pub(super) fn new(source_map: SourceMap, errors: Vec<ConfigError>) -> Self {
+    pub(crate) fn new(source_map: SourceMap, errors: Vec<ConfigError>) -> Self {
         Self { source_map, prior_errors: errors.len(), errors, warnings: Vec::new() }
     }
 
-    pub(super) fn into_parts(self) -> (SourceMap, Vec<ConfigError>, Vec<String>) {
+    pub(crate) fn into_parts(self) -> (SourceMap, Vec<ConfigError>, Vec<String>) {
         (self.source_map, self.errors, self.warnings)
     }
 
     /// Adds an error, unless `path` has one already, or the value at `path` or around it was replaced by its default:
     /// the error would concern the default.
-    pub(super) fn error(&mut self, path: &SettingPath, message: impl Into<String>, hint: impl Into<String>) {
+    pub(crate) fn error(&mut self, path: &SettingPath, message: impl Into<String>, hint: impl Into<String>) {
         let (prior_errors, reported) = self.errors.split_at(self.prior_errors);
         if !prior_errors.iter().any(|error| is_within(path, error)) && !reported.iter().any(|error| error.path == *path)
         {
@@ -42,7 +42,7 @@ impl Diagnostics {
     }
 
     /// Adds an error about a value that contradicts others, unless one of those has an error itself: it would be the cause.
-    pub(super) fn contradiction(
+    pub(crate) fn contradiction(
         &mut self,
         path: &SettingPath,
         others: &[SettingPath],
@@ -55,17 +55,17 @@ impl Diagnostics {
     }
 
     /// Adds a warning about a valid value.
-    pub(super) fn warning(&mut self, message: impl Into<String>) {
+    pub(crate) fn warning(&mut self, message: impl Into<String>) {
         self.warnings.push(message.into());
     }
 
     /// Returns true if there is an error at, around or below `path`. Checks that depend on the value are then skipped.
-    pub(super) fn has_error_at(&self, path: &SettingPath) -> bool {
+    pub(crate) fn has_error_at(&self, path: &SettingPath) -> bool {
         self.errors.iter().any(|error| is_within(path, error) || error.path.is_within(path))
     }
 
     /// Adds the error that `name` is none of `known`.
-    pub(super) fn unknown_name<'a>(
+    pub(crate) fn unknown_name<'a>(
         &mut self,
         path: &SettingPath,
         kind: &str,
@@ -82,7 +82,7 @@ impl Diagnostics {
     }
 
     /// Checks a name. Names become metric labels and header parameters.
-    pub(super) fn check_name(&mut self, path: &SettingPath, name: &str) {
+    pub(crate) fn check_name(&mut self, path: &SettingPath, name: &str) {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'.' | b'-');
         if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
             self.error(path, format!("invalid name {name:?}"), "use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"");
@@ -90,14 +90,14 @@ impl Diagnostics {
     }
 
     /// Checks the number of entries at `path`.
-    pub(super) fn check_len(&mut self, path: &SettingPath, kind: &str, len: usize, max: usize, hint: &str) {
+    pub(crate) fn check_len(&mut self, path: &SettingPath, kind: &str, len: usize, max: usize, hint: &str) {
         if len > max {
             self.error(path, format!("found {len} {kind}, maximum {max}"), hint);
         }
     }
 
     /// Returns the duration or `default`. Zero is an error.
-    pub(super) fn nonzero_duration(
+    pub(crate) fn nonzero_duration(
         &mut self,
         path: &SettingPath,
         value: Option<Duration>,
@@ -110,7 +110,7 @@ impl Diagnostics {
     }
 
     /// Returns the count or `default`. Zero is an error.
-    pub(super) fn nonzero_count(&mut self, path: &SettingPath, value: Option<u32>, default: u32) -> u32 {
+    pub(crate) fn nonzero_count(&mut self, path: &SettingPath, value: Option<u32>, default: u32) -> u32 {
         if value == Some(0) {
             self.error(path, "found 0, needs at least 1", format!("write a number such as {default}"));
         }
@@ -118,17 +118,17 @@ impl Diagnostics {
     }
 
     /// Returns true if the file, a variable or an option has a value at `path`.
-    pub(super) fn is_set(&self, path: &SettingPath) -> bool {
+    pub(crate) fn is_set(&self, path: &SettingPath) -> bool {
         self.source_map.source(path).is_some_and(|source| !source.is_null)
     }
 
     /// Returns a path of the file, relative to the directory of the file.
-    pub(super) fn beside_file(&self, FilePath(path): &FilePath) -> PathBuf {
+    pub(crate) fn beside_file(&self, FilePath(path): &FilePath) -> PathBuf {
         self.source_map.file().parent().unwrap_or(Path::new("")).join(path)
     }
 
     /// Returns the location of `path`, or of its nearest parent, as text for messages.
-    pub(super) fn location_of(&self, path: &SettingPath) -> String {
+    pub(crate) fn location_of(&self, path: &SettingPath) -> String {
         self.source_map.nearest_location(path)
     }
 }

@@ -1,0 +1,118 @@
+//! Section `quotas`: limits, windows, tiers and synchronization, also of the quotas of scopes.
+
+mod pacing;
+mod sync_from;
+mod tiers;
+mod window;
+
+use crate::scalars::{Amount, Field, Mark};
+use crate::section::{any, section};
+use crate::serde_forms::NamedMap;
+use crate::setting_path::SettingPath;
+use crate::validate::diagnostics::Diagnostics;
+use pacing::{Pacing, pacing};
+use sync_from::{SyncFrom, sync_from};
+use tidegate_policy::Units;
+use tidegate_policy::class::Class;
+use tidegate_policy::quota as policy;
+use tiers::{Tiers, class_tiers};
+use window::{Window, window};
+
+section! {
+    /// Units that requests may use per window.
+    pub(crate) struct Quota {
+        /// Units per window, more than 0, to a thousandth. Required.
+        limit: Option<Units> = None => Amount, more_than_zero;
+        /// Window of the quota: exactly one of { calendar, zone, at }, { fixed }, { first_use } and { sliding }.
+        /// Required.
+        window: Option<Window>;
+        /// Units of a window that one client may use: a share of the limit such as 2%, or an amount. Further requests
+        /// with a cost get 429, reason client_share, until the window ends. Sliding windows have no such share. Default
+        /// no limit.
+        ///
+        /// The client is that of the bucket of its class: an address or IPv6 prefix, or the `key` of the class. All
+        /// addresses of one network (IPv4 /24, IPv6 /48) together may use eight times as much. A refused request
+        /// changes no tier and no plan. Usage by client is kept in memory: a restart resets it, and each instance
+        /// counts its own. Up to limits.max_tracked_clients clients are counted per quota; all others together have one
+        /// share. The RateLimit policy is named QUOTA/client.
+        per_client: Option<Mark>;
+        /// Response header with the actual cost in units; several values add up. A cost reported on a route without one
+        /// is charged, too. Default none: a request costs the expected cost of its route.
+        cost_header: Option<Field>;
+        /// true: a response from the origin's cache (`Cache-Status: ...; hit`, or `Age` above 0) costs nothing.
+        free_when_cached: bool = false => bool, any;
+        /// Synchronization with the origin's own counter: { remaining_header, reset_header, exhausted }. The origin's
+        /// counter can only tighten the quota, and only for the same window: if reset_header names a time that is not
+        /// the end of the window, remaining_header is ignored. Differences that requests in flight explain do not
+        /// count. A header that is present but unreadable is logged once per window. Default none.
+        sync_from: Option<SyncFrom>;
+        /// Pacing: distributes the remaining units over the remaining time: off, even, learned, or { mode, burst,
+        /// weights, enforce }. Sliding windows cannot be paced. Default off.
+        ///
+        /// Classes without tiers are unpaced: their forecast demand is earmarked first. Classes with tiers or with a
+        /// weight are paced. A class that is refused wholly from the first unit gets nothing. The other tiers apply
+        /// only while more is used than planned, beyond burst and random variation, so a day that keeps to its plan
+        /// uses the whole quota. Refused requests get 429, reason pacing, and a Retry-After of at most an hour plus
+        /// headers.retry_after_spread. Learned demand is written to state_dir/demand.json once a minute if it changed;
+        /// delete it while the gateway is stopped to restart learning. A damaged file is reported, and learning starts
+        /// again.
+        pacing: Pacing;
+        /// Tiers by class: a list of { above, shed }, or { enforce, steps }. In one list `above` and `shed` must
+        /// increase; at most 100 tiers. A class without tiers is refused only when no units remain. Default none.
+        tiers: NamedMap<Tiers>;
+        /// false: shadow mode. Refusals are counted and logged only, and usage may exceed the limit. The quota is
+        /// announced to no client, `tidegate_quota_enforced` is 0, and `tidegate quota set` accepts more than the
+        /// limit.
+        enforce: bool = true => bool, any;
+    }
+}
+
+fn more_than_zero(Amount(limit): &Amount, _: Option<&Amount>) -> Option<String> {
+    let problem = "found 0; write the purchased units, or block a class with block: true";
+    limit.is_zero().then(|| problem.to_owned())
+}
+
+/// Returns the quota `name` at `path`.
+pub(crate) fn quota(
+    name: &str,
+    keys: &Quota,
+    path: &SettingPath,
+    classes: &[Class],
+    report: &mut Diagnostics,
+) -> policy::Quota {
+    if classes.iter().any(|class| class.name == name && class.bucket.is_some()) {
+        let message = format!("the bucket of class {name:?} has the same name in RateLimit fields");
+        report.error(path, message, "rename one of them");
+    }
+    if keys.limit.is_none() {
+        report.error(&path.limit(), "missing", "write the units per window, such as 10000");
+    }
+    let limit = keys.limit.unwrap_or(Units::from_whole(1));
+    let window = window(keys.window.as_ref(), &path.window(), report);
+    let class_tiers = class_tiers(&keys.tiers, limit, path, classes, report);
+    let quota = policy::Quota {
+        client_limit: keys.per_client.as_ref().map(|Mark(share)| share.units(limit)),
+        enforce: keys.enforce,
+        cost_header: keys.cost_header.as_ref().map(|Field(name)| name.clone()),
+        free_when_cached: keys.free_when_cached,
+        sync_from: keys.sync_from.as_ref().map(|keys| sync_from(keys, &path.sync_from(), report)),
+        pacing: pacing(&keys.pacing, &window, &class_tiers, &path.pacing(), classes, report),
+        class_tiers,
+        ..policy::Quota::new(name, limit, window)
+    };
+    check_client_limit(&quota, path, report);
+    quota
+}
+
+fn check_client_limit(quota: &policy::Quota, path: &SettingPath, report: &mut Diagnostics) {
+    let policy::Quota { client_limit: Some(client_limit), limit, window, .. } = quota else { return };
+    if client_limit.is_zero() || client_limit > limit {
+        let message = format!("found {client_limit} of {limit} {}", limit.noun());
+        let hint = "write a share such as 2%, or an amount up to the limit";
+        report.contradiction(&path.per_client(), &[path.limit()], message, hint);
+    }
+    if window.is_sliding() {
+        let hint = "use a calendar, fixed or first_use window, or a bucket";
+        report.error(&path.per_client(), "a sliding window has no end at which a share is renewed", hint);
+    }
+}
