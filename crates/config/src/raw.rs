@@ -124,7 +124,7 @@ pub(super) struct File {
     /// Default none.
     pub routes: Vec<routes::Route>,
     /// Cache of responses. Default none: nothing is stored.
-    #[serde(deserialize_with = "cache::section")]
+    #[serde(deserialize_with = "present_or_default")]
     pub cache: Option<cache::Cache>,
     /// Compression of responses that the origin does not compress: on, or { codings, min_size, types }. A fetch whose
     /// response may be stored then asks the origin for none, so that one fetch serves all clients: the cache makes the

@@ -311,6 +311,13 @@ pub(crate) fn text(problem: fn(&str) -> Option<String>) -> impl Fn(&String, Opti
     move |written, _| problem(written)
 }
 
+/// Returns the bound of a list of texts, of each of which `problem` returns what is wrong.
+pub(crate) fn each(
+    problem: fn(&str) -> Option<String>,
+) -> impl Fn(&OneOrMany<String>, Option<&OneOrMany<String>>) -> Option<String> {
+    move |OneOrMany(items), _| items.iter().find_map(|item| problem(item))
+}
+
 /// Returns the bound of a size of at least `min` bytes. `example` is a valid size.
 pub(crate) fn at_least(min: u64, example: u64) -> impl Fn(&Size, Option<&Size>) -> Option<String> {
     move |Size(bytes), _| {

@@ -1565,11 +1565,11 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "cache: on\nroutes: [{ match: /a, cache: { ttl: 1m } }]".into(),
-            "2:8: cache: found \"on\", needs keys; write cache: {} to cache with the defaults, or leave the section out for no cache",
+            "2:8: cache: found \"on\", needs keys with values; write cache: {} to cache with the defaults, or leave the section out for no cache",
         ),
         (
             "cache: true".into(),
-            "2:8: cache: found true, needs keys; write cache: {} to cache with the defaults, or leave the section out for no cache",
+            "2:8: cache: found true, needs keys with values; write cache: {} to cache with the defaults, or leave the section out for no cache",
         ),
         (
             "cache: { ttl: 10m }".into(),
