@@ -205,11 +205,6 @@ word! {
 }
 
 word! {
-    /// Bot score from which a client is a suspected bot.
-    Points(u16), "50 to 1000; write 100, or `enabled: false` to disable it", "[0-9]+", digits: true, |text| number::whole(text).filter(|points| (50..=1000).contains(points))
-}
-
-word! {
     /// A pattern of DNS names such as `crawl.example.com` or `bot-*.example.com`.
     Pattern(DnsPattern), "a DNS name; write crawl.example.com, which includes all names below it, or bot-*.example.com", "[-_*.0-9A-Za-z]+", digits: false, |text| text.parse().ok()
 }
@@ -317,7 +312,7 @@ macro_rules! serialize_as_text {
     };
 }
 
-serialize_as_text!(Span, Size, TimeOfDay, Percent.0, Socket.0, Amount.0);
+serialize_as_text!(Span, Size, TimeOfDay, AdminSocket.0, Amount.0, Percent.0, Socket.0);
 
 impl fmt::Display for Size {
     /// Writes the size as the file does, in the largest unit of which it is a multiple.

@@ -3,7 +3,8 @@
 //! [`section!`] declares the type of the values, which YAML is deserialized to directly. Its JSON Schema states each
 //! default from the value that holds.
 
-use super::scalars::{Amount, CountLimit, Percent, Size, Span, TimeOfDay};
+use super::admin_address::AdminAddress;
+use super::scalars::{AdminSocket, Amount, CountLimit, Percent, Size, Span, TimeOfDay};
 use super::serde_forms::OneOrMany;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, Error};
@@ -200,7 +201,14 @@ macro_rules! stored_as_inner {
     };
 }
 
-stored_as_inner!(Amount(Units), Percent(Share), Size(u64), Span(Duration), TimeOfDay(jiff::civil::Time));
+stored_as_inner!(
+    AdminSocket(AdminAddress),
+    Amount(Units),
+    Percent(Share),
+    Size(u64),
+    Span(Duration),
+    TimeOfDay(jiff::civil::Time)
+);
 
 impl FromWritten<u32> for usize {
     fn from_written(written: u32) -> Self {

@@ -5,10 +5,11 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, S
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use tidegate_policy::secret::Secret;
 
 /// Text that is not shown in messages.
-#[derive(Clone)]
-pub(super) struct SecretText(pub String);
+#[derive(Clone, Debug)]
+pub(super) struct SecretText(pub Secret);
 
 impl<'de> Deserialize<'de> for SecretText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -26,7 +27,7 @@ impl Visitor<'_> for SecretTextVisitor {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<SecretText, E> {
-        Ok(SecretText(text.to_owned()))
+        Ok(SecretText(Secret::new(text.to_owned())))
     }
 
     fn visit_u64<E: Error>(self, _: u64) -> Result<SecretText, E> {
@@ -43,7 +44,7 @@ impl Visitor<'_> for SecretTextVisitor {
 }
 
 /// One secret text, or a list of them.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SecretTexts(pub Vec<SecretText>);
 
 impl<'de> Deserialize<'de> for SecretTexts {

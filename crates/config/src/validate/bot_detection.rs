@@ -4,26 +4,20 @@ use super::diagnostics::Diagnostics;
 use crate::raw;
 use crate::raw::classes::Kind;
 use crate::setting_path::SettingPath;
-use std::time::Duration;
 use tidegate_policy::bot_detection::BotDetection;
 
-const DEFAULT_THRESHOLD: u16 = 100;
-const DEFAULT_HALF_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
-const DEFAULT_MAX_CLIENTS: u32 = 200_000;
-
 pub(super) fn bot_detection(raw: &raw::File, honeypot: Option<&str>, report: &mut Diagnostics) -> Option<BotDetection> {
-    if raw.bot_detection.enabled == Some(false) {
+    let keys = &raw.bot_detection;
+    if !keys.enabled {
         warn_unused_keys(raw, honeypot, report);
+        return None;
     }
-    let (raw, path) = (&raw.bot_detection, SettingPath::ROOT.bot_detection());
-    let half_life = raw.half_life.as_ref().map(|span| span.0);
-    let detection = BotDetection {
-        threshold: raw.threshold.as_ref().map_or(DEFAULT_THRESHOLD, |points| points.0),
-        half_life: report.nonzero_duration(&path.half_life(), half_life, DEFAULT_HALF_LIFE),
-        max_clients: report.nonzero_count(&path.max_clients(), raw.max_clients, DEFAULT_MAX_CLIENTS) as usize,
+    Some(BotDetection {
+        threshold: keys.threshold.try_into().unwrap_or(u16::MAX),
+        half_life: keys.half_life,
+        max_clients: keys.max_clients,
         honeypot: honeypot.map(|honeypot| honeypot.trim_end_matches('/').to_owned()),
-    };
-    raw.enabled.unwrap_or(true).then_some(detection)
+    })
 }
 
 fn warn_unused_keys(raw: &raw::File, honeypot: Option<&str>, report: &mut Diagnostics) {

@@ -3,6 +3,7 @@
 use super::diagnostics::Diagnostics;
 use crate::raw::classes::{self as raw, Agent};
 use crate::scalars::{Field, Span};
+use crate::serde_forms::SecretText;
 use crate::setting_path::SettingPath;
 use std::time::Duration;
 use tidegate_policy::address_lists::{AddressLists, ListSet};
@@ -10,7 +11,6 @@ use tidegate_policy::bucket::Bucket;
 use tidegate_policy::class::{ApiKeys, Class, ClassMatcher, UserAgentRule, UserAgentRules};
 use tidegate_policy::crawler_guard::CrawlerGuard;
 use tidegate_policy::identity::{CredentialSource, KeySource};
-use tidegate_policy::secret::Secret;
 use tidegate_policy::tier::Share;
 use tidegate_policy::words::Words;
 use tidegate_policy::{ClientKind, ListId, OperatorId};
@@ -197,7 +197,7 @@ fn api_keys(raw: &raw::ApiKeyCondition, path: &SettingPath, report: &mut Diagnos
         report.error(&path.value(), NO_KEY, WRITE_KEY);
     }
     for (path, key) in with_paths(&path.value(), values) {
-        let key = key.0.as_str();
+        let key = key.0.expose_secret();
         if key.trim().is_empty() {
             report.error(&path, NO_KEY, WRITE_KEY);
         } else if key.trim() != key || key.bytes().any(|byte| byte.is_ascii_control()) {
@@ -206,7 +206,7 @@ fn api_keys(raw: &raw::ApiKeyCondition, path: &SettingPath, report: &mut Diagnos
             report.warning(format!("{path}: a key of fewer than {MIN_KEY_LEN} characters can be guessed"));
         }
     }
-    ApiKeys { source, values: values.iter().map(|key| Secret::new(key.0.clone())).collect() }
+    ApiKeys { source, values: values.iter().map(|SecretText(key)| key.clone()).collect() }
 }
 
 pub(super) fn operator_id(

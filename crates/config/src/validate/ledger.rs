@@ -8,7 +8,6 @@ use crate::setting_path::SettingPath;
 use crate::settings::{Ledger, LedgerFailureMode, Redis, RedisTls};
 use tidegate_policy::Units;
 use tidegate_policy::quota::Quota;
-use tidegate_policy::secret::Secret;
 
 /// Maximum limit of a quota in Redis. Its scripts use floating point and would lose thousandths beyond it.
 const MAX_REDIS_LIMIT: Units = Units::from_milli(1 << 53);
@@ -24,7 +23,7 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
         return Ledger::File;
     };
     let path = SettingPath::ROOT.ledger().redis();
-    let url = match raw_redis.url.as_ref().map(|url| RedisUrl::parse(&url.0)) {
+    let url = match raw_redis.url.as_ref().map(|url| RedisUrl::parse(url.0.expose_secret())) {
         Some(Ok(url)) => url,
         Some(Err((message, hint))) => {
             report.error(&path.url(), message, hint);
@@ -42,8 +41,6 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
     if ca.is_some() && !url.has_tls {
         report.error(&path.ca(), "is not used without TLS", "write ledger.redis.url with rediss://, or leave out ca");
     }
-    let certificate_secret = raw_redis.certificate_secret.as_ref();
-    let certificate_secret = certificate_secret.map(|text| secret(&path.certificate_secret(), text, report));
     let redis = Redis {
         address: url.address,
         tls: url.has_tls.then_some(RedisTls { ca }),
@@ -51,7 +48,7 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
         password: url.password,
         database: url.database,
         prefix: raw_redis.prefix.clone().unwrap_or_else(|| "tidegate".into()),
-        certificate_secret: certificate_secret.map(Secret::new),
+        certificate_secret: secret(&path.certificate_secret(), raw_redis.certificate_secret.as_ref(), report),
         failure_mode: match raw_redis.failure_mode {
             raw::LedgerFailureMode::Refuse => LedgerFailureMode::Refuse,
             raw::LedgerFailureMode::Fallback => LedgerFailureMode::Fallback,

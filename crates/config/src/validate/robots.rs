@@ -10,40 +10,20 @@ use crate::settings::Robots;
 use std::time::Duration;
 use tidegate_policy::class::{Class, ClassMatcher};
 use tidegate_policy::crawl_delay::{self, CrawlDelay, CrawlDelays};
-use tidegate_policy::exempt::ROBOTS_TXT_PATH;
-use tidegate_policy::path::normalize;
 use tidegate_policy::{ClassId, ClientKind, OperatorId};
 
 pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], report: &mut Diagnostics) -> Robots {
-    let server::Robots { merge_crawl_delay, override_file: file, honeypot } = &raw.robots;
+    let server::Robots { merge_crawl_delay: merge, override_file: file, honeypot } = &raw.robots;
     let delays = delays(&raw.classes, classes, operators, report);
-    let merge = merge_crawl_delay.unwrap_or(true);
     if !merge && delays != CrawlDelays::default() {
         let path = SettingPath::ROOT.robots().merge_crawl_delay();
         report.warning(format!("{path}: false keeps every crawl_delay out of robots.txt"));
     }
-    if honeypot.as_deref().is_some_and(|honeypot| !is_plain_path(honeypot)) {
-        report.error(
-            &SettingPath::ROOT.robots().honeypot(),
-            "invalid path",
-            "write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
-        );
-    }
     Robots {
-        delays: if merge { delays } else { CrawlDelays::default() },
+        delays: if *merge { delays } else { CrawlDelays::default() },
         override_file: file.as_ref().map(|file| (&file.0).into()),
         honeypot: honeypot.clone(),
     }
-}
-
-/// Returns true if `path` has the same meaning in robots.txt and in a route, and disallows nothing else.
-fn is_plain_path(path: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.');
-    path.len() > 1
-        && path.starts_with('/')
-        && path != ROBOTS_TXT_PATH
-        && path.bytes().all(is_plain)
-        && normalize(path).as_deref() == Ok(path)
 }
 
 /// Returns the crawl delays. A delay by operator takes precedence over the delay of its class.

@@ -1,18 +1,15 @@
 //! Validates `admin`, `hosts`, `paths` and `state_dir`.
 
 use super::diagnostics::Diagnostics;
-use crate::admin_address::AdminAddress;
 use crate::raw::{self, server as raw_server};
 use crate::serde_forms::SecretText;
 use crate::setting_path::SettingPath;
 use crate::settings::{Admin, Listener};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_policy::path::PathPolicy;
 use tidegate_policy::secret::Secret;
 
-const DEFAULT_ADMIN_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
 /// Maximum number of own hosts: a request is compared with each.
 const MAX_HOSTS: usize = 1000;
 
@@ -23,7 +20,7 @@ pub(super) fn admin(raw: &raw::File, listen: &[Listener], report: &mut Diagnosti
         None => &raw_server::Admin::default(),
     };
     let path = SettingPath::ROOT.admin();
-    let address = keys.listen.as_ref().map_or(AdminAddress::Tcp(DEFAULT_ADMIN_LISTEN), |socket| socket.0.clone());
+    let address = keys.listen.clone();
     if address
         .tcp()
         .is_some_and(|address| address.port() != 0 && listen.iter().any(|listener| listener.address == address))
@@ -38,8 +35,8 @@ pub(super) fn admin(raw: &raw::File, listen: &[Listener], report: &mut Diagnosti
         let message = format!("{address} is not a loopback address and requires a token");
         report.error(&path.listen(), message, "set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1");
     }
-    let token = keys.token.as_ref().map(|token| secret(&path.token(), token, report));
-    let read_token = keys.read_token.as_ref().map(|token| secret(&path.read_token(), token, report));
+    let token = secret(&path.token(), keys.token.as_ref(), report);
+    let read_token = secret(&path.read_token(), keys.read_token.as_ref(), report);
     match (&token, &read_token) {
         (None, Some(_)) => {
             report.error(&path.read_token(), "read_token requires token", "add token: ${TIDEGATE_ADMIN_TOKEN}");
@@ -49,21 +46,21 @@ pub(super) fn admin(raw: &raw::File, listen: &[Listener], report: &mut Diagnosti
         }
         _ => {}
     }
-    Some(Admin { listen: address, token: token.map(Secret::new), read_token: read_token.map(Secret::new) })
+    Some(Admin { listen: address, token, read_token })
 }
 
-/// Checks a token that could otherwise not be sent, or be guessed.
-/// Returns a secret that a person has generated.
-pub(super) fn secret(path: &SettingPath, token: &SecretText, report: &mut Diagnostics) -> String {
+/// Returns a secret that a person has generated. One that could not be sent, or be guessed, is an error.
+pub(super) fn secret(path: &SettingPath, secret: Option<&SecretText>, report: &mut Diagnostics) -> Option<Secret> {
     const MIN_LENGTH: usize = 16;
     const HINT: &str = "write letters, digits and symbols, such as the output of `openssl rand -hex 32`";
-    let token = &token.0;
-    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+    let SecretText(secret) = secret?;
+    let text = secret.expose_secret();
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         report.error(path, "contains spaces or other characters than ASCII", HINT);
-    } else if token.len() < MIN_LENGTH {
+    } else if text.len() < MIN_LENGTH {
         report.error(path, format!("needs at least {MIN_LENGTH} characters"), HINT);
     }
-    token.clone()
+    Some(secret.clone())
 }
 
 pub(super) fn state_dir(raw: &raw::File) -> PathBuf {
