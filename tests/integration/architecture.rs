@@ -80,20 +80,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
 const DUPLICATE_TYPES: &[(&str, &[&str])] = &[
     (
         "a type of config::raw is the YAML as written, its namesake the validated value",
-        &[
-            "Admin",
-            "Cache",
-            "CrawlPolicy",
-            "Dns",
-            "Ledger",
-            "LedgerFailureMode",
-            "Log",
-            "Origin",
-            "Redis",
-            "Robots",
-            "Signatures",
-            "Verify",
-        ],
+        &["Admin", "Cache", "Dns", "Ledger", "Log", "Origin", "Redis", "Robots", "Signatures", "Verify"],
     ),
     ("problem documents of the admin API and of the data plane share nothing but the format", &["Problem"]),
 ];

@@ -10,7 +10,6 @@ pub(super) mod cache;
 pub(super) mod classes;
 pub(super) mod clients;
 pub(super) mod compression;
-pub(super) mod crawl_policy;
 pub(super) mod forward_auth;
 pub(super) mod header_changes;
 pub(super) mod ledger;
@@ -25,6 +24,7 @@ pub(super) mod server;
 pub(super) mod verify;
 
 use super::scalars::{FilePath, Host, Threads};
+use super::sections::crawl_policy::CrawlPolicyDocument;
 use super::sections::headers::Headers;
 use super::sections::limits::Limits;
 use super::sections::quotas::Quota;
@@ -179,7 +179,7 @@ pub(super) struct File {
     /// bot can match, and quotas and rules in shadow mode. Built-in operators are included whatever the file changes; a
     /// class that names both kinds is shown with the built-in ones. A blocked class has neither bucket nor quotas
     /// there. `crawl_delay_s` of a class is present if it is the same for all its crawlers.
-    pub crawl_policy: crawl_policy::CrawlPolicy,
+    pub crawl_policy: CrawlPolicyDocument,
     /// Access log and log level. A change takes effect at the next start.
     pub log: log::Log,
     /// Connection, size and time limits.

@@ -184,7 +184,7 @@ macro_rules! stored_as_written {
 
 pub(crate) use stored_as_written;
 
-stored_as_written!(bool, u32, String);
+stored_as_written!(bool, u8, u32, String);
 
 /// Implements [`FromWritten`] for the values of words.
 macro_rules! stored_as_inner {

@@ -10,6 +10,7 @@ pub use header_rules::*;
 pub use origin::*;
 pub use redirect::*;
 
+pub use crate::sections::crawl_policy::CrawlPolicy;
 pub use crate::sections::headers::{Headers, LegacyFamily};
 pub use crate::sections::limits::Limits;
 
@@ -297,7 +298,8 @@ pub struct RedisTls {
 }
 
 /// Behavior of an instance without connection to the shared ledger, once its lease is used up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum LedgerFailureMode {
     /// Refuses costed requests.
     Refuse,
@@ -360,15 +362,6 @@ pub struct Robots {
     pub override_file: Option<PathBuf>,
     /// Honeypot path: robots.txt disallows it and no page links to it.
     pub honeypot: Option<String>,
-}
-
-/// Contents of the crawl policy document.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CrawlPolicy {
-    /// Address for questions: a `mailto:` or `https:` URL.
-    pub contact: Option<String>,
-    /// True if quotas are shown in units, not only as shares.
-    pub show_units: bool,
 }
 
 /// Access log and log level.
@@ -506,7 +499,7 @@ impl Listener {
     }
 }
 
-stored_as_written!(LogLevel);
+stored_as_written!(LedgerFailureMode, LogLevel);
 
 impl JsonSchema for LogLevel {
     fn schema_name() -> Cow<'static, str> {

@@ -1,40 +1,46 @@
 //! Raw section `clients`.
 
 use crate::scalars::{Field, Range};
+use crate::section::section;
 use crate::serde_forms::string_or_map;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
-/// Identification of clients.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Clients {
-    /// Source of the client address: peer (the connection), proxy-protocol, x-forwarded-for, forwarded, or { header: NAME
-    /// }. The header is used only if the request comes from a trusted proxy. The chain is read from right to left: trusted
-    /// hops are skipped, and the first untrusted address is the client.
-    ///
-    /// proxy-protocol requires a listener with proxy_protocol, whose connections have the address that their proxy
-    /// sends; no header is read. With another source, that address is the peer that may be a trusted proxy.
-    ///
-    /// X-Forwarded-For, Forwarded and X-Real-IP are removed from a request if they are not the configured header,
-    /// because any client can send them. All forwarding fields (also X-Forwarded-Proto, -Host, -Port) are removed if
-    /// the peer is not a trusted proxy. Default peer.
-    pub address_from: Option<AddressFrom>,
-    /// Proxies whose client-address header is trusted: a list of addresses and networks. Without the address of the
-    /// proxy in front, all clients share the proxy's address and no crawler can be verified. The gateway warns once if
-    /// a peer with a private address sends a forwarding header that is not trusted (X-Forwarded-For, Forwarded,
-    /// X-Real-IP, CF-Connecting-IP, True-Client-IP) and prints the YAML to write. A trusted proxy that terminates TLS
-    /// must set X-Forwarded-Proto; otherwise fewer bots are detected and signatures over the whole URL are invalid.
-    /// Default none.
-    pub trusted_proxies: Vec<Range>,
-    /// Number of leading bits of an IPv6 address that identify one client, 32 to 64. A household usually has a /64.
-    /// Default 64.
-    pub ipv6_prefix: Option<u8>,
+section! {
+    /// Identification of clients.
+    pub(crate) struct Clients {
+        /// Source of the client address: peer (the connection), proxy-protocol, x-forwarded-for, forwarded, or {
+        /// header: NAME }. The header is used only if the request comes from a trusted proxy. The chain is read from
+        /// right to left: trusted hops are skipped, and the first untrusted address is the client.
+        ///
+        /// proxy-protocol requires a listener with proxy_protocol, whose connections have the address that their proxy
+        /// sends; no header is read. With another source, that address is the peer that may be a trusted proxy.
+        ///
+        /// X-Forwarded-For, Forwarded and X-Real-IP are removed from a request if they are not the configured header,
+        /// because any client can send them. All forwarding fields (also X-Forwarded-Proto, -Host, -Port) are removed
+        /// if the peer is not a trusted proxy. Default peer.
+        address_from: AddressFrom;
+        /// Proxies whose client-address header is trusted: a list of addresses and networks. Without the address of the
+        /// proxy in front, all clients share the proxy's address and no crawler can be verified. The gateway warns once
+        /// if a peer with a private address sends a forwarding header that is not trusted (X-Forwarded-For, Forwarded,
+        /// X-Real-IP, CF-Connecting-IP, True-Client-IP) and prints the YAML to write. A trusted proxy that terminates
+        /// TLS must set X-Forwarded-Proto; otherwise fewer bots are detected and signatures over the whole URL are
+        /// invalid. Default none.
+        trusted_proxies: Vec<Range>;
+        /// Number of leading bits of an IPv6 address that identify one client, 32 to 64. A household usually has a /64.
+        ipv6_prefix: u8 = 64 => u8, usual_prefix;
+    }
 }
 
-#[derive(Clone)]
+fn usual_prefix(bits: &u8, _: Option<&u8>) -> Option<String> {
+    let is_valid = (32..=64).contains(bits);
+    (!is_valid).then(|| format!("found {bits}, needs 32 to 64; write 64, the usual prefix of a household"))
+}
+
+#[derive(Clone, Debug, Default)]
 pub(crate) enum AddressFrom {
+    #[default]
     Peer,
     XForwardedFor,
     Forwarded,

@@ -9,13 +9,13 @@ use tidegate_policy::identity::{AddressSource, ProxyTrust};
 
 pub(super) fn proxy_trust(raw: &Clients, report: &mut Diagnostics) -> ProxyTrust {
     let path = SettingPath::ROOT.clients();
-    let source = match raw.address_from.as_ref() {
+    let source = match &raw.address_from {
         // The header of the PROXY protocol replaces the address of the peer itself.
-        None | Some(AddressFrom::Peer | AddressFrom::ProxyProtocol) => AddressSource::Peer,
-        Some(AddressFrom::XForwardedFor) => AddressSource::XForwardedFor,
-        Some(AddressFrom::Forwarded) => AddressSource::Forwarded,
-        Some(AddressFrom::Header(Some(name))) => AddressSource::Header(name.0.clone()),
-        Some(AddressFrom::Header(None)) => {
+        AddressFrom::Peer | AddressFrom::ProxyProtocol => AddressSource::Peer,
+        AddressFrom::XForwardedFor => AddressSource::XForwardedFor,
+        AddressFrom::Forwarded => AddressSource::Forwarded,
+        AddressFrom::Header(Some(name)) => AddressSource::Header(name.0.clone()),
+        AddressFrom::Header(None) => {
             let hint = "name the header, such as CF-Connecting-IP";
             report.error(&path.address_from().header(), "missing", hint);
             AddressSource::Peer
@@ -35,13 +35,9 @@ pub(super) fn proxy_trust(raw: &Clients, report: &mut Diagnostics) -> ProxyTrust
             path.trusted_proxies().index(index)
         ));
     }
-    let ipv6_prefix = raw.ipv6_prefix.unwrap_or(64);
-    if !(32..=64).contains(&ipv6_prefix) {
-        report.error(
-            &path.ipv6_prefix(),
-            format!("found {ipv6_prefix}, needs 32 to 64"),
-            "write 64, the usual prefix of a household",
-        );
+    ProxyTrust {
+        source,
+        proxies: raw.trusted_proxies.iter().map(|range| range.0).collect(),
+        ipv6_prefix: raw.ipv6_prefix,
     }
-    ProxyTrust { source, proxies: raw.trusted_proxies.iter().map(|range| range.0).collect(), ipv6_prefix }
 }

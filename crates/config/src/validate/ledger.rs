@@ -5,7 +5,7 @@ use super::redis_url::{EXAMPLE, RedisUrl};
 use super::server::secret;
 use crate::raw::ledger as raw;
 use crate::setting_path::SettingPath;
-use crate::settings::{Ledger, LedgerFailureMode, Redis, RedisTls};
+use crate::settings::{Ledger, Redis, RedisTls};
 use tidegate_policy::Units;
 use tidegate_policy::quota::Quota;
 
@@ -34,9 +34,7 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
             RedisUrl::default()
         }
     };
-    if let Some(prefix) = &raw_redis.prefix {
-        report.check_name(&path.prefix(), prefix);
-    }
+    report.check_name(&path.prefix(), &raw_redis.prefix);
     let ca = raw_redis.ca.as_ref().map(|file| report.beside_file(file));
     if ca.is_some() && !url.has_tls {
         report.error(&path.ca(), "is not used without TLS", "write ledger.redis.url with rediss://, or leave out ca");
@@ -47,12 +45,9 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
         user: url.user,
         password: url.password,
         database: url.database,
-        prefix: raw_redis.prefix.clone().unwrap_or_else(|| "tidegate".into()),
+        prefix: raw_redis.prefix.clone(),
         certificate_secret: secret(&path.certificate_secret(), raw_redis.certificate_secret.as_ref(), report),
-        failure_mode: match raw_redis.failure_mode {
-            raw::LedgerFailureMode::Refuse => LedgerFailureMode::Refuse,
-            raw::LedgerFailureMode::Fallback => LedgerFailureMode::Fallback,
-        },
+        failure_mode: raw_redis.failure_mode,
     };
     for quota in quotas.iter().filter(|quota| quota.limit > MAX_REDIS_LIMIT) {
         report.error(

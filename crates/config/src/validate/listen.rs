@@ -159,7 +159,7 @@ pub(super) fn check_certificate_classes(classes: &[Class], listeners: &[Listener
 
 /// Checks that the addresses of `clients.address_from: proxy-protocol` are sent.
 pub(super) fn check_address_source(raw: &raw::File, listeners: &[Listener], report: &mut Diagnostics) {
-    let is_source = matches!(raw.clients.address_from, Some(AddressFrom::ProxyProtocol));
+    let is_source = matches!(raw.clients.address_from, AddressFrom::ProxyProtocol);
     if is_source && !listeners.iter().any(|listener| listener.proxy_protocol) {
         report.error(
             &SettingPath::ROOT.clients().address_from(),

@@ -9,7 +9,6 @@ mod bot_detection;
 mod cache;
 mod classes;
 mod clients;
-mod crawl_policy;
 pub(super) mod diagnostics;
 mod error_pages;
 mod forward_auth;
@@ -31,6 +30,7 @@ mod verify;
 use super::error::ConfigError;
 use super::raw;
 use super::raw::compression::{Compression, CompressionKeys};
+use super::sections::crawl_policy::CrawlPolicyDocument;
 use super::setting_path::SettingPath;
 use super::settings::{CrawlerOperator, Settings};
 use super::source_map::SourceMap;
@@ -93,7 +93,10 @@ pub(super) fn validate(
     let robots = robots::robots(raw, &classes, &operators, &mut report);
     let bot_detection = bot_detection::bot_detection(raw, robots.honeypot.as_deref(), &mut report);
 
-    let crawl_policy = crawl_policy::crawl_policy(&raw.crawl_policy, &mut report);
+    let crawl_policy = match &raw.crawl_policy {
+        CrawlPolicyDocument::Off => None,
+        CrawlPolicyDocument::On(policy) => Some(policy.clone()),
+    };
 
     let serves_crawl_policy = crawl_policy.is_some();
     let compression = raw.compression.clone().map(|Compression(keys)| keys);
