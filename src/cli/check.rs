@@ -119,7 +119,7 @@ fn robots_override_warning(settings: &Settings) -> Option<String> {
 /// Returns a warning for each unusable range file. The gateway starts without such a file and loads it once it is
 /// valid.
 fn range_file_warnings(settings: &Settings) -> Vec<String> {
-    let warning = |RangeFile { override_file: file, location: named_at, .. }: &RangeFile| {
+    let warning = |RangeFile { file, location: named_at, .. }: &RangeFile| {
         let error = verify::validate_file(file)?;
         Some(format!("{named_at}: {} cannot be used: {error}; it verifies no client until it can", file.display()))
     };

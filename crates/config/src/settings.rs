@@ -196,7 +196,7 @@ pub struct AddressList {
     /// Name in rules, logs and metrics.
     pub name: String,
     /// Path of the file.
-    pub override_file: PathBuf,
+    pub file: PathBuf,
     /// Location and path of the key: `tidegate.yaml:3:12: address_lists.hosting.file`.
     pub location: String,
 }
@@ -205,7 +205,7 @@ pub struct AddressList {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeFile {
     /// Path of the file.
-    pub override_file: PathBuf,
+    pub file: PathBuf,
     /// Location and path of the key: `tidegate.yaml:3:12: operators.acme.ranges`.
     pub location: String,
 }
@@ -420,7 +420,7 @@ impl Settings {
     /// Returns the files of the address lists, in the order of their names in the rules, each with its location in the
     /// configuration.
     pub fn address_list_files(&self) -> impl Iterator<Item = (&Path, &str)> {
-        self.address_lists.iter().map(|list| (list.override_file.as_path(), list.location.as_str()))
+        self.address_lists.iter().map(|list| (list.file.as_path(), list.location.as_str()))
     }
 
     /// Returns the redirect of `route`; `None` if its requests are for the origin.

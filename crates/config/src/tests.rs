@@ -264,7 +264,7 @@ fn class_can_match_an_address_list() {
                 classes: [{ name: rented, when: { address_list: [hosting] } }, { name: a }]";
     let settings = settings(&with_origin(text));
     assert_eq!(settings.rules.address_list_names, ["tor", "hosting"]);
-    assert_eq!(settings.address_lists[1].override_file, Path::new("hosting.txt"));
+    assert_eq!(settings.address_lists[1].file, Path::new("hosting.txt"));
     let rented = &settings.rules.classes[0].matcher;
     assert_eq!(rented.lists, ListSet::from_ids([ListId(1)]));
     assert!(!rented.matches_all() && settings.rules.classes[1].matcher.matches_all());
@@ -2162,7 +2162,7 @@ fn malformed_network_is_not_read_as_file() {
         [expected(36, 0, "192.0.2.0/33"), expected(50, 1, "192.0.2.256"), expected(63, 2, "2001:db8::/129")]
     );
     let files = settings(&ranges("cafe.bad, ./10.0, /etc/1.2, 1.txt")).range_files;
-    let files: Vec<&str> = files.iter().filter_map(|file| file.override_file.to_str()).collect();
+    let files: Vec<&str> = files.iter().filter_map(|file| file.file.to_str()).collect();
     assert_eq!(files, ["cafe.bad", "./10.0", "/etc/1.2", "1.txt"]);
 }
 

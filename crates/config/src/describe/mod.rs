@@ -86,7 +86,7 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     if !settings.address_lists.is_empty() {
         line(format!("\naddress lists: {}", settings.address_lists.len()));
         for (list, count) in settings.address_lists.iter().zip(networks) {
-            line(format!("  {}: {} in {}", list.name, network_count(*count), list.override_file.display()));
+            line(format!("  {}: {} in {}", list.name, network_count(*count), list.file.display()));
         }
     }
 

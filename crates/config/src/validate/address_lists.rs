@@ -21,7 +21,7 @@ pub(super) fn lists(raw: &NamedMap<AddressListFile>, report: &mut Diagnostics) -
         }
         AddressList {
             name: name.clone(),
-            override_file: raw_list.file.as_ref().map(|file| file.0.as_str()).unwrap_or_default().into(),
+            file: raw_list.file.as_ref().map(|file| file.0.as_str()).unwrap_or_default().into(),
             location: named_at,
         }
     };

@@ -66,7 +66,7 @@ pub(super) fn range_files(raw: &NamedMap<raw::Operator>, report: &Diagnostics) -
     for_each_range(raw, |path, source| {
         if !is_network(source) && !source.contains("://") {
             let named_at = format!("{}: {path}", report.location_of(path));
-            files.push(RangeFile { override_file: source.into(), location: named_at });
+            files.push(RangeFile { file: source.into(), location: named_at });
         }
     });
     files
