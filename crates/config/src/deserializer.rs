@@ -5,6 +5,7 @@
 
 use super::error::{ConfigError, SourceLocation, did_you_mean};
 use super::number;
+use super::raw::cache::{Cache, RouteCacheOptions};
 use super::setting_path::SettingPath;
 use super::source_map::{SourceMap, ValueSource};
 use config::{Value, ValueKind};
@@ -34,7 +35,7 @@ pub(super) fn read<T: DeserializeOwned + Default>(
         };
         let (path, location) = error.location.unwrap_or((SettingPath::ROOT, SourceLocation::START));
         // A list without its invalid items may be outside of its bound, which they would not be if they were valid.
-        if !error.is_bound || !context.invalid.keys().any(|invalid| invalid.is_within(&path)) {
+        if error.kind != ErrorKind::Bound || !context.invalid.keys().any(|invalid| invalid.is_within(&path)) {
             errors.push(ConfigError { location, path: path.clone(), message: error.message, hint: error.hint });
         }
         if context.invalid.insert(path, error.keep_empty) == Some(error.keep_empty) {
@@ -50,15 +51,24 @@ struct DeError {
     location: Option<(SettingPath, SourceLocation)>,
     message: String,
     hint: String,
+    kind: ErrorKind,
     /// True if a map was expected: an empty map in its place preserves the indices of its neighbors.
     keep_empty: bool,
-    /// True if the value has its form, but is outside of the bound of its key.
-    is_bound: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum ErrorKind {
+    /// A value of another type.
+    Type,
+    UnknownKey,
+    /// A value that has its form, but is outside of the bound of its key.
+    Bound,
+    Other,
 }
 
 impl DeError {
     fn new(message: String, hint: &str) -> Self {
-        Self { location: None, message, hint: hint.to_owned(), keep_empty: false, is_bound: false }
+        Self { location: None, message, hint: hint.to_owned(), kind: ErrorKind::Other, keep_empty: false }
     }
 
     fn with_location(mut self, path: &SettingPath, location: Option<&SourceLocation>) -> Self {
@@ -66,12 +76,10 @@ impl DeError {
             return self;
         }
         self.location = Some((path.clone(), location.cloned().unwrap_or(SourceLocation::START)));
-        let is_generic = ["write {key", "write {name", "write [a, b]"].iter().any(|start| self.hint.starts_with(start));
-        if let Some(hint) = form_of(path).filter(|_| is_generic) {
-            hint.clone_into(&mut self.hint);
-        }
-        if let Some(place) = place_of(path).filter(|_| self.message.starts_with("unknown key")) {
-            self.hint = format!("{place}; {}", self.hint);
+        match self.kind {
+            ErrorKind::Type => self.hint = form_of(path).map_or(self.hint, str::to_owned),
+            ErrorKind::UnknownKey => self.hint = place_of(path).to_owned() + &self.hint,
+            ErrorKind::Bound | ErrorKind::Other => {}
         }
         self
     }
@@ -79,35 +87,30 @@ impl DeError {
 
 /// Returns what to write for keys that are often given a value of another type.
 fn form_of(path: &SettingPath) -> Option<&'static str> {
-    let path = path.to_string();
-    Some(match path.rsplit('.').next()? {
-        "listen" => "write an address and a port, such as 127.0.0.1:8080, or 0.0.0.0:8080 for all addresses",
-        "bot_detection" => "write bot_detection: { enabled: false } to disable it",
-        "cache" => "write cache: {} to cache with the defaults, or leave the section out for no cache",
-        "origin" => "write origin: { url: http://127.0.0.1:3000 }",
-        "window" => "write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }",
-        "cost" => "write the units by quota, such as { api: 1 }",
-        "match" if path.starts_with("routes[") => "write a path such as /item/* or /shop/**",
+    Some(match path.keys().collect::<Vec<_>>()[..] {
+        ["bot_detection"] => "write bot_detection: { enabled: false } to disable it",
+        ["cache"] => "write cache: {} to cache with the defaults, or leave the section out for no cache",
+        ["listen"] => "write an address and a port, such as 127.0.0.1:8080, or 0.0.0.0:8080 for all addresses",
+        ["origin"] => "write origin: { url: http://127.0.0.1:3000 }",
+        ["quotas", .., "window"] | ["scopes", .., "quota", "window"] => {
+            "write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }"
+        }
+        [route, "cost"] if route.starts_with("routes[") => "write the units by quota, such as { api: 1 }",
         _ => return None,
     })
 }
 
-/// Returns where to write a key of the cache that belongs to another section.
-fn place_of(path: &SettingPath) -> Option<&'static str> {
-    let path = path.to_string();
-    let (section, key) = path.rsplit_once('.')?;
-    match (section, key) {
-        ("cache", "ttl" | "key" | "revalidation_cost") => {
-            Some("write it at a route, routes: [{ match: \"/**\", cache: { ttl: 10m } }]")
+/// Returns where to write a key that is often written in the wrong section; nothing for other keys.
+fn place_of(path: &SettingPath) -> &'static str {
+    match path.keys().collect::<Vec<_>>()[..] {
+        ["cache", key] if RouteCacheOptions::KEYS.contains(&key) => {
+            "write it at a route, routes: [{ match: \"/**\", cache: { ttl: 10m } }]; "
         }
-        (
-            route,
-            "memory" | "disk" | "refresh" | "max_object" | "ignore_query" | "stale_when_refused" | "stale_if_error"
-            | "reload" | "unkeyed_headers",
-        ) if route.starts_with("routes[") && route.ends_with("].cache") => Some(
-            "it is for all routes: write it in the section cache at the top level, such as cache: { stale_when_refused: 30d }",
-        ),
-        _ => None,
+        [route, "cache", key] if route.starts_with("routes[") && Cache::KEYS.contains(&key) => {
+            "it is for all routes: write it in the section cache at the top level, such as cache: { stale_when_refused: 30d }; "
+        }
+        [.., "crawl_delay"] => "write it at a class, classes: [{ name: bot, crawl_delay: 10s }]; ",
+        _ => "",
     }
 }
 
@@ -159,11 +162,11 @@ impl Error for DeError {
             true => "write it in digits, without quotes, plus sign and leading zeros",
             false => hint,
         };
-        Self::new(format!("found {found}, needs {needs}"), hint)
+        Self { kind: ErrorKind::Type, ..Self::new(format!("found {found}, needs {needs}"), hint) }
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::invalid_type(found, expected)
+        Self { kind: ErrorKind::Other, ..Self::invalid_type(found, expected) }
     }
 
     fn unknown_variant(variant: &str, known: &'static [&'static str]) -> Self {
@@ -173,11 +176,8 @@ impl Error for DeError {
 
     fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
         let suggestion = did_you_mean(field, known.iter().copied());
-        let elsewhere = match field {
-            "crawl_delay" => "write it at a class, classes: [{ name: bot, crawl_delay: 10s }]; ",
-            _ => "",
-        };
-        Self::new(format!("unknown key {field:?}{suggestion}"), &format!("{elsewhere}known here: {}", known.join(", ")))
+        let hint = format!("known here: {}", known.join(", "));
+        Self { kind: ErrorKind::UnknownKey, ..Self::new(format!("unknown key {field:?}{suggestion}"), &hint) }
     }
 }
 
@@ -397,8 +397,8 @@ impl<'de> MapAccess<'de> for TableAccess<'_> {
         let value = self.value.take().expect("serde requests a value only after its key");
         let (path, source_map) = (value.path.clone(), value.context.source_map);
         seed.deserialize(value).map_err(|error| {
-            let is_bound = error.is_bound || error.location.is_none();
-            DeError { is_bound, ..error.with_location(&path, source_map.position(&path)) }
+            let kind = if error.location.is_none() { ErrorKind::Bound } else { error.kind };
+            DeError { kind, ..error }.with_location(&path, source_map.position(&path))
         })
     }
 }

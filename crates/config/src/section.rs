@@ -54,7 +54,7 @@ macro_rules! section {
         }
 
         impl $Section {
-            const KEYS: &'static [&'static str] = &[$($crate::section::key_name!($field $($key)?)),*];
+            pub(crate) const KEYS: &'static [&'static str] = &[$($crate::section::key_name!($field $($key)?)),*];
         }
 
         impl<'de> serde::Deserialize<'de> for $Section {
