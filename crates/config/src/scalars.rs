@@ -295,6 +295,12 @@ impl fmt::Display for Span {
     }
 }
 
+impl fmt::Display for Change {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}%", self.0 * 100.0)
+    }
+}
+
 impl fmt::Display for TimeOfDay {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.strftime("%H:%M").fmt(out)
@@ -312,7 +318,16 @@ macro_rules! serialize_as_text {
     };
 }
 
-serialize_as_text!(Span, Size, TimeOfDay, AdminSocket.0, Amount.0, Percent.0, Socket.0);
+serialize_as_text!(Change, Span, Size, TimeOfDay, AdminSocket.0, Percent.0, Socket.0);
+
+impl Serialize for Amount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.milli() % 1000 {
+            0 => serializer.serialize_u64(self.0.milli() / 1000),
+            _ => serializer.serialize_f64(self.0.as_f64()),
+        }
+    }
+}
 
 impl fmt::Display for Size {
     /// Writes the size as the file does, in the largest unit of which it is a multiple.

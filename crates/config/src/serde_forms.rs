@@ -5,6 +5,7 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, S
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 use tidegate_policy::secret::Secret;
 
 /// Text that is not shown in messages.
@@ -169,10 +170,21 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
 }
 
 /// One `T`, or `[low, high]`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(untagged)]
 pub(super) enum OneOrRange<T> {
     One(T),
     Range(T, T),
+}
+
+impl<T: Copy> OneOrRange<T> {
+    /// Returns the minimum and the maximum.
+    pub(super) fn bounds(&self) -> RangeInclusive<T> {
+        match *self {
+            Self::One(one) => one..=one,
+            Self::Range(low, high) => low..=high,
+        }
+    }
 }
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for OneOrRange<T> {

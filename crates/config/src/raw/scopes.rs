@@ -2,10 +2,13 @@
 
 use super::partition::PartitionBy;
 use crate::scalars::{Amount, Change, Mark, Span};
+use crate::section::{any, positive, section, stored_as_written};
 use crate::sections::quotas::Quota;
 use crate::serde_forms::{OneOrRange, present_or_default, word_or_keys};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::time::Duration;
+use tidegate_policy::Units;
 
 /// Limits of the load on a part of the origin. A request needs a slot in every scope of its route. A scope has at most
 /// one of the controllers autothrottle, adaptive_concurrency and rampup. A key with a section and no value, such as
@@ -40,8 +43,8 @@ pub(crate) struct Scope {
     /// tiers, headers and metrics work as for other quotas. Not with partition_by, because the usage is stored
     /// permanently and partitions are not. Default none.
     pub quota: Option<Quota>,
-    /// Maximum number of requests in flight, at least 1; a request is in flight until the origin has sent
-    /// its response. Default none.
+    /// Maximum number of requests in flight, at least 1; a request is in flight until the origin has sent its response.
+    /// Default none.
     pub concurrency: Option<u32>,
     /// Slots of the scope that one client may occupy, and the same part of the queue: a share of concurrency (its
     /// current value, if a controller adapts it) or a number, more than 0. The client is the owner of the bucket key;
@@ -74,10 +77,10 @@ pub(crate) struct Scope {
     /// number, set max near it, or use concurrency.
     #[serde(deserialize_with = "present_or_default")]
     pub adaptive_concurrency: Option<AdaptiveConcurrency>,
-    /// Circuit breaker: pauses the scope after overload responses, timeouts and broken connections, or only the client or
-    /// route that they concern (min_clients). `backoff:` without a value is the same as `backoff: {}`. If statuses
-    /// contains 429, as by default, a 429 of the origin is never
-    /// forwarded: the client receives a Retry-After with the backoff. Default none.
+    /// Circuit breaker: pauses the scope after overload responses, timeouts and broken connections, or only the client
+    /// or route that they concern (min_clients). `backoff:` without a value is the same as `backoff: {}`. If statuses
+    /// contains 429, as by default, a 429 of the origin is never forwarded: the client receives a Retry-After with the
+    /// backoff. Default none.
     ///
     /// Each consecutive overload multiplies the backoff by factor. After it, one probe request is sent; every response
     /// that is not an overload admits one more concurrent request. The wait that the origin requests is the minimum of
@@ -103,37 +106,37 @@ pub(crate) struct Scope {
     pub queue: Option<Queue>,
 }
 
-/// Controller that varies the delay with the latency of the origin, from delay to max_delay. It falls by half of the
-/// difference with each successful response and rises at once.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Autothrottle {
-    /// Number of requests to keep in flight, more than 0; may be below 1, such as 0.5. Default 2.
-    pub target_concurrency: Option<Amount>,
-    /// Initial delay between two requests, at most max_delay. Default 0s.
-    pub start_delay: Option<Span>,
-    /// Maximum delay between two requests, at least delay. Default 5s.
-    pub max_delay: Option<Span>,
-    /// Statuses that may shorten the delay. Others may only lengthen it, because errors are often faster than other
-    /// responses. Default 200 to 299 and 304.
-    pub success_statuses: Vec<u16>,
-    /// true: logs the effect of every response on the delay. Default false.
-    pub log_adjustments: bool,
+section! {
+    /// Controller that varies the delay with the latency of the origin, from delay to max_delay. It falls by half of
+    /// the difference with each successful response and rises at once.
+    pub(crate) struct Autothrottle {
+        /// Number of requests to keep in flight, more than 0; may be below 1, such as 0.5.
+        target_concurrency: Units = Units::from_whole(2) => Amount, more_than_zero;
+        /// Initial delay between two requests, at most max_delay.
+        start_delay: Duration = Duration::ZERO => Span, any;
+        /// Maximum delay between two requests, at least delay.
+        max_delay: Duration = Duration::from_secs(5) => Span, positive;
+        /// Statuses that may shorten the delay. Others may only lengthen it, because errors are often faster than other
+        /// responses. Default 200 to 299 and 304.
+        success_statuses: Vec<u16>;
+        /// true: logs the effect of every response on the delay.
+        log_adjustments: bool = false => bool, any;
+    }
 }
 
 /// Controller that varies the concurrency with the latency of the origin. It rises while responses take as long as
 /// without a queue, and falls with longer latency, timeouts and overloads.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct AdaptiveConcurrency(pub ConcurrencyBounds);
 
-/// Bounds of the concurrency.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct ConcurrencyBounds {
-    /// Minimum concurrency, at least 1. Default 1.
-    pub min: Option<u32>,
-    /// Maximum concurrency, at most the scope's concurrency. Default the scope's concurrency, or else 256.
-    pub max: Option<u32>,
+section! {
+    /// Bounds of the concurrency.
+    pub(crate) struct ConcurrencyBounds {
+        /// Minimum concurrency, at least 1.
+        min: u32 = 1 => u32, positive;
+        /// Maximum concurrency, at most the scope's concurrency. Default the scope's concurrency, or else 256.
+        max: Option<u32> = None => u32, positive;
+    }
 }
 
 word_or_keys! {
@@ -142,56 +145,70 @@ word_or_keys! {
     ConcurrencyBounds => Self
 }
 
-/// Circuit breaker of a scope. After the backoff, one probe request is sent; every response that is not an overload
-/// admits one more concurrent request.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Backoff {
-    /// Statuses that count as overload; timeouts, broken connections and aborted responses always do. Default 429, 502,
-    /// 503, 504 and 520 to 524.
-    pub statuses: Vec<u16>,
-    /// Factor by which each consecutive backoff grows, at least 1. Default 2.
-    pub factor: Option<u32>,
-    /// First backoff, more than 0. Default 1s.
-    pub min_delay: Option<Span>,
-    /// Longest backoff, even if the origin requests more by Retry-After, or by RateLimit or X-RateLimit fields that
-    /// report zero remaining. At least min_delay. Default 300s.
-    pub max_delay: Option<Span>,
-    /// Random change of the backoff: up to this share longer (`10%`), or a range (`[-10%, 30%]`); never below the
-    /// origin's Retry-After. Default 10%.
-    pub jitter: Option<OneOrRange<Change>>,
-    /// Time without overload that lowers the backoff level by one, more than 0; overload older than this is no
-    /// evidence. Default 60s.
-    pub window: Option<Span>,
-    /// Number of clients, of as many networks (/24, or /48 for IPv6), whose overload responses pause the scope, more
-    /// than 0. Overload of fewer clients pauses only these clients or their network, and overload of one route while
-    /// others succeed only this route. An origin that cannot be reached pauses the scope at once. With 1, any overload
-    /// response pauses the scope: for an origin whose limits count the gateway as a single client. Default 3.
-    pub min_clients: Option<u32>,
+section! {
+    /// Circuit breaker of a scope. After the backoff, one probe request is sent; every response that is not an overload
+    /// admits one more concurrent request.
+    pub(crate) struct Backoff {
+        /// Statuses that count as overload; timeouts, broken connections and aborted responses always do. Default: 429,
+        /// 502, 503, 504 and 520 to 524.
+        statuses: Vec<u16>;
+        /// Factor by which each consecutive backoff grows, at least 1.
+        factor: u32 = 2 => u32, positive;
+        /// First backoff, more than 0.
+        min_delay: Duration = Duration::from_secs(1) => Span, positive;
+        /// Longest backoff, even if the origin requests more by Retry-After, or by RateLimit or X-RateLimit fields that
+        /// report zero remaining. At least min_delay.
+        max_delay: Duration = Duration::from_secs(300) => Span, any;
+        /// Random change of the backoff: up to this share longer (`10%`), or a range (`[-10%, 30%]`); never below the
+        /// origin's Retry-After.
+        jitter: OneOrRange<Change> = OneOrRange::One(Change(0.1)) => OneOrRange<Change>, any;
+        /// Time without overload that lowers the backoff level by one, more than 0; overload older than this is no
+        /// evidence.
+        window: Duration = Duration::from_secs(60) => Span, positive;
+        /// Number of clients, of as many networks (/24, or /48 for IPv6), whose overload responses pause the scope,
+        /// more than 0. Overload of fewer clients pauses only these clients or their network, and overload of one route
+        /// while others succeed only this route. An origin that cannot be reached pauses the scope at once. With 1, any
+        /// overload response pauses the scope: for an origin whose limits count the gateway as a single client.
+        min_clients: u32 = 3 => u32, positive;
+    }
 }
 
-/// Controller that raises the load until overloads occur as often as configured. Once per backoff.window it compares
-/// the number of overloads with the target: below it, the load rises by a step if at least half of what is allowed was
-/// used; above it, the load falls by a step. It varies delay if the scope has one, else concurrency.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Rampup {
-    /// Target number of overloads per backoff.window: a number, at least 1, or `[min, max]`. Default 1.
-    pub target_overloads: Option<OneOrRange<u32>>,
-    /// Maximum concurrency, at least concurrency; without delay only. Default ten times concurrency.
-    pub max_concurrency: Option<u32>,
-    /// Shortest delay between two requests, more than 0 and at most delay; with delay only. Default a tenth of delay.
-    pub min_delay: Option<Span>,
-    /// Longest delay between two requests, at least delay; with delay only. Default ten times delay.
-    pub max_delay: Option<Span>,
+section! {
+    /// Controller that raises the load until overloads occur as often as configured. Once per backoff.window it
+    /// compares the number of overloads with the target: below it, the load rises by a step if at least half of what is
+    /// allowed was used; above it, the load falls by a step. It varies delay if the scope has one, else concurrency.
+    pub(crate) struct Rampup {
+        /// Target number of overloads per backoff.window: a number, at least 1, or `[min, max]`.
+        target_overloads: OneOrRange<u32> = OneOrRange::One(1) => OneOrRange<u32>, not_empty;
+        /// Maximum concurrency, at least concurrency; without delay only. Default ten times concurrency.
+        max_concurrency: Option<u32> = None => u32, positive;
+        /// Shortest delay between two requests, more than 0 and at most delay; with delay only. Default a tenth of
+        /// delay.
+        min_delay: Option<Duration> = None => Span, positive;
+        /// Longest delay between two requests, at least delay; with delay only. Default ten times delay.
+        max_delay: Option<Duration> = None => Span, any;
+    }
 }
 
-/// Wait queue of a scope.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Queue {
-    /// Longest wait; a request that would wait longer is refused at once. 0s: no queue. Default 2s.
-    pub max_wait: Option<Span>,
-    /// Maximum number of waiters, at least 1. Default 256.
-    pub max_length: Option<u32>,
+section! {
+    /// Wait queue of a scope.
+    pub(crate) struct Queue {
+        /// Longest wait; a request that would wait longer is refused at once. 0s: no queue.
+        max_wait: Duration = Duration::from_secs(2) => Span, any;
+        /// Maximum number of waiters, at least 1.
+        max_length: u32 = 256 => u32, positive;
+    }
+}
+
+stored_as_written!(OneOrRange<Change>, OneOrRange<u32>);
+
+fn more_than_zero(Amount(target): &Amount, _: Option<&Amount>) -> Option<String> {
+    let hint = "write a number such as 2, or 0.5 for as much idle time as work";
+    target.is_zero().then(|| format!("found 0, needs more than 0; {hint}"))
+}
+
+fn not_empty(target: &OneOrRange<u32>, _: Option<&OneOrRange<u32>>) -> Option<String> {
+    let is_empty = target.bounds().is_empty() || *target.bounds().end() == 0;
+    let hint = "write a number such as 1, or [1, 3] with the minimum first";
+    is_empty.then(|| format!("invalid target: the range is empty; {hint}"))
 }

@@ -21,9 +21,6 @@ use tidegate_policy::tier::Share;
 
 const MAX_SCOPES: usize = 1000;
 
-/// Default window of backoff and rampup.
-const DEFAULT_WINDOW: Duration = Duration::from_secs(60);
-
 /// Default maximum of adaptive_concurrency; equal to the default of origin.max_connections.
 const DEFAULT_MAX_CONCURRENCY: u32 = 256;
 
@@ -55,7 +52,7 @@ fn throttle(raw: &raw::Scope, path: &SettingPath, report: &mut Diagnostics) -> O
     let concurrency = raw.concurrency.map(|_| report.nonzero_count(&path.concurrency(), raw.concurrency, 64));
     let spacing = Spacing {
         delay: span(&raw.delay).unwrap_or_default(),
-        jitter: jitter(&raw.jitter, 0.0, &path.jitter(), report),
+        jitter: raw.jitter.as_ref().map_or(Jitter::at_most(0.0), |raw| jitter(raw, &path.jitter(), report)),
         per_slot: span(&raw.delay_per_slot).unwrap_or_default(),
     };
     if raw.delay_per_slot.is_some() && raw.concurrency.is_none() && raw.adaptive_concurrency.is_none() {
@@ -71,7 +68,7 @@ fn throttle(raw: &raw::Scope, path: &SettingPath, report: &mut Diagnostics) -> O
         spacing,
         backoff: raw.backoff.as_ref().map(|raw| backoff(raw, &path.backoff(), report)),
         controller: controller(raw, path, report),
-        queue: queue(raw.queue.as_ref(), &path.queue(), report),
+        queue: queue(raw.queue.clone().unwrap_or_default()),
     };
     let is_throttled = throttle.concurrency.is_some()
         || throttle.controller.is_some()
@@ -169,26 +166,15 @@ fn autothrottle(
     path: &SettingPath,
     report: &mut Diagnostics,
 ) -> Autothrottle {
-    let start_delay = Bound::new(path.start_delay(), &raw.start_delay, Duration::ZERO);
-    let max_delay = Bound::new(path.max_delay(), &raw.max_delay, Duration::from_secs(5));
-    check_order(&start_delay, &max_delay, report);
-    let max_delay = report.nonzero_duration(&path.max_delay(), span(&raw.max_delay), max_delay.value);
-    if max_delay < min_delay {
+    check_order((path.start_delay(), raw.start_delay), (path.max_delay(), raw.max_delay), report);
+    if raw.max_delay < min_delay {
         report.error(&path.max_delay(), "less than the scope's delay", "raise it, or lower delay");
-    }
-    let target = raw.target_concurrency.as_ref().map_or(2.0, |target| target.0.as_f64());
-    if target <= 0.0 {
-        report.error(
-            &path.target_concurrency(),
-            "found 0, needs more than 0",
-            "write a number such as 2, or 0.5 for as much idle time as work",
-        );
     }
     check_statuses(&raw.success_statuses, &path.success_statuses(), report);
     Autothrottle {
-        target_concurrency: target,
-        start_delay: start_delay.value,
-        max_delay,
+        target_concurrency: raw.target_concurrency.as_f64(),
+        start_delay: raw.start_delay,
+        max_delay: raw.max_delay,
         success_statuses: match raw.success_statuses.is_empty() {
             true => (200..=299).chain([304]).collect(),
             false => raw.success_statuses.clone(),
@@ -203,36 +189,21 @@ fn gradient(
     path: &SettingPath,
     report: &mut Diagnostics,
 ) -> Gradient {
-    let min = report.nonzero_count(&path.min(), raw.min, 1);
-    let max = report.nonzero_count(&path.max(), raw.max, concurrency.unwrap_or(DEFAULT_MAX_CONCURRENCY));
-    let max_path = path.max();
+    let (min, max) = (raw.min, raw.max.or(concurrency).unwrap_or(DEFAULT_MAX_CONCURRENCY));
     if raw.max.zip(concurrency).is_some_and(|(max, concurrency)| max > concurrency) {
-        report.error(&max_path, "more than the scope's concurrency", "lower it, or leave one of them out");
+        report.error(&path.max(), "more than the scope's concurrency", "lower it, or leave one of them out");
     } else if max < min {
-        let message = format!("{max} is less than min");
-        report.error(&max_path, message, "raise it");
+        report.error(&path.max(), format!("{max} is less than min"), "raise it");
     }
     Gradient { min, max }
 }
 
 fn rampup(raw: &raw::Rampup, scope: &raw::Scope, path: &SettingPath, report: &mut Diagnostics) -> Rampup {
-    let target = match raw.target_overloads {
-        None => 1..=1,
-        Some(OneOrRange::One(target)) => target..=target,
-        Some(OneOrRange::Range(min, max)) => min..=max,
-    };
-    if target.is_empty() || *target.end() == 0 {
-        report.error(
-            &path.target_overloads(),
-            "invalid target: the range is empty",
-            "write a number such as 1, or [1, 3] with the minimum first",
-        );
-    }
     if scope.backoff.is_none() {
         report.error(path, "rampup requires backoff", "add backoff: {}");
     }
-    let window = scope.backoff.as_ref().and_then(|backoff| span(&backoff.window)).unwrap_or(DEFAULT_WINDOW);
-    Rampup { target, window, variable: ramp_variable(raw, scope, path, report) }
+    let window = scope.backoff.clone().unwrap_or_default().window;
+    Rampup { target: raw.target_overloads.bounds(), window, variable: ramp_variable(raw, scope, path, report) }
 }
 
 fn ramp_variable(raw: &raw::Rampup, scope: &raw::Scope, path: &SettingPath, report: &mut Diagnostics) -> RampVariable {
@@ -246,8 +217,8 @@ fn ramp_variable(raw: &raw::Rampup, scope: &raw::Scope, path: &SettingPath, repo
     }
     match (delay, scope.concurrency) {
         (Some(start), _) => {
-            let min = report.nonzero_duration(&path.min_delay(), span(&raw.min_delay), start / RAMP_RANGE);
-            let max = span(&raw.max_delay).unwrap_or(start.saturating_mul(RAMP_RANGE));
+            let min = raw.min_delay.unwrap_or(start / RAMP_RANGE);
+            let max = raw.max_delay.unwrap_or(start.saturating_mul(RAMP_RANGE));
             for (path, is_outside) in [(path.min_delay(), min > start), (path.max_delay(), max < start)] {
                 if is_outside {
                     let hint = "set delay between min_delay and max_delay";
@@ -258,7 +229,7 @@ fn ramp_variable(raw: &raw::Rampup, scope: &raw::Scope, path: &SettingPath, repo
         }
         (None, Some(start)) => {
             let path = path.max_concurrency();
-            let max = report.nonzero_count(&path, raw.max_concurrency, start.saturating_mul(RAMP_RANGE));
+            let max = raw.max_concurrency.unwrap_or(start.saturating_mul(RAMP_RANGE));
             if max < start {
                 report.error(&path, "less than the scope's concurrency", "raise it");
             }
@@ -273,39 +244,32 @@ fn ramp_variable(raw: &raw::Rampup, scope: &raw::Scope, path: &SettingPath, repo
 
 fn backoff(raw: &raw::Backoff, path: &SettingPath, report: &mut Diagnostics) -> Backoff {
     check_statuses(&raw.statuses, &path.statuses(), report);
-    let min_delay = report.nonzero_duration(&path.min_delay(), span(&raw.min_delay), Duration::from_secs(1));
-    let max_delay = Bound::new(path.max_delay(), &raw.max_delay, Duration::from_secs(300).max(min_delay));
-    check_order(&Bound::new(path.min_delay(), &raw.min_delay, min_delay), &max_delay, report);
+    let is_default = !report.is_set(&path.max_delay());
+    let max_delay = if is_default { raw.max_delay.max(raw.min_delay) } else { raw.max_delay };
+    check_order((path.min_delay(), raw.min_delay), (path.max_delay(), max_delay), report);
     Backoff {
         statuses: if raw.statuses.is_empty() { OVERLOAD_STATUSES.into() } else { raw.statuses.clone() },
-        factor: report.nonzero_count(&path.factor(), raw.factor, 2),
-        min_delay,
-        max_delay: max_delay.value,
-        jitter: jitter(&raw.jitter, 0.1, &path.jitter(), report),
-        window: report.nonzero_duration(&path.window(), span(&raw.window), DEFAULT_WINDOW),
-        min_clients: NonZeroU32::new(report.nonzero_count(&path.min_clients(), raw.min_clients, 3))
-            .unwrap_or(NonZeroU32::MIN),
+        factor: raw.factor,
+        min_delay: raw.min_delay,
+        max_delay,
+        jitter: jitter(&raw.jitter, &path.jitter(), report),
+        window: raw.window,
+        min_clients: NonZeroU32::new(raw.min_clients).unwrap_or(NonZeroU32::MIN),
     }
 }
 
-fn queue(raw: Option<&raw::Queue>, path: &SettingPath, report: &mut Diagnostics) -> QueueConfig {
-    let max_length = raw.and_then(|queue| queue.max_length);
-    let max_wait = raw.and_then(|queue| span(&queue.max_wait));
-    QueueConfig {
-        max_wait: max_wait.unwrap_or(Duration::from_secs(2)),
-        max_length: report.nonzero_count(&path.max_length(), max_length, 256),
-    }
+fn queue(raw::Queue { max_wait, max_length }: raw::Queue) -> QueueConfig {
+    QueueConfig { max_wait, max_length }
 }
 
 fn span(value: &Option<Span>) -> Option<Duration> {
     value.as_ref().map(|span| span.0)
 }
 
-fn jitter(value: &Option<OneOrRange<Change>>, default: f64, path: &SettingPath, report: &mut Diagnostics) -> Jitter {
-    let jitter = match value {
-        None => Jitter::at_most(default),
-        Some(OneOrRange::One(Change(max))) => Jitter::at_most(*max),
-        Some(OneOrRange::Range(Change(low), Change(high))) => Jitter { low: *low, high: *high },
+fn jitter(raw: &OneOrRange<Change>, path: &SettingPath, report: &mut Diagnostics) -> Jitter {
+    let jitter = match raw {
+        OneOrRange::One(Change(max)) => Jitter::at_most(*max),
+        OneOrRange::Range(Change(low), Change(high)) => Jitter { low: *low, high: *high },
     };
     if jitter.high < jitter.low {
         report.error(path, "the maximum is less than the minimum", "write 10%, or [-10%, 30%] with the minimum first");
@@ -319,38 +283,26 @@ fn check_statuses(values: &[u16], path: &SettingPath, report: &mut Diagnostics) 
     }
 }
 
-/// A bound of a range, configured or by default.
-struct Bound {
-    path: SettingPath,
-    value: Duration,
-    is_configured: bool,
-}
-
-impl Bound {
-    fn new(path: SettingPath, value: &Option<Span>, default: Duration) -> Self {
-        Self { path, value: span(value).unwrap_or(default), is_configured: value.is_some() }
-    }
-
-    /// Returns the key, with the value if it is the default.
-    fn describe(&self) -> String {
-        let (key, value) = (self.path.last_key(), self.value);
-        if self.is_configured { key.to_owned() } else { format!("{key} ({value:?} by default)") }
-    }
-}
-
-fn check_order(min: &Bound, max: &Bound, report: &mut Diagnostics) {
-    let has_error = |bound: &Bound| report.has_error_at(&bound.path);
-    if max.value >= min.value || has_error(min) || has_error(max) {
+/// Checks that the value of one key is at most that of another.
+fn check_order(
+    (min_path, min): (SettingPath, Duration),
+    (max_path, max): (SettingPath, Duration),
+    report: &mut Diagnostics,
+) {
+    if max >= min || report.has_error_at(&min_path) || report.has_error_at(&max_path) {
         return;
     }
-    match max.is_configured {
-        true => {
-            let message = format!("less than {}", min.describe());
-            report.error(&max.path, message, "raise it");
-        }
+    // The key, with the value if it is the default.
+    let describe = |path: &SettingPath, value: Duration| match report.is_set(path) {
+        true => path.last_key().to_owned(),
+        false => format!("{} ({value:?} by default)", path.last_key()),
+    };
+    let (min_key, max_key) = (describe(&min_path, min), describe(&max_path, max));
+    match report.is_set(&max_path) {
+        true => report.error(&max_path, format!("less than {min_key}"), "raise it"),
         false => {
-            let message = format!("more than {}", max.describe());
-            report.error(&min.path, message, format!("lower it, or set {}", max.path.last_key()));
+            let hint = format!("lower it, or set {}", max_path.last_key());
+            report.error(&min_path, format!("more than {max_key}"), hint);
         }
     }
 }
