@@ -1,65 +1,68 @@
 //! Raw sections `classes` and `user_agent_rules`.
 
 use crate::scalars::{CertificateName, Delay, Field, Percent, Range, Rate, Span};
+use crate::section::{any, positive, section, stored_as_written};
 use crate::serde_forms::{NamedMap, OneOrMany, SecretTexts, string_or_map, word_or_keys};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
+use std::time::Duration;
 use tidegate_policy as policy;
+use tidegate_policy::tier::Share;
 
-/// A class of clients.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Class {
-    /// Name of the class in tiers, metrics, headers and logs: up to 64 of a-z, 0-9, `_`, `.` and `-`. Required.
-    pub name: Option<String>,
-    /// Match conditions; all must hold. Default: every client.
-    pub when: ClassConditions,
-    /// Queue priority, 0 to 255, higher first. Classes without a priority are behind all others in a queue. In pacing,
-    /// the class with the lowest priority yields or gains first; of equal priorities, the one later in the file.
-    /// `tidegate tune` gives no class a larger weight than a class of higher priority, unless the file has it so.
-    /// Default 0.
-    pub priority: Option<u8>,
-    /// Token bucket of each client. It limits every request of the class, or with `counts: costed` only those of costed
-    /// routes, regardless of their cost. Each instance has its own buckets. `{ rate: 1/s, burst: 60, counts: costed }`
-    /// allows at most 120 costed requests in the first minute and 60 in each further one. Without a bucket for people,
-    /// one address with a browser's user agent can use up a day's quota in seconds. Allow more where many people share
-    /// one address (office, campus, mobile network). `tidegate replay` shows which clients a size would have refused.
-    /// Default: no bucket, no limit.
-    pub bucket: Option<Bucket>,
-    /// true: every request is refused, except robots.txt (GET and HEAD) and the crawl policy. The client receives
-    /// Retry-After: one hour, plus headers.retry_after_spread, because the end of the block is unknown. RateLimit
-    /// fields of such a response show the quotas, which are not the reason of the refusal. Default false.
-    pub block: bool,
-    /// false: shadow mode. Refusals by block, bucket or tiers are counted and logged only. Default true.
-    pub enforce: Option<bool>,
-    /// Crawler guard: requests of verified crawlers that are admitted although a tier or the pacing plan refuses them,
-    /// so that search engines do not drop pages: on, off, or { admit_interval, max_refused_for, budget }. It overrides
-    /// tiers and pacing only: an exhausted quota and a bucket still refuse. Under pacing it changes which requests are
-    /// admitted, not how many. Refused pages are stored in memory (100,000 pages, 36 bytes each); a restart clears
-    /// them. Default on for a class that names operators, else off.
-    pub crawler_guard: Option<Guard>,
-    /// Interval between two requests that robots.txt states for the class's crawlers: a duration (whole seconds from 1s
-    /// to 30s; others are rounded up or capped), auto (computed from the budget of the class), or either by operator: {
-    /// bingbot: 30s }. Default none.
-    ///
-    /// A delay is for one operator of the class or for all verified crawlers of the class. Unknown bots read the group
-    /// `*`, which gets the delay of the class of declared bots; a crawler without a delay and without a group of its
-    /// own reads `*`, too. If the origin states a delay, the larger one is written, once per group, in place of the
-    /// origin's. `tidegate check` reports where the value written differs from the file and which operator gets which
-    /// delay.
-    ///
-    /// `auto` is delay = window seconds * cost of the cheapest page * operators named by the class / (shut-off level of
-    /// the class's tiers - usage of other clients per window). The usage of other clients counts once a full day has
-    /// been observed. The delay changes at most once a day and by at least 25 %, because crawlers cache robots.txt for
-    /// a day; a reload recalculates it. `auto` is never above 30 s: if the budget needs more, it is used up early, and
-    /// `tidegate check` reports when. A class by kind counts as one crawler: if there are several, name the operators
-    /// or write a duration.
-    pub crawl_delay: CrawlDelay,
+section! {
+    /// A class of clients.
+    pub(crate) struct Class {
+        /// Name of the class in tiers, metrics, headers and logs: up to 64 of a-z, 0-9, `_`, `.` and `-`. Required.
+        name: Option<String>;
+        /// Match conditions; all must hold. Default: every client.
+        when: ClassConditions;
+        /// Queue priority, 0 to 255, higher first. Classes without a priority are behind all others in a queue. In
+        /// pacing, the class with the lowest priority yields or gains first; of equal priorities, the one later in the
+        /// file. `tidegate tune` gives no class a larger weight than a class of higher priority, unless the file has it
+        /// so.
+        priority: u8 = 0 => u8, any;
+        /// Token bucket of each client. It limits every request of the class, or with `counts: costed` only those of
+        /// costed routes, regardless of their cost. Each instance has its own buckets. `{ rate: 1/s, burst: 60, counts:
+        /// costed }` allows at most 120 costed requests in the first minute and 60 in each further one. Without a
+        /// bucket for people, one address with a browser's user agent can use up a day's quota in seconds. Allow more
+        /// where many people share one address (office, campus, mobile network). `tidegate replay` shows which clients
+        /// a size would have refused. Default: no bucket, no limit.
+        bucket: Option<Bucket>;
+        /// true: every request is refused, except robots.txt (GET and HEAD) and the crawl policy. The client receives
+        /// Retry-After: one hour, plus headers.retry_after_spread, because the end of the block is unknown. RateLimit
+        /// fields of such a response show the quotas, which are not the reason of the refusal.
+        block: bool = false => bool, any;
+        /// false: shadow mode. Refusals by block, bucket or tiers are counted and logged only.
+        enforce: bool = true => bool, any;
+        /// Crawler guard: requests of verified crawlers that are admitted although a tier or the pacing plan refuses
+        /// them, so that search engines do not drop pages: on, off, or { admit_interval, max_refused_for, budget }. It
+        /// overrides tiers and pacing only: an exhausted quota and a bucket still refuse. Under pacing it changes which
+        /// requests are admitted, not how many. Refused pages are stored in memory (100,000 pages, 36 bytes each); a
+        /// restart clears them. Default on for a class that names operators, else off.
+        crawler_guard: Option<Guard>;
+        /// Interval between two requests that robots.txt states for the class's crawlers: a duration (whole seconds
+        /// from 1s to 30s; others are rounded up or capped), auto (computed from the budget of the class), or either by
+        /// operator: { bingbot: 30s }. Default none.
+        ///
+        /// A delay is for one operator of the class or for all verified crawlers of the class. Unknown bots read the
+        /// group `*`, which gets the delay of the class of declared bots; a crawler without a delay and without a group
+        /// of its own reads `*`, too. If the origin states a delay, the larger one is written, once per group, in place
+        /// of the origin's. `tidegate check` reports where the value written differs from the file and which operator
+        /// gets which delay.
+        ///
+        /// `auto` is delay = window seconds * cost of the cheapest page * operators named by the class / (shut-off
+        /// level of the class's tiers - usage of other clients per window). The usage of other clients counts once a
+        /// full day has been observed. The delay changes at most once a day and by at least 25 %, because crawlers
+        /// cache robots.txt for a day; a reload recalculates it. `auto` is never above 30 s: if the budget needs more,
+        /// it is used up early, and `tidegate check` reports when. A class by kind counts as one crawler: if there are
+        /// several, name the operators or write a duration.
+        crawl_delay: CrawlDelay;
+    }
 }
 
 /// Crawl delay of all crawlers of a class, or of some by operator.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) enum CrawlDelay {
     #[default]
     None,
@@ -91,106 +94,110 @@ impl JsonSchema for CrawlDelay {
     }
 }
 
-/// Match conditions of a class. All must hold; of the values of one condition, one match is enough.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct ClassConditions {
-    /// Kind of the client: one, or a list. Default any.
-    pub kind: OneOrMany<Kind>,
-    /// Operator of the crawler, verified requests only: one, or a list. Default any.
-    pub operator: OneOrMany<String>,
-    /// Substring of the first kilobyte of the user agent, in any case: one, or a list. Default any.
-    pub user_agent: OneOrMany<String>,
-    /// Address or network of the client: one, or a list. Default any.
-    pub address: OneOrMany<Range>,
-    /// Name under `address_lists` of a list that contains the client's address: one, or a list. The access log has
-    /// `address_list:NAME` in the evidence of a client that is in a class because of a list. Default any.
-    pub address_list: OneOrMany<String>,
-    /// Known API keys in a header or cookie: { header, value } or { cookie, value }. Default any.
-    ///
-    /// The whole value of the header or cookie must be equal, case-sensitive. For Authorization it includes the scheme:
-    /// `"Bearer ${TOKEN}"`. No message, log or page shows a key; `api_key` in the evidence shows that one was sent, and
-    /// `headers_seen` which headers were read. A client with a wrong key gets no hint; it falls into the next matching
-    /// class. A new key takes effect with a reload, but `${...}` keeps the value of the start: if keys change often,
-    /// write them into the file and make it readable for the gateway only.
-    pub api_key: Option<ApiKeyCondition>,
-    /// Name in the client's certificate: its common name, a DNS name, an email address or a URI, in any case. `*` matches any
-    /// text. One, or a list, such as `"*.partner.example"`. Requires a listener with tls.client_ca, which verifies the
-    /// certificate; a client without one never matches. `certificate` in the evidence shows that one did. Default any.
-    pub certificate: OneOrMany<CertificateName>,
+section! {
+    /// Match conditions of a class. All must hold; of the values of one condition, one match is enough.
+    pub(crate) struct ClassConditions {
+        /// Kind of the client: one, or a list. Default any.
+        kind: OneOrMany<Kind>;
+        /// Operator of the crawler, verified requests only: one, or a list. Default any.
+        operator: OneOrMany<String>;
+        /// Substring of the first kilobyte of the user agent, in any case: one, or a list. Default any.
+        user_agent: OneOrMany<String>;
+        /// Address or network of the client: one, or a list. Default any.
+        address: OneOrMany<Range>;
+        /// Name under `address_lists` of a list that contains the client's address: one, or a list. The access log has
+        /// `address_list:NAME` in the evidence of a client that is in a class because of a list. Default any.
+        address_list: OneOrMany<String>;
+        /// Known API keys in a header or cookie: { header, value } or { cookie, value }. Default any.
+        ///
+        /// The whole value of the header or cookie must be equal, case-sensitive. For Authorization it includes the
+        /// scheme: `"Bearer ${TOKEN}"`. No message, log or page shows a key; `api_key` in the evidence shows that one
+        /// was sent, and `headers_seen` which headers were read. A client with a wrong key gets no hint; it falls into
+        /// the next matching class. A new key takes effect with a reload, but `${...}` keeps the value of the start: if
+        /// keys change often, write them into the file and make it readable for the gateway only.
+        api_key: Option<ApiKeyCondition>;
+        /// Name in the client's certificate: its common name, a DNS name, an email address or a URI, in any case. `*`
+        /// matches any text. One, or a list, such as `"*.partner.example"`. Requires a listener with tls.client_ca,
+        /// which verifies the certificate; a client without one never matches. `certificate` in the evidence shows that
+        /// one did. Default any.
+        certificate: OneOrMany<CertificateName>;
+    }
 }
 
-/// Known API keys, in a header or in a cookie.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct ApiKeyCondition {
-    /// Header that contains the key as its whole value. Either header or cookie is required.
-    pub header: Option<Field>,
-    /// Cookie that contains the key as its whole value. Either header or cookie is required.
-    pub cookie: Option<String>,
-    /// API key, or a list; no message and no log shows them. Read them from the environment: `${PARTNER_KEY}`. Keys of
-    /// fewer than 16 characters are reported, because they can be guessed. Required.
-    pub value: SecretTexts,
+section! {
+    /// Known API keys, in a header or in a cookie.
+    pub(crate) struct ApiKeyCondition {
+        /// Header that contains the key as its whole value. Either header or cookie is required.
+        header: Option<Field>;
+        /// Cookie that contains the key as its whole value. Either header or cookie is required.
+        cookie: Option<String>;
+        /// API key, or a list; no message and no log shows them. Read them from the environment: `${PARTNER_KEY}`. Keys
+        /// of fewer than 16 characters are reported, because they can be guessed. Required.
+        value: SecretTexts;
+    }
 }
 
-/// Token bucket of each client: `capacity`, `fill` and `interval` for refills in batches, or `rate` and `burst` for a
-/// steady refill.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Bucket {
-    /// Maximum number of tokens: requests at once. At least 1. Required with fill and interval.
-    pub capacity: Option<u32>,
-    /// Tokens added per interval. At least 1. Required with capacity and interval.
-    pub fill: Option<u32>,
-    /// Refill interval, a duration of more than 0. Required with capacity and fill.
-    pub interval: Option<Span>,
-    /// Tokens added per second (s), minute (m), hour (h) or day (d), evenly over time, such as 10/s. Required with
-    /// burst.
-    pub rate: Option<Rate>,
-    /// Maximum number of saved tokens, at least 1. Default: the tokens of one interval of the rate.
-    pub burst: Option<u32>,
-    /// Clients that share one bucket: address (an IPv6 prefix counts as one), operator (all verified crawlers of an
-    /// operator), class (all clients of the class), { header: NAME } or { cookie: NAME } (all requests with the same
-    /// value). Default address.
-    ///
-    /// Requests without the header or cookie, and clients without a verified operator, count by address. Values of
-    /// headers and cookies are stored only as a hash with a random number drawn at the start; log, status and admin API
-    /// show `hash:...`, which is the same for the same value until the restart. A client that can invent values of the
-    /// header or cookie gets a new bucket for each: use it only if a server in front of the gateway has checked them.
-    pub key: Key,
-    /// Requests that take a token: all, or only those of costed routes (costed). With costed, pictures, styles and
-    /// scripts take no token, and a refusal affects no free request. Default all.
-    pub counts: Counts,
+section! {
+    /// Token bucket of each client: `capacity`, `fill` and `interval` for refills in batches, or `rate` and `burst` for
+    /// a steady refill.
+    pub(crate) struct Bucket {
+        /// Maximum number of tokens: requests at once. At least 1. Required with fill and interval.
+        capacity: Option<u32>;
+        /// Tokens added per interval. At least 1. Required with capacity and interval.
+        fill: Option<u32>;
+        /// Refill interval, a duration of more than 0. Required with capacity and fill.
+        interval: Option<Span>;
+        /// Tokens added per second (s), minute (m), hour (h) or day (d), evenly over time, such as 10/s. Required with
+        /// burst.
+        rate: Option<Rate>;
+        /// Maximum number of saved tokens, at least 1. Default: the tokens of one interval of the rate.
+        burst: Option<u32>;
+        /// Clients that share one bucket: address (an IPv6 prefix counts as one), operator (all verified crawlers of an
+        /// operator), class (all clients of the class), { header: NAME } or { cookie: NAME } (all requests with the
+        /// same value). Default address.
+        ///
+        /// Requests without the header or cookie, and clients without a verified operator, count by address. Values of
+        /// headers and cookies are stored only as a hash with a random number drawn at the start; log, status and admin
+        /// API show `hash:...`, which is the same for the same value until the restart. A client that can invent values
+        /// of the header or cookie gets a new bucket for each: use it only if a server in front of the gateway has
+        /// checked them.
+        key: Key;
+        /// Requests that take a token: all, or only those of costed routes (costed). With costed, pictures, styles and
+        /// scripts take no token, and a refusal affects no free request.
+        counts: Counts = Counts::All => Counts, any;
+    }
 }
 
 /// Requests that a bucket counts.
-#[derive(Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Counts {
-    #[default]
     All,
     Costed,
 }
 
+stored_as_written!(Counts);
+
 /// Crawler guard: a word, or its keys.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) enum Guard {
     Off,
     On(GuardOptions),
 }
 
-/// Keys of the crawler guard.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct GuardOptions {
-    /// Interval in which at least one request of each operator's crawlers is admitted, if they send any. More than 0.
-    /// Default 5m.
-    pub admit_interval: Option<Span>,
-    /// Maximum time for which one page is refused; the next request for it is admitted. Search engines drop a page that
-    /// was refused for about two days. More than 0. Default 24h.
-    pub max_refused_for: Option<Span>,
-    /// Maximum share of each quota's limit for the guard, per window length. Default 2%.
-    pub budget: Option<Percent>,
+section! {
+    /// Keys of the crawler guard.
+    pub(crate) struct GuardOptions {
+        /// Interval in which at least one request of each operator's crawlers is admitted, if they send any. More than
+        /// 0.
+        admit_interval: Duration = Duration::from_secs(300) => Span, positive;
+        /// Maximum time for which one page is refused; the next request for it is admitted. Search engines drop a page
+        /// that was refused for about two days. More than 0.
+        max_refused_for: Duration = Duration::from_secs(24 * 60 * 60) => Span, positive;
+        /// Maximum share of each quota's limit for the guard, per window length.
+        // Little beside the demand of people, and enough for a request every few minutes.
+        budget: Share = Share::from_millionths(20_000) => Percent, any;
+    }
 }
 
 word_or_keys! {
@@ -201,7 +208,7 @@ word_or_keys! {
 }
 
 /// Clients that share one bucket.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) enum Key {
     #[default]
     Address,
@@ -253,19 +260,18 @@ impl JsonSchema for Key {
     }
 }
 
-/// Rule that assigns a kind to user agents.
-#[derive(Clone, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Agent {
-    /// Substring of the first kilobyte of the user agent, in any case. Required.
-    #[serde(rename = "match")]
-    pub contains: Option<String>,
-    /// Kind of a client whose user agent matches. Required.
-    pub kind: Option<Kind>,
+section! {
+    /// Rule that assigns a kind to user agents.
+    pub(crate) struct Agent {
+        /// Substring of the first kilobyte of the user agent, in any case. Required.
+        contains("match"): Option<String>;
+        /// Kind of a client whose user agent matches. Required.
+        kind: Option<Kind>;
+    }
 }
 
 /// Kind of a client.
-#[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
     /// No sign of a bot.

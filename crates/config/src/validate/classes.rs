@@ -2,7 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use crate::raw::classes::{self as raw, Agent};
-use crate::scalars::{Field, Span};
+use crate::scalars::Field;
 use crate::serde_forms::SecretText;
 use crate::setting_path::SettingPath;
 use std::time::Duration;
@@ -11,16 +11,11 @@ use tidegate_policy::bucket::Bucket;
 use tidegate_policy::class::{ApiKeys, Class, ClassMatcher, UserAgentRule, UserAgentRules};
 use tidegate_policy::crawler_guard::CrawlerGuard;
 use tidegate_policy::identity::{CredentialSource, KeySource};
-use tidegate_policy::tier::Share;
 use tidegate_policy::words::Words;
 use tidegate_policy::{ClientKind, ListId, OperatorId};
 
 /// Name of the class of clients without a match.
 pub(super) const OTHER_CLASS: &str = "other";
-
-/// Default share of a quota for the crawler guard: little beside the demand of people, and enough for a request every
-/// few minutes.
-const DEFAULT_GUARD_BUDGET: Share = Share::from_millionths(20_000);
 
 /// Maximum number of classes, and of user agent rules. Ids are small numbers.
 const MAX_CLASSES: usize = 1000;
@@ -121,29 +116,21 @@ fn class(raw: &raw::Class, index: usize, operators: &[&str], lists: &[String], r
         blocked: raw.block,
         bucket,
         key,
-        enforce: raw.enforce.unwrap_or(true),
-        priority: raw.priority.unwrap_or(0),
-        guard: guard(raw, &path.crawler_guard(), report),
+        enforce: raw.enforce,
+        priority: raw.priority,
+        guard: guard(raw),
     }
 }
 
 /// Returns the crawler guard of a class. By default it is on for a class that names operators.
-fn guard(raw: &raw::Class, path: &SettingPath, report: &mut Diagnostics) -> Option<CrawlerGuard> {
-    let keys = match &raw.crawler_guard {
+fn guard(raw: &raw::Class) -> Option<CrawlerGuard> {
+    let raw::GuardOptions { admit_interval, max_refused_for, budget } = match &raw.crawler_guard {
         Some(raw::Guard::Off) => return None,
         Some(raw::Guard::On(keys)) => keys.clone(),
         None if raw.when.operator.0.is_empty() => return None,
         None => raw::GuardOptions::default(),
     };
-    let mut span = |path: SettingPath, value: &Option<Span>, default: u64| {
-        let value = value.as_ref().map(|span| span.0);
-        report.nonzero_duration(&path, value, Duration::from_secs(default))
-    };
-    Some(CrawlerGuard {
-        admit_interval: span(path.admit_interval(), &keys.admit_interval, 300),
-        max_refused_for: span(path.max_refused_for(), &keys.max_refused_for, 86_400),
-        budget: keys.budget.as_ref().map_or(DEFAULT_GUARD_BUDGET, |share| share.0),
-    })
+    Some(CrawlerGuard { admit_interval, max_refused_for, budget })
 }
 
 fn class_matcher(
