@@ -1,14 +1,11 @@
 //! Validates `acme` of a listener.
 
 use super::diagnostics::Diagnostics;
-use crate::authority;
 use crate::raw::listen::AcmeKeys;
 use crate::setting_path::SettingPath;
 use crate::settings::{Acme, CertificateSource, Listener};
 use tidegate_policy::own_hosts::{OwnHost, OwnHosts};
 
-/// Directory of Let's Encrypt.
-const DEFAULT_DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
 /// Maximum number of names of a certificate, that of Let's Encrypt.
 const MAX_DOMAINS: usize = 100;
 
@@ -30,19 +27,10 @@ pub(super) fn acme(keys: &AcmeKeys, path: &SettingPath, report: &mut Diagnostics
             Ok(domain) => valid.push(domain),
         }
     }
-    if let Some(contact) = contact.as_deref().filter(|contact| !is_url_of(contact, "mailto:")) {
-        let hint = "write it like mailto:ops@example.com, or leave it out";
-        report.error(&path.contact(), format!("found {contact:?}, needs a mailto: URL"), hint);
-    }
-    let directory = directory.as_deref().unwrap_or(DEFAULT_DIRECTORY);
-    if !is_https_url(directory) {
-        let message = format!("found {directory:?}, needs an https:// URL");
-        report.error(&path.directory(), message, format!("write it like {DEFAULT_DIRECTORY}"));
-    }
     Acme {
         domains: valid,
         contact: contact.clone(),
-        directory: directory.to_owned(),
+        directory: directory.clone(),
         authority: ca.as_ref().map(|file| report.beside_file(file)),
         path: path.clone(),
     }
@@ -64,16 +52,6 @@ fn domain(text: &str) -> Result<String, (String, &'static str)> {
             Err((format!("found {text:?}, needs a domain"), "write it like example.com, in ASCII (xn--) letters"))
         }
     }
-}
-
-fn is_url_of(text: &str, scheme: &str) -> bool {
-    let rest = text.strip_prefix(scheme).unwrap_or_default();
-    !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic())
-}
-
-fn is_https_url(text: &str) -> bool {
-    let authority = text.strip_prefix("https://").and_then(|rest| rest.split(['/', '?', '#']).next());
-    is_url_of(text, "https://") && authority.is_some_and(|authority| authority::parse(authority).is_ok())
 }
 
 /// Warns of domains that are certified but not served.

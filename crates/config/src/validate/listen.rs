@@ -112,21 +112,20 @@ fn tls(keys: &TlsKeys, path: &SettingPath, report: &mut Diagnostics) -> Tls {
             certificates.iter().enumerate().map(files).collect()
         }
     };
-    if client_certificates.is_some() && client_ca.is_none() {
+    if report.is_set(&path.client_certificates()) && client_ca.is_none() {
         let hint = "name the file with the authorities, such as client_ca: tls/clients.pem";
         report.error(&path.client_certificates(), "requires client_ca", hint);
     }
     let client_authority = client_ca.as_ref().map(|file| ClientAuthority {
         file: report.beside_file(file),
-        is_required: *client_certificates != Some(ClientCertificates::Optional),
+        is_required: *client_certificates == ClientCertificates::Required,
         path: path.client_ca(),
     });
-    let hsts = hsts.as_ref().map(|span| report.nonzero_duration(&path.hsts(), Some(span.0), span.0));
     let certificates = match acme {
         None => CertificateSource::Files(files),
         Some(keys) => CertificateSource::Acme(validate_acme(keys, &path.acme(), report)),
     };
-    Tls { certificates, client_authority, hsts }
+    Tls { certificates, client_authority, hsts: *hsts }
 }
 
 fn certificate_files(keys: &CertificateKeys, path: &SettingPath, report: &mut Diagnostics) -> CertificateFiles {
