@@ -15,8 +15,13 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use std::fmt;
 
 /// Header fields in order, with the original spelling of their names.
+///
+/// Boxed, because messages are moved often on their way.
 #[derive(Clone, Default)]
-pub struct Fields {
+pub struct Fields(Box<FieldData>);
+
+#[derive(Clone, Default)]
+struct FieldData {
     head: Bytes,
     added: Vec<u8>,
     lines: FieldLines,
@@ -112,48 +117,48 @@ impl FieldLines {
 
 impl Fields {
     /// Returns an empty list.
-    pub const fn new() -> Self {
-        Self { head: Bytes::new(), added: Vec::new(), lines: FieldLines { lines: Vec::new(), names: NameSet::of(&[]) } }
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Returns the fields at `lines` of `head`.
     pub(super) fn from_head(head: Bytes, lines: FieldLines) -> Self {
-        Self { head, added: Vec::new(), lines }
+        Self(Box::new(FieldData { head, added: Vec::new(), lines }))
     }
 
     /// Returns the bytes of memory that the fields occupy.
     pub fn memory(&self) -> usize {
-        self.head.len() + self.added.capacity() + self.lines.lines.capacity() * size_of::<FieldLine>()
+        self.0.head.len() + self.0.added.capacity() + self.0.lines.lines.capacity() * size_of::<FieldLine>()
     }
 
     /// Returns the number of fields.
     pub fn len(&self) -> usize {
-        self.lines.lines.len()
+        self.0.lines.lines.len()
     }
 
     /// Returns true if there are no fields.
     pub fn is_empty(&self) -> bool {
-        self.lines.lines.is_empty()
+        self.0.lines.lines.is_empty()
     }
 
     /// Iterates over all fields, in order.
     pub fn iter(&self) -> impl Iterator<Item = Field<'_>> {
-        self.lines.lines.iter().map(|line| line.field(self.source(line)))
+        self.0.lines.lines.iter().map(|line| line.field(self.source(line)))
     }
 
     /// Iterates over the names of all fields, in order.
     pub fn names(&self) -> impl Iterator<Item = Name> {
-        self.lines.lines.iter().map(|line| line.name)
+        self.0.lines.lines.iter().map(|line| line.name)
     }
 
     /// Returns true if a field has one of the names.
     pub fn contains_any(&self, names: NameSet) -> bool {
-        self.lines.names.intersects(names)
+        self.0.lines.names.intersects(names)
     }
 
     /// Iterates over the fields with one of the names, in order.
     pub fn with_names(&self, names: NameSet) -> impl Iterator<Item = Field<'_>> {
-        let lines: &[FieldLine] = if self.contains_any(names) { &self.lines.lines } else { &[] };
+        let lines: &[FieldLine] = if self.contains_any(names) { &self.0.lines.lines } else { &[] };
         lines.iter().filter(move |line| names.contains(line.name)).map(|line| line.field(self.source(line)))
     }
 
@@ -164,7 +169,7 @@ impl Fields {
 
     /// Iterates over the values of all fields with that name.
     pub fn all(&self, name: Name) -> impl Iterator<Item = &[u8]> {
-        let lines: &[FieldLine] = if self.contains(name) { &self.lines.lines } else { &[] };
+        let lines: &[FieldLine] = if self.contains(name) { &self.0.lines.lines } else { &[] };
         lines.iter().filter(move |line| line.name == name).map(|line| line.value(self.source(line)))
     }
 
@@ -177,19 +182,19 @@ impl Fields {
 
     /// Returns true if there is a field with that name.
     pub fn contains(&self, name: Name) -> bool {
-        self.lines.names.contains(name)
+        self.0.lines.names.contains(name)
     }
 
     /// Keeps the fields for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
-        let Self { head, added, lines } = self;
+        let FieldData { head, added, lines } = &mut *self.0;
         lines.retain(|line| keep(line.field(if line.source == Source::Read { head } else { added })));
     }
 
     /// Removes all fields with that name.
     pub fn remove(&mut self, name: Name) {
         if self.contains(name) {
-            self.lines.retain(|line| line.name != name);
+            self.0.lines.retain(|line| line.name != name);
         }
     }
 
@@ -253,10 +258,10 @@ impl Fields {
 
     /// Appends a line that begins with `opening`: a name and the separator.
     fn append_line(&mut self, name: Name, opening: [&str; 2], write: impl FnOnce(&mut Value<'_>) -> fmt::Result) {
-        let added = &mut self.added;
+        let FieldData { added, lines, .. } = &mut *self.0;
         if added.capacity() == 0 {
             added.reserve(ADDED_CAPACITY);
-            self.lines.lines.reserve(LINES_ADDED);
+            lines.lines.reserve(LINES_ADDED);
         }
         let start = added.len();
         opening.iter().for_each(|part| added.extend_from_slice(part.as_bytes()));
@@ -269,13 +274,13 @@ impl Fields {
         }
         added.extend_from_slice(LINE_END);
         let [start, name_end, value, end] = [start, name_end, value, end].map(|position| position as u32);
-        self.lines.push(FieldLine { name, source: Source::Added, is_canonical: true, start, name_end, value, end });
+        lines.push(FieldLine { name, source: Source::Added, is_canonical: true, start, name_end, value, end });
     }
 
     /// Writes the fields for which `keep` returns true. Adjacent fields are written together.
     pub(super) fn write(&self, out: &mut Vec<u8>, mut keep: impl FnMut(Name) -> bool) {
         let mut run: Option<(Source, u32, u32)> = None;
-        for line in self.lines.lines.iter().filter(|line| keep(line.name)) {
+        for line in self.0.lines.lines.iter().filter(|line| keep(line.name)) {
             let next_start = line.end + LINE_END.len() as u32;
             match &mut run {
                 Some((source, _, end)) if line.is_canonical && *source == line.source && *end == line.start => {
@@ -295,21 +300,21 @@ impl Fields {
 
     fn write_run(&self, out: &mut Vec<u8>, run: Option<(Source, u32, u32)>) {
         let Some((source, start, end)) = run else { return };
-        let bytes = if source == Source::Read { &self.head[..] } else { &self.added };
+        let bytes = if source == Source::Read { &self.0.head[..] } else { &self.0.added };
         out.extend_from_slice(&bytes[start as usize..end as usize]);
     }
 
     fn source(&self, line: &FieldLine) -> &[u8] {
-        if line.source == Source::Read { &self.head } else { &self.added }
+        if line.source == Source::Read { &self.0.head } else { &self.0.added }
     }
 
     /// Converts the fields to a map for HTTP/2, with names in lower case.
     pub fn to_map(&self) -> HeaderMap {
         let mut map = HeaderMap::with_capacity(self.len());
-        for line in &self.lines.lines {
+        for line in &self.0.lines.lines {
             let field = line.field(self.source(line));
             let value = match line.source {
-                Source::Read => HeaderValue::from_maybe_shared(self.head.slice(line.value as usize..line.end as usize)),
+                Source::Read => HeaderValue::from_maybe_shared(self.0.head.slice(line.value as usize..line.end as usize)),
                 Source::Added => HeaderValue::from_bytes(field.value),
             };
             if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(field.text), value) {
@@ -323,9 +328,9 @@ impl Fields {
 /// Converts the fields of an HTTP/2 message.
 impl From<&HeaderMap> for Fields {
     fn from(map: &HeaderMap) -> Self {
-        let mut fields = Self { lines: FieldLines::with_capacity(map.len() + LINES_ADDED), ..Self::new() };
+        let mut fields = Self::from_head(Bytes::new(), FieldLines::with_capacity(map.len() + LINES_ADDED));
         let text = map.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>();
-        fields.added.reserve(text + ADDED_CAPACITY);
+        fields.0.added.reserve(text + ADDED_CAPACITY);
         for (name, value) in map {
             fields.append_text(name.as_str(), value.as_bytes());
         }

@@ -1,7 +1,7 @@
 //! Fields that are kept and sent many times: their lines are searched for once.
 
 use super::super::name::{Name, SEPARATOR};
-use super::{FieldLine, FieldLines, Fields, LINE_END, LINES_ADDED, Source};
+use super::{FieldData, FieldLine, FieldLines, Fields, LINE_END, LINES_ADDED, Source};
 use bytes::Bytes;
 
 /// Header fields in one block of memory.
@@ -23,7 +23,7 @@ struct BlockLine {
 impl FieldBlock {
     /// Returns the fields in `text`, as [`Fields::to_lines`] writes it. Returns `None` for other bytes.
     pub fn parse(text: Bytes) -> Option<Self> {
-        let Fields { head: text, lines, .. } = Fields::from_lines(text)?;
+        let FieldData { head: text, lines, .. } = *Fields::from_lines(text)?.0;
         // No length of a part exceeds that of the whole.
         let has_lengths = u16::try_from(text.len()).is_ok();
         let lines = lines.lines.iter().filter(|_| has_lengths).map(BlockLine::new).collect();
