@@ -40,6 +40,8 @@ pub struct ReasonRow {
     pub allows_copy: bool,
     /// True if a scope refuses, after the decision has admitted the request.
     pub is_of_scope: bool,
+    /// True if a rule of the class refuses, which the problem document names as the policy.
+    pub is_of_class: bool,
 }
 
 /// Type of a problem document (RFC 9457).
@@ -83,6 +85,7 @@ reasons! {
         meaning: "The class exceeds its share of the quota: a tier refuses it.",
         allows_copy: true,
         is_of_scope: false,
+        is_of_class: false,
     },
     /// The quota is used up.
     Quota: ReasonRow {
@@ -92,6 +95,7 @@ reasons! {
         meaning: "The quota is used up.",
         allows_copy: true,
         is_of_scope: false,
+        is_of_class: false,
     },
     /// The bucket of the client is empty.
     Bucket: ReasonRow {
@@ -101,6 +105,7 @@ reasons! {
         meaning: "The bucket of the client is empty.",
         allows_copy: false,
         is_of_scope: false,
+        is_of_class: true,
     },
     /// The class is blocked, or an administrator blocks the client.
     Blocked: ReasonRow {
@@ -110,6 +115,7 @@ reasons! {
         meaning: "The class has `block: true`, or an administrator blocks the client (`tidegate block`).",
         allows_copy: false,
         is_of_scope: false,
+        is_of_class: true,
     },
     /// No slot of the origin is available in time.
     Throttle: ReasonRow {
@@ -119,6 +125,7 @@ reasons! {
         meaning: "No slot of the origin is available in time: the queue was full, or the wait would have been too long.",
         allows_copy: true,
         is_of_scope: true,
+        is_of_class: false,
     },
     /// The quota has units left, but the ledger has not leased enough of them yet.
     Ledger: ReasonRow {
@@ -128,6 +135,7 @@ reasons! {
         meaning: "The quota has units left, but the ledger has not leased enough of them to this instance yet.",
         allows_copy: true,
         is_of_scope: false,
+        is_of_class: false,
     },
     /// A scope of the route backs off after an overload of the origin.
     Backoff: ReasonRow {
@@ -137,6 +145,7 @@ reasons! {
         meaning: "A scope of the route was backing off after an overload of the origin.",
         allows_copy: true,
         is_of_scope: true,
+        is_of_class: false,
     },
     /// The class is ahead of the pacing plan of the window.
     Pacing: ReasonRow {
@@ -146,6 +155,7 @@ reasons! {
         meaning: "The class is ahead of the pacing plan of the quota.",
         allows_copy: true,
         is_of_scope: false,
+        is_of_class: false,
     },
     /// The client has used its share of the window.
     ClientShare: ReasonRow {
@@ -155,6 +165,7 @@ reasons! {
         meaning: "The client has used its share of the window (`per_client`).",
         allows_copy: true,
         is_of_scope: false,
+        is_of_class: false,
     },
     /// The site is in maintenance.
     Maintenance: ReasonRow {
@@ -164,6 +175,7 @@ reasons! {
         meaning: "The site is in maintenance (`tidegate maintenance on`).",
         allows_copy: false,
         is_of_scope: false,
+        is_of_class: false,
     },
 }
 

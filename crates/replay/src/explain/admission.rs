@@ -16,6 +16,15 @@ use tidegate_policy::{Reason, Units};
 
 /// Returns a step for each admission rule. Rules that the decision does not reach are skipped.
 pub(super) fn steps(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<Step> {
+    let steps = steps_of_rules(input, assessment);
+    debug_assert!(
+        assessment.refusing_checks().all(|check| steps.iter().any(|step| step.step == Stage::from(check))),
+        "a check refuses and has no step: {steps:?}"
+    );
+    steps
+}
+
+fn steps_of_rules(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<Step> {
     let request = input.decision_request_for(input.classification().class);
     if let Some(exemption) = request.exemption {
         let message = match exemption {

@@ -102,6 +102,12 @@ impl<'a> Assessment<'a> {
         results.filter(move |result| result.check == check).copied()
     }
 
+    /// Returns the checks that refuse the request under any history.
+    pub(super) fn refusing_checks(&self) -> impl Iterator<Item = Check> {
+        let results = self.decisions.iter().flat_map(|decision| &decision.checks);
+        results.filter(|result| result.result.is_err()).map(|result| result.check)
+    }
+
     /// Returns the combined result of a check; `None` if the decision does not reach it.
     pub(super) fn step_result(&self, check: Check) -> Option<StepResult> {
         let enforced = self.results(check).next()?.enforced;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
+use tidegate_policy::decide::Check;
 
 /// One step of an explanation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,6 +54,20 @@ pub enum Stage {
     Quota,
     /// Scopes of the origin.
     Throttle,
+}
+
+impl From<Check> for Stage {
+    fn from(check: Check) -> Self {
+        match check {
+            Check::Switch => Self::Switch,
+            Check::Block => Self::Block,
+            Check::Bucket => Self::Bucket,
+            Check::ClientShare(_) => Self::Share,
+            Check::Tier(_) => Self::Tier,
+            Check::Pacing(_) => Self::Pacing,
+            Check::Remaining(_) => Self::Quota,
+        }
+    }
 }
 
 /// Result of a step.

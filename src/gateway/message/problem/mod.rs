@@ -222,8 +222,8 @@ impl ViolatedPolicies<'_> {
         let Some(refusal) = snapshot.refusal else { return Ok(()) };
         if refusal.quotas.is_empty() {
             let class = &rules[snapshot.class];
-            // Maintenance, and a block by an administrator, are no policies of the class.
-            if refusal.reason == Reason::Maintenance || (refusal.reason == Reason::Blocked && !class.blocked) {
+            // A block by an administrator is no policy of the class.
+            if !refusal.reason.row().is_of_class || (refusal.reason == Reason::Blocked && !class.blocked) {
                 return Ok(());
             }
             text.write_char('"')?;
