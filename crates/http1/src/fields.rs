@@ -314,7 +314,9 @@ impl Fields {
         for line in &self.0.lines.lines {
             let field = line.field(self.source(line));
             let value = match line.source {
-                Source::Read => HeaderValue::from_maybe_shared(self.0.head.slice(line.value as usize..line.end as usize)),
+                Source::Read => {
+                    HeaderValue::from_maybe_shared(self.0.head.slice(line.value as usize..line.end as usize))
+                }
                 Source::Added => HeaderValue::from_bytes(field.value),
             };
             if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(field.text), value) {
