@@ -167,11 +167,17 @@ pub(super) fn trailers(buffer: &mut BytesMut, max_bytes: usize) -> Result<Option
 }
 
 fn trailer_fields(parser: &mut Parser<'_>) -> Result<HeaderMap, Stop> {
-    let mut fields = HeaderMap::new();
-    while let Some(line) = parser.field_line()? {
-        if fields.len() == MAX_TRAILERS {
+    // Nothing is allocated for a section that is not complete, because it is parsed again when more has arrived.
+    let mut section = Parser::new(parser.bytes());
+    let mut count = 0;
+    while section.field_line()?.is_some() {
+        count += 1;
+        if count > MAX_TRAILERS {
             return Err(Malformed::Trailers.into());
         }
+    }
+    let mut fields = HeaderMap::with_capacity(count);
+    while let Some(line) = parser.field_line()? {
         let Field { text, value, .. } = line.field(parser.bytes());
         let name = HeaderName::from_bytes(text).map_err(|_| Malformed::Trailers)?;
         fields.append(name, HeaderValue::from_bytes(value).map_err(|_| Malformed::Trailers)?);

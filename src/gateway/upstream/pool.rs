@@ -316,7 +316,7 @@ impl Pool {
 
     fn take_idle(self: &Rc<Self>, server: usize, target: &UpstreamTarget<'_>) -> Option<(PoolGuard, Connection)> {
         loop {
-            let IdleConnection { connection, slot, since, .. } = {
+            let IdleConnection { mut connection, slot, since, .. } = {
                 let mut idle = self.idle.borrow_mut();
                 let last = idle.iter().rposition(|idle| idle.server == server && idle.client == target.client)?;
                 idle.remove(last)
@@ -325,8 +325,7 @@ impl Pool {
             let mut lease = self.guard(server, target, Some(idle_for));
             lease.slot = Some(slot);
             let is_in_use = connection.requests_sent() > 1 && idle_for < LIVENESS_CHECK_AFTER;
-            // What the reactor has detected is found where the request is sent.
-            if is_in_use || connection.is_idle_now() {
+            if connection.is_idle() && (is_in_use || connection.is_idle_now()) {
                 return Some((lease, Connection::Http1(connection)));
             }
         }

@@ -11,6 +11,7 @@ use crate::gateway::upstream::RequestBody;
 use std::rc::Rc;
 use tidegate_http_cache::CacheResult;
 use tidegate_http1::Response;
+use tidegate_policy::time::ceil_seconds;
 
 /// Responds with a stale response, and validates it on behalf of all without letting the client wait (RFC 5861
 /// section 3). The request pays for the validation.
@@ -41,7 +42,11 @@ pub(in crate::gateway) async fn revalidate(mut journal: Box<Journal>) {
     match acquire_slots(&mut journal).await {
         // Dropping the response stores the rest of its body.
         Ok(slots) => drop(forward(RequestBody::Empty, journal, slots).await),
-        Err(_) => {
+        Err(rejection) => {
+            // A client has its response; the gateway itself repeats its request later.
+            if journal.known.fill().is_some() {
+                journal.client.retry_after = Some(ceil_seconds(rejection.retry_after).max(1));
+            }
             journal.origin.settle_unknown();
             journal.finish();
         }
