@@ -204,6 +204,20 @@ fn server_that_refuses_connections_costs_no_request_and_is_tried_again_later() {
 }
 
 #[test]
+fn server_that_stops_costs_no_request_on_its_idle_connections() {
+    let (stopping, server) = (Nginx::start(""), Origin::plain());
+    let urls = format!("['http://{}', 'http://{}']", stopping.address, server.address());
+    let gateway = TestGateway::with_rules(server.address(), &format!("workers: 1\norigin: {{ urls: {urls} }}"));
+    let get_pages = |count| (0..count).for_each(|_| assert_eq!(gateway.connect().get("/page", "").status, 200));
+    get_pages(12);
+    let before = server.received_requests().len();
+    assert!((1..12).contains(&before), "both servers have connections: {before}");
+    drop(stopping);
+    get_pages(6);
+    assert_eq!(server.received_requests().len(), before + 6);
+}
+
+#[test]
 fn server_that_stops_responding_is_ejected_until_it_responds() {
     let fails = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
     let failing = {
