@@ -236,10 +236,15 @@ thread_local! {
 /// Keys of lists that were hashed recently: a cryptographic hash takes longer than all else that finds a stored response.
 /// A client can only replace keys of others, which are then hashed again.
 struct RecentKeys {
-    /// Lists and their keys, each at the slot of its list.
-    keys: Box<[Option<(Box<[u8]>, CacheKey)>; RECENT_SLOTS]>,
+    /// Keys, each at the slot of its list.
+    keys: Box<[Option<RecentKey>; RECENT_SLOTS]>,
     /// Hashes lists to slots, which no client can know.
     slots: foldhash::fast::RandomState,
+}
+
+struct RecentKey {
+    list: Box<[u8]>,
+    key: CacheKey,
 }
 
 /// Number of keys that a thread remembers, a power of two. Each takes at most [`TYPICAL_LIST`] bytes and 32 more.
@@ -255,11 +260,11 @@ impl RecentKeys {
     fn key(&mut self, list: &[u8]) -> CacheKey {
         let slot = &mut self.keys[self.slots.hash_one(list) as usize % RECENT_SLOTS];
         match slot {
-            Some((recent, key)) if **recent == *list => *key,
+            Some(recent) if *recent.list == *list => recent.key,
             _ => {
                 let key = hash(list);
                 if list.len() <= TYPICAL_LIST {
-                    *slot = Some((list.into(), key));
+                    *slot = Some(RecentKey { list: list.into(), key });
                 }
                 key
             }
@@ -314,7 +319,8 @@ mod tests {
                 prop_assert_eq!(recent.key(list), hash(list));
             }
             let remembered = recent.keys.iter().flatten();
-            prop_assert!(remembered.into_iter().all(|(list, key)| list.len() <= TYPICAL_LIST && *key == hash(list)));
+            let is_right = |RecentKey { list, key }: &RecentKey| list.len() <= TYPICAL_LIST && *key == hash(list);
+            prop_assert!(remembered.into_iter().all(is_right));
         }
 
         #[test]
