@@ -51,7 +51,7 @@ impl Fill {
     /// Ends the request with `outcome`.
     pub(in crate::gateway) fn end(&self, outcome: FillOutcome) {
         if let Some(sender) = self.outcome.take() {
-            // Fails if nobody waits for it any more.
+            // Fails if the receiver is dropped.
             let _ = sender.send(outcome);
         }
     }
