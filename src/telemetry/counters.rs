@@ -102,7 +102,7 @@ impl WorkerCounters {
             .counters_of(record.client.class.index(), &mut self.classes, || record.client.class_name)
             .record(record);
         if let Some(origin) = record.response.origin {
-            let code = origin.status.map_or(StatusClass::ERROR, StatusClass::from_status);
+            let code = origin.status.map_or(StatusClass::Error, StatusClass::from_status);
             self.each_scope(record.names, origin.scopes, |scope| {
                 scope.codes[code.index()] += 1;
                 scope.duration.record(origin.duration);

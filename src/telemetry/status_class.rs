@@ -36,8 +36,6 @@ impl StatusClass {
         }
         names
     };
-    /// No response.
-    pub(super) const ERROR: Self = Self::Error;
 
     /// Returns the class of `status`; an invalid status counts as an error.
     pub(super) const fn from_status(status: u16) -> Self {

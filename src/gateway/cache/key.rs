@@ -225,12 +225,12 @@ impl KeyHash {
     }
 
     fn finish(self) -> CacheKey {
-        RECENT_KEYS.with_borrow_mut(|recent| recent.get_or_insert_with(RecentKeys::default).key(&self.0))
+        RECENT_KEYS.with_borrow_mut(|recent| recent.key(&self.0))
     }
 }
 
 thread_local! {
-    static RECENT_KEYS: RefCell<Option<RecentKeys>> = const { RefCell::new(None) };
+    static RECENT_KEYS: RefCell<RecentKeys> = RefCell::default();
 }
 
 /// Keys of lists that were hashed recently: a cryptographic hash takes longer than all else that finds a stored response.

@@ -1,6 +1,7 @@
 //! Requests that the gateway makes itself to fill the cache. They pass through the same phases as those of clients.
 
 use super::client_connection::{ClientConnection, Fill};
+use super::lookup::PATIENCE_FACTOR;
 use super::{handle, within};
 use crate::gateway::cache::{FillOutcome, FillRequest};
 use crate::gateway::message::site::Site;
@@ -21,10 +22,6 @@ const USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"), " (bot)
 
 /// Most requests of the gateway itself in flight on one worker.
 const MAX_IN_FLIGHT: usize = 8;
-
-/// Longest time for a request and its response, as a multiple of that which the origin may take on the route: as long as a
-/// request waits for the fetches of others.
-const MAX_TIME_FACTOR: u32 = 2;
 
 /// Makes the gateway's own requests, until dropped.
 pub(in crate::gateway) async fn run_fills(worker: Rc<Worker>) {
@@ -50,7 +47,7 @@ async fn fill(worker: &Rc<Worker>, request: FillRequest) {
         )),
         Some((head, site)) => {
             let settings = &worker.config().settings;
-            let limit = MAX_TIME_FACTOR * settings.response_timeout(site.route(&url, &settings.rules));
+            let limit = PATIENCE_FACTOR * settings.response_timeout(site.route(&url, &settings.rules));
             let deadline = worker.upstream().new_deadline(limit);
             let (fill, outcome) = Fill::new(fill, class);
             let state = ConnectionState::new(worker.monotonic_tick(), worker.shared().clock.clone(), u32::MAX);

@@ -24,8 +24,9 @@ use tidegate_http1::{Fields, Name};
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::{Reason, Timestamp};
 
-/// Longest wait for the fetches of others, as a multiple of the time that one may take.
-const PATIENCE_FACTOR: u32 = 2;
+/// Longest wait for the fetches of others, as a multiple of the time that one may take. Also that for a request of the gateway
+/// itself.
+pub(super) const PATIENCE_FACTOR: u32 = 2;
 
 /// Most entries that are read from disk for one request: that of the URL, those of responses that its sets of fields
 /// select, and some that took the place of one of them meanwhile.
