@@ -15,7 +15,7 @@ use tidegate_engine::demand_store::DemandStore;
 use tidegate_engine::state_lock::{StateLock, StateLockError};
 use tidegate_policy::Rules;
 use tidegate_replay::learn::{LearnReport, summary};
-use tidegate_replay::log::{LineCounts, MergedLog};
+use tidegate_replay::log::MergedLog;
 use tidegate_replay::terminal::{ColorMode, json_document};
 use tidegate_replay::{Assumptions, LogLearning, Policy, Replay};
 
@@ -81,7 +81,7 @@ fn read_log(args: &LearnArgs, policy: Policy, assumptions: Assumptions) -> Resul
         reorder_window,
         assumptions,
     };
-    let on_progress = &mut |counts: &LineCounts| progress.show(|elapsed| reading.render(counts.lines, elapsed));
+    let on_progress = &mut |lines| progress.show(|elapsed| reading.render(lines, elapsed));
     let learning = replay.learn(policy, on_progress);
     progress.clear();
     Ok(learning?)

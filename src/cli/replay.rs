@@ -9,7 +9,7 @@ use clap::Args;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tidegate_replay::log::{LineCounts, MergedLog};
+use tidegate_replay::log::MergedLog;
 use tidegate_replay::report::Report;
 use tidegate_replay::terminal::{ColorMode, json_document};
 use tidegate_replay::{Replay, page, summary};
@@ -81,7 +81,7 @@ fn run_replay(args: &ReplayArgs) -> Result<Option<Report>, CommandError> {
         reorder_window: args.log.assumption_args.reorder_window,
         assumptions,
     };
-    let on_progress = &mut |counts: &LineCounts| progress.show(|elapsed| reading.render(counts.lines, elapsed));
+    let on_progress = &mut |lines| progress.show(|elapsed| reading.render(lines, elapsed));
     let report = replay.run(policy, other, verdicts.as_mut().map(|out| out as &mut dyn Write), on_progress);
     progress.clear();
     let report = report?;

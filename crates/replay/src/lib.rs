@@ -44,5 +44,5 @@ pub use decision::ReplayedDecision;
 pub use observer::PendingRequest;
 pub use policy::Policy;
 pub use request::ReplayRequest;
-pub use run::{LogLearning, ProgressCallback, Replay, ReplayError};
+pub use run::{LogLearning, Replay, ReplayError};
 pub use simulator::Simulator;

@@ -5,6 +5,7 @@ use super::comparison::Differences;
 use super::decision::ReplayedDecision;
 use super::log::{
     LineCounts, LineError, LinePosition, LogField, LogLine, LogReadError, MergedLog, MissingFields, OrderedLine,
+    ProgressCallback,
 };
 use super::policy::Policy;
 use super::report::{LineErrorReport, LogReport, MissingFieldReport, Report};
@@ -12,6 +13,7 @@ use super::request::ReplayRequest;
 use super::simulator::Simulator;
 use super::verdicts;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::time::Duration;
 use tidegate_engine::LearnedDemand;
 use tidegate_policy::Timestamp;
@@ -59,9 +61,6 @@ pub struct LogLearning {
     /// Baseline of the site, for bot detection.
     pub baseline: LearnedBaseline,
 }
-
-/// Callback for the progress of a replay.
-pub type ProgressCallback<'a> = dyn FnMut(&LineCounts) + 'a;
 
 impl Replay {
     /// Replays the lines under `policy` and, for a comparison, under `other`. Writes the decisions to `verdicts`.
@@ -171,33 +170,24 @@ impl<'a> ReplayPass<'a> {
 
     /// Processes all lines.
     fn process_all(&mut self, lines: &mut MergedLog, watch: &mut ProgressCallback<'_>) -> Result<(), ReplayError> {
-        loop {
-            if lines.counts.lines.is_multiple_of(PROGRESS_INTERVAL_LINES) {
-                watch(&lines.counts);
+        let processed = lines.try_for_each(watch, |next, line| {
+            self.process_line(next, line);
+            match std::mem::replace(&mut self.write_result, Ok(())) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(error),
             }
-            let Some(next) = lines.next_line()? else { break };
-            let position = next.position;
-            if let Err(error) = self.process_line(next) {
-                lines.count_line_error(error, position);
-            }
-            self.take_write_result()?;
+        })?;
+        match processed {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(error) => Err(error.into()),
         }
-        watch(&lines.counts);
-        Ok(())
     }
 
-    fn process_line(&mut self, next: OrderedLine<'_>) -> Result<(), LineError> {
-        // Parsed in place: a line is expensive to move.
-        let parsed = LogLine::read(next.text);
-        let line = match &parsed {
-            Ok(Some(line)) => line,
-            Ok(None) => return Ok(()),
-            Err(error) => return Err(*error),
-        };
+    fn process_line(&mut self, next: OrderedLine<'_>, line: &LogLine<'_>) {
         let Some(request) = ReplayRequest::from_line(line) else {
             self.stats.non_requests += 1;
             self.stats.first_non_request.get_or_insert(next.position);
-            return Ok(());
+            return;
         };
         if let Some((policy, other)) = self.pending_policies.take() {
             let simulator = |policy| Simulator::new(policy, self.assumptions, next.at);
@@ -226,12 +216,6 @@ impl<'a> ReplayPass<'a> {
         if let (Some(differences), [Some(first), Some(second)]) = (differences, &decisions) {
             differences.add((first, simulators[0].rules()), (second, simulators[1].rules()));
         }
-        Ok(())
-    }
-
-    /// Returns the error of the last write of verdicts.
-    fn take_write_result(&mut self) -> io::Result<()> {
-        std::mem::replace(&mut self.write_result, Ok(()))
     }
 }
 
@@ -296,6 +280,3 @@ impl ReplayError {
         Self::NoRequests { lines: counts.lines, hint }
     }
 }
-
-/// Interval of progress callbacks, in lines: at most a hundredth of a second.
-pub(super) const PROGRESS_INTERVAL_LINES: u64 = 8192;

@@ -1,11 +1,12 @@
 //! Replays a log up to one line and examines its request before the decision.
 
-use super::log::{LinePosition, LogLine};
+use super::log::{LinePosition, ProgressCallback};
 use super::observer::{Observer, PendingRequest};
 use super::policy::Policy;
 use super::request::ReplayRequest;
-use super::run::{PROGRESS_INTERVAL_LINES, ProgressCallback, Replay, ReplayError};
+use super::run::{Replay, ReplayError};
 use super::simulator::Simulator;
+use std::ops::ControlFlow;
 
 impl Replay {
     /// Replays all lines before the one at `position` and passes its request to `examine`. Returns `None` if the log
@@ -19,21 +20,16 @@ impl Replay {
     ) -> Result<Option<T>, ReplayError> {
         let mut observer = LineObserver { position, examine: Some(examine), result: None };
         let (mut pending_policy, mut simulator) = (Some(policy), None);
-        loop {
-            if self.lines.counts.lines.is_multiple_of(PROGRESS_INTERVAL_LINES) {
-                watch(&self.lines.counts);
-            }
-            let Some(next) = self.lines.next_line()? else { return Ok(None) };
-            let Ok(Some(line)) = LogLine::read(next.text) else { continue };
-            let Some(request) = ReplayRequest::from_line(&line) else { continue };
+        let assumptions = &self.assumptions;
+        let found = self.lines.try_for_each(watch, |next, line| {
+            let Some(request) = ReplayRequest::from_line(line) else { return ControlFlow::Continue(()) };
             if let Some(policy) = pending_policy.take() {
-                simulator = Some(Simulator::new(policy, &self.assumptions, next.at));
+                simulator = Some(Simulator::new(policy, assumptions, next.at));
             }
-            simulator.iter_mut().for_each(|simulator| simulator.process_observed(next, &line, &request, &mut observer));
-            if observer.result.is_some() {
-                return Ok(observer.result);
-            }
-        }
+            simulator.iter_mut().for_each(|simulator| simulator.process_observed(next, line, &request, &mut observer));
+            observer.result.take().map_or(ControlFlow::Continue(()), ControlFlow::Break)
+        })?;
+        Ok(found.break_value())
     }
 }
 

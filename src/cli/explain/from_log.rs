@@ -5,7 +5,7 @@ use super::{ExplainArgs, target};
 use crate::cli::CommandError;
 use crate::cli::progress::{Progress, ReadProgress};
 use tidegate_replay::explain::{Environment, Explanation, explain, input_from_replay};
-use tidegate_replay::log::{LineCounts, LogFiles, MergedLog};
+use tidegate_replay::log::{LogFiles, MergedLog};
 use tidegate_replay::{PendingRequest, Policy, Replay};
 
 /// A log that can be replayed up to one of its lines, repeatedly and under different policies.
@@ -35,7 +35,7 @@ impl LogReplay<'_> {
             reorder_window: assumption_args.reorder_window,
             assumptions,
         };
-        let on_progress = &mut |counts: &LineCounts| progress.show(|elapsed| reading.render(counts.lines, elapsed));
+        let on_progress = &mut |lines| progress.show(|elapsed| reading.render(lines, elapsed));
         let result =
             replay.run_until(line.position, policy.with_settings(policy.settings.clone()), explained, on_progress);
         progress.clear();

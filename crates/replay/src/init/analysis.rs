@@ -69,15 +69,7 @@ impl<'a> LogAnalysis<'a> {
         };
         let mut claims = ClaimCache::new(foldhash::fast::RandomState::default());
         let mut lines = MergedLog::new(logs.open()?, REORDER_WINDOW);
-        while let Some(OrderedLine { at, position, text }) = lines.next_line()? {
-            let utc_offset = line_utc_offset(text).unwrap_or(0);
-            let result = LogLine::read(text).map(|line| {
-                line.into_iter().for_each(|line| analysis.record(&LogLine { at, ..line }, utc_offset, &mut claims));
-            });
-            if let Err(error) = result {
-                lines.count_line_error(error, position);
-            }
-        }
+        lines.for_each(|next, line| analysis.record(next, line, &mut claims))?;
         analysis.clients = lines.client_notes();
         analysis.requests.late_lines = lines.counts.late;
         analysis.requests.invalid_lines = lines.counts.invalid_lines.values().map(|(count, _)| count).sum();
@@ -87,7 +79,7 @@ impl<'a> LogAnalysis<'a> {
         }
     }
 
-    fn record(&mut self, line: &LogLine<'_>, utc_offset: i64, claims: &mut ClaimCache) {
+    fn record(&mut self, next: OrderedLine<'_>, line: &LogLine<'_>, claims: &mut ClaimCache) {
         let Some(request) = ReplayRequest::from_line(line) else {
             self.requests.invalid += 1;
             return;
@@ -100,8 +92,8 @@ impl<'a> LogAnalysis<'a> {
             LoggedClient::HostName(_) => None,
         };
         let requester = RequesterKind::classify(claim, client, self.operators);
-        self.bots.count(requester, line.at);
-        self.time_range.record(line.at, utc_offset);
+        self.bots.count(requester, next.at);
+        self.time_range.record(next.at, line_utc_offset(next.text).unwrap_or(0));
         let path = &request.path;
         if let (RequesterKind::Bot(Some(bot)), Some(client)) = (requester, client) {
             self.self_requests.record(self.user_agents.name(bot), path, client);

@@ -6,7 +6,7 @@ use super::error::DryRunError;
 use super::logs::Logs;
 use super::people_bursts::{PeopleBurst, PeopleBursts};
 use super::time_range::LogTimeRange;
-use crate::log::{LogLine, LogReadError, MergedLog};
+use crate::log::{LogReadError, MergedLog};
 use crate::report::{PolicyReport, QuotaReport, SpendersReport, WindowReport};
 use crate::terminal::group_digits;
 use crate::{Assumptions, Policy, ReplayRequest, ReplayedDecision, Simulator};
@@ -170,16 +170,15 @@ fn replay(policy: Policy, mut lines: MergedLog, mut savings: CacheSavings) -> Re
     let DryRunResult { mut busiest, mut bursts, mut counts, .. } = DryRunResult::default();
     let mut pending_policy = Some(policy);
     let mut simulator: Option<Simulator> = None;
-    while let Some(next) = lines.next_line()? {
-        let Ok(Some(line)) = LogLine::read(next.text) else { continue };
-        let Some(request) = ReplayRequest::from_line(&line) else { continue };
+    lines.for_each(|next, line| {
+        let Some(request) = ReplayRequest::from_line(line) else { return };
         if let Some(policy) = pending_policy.take() {
             simulator = Some(Simulator::new(policy, &assumptions, next.at));
         }
         if let Some(simulator) = &mut simulator {
-            simulator.process(next, &line, &request, &mut |_, decision| {
+            simulator.process(next, line, &request, &mut |_, decision| {
                 counts.add(decision);
-                savings.add(&line, &request, decision);
+                savings.add(line, &request, decision);
                 let class = rules[decision.classification.class].name.as_str();
                 if BOT_CLASSES.contains(&class) {
                     return;
@@ -195,7 +194,7 @@ fn replay(policy: Policy, mut lines: MergedLog, mut savings: CacheSavings) -> Re
                 }
             });
         }
-    }
+    })?;
     Ok(DryRunResult { report: simulator.map(Simulator::finish), busiest, bursts, counts, cache: savings.shares() })
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::log::{LogLine, MergedLog};
+use crate::log::MergedLog;
 use crate::report::PolicyReport;
 use crate::{Assumptions, Policy, ReplayRequest, Simulator};
 use proptest::prelude::*;
@@ -30,19 +30,19 @@ fn replay_config(yaml: &str, log: &str) -> (PolicyReport, Vec<String>) {
     let settings = accepted_settings(yaml);
     let mut policy = Some(Policy { name: "x".into(), settings, operators, user_agents: agents, lists: Arc::default() });
     let (mut simulator, mut charged) = (None, Vec::new());
-    while let Some(next) = lines.next_line().expect("in memory") {
-        let Ok(Some(line)) = LogLine::read(next.text) else { continue };
-        let Some(request) = ReplayRequest::from_line(&line) else { continue };
+    let ended = lines.for_each(|next, line| {
+        let Some(request) = ReplayRequest::from_line(line) else { return };
         let simulator = simulator.get_or_insert_with(|| {
             Simulator::new(policy.take().expect("a single simulator"), &Assumptions::default(), next.at)
         });
-        simulator.process(next, &line, &request, &mut |_, decision| {
+        simulator.process(next, line, &request, &mut |_, decision| {
             let kind = ResourceKind::from_request(&http::Method::GET, &request.path, None, None);
             if kind == ResourceKind::Asset && decision.is_costly() {
                 charged.push(request.path.to_string());
             }
         });
-    }
+    });
+    ended.expect("in memory");
     (simulator.expect("the log has requests").finish(), charged)
 }
 

@@ -6,9 +6,7 @@ use tidegate_policy::network::canonical;
 
 /// Parses an address, with or without a port and brackets.
 pub(super) fn parse(text: &str) -> Option<IpAddr> {
-    // Most words are no addresses; the first byte of an address is a digit, a bracket, a colon or a letter up to F.
-    let first = text.bytes().next()?;
-    if !first.is_ascii_hexdigit() && first != b'[' && first != b':' {
+    if !may_begin_address(*text.as_bytes().first()?) {
         return None;
     }
     let bare = || text.strip_prefix('[').and_then(|inner| inner.strip_suffix(']'));
@@ -20,10 +18,19 @@ pub(super) fn parse(text: &str) -> Option<IpAddr> {
 /// Parses a list like `X-Forwarded-For`, whose empty members are none (RFC 9110 section 5.6.1.2); `None` if a member is not
 /// an address, or if there is none.
 pub(super) fn parse_list(text: &[u8]) -> Option<AddressList> {
+    let first = text.iter().find(|byte| byte.is_ascii_graphic() && **byte != b',' || !byte.is_ascii())?;
+    if first.is_ascii() && !may_begin_address(*first) {
+        return None;
+    }
     let text = std::str::from_utf8(text).ok()?;
     let members = text.split(',').map(str::trim).filter(|member| !member.is_empty());
     let members: Option<AddressList> = members.map(parse).collect();
     members.filter(|members| (1..=MAX_MEMBERS).contains(&members.len()))
+}
+
+/// Returns true for the first byte of an address: a digit, a bracket, a colon or a letter up to F. Most words have none.
+fn may_begin_address(byte: u8) -> bool {
+    byte.is_ascii_hexdigit() || byte == b'[' || byte == b':'
 }
 
 /// Addresses in the order of the log.

@@ -140,9 +140,10 @@ impl MergedLog {
         ClientNotes { columns: columns.into_iter().collect(), warnings: warnings.into_iter().collect() }
     }
 
-    /// Counts a line as invalid, such as the line returned last.
-    pub fn count_line_error(&mut self, error: LineError, position: LinePosition) {
-        self.counts.invalid_lines.entry(error).or_insert((0, position)).0 += 1;
+    /// Counts a line as invalid.
+    pub(super) fn count_line_error(&mut self, error: LineError, position: LinePosition) {
+        let (count, first) = self.counts.invalid_lines.entry(error).or_insert((0, position));
+        (*count, *first) = (*count + 1, position.min(*first));
     }
 
     /// Returns true if no line before the first buffered one can follow, or the buffer is full.

@@ -15,6 +15,7 @@ mod merged;
 mod missing;
 mod native;
 mod quoted;
+mod read_ahead;
 mod source;
 mod timestamp;
 
@@ -26,4 +27,5 @@ pub use line::{LogLine, LoggedClient, RequestLine};
 pub use line_error::LineError;
 pub use merged::{ClientNotes, LineCounts, LinePosition, MergedLog, OrderedLine};
 pub use missing::{LogField, MissingFields};
+pub use read_ahead::ProgressCallback;
 pub use source::{LogFiles, LogReadError, LogSource, NumberedLine};

@@ -23,7 +23,7 @@ pub struct LogFiles {
 pub struct LogSource {
     /// Name of the source.
     pub name: String,
-    stream: Box<dyn Read>,
+    stream: Box<dyn Read + Send>,
     buffer: Vec<u8>,
     /// Bytes of the block that were read and not returned yet.
     ready: Range<usize>,
@@ -48,13 +48,13 @@ impl LogFiles {
         for path in paths {
             let name = path.display().to_string();
             let unreadable = |source| LogReadError { name: name.clone(), source };
-            let stream: Box<dyn Read> = match path.as_path() == Path::new("-") {
+            let stream: Box<dyn Read + Send> = match path.as_path() == Path::new("-") {
                 true if sources.iter().any(|source: &LogSource| source.name == name) => {
                     return Err(unreadable(io::Error::other("standard input is named twice; it can be read once")));
                 }
                 true => {
                     total_bytes = None;
-                    Box::new(io::stdin().lock())
+                    Box::new(io::stdin())
                 }
                 false => {
                     let file = File::open(path).map_err(unreadable)?;
@@ -86,7 +86,7 @@ pub struct NumberedLine<'a> {
 
 impl LogSource {
     /// Creates a source that reads lines of `stream`.
-    pub fn new(name: String, stream: Box<dyn Read>) -> Self {
+    pub fn new(name: String, stream: Box<dyn Read + Send>) -> Self {
         Self { name, stream, buffer: vec![0; BUFFER_BYTES], ready: 0..0, is_eof: false, line_number: 0 }
     }
 
@@ -172,7 +172,7 @@ enum ScannedLine {
 
 /// Reader that counts the bytes read.
 struct CountingReader {
-    stream: Box<dyn Read>,
+    stream: Box<dyn Read + Send>,
     bytes_read: Arc<AtomicU64>,
 }
 
@@ -184,7 +184,7 @@ impl Read for CountingReader {
     }
 }
 
-fn decompress(mut stream: CountingReader) -> io::Result<Box<dyn Read>> {
+fn decompress(mut stream: CountingReader) -> io::Result<Box<dyn Read + Send>> {
     let mut first = Vec::new();
     stream.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut first)?;
     let is_gzip = first == GZIP_MAGIC;

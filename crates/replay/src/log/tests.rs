@@ -1,7 +1,8 @@
 use super::native::{LogSequenceDomain, Sequence};
 use super::*;
 use proptest::prelude::*;
-use std::io::Cursor;
+use std::io::{Cursor, Read};
+use std::ops::ControlFlow;
 use std::time::Duration;
 use tidegate_access_log::LineWriter;
 use tidegate_access_log::sample::sample_with;
@@ -220,4 +221,73 @@ proptest! {
             prop_assert_eq!(merged.counts.late, 0);
         }
     }
+}
+
+/// Lines of two files, more than are read ahead at once, some of them invalid or empty.
+fn long_logs() -> [String; 2] {
+    let line = |number: u32| match number % 97 {
+        0 => "\n".to_owned(),
+        1 => format!("192.0.2.1 - - [07/Jun/2024:00:{:02}:00 +0000] \"GET / HTTP/1.1\" abc 5\n", number / 100),
+        _ => format!(
+            "192.0.2.1 - - [07/Jun/2024:00:{:02}:{:02} +0000] \"GET /{number} HTTP/1.1\" 200 5\n",
+            number / 100,
+            number % 50
+        ),
+    };
+    [(0..3000).map(line).collect(), (1000..4000).map(line).collect()]
+}
+
+#[test]
+fn lines_read_ahead_are_those_read_one_by_one() {
+    let logs = long_logs();
+    let merged = || merged_log(&[&logs[0], &logs[1]], 60);
+    let mut one_by_one = merged();
+    let (mut expected, mut invalid) = (Vec::new(), Vec::new());
+    while let Some(OrderedLine { at, position, text }) = one_by_one.next_line().expect("a log in memory") {
+        match LogLine::read(text) {
+            Ok(line) => {
+                expected.extend(line.map(|line| (at, position, line.request.map(|request| request.path.into_owned()))))
+            }
+            Err(_) => invalid.push(position),
+        }
+    }
+    let (mut ahead, mut lines, mut watched) = (merged(), Vec::new(), Vec::new());
+    let flow = ahead.try_for_each(&mut |count| watched.push(count), |next, line| {
+        lines.push((next.at, next.position, line.request.as_ref().map(|request| request.path.to_string())));
+        ControlFlow::<()>::Continue(())
+    });
+    assert!(flow.expect("a log in memory").is_continue());
+    assert_eq!(lines, expected);
+    let [(LineError::InvalidStatus, (count, first))] = ahead.counts.invalid_lines.into_iter().collect::<Vec<_>>()[..]
+    else {
+        panic!("one kind of invalid lines");
+    };
+    assert_eq!((count, Some(first)), (invalid.len() as u64, invalid.iter().min().copied()));
+    assert!(watched.len() > 4 && watched.is_sorted(), "{watched:?}");
+}
+
+#[test]
+fn reading_ahead_ends_with_the_loop() {
+    let logs = long_logs();
+    let mut merged = merged_log(&[&logs[0]], 60);
+    let flow = merged.try_for_each(&mut |_| {}, |next, _| match next.position.number {
+        700 => ControlFlow::Break(next.position.number),
+        _ => ControlFlow::Continue(()),
+    });
+    assert_eq!(flow.expect("a log in memory").break_value(), Some(700));
+    assert!(merged.counts.lines < 3000, "the rest is not read");
+}
+
+#[test]
+fn error_of_a_file_ends_reading_ahead() {
+    struct Failing;
+    impl std::io::Read for Failing {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::other("disk failed"))
+        }
+    }
+    let stream = Cursor::new(line_at(1).into_bytes()).chain(Failing);
+    let mut merged = MergedLog::new(vec![LogSource::new("a.log".into(), Box::new(stream))], Duration::from_secs(60));
+    let error = merged.for_each(|_, _| {}).expect_err("the file cannot be read");
+    assert!(error.to_string().contains("disk failed"), "{error}");
 }

@@ -4,10 +4,11 @@
 //! depend on earlier responses, so it differs between policies.
 
 use super::error::TuneError;
-use crate::log::{ClientNotes, LineError, LinePosition, LogLine, MergedLog, OrderedLine};
+use crate::log::{ClientNotes, LinePosition, LogLine, MergedLog, OrderedLine, ProgressCallback};
 use crate::log_span::LogSpan;
 use crate::report::PolicyReport;
 use crate::{self as replay, Assumptions, Policy, ReplayRequest, Simulator};
+use std::ops::ControlFlow;
 use tidegate_policy::Timestamp;
 
 /// Requests of a log, in the order of time.
@@ -28,22 +29,16 @@ struct LineIndex {
 }
 
 impl InMemoryLog {
-    /// Reads all lines. Calls `on_progress` with the number of lines read.
-    pub fn read(mut lines: MergedLog, on_progress: &mut dyn FnMut(u64)) -> Result<Self, TuneError> {
+    /// Reads all lines. Calls `watch` with the number of lines read.
+    pub fn read(mut lines: MergedLog, watch: &mut ProgressCallback<'_>) -> Result<Self, TuneError> {
         let mut log = Self { text: Vec::new(), lines: Vec::new(), clients: ClientNotes::default() };
-        loop {
-            if lines.counts.lines.is_multiple_of(PROGRESS_INTERVAL_LINES) {
-                on_progress(lines.counts.lines);
-            }
-            let Some(next) = lines.next_line().map_err(replay::ReplayError::from)? else { break };
-            let position = next.position;
-            if let Err(error) = log.push(next) {
-                lines.count_line_error(error, position);
-            }
-            if log.text.len() > MAX_BYTES {
-                let LogSpan { first, last } = log.span();
-                return Err(TuneError::TooLong { first, last });
-            }
+        let read = lines.try_for_each(watch, |next, line| {
+            log.push(next, line);
+            if log.text.len() > MAX_BYTES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        if read.map_err(replay::ReplayError::from)?.is_break() {
+            let LogSpan { first, last } = log.span();
+            return Err(TuneError::TooLong { first, last });
         }
         log.clients = lines.client_notes();
         match log.lines.is_empty() {
@@ -53,13 +48,11 @@ impl InMemoryLog {
     }
 
     /// Stores a line, unless it contains no request.
-    fn push(&mut self, line: OrderedLine<'_>) -> Result<(), LineError> {
-        let contains_request = LogLine::read(line.text)?.as_ref().and_then(ReplayRequest::from_line).is_some();
-        if contains_request {
-            self.text.extend_from_slice(line.text);
-            self.lines.push(LineIndex { at: line.at, position: line.position, end: self.text.len() });
+    fn push(&mut self, next: OrderedLine<'_>, line: &LogLine<'_>) {
+        if ReplayRequest::from_line(line).is_some() {
+            self.text.extend_from_slice(next.text);
+            self.lines.push(LineIndex { at: next.at, position: next.position, end: self.text.len() });
         }
-        Ok(())
     }
 
     /// Returns the number of requests.
@@ -97,6 +90,3 @@ impl InMemoryLog {
 /// Maximum size of the stored lines, as in the message of [`TuneError::TooLong`]: about four million lines of the
 /// combined format.
 const MAX_BYTES: usize = 1 << 30;
-
-/// Interval of progress callbacks, in lines: at most a hundredth of a second.
-const PROGRESS_INTERVAL_LINES: u64 = 8192;

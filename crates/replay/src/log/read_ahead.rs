@@ -1,0 +1,108 @@
+//! Reads and parses lines on a thread of its own, ahead of their use.
+
+use super::{LinePosition, LogLine, LogReadError, MergedLog, OrderedLine};
+use self_cell::self_cell;
+use std::ops::{ControlFlow, Range};
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use tidegate_policy::Timestamp;
+
+/// Callback for the number of lines read so far.
+pub type ProgressCallback<'a> = dyn FnMut(u64) + 'a;
+
+/// Batches that are read ahead at most.
+const BATCHES_AHEAD: usize = 4;
+/// Lines of a batch at most.
+const BATCH_LINES: usize = 512;
+/// Bytes of the lines after which a batch ends.
+const BATCH_BYTES: usize = 256 * 1024;
+
+self_cell!(
+    /// Lines in the order of time, and what they say.
+    struct LineBatch {
+        owner: BatchText,
+        #[not_covariant]
+        dependent: ParsedLines,
+    }
+);
+
+type ParsedLines<'a> = Vec<(OrderedLine<'a>, LogLine<'a>)>;
+
+/// Text of the lines of a batch.
+struct BatchText {
+    bytes: Vec<u8>,
+    lines: Vec<(Timestamp, LinePosition, Range<usize>)>,
+    /// Number of lines read up to the end of the batch.
+    lines_read: u64,
+}
+
+impl MergedLog {
+    /// Calls `use_line` with each valid line in the order of time, as [`Self::try_for_each`] does.
+    pub fn for_each(&mut self, mut use_line: impl FnMut(OrderedLine<'_>, &LogLine<'_>)) -> Result<(), LogReadError> {
+        let ended = self.try_for_each(&mut |_| {}, |next, line| {
+            use_line(next, line);
+            ControlFlow::<()>::Continue(())
+        });
+        ended.map(|_| ())
+    }
+
+    /// Calls `use_line` with each valid line in the order of time, until it breaks. Invalid lines are counted. Empty ones are
+    /// left out. Meanwhile, a thread reads and parses the next lines.
+    pub fn try_for_each<B>(
+        &mut self,
+        watch: &mut ProgressCallback<'_>,
+        mut use_line: impl FnMut(OrderedLine<'_>, &LogLine<'_>) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, LogReadError> {
+        thread::scope(|scope| {
+            let (sender, receiver) = sync_channel(BATCHES_AHEAD);
+            scope.spawn(move || {
+                while let Some(batch) = self.next_batch().transpose() {
+                    let has_failed = batch.is_err();
+                    if sender.send(batch).is_err() || has_failed {
+                        break;
+                    }
+                }
+            });
+            // Moved, so that the thread ends if this loop does.
+            for batch in receiver {
+                let flow = batch?.with_dependent(|text, lines| {
+                    watch(text.lines_read);
+                    lines.iter().try_for_each(|(ordered, line)| use_line(*ordered, line))
+                });
+                if flow.is_break() {
+                    return Ok(flow);
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// Returns the next lines; `None` at the end.
+    fn next_batch(&mut self) -> Result<Option<LineBatch>, LogReadError> {
+        let mut text = BatchText { bytes: Vec::new(), lines: Vec::new(), lines_read: 0 };
+        while text.lines.len() < BATCH_LINES && text.bytes.len() < BATCH_BYTES {
+            let Some(OrderedLine { at, position, text: line }) = self.next_line()? else { break };
+            let start = text.bytes.len();
+            text.bytes.extend_from_slice(line);
+            text.lines.push((at, position, start..text.bytes.len()));
+        }
+        if text.lines.is_empty() {
+            return Ok(None);
+        }
+        text.lines_read = self.counts.lines;
+        Ok(Some(LineBatch::new(text, |text| self.parse(text))))
+    }
+
+    /// Parses the lines of a batch. Counts those that are invalid.
+    fn parse<'a>(&mut self, text: &'a BatchText) -> ParsedLines<'a> {
+        let mut lines = Vec::with_capacity(text.lines.len());
+        for (at, position, range) in &text.lines {
+            let ordered = OrderedLine { at: *at, position: *position, text: &text.bytes[range.clone()] };
+            match LogLine::read(ordered.text) {
+                Ok(line) => lines.extend(line.map(|line| (ordered, line))),
+                Err(error) => self.count_line_error(error, *position),
+            }
+        }
+        lines
+    }
+}
