@@ -19,9 +19,7 @@ pub(super) fn from_text(
     text: &str,
     operators: impl FnOnce(&Settings) -> OperatorTable,
 ) -> Result<Policy, String> {
-    let builtin = OperatorTable::builtin();
-    let names: Vec<&str> = builtin.names().collect();
-    let settings = settings(file, text, &names)?;
+    let settings = settings(file, text, &OperatorTable::builtin_names())?;
     let lists = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?.lists();
     let operators = operators(&settings);
     Ok(Policy::new(file.display().to_string(), settings, operators, lists))

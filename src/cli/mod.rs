@@ -313,23 +313,20 @@ impl ServeArgs {
 }
 
 fn check_file(file: &Path) -> ExitCode {
-    let operators = OperatorTable::builtin();
-    let names: Vec<&str> = operators.names().collect();
-    match check::check(file, &environment(), &names) {
+    match check::check(file, &environment(), &OperatorTable::builtin_names()) {
         Ok(summary) => print(&summary),
         Err(errors) => print_errors(&errors),
     }
 }
 
 fn classify_lines(config: Option<&Path>, json: bool) -> ExitCode {
-    let builtin = OperatorTable::builtin();
-    let names: Vec<&str> = builtin.names().collect();
+    let names = OperatorTable::builtin_names();
     let settings = match config.map(|file| tidegate_config::read(file, &environment(), &[], &names)).transpose() {
         Ok(settings) => settings,
         Err(errors) => return print_errors(&errors),
     };
     let rules = settings.as_ref().map(|settings| settings.rules.user_agent_rules.clone()).unwrap_or_default();
-    let operators = settings.as_ref().map_or(builtin, crawlers::operators);
+    let operators = settings.as_ref().map_or_else(OperatorTable::builtin, crawlers::operators);
     let agents = UserAgentMatcher::builtin(operators.product_tokens());
     let result = classify::run(&agents, &rules, io::stdin().lock(), io::BufWriter::new(io::stdout().lock()), json);
     exit_code(result)

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use tidegate_config::admin_address::AdminAddress;
 use tidegate_config::settings::{AccessLog, Ledger, Listener, LogLevel};
 use tidegate_config::{self as config, ConfigErrors, SettingPath, Settings};
+use tidegate_crawlers::verify::OperatorTable;
 use tidegate_engine::clock::Clock;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -23,8 +24,7 @@ use tracing_subscriber::filter::Directive;
 
 /// Runs the gateway. Returns when it has drained after SIGTERM, Ctrl-C, or a hand-over to a new process (SIGUSR2).
 pub fn run(args: &ServeArgs) -> ExitCode {
-    let operators = tidegate_crawlers::verify::OperatorTable::builtin();
-    let names: Vec<&str> = operators.names().collect();
+    let names = OperatorTable::builtin_names();
     // Resolved once: a reload reads the file of the start.
     let file = match args.file.path() {
         Ok(file) => Some(file),

@@ -105,8 +105,7 @@ fn render_output(args: &TuneArgs, report: &TuningReport) -> Result<String, Comma
 fn run_tuner(args: &TuneArgs, path: &Path) -> Result<TuneResult, CommandError> {
     let file = config::read_text(path).map_err(|errors| CommandError::Usage(errors.to_string()))?;
     let present = load_policy::from_text(path, &file, crawlers::without_dns).map_err(CommandError::Usage)?;
-    let builtin = OperatorTable::builtin();
-    let operators: Vec<&str> = builtin.names().collect();
+    let operators = OperatorTable::builtin_names();
     let settings = &present.settings;
     let quota = quota(args, &present)?;
     let goal = goal(args, settings, quota)?;

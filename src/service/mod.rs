@@ -195,7 +195,7 @@ impl Service {
         let Inheritance { sockets, tickets, origin_connections, settings } = inheritance;
         let settings = match settings {
             Some(settings) => *settings,
-            None => source(&OperatorTable::builtin().names().collect::<Vec<_>>()).map_err(ServiceError::Settings)?,
+            None => source(&OperatorTable::builtin_names()).map_err(ServiceError::Settings)?,
         };
         let operators = Arc::new(crawlers::operators(&settings));
         let names: Vec<&str> = operators.names().collect();

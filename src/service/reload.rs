@@ -74,7 +74,7 @@ impl ServiceState {
         let load = |names: &[&str]| (self.source)(names).map_err(|errors| errors.to_string());
         if !self.startup_settings.operators.is_empty() {
             // The next start only knows the operators of the file, not those that run.
-            load(&OperatorTable::builtin().names().collect::<Vec<_>>())?;
+            load(&OperatorTable::builtin_names())?;
         }
         let settings = load(names)?;
         let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;

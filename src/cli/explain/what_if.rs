@@ -65,10 +65,9 @@ fn admits(log: &LogReplay<'_>, policy: &Policy) -> Result<bool, CommandError> {
 
 /// Returns the settings of the file with `limit` at `path`; `None` if that is invalid.
 fn with_limit(file: &Path, path: &SettingPath, limit: Units) -> Option<Settings> {
-    let builtin = OperatorTable::builtin();
-    let operators: Vec<&str> = builtin.names().collect();
     let text = fs::read_to_string(file).ok()?;
-    config::load(file, &text, &environment(), &[(path.clone(), limit.to_string())], &operators).ok()
+    let overrides = [(path.clone(), limit.to_string())];
+    config::load(file, &text, &environment(), &overrides, &OperatorTable::builtin_names()).ok()
 }
 
 /// Returns the settings with the weight of `class` multiplied by `factor`, and the weights before and after; `None` if

@@ -1,8 +1,6 @@
 //! Parser of the bot list `data/bots.tsv`: name, token, a pattern that must confirm the token, and a mark.
 
-use regex::bytes::RegexBuilder;
-
-use super::token::Token;
+use super::token::{Pattern, Token};
 
 /// An entry of the list.
 #[derive(Debug)]
@@ -37,13 +35,7 @@ fn parse_line(line: &str) -> Result<BotEntry, String> {
     if name.is_empty() || token.trim_matches('*').len() < 2 {
         return Err(format!("token `{token}` is too short"));
     }
-    let confirm = match fields.next() {
-        None | Some("") => None,
-        Some(pattern) => {
-            let regex = RegexBuilder::new(pattern).case_insensitive(true).unicode(false).build();
-            Some(regex.map_err(|error| format!("`{pattern}`: {error}"))?)
-        }
-    };
+    let confirm = fields.next().filter(|pattern| !pattern.is_empty()).map(Pattern::new);
     let counts_in_app_browsers = match fields.next() {
         None => false,
         Some(APP_BROWSER_MARK) => true,

@@ -32,7 +32,7 @@ pub use cache::ClaimCache;
 /// Names and heuristic patterns of bots, compiled once.
 #[derive(Debug)]
 pub struct UserAgentMatcher {
-    /// Automaton over all patterns: one pass, however long the list.
+    /// Automaton over all patterns in lower case, which are half as many transitions: one pass, however long the list.
     automaton: AhoCorasick,
     /// Meaning of each pattern of the automaton.
     pattern_kinds: Vec<PatternKind>,
@@ -99,8 +99,7 @@ impl UserAgentMatcher {
             .match_kind(MatchKind::Standard)
             // One third of a megabyte instead of seven. The cache compensates for the slower walk.
             .kind(Some(AhoCorasickKind::ContiguousNFA))
-            .ascii_case_insensitive(true)
-            .build(patterns)
+            .build(patterns.iter().map(|pattern| pattern.to_ascii_lowercase()))
             .expect("a few thousand short patterns are far below the automaton's limits");
         UserAgentMatcher { automaton, pattern_kinds: kinds, names: names.by_id }
     }
@@ -121,7 +120,7 @@ impl UserAgentMatcher {
             || heuristics::is_bare_product(agent)
             || heuristics::is_library(agent)
             || heuristics::ends_with_site(agent);
-        for matched in self.automaton.find_overlapping_iter(&**agent) {
+        for matched in self.automaton.find_overlapping_iter(&agent.to_ascii_lowercase()) {
             let (at, end) = (matched.start(), matched.end());
             let rank = (std::cmp::Reverse(at), end);
             match &self.pattern_kinds[matched.pattern().as_usize()] {

@@ -1,6 +1,7 @@
 //! Product tokens, and the positions in a user agent in which they count.
 
-use regex::bytes::Regex;
+use regex::bytes::{Regex, RegexBuilder};
+use std::sync::OnceLock;
 
 use super::parsed::ParsedUserAgent;
 
@@ -10,12 +11,33 @@ pub(super) struct Token {
     literal: Box<[u8]>,
     allows_prefix: bool,
     allows_suffix: bool,
-    confirm: Option<Regex>,
+    confirm: Option<Pattern>,
+}
+
+/// A pattern of a user agent, case-insensitive. Compiled when it is first used: most of them never are.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern {
+    text: Box<str>,
+    compiled: OnceLock<Regex>,
+}
+
+impl Pattern {
+    pub(super) fn new(text: &str) -> Self {
+        Self { text: text.into(), compiled: OnceLock::new() }
+    }
+
+    pub(super) fn compile(&self) -> Result<Regex, regex::Error> {
+        RegexBuilder::new(&self.text).case_insensitive(true).unicode(false).build()
+    }
+
+    fn is_match(&self, agent: &[u8]) -> bool {
+        self.compiled.get_or_init(|| self.compile().expect("a test compiles the patterns of the list")).is_match(agent)
+    }
 }
 
 impl Token {
     /// Parses `token`, `*token`, `token*` or `*token*`. The asterisk allows further letters on that side.
-    pub(super) fn new(text: &str, confirm: Option<Regex>) -> Token {
+    pub(super) fn new(text: &str, confirm: Option<Pattern>) -> Token {
         Token {
             literal: text.trim_matches('*').as_bytes().into(),
             allows_prefix: text.starts_with('*'),
@@ -28,6 +50,12 @@ impl Token {
         &self.literal
     }
 
+    /// Returns the pattern that must confirm the token.
+    #[cfg(test)]
+    pub(super) fn confirm(&self) -> Option<&Pattern> {
+        self.confirm.as_ref()
+    }
+
     /// Returns whether the match at `at..end` is this token and not a part of another word.
     pub(super) fn matches(&self, agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
         let starts = self.allows_prefix || !continues_word(byte_before(agent, at), agent[at]);
@@ -35,7 +63,7 @@ impl Token {
         starts
             && ends
             && !is_device_model(agent, at, end)
-            && self.confirm.as_ref().is_none_or(|regex| regex.is_match(agent))
+            && self.confirm.as_ref().is_none_or(|pattern| pattern.is_match(agent))
     }
 }
 

@@ -53,7 +53,7 @@ impl Ranges {
 #[derive(Default)]
 struct MatchInterner {
     matches: Vec<RangeMatches>,
-    indices: HashMap<RangeMatches, u32>,
+    indices: HashMap<RangeMatches, u32, foldhash::fast::FixedState>,
 }
 
 impl MatchInterner {
