@@ -119,13 +119,16 @@ pub fn is_client_address(name: &str) -> bool {
 /// Returns what becomes of the field `name`, in lower case, with one of its values. `is_keyed` says that it is part of
 /// the key by the rules or by `Vary`, or declared to change no response.
 pub fn fetch_field(name: &str, value: &[u8], is_keyed: bool) -> FetchField {
-    if is_keyed || is_listed(&WRITTEN, name) {
-        return FetchField::Sent;
+    let is_dropped = || is_listed(&DROPPED, name) || DROPPED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    match name {
+        _ if is_keyed => FetchField::Sent,
+        // Before the lists, because most requests have it.
+        "accept" if accepts_pages(value) => FetchField::Dropped,
+        "accept" => FetchField::KeyedByValue,
+        _ if is_listed(&WRITTEN, name) => FetchField::Sent,
+        _ if is_dropped() => FetchField::Dropped,
+        _ => FetchField::KeyedByValue,
     }
-    let is_dropped = is_listed(&DROPPED, name)
-        || DROPPED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        || (name == "accept" && accepts_pages(value));
-    if is_dropped { FetchField::Dropped } else { FetchField::KeyedByValue }
 }
 
 /// Returns true if `names`, sorted by length first, have the name. Most comparisons then read no text.

@@ -100,7 +100,13 @@ impl<'a> FetchRules<'a> {
 
     /// Returns true if the field is sent and its value is part of the key of the URL, because the rules do not name it.
     pub(super) fn is_keyed_by_value(&self, field: Field<'_>) -> bool {
-        !COMMON.contains(field.name) && self.fetch_field(field, |_| false) == FetchField::KeyedByValue
+        let becomes = match field.name {
+            name if COMMON.contains(name) => return false,
+            // Most requests have it, and its name need not be read.
+            Name::Accept => self.field_named("accept", field.value, self.is_named("accept")),
+            _ => self.fetch_field(field, |_| false),
+        };
+        becomes == FetchField::KeyedByValue
     }
 
     /// Returns true if each value of the field `name`, in lower case, is part of the key of the URL, so that it need not

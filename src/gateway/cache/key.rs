@@ -202,14 +202,14 @@ fn cookies(fields: &Fields) -> impl Iterator<Item = &[u8]> {
 /// The list is collected and hashed at once: the state of a hash that takes parts is allocated, which takes longer than
 /// to hash a URL.
 #[derive(Clone, Debug)]
-struct KeyHash(SmallVec<[u8; TYPICAL_LIST]>);
+struct KeyHash(Vec<u8>);
 
 /// Bytes of a typical list.
 const TYPICAL_LIST: usize = 256;
 
 impl KeyHash {
     fn new() -> Self {
-        Self(SmallVec::new())
+        Self(Vec::with_capacity(TYPICAL_LIST))
     }
 
     fn add(&mut self, part: Option<&[u8]>) {
