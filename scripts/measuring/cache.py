@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Measure the cache beside nginx and Varnish; print the tables of docs/PERFORMANCE.md.
 
-usage: cargo build --profile dist && scripts/measure-cache hit-rate|objects|disk [OPTIONS]
+usage: cargo build --profile dist && scripts/measure cache hit-rate|objects|disk [OPTIONS]
 
 hit-rate  Share of requests and of bytes that the origin does not see, with the same sequence of requests and as much memory
           for all: popularity by Zipf's law, alone and with a crawl that reads every page once. The first half of a sequence
@@ -15,7 +14,6 @@ blocks of 4 KiB, as `max_size` counts. In parentheses is the size of its files i
 
 Files are in TMPDIR: for hit-rate best in memory, for disk on a disk. Uses the standard library and loopback only.
 """
-import argparse
 import bisect
 import collections
 import contextlib
@@ -25,22 +23,23 @@ import math
 import os
 import pathlib
 import random
-import shutil
 import socket
-import subprocess
+import statistics
 import tempfile
 import time
 import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from . import programs
+from .load import cpu_time_per_request, wrk
+from .server import PROXY_CORE, ROOT, Server
+
 CONNECTIONS = 16
 MIB = 1 << 20
 # One page in so many sizes; a page's URL names its size, so that the origin needs no file for each page.
 LARGEST_PAGE = 256 * 1024
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser):
     parser.add_argument("measure", choices=["hit-rate", "objects", "disk"])
     parser.add_argument("--gateway", type=pathlib.Path, default=ROOT / "target/dist/tidegate")
     parser.add_argument("--pages", type=int, default=100_000, help="pages of the site, for hit-rate")
@@ -50,7 +49,9 @@ def main():
     parser.add_argument("--peers", nargs="*", default=["tidegate", "nginx", "varnish"])
     parser.add_argument("--objects", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=int, default=8, help="duration of each measurement, for disk")
-    arguments = parser.parse_args()
+
+
+def run(arguments):
     measure = {"hit-rate": measure_hit_rates, "objects": measure_objects, "disk": measure_disk}[arguments.measure]
     with tempfile.TemporaryDirectory(prefix="measure-cache-") as scratch:
         measure(arguments, pathlib.Path(scratch))
@@ -200,7 +201,7 @@ def report_start(gateway, stored):
         if disk["is_loaded"]:
             break
         time.sleep(0.05)
-    known, cpu = time.monotonic() - begin, gateway.cpu_seconds()
+    known, cpu = time.monotonic() - begin, gateway.cpu_time()
     assert disk["entries"] == stored, f"{disk['entries']} of {stored} pages are known"
     print(f"start: {stored:,} pages on disk known after {known:.2f} s ({cpu:.2f} s of CPU time), first response after {first_response:.2f} s; "
           f"{gateway.resident_bytes() / MIB:.0f} MiB resident, {gateway.resident_bytes() / stored:.0f} bytes per page")
@@ -211,8 +212,8 @@ def measure_disk(arguments, scratch):
     for size, pages in ((1024, 200_000), (64 * 1024, 8_000)):
         paths = [f"/page/{page}/{size}" for page in range(pages)]
         with Origin(scratch) as origin, contextlib.ExitStack() as stack:
-            gateway = stack.enter_context(Tidegate(arguments, scratch, origin, 16 * MIB, disk=8 << 30, cpu=0))
-            nginx = stack.enter_context(Nginx(arguments, scratch, origin, 8 << 30, cpu=0))
+            gateway = stack.enter_context(Tidegate(arguments, scratch, origin, 16 * MIB, disk=8 << 30, core=PROXY_CORE))
+            nginx = stack.enter_context(Nginx(arguments, scratch, origin, 8 << 30, core=PROXY_CORE))
             for proxy in (gateway, nginx):
                 with Client(proxy.port) as client:
                     store_on_disk(proxy, client, paths) if proxy is gateway else client.get_all(paths)
@@ -220,7 +221,7 @@ def measure_disk(arguments, scratch):
             rounds = [[cpu_per_request(proxy, size, pages, arguments.seconds, scratch) for proxy in (gateway, nginx)] for _ in range(5)]
             missed = len(origin.requested_since(asked))
             assert not missed, f"{missed} pages come from the origin"
-            ours, theirs, ratio = (median(values) for values in zip(*((a, b, a / b) for a, b in rounds)))
+            ours, theirs, ratio = (statistics.median(values) for values in zip(*((a, b, a / b) for a, b in rounds)))
             print(f"| {pages:,} of {size // 1024} KiB | 16 MiB | {ours:.1f} | {theirs:.1f} | {ratio:.2f} |", flush=True)
 
 
@@ -232,92 +233,12 @@ def cpu_per_request(proxy, size, pages, seconds, scratch):
         "wrk.headers['Host'] = 'example.com'\n"
         "function init() math.randomseed(os.time()) end\n"
         f"function request() return wrk.format('GET', '/page/' .. math.random(0, {pages - 1}) .. '/{size}') end\n"
-        "function done(summary) print('requests', summary.requests, summary.errors.status) end\n"
     )
-    before = proxy.cpu_seconds()
-    command = ["taskset", "-c", "1", "wrk", "-t1", "-c64", f"-d{seconds}", "-s", str(script), f"http://127.0.0.1:{proxy.port}/"]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    _, requests, errors = next(line.split() for line in output.splitlines() if line.startswith("requests"))
-    assert errors == "0", output
-    return 1e6 * (proxy.cpu_seconds() - before) / int(requests)
+    url = f"http://127.0.0.1:{proxy.port}/"
+    return 1e6 * cpu_time_per_request(proxy, lambda: wrk(url, 64, seconds, "-s", str(script)))
 
 
-def median(values):
-    return sorted(values)[len(values) // 2]
-
-
-class Server:
-    """A process that listens on `port`, in a directory of its own."""
-
-    def __init__(self, scratch, cpu=None):
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f"{type(self).__name__.lower()}-", dir=scratch))
-        self.directory.chmod(0o755)
-        self.port = free_port()
-        self.cpu = cpu
-        self.process = None
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stop()
-        shutil.rmtree(self.directory)
-
-    def start(self):
-        command = ["taskset", "-c", str(self.cpu)] * (self.cpu is not None) + self.command()
-        with open(self.directory / "output", "ab") as output:
-            self.process = subprocess.Popen(command, cwd=self.directory, stdout=output, stderr=output)
-        while self.process.poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
-                return
-            time.sleep(0.01)
-        raise SystemExit(f"{command[0]} ended: {(self.directory / 'output').read_text()}")
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait()
-
-    def processes(self):
-        """Yields the process and its children."""
-        yield self.process.pid
-        for task in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
-            yield from map(int, (task / "children").read_text().split())
-
-    def cpu_seconds(self):
-        ticks = 0
-        for process in self.processes():
-            fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
-
-    def resident_bytes(self):
-        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.partition("VmRSS:")[2].split()[0]) * 1024
-
-    def stored_bytes(self):
-        """Returns the bytes of stored files; None for a cache in memory."""
-        return None
-
-
-NGINX = """
-daemon off; worker_processes 1; pid nginx.pid; error_log error.log; worker_rlimit_nofile 8192;
-events {{ worker_connections 4096; }}
-http {{
-  access_log off; keepalive_requests 100000000; keepalive_timeout 600; tcp_nodelay on;
-  client_body_temp_path temp; proxy_temp_path temp; fastcgi_temp_path temp; uwsgi_temp_path temp; scgi_temp_path temp;
-  {http}
-}}
-"""
-
-
-class NginxServer(Server):
-    def command(self):
-        (self.directory / "nginx.conf").write_text("user root;\n" * (os.getuid() == 0) + NGINX.format(http=self.http()))
-        return ["nginx", "-p", str(self.directory), "-e", "error.log", "-c", str(self.directory / "nginx.conf")]
-
-
-class Origin(NginxServer):
+class Origin(programs.NginxServer):
     """A site whose pages may be stored for a day, and that logs the size of each page."""
 
     def http(self):
@@ -342,21 +263,15 @@ class Origin(NginxServer):
             return [int(line) for line in log]
 
 
-class Nginx(NginxServer):
-    def __init__(self, _, scratch, origin, memory, cpu=None, mean_page=None):
-        super().__init__(scratch, cpu)
-        self.origin, self.memory = origin, memory
+class Nginx(programs.Nginx):
+    def __init__(self, _, scratch, origin, memory, core=None, mean_page=None):
         # A key takes 128 bytes, one in 32 of them for the table of pages.
-        self.zone = 256 * MIB if mean_page is None else max(memory // mean_page * 132, 32768)
-
-    def http(self):
-        return f"""
-  proxy_cache_path {self.directory}/cache levels=1 keys_zone=pages:{self.zone // 1024}k max_size={self.memory // 1024}k inactive=1d use_temp_path=off;
-  upstream origin {{ server 127.0.0.1:{self.origin.port}; keepalive 64; }}
-  server {{
-    listen 127.0.0.1:{self.port};
-    location / {{ proxy_pass http://origin; proxy_cache pages; proxy_http_version 1.1; proxy_set_header Connection ""; }}
-  }}"""
+        zone = 256 * MIB if mean_page is None else max(memory // mean_page * 132, 32768)
+        cache = f"keys_zone=pages:{zone // 1024}k max_size={memory // 1024}k inactive=1d use_temp_path=off"
+        super().__init__(
+            scratch, origin, core, http=f"proxy_cache_path cache levels=1 {cache};", location="proxy_cache pages;"
+        )
+        self.memory = memory
 
     def stored_bytes(self):
         files = (os.path.join(directory, name) for directory, _, names in os.walk(self.directory / "cache") for name in names)
@@ -380,23 +295,22 @@ class Varnish(Server):
                 # A page takes the place of at most 50 others by default, and else is cut.
                 "-p", "nuke_limit=10000", "-a", f"127.0.0.1:{self.port}", "-s", storage]
 
+    def stored_bytes(self):
+        """Returns None: all is in memory."""
 
-class Tidegate(Server):
-    def __init__(self, arguments, scratch, origin, memory, cpu=None, disk=None, **_unused):
-        super().__init__(scratch, cpu)
-        self.program, self.origin, self.memory, self.disk = arguments.gateway, origin, memory, disk
-        self.admin_port = free_port()
 
-    def command(self):
-        disk = f"{{ size: {self.disk // MIB}MiB }}" if self.disk else "off"
-        config = self.directory / "tidegate.yaml"
-        config.write_text(
-            f"listen: 127.0.0.1:{self.port}\nworkers: 1\nadmin: {{ listen: 127.0.0.1:{self.admin_port} }}\n"
-            f"state_dir: {self.directory}/state\norigin: {{ url: http://127.0.0.1:{self.origin.port} }}\n"
-            f"cache: {{ memory: {self.memory // 1024}KiB, disk: {disk}, max_object: {LARGEST_PAGE // 1024}KiB }}\n"
-            'routes: [{ match: "/**" }]\nlimits: { max_requests_per_connection: 100000000 }\n'
-        )
-        return [str(self.program), "serve", "--config", str(config)]
+class Tidegate(programs.Tidegate):
+    def __init__(self, arguments, scratch, origin, memory, core=None, disk=None, **_unused):
+        cache = {
+            "memory": f"{memory // 1024}KiB",
+            "disk": {"size": f"{disk // MIB}MiB"} if disk else "off",
+            "max_object": f"{LARGEST_PAGE // 1024}KiB",
+        }
+        super().__init__(scratch, arguments.gateway, origin, core, cache=cache)
+        self.memory = memory
+
+    def stored_bytes(self):
+        """Returns None: all is in memory."""
 
     def state(self):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/api/v1/cache") as response:
@@ -442,13 +356,3 @@ def receive(connection, path):
         more = len(connection.recv(missing))
         assert more, f"{path}: the body is cut"
         missing -= more
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-if __name__ == "__main__":
-    main()

@@ -1,31 +1,30 @@
-#!/usr/bin/env python3
 """Measure the instructions that a request takes in the gateway; print a table.
 
-usage: scripts/measure-instructions [--check] [--functions N] [--scenario NAME]... [BINARY]
+usage: scripts/measure instructions [--check] [--functions N] [--scenario NAME]... [BINARY]
 
 BINARY is target/release/tidegate by default. Each scenario runs one worker under callgrind, which counts the instructions of
 user space: the same number on an idle and on a busy machine. One client sends requests one at a time on one connection. Only
 what the task of the connection executes is counted, and two runs of different length are compared, so that neither the start
-nor the work of timers counts. --check compares each scenario with
-scripts/instructions.json, and exits with status 1 if one is more than 3 % above it; one that is more than 3 % below it is
-named, so that the file follows. --functions prints the N functions that take most. Uses valgrind and the standard library.
+nor the work of timers counts. --check compares each scenario with scripts/measuring/instructions.json, and exits with status 1
+if one is more than 3 % above it; one that is more than 3 % below it is named, so that the file follows. --functions prints the
+N functions that take most. Uses valgrind and the standard library.
 
 S1: a page of 1 KiB. S2: with a quota and its header fields. S3: a refusal, 429. S4: a page of 1 KiB from the cache.
 """
-import argparse
 import collections
 import json
 import pathlib
 import re
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-EXPECTED = ROOT / "scripts/instructions.json"
+from .programs import Tidegate
+from .server import ROOT
+
+EXPECTED = ROOT / "scripts/measuring/instructions.json"
 TOLERANCE = 0.03
 SHORT, LONG = 200, 1200
 
@@ -33,15 +32,12 @@ SHORT, LONG = 200, 1200
 CONNECTION_TASK = re.compile(r"tidegate::gateway::transport::(accept::accept|connection::serve)")
 CONNECTION = "a connection"
 
+ROUTES_WITH_COST = [{"match": "/**", "cost": {"units": 1}}]
 SETTINGS = {
-    "S1": '\nroutes: [ { match: "/**" } ]',
-    "S2": """
-quotas: { units: { limit: 900000000000, window: { fixed: 24h } } }
-routes: [ { match: "/**", cost: { units: 1 } } ]""",
-    "S3": """
-quotas: { units: { limit: 1, window: { fixed: 24h } } }
-routes: [ { match: "/**", cost: { units: 1 } } ]""",
-    "S4": '\ncache: { memory: 64MiB }\nroutes: [ { match: "/**" } ]',
+    "S1": {},
+    "S2": {"quotas": {"units": {"limit": 900_000_000_000, "window": {"fixed": "24h"}}}, "routes": ROUTES_WITH_COST},
+    "S3": {"quotas": {"units": {"limit": 1, "window": {"fixed": "24h"}}}, "routes": ROUTES_WITH_COST},
+    "S4": {"cache": {"memory": "64MiB"}},
 }
 
 REQUEST = (
@@ -57,20 +53,20 @@ RESPONSE = (
 )
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser):
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--functions", type=int, default=0)
     parser.add_argument("--scenario", action="append", choices=SETTINGS)
     parser.add_argument("binary", nargs="?", default=ROOT / "target/release/tidegate", type=pathlib.Path)
-    args = parser.parse_args()
+
+
+def run(args):
     if not shutil.which("valgrind"):
         sys.exit("valgrind is not installed; install it, for example with: apt-get install valgrind")
-    origin = listener()
-    threading.Thread(target=serve_origin, args=[origin], daemon=True).start()
+    origin = Origin()
     measured = {}
     for scenario in args.scenario or SETTINGS:
-        short, long = (run(args.binary, scenario, origin, count) for count in (SHORT, LONG))
+        short, long = (functions_of(args.binary, scenario, origin, count) for count in (SHORT, LONG))
         functions = {name: (count - short[name]) / (LONG - SHORT) for name, count in long.items()}
         measured[scenario] = round(functions.pop(CONNECTION))
         print(f"{scenario} {measured[scenario]} instructions a request", flush=True)
@@ -91,47 +87,22 @@ def check(measured):
         sys.exit("FAILED: find what the change adds with --functions 40, and remove it or state its reason with the new number")
 
 
-def run(binary, scenario, origin, count):
+def functions_of(binary, scenario, origin, count):
     """Returns the instructions of each function in a process that serves `count` requests."""
-    with tempfile.TemporaryDirectory() as directory:
-        directory, gateway = pathlib.Path(directory), listener()
-        port = gateway.getsockname()[1]
-        gateway.close()
-        config = directory / "gateway.yaml"
-        config.write_text(
-            f"listen: 127.0.0.1:{port}\nworkers: 1\nadmin: {{ listen: 127.0.0.1:0 }}\nstate_dir: {directory}/state\n"
-            f"origin: {{ url: http://127.0.0.1:{origin.getsockname()[1]} }}\n"
-            f"log: {{ access: {{ path: {directory}/access.log }} }}"
-            f"{SETTINGS[scenario]}\n"
-        )
-        counts = directory / "callgrind.out"
-        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counts}", binary, "serve", "--config", config]
-        with open(directory / "output", "w+b") as output:
-            process = subprocess.Popen(command, stdout=output, stderr=output)
-            try:
-                connection = connect(port, process)
+    with tempfile.TemporaryDirectory() as scratch:
+        log = {"access": {"path": "access.log"}}
+        with TidegateUnderCallgrind(scratch, binary, origin, log=log, **SETTINGS[scenario]) as gateway:
+            with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as connection:
                 for _ in range(count):
                     exchange(connection)
-                connection.close()
-                process.terminate()
-                process.wait(60)
-            except Exception:
-                process.kill()
-                process.wait()
-                output.seek(0)
-                sys.stderr.write(output.read().decode(errors="replace"))
-                raise
-        return read_counts(counts)
+            gateway.stop()
+            return read_counts(gateway.counts)
 
 
-def connect(port, process):
-    """Connects once the gateway listens. It is started slowly, so this waits as long as it runs."""
-    while process.poll() is None:
-        try:
-            return socket.create_connection(("127.0.0.1", port), timeout=60)
-        except ConnectionRefusedError:
-            threading.Event().wait(0.1)
-    raise ConnectionError("the gateway has ended")
+class TidegateUnderCallgrind(Tidegate):
+    def command(self):
+        self.counts = self.directory / "callgrind.out"
+        return ["valgrind", "--tool=callgrind", f"--callgrind-out-file={self.counts}", *super().command()]
 
 
 def exchange(connection):
@@ -153,25 +124,28 @@ def read(connection):
     return received
 
 
-def serve_origin(origin):
+class Origin:
     """Answers each request with the same response, one thread for each connection."""
-    while True:
-        connection, _ = origin.accept()
-        threading.Thread(target=serve_connection, args=[connection], daemon=True).start()
 
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
 
-def serve_connection(connection):
-    received = b""
-    with connection:
-        while chunk := connection.recv(65536):
-            received += chunk
-            while b"\r\n\r\n" in received:
-                _, _, received = received.partition(b"\r\n\r\n")
-                connection.sendall(RESPONSE)
+    def accept(self):
+        while True:
+            connection, _ = self.listener.accept()
+            threading.Thread(target=self.serve, args=[connection], daemon=True).start()
 
-
-def listener():
-    return socket.create_server(("127.0.0.1", 0))
+    @staticmethod
+    def serve(connection):
+        received = b""
+        with connection:
+            while chunk := connection.recv(65536):
+                received += chunk
+                while b"\r\n\r\n" in received:
+                    _, _, received = received.partition(b"\r\n\r\n")
+                    connection.sendall(RESPONSE)
 
 
 def read_counts(path):
@@ -192,7 +166,3 @@ def read_counts(path):
             is_call = False
     counts[CONNECTION] = max(tasks.values())
     return counts
-
-
-if __name__ == "__main__":
-    main()

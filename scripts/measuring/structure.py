@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Measure the structure of the code; print a table.
 
-usage: scripts/measure-structure [--list] [--rebuild] [--check] [REVISION]
+usage: scripts/measure structure [--list] [--rebuild] [--check] [REVISION]
 
 Measures the working tree, or REVISION in a temporary copy. --list also prints what was counted. --rebuild builds all
 tests, touches policy/tier.rs and measures the next build of all tests. --check prints, in place of the table, what differs
@@ -33,7 +32,6 @@ Of the tests:
 - Silent skips: tests that succeed without testing, because a requirement is missing: a test with a
   `let .. else { return }` or `if .. { return }` in its outer block that does not report the skip, and prints of "skipped".
 """
-import argparse
 import collections
 import io
 import itertools
@@ -47,7 +45,8 @@ import tempfile
 import time
 import tomllib
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from .server import ROOT
+
 MAX_FIELDS, MAX_METHODS = 12, 15
 TYPES_OF_REQUEST = "types that a request passes"
 LARGE_BY_FIELDS = f"types of a request with more than {MAX_FIELDS} fields"
@@ -79,13 +78,14 @@ SOCKET = r"\b(?:Tcp|Udp|Unix)(?:Listener|Socket|Stream|Datagram)\b|\b(?:bind|con
 TEST_ITEM = re.compile(r"#\[cfg\((?:test\b|any\(test\b|all\(test\b)[^\]]*\]\s*(?:#\[[^\]]*\]\s*)*")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser):
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--rebuild", action="store_true")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("revision", nargs="?")
-    arguments = parser.parse_args()
+
+
+def run(arguments):
     with tempfile.TemporaryDirectory() as copy:
         root = ROOT
         if arguments.revision:
@@ -96,7 +96,7 @@ def main():
         if arguments.rebuild:
             rows.append(("seconds to rebuild all tests after a change of policy/tier.rs", rebuild(root)))
     if arguments.check:
-        sys.exit(check(dict(rows)))
+        return check(dict(rows))
     print("| measure | value |\n|---|---|")
     for name, value in rows:
         print(f"| {name} | {len(value) if isinstance(value, list) else value} |")
@@ -115,7 +115,7 @@ def check(rows):
         elif len(counted) > bound:
             failures.append(f"{name}: {len(counted)}, bound {bound}. Counted:\n  " + "\n  ".join(counted))
         elif len(counted) < bound:
-            failures.append(f"bound of {name} is {bound}, measured {len(counted)}: lower it in scripts/measure-structure")
+            failures.append(f"bound of {name} is {bound}, measured {len(counted)}: lower it in scripts/measuring/structure.py")
     print("".join(f"{failure}\n" for failure in failures), end="", file=sys.stderr)
     return 1 if failures else 0
 
@@ -539,7 +539,3 @@ def rebuild(root):
     start = time.monotonic()
     build()
     return round(time.monotonic() - start, 1)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,10 @@
-#!/usr/bin/env python3
 """Measure the error rates of user agent classification; print the table of docs/CLASSIFICATION.md.
 
-usage: cargo build --release && scripts/measure-classification [--packages DIR] [--missed FILE]
+usage: cargo build --release && scripts/measure classification [--packages DIR] [--missed FILE]
 
 The labeled lists come from packages of PyPI and npm, which are downloaded and not kept. DIR holds packages that were
 downloaded before. --missed writes the misclassified agents to FILE. Uses the standard library only.
 """
-import argparse
 import collections
 import io
 import json
@@ -17,18 +15,20 @@ import tarfile
 import tempfile
 import zipfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from .server import ROOT
+
 NPM = ("crawler-user-agents", "1.60.0")
 PYPI = (("crawlerdetect", "0.4.2"), ("device-detector", "6.5.1"), ("fake-useragent", "2.2.0"))
 # Programs that fetch on behalf of a person are neither bots nor people. They have a row of their own.
 PROGRAMS = {"podcasting", "feed_reader", "mediaplayer", "mobile_apps"}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser):
     parser.add_argument("--packages", type=pathlib.Path)
     parser.add_argument("--missed", type=pathlib.Path)
-    arguments = parser.parse_args()
+
+
+def run(arguments):
     with tempfile.TemporaryDirectory() as scratch:
         packages = arguments.packages or pathlib.Path(scratch)
         if arguments.packages is None:
@@ -48,10 +48,10 @@ def main():
 
 
 def fetch(into):
-    run = lambda *command: subprocess.run(command, cwd=into, check=True, stdout=subprocess.DEVNULL)
-    run("npm", "pack", "--silent", "@".join(NPM))
+    fetch_one = lambda *command: subprocess.run(command, cwd=into, check=True, stdout=subprocess.DEVNULL)
+    fetch_one("npm", "pack", "--silent", "@".join(NPM))
     for package in PYPI:
-        run("pip", "download", "--quiet", "--no-deps", "--no-binary", "crawlerdetect", "==".join(package))
+        fetch_one("pip", "download", "--quiet", "--no-deps", "--no-binary", "crawlerdetect", "==".join(package))
 
 
 def labelled(packages):
@@ -105,7 +105,3 @@ def kinds(agents):
     program = ROOT / "target" / "release" / "tidegate"
     answered = subprocess.run([program, "classify"], input="\n".join(agents).encode() + b"\n", check=True, capture_output=True)
     return [line.split("\t")[0] for line in answered.stdout.decode("utf-8", "replace").splitlines()]
-
-
-if __name__ == "__main__":
-    main()
