@@ -12,7 +12,7 @@ import tempfile
 import time
 import urllib.request
 
-from .programs import NginxServer, Tidegate
+from .programs import CountingOrigin, Tidegate
 from .server import ROOT
 
 CONNECTIONS = 25
@@ -33,15 +33,9 @@ def run(options):
     print(f"{rate:.0f} requests/s; wasted units: median {statistics.median(wasted):.0f}, each {sorted(wasted)}")
 
 
-class Origin(NginxServer):
-    """An origin that counts what it receives."""
-
-    def http(self):
-        return f"""server {{ listen 127.0.0.1:{self.port};
-          location / {{ return 200 ok; }} location = /received {{ stub_status; }} }}"""
-
-    def received(self):
-        return int(fetch(self.port, "/received").split()[9]) - 1
+class Origin(CountingOrigin):
+    def site(self):
+        return "location / { return 200 ok; }"
 
 
 def crash(options):

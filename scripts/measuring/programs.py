@@ -1,6 +1,7 @@
 """nginx, HAProxy and Tidegate, each with one worker and connections without an end."""
 import json
 import os
+import urllib.request
 
 from .server import Server, free_port
 
@@ -48,6 +49,7 @@ frontend f
   {frontend}
   default_backend b
 backend b
+  http-reuse {reuse}
   {backend}
   server s 127.0.0.1:{origin} pool-purge-delay 1h
 {sections}
@@ -67,6 +69,27 @@ class NginxServer(Server):
         config = self.directory / "nginx.conf"
         config.write_text(text.format(connections=self.connections, unlimited=UNLIMITED, http=self.http()))
         return ["nginx", "-p", self.directory, "-e", "error.log", "-c", config]
+
+
+class CountingOrigin(NginxServer):
+    """An origin that counts the requests that it receives."""
+
+    def __init__(self, scratch, core=None):
+        super().__init__(scratch, core)
+        self.reads = 0
+
+    def site(self):
+        """Returns the directives of the server."""
+        raise NotImplementedError
+
+    def http(self):
+        return f"server {{ listen 127.0.0.1:{self.port}; location = /received {{ stub_status; }} {self.site()} }}"
+
+    def received(self):
+        """Returns the number of requests, without those of this function."""
+        self.reads += 1
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/received", timeout=10) as response:
+            return int(response.read().split()[9]) - self.reads
 
 
 class Nginx(NginxServer):
@@ -91,7 +114,7 @@ class Haproxy(Server):
     def __init__(self, scratch, origin, core=None, **directives):
         super().__init__(scratch, core)
         self.origin = origin
-        defaults = dict(process="", defaults="", bind="", frontend="", backend="http-reuse safe", sections="")
+        defaults = dict(process="", defaults="", bind="", frontend="", reuse="safe", backend="", sections="")
         self.directives = defaults | directives
 
     def command(self):
