@@ -198,16 +198,22 @@ def files():
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
+def certificate(scratch):
+    """Makes a certificate for localhost. Returns the section `tls` of a listener of Tidegate."""
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+        + ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+        + ["-keyout", scratch / "site.key", "-out", scratch / "site.pem"],
+        check=True,
+        capture_output=True,
+    )
+    return {"certificate": f"{scratch}/site.pem", "key": f"{scratch}/site.key"}
+
+
 class Bench:
     def __init__(self, arguments, scratch):
         self.arguments, self.scratch = arguments, scratch
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-            + ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-            + ["-keyout", scratch / "site.key", "-out", scratch / "site.pem"],
-            check=True,
-            capture_output=True,
-        )
+        self.tls = certificate(scratch)
         (scratch / "both.pem").write_bytes((scratch / "site.pem").read_bytes() + (scratch / "site.key").read_bytes())
 
     def rounds(self, origin, load):
@@ -250,8 +256,7 @@ class Bench:
         return Haproxy(self.scratch, origin, PROXY_CORE, bind=bind)
 
     def tidegate(self, origin):
-        tls = {"certificate": f"{self.scratch}/site.pem", "key": f"{self.scratch}/site.key"}
-        return Tidegate(self.scratch, self.arguments.gateway, origin, PROXY_CORE, tls=tls, limits=LIMITS)
+        return Tidegate(self.scratch, self.arguments.gateway, origin, PROXY_CORE, tls=self.tls, limits=LIMITS)
 
 
 class PageOrigin(NginxServer):
