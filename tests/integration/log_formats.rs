@@ -57,9 +57,9 @@ fn real_logs_are_read_completely() {
 
 fn assert_read_completely(log: &Path, lines: u64, invalid: u64) {
     let files = LogFiles::open(&[log.to_owned()]).expect("log can be opened");
-    let mut merged = MergedLog::new(files.sources, Duration::from_secs(60));
+    let merged = MergedLog::new(files.sources, Duration::from_secs(60));
     let mut valid = 0;
-    merged.for_each(|_, _| valid += 1).expect("log is readable");
+    let merged = merged.for_each(|_, _| valid += 1).expect("log is readable");
     let found_invalid: u64 = merged.counts.invalid_lines.values().map(|(count, _)| count).sum();
     assert_eq!((merged.counts.lines, found_invalid), (lines, invalid), "{}: {:?}", log.display(), merged.counts);
     assert_eq!(valid, lines - invalid);

@@ -65,7 +65,7 @@ pub struct LogLearning {
 impl Replay {
     /// Replays the lines under `policy` and, for a comparison, under `other`. Writes the decisions to `verdicts`.
     pub fn run(
-        mut self,
+        self,
         policy: Policy,
         other: Option<Policy>,
         verdicts: Option<&mut dyn Write>,
@@ -74,14 +74,14 @@ impl Replay {
         // A pass borrows everything for one lifetime; shorten that of `verdicts` to that of the files.
         let verdicts = verdicts.map(|out| out as &mut dyn Write);
         let mut pass = ReplayPass::new(&self.files, &self.assumptions, (policy, other), verdicts);
-        pass.process_all(&mut self.lines, watch)?;
+        let lines = pass.process_all(self.lines, watch)?;
         pass.verdicts.as_mut().map_or(Ok(()), |out| out.flush())?;
         let ReplayPass { simulators, differences, stats, .. } = pass;
         if stats.requests == 0 {
-            return Err(ReplayError::no_requests(&self.lines.counts));
+            return Err(ReplayError::no_requests(&lines.counts));
         }
         Ok(Report {
-            log: self.log_report(&stats),
+            log: log_report(&self.files, &lines, self.reorder_window, &stats, &self.assumptions),
             assumptions: self.assumptions,
             policies: simulators.into_iter().map(Simulator::finish).collect(),
             comparison: differences.map(Differences::report),
@@ -89,45 +89,49 @@ impl Replay {
     }
 
     /// Returns what a gateway with `policy` would have learned from the lines.
-    pub fn learn(mut self, policy: Policy, watch: &mut ProgressCallback<'_>) -> Result<LogLearning, ReplayError> {
+    pub fn learn(self, policy: Policy, watch: &mut ProgressCallback<'_>) -> Result<LogLearning, ReplayError> {
         let mut pass = ReplayPass::new(&self.files, &self.assumptions, (policy, None), None);
         pass.learns = true;
-        pass.process_all(&mut self.lines, watch)?;
+        let lines = pass.process_all(self.lines, watch)?;
         let ReplayPass { simulators, stats, .. } = pass;
         let Some(simulator) = simulators.into_iter().next() else {
-            return Err(ReplayError::no_requests(&self.lines.counts));
+            return Err(ReplayError::no_requests(&lines.counts));
         };
         let (demand, baseline) = simulator.learned(stats.last);
-        Ok(LogLearning { log: self.log_report(&stats), longest_gap: stats.longest_gap, demand, baseline })
+        let log = log_report(&self.files, &lines, self.reorder_window, &stats, &self.assumptions);
+        Ok(LogLearning { log, longest_gap: stats.longest_gap, demand, baseline })
     }
+}
 
-    fn log_report(&self, stats: &LogStats) -> LogReport {
-        let counts = &self.lines.counts;
-        let error_report = |(kind, (lines, first)): (&LineError, &(u64, LinePosition))| {
-            (kind.name(), LineErrorReport { lines: *lines, first: self.format_position(*first), what: kind.message() })
-        };
-        LogReport {
-            files: self.files.clone(),
-            lines: counts.lines,
-            requests: stats.requests,
-            clients: self.lines.client_notes(),
-            empty: counts.empty,
-            invalid_lines: counts.invalid_lines.iter().map(error_report).collect(),
-            non_requests: stats.non_requests,
-            first_non_request: stats.first_non_request.map(|position| self.format_position(position)),
-            out_of_order: counts.out_of_order,
-            late: counts.late,
-            window_s: self.reorder_window.as_secs(),
-            first: stats.first,
-            last: stats.last,
-            span_s: stats.last.saturating_duration_since(stats.first).as_secs(),
-            missing_fields: stats.missing_field_reports(&self.assumptions),
-        }
-    }
-
-    /// Returns a position as FILE:LINE.
-    fn format_position(&self, position: LinePosition) -> String {
-        format!("{}:{}", self.files[position.file], position.number)
+fn log_report(
+    files: &[String],
+    lines: &MergedLog,
+    reorder_window: Duration,
+    stats: &LogStats,
+    assumptions: &Assumptions,
+) -> LogReport {
+    let counts = &lines.counts;
+    // FILE:LINE.
+    let position_text = |position: LinePosition| format!("{}:{}", files[position.file], position.number);
+    let error_report = |(kind, (lines, first)): (&LineError, &(u64, LinePosition))| {
+        (kind.name(), LineErrorReport { lines: *lines, first: position_text(*first), what: kind.message() })
+    };
+    LogReport {
+        files: files.to_vec(),
+        lines: counts.lines,
+        requests: stats.requests,
+        clients: lines.client_notes(),
+        empty: counts.empty,
+        invalid_lines: counts.invalid_lines.iter().map(error_report).collect(),
+        non_requests: stats.non_requests,
+        first_non_request: stats.first_non_request.map(position_text),
+        out_of_order: counts.out_of_order,
+        late: counts.late,
+        window_s: reorder_window.as_secs(),
+        first: stats.first,
+        last: stats.last,
+        span_s: stats.last.saturating_duration_since(stats.first).as_secs(),
+        missing_fields: stats.missing_field_reports(assumptions),
     }
 }
 
@@ -168,8 +172,8 @@ impl<'a> ReplayPass<'a> {
         }
     }
 
-    /// Processes all lines.
-    fn process_all(&mut self, lines: &mut MergedLog, watch: &mut ProgressCallback<'_>) -> Result<(), ReplayError> {
+    /// Processes all lines. Returns the log at its end.
+    fn process_all(&mut self, lines: MergedLog, watch: &mut ProgressCallback<'_>) -> Result<MergedLog, ReplayError> {
         let processed = lines.try_for_each(watch, |next, line| {
             self.process_line(next, line);
             match std::mem::replace(&mut self.write_result, Ok(())) {
@@ -178,7 +182,7 @@ impl<'a> ReplayPass<'a> {
             }
         })?;
         match processed {
-            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Continue(lines) => Ok(lines),
             ControlFlow::Break(error) => Err(error.into()),
         }
     }

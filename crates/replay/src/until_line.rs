@@ -12,7 +12,7 @@ impl Replay {
     /// Replays all lines before the one at `position` and passes its request to `examine`. Returns `None` if the log
     /// ends first, or if the line contains no request to decide.
     pub fn run_until<T>(
-        mut self,
+        self,
         position: LinePosition,
         policy: Policy,
         examine: impl FnOnce(&PendingRequest<'_, '_>) -> T,

@@ -68,8 +68,8 @@ impl<'a> LogAnalysis<'a> {
             has_user_agents: false,
         };
         let mut claims = ClaimCache::new(foldhash::fast::RandomState::default());
-        let mut lines = MergedLog::new(logs.open()?, REORDER_WINDOW);
-        lines.for_each(|next, line| analysis.record(next, line, &mut claims))?;
+        let lines = MergedLog::new(logs.open()?, REORDER_WINDOW);
+        let lines = lines.for_each(|next, line| analysis.record(next, line, &mut claims))?;
         analysis.clients = lines.client_notes();
         analysis.requests.late_lines = lines.counts.late;
         analysis.requests.invalid_lines = lines.counts.invalid_lines.values().map(|(count, _)| count).sum();

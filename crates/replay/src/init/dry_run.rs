@@ -163,7 +163,7 @@ struct DryRunResult {
     cache: CacheShares,
 }
 
-fn replay(policy: Policy, mut lines: MergedLog, mut savings: CacheSavings) -> Result<DryRunResult, LogReadError> {
+fn replay(policy: Policy, lines: MergedLog, mut savings: CacheSavings) -> Result<DryRunResult, LogReadError> {
     let assumptions = Assumptions::default();
     let rules = Arc::clone(&policy.settings.rules);
     let mut clients = ClientUsage::new(policy.settings.limits.max_tracked_clients);

@@ -25,7 +25,7 @@ fn try_generated(log: Vec<u8>) -> Result<String, InitError> {
 /// Replays the generated configuration on its log; returns the report and the charged assets.
 fn replay_config(yaml: &str, log: &str) -> (PolicyReport, Vec<String>) {
     let logs = Logs::from_text("a log".into(), log.as_bytes().to_vec());
-    let mut lines = MergedLog::new(logs.open().expect("in memory"), analysis::REORDER_WINDOW);
+    let lines = MergedLog::new(logs.open().expect("in memory"), analysis::REORDER_WINDOW);
     let (operators, agents) = (Arc::clone(&OPERATORS), Arc::clone(&AGENTS));
     let settings = accepted_settings(yaml);
     let mut policy = Some(Policy { name: "x".into(), settings, operators, user_agents: agents, lists: Arc::default() });
@@ -42,7 +42,7 @@ fn replay_config(yaml: &str, log: &str) -> (PolicyReport, Vec<String>) {
             }
         });
     });
-    ended.expect("in memory");
+    ended.map(drop).expect("in memory");
     (simulator.expect("the log has requests").finish(), charged)
 }
 

@@ -123,14 +123,34 @@ impl MergedLog {
 
     /// Returns the next line; `None` at the end.
     pub fn next_line(&mut self) -> Result<Option<OrderedLine<'_>>, LogReadError> {
-        while !self.is_ready() {
-            let Some(earliest) = (0..self.streams.len()).min_by_key(|&index| self.streams[index].latest) else { break };
-            self.read(earliest)?;
+        while let Some(stream) = self.next_stream() {
+            self.read(stream)?;
         }
-        let Some(index) = self.next_index() else { return Ok(None) };
+        Ok(self.next_ready_line())
+    }
+
+    /// Returns the next line; `None` at the end, or if a file has to be read first, which may take long for a pipe.
+    pub(super) fn next_buffered_line(&mut self) -> Result<Option<OrderedLine<'_>>, LogReadError> {
+        while let Some(stream) = self.next_stream() {
+            if !self.streams[stream].source.has_line() {
+                return Ok(None);
+            }
+            self.read(stream)?;
+        }
+        Ok(self.next_ready_line())
+    }
+
+    /// Returns the index of the stream whose next line may precede the first buffered one; `None` if there is none.
+    fn next_stream(&self) -> Option<usize> {
+        let earliest = || (0..self.streams.len()).min_by_key(|&index| self.streams[index].latest);
+        if self.is_ready() { None } else { earliest() }
+    }
+
+    fn next_ready_line(&mut self) -> Option<OrderedLine<'_>> {
+        let index = self.next_index()?;
         self.emit(index);
         let BufferedLine { key: (at, _), position, text, .. } = &self.current;
-        Ok(Some(OrderedLine { at: *at, position: *position, text }))
+        Some(OrderedLine { at: *at, position: *position, text })
     }
 
     /// Returns how the clients of the files read so far were found: each distinct way, and each warning.

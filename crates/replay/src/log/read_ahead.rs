@@ -2,8 +2,10 @@
 
 use super::{LinePosition, LogLine, LogReadError, MergedLog, OrderedLine};
 use self_cell::self_cell;
+use std::convert::Infallible;
 use std::ops::{ControlFlow, Range};
-use std::sync::mpsc::sync_channel;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use tidegate_policy::Timestamp;
 
@@ -36,58 +38,69 @@ struct BatchText {
     lines_read: u64,
 }
 
+impl BatchText {
+    fn push(&mut self, OrderedLine { at, position, text }: OrderedLine<'_>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(text);
+        self.lines.push((at, position, start..self.bytes.len()));
+    }
+}
+
 impl MergedLog {
-    /// Calls `use_line` with each valid line in the order of time, as [`Self::try_for_each`] does.
-    pub fn for_each(&mut self, mut use_line: impl FnMut(OrderedLine<'_>, &LogLine<'_>)) -> Result<(), LogReadError> {
+    /// Calls `use_line` with each valid line in the order of time, as [`Self::try_for_each`] does. Returns the log at its end.
+    pub fn for_each(self, mut use_line: impl FnMut(OrderedLine<'_>, &LogLine<'_>)) -> Result<Self, LogReadError> {
         let ended = self.try_for_each(&mut |_| {}, |next, line| {
             use_line(next, line);
-            ControlFlow::<()>::Continue(())
-        });
-        ended.map(|_| ())
+            ControlFlow::<Infallible>::Continue(())
+        })?;
+        let ControlFlow::Continue(log) = ended;
+        Ok(log)
     }
 
     /// Calls `use_line` with each valid line in the order of time, until it breaks. Invalid lines are counted. Empty ones are
-    /// left out. Meanwhile, a thread reads and parses the next lines.
+    /// left out. Meanwhile, a thread reads and parses the next lines. Returns the log at its end.
     pub fn try_for_each<B>(
-        &mut self,
+        self,
         watch: &mut ProgressCallback<'_>,
         mut use_line: impl FnMut(OrderedLine<'_>, &LogLine<'_>) -> ControlFlow<B>,
-    ) -> Result<ControlFlow<B>, LogReadError> {
-        thread::scope(|scope| {
-            let (sender, receiver) = sync_channel(BATCHES_AHEAD);
-            scope.spawn(move || {
-                while let Some(batch) = self.next_batch().transpose() {
-                    let has_failed = batch.is_err();
-                    if sender.send(batch).is_err() || has_failed {
-                        break;
-                    }
-                }
+    ) -> Result<ControlFlow<B, Self>, LogReadError> {
+        let (sender, receiver) = sync_channel(BATCHES_AHEAD);
+        let reader =
+            thread::Builder::new().spawn(move || self.read_batches(&sender)).map_err(LogReadError::no_thread)?;
+        // If it breaks, the thread is not waited for: it may wait for a pipe, and ends when it has read a batch.
+        for batch in receiver {
+            let flow = batch?.with_dependent(|text, lines| {
+                watch(text.lines_read);
+                lines.iter().try_for_each(|(ordered, line)| use_line(*ordered, line))
             });
-            // Moved, so that the thread ends if this loop does.
-            for batch in receiver {
-                let flow = batch?.with_dependent(|text, lines| {
-                    watch(text.lines_read);
-                    lines.iter().try_for_each(|(ordered, line)| use_line(*ordered, line))
-                });
-                if flow.is_break() {
-                    return Ok(flow);
-                }
+            if let ControlFlow::Break(result) = flow {
+                return Ok(ControlFlow::Break(result));
             }
-            Ok(ControlFlow::Continue(()))
-        })
+        }
+        Ok(ControlFlow::Continue(reader.join().unwrap_or_else(|panic| resume_unwind(panic))))
     }
 
-    /// Returns the next lines; `None` at the end.
-    fn next_batch(&mut self) -> Result<Option<LineBatch>, LogReadError> {
-        let mut text = BatchText { bytes: Vec::new(), lines: Vec::new(), lines_read: 0 };
-        while text.lines.len() < BATCH_LINES && text.bytes.len() < BATCH_BYTES {
-            let Some(OrderedLine { at, position, text: line }) = self.next_line()? else { break };
-            let start = text.bytes.len();
-            text.bytes.extend_from_slice(line);
-            text.lines.push((at, position, start..text.bytes.len()));
+    /// Sends all lines, as long as somebody receives them.
+    fn read_batches(mut self, sender: &SyncSender<Result<LineBatch, LogReadError>>) -> Self {
+        while let Some(batch) = self.next_batch().transpose() {
+            let has_failed = batch.is_err();
+            if sender.send(batch).is_err() || has_failed {
+                break;
+            }
         }
-        if text.lines.is_empty() {
-            return Ok(None);
+        self
+    }
+
+    /// Returns the next lines, as many as can be read without a wait, but at least one; `None` at the end.
+    fn next_batch(&mut self) -> Result<Option<LineBatch>, LogReadError> {
+        let Some(first) = self.next_line()? else { return Ok(None) };
+        let mut text = BatchText { bytes: Vec::new(), lines: Vec::new(), lines_read: 0 };
+        text.push(first);
+        while text.lines.len() < BATCH_LINES
+            && text.bytes.len() < BATCH_BYTES
+            && let Some(line) = self.next_buffered_line()?
+        {
+            text.push(line);
         }
         text.lines_read = self.counts.lines;
         Ok(Some(LineBatch::new(text, |text| self.parse(text))))

@@ -39,6 +39,13 @@ pub struct LogReadError {
     source: io::Error,
 }
 
+impl LogReadError {
+    /// Returns the error of a log for which no thread can be started.
+    pub(super) fn no_thread(source: io::Error) -> Self {
+        Self { name: "log".to_owned(), source }
+    }
+}
+
 impl LogFiles {
     /// Opens files; `-` is standard input. Detects gzip by the first bytes.
     pub fn open(paths: &[PathBuf]) -> Result<Self, LogReadError> {
@@ -107,6 +114,11 @@ impl LogSource {
         let block = block.strip_prefix(BYTE_ORDER_MARK).unwrap_or(block);
         let whole = if self.is_eof { block.len() } else { memchr::memrchr(b'\n', block).unwrap_or(0) };
         Ok(block[..whole].split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)))
+    }
+
+    /// Returns true if the next line, or the end, is known without a read.
+    pub(super) fn has_line(&self) -> bool {
+        self.is_eof || memchr::memchr(b'\n', &self.buffer[self.ready.clone()]).is_some()
     }
 
     /// Returns the next line; `None` at the end.

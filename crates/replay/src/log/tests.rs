@@ -3,6 +3,7 @@ use super::*;
 use proptest::prelude::*;
 use std::io::{Cursor, Read};
 use std::ops::ControlFlow;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use tidegate_access_log::LineWriter;
 use tidegate_access_log::sample::sample_with;
@@ -234,7 +235,7 @@ fn long_logs() -> [String; 2] {
             number % 50
         ),
     };
-    [(0..3000).map(line).collect(), (1000..4000).map(line).collect()]
+    [(0..5000).map(line).collect(), (1000..5999).map(line).collect()]
 }
 
 #[test]
@@ -251,12 +252,12 @@ fn lines_read_ahead_are_those_read_one_by_one() {
             Err(_) => invalid.push(position),
         }
     }
-    let (mut ahead, mut lines, mut watched) = (merged(), Vec::new(), Vec::new());
-    let flow = ahead.try_for_each(&mut |count| watched.push(count), |next, line| {
+    let (mut lines, mut watched) = (Vec::new(), Vec::new());
+    let flow = merged().try_for_each(&mut |count| watched.push(count), |next, line| {
         lines.push((next.at, next.position, line.request.as_ref().map(|request| request.path.to_string())));
         ControlFlow::<()>::Continue(())
     });
-    assert!(flow.expect("a log in memory").is_continue());
+    let ControlFlow::Continue(ahead) = flow.expect("a log in memory") else { panic!("no line breaks") };
     assert_eq!(lines, expected);
     let [(LineError::InvalidStatus, (count, first))] = ahead.counts.invalid_lines.into_iter().collect::<Vec<_>>()[..]
     else {
@@ -267,15 +268,28 @@ fn lines_read_ahead_are_those_read_one_by_one() {
 }
 
 #[test]
-fn reading_ahead_ends_with_the_loop() {
-    let logs = long_logs();
-    let mut merged = merged_log(&[&logs[0]], 60);
-    let flow = merged.try_for_each(&mut |_| {}, |next, _| match next.position.number {
-        700 => ControlFlow::Break(next.position.number),
-        _ => ControlFlow::Continue(()),
-    });
-    assert_eq!(flow.expect("a log in memory").break_value(), Some(700));
-    assert!(merged.counts.lines < 3000, "the rest is not read");
+fn lines_of_a_pipe_that_stays_open_are_used_at_once() {
+    /// A pipe: its text, and then a wait until it is closed.
+    struct Pipe(Cursor<Vec<u8>>, Receiver<()>);
+    impl Read for Pipe {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let read = self.0.read(buffer)?;
+            if read == 0 {
+                let _ = self.1.recv();
+            }
+            Ok(read)
+        }
+    }
+    let (_open, is_closed) = channel();
+    let log = long_logs().concat();
+    let last = log.lines().count() as u64;
+    let pipe = LogSource::new("-".into(), Box::new(Pipe(Cursor::new(log.into_bytes()), is_closed)));
+    let flow =
+        MergedLog::new(vec![pipe], Duration::ZERO).try_for_each(&mut |_| {}, |next, _| match next.position.number {
+            number if number == last => ControlFlow::Break(number),
+            _ => ControlFlow::Continue(()),
+        });
+    assert_eq!(flow.expect("a log in memory").break_value(), Some(last));
 }
 
 #[test]
@@ -287,7 +301,7 @@ fn error_of_a_file_ends_reading_ahead() {
         }
     }
     let stream = Cursor::new(line_at(1).into_bytes()).chain(Failing);
-    let mut merged = MergedLog::new(vec![LogSource::new("a.log".into(), Box::new(stream))], Duration::from_secs(60));
-    let error = merged.for_each(|_, _| {}).expect_err("the file cannot be read");
+    let merged = MergedLog::new(vec![LogSource::new("a.log".into(), Box::new(stream))], Duration::from_secs(60));
+    let error = merged.for_each(|_, _| {}).map(drop).expect_err("the file cannot be read");
     assert!(error.to_string().contains("disk failed"), "{error}");
 }

@@ -30,16 +30,16 @@ struct LineIndex {
 
 impl InMemoryLog {
     /// Reads all lines. Calls `watch` with the number of lines read.
-    pub fn read(mut lines: MergedLog, watch: &mut ProgressCallback<'_>) -> Result<Self, TuneError> {
+    pub fn read(lines: MergedLog, watch: &mut ProgressCallback<'_>) -> Result<Self, TuneError> {
         let mut log = Self { text: Vec::new(), lines: Vec::new(), clients: ClientNotes::default() };
         let read = lines.try_for_each(watch, |next, line| {
             log.push(next, line);
             if log.text.len() > MAX_BYTES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        if read.map_err(replay::ReplayError::from)?.is_break() {
+        let ControlFlow::Continue(lines) = read.map_err(replay::ReplayError::from)? else {
             let LogSpan { first, last } = log.span();
             return Err(TuneError::TooLong { first, last });
-        }
+        };
         log.clients = lines.client_notes();
         match log.lines.is_empty() {
             true => Err(replay::ReplayError::no_requests(&lines.counts).into()),
