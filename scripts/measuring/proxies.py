@@ -1,4 +1,4 @@
-"""Measure the CPU time of a request beside nginx and HAProxy; print the first table of docs/PERFORMANCE.md.
+"""Measure the CPU time of a request beside nginx and HAProxy; print a table like the first one of docs/PERFORMANCE.md.
 
 usage: cargo build --profile dist && scripts/measure proxies [--scenarios S1,...] [--rounds N] [--seconds S] [--binary FILE]
 

@@ -190,7 +190,8 @@ impl<'a> ReplayPass<'a> {
     fn process_line(&mut self, next: OrderedLine<'_>, line: &LogLine<'_>) {
         let Some(request) = ReplayRequest::from_line(line) else {
             self.stats.non_requests += 1;
-            self.stats.first_non_request.get_or_insert(next.position);
+            let first = self.stats.first_non_request.get_or_insert(next.position);
+            *first = next.position.min(*first);
             return;
         };
         if let Some((policy, other)) = self.pending_policies.take() {

@@ -120,11 +120,47 @@ impl<'a> FetchRules<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+    use tidegate_policy::cache::ReloadPolicy;
 
     #[test]
     fn no_common_field_is_keyed_by_its_value() {
         for name in COMMON_NAMES {
             assert_ne!(fetch_field(name.text(), b"any", false), FetchField::KeyedByValue, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn fields_known_by_number_are_keyed_as_by_their_names() {
+        let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let spellings =
+            ["Accept", "ACCEPT", "accept", "X-Custom", "Origin", "True-Client-IP", "Range", "Forwarded", "X_Accept"];
+        let spellings: Vec<&str> = COMMON_NAMES.iter().map(|name| name.text()).chain(spellings).collect();
+        for (keyed, unkeyed, address_header) in [
+            (named(&[]), named(&[]), None),
+            (named(&["accept", "x-custom"]), named(&[]), None),
+            (named(&["origin"]), named(&["accept"]), Some("true-client-ip")),
+            (named(&[]), named(&[]), Some("accept")),
+        ] {
+            let rules = CacheRules {
+                max_object: 0,
+                ignored_parameters: Vec::new(),
+                stale_when_refused: Duration::ZERO,
+                stale_if_error: Duration::ZERO,
+                reload: ReloadPolicy::None,
+                unkeyed_headers: unkeyed,
+            };
+            let route = RouteCacheRules { key_headers: keyed, ..RouteCacheRules::default() };
+            let rules =
+                FetchRules { rules: &rules, route: &route, address_header, names_clients: false, is_compressed: false };
+            for (text, value) in spellings.iter().flat_map(|text| {
+                ["*/*", "text/html;q=0.8", "application/json", "text/htm", ""]
+                    .map(|value| (text.as_bytes(), value.as_bytes()))
+            }) {
+                let field = Field { name: Name::from_bytes(text), text, value };
+                let by_name = rules.fetch_field(field, |_| false) == FetchField::KeyedByValue;
+                assert_eq!(rules.is_keyed_by_value(field), by_name, "{field:?} {address_header:?}");
+            }
         }
     }
 }

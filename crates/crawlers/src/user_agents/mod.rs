@@ -29,10 +29,10 @@ use token::Token;
 
 pub use cache::ClaimCache;
 
-/// Names and heuristic patterns of bots, compiled once.
+/// Names and heuristic patterns of bots. A pattern that confirms a name is compiled at its first use.
 #[derive(Debug)]
 pub struct UserAgentMatcher {
-    /// Automaton over all patterns in lower case, which are half as many transitions: one pass, however long the list.
+    /// Automaton over all names in lower case, with half the transitions of both cases: one pass, however long the list.
     automaton: AhoCorasick,
     /// Meaning of each pattern of the automaton.
     pattern_kinds: Vec<PatternKind>,

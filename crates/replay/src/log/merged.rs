@@ -43,7 +43,7 @@ pub struct LineCounts {
     pub lines: u64,
     /// Empty lines.
     pub empty: u64,
-    /// Invalid lines by error, with the position of the first of each.
+    /// Invalid lines by error, with the position of the first of each in the order of the files.
     pub invalid_lines: BTreeMap<LineError, (u64, LinePosition)>,
     /// Lines out of order that were sorted.
     pub out_of_order: u64,

@@ -12,7 +12,7 @@ use tidegate_policy::Timestamp;
 /// Callback for the number of lines read so far.
 pub type ProgressCallback<'a> = dyn FnMut(u64) + 'a;
 
-/// Batches that are read ahead at most.
+/// Batches in the queue at most.
 const BATCHES_AHEAD: usize = 4;
 /// Lines of a batch at most.
 const BATCH_LINES: usize = 512;
@@ -20,7 +20,7 @@ const BATCH_LINES: usize = 512;
 const BATCH_BYTES: usize = 256 * 1024;
 
 self_cell!(
-    /// Lines in the order of time, and what they say.
+    /// Lines in the order of time, with their parsed fields.
     struct LineBatch {
         owner: BatchText,
         #[not_covariant]
@@ -58,15 +58,18 @@ impl MergedLog {
     }
 
     /// Calls `use_line` with each valid line in the order of time, until it breaks. Invalid lines are counted. Empty ones are
-    /// left out. Meanwhile, a thread reads and parses the next lines. Returns the log at its end.
+    /// left out. Meanwhile, a thread reads and parses the next lines: as many as can be read without a wait, once the first
+    /// block has shown the layout of the log. Returns the log at its end.
     pub fn try_for_each<B>(
         self,
         watch: &mut ProgressCallback<'_>,
         mut use_line: impl FnMut(OrderedLine<'_>, &LogLine<'_>) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B, Self>, LogReadError> {
         let (sender, receiver) = sync_channel(BATCHES_AHEAD);
-        let reader =
-            thread::Builder::new().spawn(move || self.read_batches(&sender)).map_err(LogReadError::no_thread)?;
+        let reader = thread::Builder::new()
+            .name("log-reader".to_owned())
+            .spawn(move || self.read_batches(&sender))
+            .map_err(LogReadError::no_thread)?;
         // If it breaks, the thread is not waited for: it may wait for a pipe, and ends when it has read a batch.
         for batch in receiver {
             let flow = batch?.with_dependent(|text, lines| {

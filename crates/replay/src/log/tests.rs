@@ -3,7 +3,7 @@ use super::*;
 use proptest::prelude::*;
 use std::io::{Cursor, Read};
 use std::ops::ControlFlow;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use tidegate_access_log::LineWriter;
 use tidegate_access_log::sample::sample_with;
@@ -267,6 +267,38 @@ fn lines_read_ahead_are_those_read_one_by_one() {
     assert!(watched.len() > 4 && watched.is_sorted(), "{watched:?}");
 }
 
+/// Time after which a wait is a failure.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn first_invalid_line_is_that_of_the_file() {
+    let invalid = |second| line_at(second).replace(" 200 ", " abc ");
+    let log = merged_log(&[&[invalid(30), invalid(10)].concat()], 60)
+        .for_each(|_, _| {})
+        .unwrap_or_else(|error| panic!("{error}"));
+    let first = LinePosition { file: 0, number: 1 };
+    assert_eq!(log.counts.invalid_lines.get(&LineError::InvalidStatus), Some(&(2, first)));
+}
+
+#[test]
+fn thread_that_reads_ahead_ends_after_a_break() {
+    /// Lines without an end. The channel is closed when nobody reads them any more.
+    struct Endless(Cursor<Vec<u8>>, #[expect(dead_code, reason = "closed when dropped")] Sender<()>);
+    impl Read for Endless {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            if self.0.position() == self.0.get_ref().len() as u64 {
+                self.0.set_position(0);
+            }
+            self.0.read(buffer)
+        }
+    }
+    let (open, closed) = channel();
+    let endless = LogSource::new("-".into(), Box::new(Endless(Cursor::new(line_at(1).into_bytes()), open)));
+    let flow = MergedLog::new(vec![endless], Duration::ZERO).try_for_each(&mut |_| {}, |_, _| ControlFlow::Break(()));
+    assert!(flow.expect("lines in memory").is_break());
+    assert_eq!(closed.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
+}
+
 #[test]
 fn lines_of_a_pipe_that_stays_open_are_used_at_once() {
     /// A pipe: its text, and then a wait until it is closed.
@@ -275,7 +307,9 @@ fn lines_of_a_pipe_that_stays_open_are_used_at_once() {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
             let read = self.0.read(buffer)?;
             if read == 0 {
-                let _ = self.1.recv();
+                // Fails after a time, so that a wait for more fails the test.
+                let is_closed = matches!(self.1.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
+                return if is_closed { Ok(0) } else { Err(std::io::Error::other("the pipe stays open")) };
             }
             Ok(read)
         }
