@@ -69,7 +69,7 @@ impl MergedLog {
         let reader = thread::Builder::new()
             .name("log-reader".to_owned())
             .spawn(move || self.read_batches(&sender))
-            .map_err(LogReadError::no_thread)?;
+            .map_err(|error| LogReadError::no_thread(&error))?;
         // If it breaks, the thread is not waited for: it may wait for a pipe, and ends when it has read a batch.
         for batch in receiver {
             let flow = batch?.with_dependent(|text, lines| {

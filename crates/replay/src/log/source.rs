@@ -41,7 +41,7 @@ pub struct LogReadError {
 
 impl LogReadError {
     /// Returns the error of a log for which no thread can be started.
-    pub(super) fn no_thread(source: io::Error) -> Self {
+    pub(super) fn no_thread(source: &io::Error) -> Self {
         Self { name: "log".to_owned(), source: io::Error::other(format!("no thread can be started: {source}")) }
     }
 }

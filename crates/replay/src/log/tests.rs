@@ -247,7 +247,7 @@ fn lines_read_ahead_are_those_read_one_by_one() {
     while let Some(OrderedLine { at, position, text }) = one_by_one.next_line().expect("a log in memory") {
         match LogLine::read(text) {
             Ok(line) => {
-                expected.extend(line.map(|line| (at, position, line.request.map(|request| request.path.into_owned()))))
+                expected.extend(line.map(|line| (at, position, line.request.map(|request| request.path.into_owned()))));
             }
             Err(_) => invalid.push(position),
         }
