@@ -83,7 +83,7 @@ impl MergedLog {
         Ok(ControlFlow::Continue(reader.join().unwrap_or_else(|panic| resume_unwind(panic))))
     }
 
-    /// Sends all lines, as long as somebody receives them.
+    /// Sends all lines, until the end or until the receiver is dropped.
     fn read_batches(mut self, sender: &SyncSender<Result<LineBatch, LogReadError>>) -> Self {
         while let Some(batch) = self.next_batch().transpose() {
             let has_failed = batch.is_err();

@@ -282,7 +282,7 @@ fn first_invalid_line_is_that_of_the_file() {
 
 #[test]
 fn thread_that_reads_ahead_ends_after_a_break() {
-    /// Lines without an end. The channel is closed when nobody reads them any more.
+    /// Lines without an end. The channel is closed when this reader is dropped.
     struct Endless(Cursor<Vec<u8>>, #[expect(dead_code, reason = "closed when dropped")] Sender<()>);
     impl Read for Endless {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
