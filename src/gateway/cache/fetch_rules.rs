@@ -118,10 +118,22 @@ impl<'a> FetchRules<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::time::Duration;
     use tidegate_policy::cache::ReloadPolicy;
+
+    /// Returns rules of a cache under which no response depends on the fields `unkeyed_headers`.
+    pub(in crate::gateway::cache) fn cache_rules(unkeyed_headers: Vec<String>) -> CacheRules {
+        CacheRules {
+            max_object: 0,
+            ignored_parameters: Vec::new(),
+            stale_when_refused: Duration::ZERO,
+            stale_if_error: Duration::ZERO,
+            reload: ReloadPolicy::None,
+            unkeyed_headers,
+        }
+    }
 
     #[test]
     fn no_common_field_is_keyed_by_its_value() {
@@ -142,14 +154,7 @@ mod tests {
             (named(&["origin"]), named(&["accept"]), Some("true-client-ip")),
             (named(&[]), named(&[]), Some("accept")),
         ] {
-            let rules = CacheRules {
-                max_object: 0,
-                ignored_parameters: Vec::new(),
-                stale_when_refused: Duration::ZERO,
-                stale_if_error: Duration::ZERO,
-                reload: ReloadPolicy::None,
-                unkeyed_headers: unkeyed,
-            };
+            let rules = cache_rules(unkeyed);
             let route = RouteCacheRules { key_headers: keyed, ..RouteCacheRules::default() };
             let rules =
                 FetchRules { rules: &rules, route: &route, address_header, names_clients: false, is_compressed: false };

@@ -280,21 +280,13 @@ fn hash(list: &[u8]) -> CacheKey {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fetch_rules::tests::cache_rules;
     use super::*;
     use proptest::prelude::*;
-    use std::time::Duration;
-    use tidegate_policy::cache::ReloadPolicy;
 
     /// Returns the key of a request for a URL with `fields`.
     fn key_of(url: &str, fields: &[(String, String)]) -> (CacheKey, bool) {
-        let rules = CacheRules {
-            max_object: 0,
-            ignored_parameters: Vec::new(),
-            stale_when_refused: Duration::ZERO,
-            stale_if_error: Duration::ZERO,
-            reload: ReloadPolicy::None,
-            unkeyed_headers: Vec::new(),
-        };
+        let rules = cache_rules(Vec::new());
         let route = RouteCacheRules::default();
         let rules = FetchRules {
             rules: &rules,
