@@ -19,9 +19,8 @@ const STREAMS: usize = 90;
 /// What is not charged in proportion: spare buffers, copies of the cache, and what the allocator keeps.
 const UNCHARGED: usize = 32 * MIB;
 
-/// Has the C library return what is free: what it keeps depends on the order in which threads allocate.
-const RETURNS_MEMORY: [(&str, &str); 3] =
-    [("MALLOC_ARENA_MAX", "2"), ("MALLOC_MMAP_THRESHOLD_", "32768"), ("MALLOC_TRIM_THRESHOLD_", "131072")];
+/// Has the allocator return at once what is free, and not after a second.
+const RETURNS_MEMORY: [(&str, &str); 1] = [("MIMALLOC_PURGE_DELAY", "0")];
 
 const RULES: &str = "
 log: { access: off, level: warn }
