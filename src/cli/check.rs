@@ -40,6 +40,24 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     Ok(describe::summary(&settings, files.lists().network_counts(), &crawlers::builtin_operators(&builtin)))
 }
 
+/// Returns the text of `file` with the classes and keys of quotas that it leaves out. `Err` contains all errors of the
+/// file, or where its layout has no place for them.
+pub fn explain_defaults(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, String> {
+    let load = |text: &str| config::load(file, text, environment, &[], operators).map_err(|errors| errors.to_string());
+    let text = config::read_text(file).map_err(|errors| errors.to_string())?;
+    let settings = load(&text)?;
+    let written = config::write_out(&text, &settings);
+    let means_the_same = |written: &String| {
+        load(written).is_ok_and(|written| {
+            written.defaults.is_empty() && format!("{:?}", written.rules) == format!("{:?}", settings.rules)
+        })
+    };
+    written.filter(means_the_same).ok_or_else(|| {
+        let hint = "write each key on a line of its own, or see the end of `tidegate check`";
+        format!("{}: the defaults do not fit into its layout; {hint}", file.display())
+    })
+}
+
 /// Returns a warning if the gateway listens on loopback only and learns no address of a client: it has a proxy in front,
 /// or local clients only.
 fn loopback_listener_warning(settings: &Settings) -> Option<String> {

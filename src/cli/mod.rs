@@ -37,6 +37,7 @@ use crate::service::crawlers;
 use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 use error::{failed, print_errors};
+use jiff::tz::TimeZone;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -71,10 +72,13 @@ enum Command {
     ///
     /// Reports all errors at once (exit code 2). Warns about a missing `override_file`, an unreadable range file, and
     /// routes and scopes without effect. The line `crawlers:` of the summary lists the servers that the gateway
-    /// contacts.
+    /// contacts. Classes and keys of quotas that the file leaves out are shown as it would write them.
     Check {
         /// Configuration file, as --config.
         file: Option<PathBuf>,
+        /// Prints the file with these classes and keys written out, in place of the summary.
+        #[arg(long)]
+        explain_defaults: bool,
         #[command(flatten)]
         config: ConfigArg,
     },
@@ -254,7 +258,10 @@ impl Cli {
             Command::Serve { file, args } => {
                 serve::run(&ServeArgs { file: config_or_positional(args.file, file)?, ..args })
             }
-            Command::Check { file, config } => check_file(&config_or_positional(config, file)?.path()?),
+            Command::Check { file, explain_defaults, config } => {
+                let file = config_or_positional(config, file)?.path()?;
+                check_file(&file, if explain_defaults { check::explain_defaults } else { check::check })
+            }
             Command::Demo(args) => demo::run(&args),
             Command::Classify { config, json } => classify_lines(config.as_deref(), json),
             Command::Replay(args) => replay::run(&args),
@@ -312,8 +319,8 @@ impl ServeArgs {
     }
 }
 
-fn check_file(file: &Path) -> ExitCode {
-    match check::check(file, &environment(), &OperatorTable::builtin_names()) {
+fn check_file(file: &Path, check: fn(&Path, &[(String, String)], &[&str]) -> Result<String, String>) -> ExitCode {
+    match check(file, &environment(), &OperatorTable::builtin_names()) {
         Ok(summary) => print(&summary),
         Err(errors) => print_errors(&errors),
     }
@@ -332,10 +339,13 @@ fn classify_lines(config: Option<&Path>, json: bool) -> ExitCode {
     exit_code(result)
 }
 
-/// Returns the environment variables that are valid UTF-8; configuration variables always are.
+/// Returns the environment variables that are valid UTF-8; configuration variables always are. `TZ` is the IANA name of the
+/// system's time zone, if it has one, also where the system sets no variable, or one in another form.
 fn environment() -> Vec<(String, String)> {
     let text = |value: std::ffi::OsString| value.into_string().ok();
-    std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
+    let variables = std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
+    let zone = TimeZone::system().iana_name().map(|zone| ("TZ".to_owned(), zone.to_owned()));
+    variables.filter(|(name, _)| name != "TZ" || zone.is_none()).chain(zone.clone()).collect()
 }
 
 /// Prints a result on standard output.

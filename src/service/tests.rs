@@ -417,7 +417,8 @@ fn yaml(dir: &Path, rules: &str) -> String {
     ];
     let key = |line: &str| line.split(':').next().map(str::to_owned);
     let is_common = |line: &&&str| rules.lines().all(|rule| key(rule) != key(line));
-    common.iter().filter(is_common).map(|line| format!("{line}\n")).collect::<String>() + rules
+    let classes = if rules.contains("classes:") { "" } else { "\nclasses: []\n" };
+    common.iter().filter(is_common).map(|line| format!("{line}\n")).collect::<String>() + rules + classes
 }
 
 fn get(address: SocketAddr, path: &str) -> String {

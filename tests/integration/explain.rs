@@ -122,7 +122,7 @@ fn unset_settings_are_reported_as_defaults() {
     let explanation = fixture.explain(PERSON.name, "192.0.2.1", "/item/1", &[]);
     let rule = |stage| find_step(&explanation, stage).rule.as_ref().expect("a setting").to_string();
     assert!(rule(Stage::Route).ends_with(": routes[0]") && rule(Stage::Route).starts_with("tidegate.yaml:"));
-    assert_eq!(rule(Stage::Class), "by default: classes[0]");
+    assert_eq!(rule(Stage::Class), "by default: classes[4]");
     assert_eq!(rule(Stage::Identity), "by default: clients.address_from");
     assert!(explanation.remedies.is_empty());
 }

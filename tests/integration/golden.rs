@@ -310,8 +310,8 @@ quotas:
       bot: [ { above: 0%, shed: 100% } ]
       suspect: [ { above: 0%, shed: 100% } ]
   paced: { limit: 100, window: { calendar: day, zone: UTC }, pacing: even, tiers: { bot: [ { above: 95%, shed: 100% } ] } }
-  small: { limit: 2, window: { first_use: 1h } }
-  tried: { limit: 1, window: { fixed: 24h }, enforce: false }
+  small: { limit: 2, window: { first_use: 1h }, pacing: off }
+  tried: { limit: 1, window: { fixed: 24h }, enforce: false, pacing: off }
 classes:
   - { name: banned, when: { user_agent: BadBot }, block: true }
   - { name: hosting, when: { address_list: hosting }, block: true }

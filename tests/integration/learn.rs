@@ -369,7 +369,7 @@ quotas:
     pacing: learned
     tiers: { search: [ { above: 50%, shed: 50% } ] }
   other: { limit: 100, window: { calendar: day, zone: UTC }, pacing: learned, tiers: { search: [ { above: 50%, shed: 50% } ] } }
-  unpaced: { limit: 100, window: { calendar: day, zone: UTC } }
+  unpaced: { limit: 100, window: { calendar: day, zone: UTC }, pacing: off }
 classes:
   - { name: search, when: { operator: googlebot } }
   - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot, impostor] } }

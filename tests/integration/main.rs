@@ -37,6 +37,7 @@ mod error_pages;
 mod explain;
 mod explain_log;
 mod explain_refusals;
+mod first_policy;
 mod forward_auth;
 mod forward_auth_proxies;
 mod frameworks;

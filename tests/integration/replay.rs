@@ -155,9 +155,8 @@ fn assumptions_are_listed_within_eighty_columns() {
 
 #[test]
 fn first_refused_ignores_fully_shed_classes() {
-    let tiers = "tiers: { bot: [{ above: 0%, shed: 100% }] } } }\n";
-    let fixture =
-        ReplayFixture::with_rules(&TEN_A_DAY.replace("at: \"00:00\" } } }\n", &format!("at: \"00:00\" }}, {tiers}")));
+    let tiers = "tiers: { bot: [{ above: 0%, shed: 100% }] }";
+    let fixture = ReplayFixture::with_rules(&TEN_A_DAY.replace("pacing: off", tiers));
     let log = fixture.write_file("access.log", &(log_line(0, "/", "curl/8.0") + &minutely_log(1, 30)));
     let report = fixture.report(&[&log]);
     assert_eq!(report["policies"][0]["classes"][0]["refused"]["tier"], 1, "{report}");
@@ -601,7 +600,7 @@ const HUMAN: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Fi
 
 const TEN_A_DAY: &str = r#"
 bot_detection: { enabled: false }
-quotas: { api: { limit: 10, window: { calendar: day, zone: UTC, at: "00:00" } } }
+quotas: { api: { limit: 10, window: { calendar: day, zone: UTC, at: "00:00" }, pacing: off } }
 classes:
   - { name: bot, when: { kind: [verified_bot, declared_bot, impostor] } }
   - { name: other, when: {} }

@@ -40,6 +40,11 @@ pub struct CivilCalendar {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownZone;
 
+/// Returns true if the zone database has a zone of this name.
+pub fn is_zone(name: &str) -> bool {
+    TimeZoneDatabase::bundled().get(name).is_ok()
+}
+
 impl CivilCalendar {
     /// Returns windows of `unit` in the IANA `zone`, each beginning at the given time of day (hours: at its minutes).
     pub fn new(unit: CalendarUnit, zone: &str, reset_time: Time) -> Result<Self, UnknownZone> {

@@ -1,5 +1,6 @@
 //! Environment variables: `${NAME}` inside values, and `TIDEGATE__ORIGIN__URL=...`, which overrides one key.
 
+use super::calendar;
 use super::error::{ConfigError, SourceLocation, did_you_mean};
 use super::node::{Entry, Node, NodeKind};
 use super::setting_path::SettingPath;
@@ -23,6 +24,12 @@ pub(super) fn expand(root: &mut Node, environment: &[(String, String)], errors: 
             }
         }
     });
+}
+
+/// Returns the time zone of the system, the variable `TZ`; UTC if it names none that is known.
+pub(super) fn time_zone(environment: &[(String, String)]) -> &str {
+    let zone = environment.iter().find(|(name, _)| name == "TZ").map(|(_, zone)| zone.as_str());
+    zone.filter(|zone| calendar::is_zone(zone)).unwrap_or("UTC")
 }
 
 fn expand_text(text: &str, environment: &[(String, String)]) -> Result<String, (String, String)> {

@@ -6,6 +6,7 @@
 
 use super::node::{Entry, Node, NodeKind};
 use super::setting_path::SettingPath;
+use super::short_forms;
 use super::source_map::SourceMap;
 use ::config::{Config, ConfigError, Map, Source, Value, ValueKind};
 
@@ -15,7 +16,8 @@ const ROOT: &str = "tidegate";
 /// precedence.
 pub(super) fn merge(layers: [Node; 3], source_map: &mut SourceMap) -> Value {
     let mut builder = Config::builder();
-    for layer in layers {
+    for mut layer in layers {
+        short_forms::expand(&mut layer);
         builder = builder.add_source(Layer(value(layer, &SettingPath::ROOT, source_map)));
     }
     let merged = builder.build().ok().and_then(|merged| match merged.cache.kind {
@@ -38,7 +40,8 @@ impl Source for Layer {
     }
 }
 
-fn value(node: Node, path: &SettingPath, source_map: &mut SourceMap) -> Value {
+/// Returns the value of a node at `path`, and adds the locations of what it contains to `source_map`.
+pub(super) fn value(node: Node, path: &SettingPath, source_map: &mut SourceMap) -> Value {
     let kind = match node.kind {
         NodeKind::Null => ValueKind::Nil,
         NodeKind::Bool(value) => ValueKind::Boolean(value),

@@ -1,7 +1,7 @@
 //! The configuration: raw values from YAML, then validated [`Settings`].
 //!
 //! `yaml` and `environment` build trees in which every value has a location; `layers` merges them and moves the
-//! locations to `source_map`; `deserializer` converts the tree to the types of `sections`, which hold values within
+//! locations to `source_map`; `defaults` adds what the merged tree leaves out; `deserializer` converts the tree to the types of `sections`, which hold values within
 //! their bounds, and of `raw`; `validate` checks these and creates [`Settings`]. All steps add to one list of errors, so
 //! that all errors are reported at once.
 //!
@@ -10,6 +10,7 @@
 pub mod admin_address;
 mod authority;
 pub mod calendar;
+mod defaults;
 pub mod describe;
 mod deserializer;
 mod environment;
@@ -24,10 +25,12 @@ mod sections;
 mod serde_forms;
 mod setting_path;
 pub mod settings;
+mod short_forms;
 mod source_map;
 mod validate;
 mod yaml;
 
+pub use defaults::{SEARCH_ENGINES, write_out};
 pub use error::{ConfigError, ConfigErrors, SourceLocation, did_you_mean};
 pub use scalars::duration;
 pub use setting_path::SettingPath;
@@ -38,7 +41,7 @@ use std::path::Path;
 
 /// Parses and validates the `text` of a file. `Err` contains all errors.
 ///
-/// `environment` contains the variables for `${NAME}` and `TIDEGATE__...`. `overrides` are command line options, as the
+/// `environment` contains the variables for `${NAME}` and `TIDEGATE__...`, and `TZ`, the name of the system's time zone. `overrides` are command line options, as the
 /// path of a key and its value. They take precedence over both; the location of an error in one is the option, such as
 /// `--listen`. `operators` are the names of the built-in operators, by their index in the operator table.
 pub fn load(
@@ -90,9 +93,10 @@ fn load_settings(
     let options = environment::options(overrides, &mut errors);
 
     let mut source_map = SourceMap::new(file);
-    let tree = layers::merge([file_tree, variables, options], &mut source_map);
+    let mut tree = layers::merge([file_tree, variables, options], &mut source_map);
+    let defaults = defaults::add(&mut tree, operators, environment::time_zone(environment));
     let raw: raw::File = deserializer::read(&tree, &source_map, &mut errors);
-    validate::validate(&raw, operators, source_map, errors)
+    validate::validate(&raw, operators, defaults, source_map, errors)
 }
 
 /// Reads a file and returns its settings, as [`load`] does.

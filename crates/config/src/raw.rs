@@ -29,6 +29,7 @@ use super::sections::headers::Headers;
 use super::sections::limits::Limits;
 use super::sections::quotas::Quota;
 use super::serde_forms::{NamedMap, OneOrMany, present_or_default};
+use super::short_forms::ShortForm;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -67,8 +68,8 @@ pub(super) struct File {
     /// Storage of quota usage: file (in state_dir), memory (a restart resets the usage), or { redis: ... }, through
     /// which several instances share their quotas. A change takes effect at the next start. Default file.
     pub ledger: ledger::Ledger,
-    /// Server behind the gateway.
-    pub origin: origin::Origin,
+    /// Server behind the gateway: its URL, such as http://127.0.0.1:3000, or keys. Required, here or as --origin.
+    pub origin: ShortForm<origin::Origin, String>,
     /// The site's own hosts: one, or a list of names, such as example.com, wildcards, such as `"*.example.com"` (all names
     /// below it, not example.com itself), and addresses. At most 1000. Default none: every host is accepted.
     ///
@@ -114,8 +115,9 @@ pub(super) struct File {
     pub quotas: NamedMap<Quota>,
     /// Classes of clients; first match wins. Clients without a match are in class `other`. A class without a bucket
     /// limits no client, so a class of exempt clients belongs above the others. Quotas still count and refuse exempt
-    /// clients when no units remain; scopes limit all clients. "Allow all" is a file without classes; "block all" is
-    /// one class with block: true. At most 1000 classes. Default none.
+    /// clients when no units remain; scopes limit all clients. "Block all" is one class with block: true. At most 1000
+    /// classes. Default: search (verified search engines), feed (feed readers), monitor (services that watch sites), bot
+    /// (all other bots, impostors, too) and person; `tidegate check` shows them. `classes: []` is none of them.
     pub classes: Vec<classes::Class>,
     /// Throttled parts of the origin, by name. A request needs a slot in every scope of its route. `default` applies to
     /// all routes that name no scope. At most 1000 scopes. Default none.

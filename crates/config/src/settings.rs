@@ -83,10 +83,21 @@ pub struct Settings {
     pub address_lists: Vec<AddressList>,
     /// Range files of the operators.
     pub range_files: Vec<RangeFile>,
+    /// Values of keys that the file leaves out and that depend on others.
+    pub defaults: Vec<DefaultValue>,
     /// Warnings about valid values, one sentence each: mostly keys without effect.
     pub warnings: Vec<String>,
     /// Locations of the settings.
     pub source_map: SourceMap,
+}
+
+/// A key that the file leaves out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefaultValue {
+    /// Path of the section that lacks the key.
+    pub(super) section: SettingPath,
+    /// The key and its value, as the file would write them.
+    pub(super) text: String,
 }
 
 /// Listener for clients.
@@ -496,6 +507,16 @@ impl Listener {
     /// Returns the scheme of its URLs: `https` or `http`.
     pub const fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
+    }
+}
+
+impl fmt::Display for DefaultValue {
+    /// Writes the value with its path: `quotas.api.per_client: 5%`.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.section.is_root() {
+            true => out.write_str(&self.text),
+            false => write!(out, "{}.{}", self.section, self.text),
+        }
     }
 }
 

@@ -77,6 +77,12 @@ impl SourceMap {
         self.sources.get(path)
     }
 
+    /// Returns the location of the first key of the map at `path`; `None` if the file has no key there.
+    pub(super) fn first_key(&self, path: &SettingPath) -> Option<&SourceLocation> {
+        let keys = self.sources.iter().filter(|(key, _)| key.parent().as_ref() == Some(path));
+        keys.map(|(_, source)| &source.key_location).min()
+    }
+
     /// Returns the path of a quota, which is defined under `quotas` or within its scope.
     pub fn quota_path(&self, name: &str) -> SettingPath {
         let scope_quota = SettingPath::of_scope(name).quota();

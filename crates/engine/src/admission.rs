@@ -64,7 +64,8 @@ pub struct Decision {
 #[derive(Clone, Copy)]
 pub(super) struct ChargeContext {
     pub(super) class_id: StableClassId,
-    pub(super) client: ClientKey,
+    /// Client whose share of quotas is limited, if it is.
+    pub(super) limited_client: Option<ClientKey>,
     pub(super) crawler: Option<GuardedCrawler>,
 }
 
@@ -199,7 +200,7 @@ impl Admission {
         let reservation = Reservation {
             counter: Arc::clone(counter),
             quota,
-            client: self.rules[quota].client_limit.map(|_| client),
+            client: self.rules[quota].client_limit_of(&self.rules[class]).map(|_| client),
             expected: Units::ZERO,
             learned: None,
             window: counter.lock_at(decided_at).window_id_at(decided_at),
@@ -320,7 +321,8 @@ impl Admission {
         now: Timestamp,
     ) -> Decision {
         let class_id = self.class_id(request.class);
-        let context = ChargeContext { class_id, client, crawler };
+        let limited_client = request.class_rules.has_client_limits.then_some(client);
+        let context = ChargeContext { class_id, limited_client, crawler };
         // Fill the lists in place: collecting them would copy them once more.
         let mut locked: InlineVec<LockedQuota<'_>> = SmallVec::new();
         locked.extend(charges.iter().map(|charge| {
@@ -421,7 +423,7 @@ impl Admission {
         &self,
         state: &mut QuotaState,
         &(id, ref expectation): &(QuotaId, ExpectedCost),
-        ChargeContext { class_id, client, crawler }: ChargeContext,
+        ChargeContext { class_id, limited_client, crawler }: ChargeContext,
     ) -> QuotaSnapshot<'_> {
         let quota = &self.rules[id];
         QuotaSnapshot {
@@ -431,7 +433,8 @@ impl Admission {
             taken: state.taken(),
             limit: state.leased_limit(),
             leased: state.leased(),
-            client_used: quota.client_limit.map(|limit| self.counter(id).client_used(state, client, limit)),
+            client_used: (limited_client.zip(quota.client_limit))
+                .map(|(client, limit)| self.counter(id).client_used(state, client, limit)),
             resets_at: state.resets_at(),
             shedding: state.class(class_id).shedding,
             plan: quota.pacing.as_ref().map(|pacing| state.plan_for(pacing, &self.class_ids, class_id)),

@@ -49,7 +49,7 @@ impl Admission {
             let charges = self.with_learned(self.charges(&request, route), learned);
             let context = ChargeContext {
                 class_id: self.class_id(class),
-                client: key,
+                limited_client: class_rules.has_client_limits.then_some(key),
                 crawler: self.guarded_crawler(class_rules, page.as_ref(), now),
             };
             let snapshot = |charge: &(QuotaId, ExpectedCost)| {

@@ -69,7 +69,7 @@ impl QuotaUsage {
         };
         let own_cost = used.saturating_sub(snapshot.taken);
         let client_used = snapshot.client_used.map(|used| used.saturating_add(own_cost));
-        let client_limit = snapshot.quota.client_limit;
+        let client_limit = snapshot.quota.client_limit_of(request.class_rules);
         Self {
             quota: snapshot.id,
             cost: snapshot.cost,

@@ -53,6 +53,8 @@ pub struct Class {
     pub priority: u8,
     /// Crawler guard: admits verified crawlers that a tier refuses.
     pub guard: Option<CrawlerGuard>,
+    /// True if the client limits of quotas hold for its clients.
+    pub has_client_limits: bool,
 }
 
 /// Match conditions of a class. All must hold; each holds if it is empty or one of its values matches.

@@ -373,7 +373,8 @@ fn check_client_shares(
     let mut refusal: Option<Refusal> = None;
     let mut shadow = None;
     for (index, snapshot) in snapshots.iter().enumerate() {
-        let Some((used, limit)) = snapshot.client_used.zip(snapshot.quota.client_limit) else { continue };
+        let limit = snapshot.quota.client_limit_of(request.class_rules);
+        let Some((used, limit)) = snapshot.client_used.zip(limit) else { continue };
         let enforced = request.class_rules.enforce && snapshot.quota.enforce;
         let is_exceeded = used.saturating_add(snapshot.cost) > limit;
         let result = if is_exceeded { Err(Reason::ClientShare) } else { Ok(Pass::Rule) };

@@ -73,6 +73,7 @@ pub fn class(name: &str) -> Class {
         enforce: true,
         priority: 0,
         guard: None,
+        has_client_limits: true,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Checked settings of a quota: limit, window, and the tiers of each class.
 
+use super::class::Class;
 use super::ids::ClassId;
 use super::pacing::Pacing;
 use super::tier::TierSet;
@@ -13,7 +14,7 @@ pub struct Quota {
     pub name: String,
     /// Limit per window, in units.
     pub limit: Units,
-    /// Units of a window that one client may use; `None` for no limit.
+    /// Units of a window that one client may use, by [`Self::client_limit_of`]; `None` for no limit.
     pub client_limit: Option<Units>,
     /// Succession of windows.
     pub window: Window,
@@ -102,6 +103,11 @@ impl Quota {
             pacing: None,
             class_tiers: Vec::new(),
         }
+    }
+
+    /// Returns the units of a window that one client of the class may use, if they are limited.
+    pub fn client_limit_of(&self, class: &Class) -> Option<Units> {
+        self.client_limit.filter(|_| class.has_client_limits)
     }
 
     /// Returns the tiers of `class`, if any.

@@ -139,7 +139,7 @@ fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
         let window = ceil_seconds(quota.window.nominal_length()).max(1);
         let limit = quota.limit.floor().min(MAX_SF_INTEGER);
         let _ = write!(text, "{separator}\"{}\";q={limit};w={window}", quota.name);
-        if let Some(share) = quota.client_limit.filter(|_| class.enforce) {
+        if let Some(share) = quota.client_limit_of(class).filter(|_| class.enforce) {
             let (name, limit) = (client_share_name(&quota.name), share.floor().min(MAX_SF_INTEGER));
             let _ = write!(text, ", \"{name}\";q={limit};w={window}");
         }

@@ -69,7 +69,7 @@ fn errors_of_error_pages_have_file_line_and_column() {
 
 #[test]
 fn summary_shows_cost_header_sync_and_exhaustion() {
-    let yaml = "origin: { url: 'http://a' }\nquotas:\n  api:\n    limit: 1\n    window: { fixed: 30s }\n    cost_header: X-Cost\n    sync_from:\n      \
+    let yaml = "origin: { url: 'http://a' }\nclasses: []\nquotas:\n  api:\n    limit: 1\n    window: { fixed: 30s }\n    cost_header: X-Cost\n    sync_from:\n      \
         remaining_header: X-Left\n      reset_header: X-Reset\n      exhausted: { statuses: [429, 403], contains: spent }";
     let settings = config::load(Path::new("a.yaml"), yaml, &[], &[], &OPERATORS).expect("valid settings");
     let shown = summary(&settings);
@@ -111,7 +111,7 @@ fn bucket_summary_starts_with_its_key_source() {
 
 #[test]
 fn summary_lists_configured_operators() {
-    let text = "origin: { url: http://o }\nverify: { dns: { nameservers: 127.0.0.1:53 }, refresh_interval: off, signatures: { enabled: false } }\noperators:\n  \
+    let text = "origin: { url: http://o }\nclasses: []\nverify: { dns: { nameservers: 127.0.0.1:53 }, refresh_interval: off, signatures: { enabled: false } }\noperators:\n  \
                 acme: { product_tokens: AcmeBot, ranges: 192.0.2.0/24, dns_names: acme.example, exhaustive: [ranges, dns_names] }\n  \
                 googlebot: { exhaustive: [] }\n  bingbot: {}\n  nobody: {}\n  \
                 mine: { product_tokens: [GPTBot, MineBot], signature_agents: [https://chatgpt.com, https://b.example] }";
@@ -246,7 +246,7 @@ fn auto_crawl_delay_shows_an_insufficient_budget() {
 
 #[test]
 fn route_summary_shows_non_default_spelling() {
-    let text = "origin: { url: http://o }\nquotas: { api: { limit: 9, window: { fixed: 1h } } }\nroutes:\n  \
+    let text = "origin: { url: http://o }\nclasses: []\nquotas: { api: { limit: 9, window: { fixed: 1h } } }\nroutes:\n  \
                 - { match: /a, method: GET, cost: { api: 1 } }\n  - { match: /b, case: exact, trailing_slash: exact, cost: { api: 1 } }\n  \
                 - { match: /c, case: ignore }\n  - { match: /d }\n";
     let settings = config::load(Path::new("gate.yaml"), text, &[], &[], &OPERATORS);
@@ -312,4 +312,27 @@ fn summary_shows_own_hosts() {
     let yaml = "origin: { url: 'http://a' }\nhosts: [Example.com, \"*.example.com\"]";
     let settings = config::load(Path::new("a.yaml"), yaml, &[], &[], &OPERATORS).expect("valid settings");
     assert!(summary(&settings).contains("\nown hosts: example.com, *.example.com\n"), "{}", summary(&settings));
+}
+
+#[test]
+fn defaults_are_shown_and_written_into_the_file() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("tidegate.yaml");
+    let written = |text: &str| {
+        std::fs::write(&file, text).expect("the file is written");
+        explain_defaults(&file, &[], &OPERATORS)
+    };
+    let complete = written("# My site.\norigin: http://a\nquotas: { api: { limit: 1000 } }\n").expect("a valid file");
+    insta::assert_snapshot!(complete);
+    assert_eq!(written(&complete), Ok(complete.clone()), "nothing is left out");
+    let shown = check(&file, &[], &OPERATORS).unwrap_or_else(|errors| panic!("{errors}"));
+    assert!(!shown.contains("not in the file"), "{shown}");
+
+    let error = written("{ origin: http://a, quotas: { api: { limit: 1000 } } }\n").expect_err("no line for classes");
+    assert!(error.contains("tidegate.yaml: the defaults do not fit into its layout"), "{error}");
+    assert!(
+        written("origin: http://a\nquotas: { api: { limit: x } }\n")
+            .expect_err("invalid")
+            .contains(":2:25: quotas.api.limit")
+    );
 }

@@ -35,9 +35,11 @@ impl RunningGateway {
     ) -> Self {
         let config_dir = tempfile::tempdir().expect("temporary directory");
         let file = config_dir.path().join("gate.yaml");
+        // As for the gateways of this process.
+        let classes = if rules.contains("classes:") { "" } else { "classes: []\n" };
         let yaml = format!(
             "listen: {listen}\nadmin: {{ listen: \"127.0.0.1:0\" }}\nstate_dir: {}\nworkers: 2\n\
-             origin: {{ url: \"http://{origin}\" }}\n{rules}",
+             origin: {{ url: \"http://{origin}\" }}\n{classes}{rules}",
             state_dir.display(),
         );
         std::fs::write(&file, yaml).expect("file is writable");

@@ -14,7 +14,12 @@ pub(super) fn class(class: &Class, shed: bool, operators: &[String], lists: &[St
     // The guard overrides tiers and plans only.
     let guard = class.guard.as_ref().filter(|_| shed).map_or_else(String::new, |config| format!("; {}", guard(config)));
     let (conditions, priority) = (conditions(&class.matcher, operators, lists), class.priority);
-    format!("{}: {conditions}; priority {priority}{bucket}{guard}{blocked}{}", class.name, shadow(class.enforce))
+    let limits = if class.has_client_limits { "" } else { "; without client limits of quotas" };
+    format!(
+        "{}: {conditions}; priority {priority}{bucket}{limits}{guard}{blocked}{}",
+        class.name,
+        shadow(class.enforce)
+    )
 }
 
 pub(super) fn conditions(when: &ClassMatcher, operators: &[String], lists: &[String]) -> String {

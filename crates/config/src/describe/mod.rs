@@ -134,6 +134,11 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     crawlers::robots(settings, operators).into_iter().for_each(&mut line);
     line(crawlers::crawl_policy(settings.crawl_policy.as_ref()));
 
+    if !settings.defaults.is_empty() {
+        line("\nnot in the file, so by default:".into());
+        let values = settings.defaults.iter().map(ToString::to_string);
+        values.for_each(|value| line(format!("  {}", value.replace('\n', "\n  "))));
+    }
     if !settings.warnings.is_empty() {
         line("\nwarnings:".into());
         settings.warnings.iter().for_each(|warning| line(format!("  {warning}")));

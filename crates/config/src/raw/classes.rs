@@ -29,6 +29,9 @@ section! {
         /// where many people share one address (office, campus, mobile network). `tidegate replay` shows which clients
         /// a size would have refused. Default: no bucket, no limit.
         bucket: Option<Bucket>;
+        /// false: `per_client` of quotas does not limit the clients of the class, such as verified search engines, of which
+        /// one address sends many requests.
+        per_client: bool = true => bool, any;
         /// true: every request is refused, except robots.txt (GET and HEAD) and the crawl policy. The client receives
         /// Retry-After: one hour, plus headers.retry_after_spread, because the end of the block is unknown. RateLimit
         /// fields of such a response show the quotas, which are not the reason of the refusal.

@@ -5,10 +5,12 @@ mod sync_from;
 mod tiers;
 mod window;
 
+use crate::calendar::CalendarUnit;
 use crate::scalars::{Amount, Field, Mark};
 use crate::section::{any, section};
 use crate::serde_forms::NamedMap;
 use crate::setting_path::SettingPath;
+use crate::short_forms::ShortForm;
 use crate::validate::diagnostics::Diagnostics;
 use pacing::{Pacing, pacing};
 use sync_from::{SyncFrom, sync_from};
@@ -23,12 +25,12 @@ section! {
     pub(crate) struct Quota {
         /// Units per window, more than 0, to a thousandth. Required.
         limit: Option<Units> = None => Amount, more_than_zero;
-        /// Window of the quota: exactly one of { calendar, zone, at }, { fixed }, { first_use } and { sliding }.
-        /// Required.
-        window: Option<Window>;
+        /// Window of the quota: exactly one of { calendar, zone, at }, { fixed }, { first_use } and { sliding }. A calendar
+        /// unit alone, such as day, is short for { calendar: day }. Default: a calendar day of the system's time zone.
+        window: Option<ShortForm<Window, CalendarUnit>>;
         /// Units of a window that one client may use: a share of the limit such as 2%, or an amount. Further requests
-        /// with a cost get 429, reason client_share, until the window ends. Sliding windows have no such share. Default
-        /// no limit.
+        /// with a cost get 429, reason client_share, until the window ends. Sliding windows have no such share. Default: with
+        /// the built-in classes and neither tiers nor pacing, 5%, or 20 times the highest cost of a route if that is more; else no limit.
         ///
         /// The client is that of the bucket of its class: an address or IPv6 prefix, or the `key` of the class. All
         /// addresses of one network (IPv4 /24, IPv6 /48) together may use eight times as much. A refused request
@@ -47,7 +49,8 @@ section! {
         /// count. A header that is present but unreadable is logged once per window. Default none.
         sync_from: Option<SyncFrom>;
         /// Pacing: distributes the remaining units over the remaining time: off, even, learned, or { mode, burst,
-        /// weights, enforce }. Sliding windows cannot be paced. Default off.
+        /// weights, enforce }. Sliding windows cannot be paced. Default: off with tiers. Without, learned for the classes
+        /// that name operators or kinds of bots only, with a weight that doubles with each priority.
         ///
         /// Classes without tiers are unpaced: their forecast demand is earmarked first. Classes with tiers or with a
         /// weight are paced. A class that is refused wholly from the first unit gets nothing. The other tiers apply
@@ -58,7 +61,8 @@ section! {
         /// again.
         pacing: Pacing;
         /// Tiers by class: a list of { above, shed }, or { enforce, steps }. In one list `above` and `shed` must
-        /// increase; at most 100 tiers. A class without tiers is refused only when no units remain. Default none.
+        /// increase; at most 100 tiers. A class without tiers is refused only when no units remain. Default: without
+        /// pacing, the built-in class bot is refused 50 % from 50 % of the limit, 75 % from 75 %, all from 90 %; else none.
         tiers: NamedMap<Tiers>;
         /// false: shadow mode. Refusals are counted and logged only, and usage may exceed the limit. The quota is
         /// announced to no client, `tidegate_quota_enforced` is 0, and `tidegate quota set` accepts more than the
@@ -88,7 +92,7 @@ pub(crate) fn quota(
         report.error(&path.limit(), "missing", "write the units per window, such as 10000");
     }
     let limit = keys.limit.unwrap_or(Units::from_whole(1));
-    let window = window(keys.window.as_ref(), &path.window(), report);
+    let window = window(keys.window.as_ref().map(|window| &window.0), &path.window(), report);
     let class_tiers = class_tiers(&keys.tiers, limit, path, classes, report);
     let quota = policy::Quota {
         client_limit: keys.per_client.as_ref().map(|Mark(share)| share.units(limit)),

@@ -15,7 +15,7 @@ use tidegate_policy::words::Words;
 use tidegate_policy::{ClientKind, ListId, OperatorId};
 
 /// Name of the class of clients without a match.
-pub(super) const OTHER_CLASS: &str = "other";
+pub(crate) const OTHER_CLASS: &str = "other";
 
 /// Maximum number of classes, and of user agent rules. Ids are small numbers.
 const MAX_CLASSES: usize = 1000;
@@ -96,6 +96,7 @@ pub(super) fn classes(
             enforce: true,
             priority: 0,
             guard: None,
+            has_client_limits: true,
         });
     }
     classes
@@ -119,6 +120,7 @@ fn class(raw: &raw::Class, index: usize, operators: &[&str], lists: &[String], r
         enforce: raw.enforce,
         priority: raw.priority,
         guard: guard(raw),
+        has_client_limits: raw.per_client,
     }
 }
 

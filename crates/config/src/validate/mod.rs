@@ -7,7 +7,7 @@ mod acme;
 mod address_lists;
 mod bot_detection;
 mod cache;
-mod classes;
+pub(super) mod classes;
 mod clients;
 pub(super) mod diagnostics;
 mod error_pages;
@@ -32,17 +32,19 @@ use super::raw;
 use super::raw::compression::{Compression, CompressionKeys};
 use super::sections::crawl_policy::CrawlPolicyDocument;
 use super::setting_path::SettingPath;
-use super::settings::{CrawlerOperator, Settings};
+use super::settings::{CrawlerOperator, DefaultValue, Settings};
 use super::source_map::SourceMap;
 use diagnostics::Diagnostics;
 use std::sync::Arc;
 use tidegate_policy::Rules;
 use tidegate_policy::compression::CompressionRules;
 
-/// Returns the settings of `raw`, and all errors, including those in `errors`.
+/// Returns the settings of `raw`, and all errors, including those in `errors`. `defaults` are the values that `raw` has and
+/// the file has not.
 pub(super) fn validate(
     raw: &raw::File,
     operators: &[&str],
+    defaults: Vec<DefaultValue>,
     source_map: SourceMap,
     errors: Vec<ConfigError>,
 ) -> (Settings, Vec<ConfigError>) {
@@ -51,7 +53,7 @@ pub(super) fn validate(
     listen::check_address_source(raw, &listen, &mut report);
     let admin = server::admin(raw, &listen, &mut report);
     let forward_auth = forward_auth::forward_auth(raw, &listen, admin.as_ref(), &mut report);
-    let origin = origin::origin(&raw.origin, &listen, &mut report);
+    let origin = origin::origin(&raw.origin.0, &listen, &mut report);
     let hosts = server::hosts(raw, &mut report);
     acme::warn_foreign_domains(&listen, hosts.as_ref(), &mut report);
     let mut limits = raw.limits.clone();
@@ -146,6 +148,7 @@ pub(super) fn validate(
         response_timeouts,
         address_lists: lists,
         range_files,
+        defaults,
         warnings,
         source_map,
     };

@@ -173,6 +173,9 @@ fn client_is_refused_once_its_share_is_used() {
     let mut class_in_shadow = with_share(20, 1);
     class_in_shadow.class.enforce = false;
     assert_eq!(class_in_shadow.shadow_reason(), Some(Reason::ClientShare));
+    let mut without_limits = with_share(20, 1);
+    without_limits.class.has_client_limits = false;
+    assert_eq!((without_limits.refusal_reason(), without_limits.shadow_reason()), (None, None));
 }
 
 #[test]

@@ -41,7 +41,9 @@ fn steps_of_rules(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<
     let mut steps: Vec<Step> = switch(&request, assessment).into_iter().collect();
     steps.extend([block(input, &request, assessment), bucket(input, &request, assessment)]);
     steps.extend(cache::step(input, assessment));
-    steps.extend(assessment.quota_snapshots().iter().filter_map(|snapshot| client_share(input, snapshot, assessment)));
+    steps.extend(
+        assessment.quota_snapshots().iter().filter_map(|snapshot| client_share(input, &request, snapshot, assessment)),
+    );
     for snapshot in assessment.quota_snapshots() {
         match assessment.step_result(Check::Tier(snapshot.id)) {
             Some(result) => {
@@ -115,8 +117,13 @@ fn exempt_bucket(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Step 
 }
 
 /// Returns the step for the client's share of a quota, if it has one.
-fn client_share(input: &ExplainInput<'_>, snapshot: &QuotaSnapshot<'_>, assessment: &Assessment<'_>) -> Option<Step> {
-    let (limit, used) = snapshot.quota.client_limit.zip(snapshot.client_used)?;
+fn client_share(
+    input: &ExplainInput<'_>,
+    request: &DecisionRequest<'_>,
+    snapshot: &QuotaSnapshot<'_>,
+    assessment: &Assessment<'_>,
+) -> Option<Step> {
+    let (limit, used) = snapshot.quota.client_limit_of(request.class_rules).zip(snapshot.client_used)?;
     let name = &snapshot.quota.name;
     let Some(result) = assessment.step_result(Check::ClientShare(snapshot.id)) else {
         return Some(Step::skipped(Stage::Share).with_quota(name));

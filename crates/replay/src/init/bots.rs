@@ -3,6 +3,7 @@
 use super::request_rate::RequestRate;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use tidegate_config::SEARCH_ENGINES;
 use tidegate_crawlers::user_agents::UserAgentMatcher;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_policy::{BotId, Claim, OperatorId, Proof, Timestamp};
@@ -125,20 +126,6 @@ fn busiest_first(mut counts: Vec<(&str, u64)>) -> Vec<(&str, u64)> {
 fn is_library(name: &str) -> bool {
     LIBRARIES.iter().any(|library| library.eq_ignore_ascii_case(name))
 }
-
-/// Operators of search engines.
-pub(super) const SEARCH_ENGINES: [&str; 10] = [
-    "googlebot",
-    "bingbot",
-    "applebot",
-    "duckduckbot",
-    "yandexbot",
-    "baiduspider",
-    "yeti",
-    "seznambot",
-    "petalbot",
-    "sogou",
-];
 
 /// HTTP libraries, whose default user agent is sent by programs that set none.
 const LIBRARIES: [&str; 19] = [

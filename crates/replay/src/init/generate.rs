@@ -1,7 +1,7 @@
 //! Generates the YAML from the analysis of a log, with a comment on every value.
 
 use super::analysis::{LogAnalysis, RequestCounts};
-use super::bots::{BotTraffic, OperatorTraffic, SEARCH_ENGINES};
+use super::bots::{BotTraffic, OperatorTraffic};
 use super::cache_savings::CacheShares;
 use super::dry_run::{CACHE_SECTION, DailyDemand, DryRunCounts, PEOPLE, QUOTA};
 use super::error::InitError;
@@ -15,6 +15,7 @@ use crate::terminal::{ellipsize, group_digits, printable};
 use std::fmt::Write as _;
 use std::mem::take;
 use std::sync::Arc;
+use tidegate_config::SEARCH_ENGINES;
 use tidegate_crawlers::user_agents::UserAgentMatcher;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_policy::Units;

@@ -339,7 +339,9 @@ pub(super) fn head(line: &str, fields: &[(&str, &str)]) -> RequestHead {
 /// Returns the settings of a site, by default of one whose origin has no address.
 pub(super) fn settings(rules: &str) -> Settings {
     let origin = if rules.contains("origin:") { "" } else { "origin: { url: 'http://origin.invalid' }\n" };
-    let text = format!("{origin}verify: {{ dns: off, refresh_interval: off }}\nledger: memory\nadmin: off\n{rules}");
+    let classes = if rules.contains("classes:") { "" } else { "classes: []\n" };
+    let text =
+        format!("{origin}{classes}verify: {{ dns: off, refresh_interval: off }}\nledger: memory\nadmin: off\n{rules}");
     let operators: Vec<&str> = OPERATORS.names().collect();
     tidegate_config::load(Path::new("tidegate.yaml"), &text, &[], &[], &operators)
         .unwrap_or_else(|errors| panic!("{errors}"))

@@ -40,10 +40,8 @@ section! {
 pub(super) fn window(keys: Option<&Window>, path: &SettingPath, report: &mut Diagnostics) -> policy::Window {
     const EXAMPLE: &str = "write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }";
     let placeholder = policy::Window::Fixed { length: Duration::from_secs(1) };
-    let Some(keys) = keys else {
-        report.error(path, "missing", EXAMPLE);
-        return placeholder;
-    };
+    // Of a quota that is no map, which has an error of its own.
+    let Some(keys) = keys else { return placeholder };
     let lengths = [(path.fixed(), keys.fixed), (path.first_use(), keys.first_use), (path.sliding(), keys.sliding)];
     let given: Vec<_> = lengths.into_iter().filter_map(|(path, length)| Some((path, length?))).collect();
     match (keys.calendar, &given[..]) {

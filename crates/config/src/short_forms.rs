@@ -1,0 +1,78 @@
+//! Short forms of maps of which one key is meant: `origin: URL`, and `window: day` of a quota.
+//!
+//! They are replaced by the maps before layers are merged, so that a variable such as `TIDEGATE__ORIGIN__MAX_CONNECTIONS`
+//! adds to a short form in the file.
+
+use super::calendar::CalendarUnit;
+use super::node::{Entry, Node, NodeKind};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde::de::value::StrDeserializer;
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+/// A section `T` of which the file may write one value `S` in place of the map. Only the schema tells it from `T`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub(super) struct ShortForm<T, S>(pub T, #[serde(skip)] PhantomData<S>);
+
+impl<T: Default, S> Default for ShortForm<T, S> {
+    fn default() -> Self {
+        Self(T::default(), PhantomData)
+    }
+}
+
+impl<T: JsonSchema, S: JsonSchema> JsonSchema for ShortForm<T, S> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("{}_or_{}", S::schema_name(), T::schema_name()).into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let (short, keys) = (generator.subschema_for::<S>(), generator.subschema_for::<T>());
+        json_schema!({ "anyOf": [short, keys] })
+    }
+}
+
+/// Replaces each short form in the tree by its map.
+pub(super) fn expand(root: &mut Node) {
+    for (key, section) in entries(root) {
+        match key {
+            "origin" => expand_text(section, "url"),
+            "quotas" => entries(section).for_each(|(_, quota)| expand_window(quota)),
+            "scopes" => {
+                let keys = entries(section).flat_map(|(_, scope)| entries(scope));
+                keys.filter(|(key, _)| *key == "quota").for_each(|(_, quota)| expand_window(quota));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Replaces a calendar unit; another word is an error, which shows the forms of a window.
+fn expand_window(quota: &mut Node) {
+    let is_unit = |unit: &str| CalendarUnit::deserialize(StrDeserializer::<serde::de::value::Error>::new(unit)).is_ok();
+    for (_, window) in entries(quota).filter(|(key, _)| *key == "window") {
+        if matches!(&window.kind, NodeKind::Text { text, .. } if is_unit(text)) {
+            expand_text(window, "calendar");
+        }
+    }
+}
+
+fn expand_text(node: &mut Node, key: &str) {
+    if matches!(node.kind, NodeKind::Text { .. }) {
+        let value = node.clone();
+        node.kind = NodeKind::Map(vec![Entry { key: key.to_owned(), key_location: node.location.clone(), value }]);
+    }
+}
+
+fn entries(node: &mut Node) -> impl Iterator<Item = (&str, &mut Node)> {
+    let entries = match &mut node.kind {
+        NodeKind::Map(entries) => entries.as_mut_slice(),
+        _ => &mut [],
+    };
+    entries.iter_mut().map(|entry| (entry.key.as_str(), &mut entry.value))
+}
