@@ -1,6 +1,6 @@
 //! `tidegate init`: generates an initial configuration from access logs.
 
-use super::{failed, print, print_errors};
+use super::{CommandError, print};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,13 +12,23 @@ use tidegate_replay::init::{InitError, Logs, generate_config};
 pub fn run(logs: &[PathBuf]) -> ExitCode {
     let operators = Arc::new(OperatorTable::builtin());
     let agents = Arc::new(UserAgentMatcher::builtin(operators.product_tokens()));
-    let names: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
     let yaml =
         Logs::from_paths(logs).map_err(InitError::from).and_then(|logs| generate_config(&logs, &agents, &operators));
     match yaml {
         Ok(yaml) => print(&yaml),
-        Err(error @ InitError::NoRequest { .. }) => print_errors(&format!("{}: {error}", names.join(", "))),
-        Err(InitError::DryRun(error)) => failed(&error),
-        Err(error) => print_errors(&error),
+        Err(error) => command_error(error, logs).report(),
+    }
+}
+
+/// Returns the error of a command that reads `logs`.
+pub(super) fn command_error(error: InitError, logs: &[PathBuf]) -> CommandError {
+    match error {
+        InitError::NoRequest { .. } => {
+            let names: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
+            CommandError::Usage(format!("{}: {error}", names.join(", ")))
+        }
+        InitError::DryRun(error) => CommandError::Failed(error.to_string()),
+        InitError::Replay(error) => error.into(),
+        InitError::Unreadable(_) | InitError::Buffer(_) => CommandError::Usage(error.to_string()),
     }
 }

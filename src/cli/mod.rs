@@ -16,6 +16,7 @@ mod load_policy;
 pub mod log_args;
 mod man;
 mod output;
+pub mod plan;
 mod progress;
 pub mod quota;
 pub mod replay;
@@ -146,6 +147,13 @@ enum Command {
         #[arg(required = true, value_name = "LOG")]
         logs: Vec<PathBuf>,
     },
+    /// Proposes a policy of a few lines from access logs, and says what it keeps
+    ///
+    /// Prints a configuration of at most twelve lines, and above it as a comment what it keeps on the logs: the share of people's
+    /// pages that is refused, of the pages that verified search engines and other bots get, and when the limit would be used up
+    /// without it. A unit is a page; files such as pictures and styles, and calls of WordPress to its own /wp-cron.php, cost
+    /// nothing. All that the file leaves out is by default (`tidegate check --explain-defaults`).
+    Plan(plan::PlanArgs),
     /// Refuses a client, network, operator or class for a while
     ///
     /// The refusals have status 429 and the reason `blocked`, also where `enforce: false` is set, until the time of the
@@ -269,6 +277,7 @@ impl Cli {
             Command::Tune(args) => tune::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Init { logs } => init::run(&logs),
+            Command::Plan(args) => plan::run(&args),
             Command::Block(args) => switch::run(&args, "block"),
             Command::Allow(args) => switch::run(&args, "allow"),
             Command::Maintenance(command) => switch::run_maintenance(&command),
@@ -301,6 +310,7 @@ impl ServeArgs {
             command,
             Command::Demo(_)
                 | Command::Init { .. }
+                | Command::Plan(_)
                 | Command::Schema
                 | Command::Completions { .. }
                 | Command::Man { .. }

@@ -10,10 +10,12 @@ use crate::log::{LogReadError, MergedLog};
 use crate::report::{PolicyReport, QuotaReport, SpendersReport, WindowReport};
 use crate::terminal::group_digits;
 use crate::{Assumptions, Policy, ReplayRequest, ReplayedDecision, Simulator};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use tidegate_config as config;
 use tidegate_policy::client_usage::ClientUsage;
+use tidegate_policy::identity::ClientKey;
 use tidegate_policy::{ClientKind, Units};
 
 /// Demand of a day of the site.
@@ -27,6 +29,8 @@ pub(super) struct DailyDemand {
     pub(super) busiest_client: u64,
     /// The same for all clients of one network.
     pub(super) busiest_network: u64,
+    /// Units of the person with the most, without those far beyond other people ([`PeopleUsage`]).
+    pub(super) busiest_person: u64,
     /// Burst that people need; `None` without people.
     pub(super) people_burst: Option<PeopleBurst>,
     /// Who requested most.
@@ -47,6 +51,7 @@ impl DailyDemand {
             people: 0,
             busiest_client: 0,
             busiest_network: 0,
+            busiest_person: 0,
             people_burst: None,
             spenders: SpendersReport::default(),
             counts: DryRunCounts::default(),
@@ -75,12 +80,16 @@ impl DailyDemand {
         let (operators, agents) = (Arc::clone(operators), Arc::clone(agents));
         let policy =
             Policy { name: "proposed".into(), settings, operators, user_agents: agents, lists: Arc::default() };
-        let DryRunResult { report, busiest, bursts, counts, cache } =
+        let DryRunResult { report, busiest, people, bursts, counts, cache } =
             replay(policy, MergedLog::new(logs.open()?, REORDER_WINDOW), savings)?;
         let Some(report) = report else { return Ok(Self::placeholder()) };
         let quota = report.quotas.iter().find(|quota| quota.name == QUOTA);
         let demand = quota.map_or_else(Self::placeholder, |quota| Self::from_quota(quota, busiest, days));
-        Ok(Self { people_burst: bursts.burst(), spenders: report.spenders, counts, cache, ..demand })
+        let busiest_person = match days.is_less_than_a_day() {
+            true => days.per_day(people.busiest()),
+            false => people.busiest(),
+        };
+        Ok(Self { busiest_person, people_burst: bursts.burst(), spenders: report.spenders, counts, cache, ..demand })
     }
 
     /// Returns the demand of the busiest day; for a log shorter than a day, extrapolated to a day.
@@ -152,12 +161,35 @@ struct BusiestClients {
     network: Units,
 }
 
+/// Most units of a window that each person used.
+#[derive(Default)]
+struct PeopleUsage(HashMap<ClientKey, u64>);
+
+impl PeopleUsage {
+    fn record(&mut self, client: ClientKey, used: Units) {
+        if self.0.len() < MAX_PEOPLE || self.0.contains_key(&client) {
+            let most = self.0.entry(client).or_default();
+            *most = (*most).max(used.ceil());
+        }
+    }
+
+    /// Returns the most that a person used, of those within ten times what nine of ten people used: what is beyond is more
+    /// likely a program.
+    fn busiest(&self) -> u64 {
+        let mut used: Vec<u64> = self.0.values().copied().collect();
+        used.sort_unstable();
+        let most = used.get(used.len() * 9 / 10).map_or(0, |most| most * PROGRAM_FACTOR);
+        used.into_iter().rfind(|used| *used <= most).unwrap_or(0)
+    }
+}
+
 /// Result of the replay.
 #[derive(Default)]
 struct DryRunResult {
     /// `None` if the log contains no request.
     report: Option<PolicyReport>,
     busiest: BusiestClients,
+    people: PeopleUsage,
     bursts: PeopleBursts,
     counts: DryRunCounts,
     cache: CacheShares,
@@ -167,7 +199,7 @@ fn replay(policy: Policy, lines: MergedLog, mut savings: CacheSavings) -> Result
     let assumptions = Assumptions::default();
     let rules = Arc::clone(&policy.settings.rules);
     let mut clients = ClientUsage::new(policy.settings.limits.max_tracked_clients);
-    let DryRunResult { mut busiest, mut bursts, mut counts, .. } = DryRunResult::default();
+    let DryRunResult { mut busiest, mut people, mut bursts, mut counts, .. } = DryRunResult::default();
     let mut pending_policy = Some(policy);
     let mut simulator: Option<Simulator> = None;
     lines.for_each(|next, line| {
@@ -189,13 +221,23 @@ fn replay(policy: Policy, lines: MergedLog, mut savings: CacheSavings) -> Result
                 }
                 for (usage, (_, cost)) in decision.quota_usage.iter().zip(&decision.costs) {
                     clients.reserve(usage.window, client, *cost);
+                    if class == PEOPLE {
+                        people.record(client, clients.used(usage.window, client, Units::MAX));
+                    }
                     busiest.client = busiest.client.max(clients.used(usage.window, client, Units::MAX));
                     busiest.network = busiest.network.max(clients.used_by_network(usage.window, client));
                 }
             });
         }
     })?;
-    Ok(DryRunResult { report: simulator.map(Simulator::finish), busiest, bursts, counts, cache: savings.shares() })
+    Ok(DryRunResult {
+        report: simulator.map(Simulator::finish),
+        busiest,
+        people,
+        bursts,
+        counts,
+        cache: savings.shares(),
+    })
 }
 
 /// Returns the median; `None` for fewer than [`MIN_DAYS_FOR_MEDIAN`] days.
@@ -215,6 +257,12 @@ pub(super) const PEOPLE: &str = "person";
 
 /// Classes of the generated configuration whose demand need not be met.
 const BOT_CLASSES: [&str; 3] = ["bot", "impostor", "library"];
+
+/// Factor of what nine of ten people use beyond which a client is likely a program.
+const PROGRAM_FACTOR: u64 = 10;
+
+/// Maximum number of people whose usage is kept.
+const MAX_PEOPLE: usize = 1_000_000;
 
 const MIN_DAYS_FOR_MEDIAN: usize = 3;
 

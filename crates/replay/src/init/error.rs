@@ -1,6 +1,7 @@
 //! Errors of `init`.
 
 use super::logs::LogBufferError;
+use crate::ReplayError;
 use crate::log::{LineCounts, LineError, LinePosition, LogReadError};
 
 /// Error of `init`.
@@ -15,6 +16,9 @@ pub enum InitError {
     /// The dry run failed.
     #[error(transparent)]
     DryRun(#[from] DryRunError),
+    /// The replay under the proposed policy failed.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
     /// The logs contain no requests.
     #[error(
         "no requests found in {lines} lines{first}; expected an access log in combined, common or Tidegate format, \

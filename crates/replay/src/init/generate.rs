@@ -36,7 +36,7 @@ pub fn generate_config(
 }
 
 /// Figures of the quota, derived from the demand of a day.
-struct QuotaFigures {
+pub(super) struct QuotaFigures {
     limit: u64,
     /// Usage, in percent of the limit, above which search engines are shed by 50, 75 and 100 %.
     thresholds: [u64; 3],
@@ -45,6 +45,13 @@ struct QuotaFigures {
 }
 
 impl QuotaFigures {
+    /// Returns the share of the `limit` for one client, in percent: enough for what a person needs on another day.
+    pub(super) fn client_percent(demand: &DailyDemand, limit: u64) -> u64 {
+        // At least the cost of a page.
+        let units = (demand.busiest_person * CLIENT_HEADROOM).max(1);
+        (units * 100).div_ceil(limit.max(1)).clamp(MIN_CLIENT_PERCENT, 100)
+    }
+
     fn from_demand(demand: &DailyDemand) -> Self {
         let limit = round_up(demand.busiest);
         // The demand of people remains for them, and at least the last tenth.
@@ -71,7 +78,7 @@ impl LogAnalysis<'_> {
     }
 
     /// Returns the extensions of assets, most frequent first.
-    fn asset_extensions(&self) -> Vec<String> {
+    pub(super) fn asset_extensions(&self) -> Vec<String> {
         let mut extensions: Vec<(&String, &u64)> = self.extensions.iter().collect();
         extensions.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         extensions.into_iter().map(|(extension, _)| extension.clone()).collect()
@@ -430,7 +437,7 @@ fn crawl_delay(rate: &RequestRate) -> Option<u64> {
 }
 
 /// Rounds up to two significant digits, to show the precision of the estimate.
-fn round_up(pages: u64) -> u64 {
+pub(super) fn round_up(pages: u64) -> u64 {
     let step = 10_u64.pow(pages.max(1).ilog10().saturating_sub(1)).max(10);
     pages.max(1).div_ceil(step) * step
 }

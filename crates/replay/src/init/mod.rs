@@ -14,6 +14,7 @@ mod logs;
 mod path_tree;
 mod pattern;
 mod people_bursts;
+pub mod plan;
 mod request_rate;
 mod routes;
 mod self_requests;

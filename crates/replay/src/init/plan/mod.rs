@@ -1,0 +1,106 @@
+//! `tidegate plan`: a policy of a few lines from logs, and what it promises on them.
+//!
+//! The policy relies on what a file may leave out: classes, pacing, tiers. It states what only the log knows: the limit, its
+//! zone, the share of a client, and the paths that are no pages. The promise is measured by a replay of the logs.
+
+mod policy_text;
+mod promise;
+#[cfg(test)]
+mod tests;
+
+pub use promise::Promise;
+
+use super::analysis::{LogAnalysis, REORDER_WINDOW};
+use super::dry_run::DailyDemand;
+use super::error::{DryRunError, InitError};
+use super::generate::{QuotaFigures, round_up};
+use super::logs::Logs;
+use super::self_requests::CRON;
+use crate::log::{LogReadError, MergedLog};
+use crate::report::Report;
+use crate::{Assumptions, Policy, Replay};
+use policy_text::PolicyText;
+use std::path::Path;
+use std::sync::Arc;
+use tidegate_config as config;
+use tidegate_crawlers::user_agents::UserAgentMatcher;
+use tidegate_crawlers::verify::OperatorTable;
+
+/// What no log knows. `None` is taken from the log.
+#[derive(Clone, Debug)]
+pub struct PlanOptions {
+    /// URL of the origin.
+    pub origin: String,
+    /// Units a day that were bought: pages.
+    pub limit: Option<u64>,
+    /// IANA name of the time zone in which the day begins.
+    pub zone: Option<String>,
+}
+
+/// A proposed policy.
+pub struct Plan {
+    /// The configuration file: the promise as a comment, then the policy.
+    pub yaml: String,
+    /// What the policy keeps on the logs.
+    pub promise: Promise,
+    /// Replay of the logs under the policy, and then without one but the limit.
+    pub report: Report,
+}
+
+/// Proposes a policy for the site of the logs.
+pub fn plan(
+    logs: &Logs,
+    options: &PlanOptions,
+    agents: &Arc<UserAgentMatcher>,
+    operators: &Arc<OperatorTable>,
+) -> Result<Plan, InitError> {
+    let analysis = LogAnalysis::from_logs(logs, agents, operators)?;
+    let zone = analysis.time_range.zone();
+    let mut free_paths: Vec<String> =
+        analysis.asset_extensions().iter().map(|extension| format!("/**/*.{extension}")).collect();
+    let own_calls = analysis.self_requests.busiest();
+    free_paths.splice(..0, own_calls.map(|_| CRON.to_owned()));
+    let mut policy = PolicyText {
+        origin: options.origin.clone(),
+        zone: options.zone.clone().unwrap_or_else(|| zone.name.clone()),
+        // Of the dry run, in which nothing is refused.
+        limit: 1,
+        per_client: None,
+        is_enforced: false,
+        free_paths,
+    };
+    let demand = DailyDemand::replay(&policy.to_string(), logs, &analysis)?;
+    policy.limit = options.limit.unwrap_or_else(|| round_up(demand.busiest));
+    policy.per_client = Some(QuotaFigures::client_percent(&demand, policy.limit));
+    policy.is_enforced = true;
+    let report = replay(&policy, logs, agents, operators)?;
+    let promise = Promise::new(&report, &demand, own_calls);
+    let mut yaml = promise.comment(&logs.names(), &policy, options, &zone.remark);
+    yaml += &policy.to_string();
+    Ok(Plan { yaml, promise, report })
+}
+
+/// Replays the logs under the policy, as after `tidegate learn`, and under its limit alone.
+fn replay(
+    policy: &PolicyText,
+    logs: &Logs,
+    agents: &Arc<UserAgentMatcher>,
+    operators: &Arc<OperatorTable>,
+) -> Result<Report, InitError> {
+    let names: Vec<&str> = operators.names().collect();
+    let load = |name: &str, yaml: &str| {
+        let settings = config::load(Path::new(name), yaml, &[], &[], &names)
+            .map_err(|errors| DryRunError::InvalidConfig(errors.to_string()))?;
+        let (operators, user_agents) = (Arc::clone(operators), Arc::clone(agents));
+        Ok::<_, DryRunError>(Policy { name: name.into(), settings, operators, user_agents, lists: Arc::default() })
+    };
+    let replay = || {
+        let lines = MergedLog::new(logs.open()?, REORDER_WINDOW);
+        let (files, assumptions) = (logs.names(), Assumptions::default());
+        Ok::<_, LogReadError>(Replay { files, lines, reorder_window: REORDER_WINDOW, assumptions })
+    };
+    let with_plan = || load("the plan", &policy.to_string());
+    let without_plan = load("without it", &policy.limit_alone())?;
+    let learned = replay()?.learn(with_plan()?, &mut |_| {})?.covered_demand();
+    Ok(replay()?.run_after(&learned, with_plan()?, Some(without_plan), None, &mut |_| {})?)
+}

@@ -1,0 +1,69 @@
+//! The text of a proposed policy: at most twelve lines.
+
+use super::super::dry_run::QUOTA;
+use std::fmt;
+
+/// Maximum number of lines of a policy.
+pub(super) const MAX_LINES: usize = 12;
+
+/// Lines beside those of the paths that are no pages.
+const FIXED_LINES: usize = 5;
+
+/// Maximum length of a line, in characters.
+const WIDTH: usize = 110;
+
+/// A policy.
+#[derive(Clone)]
+pub(super) struct PolicyText {
+    pub(super) origin: String,
+    pub(super) zone: String,
+    pub(super) limit: u64,
+    /// Share of the limit that one client may use, in percent; `None` for the default.
+    pub(super) per_client: Option<u64>,
+    pub(super) is_enforced: bool,
+    /// Patterns of paths that are no pages, the most important first. Those that do not fit into the lines cost like pages.
+    pub(super) free_paths: Vec<String>,
+}
+
+impl PolicyText {
+    /// Returns the policy with the limit as its only rule.
+    pub(super) fn limit_alone(&self) -> String {
+        let without_shares = Self { per_client: None, ..self.clone() };
+        format!("{without_shares}classes: []\n")
+    }
+
+    /// Returns the free routes, as many in a line as fit.
+    fn free_routes(&self) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        for path in &self.free_paths {
+            let route = format!("{{ match: \"{path}\" }},");
+            match lines.last_mut() {
+                Some(line) if line.len() + 1 + route.len() <= WIDTH => *line = format!("{line} {route}"),
+                _ => lines.push(format!("  {route}")),
+            }
+        }
+        lines.truncate(MAX_LINES - FIXED_LINES);
+        lines
+    }
+}
+
+impl fmt::Display for PolicyText {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { origin, zone, limit, .. } = self;
+        let per_client = self.per_client.map_or_else(String::new, |percent| format!(", per_client: {percent}%"));
+        let enforce = if self.is_enforced { "" } else { ", enforce: false" };
+        writeln!(out, "origin: {origin}")?;
+        writeln!(out, "clients: {{ address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, \"::1/128\"] }}")?;
+        let window = format!("{{ calendar: day, zone: {zone} }}");
+        writeln!(out, "quotas: {{ {QUOTA}: {{ limit: {limit}, window: {window}{per_client}{enforce} }} }}")?;
+        let page = format!("{{ match: \"/**\", cost: {{ {QUOTA}: 1 }} }}");
+        match self.free_paths.is_empty() {
+            true => writeln!(out, "routes: [{page}]"),
+            false => {
+                writeln!(out, "routes: [")?;
+                self.free_routes().iter().try_for_each(|line| writeln!(out, "{line}"))?;
+                writeln!(out, "  {page}]")
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What a policy keeps, in figures that an owner understands.
+
+use super::super::cache_savings::CacheShares;
+use super::super::dry_run::{DailyDemand, PEOPLE};
+use super::super::self_requests::CRON;
+use super::PlanOptions;
+use super::policy_text::PolicyText;
+use crate::display_zone::{DisplayZone, seconds};
+use crate::report::{ClassReport, PolicyReport, Report, WindowReport};
+use crate::serialize;
+use crate::terminal::{group_digits, printable};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use tidegate_config::SEARCH_ENGINES;
+use tidegate_policy::{Reason, Timestamp, Units};
+
+/// Name of the built-in class of search engines.
+const SEARCH: &str = "search";
+
+/// Reason of refusals of a client that has used its share.
+const CLIENT_SHARE: &str = Reason::ClientShare.name();
+
+/// Number of requests in an hour from which its share is meaningful.
+const MIN_REQUESTS: u64 = 10;
+
+/// Number of search engines that are named.
+const MAX_ENGINES: usize = 3;
+
+/// Figures that a policy keeps on its logs. Shares are of requests that cost units, 0 to 1.
+#[derive(Clone, Debug, Serialize)]
+pub struct Promise {
+    /// Number of requests.
+    pub requests: u64,
+    /// Share of people's requests that is refused, without those of clients that use more than a person needs.
+    pub people_refused: f64,
+    /// Number of requests of a browser's user agent that are refused because their client used more than a person needs.
+    pub refused_beyond_share: u64,
+    /// Share of the requests of verified search engines that is admitted.
+    pub search_admitted: f64,
+    /// The same in the worst hour with ten requests; null without such an hour.
+    pub search_worst_hour: Option<f64>,
+    /// The most active search engines, each with the share of all of its requests that is admitted.
+    pub engines: Vec<(String, f64)>,
+    /// Share of the requests of other bots that is admitted.
+    pub bots_admitted: f64,
+    /// Largest share of the limit that is left over in a whole window in which more is asked for; null without one.
+    pub left_over: Option<f64>,
+    /// Units charged beyond the limit.
+    #[serde(serialize_with = "serialize::units")]
+    pub overrun: Units,
+    /// Without the policy: the first time at which the limit was used up, on the day on which that was the earliest; null if it
+    /// never was.
+    #[serde(serialize_with = "serialize::optional_rfc3339")]
+    pub spent_without: Option<Timestamp>,
+    /// The same in words, in the zone of the quota.
+    #[serde(skip)]
+    spent_without_text: String,
+    #[serde(skip)]
+    notes: Vec<String>,
+    #[serde(skip)]
+    span: String,
+}
+
+impl Promise {
+    /// Returns the figures of a replay under the policy, and then under its limit alone.
+    pub(super) fn new(report: &Report, demand: &DailyDemand, own_calls: Option<(IpAddr, u64)>) -> Self {
+        let [policy, without] = &report.policies[..] else { unreachable!("two policies are replayed") };
+        let zone = DisplayZone::for_report(report);
+        let (people, search) = (class(policy, PEOPLE), class(policy, SEARCH));
+        let beyond_share = people.and_then(|class| class.refused.get(CLIENT_SHARE).copied()).unwrap_or(0);
+        let is_other = |class: &&ClassReport| ![PEOPLE, SEARCH].contains(&class.name.as_str());
+        let spent = windows(without).iter().filter_map(|window| Some((window.spent?, window.start)));
+        let spent_without =
+            spent.min_by_key(|(spent, start)| spent.saturating_duration_since(*start)).map(|(spent, _)| spent);
+        let mut notes = Vec::new();
+        if let Some((address, calls)) = own_calls {
+            let calls = group_digits(calls);
+            notes.push(format!("{calls} calls of the site to itself ({CRON} from {address}) cost nothing"));
+        }
+        notes.extend(cache_note(&demand.cache));
+        if let Some(network) = demand.only_network() {
+            notes.push(format!(
+                "nearly all requests come from {network}: it looks like a proxy, and crawlers and shares of clients need the \
+                 addresses behind it"
+            ));
+        }
+        Self {
+            requests: report.log.requests,
+            people_refused: 1.0
+                - ratio(people.map_or((0, 0), |class| (class.costly_admitted + beyond_share, class.costly))),
+            refused_beyond_share: beyond_share,
+            search_admitted: admitted_share(search),
+            search_worst_hour: worst_hour(policy),
+            engines: engines(policy),
+            bots_admitted: admitted_share(policy.classes.iter().filter(is_other)),
+            left_over: left_over(policy, without),
+            overrun: windows(policy).iter().map(|window| window.overrun).max().unwrap_or_default(),
+            spent_without,
+            spent_without_text: spent_text(windows(without), spent_without, &zone),
+            notes,
+            span: format!(
+                "{} to {}",
+                zone.format(seconds(report.log.first), "%-d %b %Y %H:%M"),
+                zone.format(seconds(report.log.last), "%-d %b %Y %H:%M")
+            ),
+        }
+    }
+
+    /// Returns the promise as a comment of the file, with what was assumed.
+    pub(super) fn comment(
+        &self,
+        names: &[String],
+        policy: &PolicyText,
+        options: &PlanOptions,
+        zone_remark: &str,
+    ) -> String {
+        let names: Vec<String> = names.iter().map(|name| printable(name)).collect();
+        let mut text = format!(
+            "# What this policy keeps, on the {} requests of {} ({}):\n",
+            group_digits(self.requests),
+            names.join(", "),
+            self.span
+        );
+        for line in self.lines() {
+            let _ = writeln!(text, "#   {line}");
+        }
+        let mut assumed = vec!["one unit is one page".to_owned()];
+        if options.limit.is_none() {
+            assumed.push(format!("the limit is the busiest day of the log (--limit {})", policy.limit));
+        }
+        if options.zone.is_none() {
+            assumed.push(format!("the day begins at midnight in {}, as {zone_remark} (--zone)", policy.zone));
+        }
+        let _ = writeln!(text, "# Assumed: {}.", assumed.join("; "));
+        text += "# `tidegate learn` teaches the first day what the log shows; `tidegate check` prints all that is left out here.\n";
+        text
+    }
+
+    /// Returns the figures, one sentence each.
+    pub fn lines(&self) -> Vec<String> {
+        let engines: Vec<String> =
+            self.engines.iter().map(|(name, admitted)| format!("{name} {}", percent(*admitted))).collect();
+        let worst =
+            self.search_worst_hour.map_or_else(String::new, |ratio| format!("; {} in the worst hour", percent(ratio)));
+        let engines = if engines.is_empty() { String::new() } else { format!(" ({})", engines.join(", ")) };
+        let mut lines = vec![
+            format!("people: {} of their pages refused", percent(self.people_refused)),
+            format!("verified search engines: {} of their pages served{engines}{worst}", percent(self.search_admitted)),
+            format!("other bots: {} of their pages served", percent(self.bots_admitted)),
+        ];
+        if self.refused_beyond_share > 0 {
+            let refused = group_digits(self.refused_beyond_share);
+            lines.insert(
+                1,
+                format!("programs with a browser's name, which use more than a person needs: {refused} pages refused"),
+            );
+        }
+        if let Some(left_over) = self.left_over {
+            lines.push(format!("left over of a day on which more is asked for: {} at most", percent(left_over)));
+        }
+        lines.push(format!("without it: {}", self.spent_without_text));
+        lines.extend(self.notes.iter().cloned());
+        lines
+    }
+}
+
+fn class<'a>(policy: &'a PolicyReport, name: &str) -> Option<&'a ClassReport> {
+    policy.classes.iter().find(|class| class.name == name)
+}
+
+fn windows(policy: &PolicyReport) -> &[WindowReport] {
+    policy.quotas.first().map_or(&[], |quota| &quota.windows)
+}
+
+/// Returns the share of the requests with a cost of the classes that is admitted; 1 without any.
+fn admitted_share<'a>(classes: impl IntoIterator<Item = &'a ClassReport>) -> f64 {
+    let add = |(part, all): (u64, u64), class: &ClassReport| (part + class.costly_admitted, all + class.costly);
+    ratio(classes.into_iter().fold((0, 0), add))
+}
+
+fn spent_text(windows: &[WindowReport], spent: Option<Timestamp>, zone: &DisplayZone) -> String {
+    let Some(spent) = spent else { return "the limit suffices for all requests of the log".to_owned() };
+    let (days, time) = (windows.len(), zone.format(seconds(spent), "%H:%M"));
+    let spent_days = windows.iter().filter(|window| window.spent.is_some()).count();
+    format!("nothing would be left for anyone on {spent_days} of {days} days, at the earliest from {time}")
+}
+
+/// Returns the ratio of a part; 1 if there is nothing.
+fn ratio((part, all): (u64, u64)) -> f64 {
+    if all == 0 { 1.0 } else { part as f64 / all as f64 }
+}
+
+fn worst_hour(policy: &PolicyReport) -> Option<f64> {
+    let of_search = policy.hours.iter().flat_map(|hour| &hour.classes).filter(|class| class.name == SEARCH);
+    let ratios = of_search.filter(|class| class.costly >= MIN_REQUESTS).filter_map(|class| class.admit_ratio);
+    ratios.min_by(f64::total_cmp)
+}
+
+fn engines(policy: &PolicyReport) -> Vec<(String, f64)> {
+    let is_engine = |name: &str| SEARCH_ENGINES.contains(&name);
+    let mut engines: Vec<_> =
+        policy.bots.iter().filter(|bot| bot.kind == "verified_bot" && is_engine(&bot.name)).collect();
+    engines.sort_by_key(|bot| std::cmp::Reverse(bot.requests));
+    let share = |bot: &&crate::report::BotReport| (bot.name.clone(), ratio((bot.requests - bot.refused, bot.requests)));
+    engines.iter().take(MAX_ENGINES).map(share).collect()
+}
+
+fn left_over(policy: &PolicyReport, without: &PolicyReport) -> Option<f64> {
+    let exceeded = windows(policy)
+        .iter()
+        .zip(windows(without))
+        .filter(|(window, without)| window.whole && without.spent.is_some());
+    let exceeded = exceeded.map(|(window, _)| window);
+    let share =
+        |window: &WindowReport| window.left.as_f64() / window.used.saturating_add(window.left).as_f64().max(0.001);
+    exceeded.map(share).max_by(f64::total_cmp)
+}
+
+fn cache_note(cache: &CacheShares) -> Option<String> {
+    let share = |(lifetime, hits): &(&str, u64)| format!("{} ({lifetime})", percent(ratio((*hits, cache.requests))));
+    let (first, last) = (cache.hits.first()?, cache.hits.last()?);
+    (last.1 > 0).then(|| {
+        format!(
+            "copies of pages would serve {} to {} of them without a unit: add `cache: {{}}` if they are the same for all",
+            share(first),
+            share(last)
+        )
+    })
+}
+
+/// Formats a ratio in percent, never rounded up to all or down to nothing.
+fn percent(ratio: f64) -> String {
+    let percent = ratio * 100.0;
+    match percent {
+        _ if percent > 99.9 && percent < 100.0 => "over 99.9 %".into(),
+        _ if percent > 0.0 && percent < 0.1 => "under 0.1 %".into(),
+        _ => format!("{percent:.1} %"),
+    }
+}

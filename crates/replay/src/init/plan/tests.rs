@@ -1,0 +1,139 @@
+use super::*;
+use std::sync::LazyLock;
+use tidegate_config::Settings;
+
+static OPERATORS: LazyLock<Arc<OperatorTable>> = LazyLock::new(|| Arc::new(OperatorTable::builtin()));
+static AGENTS: LazyLock<Arc<UserAgentMatcher>> =
+    LazyLock::new(|| Arc::new(UserAgentMatcher::builtin(OPERATORS.product_tokens())));
+
+const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
+const GOOGLEBOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+const SCRAPER: &str = "Scrapy/2.11 (+https://scrapy.org)";
+const WORDPRESS: &str = "WordPress/6.4; https://shop.example";
+
+#[test]
+fn policy_has_a_few_lines_that_load() {
+    let extensions: Vec<String> =
+        (0..60).map(|number| format!("/theme/a{number}.{}", ["css", "js", "png"][number % 3])).collect();
+    let log = Log::default()
+        .with_people(20, &["/", "/item/1", "/item/2", "/about", "/theme/style.css", "/theme/shop.js", "/logo.PNG"])
+        .with("192.0.2.9", BROWSER, extensions.iter().map(String::as_str))
+        .with("192.0.2.200", WORDPRESS, std::iter::repeat_n("/wp-cron.php", 30));
+    let (plan, settings) = planned(&log, &options());
+    let lines = plan.yaml.lines().filter(|line| !line.starts_with('#')).count();
+    assert!(lines <= policy_text::MAX_LINES, "{}", plan.yaml);
+    let cost =
+        |path: &str| settings.rules.routes.iter().find(|route| route.path.matches(path)).map(|route| route.costs.len());
+    for free in ["/theme/a.css", "/x/y/z.js", "/logo.PNG", "/wp-cron.php"] {
+        assert_eq!(cost(free), Some(0), "{free}: {}", plan.yaml);
+    }
+    for page in ["/", "/item/77", "/never/seen/before"] {
+        assert_eq!(cost(page), Some(1), "{page}: {}", plan.yaml);
+    }
+    assert!(
+        plan.yaml.contains("30 calls of the site to itself (/wp-cron.php from 192.0.2.200) cost nothing"),
+        "{}",
+        plan.yaml
+    );
+    assert_eq!(settings.defaults.len(), 3, "classes, pacing and tiers: {:?}", settings.defaults);
+}
+
+#[test]
+fn options_replace_what_the_log_shows() {
+    let log = Log::default().with_people(20, &["/"]);
+    let options =
+        PlanOptions { limit: Some(777), zone: Some("Asia/Tokyo".into()), origin: "https://site.example".into() };
+    let (plan, settings) = planned(&log, &options);
+    assert_eq!(settings.rules.quotas[0].limit.to_string(), "777");
+    assert!(
+        plan.yaml.contains("zone: Asia/Tokyo") && plan.yaml.contains("origin: https://site.example"),
+        "{}",
+        plan.yaml
+    );
+    assert!(!plan.yaml.contains("--limit") && !plan.yaml.contains("--zone"), "{}", plan.yaml);
+}
+
+#[test]
+fn share_of_a_client_is_that_of_a_person_and_not_of_a_program() {
+    let pages: Vec<String> = (0..3000).map(|number| format!("/item/{number}")).collect();
+    let log = Log::default()
+        .with_people(100, &["/", "/item/1", "/item/2", "/item/3", "/item/4", "/item/5", "/item/6", "/item/7"])
+        .with("198.51.100.1", BROWSER, pages.iter().map(String::as_str));
+    let (plan, settings) = planned(&log, &PlanOptions { limit: Some(1000), ..options() });
+    let share = settings.rules.quotas[0].client_limit.expect("a share").as_f64();
+    assert!((16.0..=40.0).contains(&share), "twice the pages of a person, in whole percent: {share}\n{}", plan.yaml);
+}
+
+#[test]
+fn promise_says_what_people_and_search_engines_get() {
+    let pages: Vec<String> = (0..2000).map(|number| format!("/item/{number}")).collect();
+    let log = Log::default()
+        .with_people(100, &["/", "/item/1", "/item/2"])
+        .with("66.249.66.1", GOOGLEBOT, pages.iter().take(300).map(String::as_str))
+        .with("198.51.100.1", SCRAPER, pages.iter().map(String::as_str));
+    let (plan, _) = planned(&log, &PlanOptions { limit: Some(1000), ..options() });
+    let promise = &plan.promise;
+    assert_eq!(promise.people_refused, 0.0);
+    assert!(promise.search_admitted > 0.9, "{promise:?}");
+    assert!(promise.bots_admitted < 0.3, "{promise:?}");
+    assert!(promise.spent_without.is_some() && promise.overrun.is_zero(), "{promise:?}");
+    assert_eq!(promise.engines[0].0, "googlebot");
+    assert!(plan.yaml.contains("#   people: 0.0 % of their pages refused\n"), "{}", plan.yaml);
+    assert!(
+        plan.yaml.contains("nothing would be left for anyone on 1 of 1 days, at the earliest from "),
+        "{}",
+        plan.yaml
+    );
+}
+
+/// Requests in the order of time, spread over a day.
+#[derive(Default)]
+struct Log(Vec<(String, &'static str, Vec<String>)>);
+
+impl Log {
+    /// Adds requests of one client, evenly over the day.
+    fn with<'a>(mut self, client: &str, agent: &'static str, targets: impl IntoIterator<Item = &'a str>) -> Self {
+        self.0.push((client.to_owned(), agent, targets.into_iter().map(str::to_owned).collect()));
+        self
+    }
+
+    /// Adds people who each request these targets.
+    fn with_people(mut self, count: usize, targets: &[&str]) -> Self {
+        for number in 0..count {
+            self = self.with(&format!("203.0.{}.{}", number / 200, number % 200), BROWSER, targets.iter().copied());
+        }
+        self
+    }
+
+    fn text(&self) -> String {
+        let mut lines: Vec<(u64, String)> = Vec::new();
+        for (index, (client, agent, targets)) in self.0.iter().enumerate() {
+            let step = 86_000 / targets.len().max(1) as u64;
+            for (number, target) in targets.iter().enumerate() {
+                let second = (number as u64 * step + index as u64 * 7) % 86_000;
+                let (hour, minute, second_of_minute) = (second / 3600, second / 60 % 60, second % 60);
+                let time = format!("07/Jun/2024:{hour:02}:{minute:02}:{second_of_minute:02} +0000");
+                lines.push((
+                    second,
+                    format!("{client} - - [{time}] \"GET {target} HTTP/1.1\" 200 5 \"-\" \"{agent}\"\n"),
+                ));
+            }
+        }
+        lines.sort();
+        lines.into_iter().map(|(_, line)| line).collect()
+    }
+}
+
+fn options() -> PlanOptions {
+    PlanOptions { origin: "http://127.0.0.1:3000".into(), limit: None, zone: None }
+}
+
+/// Returns the plan for the log, and its settings.
+fn planned(log: &Log, options: &PlanOptions) -> (Plan, Settings) {
+    let logs = Logs::from_text("a.log".into(), log.text().into_bytes());
+    let plan = plan(&logs, options, &AGENTS, &OPERATORS).expect("the log has requests");
+    let names: Vec<&str> = OPERATORS.names().collect();
+    let settings = config::load(Path::new("plan.yaml"), &plan.yaml, &[], &[], &names);
+    let settings = settings.unwrap_or_else(|errors| panic!("{errors}\n{}", plan.yaml));
+    (plan, settings)
+}
