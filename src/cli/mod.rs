@@ -267,8 +267,7 @@ impl Cli {
                 serve::run(&ServeArgs { file: config_or_positional(args.file, file)?, ..args })
             }
             Command::Check { file, explain_defaults, config } => {
-                let file = config_or_positional(config, file)?.path()?;
-                check_file(&file, if explain_defaults { check::explain_defaults } else { check::check })
+                check_file(&config_or_positional(config, file)?.path()?, explain_defaults)
             }
             Command::Demo(args) => demo::run(&args),
             Command::Classify { config, json } => classify_lines(config.as_deref(), json),
@@ -329,9 +328,14 @@ impl ServeArgs {
     }
 }
 
-fn check_file(file: &Path, check: fn(&Path, &[(String, String)], &[&str]) -> Result<String, String>) -> ExitCode {
-    match check(file, &environment(), &OperatorTable::builtin_names()) {
-        Ok(summary) => print(&summary),
+fn check_file(file: &Path, explains_defaults: bool) -> ExitCode {
+    let (environment, operators) = (environment(), OperatorTable::builtin_names());
+    let result = match explains_defaults {
+        true => check::explain_defaults(file, &environment, &operators),
+        false => check::check(file, &environment, &operators),
+    };
+    match result {
+        Ok(text) => print(&text),
         Err(errors) => print_errors(&errors),
     }
 }

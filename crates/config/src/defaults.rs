@@ -23,12 +23,20 @@ pub fn write_out(text: &str, settings: &Settings) -> Option<String> {
             last = format!("{last}\n{value}\n");
             continue;
         }
-        let at = offset(text, settings.source_map.first_key(section)?)?;
-        let before = text[..at].trim_end_matches(' ');
-        let line = at - (before.len()..at).len();
-        let value = match before.ends_with(['{', ',']) {
+        let Some(first_key) = settings.source_map.first_key(section) else {
+            // A word in place of a map: `pacing: learned`.
+            let at = offset(text, settings.source_map.position(section)?)?;
+            let end = at + text[at..].find(|letter: char| !letter.is_ascii_alphabetic())?;
+            inserted.entry(at).or_default().push_str("{ mode: ");
+            inserted.entry(end).or_default().push_str(&format!(", {value} }}"));
+            continue;
+        };
+        let at = offset(text, first_key)?;
+        let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
+        let indentation = &text[line..at];
+        let value = match text[..at].trim_end().ends_with(['{', ',']) {
             true => format!("{value}, "),
-            false if before.is_empty() || before.ends_with('\n') => format!("{value}\n{}", &text[line..at]),
+            false if indentation.trim().is_empty() => format!("{value}\n{indentation}"),
             false => return None,
         };
         inserted.entry(at).or_default().push_str(&value);
@@ -211,7 +219,7 @@ fn client_share(limit: Option<&Value>, page_cost: f64) -> Option<String> {
 /// Returns the highest cost of a route in each quota, at least a unit.
 fn page_costs(root: &Map<String, Value>) -> HashMap<String, f64> {
     let mut costs = HashMap::new();
-    let routes = root.get("routes").map(|routes| items(routes)).unwrap_or_default();
+    let routes = root.get("routes").map(items).unwrap_or_default();
     for (quota, cost) in routes.iter().filter_map(|route| field(route, "cost")).filter_map(keys).flatten() {
         let highest: &mut f64 = costs.entry(quota.clone()).or_insert(1.0);
         *highest = highest.max(amount(cost).unwrap_or(1.0));

@@ -159,6 +159,8 @@ fn written_out_defaults_mean_the_same() {
         "origin: http://127.0.0.1:3000\nquotas: {a: {limit: 1000, per_client: 3%}, b: { window: day,\n  limit: 10 } }\nscopes:\n  s:\n    quota:\n        limit: 50\nroutes: [{ match: /a, scopes: [s] }]",
         "origin: http://127.0.0.1:3000\nclasses: [{ name: b, when: { kind: declared_bot } }]\nquotas: { a: { limit: 7 } }\n",
         "origin: http://127.0.0.1:3000\n",
+        "origin: http://127.0.0.1:3000\nquotas: {\n  a: {\n    limit: 100 },\n  b: { limit: 50, pacing: learned } }\n",
+        "origin: http://127.0.0.1:3000\nquotas:\n  a:\n    pacing: even\n    limit: 100\n",
     ] {
         let settings = load(text, &[]);
         let written = write_out(text, &settings).expect(text);

@@ -36,14 +36,14 @@ pub struct Promise {
     pub people_refused: f64,
     /// Number of requests of a browser's user agent that are refused because their client used more than a person needs.
     pub refused_beyond_share: u64,
-    /// Share of the requests of verified search engines that is admitted.
-    pub search_admitted: f64,
+    /// Share of the requests of verified search engines that is admitted; null without any.
+    pub search_admitted: Option<f64>,
     /// The same in the worst hour with ten requests; null without such an hour.
     pub search_worst_hour: Option<f64>,
     /// The most active search engines, each with the share of all of its requests that is admitted.
     pub engines: Vec<(String, f64)>,
-    /// Share of the requests of other bots that is admitted.
-    pub bots_admitted: f64,
+    /// Share of the requests of other bots that is admitted; null without any.
+    pub bots_admitted: Option<f64>,
     /// Largest share of the limit that is left over in a whole window in which more is asked for; null without one.
     pub left_over: Option<f64>,
     /// Units charged beyond the limit.
@@ -117,8 +117,9 @@ impl Promise {
     ) -> String {
         let names: Vec<String> = names.iter().map(|name| printable(name)).collect();
         let mut text = format!(
-            "# What this policy keeps, on the {} requests of {} ({}):\n",
+            "# What this policy keeps, on the {} {} of {} ({}):\n",
             group_digits(self.requests),
+            if self.requests == 1 { "request" } else { "requests" },
             names.join(", "),
             self.span
         );
@@ -144,10 +145,14 @@ impl Promise {
         let worst =
             self.search_worst_hour.map_or_else(String::new, |ratio| format!("; {} in the worst hour", percent(ratio)));
         let engines = if engines.is_empty() { String::new() } else { format!(" ({})", engines.join(", ")) };
+        let served = |who: &str, admitted: Option<f64>| match admitted {
+            Some(admitted) => format!("{who}: {} of their pages served", percent(admitted)),
+            None => format!("{who}: none in the log"),
+        };
         let mut lines = vec![
             format!("people: {} of their pages refused", percent(self.people_refused)),
-            format!("verified search engines: {} of their pages served{engines}{worst}", percent(self.search_admitted)),
-            format!("other bots: {} of their pages served", percent(self.bots_admitted)),
+            served("verified search engines", self.search_admitted) + &engines + &worst,
+            served("other bots", self.bots_admitted),
         ];
         if self.refused_beyond_share > 0 {
             let refused = group_digits(self.refused_beyond_share);
@@ -173,10 +178,11 @@ fn windows(policy: &PolicyReport) -> &[WindowReport] {
     policy.quotas.first().map_or(&[], |quota| &quota.windows)
 }
 
-/// Returns the share of the requests with a cost of the classes that is admitted; 1 without any.
-fn admitted_share<'a>(classes: impl IntoIterator<Item = &'a ClassReport>) -> f64 {
+/// Returns the share of the requests with a cost of the classes that is admitted, if there are any.
+fn admitted_share<'a>(classes: impl IntoIterator<Item = &'a ClassReport>) -> Option<f64> {
     let add = |(part, all): (u64, u64), class: &ClassReport| (part + class.costly_admitted, all + class.costly);
-    ratio(classes.into_iter().fold((0, 0), add))
+    let (admitted, costly) = classes.into_iter().fold((0, 0), add);
+    (costly > 0).then(|| ratio((admitted, costly)))
 }
 
 fn spent_text(windows: &[WindowReport], spent: Option<Timestamp>, zone: &DisplayZone) -> String {
