@@ -3,9 +3,11 @@
 usage: cargo build --release && scripts/measure plan [--limit UNITS] LOG...
 
 Prints one row for each log, plain or gzip, in combined or common format. The limit is the busiest day of the log, or UNITS. For
-the last three columns, the policy is planned from all days but the last, and the last day is replayed after them. Without a
-log, measures two days of the demo. Uses the standard library only.
+the last three columns, the policy is planned from all days but the last, and the last day is replayed after them. What is left
+over is shown where more is asked for than the limit. Without a log, measures two days of the demo. Uses the standard library
+only.
 """
+import collections
 import gzip
 import json
 import pathlib
@@ -56,18 +58,23 @@ def unseen(binary, log, options, scratch):
     earlier, policy = scratch / "earlier.log", scratch / "policy.yaml"
     earlier.write_bytes(b"".join(lines[:first_line]))
     policy.write_text(tidegate(binary, "plan", *options, earlier), encoding="utf-8")
-    report = json.loads(tidegate(binary, "replay", "--config", policy, "--json", "-", log))["policies"][0]
-    window = report["quotas"][0]["windows"][-1]
-    hours = [hour["classes"] for hour in report["hours"] if hour["start"] >= window["start"]]
-    search, people = (of_class(hours, name) for name in ("search", "person"))
-    return [percent(search), percent(None if people is None else 1 - people), percent(window["left"] / (window["left"] + window["used"]))]
-
-
-def of_class(hours, name):
-    """Returns the share of the requests with a cost that are admitted; None without any."""
-    classes = [each for classes in hours for each in classes if each["name"] == name]
-    costly = sum(each["costly"] for each in classes)
-    return sum(each["costly_admitted"] for each in classes) / costly if costly else None
+    limit = int(re.search(r"limit: (\d+)", policy.read_text(encoding="utf-8"))[1])
+    verdicts = map(json.loads, tidegate(binary, "replay", "--config", policy, "--verdicts", "-", log).splitlines())
+    asked, used, admitted, refused = 0, 0, collections.Counter(), collections.Counter()
+    for verdict in verdicts:
+        cost = sum(verdict["cost"].values())
+        if verdict["line"] <= first_line or not cost:
+            continue
+        asked += cost
+        if verdict["verdict"] == "admitted":
+            used += cost
+            admitted[verdict["class"]] += 1
+        # A client that uses more than a person needs is none.
+        elif verdict["reason"] != "client_share":
+            refused[verdict["class"]] += 1
+    share = lambda part, rest: part / (part + rest) if part + rest else None
+    search, people = share(admitted["search"], refused["search"]), share(refused["person"], admitted["person"])
+    return [percent(search), percent(people), percent(1 - used / limit if asked > limit else None)]
 
 
 def percent(ratio):
