@@ -66,8 +66,8 @@ fn propose(args: &PlanArgs) -> Result<Option<String>, CommandError> {
     let logs = Logs::from_paths(&args.logs).map_err(|error| init::command_error(error.into(), &args.logs))?;
     let plan = plan(&logs, &options, &agents, &operators);
     let Plan { yaml, promise, report } = plan.map_err(|error| init::command_error(error, &args.logs))?;
-    let promise = json_document(&promise).map_err(io::Error::from);
-    let documents = [(json, promise), (html, Ok(page::page(&report)))];
+    let figures = json_document(&promise).map_err(io::Error::from);
+    let documents = [(json, figures), (html, Ok(page::page_with_promise(&report, &promise.lines())))];
     for (target, document) in documents {
         let Some(target) = target else { continue };
         let mut out = target.open()?;

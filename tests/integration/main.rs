@@ -68,6 +68,7 @@ mod origin_timeouts;
 mod pacing_live;
 mod pacing_simulation;
 mod paths;
+mod plan;
 mod prometheus;
 mod proxy;
 mod quota_sync;

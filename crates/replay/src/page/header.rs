@@ -8,10 +8,11 @@ use crate::report::{ClassReport, LogReport, PolicyReport, QuotaReport, Report, W
 use crate::terminal::{self, group_digits};
 use tidegate_policy::{Timestamp, Units};
 
-/// Writes the heading and the key figures.
-pub(super) fn write(out: &mut Html, report: &Report, axis: TimeAxis<'_>, zone: &DisplayZone) {
+/// Writes the heading, the sentences of a promise if there are any, and the key figures.
+pub(super) fn write(out: &mut Html, report: &Report, promise: &[String], axis: TimeAxis<'_>, zone: &DisplayZone) {
     let log = &report.log;
-    out.raw("<header>\n<h1>Replay of an access log</h1>\n<p>");
+    let heading = if promise.is_empty() { "Replay of an access log" } else { "What a policy keeps" };
+    out.raw("<header>\n<h1>").raw(heading).raw("</h1>\n<p>");
     out.text(group_digits(log.requests))
         .raw(" requests in ")
         .text(terminal::format_duration(log.span_s))
@@ -23,6 +24,13 @@ pub(super) fn write(out: &mut Html, report: &Report, axis: TimeAxis<'_>, zone: &
         out.raw(if index > 0 { " and under " } else { "" }).raw("<strong>").text(&policy.name).raw("</strong>");
     }
     out.raw(".</p>\n");
+    if !promise.is_empty() {
+        out.raw("<ul class=\"verdict\">\n");
+        for sentence in promise {
+            out.raw("<li>").text(sentence).raw("</li>\n");
+        }
+        out.raw("</ul>\n");
+    }
     for policy in &report.policies {
         out.raw("<p class=\"verdict\">").text(verdict(policy, axis)).raw("</p>\n");
     }

@@ -33,13 +33,18 @@ use html::Html;
 use steps::Steps;
 use time::TimeAxis;
 
-/// Renders the whole page.
+/// Renders the page of a replay.
 pub fn page(report: &Report) -> String {
+    page_with_promise(report, &[])
+}
+
+/// Renders the page of a plan: of the replay of its policy, below the sentences of its promise.
+pub fn page_with_promise(report: &Report, promise: &[String]) -> String {
     let mut out = Html::default();
     out.raw(HEAD).raw(include_str!("style.css")).raw("</style>\n</head>\n<body>\n<main>\n");
     let zone = DisplayZone::for_report(report);
     let axis = TimeAxis::from_report(report, &zone);
-    header::write(&mut out, report, axis, &zone);
+    header::write(&mut out, report, promise, axis, &zone);
     let colors = classes::ClassColors::from_report(report);
     section(&mut out, "Quota usage", report, |out, policy| {
         policy.quotas.iter().for_each(|quota| quota::write(out, quota, report, axis));

@@ -100,7 +100,7 @@ fn replay(
         Ok::<_, LogReadError>(Replay { files, lines, reorder_window: REORDER_WINDOW, assumptions })
     };
     let with_plan = || load("the plan", &policy.to_string());
-    let without_plan = load("without it", &policy.limit_alone())?;
+    let without_plan = load("the limit alone", &policy.limit_alone())?;
     let learned = replay()?.learn(with_plan()?, &mut |_| {})?.covered_demand();
     Ok(replay()?.run_after(&learned, with_plan()?, Some(without_plan), None, &mut |_| {})?)
 }
