@@ -12,7 +12,7 @@ use super::source_map::SourceMap;
 use super::validate::classes::OTHER_CLASS;
 use super::yaml;
 use ::config::{Map, Value, ValueKind};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Returns the text of a file with the defaults of its `settings` written out, which means the same. `None` if the file has
 /// another layout than keys on lines of their own and maps in braces.
@@ -249,16 +249,19 @@ fn builtin_classes(operators: &[&str]) -> String {
     )
 }
 
-/// Returns the weight of each class that has no people, for what people leave: doubled with each priority, so that search
+/// Returns the weight of each class that has no people, by its name in YAML, for what people leave: doubled with each priority, so that search
 /// engines come clearly first.
 fn weights(classes: &Value) -> Vec<(String, u32)> {
-    let bots: Vec<(&str, u64)> = items(classes).iter().filter_map(class_of_bots).collect();
+    let mut bots: Vec<(&str, u64)> = items(classes).iter().filter_map(class_of_bots).collect();
+    // A second class of the same name is an error.
+    let mut names = HashSet::new();
+    bots.retain(|(name, _)| names.insert(*name));
     let priorities: BTreeSet<u64> = bots.iter().map(|(_, priority)| *priority).collect();
     let weight = |(name, priority): &(&str, u64)| {
         let doublings = priorities.range(..priority).count().min(MAX_DOUBLINGS);
-        ((*name).to_owned(), 1 << doublings)
+        Some((quoted(name)?, 1 << doublings))
     };
-    bots.iter().map(weight).collect()
+    bots.iter().filter_map(weight).collect()
 }
 
 /// Returns name and priority of a class that admits bots and no people. An invalid class has an error of its own.
@@ -272,15 +275,14 @@ fn class_of_bots(class: &Value) -> Option<(&str, u64)> {
         Some(ValueKind::U64(priority)) => *priority,
         _ => 0,
     };
-    (is_of_bots && !is_blocked && is_plain(name)).then_some((name, priority))
+    (is_of_bots && !is_blocked).then_some((name, priority))
 }
 
-/// Returns true for a name that YAML reads as text.
-fn is_plain(name: &str) -> bool {
-    let is_word = name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-".contains(letter));
-    is_word
-        && name.starts_with(|letter: char| letter.is_ascii_alphabetic())
-        && !matches!(name, "true" | "false" | "null")
+/// Returns the name of a class as YAML reads it as text; `None` if it is no name of a class.
+fn quoted(name: &str) -> Option<String> {
+    let is_name = name.chars().all(|letter| matches!(letter, 'a'..='z' | '0'..='9' | '_' | '.' | '-'));
+    let is_word = name.chars().all(|letter| letter.is_ascii_lowercase()) && !matches!(name, "true" | "false" | "null");
+    (is_name && !name.is_empty()).then(|| if is_word { name.to_owned() } else { format!("\"{name}\"") })
 }
 
 /// Returns the items of a list; a value that is no list is its only item.

@@ -100,6 +100,22 @@ fn own_classes_of_bots_are_paced_by_priority() {
 }
 
 #[test]
+fn names_of_classes_are_those_of_yaml() {
+    let names = ["a.b", "1st", "true", "null", "x-y_z", "7", "-"];
+    let classes = names.map(|name| format!("{{ name: \"{name}\", when: {{ kind: declared_bot }} }}")).join(", ");
+    let settings = load(&format!("{TWO_LINES}classes: [{classes}]\n"), &[]);
+    let weights = weights(&settings.rules.quotas[0].pacing.as_ref().expect("pacing").roles);
+    assert_eq!(weights[..names.len()], [Some(1); 7]);
+    // Invalid names are errors of their own, and of nothing else.
+    for name in ["a b", "\\\"", "A", "", "a: 1", "{", "\\n"] {
+        let class = format!("{{ name: \"{name}\", when: {{ kind: declared_bot }} }}");
+        let text = format!("{TWO_LINES}classes: [{class}, {class}]\n");
+        let errors = load_with(&text, &[], &[]).expect_err(name).errors;
+        assert!(errors.iter().all(|error| error.path.to_string().starts_with("classes[")), "{name}: {errors:?}");
+    }
+}
+
+#[test]
 fn window_without_an_end_is_not_paced() {
     let quota = &load(&TWO_LINES.replace("cost_header", "window: { sliding: 1h }, cost_header"), &[]).rules.quotas[0];
     assert!(quota.pacing.is_none() && quota.client_limit.is_none(), "{quota:?}");
