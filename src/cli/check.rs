@@ -32,6 +32,7 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     settings.warnings.extend(state_dir_warning(&settings));
     settings.warnings.extend(unbounded_client_warnings(&settings.rules));
     settings.warnings.extend(unbounded_connections_warning(&settings.rules));
+    settings.warnings.extend(uncharged_quota_warnings(&settings.rules));
     settings.warnings.extend(robots_override_warning(&settings));
     settings.warnings.extend(range_file_warnings(&settings));
     let builtin = OperatorTable::builtin();
@@ -53,8 +54,9 @@ pub fn explain_defaults(file: &Path, environment: &[(String, String)], operators
         })
     };
     written.filter(means_the_same).ok_or_else(|| {
-        let hint = "write each key on a line of its own, or see the end of `tidegate check`";
-        format!("{}: the defaults do not fit into its layout; {hint}", file.display())
+        let hint =
+            "write the keys of each quota in the file, each on a line of its own, or see the end of `tidegate check`";
+        format!("{}: the defaults do not fit into its layout, or are of a key that it has not; {hint}", file.display())
     })
 }
 
@@ -96,6 +98,20 @@ fn unbounded_client_warnings(rules: &Rules) -> Vec<String> {
         })
     };
     (0..rules.quotas.len()).map(QuotaId::from_index).filter_map(warning).collect()
+}
+
+/// Returns a warning for each quota that no request is charged to.
+fn uncharged_quota_warnings(rules: &Rules) -> Vec<String> {
+    let is_uncharged =
+        |id: &QuotaId| rules[*id].cost_header.is_none() && !rules.routes.iter().any(|route| route.has_cost_in(*id));
+    let warning = |id: QuotaId| {
+        let name = &rules[id].name;
+        format!(
+            "quotas.{name}: no request is charged, so nothing is limited; write routes: [{{ match: \"/**\", cost: {{ {name}: 1 }} }}], \
+             or cost_header with the response header that has the cost"
+        )
+    };
+    (0..rules.quotas.len()).map(QuotaId::from_index).filter(is_uncharged).map(warning).collect()
 }
 
 /// Returns true if the classes before `class` certainly match every client.

@@ -26,7 +26,8 @@ pub fn write_out(text: &str, settings: &Settings) -> Option<String> {
         let Some(first_key) = settings.source_map.first_key(section) else {
             // A word in place of a map: `pacing: learned`.
             let at = offset(text, settings.source_map.position(section)?)?;
-            let end = at + text[at..].find(|letter: char| !letter.is_ascii_alphabetic())?;
+            let word = text[at..].find(|letter: char| !letter.is_ascii_alphabetic());
+            let end = word.map_or(text.len(), |len| at + len);
             inserted.entry(at).or_default().push_str("{ mode: ");
             inserted.entry(end).or_default().push_str(&format!(", {value} }}"));
             continue;
@@ -34,7 +35,7 @@ pub fn write_out(text: &str, settings: &Settings) -> Option<String> {
         let at = offset(text, first_key)?;
         let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
         let indentation = &text[line..at];
-        let value = match text[..at].trim_end().ends_with(['{', ',']) {
+        let value = match is_in_braces(&text[..at]) {
             true => format!("{value}, "),
             false if indentation.trim().is_empty() => format!("{value}\n{indentation}"),
             false => return None,
@@ -47,6 +48,13 @@ pub fn write_out(text: &str, settings: &Settings) -> Option<String> {
         written.push('\n');
     }
     Some(written + &last)
+}
+
+/// Returns true if a key after this text is in braces, not on a line of its own.
+fn is_in_braces(before: &str) -> bool {
+    let code = before.lines().rev().map(|line| if line.trim_start().starts_with('#') { "" } else { line });
+    let code = code.map(|line| line.split(" #").next().unwrap_or_default().trim_end());
+    code.filter(|line| !line.is_empty()).take(1).any(|line| line.ends_with(['{', ',']))
 }
 
 /// Returns the offset of a position in the text; `None` if the position is that of an alias, whose value other keys share.
@@ -183,7 +191,10 @@ fn complete_quota(
         insert(quota, section, "pacing", &format!("{{ mode: learned, weights: {weights} }}"), added);
     }
     let Some(page_cost) = builtin_page_cost else { return };
-    insert(quota, section, "tiers", TIERS, added);
+    // Below, the steps would be one.
+    if quota.get("limit").and_then(amount).is_none_or(|limit| limit >= 1.0) {
+        insert(quota, section, "tiers", TIERS, added);
+    }
     let share = client_share(quota.get("limit"), page_cost).filter(|_| has_end && !is_set(quota, "per_client"));
     if let Some(share) = share {
         insert(quota, section, "per_client", &share, added);

@@ -177,6 +177,8 @@ fn written_out_defaults_mean_the_same() {
         "origin: http://127.0.0.1:3000\n",
         "origin: http://127.0.0.1:3000\nquotas: {\n  a: {\n    limit: 100 },\n  b: { limit: 50, pacing: learned } }\n",
         "origin: http://127.0.0.1:3000\nquotas:\n  a:\n    pacing: even\n    limit: 100\n",
+        "origin: http://127.0.0.1:3000\nclasses: []\nquotas:\n  a:\n    # of a day, {\n    limit: 0.001\n    pacing: off",
+        "origin: http://127.0.0.1:3000\nquotas: { # all,\n  a: { # one\n    limit: 0.001 } }\n",
     ] {
         let settings = load(text, &[]);
         let written = write_out(text, &settings).expect(text);

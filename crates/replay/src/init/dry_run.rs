@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use tidegate_config as config;
-use tidegate_policy::client_usage::ClientUsage;
+use tidegate_policy::client_usage::{CLIENTS_OF_NETWORK, ClientUsage};
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::{ClientKind, Units};
 
@@ -29,8 +29,8 @@ pub(super) struct DailyDemand {
     pub(super) busiest_client: u64,
     /// The same for all clients of one network.
     pub(super) busiest_network: u64,
-    /// Units of the person with the most, without those far beyond other people ([`PeopleUsage`]).
-    pub(super) busiest_person: u64,
+    /// Units that one client needs so that no person is refused ([`PeopleUsage::needed`]).
+    pub(super) needed_by_person: u64,
     /// Burst that people need; `None` without people.
     pub(super) people_burst: Option<PeopleBurst>,
     /// Who requested most.
@@ -51,7 +51,7 @@ impl DailyDemand {
             people: 0,
             busiest_client: 0,
             busiest_network: 0,
-            busiest_person: 0,
+            needed_by_person: 0,
             people_burst: None,
             spenders: SpendersReport::default(),
             counts: DryRunCounts::default(),
@@ -85,11 +85,11 @@ impl DailyDemand {
         let Some(report) = report else { return Ok(Self::placeholder()) };
         let quota = report.quotas.iter().find(|quota| quota.name == QUOTA);
         let demand = quota.map_or_else(Self::placeholder, |quota| Self::from_quota(quota, busiest, days));
-        let busiest_person = match days.is_less_than_a_day() {
-            true => days.per_day(people.busiest()),
-            false => people.busiest(),
+        let needed_by_person = match days.is_less_than_a_day() {
+            true => days.per_day(people.needed()),
+            false => people.needed(),
         };
-        Ok(Self { busiest_person, people_burst: bursts.burst(), spenders: report.spenders, counts, cache, ..demand })
+        Ok(Self { needed_by_person, people_burst: bursts.burst(), spenders: report.spenders, counts, cache, ..demand })
     }
 
     /// Returns the demand of the busiest day; for a log shorter than a day, extrapolated to a day.
@@ -161,25 +161,34 @@ struct BusiestClients {
     network: Units,
 }
 
-/// Most units of a window that each person used.
+/// The window in which each person used most, and these units.
 #[derive(Default)]
-struct PeopleUsage(HashMap<ClientKey, u64>);
+struct PeopleUsage(HashMap<ClientKey, (u64, u64)>);
 
 impl PeopleUsage {
-    fn record(&mut self, client: ClientKey, used: Units) {
+    fn record(&mut self, client: ClientKey, window: u64, used: Units) {
         if self.0.len() < MAX_PEOPLE || self.0.contains_key(&client) {
             let most = self.0.entry(client).or_default();
-            *most = (*most).max(used.ceil());
+            if used.ceil() > most.1 {
+                *most = (window, used.ceil());
+            }
         }
     }
 
-    /// Returns the most that a person used, of those within ten times what nine of ten people used: what is beyond is more
-    /// likely a program.
-    fn busiest(&self) -> u64 {
-        let mut used: Vec<u64> = self.0.values().copied().collect();
+    /// Returns the units that a client needs so that no person is refused: those of the person with the most, or the part of
+    /// one client in those of the people of a network, such as a mobile carrier. What is beyond ten times what nine of ten
+    /// people use is more likely of a program.
+    fn needed(&self) -> u64 {
+        let mut used: Vec<u64> = self.0.values().map(|(_, used)| *used).collect();
         used.sort_unstable();
         let most = used.get(used.len() * 9 / 10).map_or(0, |most| most * PROGRAM_FACTOR);
-        used.into_iter().rfind(|used| *used <= most).unwrap_or(0)
+        let person = used.into_iter().rfind(|used| *used <= most).unwrap_or(0);
+        let mut networks: HashMap<(u64, u64), u64> = HashMap::new();
+        for (client, (window, used)) in &self.0 {
+            *networks.entry((client.network(), *window)).or_default() += (*used).min(person);
+        }
+        let network = networks.into_values().max().unwrap_or(0);
+        person.max(network.div_ceil(CLIENTS_OF_NETWORK))
     }
 }
 
@@ -222,7 +231,7 @@ fn replay(policy: Policy, lines: MergedLog, mut savings: CacheSavings) -> Result
                 for (usage, (_, cost)) in decision.quota_usage.iter().zip(&decision.costs) {
                     clients.reserve(usage.window, client, *cost);
                     if class == PEOPLE {
-                        people.record(client, clients.used(usage.window, client, Units::MAX));
+                        people.record(client, usage.window, clients.used(usage.window, client, Units::MAX));
                     }
                     busiest.client = busiest.client.max(clients.used(usage.window, client, Units::MAX));
                     busiest.network = busiest.network.max(clients.used_by_network(usage.window, client));

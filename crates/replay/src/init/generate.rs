@@ -48,7 +48,7 @@ impl QuotaFigures {
     /// Returns the share of the `limit` for one client, in percent: enough for what a person needs on another day.
     pub(super) fn client_percent(demand: &DailyDemand, limit: u64) -> u64 {
         // At least the cost of a page.
-        let units = (demand.busiest_person * CLIENT_HEADROOM).max(1);
+        let units = (demand.needed_by_person * CLIENT_HEADROOM).max(1);
         (units * 100).div_ceil(limit.max(1)).clamp(MIN_CLIENT_PERCENT, 100)
     }
 

@@ -47,6 +47,9 @@ pub struct Plan {
     pub report: Report,
 }
 
+/// Number of calls of the site to itself from which they are taken for that.
+const MIN_OWN_CALLS: u64 = 20;
+
 /// Proposes a policy for the site of the logs.
 pub fn plan(
     logs: &Logs,
@@ -58,7 +61,8 @@ pub fn plan(
     let zone = analysis.time_range.zone();
     let mut free_paths: Vec<String> =
         analysis.asset_extensions().iter().map(|extension| format!("/**/*.{extension}")).collect();
-    let own_calls = analysis.self_requests.busiest();
+    // A few lines are easily forged.
+    let own_calls = analysis.self_requests.busiest().filter(|(_, calls)| *calls >= MIN_OWN_CALLS);
     free_paths.splice(..0, own_calls.map(|_| CRON.to_owned()));
     let mut policy = PolicyText {
         origin: options.origin.clone(),

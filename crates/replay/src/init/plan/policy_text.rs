@@ -52,7 +52,11 @@ impl fmt::Display for PolicyText {
         let Self { origin, zone, limit, .. } = self;
         let per_client = self.per_client.map_or_else(String::new, |percent| format!(", per_client: {percent}%"));
         let enforce = if self.is_enforced { "" } else { ", enforce: false" };
-        writeln!(out, "origin: {origin}")?;
+        let is_plain = origin.chars().all(|letter| letter.is_ascii_alphanumeric() || ":/._-".contains(letter));
+        match is_plain {
+            true => writeln!(out, "origin: {origin}")?,
+            false => writeln!(out, "origin: '{}'", origin.replace('\'', "''"))?,
+        }
         writeln!(out, "clients: {{ address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, \"::1/128\"] }}")?;
         let window = format!("{{ calendar: day, zone: {zone} }}");
         writeln!(out, "quotas: {{ {QUOTA}: {{ limit: {limit}, window: {window}{per_client}{enforce} }} }}")?;

@@ -6,7 +6,7 @@ use super::super::self_requests::CRON;
 use super::PlanOptions;
 use super::policy_text::PolicyText;
 use crate::display_zone::{DisplayZone, seconds};
-use crate::report::{ClassReport, PolicyReport, Report, WindowReport};
+use crate::report::{BotReport, ClassReport, PolicyReport, Report, WindowReport};
 use crate::serialize;
 use crate::terminal::{group_digits, printable};
 use serde::Serialize;
@@ -32,15 +32,16 @@ const MAX_ENGINES: usize = 3;
 pub struct Promise {
     /// Number of requests.
     pub requests: u64,
-    /// Share of people's requests that is refused, without those of clients that use more than a person needs.
-    pub people_refused: f64,
-    /// Number of requests of a browser's user agent that are refused because their client used more than a person needs.
+    /// Share of people's requests that is refused, without those of clients that use more than people need; null without any.
+    pub people_refused: Option<f64>,
+    /// Number of requests of a browser's user agent that are refused because their client or its network used more than people
+    /// need.
     pub refused_beyond_share: u64,
     /// Share of the requests of verified search engines that is admitted; null without any.
     pub search_admitted: Option<f64>,
     /// The same in the worst hour with ten requests; null without such an hour.
     pub search_worst_hour: Option<f64>,
-    /// The most active search engines, each with the share of all of its requests that is admitted.
+    /// The most active search engines, each with the share of the units it asks for that it gets.
     pub engines: Vec<(String, f64)>,
     /// Share of the requests of other bots that is admitted; null without any.
     pub bots_admitted: Option<f64>,
@@ -87,8 +88,9 @@ impl Promise {
         }
         Self {
             requests: report.log.requests,
-            people_refused: 1.0
-                - ratio(people.map_or((0, 0), |class| (class.costly_admitted + beyond_share, class.costly))),
+            people_refused: people
+                .filter(|class| class.costly > 0)
+                .map(|class| 1.0 - ratio((class.costly_admitted + beyond_share, class.costly))),
             refused_beyond_share: beyond_share,
             search_admitted: admitted_share(search),
             search_worst_hour: worst_hour(policy),
@@ -134,7 +136,7 @@ impl Promise {
             assumed.push(format!("the day begins at midnight in {}, as {zone_remark} (--zone)", policy.zone));
         }
         let _ = writeln!(text, "# Assumed: {}.", assumed.join("; "));
-        text += "# `tidegate learn` teaches the first day what the log shows; `tidegate check` prints all that is left out here.\n";
+        text += "# The figures hold after `tidegate learn` on this log. `tidegate check` prints all that is left out here.\n";
         text
     }
 
@@ -150,16 +152,17 @@ impl Promise {
             None => format!("{who}: none in the log"),
         };
         let mut lines = vec![
-            format!("people: {} of their pages refused", percent(self.people_refused)),
+            match self.people_refused {
+                Some(refused) => format!("people: {} of their pages refused", percent(refused)),
+                None => "people: none in the log".to_owned(),
+            },
             served("verified search engines", self.search_admitted) + &engines + &worst,
             served("other bots", self.bots_admitted),
         ];
         if self.refused_beyond_share > 0 {
             let refused = group_digits(self.refused_beyond_share);
-            lines.insert(
-                1,
-                format!("programs with a browser's name, which use more than a person needs: {refused} pages refused"),
-            );
+            let who = "addresses that use more than people need (programs, or many people behind one address)";
+            lines.insert(1, format!("{who}: {refused} pages refused"));
         }
         if let Some(left_over) = self.left_over {
             lines.push(format!("left over of a day on which more is asked for: {} at most", percent(left_over)));
@@ -205,10 +208,14 @@ fn worst_hour(policy: &PolicyReport) -> Option<f64> {
 
 fn engines(policy: &PolicyReport) -> Vec<(String, f64)> {
     let is_engine = |name: &str| SEARCH_ENGINES.contains(&name);
-    let mut engines: Vec<_> =
-        policy.bots.iter().filter(|bot| bot.kind == "verified_bot" && is_engine(&bot.name)).collect();
+    let mut engines: Vec<_> = policy
+        .bots
+        .iter()
+        .filter(|bot| bot.kind == "verified_bot" && is_engine(&bot.name) && !bot.units_asked.is_zero())
+        .collect();
     engines.sort_by_key(|bot| std::cmp::Reverse(bot.requests));
-    let share = |bot: &&crate::report::BotReport| (bot.name.clone(), ratio((bot.requests - bot.refused, bot.requests)));
+    let share =
+        |bot: &&BotReport| (bot.name.clone(), bot.units.as_f64() / bot.units_asked.as_f64().max(f64::MIN_POSITIVE));
     engines.iter().take(MAX_ENGINES).map(share).collect()
 }
 

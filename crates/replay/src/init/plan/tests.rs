@@ -66,6 +66,24 @@ fn share_of_a_client_is_that_of_a_person_and_not_of_a_program() {
 }
 
 #[test]
+fn people_of_one_network_have_room() {
+    let carrier = |number: usize| format!("100.64.0.{number}");
+    let mut log = Log::default().with_people(100, &["/", "/item/1", "/item/2"]);
+    for number in 0..200 {
+        log = log.with(&carrier(number), BROWSER, ["/", "/item/1", "/item/2", "/item/3", "/item/4", "/item/5"]);
+    }
+    let (plan, _) = planned(&log, &options());
+    assert_eq!(plan.promise.refused_beyond_share, 0, "{}", plan.yaml);
+}
+
+#[test]
+fn origin_is_quoted_where_yaml_needs_it() {
+    let log = Log::default().with_people(20, &["/"]);
+    let (plan, _) = planned(&log, &PlanOptions { origin: "unix:/tmp/a #b: 'c'".into(), ..options() });
+    assert!(plan.yaml.contains("\norigin: 'unix:/tmp/a #b: ''c'''\n"), "{}", plan.yaml);
+}
+
+#[test]
 fn promise_says_what_people_and_search_engines_get() {
     let pages: Vec<String> = (0..2000).map(|number| format!("/item/{number}")).collect();
     let log = Log::default()
@@ -74,7 +92,7 @@ fn promise_says_what_people_and_search_engines_get() {
         .with("198.51.100.1", SCRAPER, pages.iter().map(String::as_str));
     let (plan, _) = planned(&log, &PlanOptions { limit: Some(1000), ..options() });
     let promise = &plan.promise;
-    assert_eq!(promise.people_refused, 0.0);
+    assert_eq!(promise.people_refused, Some(0.0));
     assert!(promise.search_admitted.is_some_and(|share| share > 0.9), "{promise:?}");
     assert!(promise.bots_admitted.is_some_and(|share| share < 0.3), "{promise:?}");
     assert!(promise.spent_without.is_some() && promise.overrun.is_zero(), "{promise:?}");
@@ -101,7 +119,7 @@ impl Log {
     /// Adds people who each request these targets.
     fn with_people(mut self, count: usize, targets: &[&str]) -> Self {
         for number in 0..count {
-            self = self.with(&format!("203.0.{}.{}", number / 200, number % 200), BROWSER, targets.iter().copied());
+            self = self.with(&format!("203.{}.{}.1", number % 200, number / 200), BROWSER, targets.iter().copied());
         }
         self
     }
