@@ -57,7 +57,7 @@ fn is_in_braces(before: &str) -> bool {
     code.filter(|line| !line.is_empty()).take(1).any(|line| line.ends_with(['{', ',']))
 }
 
-/// Returns the offset of a position in the text; `None` if the position is that of an alias, whose value other keys share.
+/// Returns the offset of a position in the text; `None` for a place outside of it, such as a variable.
 fn offset(text: &str, location: &SourceLocation) -> Option<usize> {
     let SourceLocation::Position { line, column } = *location else { return None };
     let (line, column) = (usize::try_from(line).ok()? - 1, usize::try_from(column).ok()? - 1);
