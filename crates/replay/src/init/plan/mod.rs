@@ -78,7 +78,7 @@ pub fn plan(
     policy.per_client = Some(QuotaFigures::client_percent(&demand, policy.limit));
     policy.is_enforced = true;
     let report = replay(&policy, logs, agents, operators)?;
-    let promise = Promise::new(&report, &demand, own_calls);
+    let promise = Promise::new(&report, &demand, own_calls, analysis.time_range.is_less_than_a_day());
     let mut yaml = promise.comment(&logs.names(), &policy, options, &zone.remark);
     yaml += &policy.to_string();
     Ok(Plan { yaml, promise, report })

@@ -61,11 +61,18 @@ pub struct Promise {
     notes: Vec<String>,
     #[serde(skip)]
     span: String,
+    #[serde(skip)]
+    is_less_than_a_day: bool,
 }
 
 impl Promise {
     /// Returns the figures of a replay under the policy, and then under its limit alone.
-    pub(super) fn new(report: &Report, demand: &DailyDemand, own_calls: Option<(IpAddr, u64)>) -> Self {
+    pub(super) fn new(
+        report: &Report,
+        demand: &DailyDemand,
+        own_calls: Option<(IpAddr, u64)>,
+        is_less_than_a_day: bool,
+    ) -> Self {
         let [policy, without] = &report.policies[..] else { unreachable!("two policies are replayed") };
         let zone = DisplayZone::for_report(report);
         let (people, search) = (class(policy, PEOPLE), class(policy, SEARCH));
@@ -78,6 +85,11 @@ impl Promise {
         if let Some((address, calls)) = own_calls {
             let calls = group_digits(calls);
             notes.push(format!("{calls} calls of the site to itself ({CRON} from {address}) cost nothing"));
+        }
+        let unread: u64 = report.log.invalid_lines.values().map(|error| error.lines).sum();
+        if unread > 0 {
+            let (unread, lines) = (group_digits(unread), group_digits(report.log.lines));
+            notes.push(format!("not read: {unread} of {lines} lines; `tidegate replay` says why"));
         }
         notes.extend(cache_note(&demand.cache));
         if let Some(network) = demand.only_network() {
@@ -101,6 +113,7 @@ impl Promise {
             spent_without,
             spent_without_text: spent_text(windows(without), spent_without, &zone),
             notes,
+            is_less_than_a_day,
             span: format!(
                 "{} to {}",
                 zone.format(seconds(report.log.first), "%-d %b %Y %H:%M"),
@@ -130,7 +143,11 @@ impl Promise {
         }
         let mut assumed = vec!["one unit is one page".to_owned()];
         if options.limit.is_none() {
-            assumed.push(format!("the limit is the busiest day of the log (--limit {})", policy.limit));
+            let day = match self.is_less_than_a_day {
+                true => "a day at the rate of the log, which is shorter",
+                false => "the busiest day of the log",
+            };
+            assumed.push(format!("the limit is {day} (--limit {})", policy.limit));
         }
         if options.zone.is_none() {
             assumed.push(format!("the day begins at midnight in {}, as {zone_remark} (--zone)", policy.zone));

@@ -77,6 +77,20 @@ fn people_of_one_network_have_room() {
 }
 
 #[test]
+fn lines_that_are_not_read_and_short_logs_are_named() {
+    let text = Log::default().with_people(20, &["/"]).text();
+    let hour: String = text.lines().filter(|line| line.contains(":00:0")).map(|line| format!("{line}\n")).collect();
+    let logs = Logs::from_text("a.log".into(), format!("nonsense\n{hour}").into_bytes());
+    let plan = plan(&logs, &options(), &AGENTS, &OPERATORS).expect("the log has requests");
+    assert!(plan.yaml.contains("#   not read: 1 of "), "{}", plan.yaml);
+    assert!(
+        plan.yaml.contains("the limit is a day at the rate of the log, which is shorter (--limit "),
+        "{}",
+        plan.yaml
+    );
+}
+
+#[test]
 fn origin_is_quoted_where_yaml_needs_it() {
     let log = Log::default().with_people(20, &["/"]);
     let (plan, _) = planned(&log, &PlanOptions { origin: "unix:/tmp/a #b: 'c'".into(), ..options() });
