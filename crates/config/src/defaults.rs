@@ -260,8 +260,8 @@ fn builtin_classes(operators: &[&str]) -> String {
     )
 }
 
-/// Returns the weight of each class that has no people, by its name in YAML, for what people leave: doubled with each priority, so that search
-/// engines come clearly first.
+/// Returns the weight of each class that has no people, by its name in YAML, for what people leave: doubled with each
+/// priority, so that search engines come clearly first.
 fn weights(classes: &Value) -> Vec<(String, u32)> {
     let mut bots: Vec<(&str, u64)> = items(classes).iter().filter_map(class_of_bots).collect();
     // A second class of the same name is an error.

@@ -315,6 +315,20 @@ fn summary_shows_own_hosts() {
 }
 
 #[test]
+fn quota_that_no_request_is_charged_to_gives_a_warning() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("tidegate.yaml");
+    let has_warning = |rules: &str| {
+        std::fs::write(&file, format!("origin: http://a\n{rules}")).expect("the file is written");
+        let shown = check(&file, &[], &OPERATORS).unwrap_or_else(|errors| panic!("{errors}"));
+        shown.contains("  quotas.api: no request is charged, so nothing is limited; write ")
+    };
+    assert!(has_warning("quotas: { api: { limit: 1000 } }\n"));
+    assert!(!has_warning("quotas: { api: { limit: 1000, cost_header: X-Cost } }\n"));
+    assert!(!has_warning("quotas: { api: { limit: 1000 } }\nroutes: [{ match: /a, cost: { api: 1 } }]\n"));
+}
+
+#[test]
 fn defaults_are_shown_and_written_into_the_file() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = dir.path().join("tidegate.yaml");

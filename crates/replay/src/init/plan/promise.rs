@@ -6,7 +6,8 @@ use super::super::self_requests::CRON;
 use super::PlanOptions;
 use super::policy_text::PolicyText;
 use crate::display_zone::{DisplayZone, seconds};
-use crate::report::{BotReport, ClassReport, PolicyReport, Report, WindowReport};
+use crate::format;
+use crate::report::{BotReport, ClassReport, MIN_REQUESTS_PER_HOUR, PolicyReport, Report, WindowReport};
 use crate::serialize;
 use crate::terminal::{group_digits, printable};
 use serde::Serialize;
@@ -20,9 +21,6 @@ const SEARCH: &str = "search";
 
 /// Reason of refusals of a client that has used its share.
 const CLIENT_SHARE: &str = Reason::ClientShare.name();
-
-/// Number of requests in an hour from which its share is meaningful.
-const MIN_REQUESTS: u64 = 10;
 
 /// Number of search engines that are named.
 const MAX_ENGINES: usize = 3;
@@ -219,7 +217,7 @@ fn ratio((part, all): (u64, u64)) -> f64 {
 
 fn worst_hour(policy: &PolicyReport) -> Option<f64> {
     let of_search = policy.hours.iter().flat_map(|hour| &hour.classes).filter(|class| class.name == SEARCH);
-    let ratios = of_search.filter(|class| class.costly >= MIN_REQUESTS).filter_map(|class| class.admit_ratio);
+    let ratios = of_search.filter(|class| class.costly >= MIN_REQUESTS_PER_HOUR).filter_map(|class| class.admit_ratio);
     ratios.min_by(f64::total_cmp)
 }
 
@@ -265,6 +263,6 @@ fn percent(ratio: f64) -> String {
     match percent {
         _ if percent > 99.9 && percent < 100.0 => "over 99.9 %".into(),
         _ if percent > 0.0 && percent < 0.1 => "under 0.1 %".into(),
-        _ => format!("{percent:.1} %"),
+        _ => format::percent(ratio),
     }
 }
