@@ -52,6 +52,8 @@ pub struct StateDocument {
     pub notes: Vec<String>,
     /// [Quotas](#quotas) of the current rules.
     pub quotas: Vec<QuotaDocument>,
+    /// What the windows of the first quota keep of the promise; null if nothing is promised.
+    pub promise: Option<PromiseDocument>,
     /// The five paths with the most units that the origin reported in `cost_header` although no route has a cost for
     /// them, since the start.
     pub path_costs: Vec<PathCostDocument>,
@@ -241,6 +243,45 @@ pub struct QuotaDocument {
     pub pacing: Option<PacingDocument>,
     /// Usage by class.
     pub classes: Vec<ClassDocument>,
+}
+
+/// The promise, and what two windows of the first quota keep of it. Shares are 0 to 1.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PromiseDocument {
+    /// Largest promised share of people's pages that is refused. It is null if it is not promised.
+    pub people_refused: Option<f64>,
+    /// Smallest promised share of their pages that verified search engines are served in each hour. It is null if it is not
+    /// promised.
+    pub search_served: Option<f64>,
+    /// Largest promised share of the limit that is left over. It is null if it is not promised.
+    pub left_over: Option<f64>,
+    /// The current window, so far.
+    pub current: KeptPromiseDocument,
+    /// The last window. It is null before the end of the first one.
+    pub last: Option<KeptPromiseDocument>,
+    /// What the last window missed, and the settings that would have kept it. It is null if nothing was missed.
+    pub missed: Option<String>,
+}
+
+/// What a window keeps of the promise. Shares are 0 to 1.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct KeptPromiseDocument {
+    /// Start of the window.
+    #[schemars(with = "Time")]
+    pub window_start: String,
+    /// Share of people's pages that was refused, without clients that have used their share. It is null without a page.
+    pub people_refused: Option<f64>,
+    /// Share of their pages that verified search engines were served in the worst hour. It is null without an hour with ten
+    /// pages.
+    pub search_served: Option<f64>,
+    /// Share of the limit that was left over. It is null in the current window, and if no page was refused to save units.
+    pub left_over: Option<f64>,
+    /// Units that the origin reported beyond the limit.
+    pub overrun: Amount,
+    /// Names of the figures that were missed: those of the promise, and `overrun`.
+    pub missed: Vec<String>,
 }
 
 /// Pacing plan of a quota.

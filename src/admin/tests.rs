@@ -706,6 +706,7 @@ impl GatewayApi for FakeGateway {
                 admitted: 7,
                 refused: vec![(Reason::Tier, 3), (Reason::Bucket, 1)],
                 shadow: vec![(Reason::Quota, 2)],
+                ..ClassTraffic::default()
             })],
             spenders: views::spenders(Timestamp::from_seconds(3600), &top_spenders(), |id| self.decision(id)),
             scopes: scopes(),

@@ -15,6 +15,7 @@ pub mod learn;
 mod load_policy;
 pub mod log_args;
 mod man;
+mod notify;
 mod output;
 pub mod plan;
 mod progress;
@@ -173,6 +174,9 @@ enum Command {
     /// Shows or removes the stored responses of a running gateway
     #[command(subcommand)]
     Cache(cache::CacheCommand),
+    /// Tests the webhooks of notifications
+    #[command(subcommand)]
+    Notify(notify::NotifyCommand),
     /// Shows or corrects the quotas of a running gateway
     #[command(subcommand)]
     Quota(quota::QuotaCommand),
@@ -243,7 +247,7 @@ fn command_line() -> clap::Command {
 }
 
 /// Commands that read no configuration file.
-const WITHOUT_FILE: [&str; 5] = ["demo", "init", "schema", "completions", "man"];
+const WITHOUT_FILE: [&str; 6] = ["demo", "init", "plan", "schema", "completions", "man"];
 
 /// Parses the command line and runs the command.
 pub fn run() -> ExitCode {
@@ -281,6 +285,7 @@ impl Cli {
             Command::Allow(args) => switch::run(&args, "allow"),
             Command::Maintenance(command) => switch::run_maintenance(&command),
             Command::Cache(command) => cache::run(&command),
+            Command::Notify(command) => notify::run(&command),
             Command::Quota(command) => quota::run(&command),
             Command::Status(args) => status::run(&args),
             Command::Schema => print(&schema::schema()),

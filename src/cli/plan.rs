@@ -65,7 +65,7 @@ fn propose(args: &PlanArgs) -> Result<Option<String>, CommandError> {
     let options = PlanOptions { origin: args.origin.clone(), limit: args.limit, zone: args.zone.clone() };
     let logs = Logs::from_paths(&args.logs).map_err(|error| init::command_error(error.into(), &args.logs))?;
     let plan = plan(&logs, &options, &agents, &operators);
-    let Plan { yaml, promise, report } = plan.map_err(|error| init::command_error(error, &args.logs))?;
+    let Plan { yaml, promise, report, .. } = plan.map_err(|error| init::command_error(error, &args.logs))?;
     let figures = json_document(&promise).map_err(io::Error::from);
     let documents = [(json, figures), (html, Ok(page::page_with_promise(&report, &promise.lines())))];
     for (target, document) in documents {

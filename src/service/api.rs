@@ -40,6 +40,7 @@ impl GatewayApi for ServiceState {
             untrusted_proxy: self.handle.untrusted_proxy(),
             notes: self.warnings(),
             quotas: self.handle.quotas().iter().map(|view| views::quota(view, now)).collect(),
+            promise: self.promise.lock().clone(),
             path_costs: self.handle.path_costs().into_iter().take(PATH_COSTS).map(views::path_cost).collect(),
             classes: self
                 .handle

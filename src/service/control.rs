@@ -76,6 +76,7 @@ impl ServiceState {
             self.poll_files(),
             self.persist_learned_loop(),
             self.log_shadow_refusals(),
+            self.run_notifications(),
             self.share_switches(),
             self.signatures.run_fetches(fetcher, *allowed_addresses, || self.handle.uptime())
         );

@@ -2,9 +2,11 @@
 
 use super::ServiceState;
 use super::certificates::CertificateView;
+use crate::admin::state::PromiseDocument;
 use crate::telemetry::metrics::*;
 use metrics::{counter, gauge};
 use tidegate_engine::{Admission, QuotaView, ScopeState};
+use tidegate_policy::promise::PromisedFigure;
 use tidegate_policy::switches::SwitchEffect;
 
 impl ServiceState {
@@ -14,12 +16,17 @@ impl ServiceState {
         self.record_crawlers();
         self.record_cache();
         self.record_origin_and_certificates();
+        if let Some(promise) = &*self.promise.lock() {
+            record_promise(promise);
+        }
         gauge!(UPGRADES).set(self.handle.upgrades() as f64);
         let switches = self.switches.current(self.handle.now());
         for effect in SwitchEffect::ALL.map(SwitchEffect::name) {
             let count = switches.iter().filter(|switch| switch.effect.as_deref() == Some(effect)).count();
             gauge!(SWITCHES, "effect" => effect).set(count as f64);
         }
+        counter!(NOTIFICATIONS, "result" => "sent").absolute(self.notifications.sent());
+        counter!(NOTIFICATIONS, "result" => "failed").absolute(self.notifications.failed());
         if let Some((pending, evicted)) = self.handle.pending_decisions() {
             gauge!(FORWARD_AUTH_PENDING).set(pending as f64);
             counter!(FORWARD_AUTH_EVICTED).absolute(evicted);
@@ -83,6 +90,24 @@ impl ServiceState {
         }
         for (domain, failures) in self.acme.failures() {
             counter!(ACME_FAILURES, "domain" => domain.to_owned()).absolute(failures);
+        }
+    }
+}
+
+fn record_promise(promise: &PromiseDocument) {
+    for (window, kept) in [("current", Some(&promise.current)), ("last", promise.last.as_ref())] {
+        let Some(kept) = kept else { continue };
+        let figures = [kept.people_refused, kept.search_served, kept.left_over];
+        for (figure, share) in PromisedFigure::ALL.into_iter().zip(figures) {
+            if let Some(share) = share {
+                gauge!(PROMISE_KEPT, "figure" => figure.name(), "window" => window).set(share);
+            }
+        }
+    }
+    for figure in PromisedFigure::ALL.map(PromisedFigure::name) {
+        if let Some(last) = &promise.last {
+            let is_missed = last.missed.iter().any(|missed| missed == figure);
+            gauge!(PROMISE_MISSED, "figure" => figure).set(u8::from(is_missed));
         }
     }
 }

@@ -11,14 +11,16 @@ pub mod crawlers;
 mod hand_over;
 mod ledger;
 mod metrics;
+pub mod notify;
 mod reload;
+mod remedy;
 mod server_trust;
 mod shadow_summary;
 mod switches;
 #[cfg(test)]
 mod tests;
 
-use crate::admin::state::SettingsDocument;
+use crate::admin::state::{PromiseDocument, SettingsDocument};
 use crate::admin::{AccessControl, AccessRules, BoundListener, GatewayApi};
 use crate::gateway::{Dependencies, ErrorPages, Gateway, Handle, OriginServers, StartError, WrittenUrl};
 use crate::telemetry::{AccessLog, LogTarget, Telemetry};
@@ -51,6 +53,7 @@ use tidegate_engine::ledger::redis::SharedSwitches;
 use tidegate_engine::ledger::{LeaseRefresher, OpenError};
 use tidegate_engine::state_lock::StateLock;
 use tidegate_engine::switch_store::SwitchStore;
+use tidegate_notify::DeliveryCounts;
 use tidegate_policy::Timestamp;
 use tidegate_tls::TicketKeys;
 use tidegate_tls::{TlsErrors, TlsFiles};
@@ -207,6 +210,7 @@ impl Service {
         let (tls_files, acme) =
             certificates::read_with_tickets(&settings, tickets, seed).map_err(ServiceError::Certificates)?;
         let origin_servers = OriginServers::new(&settings.origin).map_err(ServiceError::Origin)?;
+        notify::webhook_clients(&settings).map_err(ServiceError::Certificates)?;
 
         let log = access_log(&settings.log.access)?;
         let telemetry = Telemetry::new(log, BUILD, started_at);
@@ -300,6 +304,8 @@ impl Service {
             address_list_files: Mutex::new(address_list_files),
             tls_files: Mutex::new(tls_files),
             acme,
+            notifications: Arc::default(),
+            promise: Mutex::default(),
         });
         let (shutdown_sender, shutdown) = oneshot::channel();
         let (resolved_sender, resolved) = mpsc::channel();
@@ -505,6 +511,10 @@ struct ServiceState {
     address_list_files: Mutex<AddressListFiles>,
     tls_files: Mutex<TlsFiles>,
     acme: AcmeCertificates,
+    /// Counts of the notifications to webhooks.
+    notifications: Arc<DeliveryCounts>,
+    /// What the windows keep of the promise, at the last observation.
+    promise: Mutex<Option<PromiseDocument>>,
 }
 
 /// Bound addresses.

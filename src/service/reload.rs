@@ -1,6 +1,6 @@
 //! Reload of the settings, and of changed address lists and certificates.
 
-use super::{LEDGER_TIMEOUT, ServiceState, certificates, crawlers, switches};
+use super::{LEDGER_TIMEOUT, ServiceState, certificates, crawlers, notify, switches};
 use crate::admin::state::{ReloadFailureDocument, SettingsDocument};
 use crate::gateway::{ErrorPages, OriginServers};
 use std::time::Duration;
@@ -82,6 +82,7 @@ impl ServiceState {
         let error_pages = ErrorPages::read(&settings)?;
         // The next start needs them.
         certificates::read(&settings, self.handle.now(), 0).map_err(|errors| errors.to_string())?;
+        notify::webhook_clients(&settings).map_err(|errors| errors.to_string())?;
         Ok(LoadedSettings { settings, origin_servers, error_pages, files })
     }
 

@@ -60,6 +60,9 @@ pub(super) struct NamedSlots<T>(Vec<(Box<str>, T)>);
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClassCounters {
     pub(super) admitted: u64,
+    /// Requests with a cost: all, and those admitted.
+    pub(super) costly: u64,
+    pub(super) costly_admitted: u64,
     pub(super) refused: [u64; Reason::ALL.len()],
     pub(super) shadow: [u64; Reason::ALL.len()],
     pub(super) codes: [u64; StatusClass::NAMES.len()],
@@ -222,9 +225,12 @@ impl WorkerCounters {
 
 impl ClassCounters {
     fn record(&mut self, record: &Record<'_>) {
+        let costly = u64::from(record.units.charges.iter().any(|charge| !charge.cost.is_zero()));
+        self.costly += costly;
         match record.decision.outcome {
             RecordedOutcome::Admitted { shadow_reason: shadow } => {
                 self.admitted += 1;
+                self.costly_admitted += costly;
                 self.admitted_duration.record(record.response.total);
                 if let Some(reason) = shadow {
                     self.shadow[reason as usize] += 1;
@@ -248,6 +254,8 @@ impl ClassCounters {
 
     fn merge(&mut self, other: &Self) {
         self.admitted += other.admitted;
+        self.costly += other.costly;
+        self.costly_admitted += other.costly_admitted;
         add(&mut self.refused, &other.refused);
         add(&mut self.shadow, &other.shadow);
         add(&mut self.codes, &other.codes);

@@ -5,6 +5,7 @@ use super::handshake_result::HandshakeResult;
 use super::status_class::StatusClass;
 use tidegate_http_cache::CacheResult;
 use tidegate_policy::bot_detection::Signal;
+use tidegate_policy::promise::PromisedFigure;
 use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{ClientKind, Reason};
 
@@ -197,6 +198,13 @@ metrics! {
     DNS_QUEUE_LENGTH: Gauge "tidegate_dns_queue_length" [];
     /// Number of switches of administrators in effect, by `block`, `allow` and `maintenance`.
     SWITCHES: Gauge "tidegate_switches" ["effect"];
+    /// Figure of the promise that a window keeps, 0 to 1: `people_refused`, `search_served` or `left_over`, in the `current` and
+    /// the `last` window. Present with a promise, and for figures that are known.
+    PROMISE_KEPT: Gauge "tidegate_promise_kept_ratio" ["figure", "window"];
+    /// 1 if the last window missed the figure of the promise, 0 if it kept it. Present with a promise, after the first window.
+    PROMISE_MISSED: Gauge "tidegate_promise_missed" ["figure"];
+    /// Total number of notifications to webhooks, by result: `sent`, or `failed`, those given up or lost.
+    NOTIFICATIONS: Counter "tidegate_notifications_total" ["result"];
     /// Total number of panics, each a defect of the gateway. A panic ends one connection, HTTP/2 stream or task.
     PANICS: Counter "tidegate_panics_total" [];
     /// Number of open client connections.
@@ -269,14 +277,18 @@ pub const LABELS: &[MetricLabel] = &[
     }),
     label(
         "result",
-        "Result of the verification (`invalid` is a result of signatures only), of the cache, of a write, or of the handshake.",
+        "Result of the verification (`invalid` is a result of signatures only), of the cache, of a write, of the handshake, or of the \
+         notification.",
         || {
             let of_verification = ["verified", "impostor", "invalid", "unknown"];
             let of_handshake = HandshakeResult::ALL.map(HandshakeResult::name);
             let of_cache = CacheResult::ALL.map(CacheResult::name).into_iter().chain(["marked", "ignored"]);
-            of_verification.into_iter().chain(of_cache).chain(of_handshake).collect()
+            let of_notification = ["sent"];
+            of_verification.into_iter().chain(of_cache).chain(of_handshake).chain(of_notification).collect()
         },
     ),
+    label("figure", "Figure of the promise.", || PromisedFigure::ALL.map(PromisedFigure::name).to_vec()),
+    label("window", "Window of the first quota.", || vec!["current", "last"]),
     label("domain", "First name of a certificate.", Vec::new),
     label("store", "Place of stored responses.", || vec!["memory", "disk"]),
     label("version", "Version of the program.", Vec::new),

@@ -39,7 +39,7 @@ use std::time::Duration;
 use tidegate_engine::spenders::TopSpenders;
 use tidegate_http_cache::CacheResult;
 use tidegate_policy::throttle::Scope;
-use tidegate_policy::{Reason, Rules, Timestamp, Units};
+use tidegate_policy::{ClientKind, Reason, Rules, Timestamp, Units};
 
 /// Telemetry of one process.
 pub struct Telemetry {
@@ -58,6 +58,10 @@ pub struct ClassTraffic {
     pub class: String,
     /// Admitted requests.
     pub admitted: u64,
+    /// Requests with a cost.
+    pub costly: u64,
+    /// Admitted requests with a cost.
+    pub costly_admitted: u64,
     /// Refused requests, by reason.
     pub refused: Vec<(Reason, u64)>,
     /// Admitted requests that a rule in shadow mode would have refused, by reason.
@@ -205,10 +209,18 @@ impl Telemetry {
         let traffic = |(name, class): (&str, &counters::ClassCounters)| ClassTraffic {
             class: name.to_owned(),
             admitted: class.admitted,
+            costly: class.costly,
+            costly_admitted: class.costly_admitted,
             refused: by_reason(&class.refused),
             shadow: by_reason(&class.shadow),
         };
         totals.classes.iter().map(traffic).collect()
+    }
+
+    /// Returns the admitted and the refused requests of each kind of client since the start.
+    pub fn kind_traffic(&self) -> [(ClientKind, [u64; 2]); ClientKind::ALL.len()] {
+        let kinds = self.totals().kinds;
+        ClientKind::ALL.map(|kind| (kind, kinds[kind as usize]))
     }
 
     /// Returns the start of the last hour, and the `count` largest spenders of each kind since then.

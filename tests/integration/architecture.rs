@@ -21,6 +21,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("cache-disk", &[]),
     ("tls", &["engine"]),
     ("acme", &["policy", "engine", "tls"]),
+    ("notify", &["policy", "engine", "config", "access-log", "tls"]),
     ("replay", &["http-cache", "policy", "engine", "crawlers", "config", "access-log", "rate-limit-headers"]),
 ];
 

@@ -67,7 +67,7 @@ fn panels_have_titles_units_and_distinct_positions() {
 fn alerts_query_existing_metrics_and_describe_actions() {
     let alerts: Value = serde_saphyr::from_str(ALERTS).expect("the rules are YAML");
     let rules = alerts["groups"][0]["rules"].as_array().expect("rules");
-    assert_eq!(rules.len(), 19);
+    assert_eq!(rules.len(), 20);
     for rule in rules {
         check_query(text(&rule["expr"]));
         for value in [&rule["alert"], &rule["labels"]["severity"], &rule["annotations"]["summary"]] {
@@ -131,6 +131,7 @@ fn find_metric(name: &str) -> (&'static Metric, &str) {
 fn is_valid_label_value(label: &str, value: &str) -> bool {
     let valid: Vec<&str> = match label {
         "verdict" => vec!["admitted", "refused"],
+        "window" => vec!["current", "last"],
         "kind" => ClientKind::ALL.map(ClientKind::name).to_vec(),
         "signal" => Signal::ALL.map(Signal::name).to_vec(),
         "reason" => Reason::ALL.map(Reason::name).to_vec(),

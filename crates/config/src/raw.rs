@@ -15,8 +15,10 @@ pub(super) mod header_changes;
 pub(super) mod ledger;
 pub(super) mod listen;
 pub(super) mod log;
+pub(super) mod notify;
 pub(super) mod origin;
 pub(super) mod partition;
+pub(super) mod promise;
 pub(super) mod redirect;
 pub(super) mod routes;
 pub(super) mod scopes;
@@ -184,6 +186,12 @@ pub(super) struct File {
     pub crawl_policy: CrawlPolicyDocument,
     /// Access log and log level. A change takes effect at the next start.
     pub log: log::Log,
+    /// Webhooks that are told of events, such as a quota that is nearly used: at most 16. `tidegate notify test` sends each of
+    /// them a notification. Default none.
+    pub notify: Vec<notify::WebhookKeys>,
+    /// What the policy promises for each window of the first quota. The live page, `tidegate status`, metrics and notifications
+    /// compare it with what was kept; it changes no decision. `tidegate plan` writes it. Default none.
+    pub promise: promise::Promise,
     /// Connection, size and time limits.
     pub limits: Limits,
 }
@@ -216,5 +224,7 @@ pub(super) const SECTIONS: &[&str] = &[
     "robots",
     "crawl_policy",
     "log",
+    "notify",
+    "promise",
     "limits",
 ];

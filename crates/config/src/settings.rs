@@ -2,11 +2,13 @@
 
 mod error_page;
 mod header_rules;
+mod notifications;
 mod origin;
 mod redirect;
 
 pub use error_page::*;
 pub use header_rules::*;
+pub use notifications::*;
 pub use origin::*;
 pub use redirect::*;
 
@@ -29,6 +31,7 @@ use std::time::Duration;
 use tidegate_policy::crawl_delay::CrawlDelays;
 use tidegate_policy::dns_pattern::DnsPattern;
 use tidegate_policy::own_hosts::OwnHosts;
+use tidegate_policy::promise::Promise;
 use tidegate_policy::secret::Secret;
 use tidegate_policy::{ProofMethod, RouteId, Rules};
 
@@ -65,6 +68,10 @@ pub struct Settings {
     pub cache: Option<Cache>,
     /// Access log and log level.
     pub log: Log,
+    /// Webhooks that are told of events.
+    pub webhooks: Vec<Webhook>,
+    /// What the policy promises for each window of the first quota.
+    pub promise: Promise,
     /// Additional operators of crawlers, and changes to built-in ones.
     pub operators: Vec<CrawlerOperator>,
     /// Names of all operators, indexed by `OperatorId`.
@@ -520,7 +527,7 @@ impl fmt::Display for DefaultValue {
     }
 }
 
-stored_as_written!(LedgerFailureMode, LogLevel);
+stored_as_written!(LedgerFailureMode, LogLevel, NotificationFormat);
 
 impl JsonSchema for LogLevel {
     fn schema_name() -> Cow<'static, str> {

@@ -36,6 +36,7 @@ pub mod pacing;
 pub mod path;
 pub mod path_costs;
 pub mod path_shape;
+pub mod promise;
 pub mod query;
 pub mod quota;
 pub mod quota_state;

@@ -116,6 +116,10 @@ fn warnings(state: &StateDocument, view: &View) -> String {
         let time = view.local(&failure.time, Some(&state.time));
         add("Reload failed", &format!("at {time}; the previous configuration is still active:\n{}", failure.errors));
     }
+    if let Some(missed) = state.promise.as_ref().and_then(|promise| promise.missed.as_ref()) {
+        let lines: Vec<String> = missed.lines().map(printable).collect();
+        add("Promise:", &lines.join("\n"));
+    }
     for cost in &state.path_costs {
         add("Costs without a route:", &path_cost(cost));
     }

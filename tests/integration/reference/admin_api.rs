@@ -5,9 +5,11 @@ use super::schema_fields::{Field, fields_of};
 use super::{assert_current, matches_form};
 use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
+use crate::support::wait::wait_until;
 use regex::Regex;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tidegate::admin::endpoints::{COMMON_ERRORS, ENDPOINTS};
 use tidegate::admin::fields::{DocumentField, EXPLANATION_FIELDS, PROBLEM_FIELDS};
 use tidegate::admin::{CacheDocument, CorrectionResponse, QuotaDocument, StateDocument};
@@ -116,7 +118,14 @@ fn fields_of_responses_are_the_documented_ones() {
     assert_eq!(costing_gateway.connect().get("/search", "").status, 200);
     let mut costing_state = costing_gateway.state();
     costing_state["quotas"] = json!([{}]);
-    let states = [state, failing_gateway.state(), costing_state];
+    let promising_gateway =
+        TestGateway::with_rules(costing_origin.address(), &format!("{quota}\npromise: {{ left_over: 1% }}"));
+    wait_until("the first window", || !promising_gateway.state()["promise"].is_null());
+    promising_gateway.clock.advance(Duration::from_secs(24 * 3600));
+    wait_until("the second window", || !promising_gateway.state()["promise"]["last"].is_null());
+    let mut promising_state = promising_gateway.state();
+    promising_state["quotas"] = json!([{}]);
+    let states = [state, failing_gateway.state(), costing_state, promising_state];
     assert_documented("state", &state_fields(), &states, |_| false);
     assert_documented("quota", &fields_of::<QuotaDocument>(""), &quotas, |_| false);
     let (_, correction) = gateway.admin_request("POST", "/api/v1/quotas/api/reset", "{\"by\": \"ann\"}");

@@ -40,6 +40,7 @@ pub mod stores;
 pub mod tls;
 pub mod tls_tunnel;
 pub mod wait;
+pub mod webhook_receiver;
 
 use std::io::Write;
 use std::path::PathBuf;

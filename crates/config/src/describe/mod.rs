@@ -7,6 +7,7 @@ mod crawlers;
 mod format;
 mod ledger;
 mod listen;
+mod notifications;
 mod quotas;
 mod routes;
 mod scopes;
@@ -60,6 +61,9 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
             format!("access log: {}, rotated at {}, {keep} earlier files", path.display(), Size(*max_size))
         }
     });
+
+    notifications::promise(&settings.promise).into_iter().for_each(&mut line);
+    settings.webhooks.iter().for_each(|webhook| line(notifications::webhook(webhook)));
 
     if !settings.error_pages.is_empty() {
         let page = |page: &ErrorPage| format!("{} in {}", page.status, page.file.display());

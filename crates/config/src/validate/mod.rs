@@ -16,8 +16,10 @@ mod header_rules;
 mod ledger;
 mod listen;
 mod log;
+mod notify;
 mod origin;
 mod partition;
+mod promise;
 mod quotas;
 mod redirects;
 mod redis_url;
@@ -61,6 +63,7 @@ pub(super) fn validate(
     let error_pages = error_pages::error_pages(raw, &mut report);
     let state_dir = server::state_dir(raw);
     let log = log::log(&raw.log, &state_dir, &mut report);
+    let webhooks = notify::webhooks(&raw.notify, &mut report);
 
     let trust = clients::proxy_trust(&raw.clients, &mut report);
     let agent_rules = classes::user_agent_rules(&raw.user_agent_rules, &mut report);
@@ -73,6 +76,7 @@ pub(super) fn validate(
     listen::check_certificate_classes(&classes, &listen, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
     let (quotas, scope_quotas) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
+    let promise = promise::promise(&raw.promise, &quotas, &classes, &mut report);
     let (cache, cache_rules) = cache::cache(raw.cache.as_ref(), &mut report).unzip();
     let context = routes::RouteContext {
         quotas: &quotas,
@@ -139,6 +143,8 @@ pub(super) fn validate(
         crawl_policy,
         cache,
         log,
+        webhooks,
+        promise,
         operators: crawler_operators,
         operator_names,
         verify,

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use tidegate_config as config;
 use tidegate_policy::client_usage::{CLIENTS_OF_NETWORK, ClientUsage};
 use tidegate_policy::identity::ClientKey;
+use tidegate_policy::promise::Promise;
 use tidegate_policy::{ClientKind, Units};
 
 /// Demand of a day of the site.
@@ -262,7 +263,7 @@ pub(super) const CACHE_SECTION: &str = "cache: {}";
 pub(super) const QUOTA: &str = "pages";
 
 /// Name of the class of people of the generated configuration.
-pub(super) const PEOPLE: &str = "person";
+pub(super) const PEOPLE: &str = Promise::PEOPLE_CLASS;
 
 /// Classes of the generated configuration whose demand need not be met.
 const BOT_CLASSES: [&str; 3] = ["bot", "impostor", "library"];

@@ -43,6 +43,8 @@ pub struct Plan {
     pub yaml: String,
     /// What the policy keeps on the logs.
     pub promise: Promise,
+    /// Limit of the policy, in units.
+    pub limit: u64,
     /// Replay of the logs under the policy, and then without one but the limit.
     pub report: Report,
 }
@@ -72,6 +74,7 @@ pub fn plan(
         per_client: None,
         is_enforced: false,
         free_paths,
+        promise: None,
     };
     let demand = DailyDemand::replay(&policy.to_string(), logs, &analysis)?;
     policy.limit = options.limit.unwrap_or_else(|| round_up(demand.busiest));
@@ -80,8 +83,9 @@ pub fn plan(
     let report = replay(&policy, logs, agents, operators)?;
     let promise = Promise::new(&report, &demand, own_calls, analysis.time_range.is_less_than_a_day());
     let mut yaml = promise.comment(&logs.names(), &policy, options, &zone.remark);
+    policy.promise = Some(promise.rounded());
     yaml += &policy.to_string();
-    Ok(Plan { yaml, promise, report })
+    Ok(Plan { yaml, promise, limit: policy.limit, report })
 }
 
 /// Replays the logs under the policy, as after `tidegate learn`, and under its limit alone.

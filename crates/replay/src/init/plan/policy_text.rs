@@ -2,12 +2,14 @@
 
 use super::super::dry_run::QUOTA;
 use std::fmt;
+use tidegate_policy::promise as policy;
+use tidegate_policy::tier::Share;
 
 /// Maximum number of lines of a policy.
 pub(super) const MAX_LINES: usize = 12;
 
 /// Lines beside those of the paths that are no pages.
-const FIXED_LINES: usize = 5;
+const FIXED_LINES: usize = 6;
 
 /// Maximum length of a line, in characters.
 const WIDTH: usize = 110;
@@ -23,12 +25,14 @@ pub(super) struct PolicyText {
     pub(super) is_enforced: bool,
     /// Patterns of paths that are no pages, the most important first. Those that do not fit into the lines cost like pages.
     pub(super) free_paths: Vec<String>,
+    /// What the gateway compares each day with; `None` before it is known.
+    pub(super) promise: Option<policy::Promise>,
 }
 
 impl PolicyText {
     /// Returns the policy with the limit as its only rule.
     pub(super) fn limit_alone(&self) -> String {
-        let without_shares = Self { per_client: None, ..self.clone() };
+        let without_shares = Self { per_client: None, promise: None, ..self.clone() };
         format!("{without_shares}classes: []\n")
     }
 
@@ -60,6 +64,8 @@ impl fmt::Display for PolicyText {
         writeln!(out, "clients: {{ address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, \"::1/128\"] }}")?;
         let window = format!("{{ calendar: day, zone: {zone} }}");
         writeln!(out, "quotas: {{ {QUOTA}: {{ limit: {limit}, window: {window}{per_client}{enforce} }} }}")?;
+        let figures = self.promise.map(figures).filter(|figures| !figures.is_empty());
+        figures.map_or(Ok(()), |figures| writeln!(out, "promise: {{ {} }}", figures.join(", ")))?;
         let page = format!("{{ match: \"/**\", cost: {{ {QUOTA}: 1 }} }}");
         match self.free_paths.is_empty() {
             true => writeln!(out, "routes: [{page}]"),
@@ -70,4 +76,16 @@ impl fmt::Display for PolicyText {
             }
         }
     }
+}
+
+/// Returns the figures of a promise, each as the file writes it.
+fn figures(promise: policy::Promise) -> Vec<String> {
+    let policy::Promise { people_refused, search_served, left_over } = promise;
+    let figures: [(policy::PromisedFigure, Option<Share>); 3] = [
+        (policy::PromisedFigure::PeopleRefused, people_refused),
+        (policy::PromisedFigure::SearchServed, search_served),
+        (policy::PromisedFigure::LeftOver, left_over),
+    ];
+    let written = figures.into_iter().filter_map(|(figure, share)| Some(format!("{}: {}", figure.name(), share?)));
+    written.collect()
 }

@@ -14,13 +14,19 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use tidegate_config::SEARCH_ENGINES;
+use tidegate_policy::promise as policy;
+use tidegate_policy::tier::Share;
 use tidegate_policy::{Reason, Timestamp, Units};
 
 /// Name of the built-in class of search engines.
-const SEARCH: &str = "search";
+const SEARCH: &str = policy::Promise::SEARCH_CLASS;
 
 /// Reason of refusals of a client that has used its share.
 const CLIENT_SHARE: &str = Reason::ClientShare.name();
+
+/// Steps of promised shares, in millionths.
+const TENTH_OF_PERCENT: u32 = 1000;
+const PERCENT: u32 = 10_000;
 
 /// Number of search engines that are named.
 const MAX_ENGINES: usize = 3;
@@ -117,6 +123,29 @@ impl Promise {
                 zone.format(seconds(report.log.first), "%-d %b %Y %H:%M"),
                 zone.format(seconds(report.log.last), "%-d %b %Y %H:%M")
             ),
+        }
+    }
+
+    /// Returns the figures as those of one window.
+    pub fn figures(&self) -> policy::KeptFigures {
+        policy::KeptFigures {
+            people_refused: self.people_refused,
+            search_served: self.search_worst_hour,
+            left_over: self.left_over,
+            overrun: self.overrun,
+        }
+    }
+
+    /// Returns what the gateway can be held to: the figures, rounded towards the lenient side, since no day is like another.
+    pub(super) fn rounded(&self) -> policy::Promise {
+        let millionths = |ratio: f64| (ratio * 1e6).round() as u32;
+        let up_to =
+            |step: u32| move |ratio: f64| Share::from_millionths(millionths(ratio).max(1).next_multiple_of(step));
+        let down_to = |step: u32| move |ratio: f64| Share::from_millionths(millionths(ratio) / step * step);
+        policy::Promise {
+            people_refused: self.people_refused.map(up_to(TENTH_OF_PERCENT)),
+            search_served: self.search_worst_hour.map(down_to(PERCENT)),
+            left_over: self.left_over.map(up_to(PERCENT)),
         }
     }
 

@@ -170,3 +170,23 @@ fn planned(log: &Log, options: &PlanOptions) -> (Plan, Settings) {
     let settings = settings.unwrap_or_else(|errors| panic!("{errors}\n{}", plan.yaml));
     (plan, settings)
 }
+
+#[test]
+fn promise_of_the_file_is_rounded_towards_the_lenient_side() {
+    let log = Log::default().with_people(20, &["/", "/item/1"]);
+    let (plan, settings) = planned(&log, &options());
+    assert_eq!(settings.promise, plan.promise.rounded());
+    assert!(plan.yaml.contains("\npromise: { people_refused: 0.1% }\n"), "{}", plan.yaml);
+    let shares = |people_refused: f64, search: f64, left_over: f64| {
+        let mut promise = plan.promise.clone();
+        (promise.people_refused, promise.search_worst_hour, promise.left_over) =
+            (Some(people_refused), Some(search), Some(left_over));
+        let rounded = promise.rounded();
+        assert_eq!(rounded.missed(&promise.figures()), [], "what was measured keeps it");
+        [rounded.people_refused, rounded.search_served, rounded.left_over].map(|share| share.map(|it| it.to_string()))
+    };
+    let written = |figures: [&str; 3]| figures.map(|share| Some(share.to_owned()));
+    assert_eq!(shares(0.0, 0.882, 0.007), written(["0.1%", "88%", "1%"]));
+    assert_eq!(shares(0.0011, 1.0, 0.0101), written(["0.2%", "100%", "2%"]));
+    assert_eq!(shares(1.0, 0.0, 1.0), written(["100%", "0%", "100%"]));
+}
