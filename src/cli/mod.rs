@@ -152,8 +152,8 @@ enum Command {
     ///
     /// Prints a configuration of at most twelve lines, and above it as a comment what it keeps on the logs: the share of people's
     /// pages that is refused, of the pages that verified search engines and other bots get, and when the limit would be used up
-    /// without it. A unit is a page; files such as pictures and styles, and calls of WordPress to its own /wp-cron.php, cost
-    /// nothing. All that the file leaves out is by default (`tidegate check --explain-defaults`).
+    /// without it. A unit is a page; files such as pictures and styles, calls of WordPress to its own /wp-cron.php, and health
+    /// checks cost nothing. All that the file leaves out is by default (`tidegate check --explain-defaults`).
     Plan(plan::PlanArgs),
     /// Refuses a client, network, operator or class for a while
     ///

@@ -105,7 +105,7 @@ fn outage_of_the_origin_is_sent_when_it_lasts() {
         !receiver.bodies().is_empty()
     });
     let text = receiver.events()[0]["text"].as_str().expect("text").to_owned();
-    assert!(text.starts_with("The origin has not responded for ") && text.contains("connection refused"), "{text}");
+    assert!(text.starts_with("The origin has not responded for ") && text.contains("Connection refused"), "{text}");
 }
 
 #[test]

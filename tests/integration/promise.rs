@@ -10,6 +10,7 @@ use std::time::Duration;
 
 const RULES: &str = "quotas: { api: { limit: 5, window: { fixed: 24h } } }\n\
                      classes: [{ name: person }]\n\
+                     clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }\n\
                      routes: [{ match: \"/item/*\", cost: { api: 1 } }]\n\
                      promise: { people_refused: 10% }\n";
 
@@ -19,11 +20,9 @@ fn window_that_misses_the_promise_is_shown_counted_and_sent_with_what_would_have
     let notify = format!("notify: [{}]\n", receiver.yaml(", on: promise_missed"));
     let gateway = TestGateway::with_rules(origin.address(), &format!("{RULES}{notify}"));
     for page in 0..10 {
+        let fields = format!("X-Forwarded-For: 203.0.113.{page}\r\nUser-Agent: Mozilla/5.0 Firefox/128.0\r\n");
         let expected = if page < 5 { 200 } else { 429 };
-        assert_eq!(
-            gateway.connect().get(&format!("/item/{page}"), "User-Agent: Mozilla/5.0 Firefox/128.0\r\n").status,
-            expected
-        );
+        assert_eq!(gateway.connect().get(&format!("/item/{page}"), &fields).status, expected);
     }
     wait_until("the figures of the window", || gateway.state()["promise"]["current"]["people_refused"] == 0.5);
     let state = gateway.state();

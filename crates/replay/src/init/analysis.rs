@@ -2,6 +2,7 @@
 
 use super::bots::{BotTraffic, RequesterKind};
 use super::error::InitError;
+use super::health_checks::HealthChecks;
 use super::logs::Logs;
 use super::path_tree::{PageRequest, PathTree};
 use super::self_requests::SelfRequests;
@@ -26,6 +27,7 @@ pub(super) struct LogAnalysis<'a> {
     /// Number of requests by file extension of assets, as spelled.
     pub(super) extensions: BTreeMap<String, u64>,
     pub(super) self_requests: SelfRequests,
+    pub(super) health_checks: HealthChecks,
     pub(super) requests: RequestCounts,
     /// How the clients were found.
     pub(super) clients: ClientNotes,
@@ -63,6 +65,7 @@ impl<'a> LogAnalysis<'a> {
             tree: PathTree::default(),
             extensions: BTreeMap::new(),
             self_requests: SelfRequests::default(),
+            health_checks: HealthChecks::default(),
             requests: RequestCounts::default(),
             clients: ClientNotes::default(),
             has_user_agents: false,
@@ -98,6 +101,7 @@ impl<'a> LogAnalysis<'a> {
         if let (RequesterKind::Bot(Some(bot)), Some(client)) = (requester, client) {
             self.self_requests.record(self.user_agents.name(bot), path, client);
         }
+        self.health_checks.record(path, client, line.user_agent.as_deref().unwrap_or_default());
         self.record_page(
             PageRequest { path, query: request.query, is_human: requester == RequesterKind::Person },
             line.status,

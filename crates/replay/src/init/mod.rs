@@ -10,6 +10,7 @@ mod cache_savings;
 mod dry_run;
 mod error;
 mod generate;
+mod health_checks;
 mod logs;
 mod path_tree;
 mod pattern;

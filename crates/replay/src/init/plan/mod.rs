@@ -65,7 +65,9 @@ pub fn plan(
         analysis.asset_extensions().iter().map(|extension| format!("/**/*.{extension}")).collect();
     // A few lines are easily forged.
     let own_calls = analysis.self_requests.busiest().filter(|(_, calls)| *calls >= MIN_OWN_CALLS);
-    free_paths.splice(..0, own_calls.map(|_| CRON.to_owned()));
+    let health_checks = analysis.health_checks.paths();
+    let own_paths = own_calls.map(|_| CRON).into_iter().chain(health_checks.iter().map(|(path, _)| *path));
+    free_paths.splice(..0, own_paths.map(str::to_owned));
     let mut policy = PolicyText {
         origin: options.origin.clone(),
         zone: options.zone.clone().unwrap_or_else(|| zone.name.clone()),
@@ -81,7 +83,7 @@ pub fn plan(
     policy.per_client = Some(QuotaFigures::client_percent(&demand, policy.limit));
     policy.is_enforced = true;
     let report = replay(&policy, logs, agents, operators)?;
-    let promise = Promise::new(&report, &demand, own_calls, analysis.time_range.is_less_than_a_day());
+    let promise = Promise::new(&report, &demand, own_calls, &health_checks, analysis.time_range.is_less_than_a_day());
     let mut yaml = promise.comment(&logs.names(), &policy, options, &zone.remark);
     policy.promise = Some(promise.rounded());
     yaml += &policy.to_string();

@@ -75,6 +75,7 @@ impl Promise {
         report: &Report,
         demand: &DailyDemand,
         own_calls: Option<(IpAddr, u64)>,
+        health_checks: &[(&str, u64)],
         is_less_than_a_day: bool,
     ) -> Self {
         let [policy, without] = &report.policies[..] else { unreachable!("two policies are replayed") };
@@ -89,6 +90,12 @@ impl Promise {
         if let Some((address, calls)) = own_calls {
             let calls = group_digits(calls);
             notes.push(format!("{calls} calls of the site to itself ({CRON} from {address}) cost nothing"));
+        }
+        for (path, calls) in health_checks {
+            let calls = group_digits(*calls);
+            notes.push(format!(
+                "{calls} calls of {path} by machines of the site (health checks, loopback) cost nothing"
+            ));
         }
         let unread: u64 = report.log.invalid_lines.values().map(|error| error.lines).sum();
         if unread > 0 {

@@ -18,13 +18,14 @@ fn policy_has_a_few_lines_that_load() {
     let log = Log::default()
         .with_people(20, &["/", "/item/1", "/item/2", "/about", "/theme/style.css", "/theme/shop.js", "/logo.PNG"])
         .with("192.0.2.9", BROWSER, extensions.iter().map(String::as_str))
-        .with("192.0.2.200", WORDPRESS, std::iter::repeat_n("/wp-cron.php", 30));
+        .with("192.0.2.200", WORDPRESS, std::iter::repeat_n("/wp-cron.php", 30))
+        .with("10.0.0.3", "kube-probe/1.30", std::iter::repeat_n("/status/live", 40));
     let (plan, settings) = planned(&log, &options());
     let lines = plan.yaml.lines().filter(|line| !line.starts_with('#')).count();
     assert!(lines <= policy_text::MAX_LINES, "{}", plan.yaml);
     let cost =
         |path: &str| settings.rules.routes.iter().find(|route| route.path.matches(path)).map(|route| route.costs.len());
-    for free in ["/theme/a.css", "/x/y/z.js", "/logo.PNG", "/wp-cron.php"] {
+    for free in ["/theme/a.css", "/x/y/z.js", "/logo.PNG", "/wp-cron.php", "/status/live"] {
         assert_eq!(cost(free), Some(0), "{free}: {}", plan.yaml);
     }
     for page in ["/", "/item/77", "/never/seen/before"] {
