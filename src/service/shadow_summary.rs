@@ -41,7 +41,14 @@ mod tests {
     use tidegate_policy::Reason;
 
     fn class(name: &str, admitted: u64, shadow: &[(Reason, u64)]) -> ClassTraffic {
-        ClassTraffic { class: name.into(), admitted, refused: vec![(Reason::Tier, 9)], shadow: shadow.to_vec() }
+        let shadow = shadow.to_vec();
+        ClassTraffic {
+            class: name.into(),
+            admitted,
+            refused: vec![(Reason::Tier, 9)],
+            shadow,
+            ..ClassTraffic::default()
+        }
     }
 
     #[test]
