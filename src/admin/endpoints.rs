@@ -24,11 +24,12 @@ pub const ENDPOINTS: &[Endpoint] = &[
                    set. The same holds for its files.",
         errors: &[],
     },
-    Endpoint { method: "GET", path: "/page.css", response: "Styles of the page.", errors: &[] },
-    Endpoint { method: "GET", path: "/page.js", response: "Script of the page.", errors: &[] },
-    Endpoint { method: "GET", path: "/charts.js", response: "Charts of the page.", errors: &[] },
-    Endpoint { method: "GET", path: "/dom.js", response: "Nodes of the page.", errors: &[] },
-    Endpoint { method: "GET", path: "/icon.svg", response: "Icon of the page.", errors: &[] },
+    Endpoint {
+        method: "GET",
+        path: "/page/{file}",
+        response: "Styles, scripts and icon of the page.",
+        errors: &[(404, "The page has no such file.")],
+    },
     Endpoint {
         method: "GET",
         path: "/api/v1/session",

@@ -331,7 +331,8 @@ async fn recent_decisions_are_filtered_latest_first() {
 #[tokio::test]
 async fn page_is_static_and_its_scripts_come_from_this_listener_only() {
     let gateway = FakeGateway { token: Some("open sesame".into()), ..FakeGateway::new() };
-    for file in ["/", "/page.css", "/page.js", "/charts.js", "/dom.js", "/icon.svg"] {
+    let files = super::page::FILES.iter().map(|(name, ..)| format!("/page/{name}"));
+    for file in files.chain(["/".to_owned()]) {
         let response = gateway.request_with_headers(&format!("GET {file}")).await;
         assert_eq!(response.status, 200, "{file}");
         let policy = response.header("content-security-policy");
