@@ -1,12 +1,12 @@
 //! Headless Chromium, controlled over two pipes by the DevTools protocol.
 
 use super::TIMEOUT;
+use super::wait::Deadline;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Instant;
 
 /// A browser with one open page.
 pub struct Browser {
@@ -177,10 +177,9 @@ impl Browser {
         }
         self.commands.write_all(format!("{command}\0").as_bytes()).expect("browser is running");
         // One deadline for all messages: events of a page that is alive come without end.
-        let deadline = Instant::now() + TIMEOUT;
+        let deadline = Deadline::from_now();
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let message = self.messages.recv_timeout(left);
+            let message = self.messages.recv_timeout(deadline.left());
             let message = message.unwrap_or_else(|_| panic!("no response to {method} {params} in time"));
             if message["id"] == self.last_id {
                 return message;
