@@ -28,7 +28,7 @@ function verdict({ verdict: name, reason, shadow_reason: shadow, switch: effect,
     reason ? ` by ${reason}` : null,
     shadow ? h('small', {}, `shadow: ${shadow}`) : null,
     effect ? h('small', {}, `switch: ${effect}`) : null,
-    cache === 'stale' ? h('small', {}, 'a stored response was sent') : null,
+    cache === 'stale' ? h('small', {}, 'sent a copy') : null,
   ];
 }
 
