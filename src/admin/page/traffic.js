@@ -1,4 +1,4 @@
-// Requests by class and route: what was asked and refused, with statuses, bytes and latency; and what the cache answered.
+// Requests by class and route: admitted and refused, with statuses, bytes and latency; and what the cache answered.
 
 import { chart, key } from './charts.js';
 import { h } from './dom.js';
@@ -31,8 +31,8 @@ function classTable(state) {
   const optional = (column, isUsed) => (state.traffic.some(isUsed) ? [column] : []);
   return table('Requests since the start, by class', [
     ['class', (row) => row.class],
-    ['asked', (row) => number(row.admitted + row.refused), 'number'],
-    ['served', (row) => number(row.admitted), 'number'],
+    ['requests', (row) => number(row.admitted + row.refused), 'number'],
+    ['admitted', (row) => number(row.admitted), 'number'],
     ['refused', (row) => number(row.refused), 'number'],
     ['refused by', (row) => byReason(row.refused_by), 'wide'],
     ...optional(['shadow mode would refuse', (row) => (row.shadow_refused > 0 ? `${number(row.shadow_refused)} (${byReason(row.shadow_refused_by)})` : '0')], (row) => row.shadow_refused > 0),
@@ -68,9 +68,9 @@ function charts(state, span) {
     chart({ label: title, series, from, to, ...(text ? { text } : {}) }),
     series.length > 1 ? key(series) : null);
   return h('div', { class: 'plots' },
-    plot('Served, requests a minute', byClass(({ admitted }) => admitted)),
-    plot('Refused, requests a minute', byClass(({ refused }) => refused)),
-    plot('Statuses, responses a minute', statuses),
+    plot('Admitted requests a minute', byClass(({ admitted }) => admitted)),
+    plot('Refused requests a minute', byClass(({ refused }) => refused)),
+    plot('Responses a minute by status', statuses),
     plot('Latency of admitted requests', latency, milliseconds),
     plot('Bytes sent a second', sent, bytes));
 }
@@ -90,7 +90,7 @@ export function routes(state) {
   const caption = state.routes.length < 50 ? 'Since the start, busiest first' : 'The 50 busiest since the start';
   return table(caption, [
     ['route', (row) => row.route],
-    ['asked', (row) => number(row.admitted + row.refused), 'number'],
+    ['requests', (row) => number(row.admitted + row.refused), 'number'],
     ['refused', (row) => number(row.refused), 'number'],
     ...responseColumns(state.routes),
   ], state.routes, { key: (row) => row.route });
