@@ -7,6 +7,7 @@ use crate::support::browser::{Browser, OpenedPage, Screen};
 use crate::support::crawlers::InstalledClients;
 use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
+use crate::support::wait::wait_until;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -45,6 +46,27 @@ fn page_shows_what_the_api_says_on_every_screen() {
             fixture.assert_quiet(&browser.activity(), &screen);
         }
     }
+}
+
+#[test]
+fn page_shows_what_the_windows_keep_of_the_promise() {
+    let origin = Origin::plain();
+    let rules = "quotas: { api: { limit: 5, window: { fixed: 24h } } }\nclasses: [{ name: person }]\n\
+                 routes: [{ match: \"/item/*\", cost: { api: 1 } }]\npromise: { people_refused: 10% }\n";
+    let fixture = PageFixture { gateway: TestGateway::with_rules(origin.address(), rules), origin };
+    for page in 0..10 {
+        fixture.gateway.connect().get(&format!("/item/{page}"), "");
+    }
+    wait_until("the figures of the window", || fixture.gateway.state()["promise"]["current"]["people_refused"] == 0.5);
+    let mut browser = Browser::start();
+    fixture.open(&mut browser, Screen { width: 360, scheme: "light" });
+    let quotas = "document.querySelector('#quotas').innerText";
+    let missed = "This window: missed: 50 % of people’s pages refused (at most 10 %).";
+    browser.wait_until(&format!("{quotas}.includes('{missed}')"));
+    fixture.gateway.clock.advance(Duration::from_secs(24 * 3600));
+    browser.wait_until(&format!("{quotas}.includes('This window: kept: nothing to compare yet.')"));
+    browser.wait_until("document.querySelector('#problems').innerText.includes('missed the promise. 50.0 %')");
+    save_picture("live-promise.png", &browser.screenshot());
 }
 
 #[test]

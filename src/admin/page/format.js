@@ -6,6 +6,9 @@ export const number = (amount) => Number(amount).toLocaleString(LOCALE, { maximu
 
 export const percent = (share) => `${(share * 100).toLocaleString(LOCALE, { maximumFractionDigits: share < 0.1 ? 1 : 0 })} %`;
 
+/** Formats a share with one decimal, so that it can be compared with a bound. */
+export const exactPercent = (share) => `${(share * 100).toLocaleString(LOCALE, { maximumFractionDigits: 1 })} %`;
+
 /** Formats an amount in at most five characters or so. */
 export function short(amount) {
   const [divisor, suffix] = amount >= 1e9 ? [1e9, 'G'] : amount >= 1e6 ? [1e6, 'M'] : amount >= 1e4 ? [1e3, 'k'] : [1, ''];

@@ -29,6 +29,7 @@ export function problems(state) {
     state.ledger_error ? problem(`Ledger: ${state.ledger_error}`) : null,
     state.untrusted_proxy ? problem(`Proxy: ${state.untrusted_proxy}`) : null,
     failure ? problem(`Reload failed at ${when(failure.time)}; the previous configuration is still active:\n${failure.errors}`) : null,
+    state.promise?.missed ? problem(`Promise: ${state.promise.missed}`) : null,
     state.path_costs.map((cost) => problem(pathCost(cost))),
     state.log_lines_dropped > 0 ? problem(`Access log: ${number(state.log_lines_dropped)} lines dropped, because the writer could not keep up.`) : null,
     state.switches.map((active) => h('p', { class: 'switch' }, `Switch: ${switchText(active, state.time)}`)),

@@ -2,7 +2,7 @@
 
 import { chart, key } from './charts.js';
 import { h } from './dom.js';
-import { duration, moment, number, percent } from './format.js';
+import { duration, exactPercent, moment, number, percent } from './format.js';
 import { usageOf } from './samples.js';
 
 /** Returns the span of the chart: the window, or what a sliding window has counted. */
@@ -96,9 +96,35 @@ function card(quota, state) {
     quotaChart(quota, state));
 }
 
-/** Returns the cards of all quotas. */
+/** The figures of a promise: name, words, and whether it is the largest or the smallest share. */
+const FIGURES = [
+  ['people_refused', 'of people’s pages refused', 'at most'],
+  ['search_served', 'of the pages of verified search engines served in the worst hour', 'at least'],
+  ['left_over', 'of the limit left over', 'at most'],
+];
+
+/** Returns what a window keeps of the promise, as a phrase. */
+function kept(window, promised) {
+  const texts = FIGURES.filter(([name]) => promised[name] !== null && window[name] !== null).map(([name, words, bound]) =>
+    `${exactPercent(window[name])} ${words} (${bound} ${exactPercent(promised[name])})`);
+  return texts.join('; ') || 'nothing to compare yet';
+}
+
+/** Returns the promise of the policy, and what the windows of the first quota keep of it. */
+function promise(state) {
+  const { promise: promised } = state;
+  if (!promised) {
+    return null;
+  }
+  const line = (name, window) => h('p', { class: window.missed.length > 0 ? 'bad' : '' },
+    `${name}: ${window.missed.length > 0 ? 'missed' : 'kept'}: ${kept(window, promised)}.`);
+  return h('div', { class: 'card', key: 'promise' }, h('h3', {}, 'Promise'),
+    line('This window', promised.current), promised.last ? line('The last window', promised.last) : null);
+}
+
+/** Returns the cards of all quotas, and of the promise. */
 export function quotas(state) {
   return state.quotas.length > 0
-    ? h('div', { class: 'cards' }, state.quotas.map((quota) => card(quota, state)))
+    ? h('div', { class: 'cards' }, state.quotas.map((quota) => card(quota, state)), promise(state))
     : h('p', {}, 'The configuration has no quotas.');
 }
