@@ -11,6 +11,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tidegate_access_log::EvidenceWord;
 use tidegate_replay::explain::Explanation;
 
 /// Filters of `GET /api/v1/decisions`.
@@ -49,7 +50,7 @@ impl DecisionFilter {
             .filter(|(head, _)| self.matches(head))
             .collect();
         matches.sort_unstable_by(|(one, _), (other, _)| other.time.cmp(one.time));
-        matches.into_iter().take(limit).filter_map(|(_, line)| serde_json::from_slice(line).ok()).collect()
+        matches.into_iter().take(limit).filter_map(|(_, line)| with_evidence_text(line)).collect()
     }
 
     fn matches(&self, head: &LineHead<'_>) -> bool {
@@ -61,6 +62,16 @@ impl DecisionFilter {
             && is(&self.reason, reason)
             && self.client.as_deref().is_none_or(|start| head.client.starts_with(start.trim()))
     }
+}
+
+/// Returns a line with its evidence as sentences, besides.
+fn with_evidence_text(line: &[u8]) -> Option<Value> {
+    let mut document: Value = serde_json::from_slice(line).ok()?;
+    let client = document["client"].as_str().unwrap_or_default();
+    let entries = document["evidence"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let sentences: Vec<String> = entries.map(|entry| EvidenceWord::describe(entry, client)).collect();
+    document.as_object_mut()?.insert("evidence_text".into(), json!(sentences));
+    Some(document)
 }
 
 /// Members of a line that select it.

@@ -24,11 +24,12 @@ pub const ENDPOINTS: &[Endpoint] = &[
                    set. The same holds for its files.",
         errors: &[],
     },
-    Endpoint { method: "GET", path: "/page.css", response: "Styles of the page.", errors: &[] },
-    Endpoint { method: "GET", path: "/page.js", response: "Script of the page.", errors: &[] },
-    Endpoint { method: "GET", path: "/charts.js", response: "Charts of the page.", errors: &[] },
-    Endpoint { method: "GET", path: "/dom.js", response: "Nodes of the page.", errors: &[] },
-    Endpoint { method: "GET", path: "/icon.svg", response: "Icon of the page.", errors: &[] },
+    Endpoint {
+        method: "GET",
+        path: "/page/{file}",
+        response: "Styles, scripts and icon of the page.",
+        errors: &[(404, "The page has no such file.")],
+    },
     Endpoint {
         method: "GET",
         path: "/api/v1/session",
@@ -80,10 +81,12 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint {
         method: "GET",
         path: "/api/v1/history",
-        response: "`{\"hour\": [...], \"day\": [...]}`: samples of the last hour and the last day, at most 361 each, oldest \
-                   first. A sample has its `time`, the `quotas` with `name`, `used`, `limit` and `planned` (null without \
-                   pacing), the `classes` with `name`, `admitted`, `refused` and `shadow_refused` since the start, and the \
-                   `cache` with `requests`, `answered` and the units `saved` by quota since the start (null without one).",
+        response: "`{\"hour\": [...], \"day\": [...], \"month\": [...]}`: samples of the last hour, the last day and the last 31 \
+                   days, at most 361 each, oldest first. A sample has its `time` and the `quotas` with `name`, `used`, `limit` \
+                   and `planned` (null without pacing). One of the hour and the day has, since the start, the `classes` with \
+                   `name`, `admitted`, `refused` and `shadow_refused`, the `responses` with `statuses`, `bytes` and the number \
+                   of requests by `latency`, as in the [state](#state), and the `cache` with `requests`, `answered` and the \
+                   units `saved` by quota (null without one).",
         errors: &[],
     },
     Endpoint {
@@ -178,8 +181,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint {
         method: "GET",
         path: "/api/v1/decisions",
-        response: "`{\"decisions\": [...]}`: [access log lines](ACCESS_LOG.md) of recent decisions, latest first. Each worker \
-                   stores its last 1,024. Parameters of the query: `class`, `reason` (also of shadow mode), `client` (the \
+        response: "`{\"decisions\": [...]}`: [access log lines](ACCESS_LOG.md) of recent decisions, latest first, each with \
+                   its evidence as sentences (`evidence_text`). Each worker stores its last 1,024. Parameters of the query: `class`, `reason` (also of shadow mode), `client` (the \
                    beginning of an address), `limit` (50, at most 500).",
         errors: &[(422, "A parameter is unknown or invalid.")],
     },

@@ -38,7 +38,7 @@ pub const EXPLANATION_FIELDS: &[DocumentField] = &[
         "Result: `info`, `passed`, `refused`, `shadow` (would refuse if enforced), `depends` (on earlier requests), \
          `skipped` (the request was already refused) or `unknown` (known only to a running gateway).",
     ),
-    field("steps[].message", "string", "Human-readable form of the result."),
+    field("steps[].message", "string", "The result as a sentence."),
     field("steps[].evidence", "list of string", "Evidence, one sentence each."),
     field("steps[].numbers", "object", "Inputs of the step. The following fields depend on the stage."),
     field("steps[].numbers.client", "string", "Identity: address of the client."),
@@ -111,7 +111,7 @@ pub const EXPLANATION_FIELDS: &[DocumentField] = &[
         "Kind: `proof` (verification), `used` (lower usage), `position` (another position among the requests of the class), \
          `time`, `cost`, `class`, `limit` or `weight`.",
     ),
-    field("remedies[].message", "string", "Human-readable form of the change."),
+    field("remedies[].message", "string", "The change as a sentence."),
     field("remedies[].numbers", "object", "Machine-readable form. The following fields depend on the kind."),
     field("remedies[].numbers.at", "time", "Time: earliest time of the retry."),
     field("remedies[].numbers.zone", "string", "Time: time zone of the quota's window."),

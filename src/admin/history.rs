@@ -1,4 +1,4 @@
-//! Usage of the quotas and requests of the classes over the last hour and the last day, in bounded memory.
+//! Usage of the quotas over the last hour, day and month, and requests of the classes over the first two, in bounded memory.
 
 use super::DynGateway;
 use super::amount::Amount;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tidegate_access_log::rfc3339;
 use tidegate_policy::{Timestamp, Units};
 
-/// Samples of the last hour and the last day.
+/// Samples of the last hour, day and month.
 #[derive(Default)]
 pub(super) struct History(Mutex<Spans>);
 
@@ -22,6 +22,8 @@ pub(super) struct History(Mutex<Spans>);
 pub(super) struct Spans {
     hour: Samples,
     day: Samples,
+    /// Usage of the quotas only, for the charts of long windows.
+    month: Samples,
 }
 
 /// Samples of one span, oldest first.
@@ -34,8 +36,25 @@ struct Sample {
     #[serde(rename = "time", serialize_with = "serialize_time")]
     at: Timestamp,
     quotas: Vec<QuotaSample>,
+    #[serde(flatten)]
+    traffic: Option<TrafficSample>,
+}
+
+/// Requests and responses since the process start.
+#[derive(Clone, Debug, Serialize)]
+struct TrafficSample {
     classes: Vec<ClassSample>,
+    responses: ResponsesSample,
     cache: Option<CacheSample>,
+}
+
+/// Responses since the process start.
+#[derive(Clone, Debug, Serialize)]
+struct ResponsesSample {
+    statuses: BTreeMap<String, u64>,
+    bytes: u64,
+    /// Number of admitted requests by duration.
+    latency: Vec<u64>,
 }
 
 /// Counts of the cache since the process start.
@@ -70,12 +89,16 @@ impl History {
     pub(super) fn sample(&self, gateway: &DynGateway) {
         let now = gateway.now();
         let mut spans = self.0.lock();
-        let Spans { hour, day } = &mut *spans;
+        let Spans { hour, day, month } = &mut *spans;
+        // The hour is due whenever another span is: its samples are the closest.
         let (is_hour_due, is_day_due) = (hour.is_due(now, HOUR), day.is_due(now, DAY));
         if !is_hour_due && !is_day_due {
             return;
         }
         let sample = Sample::of(gateway, now);
+        if month.is_due(now, MONTH) {
+            month.push(Sample { traffic: None, ..sample.clone() }, MONTH);
+        }
         if is_hour_due {
             hour.push(sample.clone(), HOUR);
         }
@@ -85,7 +108,7 @@ impl History {
     }
 }
 
-/// Returns the samples of the last hour and the last day.
+/// Returns the samples of all spans.
 pub(super) async fn show(State(history): State<Arc<History>>) -> Json<Spans> {
     Json(history.0.lock().clone())
 }
@@ -122,7 +145,7 @@ impl Samples {
 
 impl Sample {
     fn of(gateway: &DynGateway, at: Timestamp) -> Self {
-        let StateDocument { quotas, traffic, cache, .. } = gateway.state();
+        let StateDocument { quotas, traffic, responses, latency, cache, .. } = gateway.state();
         let quotas = quotas.into_iter().map(|quota| QuotaSample {
             name: quota.name,
             used: quota.used,
@@ -136,7 +159,10 @@ impl Sample {
             shadow_refused: class.shadow_refused,
         });
         let cache = cache.as_ref().map(CacheSample::of);
-        Self { at, quotas: quotas.collect(), classes: classes.collect(), cache }
+        let latency = latency.iter().map(|range| range.requests).collect();
+        let responses = ResponsesSample { statuses: responses.statuses, bytes: responses.bytes, latency };
+        let traffic = TrafficSample { classes: classes.collect(), responses, cache };
+        Self { at, quotas: quotas.collect(), traffic: Some(traffic) }
     }
 }
 
@@ -154,8 +180,10 @@ impl CacheSample {
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
+const MONTH: Duration = Duration::from_secs(31 * 24 * 3600);
 
-/// Maximum number of intervals between the samples of a span: one in 10 s of the hour, one in 4 min of the day.
+/// Maximum number of intervals between the samples of a span: one in 10 s of the hour, one in 4 min of the day, one in 2 h
+/// of the month.
 const MAX_SAMPLES: usize = 360;
 
 /// Interval of the checks whether a sample is due. It is short because the clock of a demo runs faster.
@@ -171,13 +199,13 @@ mod tests {
         let at = |seconds| Timestamp::from_seconds(seconds);
         for second in 0..3 * 3600 {
             if samples.is_due(at(second), HOUR) {
-                samples.push(Sample { at: at(second), quotas: Vec::new(), classes: Vec::new(), cache: None }, HOUR);
+                samples.push(Sample { at: at(second), quotas: Vec::new(), traffic: None }, HOUR);
             }
         }
         let times: Vec<u64> = samples.0.iter().map(|sample| sample.at.seconds()).collect();
         assert_eq!((times.len(), times[0], times[1], times[360]), (361, 7190, 7200, 10_790));
         assert!(!samples.is_due(at(9), HOUR), "a clock that goes back adds nothing");
-        samples.push(Sample { at: at(20_000), quotas: Vec::new(), classes: Vec::new(), cache: None }, HOUR);
+        samples.push(Sample { at: at(20_000), quotas: Vec::new(), traffic: None }, HOUR);
         assert_eq!(samples.0.len(), 1, "after a pause of hours, only what is recent is left");
     }
 }

@@ -61,6 +61,13 @@ pub struct StateDocument {
     pub classes: Vec<String>,
     /// Requests of each class since the start.
     pub traffic: Vec<TrafficDocument>,
+    /// Up to fifty routes with the most requests since the start.
+    pub routes: Vec<RouteDocument>,
+    /// All responses since the start. Those to requests that were rejected before classification have only a status.
+    pub responses: ResponsesDocument,
+    /// Durations of all admitted requests since the start, from the first byte of the request to the last byte of the
+    /// response, counted by size.
+    pub latency: Vec<LatencyDocument>,
     /// Who asked for the most units. Requests that cost nothing do not count. Each worker keeps 512 entries of a kind
     /// and drops the smaller half when they are full, so that amounts may be too low, never too high.
     pub spenders: SpendersDocument,
@@ -239,6 +246,9 @@ pub struct QuotaDocument {
     pub window_end: String,
     /// Time until the end of the window, in seconds.
     pub window_ends_in_s: u64,
+    /// Length of a sliding window, in seconds; `window_start` and `window_end` are of its latest part. It is null for
+    /// other windows.
+    pub sliding_s: Option<u64>,
     /// Pacing plan. It is null without pacing.
     pub pacing: Option<PacingDocument>,
     /// Usage by class.
@@ -311,10 +321,22 @@ pub struct ClassDocument {
     pub shed: f64,
     /// Number of tiers that the class has entered.
     pub tier: u8,
+    /// Tiers of the class, lowest first.
+    pub tiers: Vec<TierDocument>,
     /// Units admitted by the crawler guard since the start.
     pub guard_units: Amount,
     /// Plan of the class. It is null without pacing, and for a class that is refused from the first unit.
     pub plan: Option<ClassPlanDocument>,
+}
+
+/// Tier of a class.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TierDocument {
+    /// Usage at which the tier begins, in units.
+    pub above: Amount,
+    /// Share of the class's requests that the tier refuses, 0 to 1.
+    pub shed: f64,
 }
 
 /// Pacing plan of a class.
@@ -348,6 +370,46 @@ pub struct TrafficDocument {
     pub shadow_refused: u64,
     /// These requests by [reason](ACCESS_LOG.md#reason).
     pub shadow_refused_by: BTreeMap<String, u64>,
+    /// Responses to these requests.
+    pub responses: ResponsesDocument,
+}
+
+/// Requests of one route.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct RouteDocument {
+    /// Route, as its `match` is written.
+    pub route: String,
+    /// Number of admitted requests.
+    pub admitted: u64,
+    /// Number of refused requests.
+    pub refused: u64,
+    /// Responses to these requests.
+    pub responses: ResponsesDocument,
+}
+
+/// Responses since the start.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ResponsesDocument {
+    /// Number of responses by status class: `2xx`, `3xx`, `4xx` without 429, `429`, `5xx` without 503, `503`, `error`.
+    pub statuses: BTreeMap<String, u64>,
+    /// Number of body bytes sent.
+    pub bytes: u64,
+    /// Median time of an admitted request, in milliseconds. It is null before the first one.
+    pub median_ms: Option<f64>,
+    /// Time that 95 % of the admitted requests did not exceed, in milliseconds. It is null before the first one.
+    pub p95_ms: Option<f64>,
+}
+
+/// Admitted requests of one range of durations.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LatencyDocument {
+    /// Longest duration of the range, in milliseconds; the range begins above the one before. It is null for the last one.
+    pub up_to_ms: Option<f64>,
+    /// Number of requests.
+    pub requests: u64,
 }
 
 /// The largest spenders.
@@ -390,6 +452,9 @@ pub struct SpenderDocument {
     /// [Evidence](ACCESS_LOG.md#evidence) of that decision. Missing if the decision is no longer stored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
+    /// The same as sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evidence_text: Vec<String>,
 }
 
 /// One scope of the origin.

@@ -6,7 +6,7 @@ use super::state::{
 };
 use super::*;
 use crate::gateway::{CachePurge, CacheStats, CachedUrl, DiskStats, FillOutcome, OriginOutage, OriginServerView};
-use crate::telemetry::ClassTraffic;
+use crate::telemetry::{ClassTraffic, ResponseCounts};
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use parking_lot::Mutex;
@@ -22,7 +22,7 @@ use tidegate_engine::{
 use tidegate_policy::pacing::PacingMode;
 use tidegate_policy::path_costs::Generalization;
 use tidegate_policy::secret::Secret;
-use tidegate_policy::tier::Share;
+use tidegate_policy::tier::{Share, Tier};
 use tidegate_policy::{ClientKind, Reason, Timestamp, Units};
 use tidegate_replay::explain::Explanation;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -59,7 +59,7 @@ async fn state_shows_quotas_classes_scopes_and_top_clients() {
     assert_eq!(state["quotas"][0]["window_end"], "1970-01-02T00:00:00Z");
     assert_eq!(
         state["quotas"][0]["classes"][0],
-        json!({"class": "bot", "charged": 12, "shed": 0.5, "tier": 1, "guard_units": 1, "plan": {"admit_share": 0.25, "tokens": 3, "refill_per_hour": 2, "forecast_24h": [1.5, 2.0]}})
+        json!({"class": "bot", "charged": 12, "shed": 0.5, "tier": 1, "tiers": [{"above": 10, "shed": 0.5}], "guard_units": 1, "plan": {"admit_share": 0.25, "tokens": 3, "refill_per_hour": 2, "forecast_24h": [1.5, 2.0]}})
     );
     assert_eq!(
         state["quotas"][0]["pacing"],
@@ -68,10 +68,10 @@ async fn state_shows_quotas_classes_scopes_and_top_clients() {
     let limited = json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "bucket_remaining": 0, "limited_by": "bucket", "limited_for_s": 8});
     assert_eq!(state["top_clients"][0], limited);
     assert_eq!(state["classes"], json!(["bot"]));
-    let traffic = json!({"class": "bot", "admitted": 7, "refused": 4, "refused_by": {"tier": 3, "bucket": 1}, "shadow_refused": 2, "shadow_refused_by": {"quota": 2}});
+    let traffic = json!({"class": "bot", "admitted": 7, "refused": 4, "refused_by": {"tier": 3, "bucket": 1}, "shadow_refused": 2, "shadow_refused_by": {"quota": 2}, "responses": {"statuses": {"2xx": 7, "429": 4}, "bytes": 5120, "median_ms": null, "p95_ms": null}});
     assert_eq!(state["traffic"], json!([traffic]));
     assert_eq!(state["spenders"]["since"], "1970-01-01T01:00:00Z");
-    let client = json!({"name": "203.0.113.7", "kind": "human", "requests": 4, "refused": 1, "units": 3, "units_asked": 4, "latest_decision": "000000000000beef", "evidence": ["behavior:fast_pages"]});
+    let client = json!({"name": "203.0.113.7", "kind": "human", "requests": 4, "refused": 1, "units": 3, "units_asked": 4, "latest_decision": "000000000000beef", "evidence": ["behavior:fast_pages"], "evidence_text": ["behaves like a bot: loads pages faster than anyone reads them"]});
     assert_eq!(state["spenders"]["clients"], json!([client]));
     let path = json!({"name": "/item/42", "requests": 4, "refused": 1, "units": 3, "units_asked": 4, "latest_decision": "000000000000beef"});
     assert_eq!(state["spenders"]["paths"], json!([path]));
@@ -319,6 +319,9 @@ async fn recent_decisions_are_filtered_latest_first() {
     assert_eq!(list("?class=bot&reason=quota&client=").await, ["198.51.100.1"]);
     assert_eq!(list("?client=203.0.113.").await, ["203.0.113.77", "203.0.113.7"]);
     assert_eq!(list("?limit=1").await, ["203.0.113.77"]);
+    let response = gateway.request_with_headers("GET /api/v1/decisions?limit=1").await;
+    let sentence = "203.0.113.77 is in the ranges that googlebot publishes";
+    assert_eq!(response.json()["decisions"][0]["evidence_text"], json!([sentence]));
     for query in ["?limit=many", "?user=ann"] {
         let refused = gateway.request_with_headers(&format!("GET /api/v1/decisions{query}")).await;
         assert_eq!(refused.problem_status(), 422, "{query}");
@@ -328,7 +331,8 @@ async fn recent_decisions_are_filtered_latest_first() {
 #[tokio::test]
 async fn page_is_static_and_its_scripts_come_from_this_listener_only() {
     let gateway = FakeGateway { token: Some("open sesame".into()), ..FakeGateway::new() };
-    for file in ["/", "/page.css", "/page.js", "/charts.js", "/dom.js", "/icon.svg"] {
+    let files = super::page::FILES.iter().map(|(name, ..)| format!("/page/{name}"));
+    for file in files.chain(["/".to_owned()]) {
         let response = gateway.request_with_headers(&format!("GET {file}")).await;
         assert_eq!(response.status, 200, "{file}");
         let policy = response.header("content-security-policy");
@@ -706,6 +710,11 @@ impl GatewayApi for FakeGateway {
                 admitted: 7,
                 refused: vec![(Reason::Tier, 3), (Reason::Bucket, 1)],
                 shadow: vec![(Reason::Quota, 2)],
+                responses: ResponseCounts {
+                    statuses: vec![("2xx", 7), ("429", 4)],
+                    bytes: 5120,
+                    ..ResponseCounts::default()
+                },
                 ..ClassTraffic::default()
             })],
             spenders: views::spenders(Timestamp::from_seconds(3600), &top_spenders(), |id| self.decision(id)),
@@ -742,7 +751,10 @@ impl GatewayApi for FakeGateway {
     fn recent_decisions(&self) -> Vec<Vec<u8>> {
         let line = |second: u8, client: &str, class: &str, reason: &str| {
             let time = format!("2026-11-21T09:14:{second:02}Z");
-            json!({ "time": time, "client": client, "class": class, "reason": reason }).to_string().into_bytes()
+            let evidence = ["address_verified:googlebot"];
+            json!({ "time": time, "client": client, "class": class, "reason": reason, "evidence": evidence })
+                .to_string()
+                .into_bytes()
         };
         vec![
             line(1, "203.0.113.7", "bot", "tier"),
@@ -804,6 +816,7 @@ impl FakeGateway {
             charged: Units::from_whole(12),
             shed_share: Share::from_millionths(500_000),
             tier: 1,
+            tiers: vec![Tier { threshold: Units::from_whole(10), shed_share: Share::from_millionths(500_000) }],
             guard_admitted: Units::from_whole(1),
             plan: Some(ClassPlan {
                 admit_share: Some(Share::from_millionths(250_000)),
@@ -825,6 +838,7 @@ impl FakeGateway {
             closed_until: None,
             window_start: Timestamp::from_seconds(0),
             window_end: Timestamp::from_seconds(86_400),
+            sliding: None,
             plan: Some(PlanView {
                 forecast: PacingMode::Learned,
                 planned: Units::from_whole(40),

@@ -25,6 +25,7 @@ impl GatewayApi for ServiceState {
         let BoundAddresses { listen, admin } = &self.addresses;
         let (since, top_spenders) = self.telemetry.top_spenders(TOP_SPENDERS, now);
         let top_clients = self.handle.top_clients(TOP_CLIENTS);
+        let all_responses = self.telemetry.all_responses();
         StateDocument {
             time: rfc3339(now),
             started: rfc3339(self.started_at),
@@ -46,6 +47,9 @@ impl GatewayApi for ServiceState {
                 .handle
                 .with_settings(|settings| settings.rules.classes.iter().map(|class| class.name.clone()).collect()),
             traffic: self.telemetry.class_traffic().iter().map(views::traffic).collect(),
+            routes: self.telemetry.route_traffic(LISTED_ROUTES).iter().map(views::route).collect(),
+            responses: views::responses(&all_responses),
+            latency: views::latency(&all_responses.latency),
             spenders: views::spenders(since, &top_spenders, |id| self.telemetry.decision(id)),
             scopes: self.scopes(),
             crawlers: self.crawlers(),
@@ -205,6 +209,9 @@ const TOP_SPENDERS: usize = 10;
 
 /// Number of refused clients. They fit one screen.
 const TOP_CLIENTS: usize = 20;
+
+/// Number of routes listed. A configuration may have thousands.
+const LISTED_ROUTES: usize = 50;
 
 /// Maximum number of busiest partitions shown per scope.
 const MAX_SHOWN_PARTITIONS: usize = 20;

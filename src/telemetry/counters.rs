@@ -1,6 +1,6 @@
 //! Counters of one worker since the last scrape: plain numbers, found by index, under a lock of their own.
 //!
-//! Classes, scopes and operators keep their index across reloads. Their names come from the configuration and the
+//! Classes, routes, scopes and operators keep their index across reloads. Their names come from the configuration and the
 //! built-in lists, so clients cannot add any.
 
 use super::handshake_result::HandshakeResult;
@@ -20,6 +20,7 @@ pub struct WorkerCounters {
     pub(super) classes: NamedSlots<ClassCounters>,
     pub(super) scopes: NamedSlots<ScopeCounters>,
     pub(super) operators: NamedSlots<OperatorCounters>,
+    pub(super) routes: NamedSlots<RouteCounters>,
     /// Units charged for unexpected costs, by route.
     pub(super) unexpected_costs: NamedSlots<Units>,
     /// Requests of suspected bots, by signal.
@@ -39,11 +40,12 @@ pub struct WorkerCounters {
     slot_index: SlotIndex,
 }
 
-/// Slots of the classes and scopes of the current config, so that names are compared once and not for every request.
+/// Slots of the classes, routes and scopes of the current config, so that names are compared once and not for every request.
 #[derive(Clone, Debug, Default)]
 struct SlotIndex {
     config_number: u64,
     classes: SlotMap,
+    routes: SlotMap,
     /// The default scope, then the scopes by id.
     scopes: SlotMap,
 }
@@ -66,12 +68,24 @@ pub(super) struct ClassCounters {
     pub(super) refused: [u64; Reason::ALL.len()],
     pub(super) shadow: [u64; Reason::ALL.len()],
     pub(super) codes: [u64; StatusClass::NAMES.len()],
+    /// Body bytes of the responses.
+    pub(super) bytes: u64,
     pub(super) admitted_duration: Histogram,
     pub(super) refused_duration: Histogram,
     /// Units that stored responses saved, by quota.
     pub(super) saved: NamedSlots<Units>,
     /// Units that refreshes of stored responses used, by quota.
     pub(super) refreshed: NamedSlots<Units>,
+}
+
+/// Counters of one route.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RouteCounters {
+    pub(super) refused: u64,
+    pub(super) codes: [u64; StatusClass::NAMES.len()],
+    /// Body bytes of the responses.
+    pub(super) bytes: u64,
+    pub(super) admitted_duration: Histogram,
 }
 
 /// Counters of one scope.
@@ -103,6 +117,10 @@ impl WorkerCounters {
         self.slot_index
             .classes
             .counters_of(record.client.class.index(), &mut self.classes, || record.client.class_name)
+            .record(record);
+        self.slot_index
+            .routes
+            .counters_of(record.decision.route.index(), &mut self.routes, || record.decision.route_name)
             .record(record);
         if let Some(origin) = record.response.origin {
             let code = origin.status.map_or(StatusClass::Error, StatusClass::from_status);
@@ -180,6 +198,7 @@ impl WorkerCounters {
     pub(super) fn take_all(&mut self) -> Self {
         let left = Self {
             classes: self.classes.zeroed(),
+            routes: self.routes.zeroed(),
             scopes: self
                 .scopes
                 .zeroed_except(|scope| ScopeCounters { inflight: scope.inflight, ..ScopeCounters::default() }),
@@ -197,6 +216,9 @@ impl WorkerCounters {
     pub(super) fn merge(&mut self, other: &Self) {
         for (name, class) in other.classes.iter() {
             self.classes.get_or_insert(name).merge(class);
+        }
+        for (name, route) in other.routes.iter() {
+            self.routes.get_or_insert(name).merge(route);
         }
         for (name, scope) in other.scopes.iter() {
             let total = self.scopes.get_or_insert(name);
@@ -242,6 +264,7 @@ impl ClassCounters {
             }
         }
         self.codes[StatusClass::from_status(record.response.status).index()] += 1;
+        self.bytes += record.response.bytes;
         for (quota, units) in record.units.saved {
             let total = self.saved.get_or_insert(quota);
             *total = total.saturating_add(*units);
@@ -259,6 +282,7 @@ impl ClassCounters {
         add(&mut self.refused, &other.refused);
         add(&mut self.shadow, &other.shadow);
         add(&mut self.codes, &other.codes);
+        self.bytes += other.bytes;
         self.admitted_duration.merge(&other.admitted_duration);
         self.refused_duration.merge(&other.refused_duration);
         for (total, units) in [(&mut self.saved, &other.saved), (&mut self.refreshed, &other.refreshed)] {
@@ -267,6 +291,24 @@ impl ClassCounters {
                 *total = total.saturating_add(*units);
             }
         }
+    }
+}
+
+impl RouteCounters {
+    fn record(&mut self, record: &Record<'_>) {
+        match record.decision.outcome {
+            RecordedOutcome::Admitted { .. } => self.admitted_duration.record(record.response.total),
+            RecordedOutcome::Refused(_) => self.refused += 1,
+        }
+        self.codes[StatusClass::from_status(record.response.status).index()] += 1;
+        self.bytes += record.response.bytes;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.refused += other.refused;
+        add(&mut self.codes, &other.codes);
+        self.bytes += other.bytes;
+        self.admitted_duration.merge(&other.admitted_duration);
     }
 }
 

@@ -55,6 +55,28 @@ impl Histogram {
         }))
     }
 
+    /// Returns the duration that a `share` of the samples does not exceed, estimated within its bucket; `None` without a
+    /// sample. Beyond all bounds it is the last one.
+    pub fn quantile(&self, share: f64) -> Option<Duration> {
+        let wanted = share * self.count() as f64;
+        let (mut below, mut low) = (0.0, 0.0);
+        for (count, (bound, _)) in self.counts.iter().zip(BOUNDS) {
+            let (count, high) = (*count as f64, bound as f64);
+            if count > 0.0 && below + count >= wanted {
+                let nanoseconds = low + (high - low) * ((wanted - below) / count).clamp(0.0, 1.0);
+                return Some(Duration::from_nanos(nanoseconds as u64));
+            }
+            (below, low) = (below + count, high);
+        }
+        (self.count() > 0).then(|| Duration::from_nanos(BOUNDS[BOUNDS.len() - 1].0))
+    }
+
+    /// Returns the number of samples in each bucket, with its upper bound; the last bucket has none.
+    pub fn buckets(&self) -> impl Iterator<Item = (Option<Duration>, u64)> + '_ {
+        let bounds = BOUNDS.iter().map(|&(bound, _)| Some(Duration::from_nanos(bound))).chain([None]);
+        bounds.zip(self.counts)
+    }
+
     /// Returns the number of samples.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
@@ -88,6 +110,18 @@ mod tests {
         let counts: Vec<u64> = histogram.cumulative().map(|(_, count)| count).collect();
         assert_eq!(counts[..3], [0, 1, 2]);
         assert_eq!((counts[14], counts[15], histogram.count()), (2, 3, 3));
+    }
+
+    #[test]
+    fn quantile_is_estimated_within_its_bucket() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.quantile(0.5), None);
+        (0..100).for_each(|_| histogram.record(Duration::from_millis(30)));
+        assert_eq!(histogram.quantile(0.5), Some(Duration::from_micros(37_500)), "halfway from 25 to 50 ms");
+        assert_eq!(histogram.quantile(1.0), Some(Duration::from_millis(50)));
+        (0..100).for_each(|_| histogram.record(Duration::from_secs(3600)));
+        assert_eq!(histogram.quantile(0.95), Some(Duration::from_secs(30)), "no bound is known beyond the last");
+        assert_eq!(histogram.buckets().map(|(_, count)| count).sum::<u64>(), histogram.count());
     }
 
     proptest! {

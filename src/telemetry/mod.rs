@@ -35,6 +35,7 @@ use metrics::{ACCESS_LOG_DROPPED, BUILD_INFO, PANICS, RELOAD_SUCCESS_TIME, RELOA
 use panics::panic_count;
 use parking_lot::Mutex;
 use registry::Registry;
+use status_class::StatusClass;
 use std::time::Duration;
 use tidegate_engine::spenders::TopSpenders;
 use tidegate_http_cache::CacheResult;
@@ -66,6 +67,39 @@ pub struct ClassTraffic {
     pub refused: Vec<(Reason, u64)>,
     /// Admitted requests that a rule in shadow mode would have refused, by reason.
     pub shadow: Vec<(Reason, u64)>,
+    /// Responses.
+    pub responses: ResponseCounts,
+}
+
+/// Requests of one route since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteTraffic {
+    /// Name of the route.
+    pub route: String,
+    /// Admitted requests.
+    pub admitted: u64,
+    /// Refused requests.
+    pub refused: u64,
+    /// Responses.
+    pub responses: ResponseCounts,
+}
+
+/// Responses of a class, of a route or of all, since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResponseCounts {
+    /// Responses by status class; a class without one is left out.
+    pub statuses: Vec<(&'static str, u64)>,
+    /// Body bytes.
+    pub bytes: u64,
+    /// Times from the first byte of an admitted request to the last byte of its response.
+    pub latency: Histogram,
+}
+
+impl ResponseCounts {
+    fn new(codes: &[u64; StatusClass::NAMES.len()], bytes: u64, latency: Histogram) -> Self {
+        let statuses = StatusClass::NAMES.into_iter().zip(*codes).filter(|(_, count)| *count > 0).collect();
+        Self { statuses, bytes, latency }
+    }
 }
 
 impl Telemetry {
@@ -213,6 +247,7 @@ impl Telemetry {
             costly_admitted: class.costly_admitted,
             refused: by_reason(&class.refused),
             shadow: by_reason(&class.shadow),
+            responses: ResponseCounts::new(&class.codes, class.bytes, class.admitted_duration.clone()),
         };
         totals.classes.iter().map(traffic).collect()
     }
@@ -221,6 +256,33 @@ impl Telemetry {
     pub fn kind_traffic(&self) -> [(ClientKind, [u64; 2]); ClientKind::ALL.len()] {
         let kinds = self.totals().kinds;
         ClientKind::ALL.map(|kind| (kind, kinds[kind as usize]))
+    }
+
+    /// Returns the `count` routes with the most requests since the start, in descending order.
+    pub fn route_traffic(&self, count: usize) -> Vec<RouteTraffic> {
+        let totals = self.totals();
+        let traffic = |(name, route): (&str, &counters::RouteCounters)| RouteTraffic {
+            route: name.to_owned(),
+            admitted: route.admitted_duration.count(),
+            refused: route.refused,
+            responses: ResponseCounts::new(&route.codes, route.bytes, route.admitted_duration.clone()),
+        };
+        let mut routes: Vec<RouteTraffic> = totals.routes.iter().map(traffic).collect();
+        routes.sort_by_key(|route| std::cmp::Reverse(route.admitted + route.refused));
+        routes.truncate(count);
+        routes
+    }
+
+    /// Returns all responses since the start, with those to requests that were rejected before classification.
+    pub fn all_responses(&self) -> ResponseCounts {
+        let totals = self.totals();
+        let (mut codes, mut bytes, mut latency) = (totals.unclassified, 0, Histogram::default());
+        for (_, class) in totals.classes.iter() {
+            codes.iter_mut().zip(class.codes).for_each(|(total, more)| *total += more);
+            bytes += class.bytes;
+            latency.merge(&class.admitted_duration);
+        }
+        ResponseCounts::new(&codes, bytes, latency)
     }
 
     /// Returns the start of the last hour, and the `count` largest spenders of each kind since then.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_access_log::RecordedOutcome;
 use tidegate_access_log::sample::{sample_record, sample_with};
 use tidegate_policy::throttle::Scope;
-use tidegate_policy::{Reason, fixtures};
+use tidegate_policy::{Reason, RouteId, fixtures};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_795_252_443);
 
@@ -33,6 +33,33 @@ fn configured_series_exist_before_the_first_request() {
     ] {
         assert_eq!(scraped.samples.get(series), Some(&0.0), "{series}");
     }
+}
+
+#[test]
+fn responses_are_counted_by_class_and_route() {
+    let fixture = TelemetryFixture::new();
+    let other = fixture.telemetry.worker();
+    fixture.worker.record(&sample_record());
+    fixture.worker.response_without_class(400);
+    other.record(&sample_record());
+    other.record(&sample_with(|it| {
+        it.decision.route = RouteId(0);
+        it.decision.route_name = "/search";
+        it.decision.outcome = RecordedOutcome::Refused(Reason::Tier);
+        it.response.status = 429;
+        it.response.bytes = 80;
+    }));
+    let telemetry = &fixture.telemetry;
+    let routes = telemetry.route_traffic(9);
+    let counts: Vec<_> = routes.iter().map(|it| (&*it.route, it.admitted, it.refused, it.responses.bytes)).collect();
+    assert_eq!(counts, [("/item/*", 2, 0, 10_240), ("/search", 0, 1, 80)]);
+    assert_eq!(routes[1].responses.statuses, [("429", 1)]);
+    assert_eq!(routes[1].responses.latency.count(), 0, "a refusal has no latency");
+    assert_eq!(telemetry.route_traffic(1).len(), 1, "the busiest only");
+    let all = telemetry.all_responses();
+    assert_eq!((all.statuses, all.bytes), (vec![("2xx", 2), ("4xx", 1), ("429", 1)], 10_320));
+    let person = telemetry.class_traffic().into_iter().find(|it| it.class == "person").expect("a class");
+    assert_eq!((person.responses.bytes, person.responses.latency.count()), (10_320, 2));
 }
 
 #[test]

@@ -132,6 +132,45 @@ fn links_to_headings_lead_to_one() {
     assert!(count > 50 && dead.is_empty(), "{dead:#?} of {count}");
 }
 
+#[test]
+fn readme_opens_with_two_doors_a_small_picture_and_what_it_costs() {
+    let opening = README.split("\n## ").next().expect("text");
+    for part in
+        ["**Crawlers eat my quota**", "**I sell or buy metered calls**", "**What it costs to run**", "docs/guides/"]
+    {
+        assert!(opening.contains(part), "{part} is missing in\n{opening}");
+    }
+    for command in ["cargo run --release -- demo", "./test"] {
+        assert!(opening.contains(&format!("\n{command} ")), "{command} is missing in\n{opening}");
+    }
+    let pictures: Vec<&str> = README.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    let pictures: Vec<&str> = pictures.into_iter().filter(|link| link.ends_with(".webp")).collect();
+    let [picture] = pictures[..] else { panic!("one picture, not {pictures:?}") };
+    let size = fs::metadata(Path::new(env!("CARGO_MANIFEST_DIR")).join(picture)).expect("the picture exists").len();
+    assert!(size <= 150_000, "{picture} has {size} bytes");
+}
+
+#[test]
+fn people_are_called_people_and_their_kind_is_code() {
+    let text_of = |name: &str| (name.to_owned(), fs::read_to_string(name).expect("readable"));
+    let others = ["CHANGELOG.md", "SECURITY.md", "src/admin/page/index.html"].map(text_of);
+    let mut found = Vec::new();
+    for (name, text) in documents().into_iter().chain(others) {
+        let blocks = text.split("\n```").enumerate().filter(|(index, _)| index % 2 == 0).map(|(_, prose)| prose);
+        let prose = blocks.flat_map(|prose| prose.split('`').step_by(2)).collect::<Vec<_>>().join(" ").to_lowercase();
+        let words = prose.split(|c: char| !c.is_alphanumeric());
+        found.extend(
+            words
+                .filter(|word| FOREIGN_WORDS.contains(word))
+                .map(|word| format!("{name}: {word}: see docs/GLOSSARY.md")),
+        );
+    }
+    assert_eq!(found, [""; 0]);
+}
+
+/// Words for people that are not those of the glossary.
+const FOREIGN_WORDS: [&str; 4] = ["human", "humans", "visitor", "visitors"];
+
 /// Returns the anchors of the headings of a document, as GitHub makes them.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     let parts = text.split("\n```").enumerate().filter(|(index, _)| index % 2 == 0);
@@ -162,6 +201,7 @@ impl DocsGateway {
             ("TIDEGATE__ADMIN__LISTEN", "127.0.0.1:0"),
             ("TIDEGATE__STATE_DIR", &state),
             ("TIDEGATE__ORIGIN__URL", &url),
+            ("PARTNER_KEY", "0123456789abcdef"),
         ];
         let mut program = Program::start_with_env(&["serve", "--config", &file], &environment);
         let ready = program.read_line();
@@ -220,10 +260,11 @@ fn is_complete_config(yaml: &str) -> bool {
     yaml.lines().any(|line| line.starts_with("origin:"))
 }
 
-/// Returns README.md and all files of docs/, by name.
+/// Returns README.md and all files of docs/ and docs/guides/, by name.
 fn documents() -> Vec<(String, String)> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-    let files = fs::read_dir(dir).expect("docs exists").map(|entry| entry.expect("file is readable").path());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = ["docs", "docs/guides"].into_iter().flat_map(|dir| fs::read_dir(root.join(dir)).expect("docs exists"));
+    let files = files.map(|entry| entry.expect("file is readable").path());
     let mut documents: Vec<(String, String)> = files
         .filter(|file| file.extension().is_some_and(|extension| extension == "md"))
         .map(|file| (file.display().to_string(), fs::read_to_string(&file).expect("file is readable")))

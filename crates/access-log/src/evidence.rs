@@ -2,6 +2,7 @@
 
 use super::json;
 use super::record::NameResolver;
+use tidegate_policy::bot_detection::Signal;
 use tidegate_policy::class::Evidence;
 
 macro_rules! evidence_words {
@@ -51,6 +52,45 @@ impl EvidenceWord {
         Self::ALL.iter().find(|known| known.name() == word).map(|known| (*known, name))
     }
 
+    /// Returns an entry about `client` as a sentence. An entry of another version stays as it is.
+    pub fn describe(entry: &str, client: &str) -> String {
+        Self::parse(entry).map_or_else(|| entry.to_owned(), |(word, name)| word.sentence(name, client))
+    }
+
+    /// Returns the evidence about `client` as a sentence; `name` is that of the entry.
+    pub fn sentence(self, name: &str, client: &str) -> String {
+        let agent = if name.is_empty() { "an agent" } else { name };
+        match self {
+            Self::UserAgentRule => format!("the user agent contains {name:?}"),
+            Self::NoUserAgent => "no user agent sent".into(),
+            Self::UserAgentNoMatch => "the user agent matches no bot".into(),
+            Self::UserAgentMatch => format!("the user agent matches the bot {name}"),
+            Self::UserAgentHeuristic => "the user agent has the form of a program's".into(),
+            Self::AddressVerified => format!("{client} is in the ranges that {name} publishes"),
+            Self::AddressMismatch => {
+                format!("claims to be {name}, but {client} is in none of the ranges that {name} publishes")
+            }
+            Self::AddressPrivate => format!(
+                "claims to be {name}; {client} is a loopback, private, link-local or shared address, which neither \
+                 verifies nor disproves the claim; behind a proxy, set clients.address_from and clients.trusted_proxies"
+            ),
+            Self::DnsVerified => format!("{client} resolves to a DNS name of {name}, which resolves back to it"),
+            Self::DnsMismatch => format!("claims to be {name}, but {client} resolves to no DNS name of {name}"),
+            Self::SignatureValid => format!("signed by {name}"),
+            Self::SignatureUnknown => format!("signed in the name of {agent}; the signature cannot be verified"),
+            Self::SignatureInvalid => format!("signed in the name of {agent}, but the signature does not verify"),
+            Self::SignatureUnlisted => "signed by an agent without a known operator".into(),
+            Self::SignatureMalformed => "the signature is malformed".into(),
+            Self::Behavior => match Signal::from_name(name) {
+                Some(signal) => format!("behaves like a bot: {}", signal.description()),
+                None => format!("behaves like a bot: {name}"),
+            },
+            Self::AddressList => format!("{client} is on the address list {name}"),
+            Self::ApiKey => "the request contains an API key of the class".into(),
+            Self::Certificate => "the client's certificate has a name of the class".into(),
+        }
+    }
+
     /// Returns the word and the name of `evidence`, if it has one.
     fn of(evidence: Evidence, names: &dyn NameResolver) -> (Self, Option<&str>) {
         match evidence {
@@ -88,5 +128,28 @@ pub(super) fn write(out: &mut Vec<u8>, evidence: Evidence, names: &dyn NameResol
     if let Some(name) = name {
         out.push(b':');
         json::content(out, name.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fields::EVIDENCE;
+
+    #[test]
+    fn every_documented_entry_is_described_in_words() {
+        for entry in EVIDENCE {
+            let sentence = EvidenceWord::describe(entry.value, "192.0.2.1");
+            assert!(!sentence.contains('_') && sentence.contains(' '), "{}: {sentence}", entry.value);
+        }
+        for signal in Signal::ALL {
+            let sentence = EvidenceWord::describe(&format!("behavior:{}", signal.name()), "192.0.2.1");
+            assert!(sentence.starts_with("behaves like a bot: ") && sentence.ends_with(signal.description()));
+        }
+    }
+
+    #[test]
+    fn entry_of_another_version_stays_as_it_is() {
+        assert_eq!(EvidenceWord::describe("moon_phase:full", "192.0.2.1"), "moon_phase:full");
     }
 }

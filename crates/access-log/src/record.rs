@@ -8,7 +8,7 @@ use tidegate_policy::cache::CacheFill;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::switches::SwitchEffect;
-use tidegate_policy::{BotId, ClassId, ClientKind, ListId, OperatorId, Reason, ScopeId, Timestamp, Units};
+use tidegate_policy::{BotId, ClassId, ClientKind, ListId, OperatorId, Reason, RouteId, ScopeId, Timestamp, Units};
 
 /// Status in the log if the client disconnected before the response. Never sent.
 pub const CLIENT_CLOSED_REQUEST: u16 = 499;
@@ -87,6 +87,8 @@ pub struct RecordedRequest<'a> {
 /// Decision on a finished request.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedDecision<'a> {
+    /// Id of the route, in the config of [`Record::names`].
+    pub route: RouteId,
     /// Name of the route (`route`).
     pub route_name: &'a str,
     /// Outcome: `verdict`, `reason` and `shadow_reason`.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::identity::ProxyTrust;
-use tidegate_policy::{BotId, ClassId, ClientKind, ListId, OperatorId, ScopeId, Timestamp, Units};
+use tidegate_policy::{BotId, ClassId, ClientKind, ListId, OperatorId, RouteId, ScopeId, Timestamp, Units};
 
 /// Returns a record of a human's request for an item that the origin served.
 pub fn sample_record() -> Record<'static> {
@@ -46,6 +46,7 @@ pub fn sample_record() -> Record<'static> {
             fill: None,
         },
         decision: RecordedDecision {
+            route: RouteId(1),
             route_name: "/item/*",
             bucket_sequence: None,
             outcome: RecordedOutcome::Admitted { shadow_reason: None },

@@ -6,7 +6,7 @@ use tidegate_policy::identity::ClientKey;
 use tidegate_policy::pacing::{PacingMode, PacingRole};
 use tidegate_policy::quota::Quota;
 use tidegate_policy::quota_state::QuotaState;
-use tidegate_policy::tier::Share;
+use tidegate_policy::tier::{Share, Tier};
 use tidegate_policy::{ClassId, OperatorId, QuotaId, Reason, StableClassId, Timestamp, Units};
 
 /// Snapshot of one quota.
@@ -36,6 +36,9 @@ pub struct QuotaView {
     pub window_start: Timestamp,
     /// End of the window.
     pub window_end: Timestamp,
+    /// Length of the sliding window; `None` for other windows. A sliding window has no start and no end: these are of its
+    /// latest part.
+    pub sliding: Option<Duration>,
     /// Pacing plan; `None` if the quota is not paced.
     pub plan: Option<PlanView>,
     /// Usage by each class of the current configuration.
@@ -81,6 +84,8 @@ pub struct ClassView {
     pub shed_share: Share,
     /// Number of tiers that the class has reached.
     pub tier: u8,
+    /// Tiers of the class, lowest first.
+    pub tiers: Vec<Tier>,
     /// Units admitted by the crawler guard since the process start.
     pub guard_admitted: Units,
     /// Pacing plan; `None` without a plan or for an excluded class.
@@ -151,6 +156,7 @@ impl Admission {
                         charged: usage.charged,
                         shed_share,
                         tier,
+                        tiers: tiers.map_or_else(Vec::new, |tiers| tiers.tiers().to_vec()),
                         guard_admitted: usage.guard_admitted,
                         plan: class_plan(&state, quota, ClassId::from_index(index), class_id),
                     }
@@ -169,6 +175,7 @@ impl Admission {
                     closed_until: state.exhausted_until(),
                     window_start: span.start,
                     window_end: span.end,
+                    sliding: quota.window.sliding_length(),
                     plan: plan(&state, quota),
                     by_class: by_class.collect(),
                 }

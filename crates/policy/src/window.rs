@@ -96,6 +96,14 @@ impl Window {
         }
     }
 
+    /// Returns the length of sliding windows; `None` for others.
+    pub fn sliding_length(&self) -> Option<Duration> {
+        match self {
+            Self::Sliding { length, .. } => Some(*length),
+            _ => None,
+        }
+    }
+
     /// Returns true for sliding windows, which have no end at which the whole quota is renewed.
     pub fn is_sliding(&self) -> bool {
         matches!(self, Self::Sliding { .. })

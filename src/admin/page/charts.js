@@ -1,51 +1,62 @@
-// Charts of the last hour and day, as SVG that stretches; their texts are HTML beside it.
+// Charts, as SVG that stretches; their texts are HTML beside it.
 
+import { quantities, times } from './axis.js';
 import { h } from './dom.js';
+import { short } from './format.js';
 
 const WIDTH = 1000;
 const HEIGHT = 100;
+const LABEL_HEIGHT = 7.5;
 
-/** Returns a chart of `series`, each with `name`, `style` and `points` of [time, amount], between two times. */
-export function chart({ label, series, from, to, unit }) {
-  const amounts = series.flatMap(({ points }) => points.map(([, amount]) => amount));
-  const top = roundedUp(Math.max(...amounts, 0));
-  const x = (time) => (to > from ? ((time - from) / (to - from)) * WIDTH : 0);
+/**
+ * Returns a chart between two times.
+ *
+ * `series` have `name`, `style` and `points` of [time, amount]. `levels` are lines across the chart, lowest first, with
+ * `amount`, `label` and `style`. `now` marks a time. `text` formats the marks of the quantity axis.
+ */
+export function chart({ label, series, levels = [], from, to, now = null, style = '', text = short, description = null }) {
+  const amounts = series.flatMap(({ points }) => points.map(([, amount]) => amount)).concat(levels.map(({ amount }) => amount));
+  const marks = quantities(Math.max(...amounts, 0), style === 'tall' ? 4 : 2);
+  const top = marks.at(-1);
+  const share = (time) => (to > from ? (time - from) / (to - from) : 0);
+  const x = (time) => share(time) * WIDTH;
   const y = (amount) => HEIGHT - (amount / top) * HEIGHT;
   const path = (points) => points.map(([time, amount], index) => `${index ? 'L' : 'M'}${x(time).toFixed(1)} ${y(amount).toFixed(2)}`).join('');
-  const steps = [0, 0.5, 1];
-  return h('div', { class: 'chart' },
+  const across = (amount, lineStyle) => h('line', { class: lineStyle, x1: 0, x2: WIDTH, y1: y(amount), y2: y(amount) });
+  const dates = times(from, to, 8);
+  const down = (time, lineStyle) => h('line', { class: lineStyle, x1: x(time), x2: x(time), y1: 0, y2: HEIGHT });
+  return h('div', { class: `chart ${style}${levels.length > 0 ? ' leveled' : ''}` },
     h('div', { class: 'scale', 'aria-hidden': 'true' },
-      steps.map((step) => h('span', { style: null, class: `at${step * 100}` }, short(top * step)))),
-    h('div', { class: 'plot', role: 'img', 'aria-label': `${label}: ${summary(series, unit)}` },
+      marks.map((mark) => h('span', { place: { bottom: `${(mark / top) * 100}%` } }, text(mark)))),
+    h('div', { class: 'plot', role: 'img', 'aria-label': `${label}: ${description ?? summary(series, text)}` },
       h('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', 'aria-hidden': 'true' },
-        steps.map((step) => h('line', { class: 'grid', x1: 0, x2: WIDTH, y1: y(top * step), y2: y(top * step) })),
-        series.map(({ style, points }) => h('path', { class: style, d: path(points) })))),
-    h('div', { class: 'times', 'aria-hidden': 'true' }, [from, (from + to) / 2, to].map((time) => h('span', {}, clock(time)))));
+        marks.map((mark) => across(mark, 'grid')),
+        dates.map(({ at }) => down(at, 'grid')),
+        now === null ? null : down(now, 'now'),
+        levels.map(({ amount, style: levelStyle }) => across(amount, levelStyle)),
+        series.map(({ style: lineStyle, points }) => h('path', { class: lineStyle, d: path(points) })))),
+    h('div', { class: 'levels', 'aria-hidden': 'true' }, labels(levels, top)),
+    h('div', { class: 'times', 'aria-hidden': 'true' }, dates.map(({ at, label: mark, day, isCoarse }) => h('span', {
+      class: isCoarse ? null : 'fine',
+      place: { left: `${share(at) * 100}%` },
+    }, mark, day ? h('b', {}, day) : null))));
 }
 
-function summary(series, unit) {
-  const last = series.filter(({ points }) => points.length > 0)
-    .map(({ name, points }) => `${name} ${short(points[points.length - 1][1])}`);
-  return last.length > 0 ? `now ${last.join(', ')} ${unit}` : 'no data yet';
+/** Returns the labels of levels. A label is moved up if it would overlap the one below it. */
+function labels(levels, top) {
+  let least = 0;
+  return levels.map(({ amount, label }) => {
+    const bottom = Math.max(least, (amount / top) * 100);
+    least = bottom + LABEL_HEIGHT;
+    return h('span', { place: { bottom: `${bottom}%` } }, label);
+  });
 }
 
-/** Returns the next of 1, 2, 5, 10, ... at or above `amount`. */
-function roundedUp(amount) {
-  if (!(amount > 0)) {
-    return 1;
-  }
-  const power = 10 ** Math.floor(Math.log10(amount));
-  return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= amount * 0.9999);
+function summary(series, text) {
+  const last = series.filter(({ points }) => points.length > 0).map(({ name, points }) => `${name} ${text(points.at(-1)[1])}`);
+  return last.length > 0 ? `now ${last.join(', ')}` : 'no data yet';
 }
 
-/** Formats an amount in at most five characters or so. */
-export function short(amount) {
-  const [divisor, suffix] = amount >= 1e9 ? [1e9, 'G'] : amount >= 1e6 ? [1e6, 'M'] : amount >= 1e4 ? [1e3, 'k'] : [1, ''];
-  const value = amount / divisor;
-  const digits = value >= 100 || Number.isInteger(value) ? 0 : value >= 1 ? 1 : 2;
-  return value.toFixed(digits) + suffix;
-}
-
-function clock(time) {
-  return new Date(time).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' });
-}
+/** Returns the key of a chart. */
+export const key = (series) => h('p', { class: 'key' },
+  series.map(({ name, style }) => h('span', {}, h('i', { class: style }), name)));

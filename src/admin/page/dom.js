@@ -4,35 +4,55 @@
 const SVG = 'http://www.w3.org/2000/svg';
 const SVG_TAGS = new Set(['svg', 'path', 'line', 'rect']);
 
-/** Returns the description of an element. Children are descriptions, texts or numbers; null is left out. */
+/**
+ * Returns the description of an element. Children are descriptions, texts or numbers; null is left out. Two attributes
+ * are none of the document: `key` names a node among its siblings, and `place` has positions such as `{ left: '10%' }`,
+ * which the policy of the page permits to scripts only.
+ */
 export function h(tag, attributes = {}, ...children) {
-  return { tag, attributes, children: children.flat(Infinity).filter((child) => child !== null && child !== undefined) };
+  const { key, place, ...rest } = attributes;
+  return { tag, key, place, attributes: rest, children: present(children) };
 }
 
-/** Makes the children of `parent` those described. */
+const present = (children) => children.flat(Infinity).filter((child) => child !== null && child !== undefined);
+
+/** Makes the children of `parent` those described. A node with a key stays that of its key. */
 export function render(parent, ...described) {
-  const children = described.flat(Infinity).filter((child) => child !== null && child !== undefined);
-  children.forEach((child, index) => {
-    const node = parent.childNodes[index];
-    if (node && isSame(node, child)) {
-      update(node, child);
-    } else if (node) {
-      parent.replaceChild(create(child), node);
-    } else {
-      parent.append(create(child));
+  const children = present(described);
+  const wanted = new Set(children.map(({ key }) => key).filter((key) => key !== undefined));
+  const keyed = new Map([...parent.childNodes].filter((node) => node.key !== undefined).map((node) => [node.key, node]));
+  let next = parent.firstChild;
+  for (const child of children) {
+    while (next && next.key !== undefined && !wanted.has(next.key)) {
+      next = remove(next);
     }
-  });
-  while (parent.childNodes.length > children.length) {
-    parent.lastChild.remove();
+    if (next && isSame(next, child)) {
+      update(next, child);
+      next = next.nextSibling;
+    } else if (child.key !== undefined) {
+      const node = keyed.get(child.key) ?? create(child);
+      update(node, child);
+      parent.insertBefore(node, next);
+    } else {
+      parent.insertBefore(create(child), next);
+      next = next && next.key === undefined ? remove(next) : next;
+    }
   }
+  while (next) {
+    next = remove(next);
+  }
+}
+
+function remove(node) {
+  const next = node.nextSibling;
+  node.remove();
+  return next;
 }
 
 function isSame(node, child) {
-  if (typeof child !== 'object') {
-    return node.nodeType === Node.TEXT_NODE;
-  }
-  // A button does not become that of another row under the pointer.
-  return node.nodeName.toLowerCase() === child.tag && (node.dataset?.end ?? '') === (child.attributes['data-end'] ?? '');
+  return typeof child !== 'object'
+    ? node.nodeType === Node.TEXT_NODE
+    : node.nodeName.toLowerCase() === child.tag && node.key === child.key;
 }
 
 function create(child) {
@@ -40,6 +60,7 @@ function create(child) {
     return document.createTextNode(child);
   }
   const node = SVG_TAGS.has(child.tag) ? document.createElementNS(SVG, child.tag) : document.createElement(child.tag);
+  node.key = child.key;
   update(node, child);
   return node;
 }
@@ -53,7 +74,7 @@ function update(node, child) {
   }
   const wanted = Object.entries(child.attributes).filter(([, value]) => value !== null && value !== undefined && value !== false);
   for (const { name } of [...node.attributes]) {
-    if (!wanted.some(([key]) => key === name)) {
+    if (!wanted.some(([key]) => key === name) && !(name === 'style' && child.place)) {
       node.removeAttribute(name);
     }
   }
@@ -62,5 +83,6 @@ function update(node, child) {
       node.setAttribute(key, value);
     }
   }
+  Object.assign(node.style, child.place);
   render(node, child.children);
 }

@@ -1,17 +1,19 @@
 //! State documents from the views of the engine, the gateway and the telemetry.
 
 use super::{
-    CacheUsageDocument, ClassDocument, ClassPlanDocument, ClientDocument, CrawlerDocument, OriginServerDocument,
-    OutageDocument, PacingDocument, PartitionDocument, PathCostDocument, QuotaDocument, ScopeDocument, SpenderDocument,
-    SpendersDocument, SwitchDocument, ThrottleDocument, TrafficDocument,
+    CacheUsageDocument, ClassDocument, ClassPlanDocument, ClientDocument, CrawlerDocument, LatencyDocument,
+    OriginServerDocument, OutageDocument, PacingDocument, PartitionDocument, PathCostDocument, QuotaDocument,
+    ResponsesDocument, RouteDocument, ScopeDocument, SpenderDocument, SpendersDocument, SwitchDocument,
+    ThrottleDocument, TierDocument, TrafficDocument,
 };
 use crate::admin::amount::Amount;
 use crate::admin::cache::{self, CacheUsage};
 use crate::gateway::{OriginOutage, OriginServerView};
-use crate::telemetry::ClassTraffic;
+use crate::telemetry::{ClassTraffic, Histogram, ResponseCounts, RouteTraffic};
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr};
-use tidegate_access_log::rfc3339;
+use std::time::Duration;
+use tidegate_access_log::{EvidenceWord, rfc3339};
 use tidegate_engine::spenders::{Spender, TopSpenders};
 use tidegate_engine::switch_store::SwitchEntry;
 use tidegate_engine::{ClassPlan, ClassView, ClientView, PathCostView, QuotaView, ScopeState};
@@ -68,6 +70,7 @@ pub(crate) fn quota(view: &QuotaView, now: Timestamp) -> QuotaDocument {
         window_start: rfc3339(view.window_start),
         window_end: rfc3339(view.window_end),
         window_ends_in_s: view.window_end.saturating_duration_since(now).as_secs(),
+        sliding_s: view.sliding.map(|length| length.as_secs()),
         pacing: view.plan.as_ref().map(|plan| PacingDocument {
             mode: plan.forecast.name().into(),
             planned: plan.planned.into(),
@@ -84,6 +87,11 @@ fn class(view: &ClassView) -> ClassDocument {
         charged: view.charged.into(),
         shed: view.shed_share.ratio(),
         tier: view.tier,
+        tiers: view
+            .tiers
+            .iter()
+            .map(|tier| TierDocument { above: tier.threshold.into(), shed: tier.shed_share.ratio() })
+            .collect(),
         guard_units: view.guard_admitted.into(),
         plan: view.plan.as_ref().map(class_plan),
     }
@@ -110,7 +118,36 @@ pub(crate) fn traffic(view: &ClassTraffic) -> TrafficDocument {
         refused_by: named(&view.refused),
         shadow_refused: sum(&view.shadow),
         shadow_refused_by: named(&view.shadow),
+        responses: responses(&view.responses),
     }
+}
+
+/// Returns the requests of one route.
+pub(crate) fn route(view: &RouteTraffic) -> RouteDocument {
+    let RouteTraffic { route, admitted, refused, responses: counts } = view;
+    RouteDocument { route: route.clone(), admitted: *admitted, refused: *refused, responses: responses(counts) }
+}
+
+/// Returns responses since the start.
+pub(crate) fn responses(view: &ResponseCounts) -> ResponsesDocument {
+    let quantile = |share| view.latency.quantile(share).map(milliseconds);
+    ResponsesDocument {
+        statuses: view.statuses.iter().map(|(status, count)| ((*status).to_owned(), *count)).collect(),
+        bytes: view.bytes,
+        median_ms: quantile(0.5),
+        p95_ms: quantile(0.95),
+    }
+}
+
+/// Returns durations, counted by size.
+pub(crate) fn latency(histogram: &Histogram) -> Vec<LatencyDocument> {
+    let document =
+        |(bound, requests): (Option<Duration>, u64)| LatencyDocument { up_to_ms: bound.map(milliseconds), requests };
+    histogram.buckets().map(document).collect()
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 100_000.0).round() / 100.0
 }
 
 /// Returns the largest spenders since `since`. `decision` returns the access log line of a decision, if it is stored.
@@ -121,9 +158,10 @@ pub(crate) fn spenders(
 ) -> SpendersDocument {
     let TopSpenders { clients, networks, paths, user_agents } = top;
     let documents = |spenders: &[Spender]| spenders.iter().map(spender).collect();
-    let client = |client: &Spender| SpenderDocument {
-        evidence: decision(client.demand.latest_decision).and_then(|line| evidence(&line)).unwrap_or_default(),
-        ..spender(client)
+    let client = |client: &Spender| {
+        let line = decision(client.demand.latest_decision).and_then(|line| evidence(&line)).unwrap_or_default();
+        let evidence_text = line.evidence.iter().map(|entry| EvidenceWord::describe(entry, &line.client)).collect();
+        SpenderDocument { evidence: line.evidence, evidence_text, ..spender(client) }
     };
     SpendersDocument {
         since: rfc3339(since),
@@ -145,17 +183,21 @@ fn spender(spender: &Spender) -> SpenderDocument {
         units_asked: demand.requested_units.into(),
         latest_decision: format!("{:016x}", demand.latest_decision),
         evidence: Vec::new(),
+        evidence_text: Vec::new(),
     }
 }
 
+/// Evidence of an access log line, and the client that it is about.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LoggedEvidence {
+    client: String,
+    evidence: Vec<String>,
+}
+
 /// Returns the evidence of an access log line.
-fn evidence(line: &[u8]) -> Option<Vec<String>> {
-    #[derive(Deserialize)]
-    struct Line {
-        evidence: Vec<String>,
-    }
-    let line: Line = serde_json::from_slice(line).ok()?;
-    Some(line.evidence)
+fn evidence(line: &[u8]) -> Option<LoggedEvidence> {
+    serde_json::from_slice(line).ok()
 }
 
 /// Returns the crawl compliance of one operator.

@@ -234,6 +234,7 @@ impl Journal {
                 fill: known.fill(),
             },
             decision: RecordedDecision {
+                route: known.classified.route,
                 route_name: &known.route().name,
                 bucket_sequence: self.bucket.map(|bucket| bucket.sequence),
                 outcome: match self.refusal_reason {

@@ -64,8 +64,12 @@ fn every_endpoint_responds() {
     // Sessions and event streams, which last, are tested with the page.
     let lasting = |path: &str| matches!(path, "/api/v1/session" | "/api/v1/events");
     for endpoint in ENDPOINTS.iter().filter(|endpoint| !lasting(endpoint.path)) {
-        let path =
-            endpoint.path.replace("{name}", "api").replace("{id}", &ids[0]).replace("{target}", "192.0.2.0%2F24");
+        let path = endpoint
+            .path
+            .replace("{file}", "page.js")
+            .replace("{name}", "api")
+            .replace("{id}", &ids[0])
+            .replace("{target}", "192.0.2.0%2F24");
         let path = match (endpoint.method, endpoint.path) {
             ("DELETE", "/api/v1/cache") => format!("{path}?tag=none"),
             _ => path,

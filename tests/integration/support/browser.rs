@@ -1,6 +1,7 @@
 //! Headless Chromium, controlled over two pipes by the DevTools protocol.
 
 use super::TIMEOUT;
+use super::wait::Deadline;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -175,8 +176,11 @@ impl Browser {
             command["sessionId"] = json!(session);
         }
         self.commands.write_all(format!("{command}\0").as_bytes()).expect("browser is running");
+        // One deadline for all messages: events of a page that is alive come without end.
+        let deadline = Deadline::from_now();
         loop {
-            let message = self.messages.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no response to {method}"));
+            let message = self.messages.recv_timeout(deadline.left());
+            let message = message.unwrap_or_else(|_| panic!("no response to {method} {params} in time"));
             if message["id"] == self.last_id {
                 return message;
             }

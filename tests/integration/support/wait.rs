@@ -10,6 +10,21 @@ pub const TIMEOUT: Duration = Duration::from_secs(120);
 /// Pause between two attempts, which leaves the processor to other processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
+/// End of a wait that consists of several.
+pub struct Deadline(Instant);
+
+impl Deadline {
+    /// Returns the deadline of a wait that starts now, after [`TIMEOUT`].
+    pub fn from_now() -> Self {
+        Self(Instant::now() + TIMEOUT)
+    }
+
+    /// Returns the time left.
+    pub fn left(&self) -> Duration {
+        self.0.saturating_duration_since(Instant::now())
+    }
+}
+
 /// Calls `attempt` until it returns a value. Panics with `description` after [`TIMEOUT`].
 #[track_caller]
 pub fn wait_for<T>(description: &str, mut attempt: impl FnMut() -> Option<T>) -> T {

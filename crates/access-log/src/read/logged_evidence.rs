@@ -54,7 +54,7 @@ impl LoggedEvidence {
                 EvidenceWord::Behavior => {
                     let signals = &mut evidence.bot_score.get_or_insert_default().signals;
                     signals.rotate_right(1);
-                    signals[0] = Signal::ALL.into_iter().find(|signal| signal.name() == name);
+                    signals[0] = Signal::from_name(name);
                 }
                 EvidenceWord::ApiKey => evidence.api_key_class = class_named(native.class.as_ref(), rules),
                 EvidenceWord::Certificate => evidence.certificate_class = class_named(native.class.as_ref(), rules),

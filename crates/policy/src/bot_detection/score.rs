@@ -90,6 +90,32 @@ impl Signal {
         }
     }
 
+    /// Returns what the client does, as the end of a sentence.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::NoAssets => "loads pages without their images, styles and scripts",
+            Self::NoLinks => "reaches no page from another page of the site",
+            Self::ManyCostlyPages => "loads many different pages that cost units",
+            Self::ConstantInterval => "loads pages at constant intervals",
+            Self::FastPages => "loads pages faster than anyone reads them",
+            Self::RepeatedPosts => "submits forms again and again",
+            Self::ReadsRobots => "claims to be a browser and reads robots.txt",
+            Self::Honeypot => "loads the honeypot, to which no page links",
+            Self::Probing => "asks mostly for pages that do not exist",
+            Self::NoLanguage => "sends no Accept-Language, unlike the browser that it claims to be",
+            Self::NoFetchMetadata => "sends no Sec-Fetch-Mode, unlike the browser that it claims to be",
+            Self::ClientHintsMismatch => "sends other client hints than the browser that it claims to be",
+            Self::MissingAccept => "sends no Accept or no Accept-Encoding",
+            Self::Http10 => "uses HTTP/1.0",
+            Self::Network => "is in a network that loads pages without their images, styles and scripts",
+        }
+    }
+
+    /// Returns the signal of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|signal| signal.name() == name)
+    }
+
     /// Returns the maximum points of the signal.
     pub const fn max_points(self) -> u16 {
         match self {

@@ -1,6 +1,7 @@
 //! Evidence of a classification, as sentences.
 
 use super::input::ExplainInput;
+use tidegate_access_log::EvidenceWord;
 use tidegate_config::SettingPath;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::{Claim, OperatorId, Proof, ProofMethod, Signature};
@@ -14,51 +15,44 @@ pub(super) fn sentences(input: &ExplainInput<'_>) -> Vec<String> {
 }
 
 fn sentence(input: &ExplainInput<'_>, evidence: Evidence) -> String {
-    let environment = input.environment;
-    let client = input.client.address;
-    let operator = |id: OperatorId| environment.operators.name(id);
+    let client = input.client.address.to_string();
+    let (word, name) = word_and_name(input, evidence);
+    let sentence = word.sentence(name, &client);
     match evidence {
         Evidence::UserAgentRule(index) => {
-            let path = SettingPath::ROOT.user_agent_rules().index(index.into());
-            format!("{path}: the user agent contains {:?}", user_agent_rule(input, index))
+            format!("{}: {sentence}", SettingPath::ROOT.user_agent_rules().index(index.into()))
         }
-        Evidence::NoUserAgent => "no user agent sent".into(),
-        Evidence::UserAgentNoMatch => "the user agent matches no bot".into(),
-        Evidence::UserAgentMatch(bot) => {
-            format!("the user agent matches the bot {}", environment.user_agents.name(bot))
-        }
-        Evidence::UserAgentHeuristic => "the user agent has the form of a program's".into(),
-        Evidence::AddressVerified(id) => format!("{client} is in the ranges that {} publishes", operator(id)),
-        Evidence::AddressMismatch(id) => {
-            format!("claims to be {0}, but {client} is in none of the ranges that {0} publishes", operator(id))
-        }
-        Evidence::AddressPrivate(id) => format!(
-            "claims to be {}; {client} is a loopback, private, link-local or shared address, which neither verifies \
-             nor disproves the claim; behind a proxy, set clients.address_from and clients.trusted_proxies",
-            operator(id)
-        ),
-        Evidence::DnsVerified(id) => {
-            format!("{client} resolves to a DNS name of {}, which resolves back to it", operator(id))
-        }
-        Evidence::DnsMismatch(id) => {
-            format!("claims to be {0}, but {client} resolves to no DNS name of {0}", operator(id))
-        }
-        Evidence::ApiKey => "the request contains an API key of the class".into(),
-        Evidence::Certificate => "the client's certificate has a name of the class".into(),
+        _ => sentence,
+    }
+}
+
+/// Returns the word of the log for `evidence`, and the name that it has there, if any.
+fn word_and_name<'a>(input: &ExplainInput<'a>, evidence: Evidence) -> (EvidenceWord, &'a str) {
+    let environment = input.environment;
+    let operator = |id: OperatorId| environment.operators.name(id);
+    match evidence {
+        Evidence::UserAgentRule(index) => (EvidenceWord::UserAgentRule, user_agent_rule(input, index)),
+        Evidence::NoUserAgent => (EvidenceWord::NoUserAgent, ""),
+        Evidence::UserAgentNoMatch => (EvidenceWord::UserAgentNoMatch, ""),
+        Evidence::UserAgentMatch(bot) => (EvidenceWord::UserAgentMatch, environment.user_agents.name(bot)),
+        Evidence::UserAgentHeuristic => (EvidenceWord::UserAgentHeuristic, ""),
+        Evidence::AddressVerified(id) => (EvidenceWord::AddressVerified, operator(id)),
+        Evidence::AddressMismatch(id) => (EvidenceWord::AddressMismatch, operator(id)),
+        Evidence::AddressPrivate(id) => (EvidenceWord::AddressPrivate, operator(id)),
+        Evidence::DnsVerified(id) => (EvidenceWord::DnsVerified, operator(id)),
+        Evidence::DnsMismatch(id) => (EvidenceWord::DnsMismatch, operator(id)),
+        Evidence::ApiKey => (EvidenceWord::ApiKey, ""),
+        Evidence::Certificate => (EvidenceWord::Certificate, ""),
         Evidence::AddressList(list) => {
             let name = environment.rules().address_list_names.get(list.index()).map_or("", String::as_str);
-            format!("{client} is on the address list {name}")
+            (EvidenceWord::AddressList, name)
         }
-        Evidence::Behavior(signal) => format!("bot detection signal: {}", signal.name()),
-        Evidence::SignatureValid(id) => format!("signed by {}", operator(id)),
-        Evidence::SignatureUnlisted => "signed by an agent without a known operator".into(),
-        Evidence::SignatureMalformed => "the signature is malformed".into(),
-        Evidence::SignatureInvalid(id) => {
-            format!("signed in the name of {}, but the signature does not verify", agent_name(input, id))
-        }
-        Evidence::SignatureUnknown(id) => {
-            format!("signed in the name of {}; the signature cannot be verified", agent_name(input, id))
-        }
+        Evidence::Behavior(signal) => (EvidenceWord::Behavior, signal.name()),
+        Evidence::SignatureValid(id) => (EvidenceWord::SignatureValid, operator(id)),
+        Evidence::SignatureUnlisted => (EvidenceWord::SignatureUnlisted, ""),
+        Evidence::SignatureMalformed => (EvidenceWord::SignatureMalformed, ""),
+        Evidence::SignatureInvalid(id) => (EvidenceWord::SignatureInvalid, id.map_or("", operator)),
+        Evidence::SignatureUnknown(id) => (EvidenceWord::SignatureUnknown, id.map_or("", operator)),
     }
 }
 
@@ -75,8 +69,4 @@ fn unverified_sentence(input: &ExplainInput<'_>) -> Option<String> {
 
 fn user_agent_rule<'a>(input: &ExplainInput<'a>, index: u16) -> &'a str {
     input.environment.rules().user_agent_rules.word(usize::from(index)).unwrap_or_default()
-}
-
-fn agent_name<'a>(input: &ExplainInput<'a>, operator: Option<OperatorId>) -> &'a str {
-    operator.map_or("an agent", |operator| input.environment.operators.name(operator))
 }
