@@ -1,12 +1,12 @@
 //! What the gateway shows, every few seconds, compared with the promise; and the webhooks that are told of it.
 
-use super::remedy::RemedySearch;
+use super::remedy::{RemedySearch, UNKNOWN_REMEDY};
 use super::{ServiceState, server_trust};
 use crate::admin::state::{KeptPromiseDocument, PromiseDocument};
 use crate::telemetry::ClassTraffic;
-use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tidegate_access_log::rfc3339;
 use tidegate_config::settings::Webhook;
@@ -36,6 +36,9 @@ const OUTAGE_DURATION: Duration = Duration::from_secs(30);
 /// Time for which a scope backs off before it is an event.
 const BACKOFF_DURATION: Duration = Duration::from_secs(60);
 
+/// Time between two searches for what would have kept the promise.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(3600);
+
 /// Watch of the gateway, and the webhooks that are told.
 struct Notifier {
     watch: Watch,
@@ -52,8 +55,11 @@ struct Notifier {
 /// What would have kept the promise in a window.
 struct Remedy {
     window_start: Timestamp,
-    /// The text, once it is found.
-    text: Arc<Mutex<Option<String>>>,
+    /// Time since the start at which the search began.
+    started_at: Duration,
+    /// The search, until it has ended.
+    search: Option<JoinHandle<String>>,
+    text: Option<String>,
 }
 
 /// Returns the clients of all webhooks, or all errors of the files that they name.
@@ -131,27 +137,28 @@ impl Notifier {
 }
 
 impl Notifier {
-    /// Begins to look for what would have kept the promise, if the last window has missed it.
-    fn find_remedy(&mut self, promise: Promise, search: impl FnOnce() -> RemedySearch) {
+    /// Begins to look for what would have kept the promise, if the last window has missed it, or takes over what was found. One
+    /// search begins in [`SEARCH_INTERVAL`], so that short windows do not keep a processor busy.
+    fn find_remedy(&mut self, promise: Promise, uptime: Duration, search: impl FnOnce() -> RemedySearch) {
+        if let Some(remedy) = &mut self.remedy {
+            remedy.poll();
+        }
         let Some(window) = self.watch.promise().last().filter(|window| missed_text(&promise, window).is_some()) else {
             return;
         };
         let window_start = window.start();
-        if self.remedy.as_ref().is_some_and(|remedy| remedy.window_start == window_start) {
+        let is_busy = |remedy: &Remedy| {
+            let is_early = uptime.saturating_sub(remedy.started_at) < SEARCH_INTERVAL;
+            remedy.window_start == window_start || remedy.search.is_some() || is_early
+        };
+        if self.remedy.as_ref().is_some_and(is_busy) {
             return;
         }
-        let text = Arc::default();
-        let (search, found) = (search(), Arc::clone(&text));
-        self.remedy = Some(Remedy { window_start, text });
-        // Ends with the process: a replay takes a minute at most.
-        let thread = std::thread::Builder::new().name("remedy".into());
-        let run = thread.spawn({
-            let found = Arc::clone(&found);
-            move || *found.lock() = Some(search.run())
-        });
-        if let Err(error) = run {
-            *found.lock() = Some(format!("What would have kept it is not known: {error}."));
-        }
+        let search = search();
+        // Ends with the process: a replay takes a minute or so.
+        let thread = std::thread::Builder::new().name("remedy".into()).spawn(move || search.run());
+        let text = thread.as_ref().err().map(|error| format!("{UNKNOWN_REMEDY}: {error}."));
+        self.remedy = Some(Remedy { window_start, started_at: uptime, search: thread.ok(), text });
     }
 
     /// Returns what the windows keep of the promise; `None` if nothing is promised.
@@ -173,7 +180,7 @@ impl Notifier {
         let missed = last.and_then(|window| {
             let text = missed_text(&promise, window)?;
             let remedy = self.remedy.as_ref().filter(|remedy| remedy.window_start == window.start());
-            let remedy = remedy.and_then(|remedy| remedy.text.lock().clone()).unwrap_or_default();
+            let remedy = remedy.and_then(|remedy| remedy.text.as_deref()).unwrap_or_default();
             Some(format!("{text} {remedy}").trim_end().to_owned())
         });
         Some(PromiseDocument {
@@ -184,6 +191,15 @@ impl Notifier {
             last: last.map(|window| kept(window, true)),
             missed,
         })
+    }
+}
+
+impl Remedy {
+    /// Takes over the result of a search that has ended.
+    fn poll(&mut self) {
+        if let Some(search) = self.search.take_if(|search| search.is_finished()) {
+            self.text = Some(search.join().unwrap_or_else(|_| format!("{UNKNOWN_REMEDY}.")));
+        }
     }
 }
 
@@ -202,9 +218,10 @@ impl ServiceState {
             let state_dir = &self.startup_settings.state_dir;
             let notifier = notifier.get_or_insert_with(|| Notifier::new(state_dir, Arc::clone(&self.notifications)));
             self.handle.with_settings(|settings| notifier.use_webhooks(settings));
-            notifier.observe(&self.observation(notifier.remedy.as_ref()));
+            let observation = self.observation(notifier.remedy.as_ref());
+            notifier.observe(&observation);
             self.handle.with_settings(|settings| {
-                notifier.find_remedy(settings.promise, || {
+                notifier.find_remedy(settings.promise, observation.uptime, || {
                     RemedySearch::new(settings, Arc::clone(&self.user_agents), Arc::clone(&self.operators))
                 });
                 *self.promise.lock() = notifier.promise(settings.promise);
@@ -238,7 +255,7 @@ impl ServiceState {
             reload_error: self.settings.lock().last_reload_failed.as_ref().map(|failure| failure.errors.clone()),
             pages: self.pages(),
             promise: self.handle.with_settings(|settings| settings.promise),
-            remedy: remedy.and_then(|remedy| Some((remedy.window_start, remedy.text.lock().clone()?))),
+            remedy: remedy.and_then(|remedy| Some((remedy.window_start, remedy.text.clone()?))),
         }
     }
 

@@ -15,6 +15,9 @@ use tidegate_replay::terminal::group_digits;
 /// Largest access log that is replayed. It takes about a minute of one core.
 const MAX_LOG_BYTES: u64 = 1 << 30;
 
+/// Text of a search without a result.
+pub(super) const UNKNOWN_REMEDY: &str = "What would have kept it is not known";
+
 /// Lowest priority: the thread runs when no other does.
 const NICENESS: i32 = 19;
 
@@ -54,7 +57,7 @@ impl RemedySearch {
         };
         match self.try_run(log) {
             Ok(text) => text,
-            Err(error) => format!("What would have kept it is not known: {error}."),
+            Err(error) => format!("{UNKNOWN_REMEDY}: {error}."),
         }
     }
 

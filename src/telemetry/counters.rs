@@ -4,7 +4,7 @@
 //! built-in lists, so clients cannot add any.
 
 use super::handshake_result::HandshakeResult;
-use super::histogram::Histogram;
+use super::histogram::{Histogram, Sample};
 use super::status_class::StatusClass;
 use tidegate_access_log::{NameResolver, Record, RecordedOutcome};
 use tidegate_http_cache::CacheResult;
@@ -67,10 +67,7 @@ pub(super) struct ClassCounters {
     pub(super) costly_admitted: u64,
     pub(super) refused: [u64; Reason::ALL.len()],
     pub(super) shadow: [u64; Reason::ALL.len()],
-    pub(super) codes: [u64; StatusClass::NAMES.len()],
-    /// Body bytes of the responses.
-    pub(super) bytes: u64,
-    pub(super) admitted_duration: Histogram,
+    pub(super) responses: ResponseCounters,
     pub(super) refused_duration: Histogram,
     /// Units that stored responses saved, by quota.
     pub(super) saved: NamedSlots<Units>,
@@ -82,10 +79,25 @@ pub(super) struct ClassCounters {
 #[derive(Clone, Debug, Default)]
 pub(super) struct RouteCounters {
     pub(super) refused: u64,
+    pub(super) responses: ResponseCounters,
+}
+
+/// Counters of the responses of a class or a route.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ResponseCounters {
     pub(super) codes: [u64; StatusClass::NAMES.len()],
-    /// Body bytes of the responses.
+    /// Body bytes.
     pub(super) bytes: u64,
     pub(super) admitted_duration: Histogram,
+}
+
+/// What is counted of one response, found once for its class and its route.
+#[derive(Clone, Copy)]
+struct CountedResponse {
+    code: StatusClass,
+    bytes: u64,
+    /// Time from the first byte of the request to the last byte of the response.
+    duration: Sample,
 }
 
 /// Counters of one scope.
@@ -114,14 +126,19 @@ impl WorkerCounters {
             self.cache[result as usize] += 1;
         }
         self.slot_index.reset_for(record.names.config_number());
+        let response = CountedResponse {
+            code: StatusClass::from_status(record.response.status),
+            bytes: record.response.bytes,
+            duration: Sample::new(record.response.total),
+        };
         self.slot_index
             .classes
             .counters_of(record.client.class.index(), &mut self.classes, || record.client.class_name)
-            .record(record);
+            .record(record, response);
         self.slot_index
             .routes
             .counters_of(record.decision.route.index(), &mut self.routes, || record.decision.route_name)
-            .record(record);
+            .record(record, response);
         if let Some(origin) = record.response.origin {
             let code = origin.status.map_or(StatusClass::Error, StatusClass::from_status);
             self.each_scope(record.names, origin.scopes, |scope| {
@@ -245,26 +262,42 @@ impl WorkerCounters {
     }
 }
 
+impl ResponseCounters {
+    fn record(&mut self, CountedResponse { code, bytes, duration }: CountedResponse, is_admitted: bool) {
+        self.codes[code.index()] += 1;
+        self.bytes += bytes;
+        if is_admitted {
+            self.admitted_duration.add(duration);
+        }
+    }
+
+    /// Adds the counters of `other`.
+    pub(super) fn merge(&mut self, other: &Self) {
+        add(&mut self.codes, &other.codes);
+        self.bytes += other.bytes;
+        self.admitted_duration.merge(&other.admitted_duration);
+    }
+}
+
 impl ClassCounters {
-    fn record(&mut self, record: &Record<'_>) {
+    fn record(&mut self, record: &Record<'_>, response: CountedResponse) {
         let costly = u64::from(record.units.charges.iter().any(|charge| !charge.cost.is_zero()));
         self.costly += costly;
         match record.decision.outcome {
             RecordedOutcome::Admitted { shadow_reason: shadow } => {
                 self.admitted += 1;
                 self.costly_admitted += costly;
-                self.admitted_duration.record(record.response.total);
+                self.responses.record(response, true);
                 if let Some(reason) = shadow {
                     self.shadow[reason as usize] += 1;
                 }
             }
             RecordedOutcome::Refused(reason) => {
                 self.refused[reason as usize] += 1;
-                self.refused_duration.record(record.response.total);
+                self.refused_duration.add(response.duration);
+                self.responses.record(response, false);
             }
         }
-        self.codes[StatusClass::from_status(record.response.status).index()] += 1;
-        self.bytes += record.response.bytes;
         for (quota, units) in record.units.saved {
             let total = self.saved.get_or_insert(quota);
             *total = total.saturating_add(*units);
@@ -281,9 +314,7 @@ impl ClassCounters {
         self.costly_admitted += other.costly_admitted;
         add(&mut self.refused, &other.refused);
         add(&mut self.shadow, &other.shadow);
-        add(&mut self.codes, &other.codes);
-        self.bytes += other.bytes;
-        self.admitted_duration.merge(&other.admitted_duration);
+        self.responses.merge(&other.responses);
         self.refused_duration.merge(&other.refused_duration);
         for (total, units) in [(&mut self.saved, &other.saved), (&mut self.refreshed, &other.refreshed)] {
             for (quota, units) in units.iter() {
@@ -295,20 +326,15 @@ impl ClassCounters {
 }
 
 impl RouteCounters {
-    fn record(&mut self, record: &Record<'_>) {
-        match record.decision.outcome {
-            RecordedOutcome::Admitted { .. } => self.admitted_duration.record(record.response.total),
-            RecordedOutcome::Refused(_) => self.refused += 1,
-        }
-        self.codes[StatusClass::from_status(record.response.status).index()] += 1;
-        self.bytes += record.response.bytes;
+    fn record(&mut self, record: &Record<'_>, response: CountedResponse) {
+        let is_admitted = matches!(record.decision.outcome, RecordedOutcome::Admitted { .. });
+        self.refused += u64::from(!is_admitted);
+        self.responses.record(response, is_admitted);
     }
 
     fn merge(&mut self, other: &Self) {
         self.refused += other.refused;
-        add(&mut self.codes, &other.codes);
-        self.bytes += other.bytes;
-        self.admitted_duration.merge(&other.admitted_duration);
+        self.responses.merge(&other.responses);
     }
 }
 

@@ -19,7 +19,9 @@ pub(super) fn record_totals(totals: &WorkerCounters, registry: &Registry) {
         record_connections(totals);
     });
     for (class, counts) in totals.classes.iter() {
-        for (verdict, samples) in [("admitted", &counts.admitted_duration), ("refused", &counts.refused_duration)] {
+        for (verdict, samples) in
+            [("admitted", &counts.responses.admitted_duration), ("refused", &counts.refused_duration)]
+        {
             let labels = [("class", class.to_owned()), ("verdict", verdict.to_owned())];
             registry.add_samples(&Key::from_parts(REQUEST_DURATION, &labels), samples);
         }
@@ -39,7 +41,7 @@ fn record_classes(totals: &WorkerCounters) {
             counter!(REQUESTS, "class" => class(), "verdict" => "refused", "reason" => reason).absolute(refused);
             counter!(SHADOW_REFUSALS, "class" => class(), "reason" => reason).absolute(shadow);
         }
-        record_responses(&class(), &counts.codes);
+        record_responses(&class(), &counts.responses.codes);
         for (quota, units) in counts.saved.iter() {
             counter!(QUOTA_SAVED, "quota" => quota.to_owned(), "class" => class()).absolute(units.milli());
             // From zero on, so that a rate shows the first refresh.

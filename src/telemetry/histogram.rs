@@ -30,11 +30,29 @@ pub(super) const BOUNDS: [(u64, &str); 15] = [
     (30_000_000_000, "30"),
 ];
 
+/// A duration and its bucket, for several histograms.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    bucket: usize,
+    nanoseconds: u64,
+}
+
+impl Sample {
+    pub(super) fn new(duration: Duration) -> Self {
+        let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS.iter().position(|&(bound, _)| nanoseconds <= bound).unwrap_or(BOUNDS.len());
+        Self { bucket, nanoseconds }
+    }
+}
+
 impl Histogram {
     /// Counts one sample.
     pub fn record(&mut self, duration: Duration) {
-        let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let bucket = BOUNDS.iter().position(|&(bound, _)| nanoseconds <= bound).unwrap_or(BOUNDS.len());
+        self.add(Sample::new(duration));
+    }
+
+    /// Counts a sample whose bucket is known.
+    pub(super) fn add(&mut self, Sample { bucket, nanoseconds }: Sample) {
         self.counts[bucket] += 1;
         self.sum_ns = self.sum_ns.saturating_add(nanoseconds);
     }

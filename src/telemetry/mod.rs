@@ -96,9 +96,9 @@ pub struct ResponseCounts {
 }
 
 impl ResponseCounts {
-    fn new(codes: &[u64; StatusClass::NAMES.len()], bytes: u64, latency: Histogram) -> Self {
-        let statuses = StatusClass::NAMES.into_iter().zip(*codes).filter(|(_, count)| *count > 0).collect();
-        Self { statuses, bytes, latency }
+    fn new(counters: &counters::ResponseCounters) -> Self {
+        let statuses = StatusClass::NAMES.into_iter().zip(counters.codes).filter(|(_, count)| *count > 0).collect();
+        Self { statuses, bytes: counters.bytes, latency: counters.admitted_duration.clone() }
     }
 }
 
@@ -247,7 +247,7 @@ impl Telemetry {
             costly_admitted: class.costly_admitted,
             refused: by_reason(&class.refused),
             shadow: by_reason(&class.shadow),
-            responses: ResponseCounts::new(&class.codes, class.bytes, class.admitted_duration.clone()),
+            responses: ResponseCounts::new(&class.responses),
         };
         totals.classes.iter().map(traffic).collect()
     }
@@ -263,9 +263,9 @@ impl Telemetry {
         let totals = self.totals();
         let traffic = |(name, route): (&str, &counters::RouteCounters)| RouteTraffic {
             route: name.to_owned(),
-            admitted: route.admitted_duration.count(),
+            admitted: route.responses.admitted_duration.count(),
             refused: route.refused,
-            responses: ResponseCounts::new(&route.codes, route.bytes, route.admitted_duration.clone()),
+            responses: ResponseCounts::new(&route.responses),
         };
         let mut routes: Vec<RouteTraffic> = totals.routes.iter().map(traffic).collect();
         routes.sort_by_key(|route| std::cmp::Reverse(route.admitted + route.refused));
@@ -276,13 +276,10 @@ impl Telemetry {
     /// Returns all responses since the start, with those to requests that were rejected before classification.
     pub fn all_responses(&self) -> ResponseCounts {
         let totals = self.totals();
-        let (mut codes, mut bytes, mut latency) = (totals.unclassified, 0, Histogram::default());
-        for (_, class) in totals.classes.iter() {
-            codes.iter_mut().zip(class.codes).for_each(|(total, more)| *total += more);
-            bytes += class.bytes;
-            latency.merge(&class.admitted_duration);
-        }
-        ResponseCounts::new(&codes, bytes, latency)
+        let unclassified = totals.unclassified;
+        let mut all = counters::ResponseCounters { codes: unclassified, ..counters::ResponseCounters::default() };
+        totals.classes.iter().for_each(|(_, class)| all.merge(&class.responses));
+        ResponseCounts::new(&all)
     }
 
     /// Returns the start of the last hour, and the `count` largest spenders of each kind since then.

@@ -62,10 +62,11 @@ pub(super) struct File {
     /// Directory of the ledger and other state. Each instance needs its own directory; a second instance on the same
     /// directory does not start. Never copy it to an instance that runs beside the original. Files: `ledger`, `journal`
     /// (usage), `gate` (identity with Redis), `demand.json` (learned demand), `baseline.json` (learned behavior of
-    /// people, for bot detection), `ranges/` (last valid range lists), `cache/` (stored responses, if `cache` is
-    /// configured; up to cache.disk.size), `lock`, and by default `access.log`. Relative paths, here and elsewhere but
-    /// in listen, origin, ledger and error_pages, start at the working directory, not at the directory of this file. A change takes effect at the next start. Default
-    /// ./state.
+    /// people, for bot detection), `notifications.json` (what was notified, and the counts of the promise), `ranges/`
+    /// (last valid range lists), `cache/` (stored responses, if `cache` is configured; up to cache.disk.size), `lock`,
+    /// and by default `access.log`. Relative paths, here and elsewhere but in listen, origin, ledger and error_pages,
+    /// start at the working directory, not at the directory of this file. A change takes effect at the next start.
+    /// Default ./state.
     pub state_dir: Option<FilePath>,
     /// Storage of quota usage: file (in state_dir), memory (a restart resets the usage), or { redis: ... }, through
     /// which several instances share their quotas. A change takes effect at the next start. Default file.
