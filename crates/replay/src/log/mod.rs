@@ -6,6 +6,7 @@
 
 mod address;
 mod combined;
+mod compression;
 mod format;
 mod front_fields;
 mod layout;

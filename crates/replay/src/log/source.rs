@@ -1,7 +1,7 @@
 //! Sources of lines: plain and compressed files, and standard input.
 
 use super::LineError;
-use flate2::read::MultiGzDecoder;
+use super::compression::decompress;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -33,7 +33,7 @@ pub struct LogSource {
 
 /// Error when a file cannot be opened or read to its end.
 #[derive(Debug, thiserror::Error)]
-#[error("{name}: cannot be read: {source}; expected an access log, plain or gzip")]
+#[error("{name}: cannot be read: {source}; expected an access log, plain, or compressed with gzip, zstd or bzip2")]
 pub struct LogReadError {
     name: String,
     source: io::Error,
@@ -47,7 +47,7 @@ impl LogReadError {
 }
 
 impl LogFiles {
-    /// Opens files; `-` is standard input. Detects gzip by the first bytes.
+    /// Opens files; `-` is standard input. Detects compressed files by their first bytes.
     pub fn open(paths: &[PathBuf]) -> Result<Self, LogReadError> {
         let bytes_read = Arc::new(AtomicU64::new(0));
         let mut total_bytes = Some(0);
@@ -196,19 +196,8 @@ impl Read for CountingReader {
     }
 }
 
-fn decompress(mut stream: CountingReader) -> io::Result<Box<dyn Read + Send>> {
-    let mut first = Vec::new();
-    stream.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut first)?;
-    let is_gzip = first == GZIP_MAGIC;
-    let whole = io::Cursor::new(first).chain(stream);
-    Ok(if is_gzip { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
-}
-
 /// Read size: large enough to save system calls, small enough for the CPU caches.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// No server accepts a request line of this length, or logs more than a few other fields.
 const MAX_LINE_BYTES: usize = 64 * 1024;
-
-/// Magic number of gzip files.
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
