@@ -89,7 +89,8 @@ mod tests {
 
     #[test]
     fn file_cut_in_the_middle_is_an_error() {
-        let text: Vec<u8> = (0..10_000_u32).flat_map(|number| (number.wrapping_mul(2_654_435_761)).to_le_bytes()).collect();
+        let text: Vec<u8> =
+            (0..10_000_u32).flat_map(|number| (number.wrapping_mul(2_654_435_761)).to_le_bytes()).collect();
         for compress in [gzip, zstd, bzip2] {
             let whole = compress(&text);
             let mut out = Vec::new();

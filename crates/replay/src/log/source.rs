@@ -1,7 +1,7 @@
 //! Sources of lines: plain and compressed files, and standard input.
 
-use super::LineError;
 use super::compression::decompress;
+use super::{LineError, LogOptions};
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -23,6 +23,8 @@ pub struct LogFiles {
 pub struct LogSource {
     /// Name of the source.
     pub name: String,
+    /// What is known about its format.
+    pub(super) options: LogOptions,
     stream: Box<dyn Read + Send>,
     buffer: Vec<u8>,
     /// Bytes of the block that were read and not returned yet.
@@ -47,8 +49,13 @@ impl LogReadError {
 }
 
 impl LogFiles {
-    /// Opens files; `-` is standard input. Detects compressed files by their first bytes.
+    /// Opens files of any format that is detected; see [`Self::open_with`].
     pub fn open(paths: &[PathBuf]) -> Result<Self, LogReadError> {
+        Self::open_with(paths, &LogOptions::default())
+    }
+
+    /// Opens files; `-` is standard input. Detects compressed files by their first bytes.
+    pub fn open_with(paths: &[PathBuf], options: &LogOptions) -> Result<Self, LogReadError> {
         let bytes_read = Arc::new(AtomicU64::new(0));
         let mut total_bytes = Some(0);
         let mut sources = Vec::new();
@@ -74,7 +81,8 @@ impl LogFiles {
                 }
             };
             let counted = CountingReader { stream, bytes_read: Arc::clone(&bytes_read) };
-            sources.push(LogSource::new(name.clone(), decompress(counted).map_err(unreadable)?));
+            let stream = decompress(counted).map_err(unreadable)?;
+            sources.push(LogSource::new(name.clone(), stream).with_options(options));
         }
         Ok(Self { sources, total_bytes, bytes_read })
     }
@@ -94,7 +102,14 @@ pub struct NumberedLine<'a> {
 impl LogSource {
     /// Creates a source that reads lines of `stream`.
     pub fn new(name: String, stream: Box<dyn Read + Send>) -> Self {
-        Self { name, stream, buffer: vec![0; BUFFER_BYTES], ready: 0..0, is_eof: false, line_number: 0 }
+        let options = LogOptions::default();
+        Self { name, options, stream, buffer: vec![0; BUFFER_BYTES], ready: 0..0, is_eof: false, line_number: 0 }
+    }
+
+    /// Returns the source with what is known about its format.
+    #[must_use]
+    pub fn with_options(self, options: &LogOptions) -> Self {
+        Self { options: options.clone(), ..self }
     }
 
     /// Reads the whole source before its first line; returns `None` if it has more than `max_bytes` bytes.
