@@ -12,7 +12,7 @@ use tidegate_replay::{Assumptions, Policy, RetryModel};
 /// Access logs and assumptions.
 #[derive(Clone, Debug, Args)]
 pub struct LogArgs {
-    /// Access logs: combined, common, or the gateway's own format; plain or gzip; - is standard input.
+    /// Access logs: combined, common, or the gateway's own format; plain, gzip, zstd or bzip2; - is standard input.
     #[arg(required = true, value_name = "LOG")]
     pub(super) logs: Vec<PathBuf>,
     #[command(flatten)]

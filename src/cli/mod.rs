@@ -143,7 +143,7 @@ enum Command {
     /// undeclared bots count as people. `enforce: false` of the quota and of people means that no request is refused until
     /// both lines are removed. Calls of WordPress to its own /wp-cron.php get a class of their own.
     Init {
-        /// Access logs in combined, common or the gateway's own format, plain or gzip; `-` is standard input. The input
+        /// Access logs in combined, common or the gateway's own format, plain, gzip, zstd or bzip2; `-` is standard input. The input
         /// is read twice, so a pipe is kept in memory, up to 1 GiB.
         #[arg(required = true, value_name = "LOG")]
         logs: Vec<PathBuf>,

@@ -21,7 +21,7 @@ const MAX_LIMIT: u64 = 1_000_000_000_000;
 /// Arguments of `plan`.
 #[derive(Clone, Debug, Args)]
 pub struct PlanArgs {
-    /// Access logs in combined, common or the gateway's own format, plain or gzip; `-` is standard input. The input is read
+    /// Access logs in combined, common or the gateway's own format, plain, gzip, zstd or bzip2; `-` is standard input. The input is read
     /// three times, so a pipe is kept in memory, up to 1 GiB.
     #[arg(required = true, value_name = "LOG")]
     logs: Vec<PathBuf>,

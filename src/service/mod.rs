@@ -527,7 +527,9 @@ fn access_log(destination: &Destination) -> Result<Option<AccessLog>, ServiceErr
     let (target, path) = match destination {
         Destination::Off => return Ok(None),
         Destination::Stdout => (LogTarget::Stdout, "standard output".into()),
-        Destination::File { path, rotation } => (LogTarget::File(path.clone(), *rotation), path.clone()),
+        Destination::File { path, rotation, format } => {
+            (LogTarget::File(path.clone(), *rotation, *format), path.clone())
+        }
     };
     AccessLog::start(target).map(Some).map_err(|source| ServiceError::AccessLog { path, source })
 }

@@ -10,16 +10,16 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread::Thread;
 use std::time::Duration;
-use tidegate_config::settings::LogRotation;
+use tidegate_config::settings::{AccessLogFormat, LogRotation};
 
 /// Destination of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogTarget {
     /// Standard output.
     Stdout,
-    /// A file, appended to, and its rotation. The file and its directories are created if missing, readable by owner and
+    /// A file, appended to, its rotation, and the format of its lines. The file and its directories are created if missing, readable by owner and
     /// group.
-    File(PathBuf, Option<LogRotation>),
+    File(PathBuf, Option<LogRotation>, AccessLogFormat),
 }
 
 /// Handle of the access log and its writer thread.
@@ -28,6 +28,7 @@ pub struct AccessLog {
     shared: Arc<LogShared>,
     writer: Thread,
     finished: Mutex<Receiver<()>>,
+    format: AccessLogFormat,
 }
 
 /// Buffer of one worker. It is handed to the writer once it holds [`FLUSH_THRESHOLD_BYTES`].
@@ -35,6 +36,8 @@ pub struct LogBuffer {
     lines: Lines,
     commands: SyncSender<WriterCommand>,
     shared: Arc<LogShared>,
+    /// Format of the lines.
+    pub(super) format: AccessLogFormat,
 }
 
 impl AccessLog {
@@ -42,7 +45,10 @@ impl AccessLog {
     pub fn start(target: LogTarget) -> io::Result<Self> {
         match target {
             LogTarget::Stdout => Self::start_with(|| Ok(Box::new(io::stdout()))),
-            LogTarget::File(path, rotation) => Self::start_with(move || Ok(Box::new(LogFile::open(&path, rotation)?))),
+            LogTarget::File(path, rotation, format) => {
+                let log = Self::start_with(move || Ok(Box::new(LogFile::open(&path, rotation)?)))?;
+                Ok(Self { format, ..log })
+            }
         }
     }
 
@@ -56,12 +62,23 @@ impl AccessLog {
             writer.run();
             drop(done);
         })?;
-        Ok(Self { commands, shared, writer: thread.thread().clone(), finished: Mutex::new(finished) })
+        Ok(Self {
+            commands,
+            shared,
+            writer: thread.thread().clone(),
+            finished: Mutex::new(finished),
+            format: AccessLogFormat::Json,
+        })
     }
 
     /// Returns a new buffer for a worker.
     pub fn buffer(&self) -> LogBuffer {
-        LogBuffer { lines: Lines::default(), commands: self.commands.clone(), shared: Arc::clone(&self.shared) }
+        LogBuffer {
+            lines: Lines::default(),
+            commands: self.commands.clone(),
+            shared: Arc::clone(&self.shared),
+            format: self.format,
+        }
     }
 
     /// Returns the number of lines dropped so far.

@@ -3,6 +3,7 @@ use super::*;
 use std::collections::{BTreeMap, BTreeSet};
 use tidegate_access_log::RecordedOutcome;
 use tidegate_access_log::sample::{sample_record, sample_with};
+use tidegate_config::settings::AccessLogFormat;
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::{Reason, RouteId, fixtures};
 
@@ -143,12 +144,37 @@ fn decision_is_found_on_any_worker() {
 fn close_flushes_all_workers() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("access.log");
-    let log = AccessLog::start(LogTarget::File(path.clone(), None)).expect("the log starts");
+    let log = AccessLog::start(LogTarget::File(path.clone(), None, AccessLogFormat::Json)).expect("the log starts");
     let telemetry = Telemetry::new(Some(log), ("1.0.0", "abc"), NOW);
     let workers = [telemetry.worker(), telemetry.worker()];
     workers.iter().for_each(|worker| worker.record(&sample_record()));
     assert!(telemetry.close(Duration::from_secs(20)));
     assert_eq!(std::fs::read_to_string(path).expect("the log").lines().count(), 2);
+}
+
+#[test]
+fn combined_log_leaves_decisions_explainable() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("access.log");
+    let log = AccessLog::start(LogTarget::File(path.clone(), None, AccessLogFormat::Combined)).expect("the log starts");
+    let telemetry = Telemetry::new(Some(log), ("1.0.0", "abc"), NOW);
+    let worker = telemetry.worker();
+    let records = [1, 2].map(|id| {
+        sample_with(|it| {
+            it.id = id;
+            it.request.user_agent = b"a \"b\"";
+        })
+    });
+    records.iter().for_each(|record| worker.record(record));
+    let line: serde_json::Value =
+        serde_json::from_slice(&telemetry.decision(2).expect("remembered")).expect("JSON of one decision");
+    assert_eq!(line["id"], "0000000000000002");
+    assert!(telemetry.close(Duration::from_secs(20)));
+    let text = std::fs::read_to_string(path).expect("the log");
+    assert_eq!(text.lines().count(), 2);
+    for line in text.lines() {
+        assert!(line.ends_with(r#" "a \x22b\x22""#), "{line}");
+    }
 }
 
 struct TelemetryFixture {

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use tidegate_access_log::LineWriter;
 use tidegate_access_log::{NameResolver, Record};
+use tidegate_config::settings::AccessLogFormat;
 use tidegate_policy::{ScopeId, Timestamp};
 
 /// Handle of a worker's telemetry.
@@ -39,17 +40,21 @@ impl WorkerTelemetry {
         let state = &mut *self.0.lock();
         state.counters.record(record);
         state.spenders.record(record);
+        // Decisions are stored as JSON, which has all that an explanation needs.
         let out = match &mut state.log {
-            Some(log) => log.bytes(),
-            None => &mut state.scratch,
+            Some(log) if log.format == AccessLogFormat::Json => log.bytes(),
+            _ => &mut state.scratch,
         };
         let start = out.len();
         state.lines.write_json(out, record);
         state.decisions.push(record.id, &out[start..]);
-        match &mut state.log {
-            Some(log) => log.end_line(),
-            None => state.scratch.clear(),
+        if let Some(log) = &mut state.log {
+            if log.format == AccessLogFormat::Combined {
+                state.lines.write_combined(log.bytes(), record);
+            }
+            log.end_line();
         }
+        state.scratch.clear();
     }
 
     /// Stores the decision of a request that is not finished. [`Self::record`] replaces it.

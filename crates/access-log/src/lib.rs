@@ -1,8 +1,9 @@
 //! The access log line: one JSON object per request.
 //!
-//! A worker fills in a [`Record`] when a request is over, and a [`LineWriter`] writes it. [`read`] parses
+//! A worker fills in a [`Record`] when a request is over, and a [`LineWriter`] writes it, as JSON or in the combined format. [`read`] parses
 //! it. [`fields`] documents every field.
 
+mod combined;
 mod evidence;
 pub mod fields;
 mod json;

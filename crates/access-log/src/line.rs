@@ -1,9 +1,10 @@
 //! Writer of access log lines: one JSON line per finished request.
 
+use super::combined::CombinedTime;
 use super::number_text::{self, hexadecimal};
 use super::record::{QuotaCharge, Record};
 use super::timestamp::TimestampWriter;
-use super::{evidence, json};
+use super::{combined, evidence, json};
 use std::io::Write as _;
 use std::net::IpAddr;
 use tidegate_http_cache::CacheResult;
@@ -19,6 +20,7 @@ pub struct LineWriter {
     started_us: String,
     admitted_at: TimestampWriter,
     settled_at: TimestampWriter,
+    combined_time: CombinedTime,
 }
 
 impl LineWriter {
@@ -28,7 +30,13 @@ impl LineWriter {
             started_us: (started.0 / 1000).to_string(),
             admitted_at: TimestampWriter::default(),
             settled_at: TimestampWriter::default(),
+            combined_time: CombinedTime::default(),
         }
+    }
+
+    /// Appends `record` to `out` as one line in the combined format of Apache and nginx, without what that lacks.
+    pub fn write_combined(&mut self, out: &mut Vec<u8>, record: &Record<'_>) {
+        combined::write(out, record, &mut self.combined_time);
     }
 
     /// Appends `record` to `out` as one line of JSON, with all fields that `tidegate replay` needs to repeat the

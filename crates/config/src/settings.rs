@@ -415,7 +415,19 @@ pub enum AccessLog {
         path: PathBuf,
         /// Rotation by size; `None` if another program rotates it.
         rotation: Option<LogRotation>,
+        /// Format of the lines.
+        format: AccessLogFormat,
     },
+}
+
+/// Format of the access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessLogFormat {
+    /// JSON, with all that a replay needs.
+    #[default]
+    Json,
+    /// The combined format of Apache and nginx.
+    Combined,
 }
 
 /// Level of log lines.

@@ -1,5 +1,6 @@
 use super::settings::{
-    AccessLog, ErrorStatus, ForwardAuth, HeaderField, Ledger, LedgerFailureMode, LegacyFamily, LogLevel,
+    AccessLog, AccessLogFormat, ErrorStatus, ForwardAuth, HeaderField, Ledger, LedgerFailureMode, LegacyFamily,
+    LogLevel,
 };
 use super::*;
 use proptest::prelude::*;
@@ -167,7 +168,10 @@ fn example_config_has_the_expected_settings() {
     assert_eq!(settings.origin.idle_timeout, Duration::from_secs(4));
     assert_eq!(settings.headers.legacy, [LegacyFamily::Atlassian]);
     assert_eq!(settings.headers.retry_after_spread.millionths(), 200_000);
-    assert_eq!(settings.log.access, AccessLog::File { path: "./state/access.log".into(), rotation: None });
+    assert_eq!(
+        settings.log.access,
+        AccessLog::File { path: "./state/access.log".into(), rotation: None, format: AccessLogFormat::Json }
+    );
     let rules = &settings.rules;
     let classes: Vec<&str> = rules.classes.iter().map(|class| class.name.as_str()).collect();
     assert_eq!(classes, ["search", "impostor", "bot", "person", "other"]);
@@ -477,7 +481,10 @@ fn origin_url_is_the_only_required_setting() {
     assert_eq!(settings.origin.authorities(), "[::1]:81");
     assert_eq!(settings.rules.routes[0].name, "/**");
     assert_eq!(settings.admin.map(|admin| admin.listen.to_string()).as_deref(), Some("127.0.0.1:9090"));
-    assert_eq!(settings.log.access, AccessLog::File { path: "./state/access.log".into(), rotation: None });
+    assert_eq!(
+        settings.log.access,
+        AccessLog::File { path: "./state/access.log".into(), rotation: None, format: AccessLogFormat::Json }
+    );
     assert_eq!(settings.log.level, LogLevel::Info);
     assert_eq!(settings.rules.trust.ipv6_prefix, 64);
 }
@@ -513,7 +520,10 @@ fn off_disables_admin_listener_and_access_log() {
     assert!(off.admin.is_none());
     assert_eq!(off.log.access, AccessLog::Off);
     let elsewhere = settings(&with_origin("state_dir: /srv/state"));
-    assert_eq!(elsewhere.log.access, AccessLog::File { path: "/srv/state/access.log".into(), rotation: None });
+    assert_eq!(
+        elsewhere.log.access,
+        AccessLog::File { path: "/srv/state/access.log".into(), rotation: None, format: AccessLogFormat::Json }
+    );
     let environment = [("TIDEGATE__ADMIN", "off"), ("TIDEGATE__LOG__ACCESS", "off")];
     assert!(
         load_with(&with_origin("admin: { listen: 127.0.0.1:1 }"), &environment, &[])
@@ -1246,8 +1256,8 @@ fn each_invalid_value_is_reported() {
             "2:32: headers.retry_after_spread: found \"101%\", needs a share such as 75%; write a number from 0 to 100 with a percent sign",
         ),
         (
-            "log: { access: { path: a, format: combined } }".into(),
-            "2:35: log.access.format: found \"combined\"; use one of json",
+            "log: { access: { path: a, format: text } }".into(),
+            "2:35: log.access.format: found \"text\"; use one of json, combined",
         ),
         (
             "log: { access: file }".into(),

@@ -67,6 +67,7 @@ impl<'a> ReplayRequest<'a> {
                 raw: PathReadings::new(&request.path, PathPolicy::Raw).ok()?,
             })),
         };
+        let headers_seen = line.native.as_ref().map(|native| native.headers_seen).or(line.headers_seen);
         let is_http_10 = request.version == Version::HTTP_10;
         Some(Self {
             method: &request.method,
@@ -78,13 +79,9 @@ impl<'a> ReplayRequest<'a> {
             is_host_name: matches!(line.client, LoggedClient::HostName(_)),
             user_agent: line.user_agent.as_deref().unwrap_or_default(),
             referer,
-            is_preflight: line.native.as_ref().map_or(request.method == Method::OPTIONS, |native| {
-                native.headers_seen.contains(HeadersSeen::PREFLIGHT)
-            }),
-            headers_seen: line
-                .native
-                .as_ref()
-                .map_or(HeadersSeen::default().with(HeadersSeen::HTTP_10, is_http_10), |native| native.headers_seen),
+            is_preflight: headers_seen
+                .map_or(request.method == Method::OPTIONS, |headers| headers.contains(HeadersSeen::PREFLIGHT)),
+            headers_seen: headers_seen.unwrap_or(HeadersSeen::default().with(HeadersSeen::HTTP_10, is_http_10)),
         })
     }
 

@@ -41,7 +41,7 @@ pub enum ReplayError {
     #[error("cannot write the verdicts: {0}")]
     Verdicts(#[from] io::Error),
     /// No file contains a request.
-    #[error("no requests found in {lines} lines{hint}; expected an access log in combined, common or Tidegate format")]
+    #[error("no requests found in {lines} lines{hint}; expected an access log")]
     NoRequests {
         /// Number of lines.
         lines: u64,

@@ -78,10 +78,11 @@ pub(super) fn log_lines(log: &LogReport, clock: &TimeFormatter, color: ColorMode
     out
 }
 
-/// Renders how the clients of the log were found.
+/// Renders the formats of the log, and how its clients were found.
 pub(super) fn client_lines(clients: &ClientNotes) -> String {
+    let formats = clients.formats.iter().map(|format| note(&format!("format: {format}")));
     let columns = clients.columns.iter().map(|column| note(&format!("client: {column}")));
-    columns.chain(clients.warnings.iter().map(|warning| note(&format!("warning: {warning}")))).collect()
+    formats.chain(columns).chain(clients.warnings.iter().map(|warning| note(&format!("warning: {warning}")))).collect()
 }
 
 /// Renders the assumptions that differ from the defaults.

@@ -32,7 +32,7 @@ fn blocked_writer_drops_lines_without_blocking_workers() {
 fn clean_shutdown_writes_everything_to_a_restricted_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("new/access.log");
-    let log = AccessLog::start(LogTarget::File(path.clone(), None)).expect("the log starts");
+    let log = AccessLog::start(LogTarget::File(path.clone(), None, AccessLogFormat::Json)).expect("the log starts");
     let mut buffers = [log.buffer(), log.buffer()];
     for _ in 0..5000 {
         buffers.iter_mut().for_each(|buffer| append(buffer, b"one line of some length\n"));
@@ -49,7 +49,7 @@ fn clean_shutdown_writes_everything_to_a_restricted_file() {
 fn rotated_file_is_replaced_by_a_new_one() {
     let directory = tempfile::tempdir().expect("a directory");
     let (path, moved) = (directory.path().join("access.log"), directory.path().join("access.log.1"));
-    let log = AccessLog::start(LogTarget::File(path.clone(), None)).expect("the log starts");
+    let log = AccessLog::start(LogTarget::File(path.clone(), None, AccessLogFormat::Json)).expect("the log starts");
     let mut buffer = log.buffer();
     append(&mut buffer, b"before\n");
     std::fs::rename(&path, &moved).expect("renamed");
@@ -101,7 +101,7 @@ fn full_disk_does_not_block_shutdown() {
 
 #[test]
 fn unwritable_file_is_an_error_at_startup() {
-    assert!(AccessLog::start(LogTarget::File("/dev/null/access.log".into(), None)).is_err());
+    assert!(AccessLog::start(LogTarget::File("/dev/null/access.log".into(), None, AccessLogFormat::Json)).is_err());
 }
 
 fn append(buffer: &mut LogBuffer, line: &[u8]) {

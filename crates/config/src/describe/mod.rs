@@ -16,7 +16,7 @@ mod tests;
 
 use super::Settings;
 use super::scalars::Size;
-use super::settings::{AccessLog, ErrorPage, ForwardAuth, LogRotation};
+use super::settings::{AccessLog, AccessLogFormat, ErrorPage, ForwardAuth, LogRotation};
 use std::fmt::Write as _;
 use tidegate_policy::bot_detection::BotDetection;
 use tidegate_policy::exempt::Exemption;
@@ -56,9 +56,15 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     line(match &settings.log.access {
         AccessLog::Off => "access log: off".into(),
         AccessLog::Stdout => "access log: standard output".into(),
-        AccessLog::File { path, rotation: None } => format!("access log: {}", path.display()),
-        AccessLog::File { path, rotation: Some(LogRotation { max_size, keep }) } => {
-            format!("access log: {}, rotated at {}, {keep} earlier files", path.display(), Size(*max_size))
+        AccessLog::File { path, rotation, format } => {
+            let format = match format {
+                AccessLogFormat::Json => "",
+                AccessLogFormat::Combined => ", in combined format",
+            };
+            let rotation = rotation.map_or(String::new(), |LogRotation { max_size, keep }| {
+                format!(", rotated at {}, {keep} earlier files", Size(max_size))
+            });
+            format!("access log: {}{format}{rotation}", path.display())
         }
     });
 

@@ -29,7 +29,9 @@ section! {
     pub(crate) struct AccessFile {
         /// File that lines are appended to; it can be reopened with SIGUSR1 or SIGHUP. Required.
         path: Option<FilePath>;
-        /// Format of the lines: json, which can be replayed. Default json.
+        /// Format of the lines: json, which can be replayed, or combined, the format of Apache and nginx for programs that read
+        /// no other. combined lacks the host, the class, costs, the decision and fractions of seconds: a replay of it is one
+        /// of another server's log. Default json.
         format: Format;
         /// Size above which the file is renamed to FILE.1, FILE.1 to FILE.2 and so on, and a new one begun; at least 1MiB.
         /// Default none: another program such as logrotate does it.
@@ -53,6 +55,7 @@ pub(crate) enum Access {
 pub(crate) enum Format {
     #[default]
     Json,
+    Combined,
 }
 
 word_or_keys! {

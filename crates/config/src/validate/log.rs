@@ -3,7 +3,7 @@
 use super::diagnostics::Diagnostics;
 use crate::raw::log as raw;
 use crate::setting_path::SettingPath;
-use crate::settings::{AccessLog, Log, LogRotation};
+use crate::settings::{AccessLog, AccessLogFormat, Log, LogRotation};
 use std::path::Path;
 
 /// Default file name of the access log, in `state_dir`.
@@ -11,10 +11,12 @@ const DEFAULT_ACCESS_LOG: &str = "access.log";
 
 pub(super) fn log(raw: &raw::Log, state_dir: &Path, report: &mut Diagnostics) -> Log {
     let access = match &raw.access {
-        None => AccessLog::File { path: state_dir.join(DEFAULT_ACCESS_LOG), rotation: None },
+        None => {
+            AccessLog::File { path: state_dir.join(DEFAULT_ACCESS_LOG), rotation: None, format: AccessLogFormat::Json }
+        }
         Some(raw::Access::Off) => AccessLog::Off,
         Some(raw::Access::Stdout) => AccessLog::Stdout,
-        Some(raw::Access::File(file @ raw::AccessFile { path, format: raw::Format::Json, .. })) => {
+        Some(raw::Access::File(file @ raw::AccessFile { path, format, .. })) => {
             if path.is_none() {
                 let key = SettingPath::ROOT.log().access().path();
                 report.error(&key, "missing", "name a file such as ./state/access.log");
@@ -22,6 +24,10 @@ pub(super) fn log(raw: &raw::Log, state_dir: &Path, report: &mut Diagnostics) ->
             AccessLog::File {
                 path: path.as_ref().map(|path| path.0.as_str()).unwrap_or_default().into(),
                 rotation: rotation(file, report),
+                format: match format {
+                    raw::Format::Json => AccessLogFormat::Json,
+                    raw::Format::Combined => AccessLogFormat::Combined,
+                },
             }
         }
     };

@@ -120,6 +120,16 @@ impl HeadersSeen {
         self.0 & flags.0 == flags.0
     }
 
+    /// Returns the set as a bit mask.
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Returns the set of a bit mask.
+    pub const fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
     /// Returns the names of the headers in the set.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Self::NAMES.into_iter().filter(move |(header, _)| self.contains(*header)).map(|(_, name)| name)

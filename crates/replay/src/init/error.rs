@@ -20,10 +20,7 @@ pub enum InitError {
     #[error(transparent)]
     Replay(#[from] ReplayError),
     /// The logs contain no requests.
-    #[error(
-        "no requests found in {lines} lines{first}; expected an access log in combined, common or Tidegate format, \
-         plain or gzip"
-    )]
+    #[error("no requests found in {lines} lines{first}; expected an access log")]
     NoRequest {
         /// Number of lines.
         lines: u64,

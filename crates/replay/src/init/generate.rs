@@ -110,6 +110,9 @@ impl LogAnalysis<'_> {
             group_digits(rest)
         );
         write_comment(out, 0, &summary);
+        for format in &self.clients.formats {
+            write_comment(out, 0, &format!("Format: {format}."));
+        }
         for column in &self.clients.columns {
             write_comment(out, 0, &format!("Client: {column}."));
         }

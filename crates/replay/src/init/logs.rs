@@ -1,12 +1,15 @@
 //! Logs that are read twice: first for the analysis, then for the dry run.
 
-use crate::log::{LogFiles, LogReadError, LogSource};
+use crate::log::{LogFiles, LogOptions, LogReadError, LogSource};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Input logs of `init`.
-pub struct Logs(Vec<LogInput>);
+pub struct Logs {
+    inputs: Vec<LogInput>,
+    options: LogOptions,
+}
 
 enum LogInput {
     /// A file that can be opened again.
@@ -31,17 +34,19 @@ pub enum LogBufferError {
 
 impl Logs {
     /// Opens the logs at `paths`. Streams, such as standard input, are buffered now.
-    pub fn from_paths(paths: &[PathBuf]) -> Result<Self, LogBufferError> {
+    pub fn from_paths(paths: &[PathBuf], options: &LogOptions) -> Result<Self, LogBufferError> {
         let log = |path: &PathBuf| match path.is_file() && path != Path::new("-") {
             true => Ok(LogInput::File(path.clone())),
             false => read_to_buffer(path),
         };
-        paths.iter().map(log).collect::<Result<_, _>>().map(Self)
+        let inputs = paths.iter().map(log).collect::<Result<_, _>>()?;
+        Ok(Self { inputs, options: options.clone() })
     }
 
     /// Creates a log with the content `text`.
     pub fn from_text(name: String, text: Vec<u8>) -> Self {
-        Self(vec![LogInput::Buffered { name, text: text.into() }])
+        let inputs = vec![LogInput::Buffered { name, text: text.into() }];
+        Self { inputs, options: LogOptions::default() }
     }
 
     /// Returns the names of the logs.
@@ -50,7 +55,7 @@ impl Logs {
             LogInput::File(path) => path.display().to_string(),
             LogInput::Buffered { name, .. } => name.clone(),
         };
-        self.0.iter().map(name).collect()
+        self.inputs.iter().map(name).collect()
     }
 
     /// Opens all logs from the beginning.
@@ -61,8 +66,8 @@ impl Logs {
                 Ok(vec![LogSource::new(name.clone(), Box::new(Cursor::new(Arc::clone(text))))])
             }
         };
-        let sources: Result<Vec<Vec<LogSource>>, LogReadError> = self.0.iter().map(source).collect();
-        Ok(sources?.into_iter().flatten().collect())
+        let sources: Result<Vec<Vec<LogSource>>, LogReadError> = self.inputs.iter().map(source).collect();
+        Ok(sources?.into_iter().flatten().map(|source| source.with_options(&self.options)).collect())
     }
 }
 

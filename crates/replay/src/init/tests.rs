@@ -266,7 +266,7 @@ fn log_without_requests_is_an_error() {
         ("", "no requests found in 0 lines; expected an access log"),
         (
             "\nhello\nworld\n",
-            "no requests found in 3 lines; first invalid line a log:2: in no known format: no client before the time in brackets",
+            "no requests found in 3 lines; first invalid line a log:2: in no known format; --format takes",
         ),
     ] {
         let error = try_generated(log.into()).expect_err("no requests").to_string();

@@ -143,7 +143,11 @@ mod tests {
             files: vec!["access.log".into()],
             lines: 200_000,
             requests: 199_000,
-            clients: crate::log::ClientNotes { columns: vec!["first column".to_owned()], warnings: Vec::new() },
+            clients: crate::log::ClientNotes {
+                formats: vec!["combined".to_owned()],
+                columns: vec!["first column".to_owned()],
+                warnings: Vec::new(),
+            },
             empty: 0,
             invalid_lines: BTreeMap::new(),
             non_requests: 1000,

@@ -13,12 +13,11 @@ use tidegate_policy::Timestamp;
 
 /// Parses a line.
 pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
-    let time = time_field(text).ok_or_else(|| line_error::of_foreign_line(text))?;
-    let error = |error| line_error::of_other_format(text).unwrap_or(error);
-    let front = FrontFields::parse(&text[..time.start - 1]).ok_or_else(|| error(LineError::UnknownFormat))?;
-    let (at, has_fraction) = timestamp::read(&text[time.clone()]).ok_or_else(|| error(LineError::InvalidTime))?;
+    let time = time_field(text).ok_or_else(|| line_error::of_unknown_line(text))?;
+    let front = FrontFields::parse(&text[..time.start - 1]).ok_or(LineError::UnknownFormat)?;
+    let (at, has_fraction) = timestamp::read(&text[time.clone()]).ok_or(LineError::InvalidTime)?;
     let (request, rest) =
-        quoted::field(text[time.end + 1..].trim_ascii_start()).ok_or_else(|| line_error::of_foreign_line(text))?;
+        quoted::field(text[time.end + 1..].trim_ascii_start()).ok_or_else(|| line_error::of_unknown_line(text))?;
     let (status, rest) = split_word(rest);
     let status =
         parse_status(status).ok_or(if status.is_empty() { LineError::Truncated } else { LineError::InvalidStatus })?;
@@ -33,7 +32,20 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
         .with(LogField::Referer, !trailing.has_agent)
         .with(LogField::UserAgent, !trailing.has_agent);
     let TrailingFields { bytes, referer, user_agent, .. } = trailing;
-    Ok(LogLine { at, client, request: request_line, host, status, bytes, referer, user_agent, missing, native: None })
+    Ok(LogLine {
+        at,
+        client,
+        request: request_line,
+        host,
+        status,
+        bytes,
+        referer,
+        user_agent,
+        latency: None,
+        headers_seen: None,
+        missing,
+        native: None,
+    })
 }
 
 /// Returns the time of a line.
@@ -186,17 +198,18 @@ pub(super) fn columns_behind_agent(text: &[u8]) -> Option<SmallVec<[Column<'_>; 
 }
 
 /// Parses the request line and its host, if it contains one. The target may contain blanks; a version may be missing.
-fn parse_request_line(line: Cow<'_, [u8]>) -> (Option<RequestLine<'_>>, Option<Cow<'_, str>>) {
+pub(super) fn parse_request_line(line: Cow<'_, [u8]>) -> (Option<RequestLine<'_>>, Option<Cow<'_, str>>) {
     match quoted::text(line) {
         Cow::Borrowed(line) => split_request_line(line, Cow::Borrowed),
         Cow::Owned(line) => split_request_line(&line, |text| Cow::Owned(text.to_owned())),
     }
 }
 
-struct RequestTarget<'a> {
-    host: Option<&'a str>,
-    path: &'a str,
-    query: Option<&'a str>,
+/// Target of a request line.
+pub(super) struct RequestTarget<'a> {
+    pub(super) host: Option<&'a str>,
+    pub(super) path: &'a str,
+    pub(super) query: Option<&'a str>,
 }
 
 fn split_request_line<'a, 'b>(
@@ -215,7 +228,8 @@ fn split_request_line<'a, 'b>(
 }
 
 impl<'a> RequestTarget<'a> {
-    fn parse(target: &'a str) -> Self {
+    /// Splits a target. Only an absolute one has a host.
+    pub(super) fn parse(target: &'a str) -> Self {
         let absolute = if target.starts_with('/') { None } else { target.split_once("://") };
         let (host, target) = match absolute {
             Some(("http" | "https", rest)) => {
@@ -232,7 +246,7 @@ impl<'a> RequestTarget<'a> {
     }
 }
 
-fn parse_version(word: &str) -> Option<Version> {
+pub(super) fn parse_version(word: &str) -> Option<Version> {
     Some(match word.strip_prefix("HTTP/")? {
         "1.1" => Version::HTTP_11,
         "1.0" => Version::HTTP_10,

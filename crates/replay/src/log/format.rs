@@ -1,7 +1,7 @@
 //! Recognizes the format of each line.
 
 use super::line::LogLine;
-use super::{LineError, combined, native};
+use super::{LineError, combined, native, normalized};
 use tidegate_policy::Timestamp;
 
 impl<'a> LogLine<'a> {
@@ -10,6 +10,7 @@ impl<'a> LogLine<'a> {
         match text.trim_ascii_start().first() {
             None => Ok(None),
             Some(b'{') => native::read(text).map(Some),
+            Some(&normalized::MARK) => normalized::read(text).map(Some),
             Some(_) => combined::read(text).map(Some),
         }
     }
@@ -19,11 +20,12 @@ impl<'a> LogLine<'a> {
 pub fn line_utc_offset(text: &[u8]) -> Option<i64> {
     match text.first() {
         Some(b'{') => Some(0),
+        Some(&normalized::MARK) => normalized::utc_offset(text),
         _ => combined::utc_offset(text),
     }
 }
 
-/// Returns the time of a line without parsing the rest.
+/// Returns the time of a line of the formats that are read without their file, without parsing the rest.
 pub(super) fn read_time(text: &[u8]) -> Option<Timestamp> {
     match text.first() {
         Some(b'{') => native::read_time(text),

@@ -1,13 +1,12 @@
 //! Column of the client in a log, found from its first lines.
 //!
 //! A balancer or a proxy in front of a server is in the first column of each line, and the client in another one: a
-//! second address at the start, or a last column with `X-Forwarded-For`. Lines are read as the gateway reads that field:
-//! from the server to the client, past trusted proxies. Trusted are the addresses of a column that has far fewer of them
-//! than the column of clients, and private ones if the log has public clients.
+//! second address at the start, or a last column with `X-Forwarded-For`. [`TrustedProxies`] tells them apart.
 
 use super::address::{self, AddressList};
 use super::combined;
 use super::front_fields::FrontFields;
+use super::proxies::{ForwardedCounts, TrustedProxies};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use tidegate_policy::network::is_private;
@@ -16,8 +15,7 @@ use tidegate_policy::network::is_private;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     column: ClientColumn,
-    proxies: BTreeSet<IpAddr>,
-    trusts_private: bool,
+    proxies: TrustedProxies,
     warning: Option<String>,
 }
 
@@ -87,12 +85,9 @@ impl Layout {
         }
         let column = client_column(&chains);
         let in_order: Vec<AddressList> = chains.iter().map(|chain| chain.in_order(column)).collect();
-        let proxies = trusted_proxies(&in_order);
-        let trusts_private =
-            in_order.iter().flatten().any(|address| !is_private(*address) && !proxies.contains(address));
-        let mut layout = Self { column, proxies, trusts_private, warning: None };
-        layout.warning = layout.warning_for(&in_order);
-        layout
+        let proxies = TrustedProxies::detect(&in_order);
+        let warning = proxies.warning_for(&in_order, ADVICE);
+        Self { column, proxies, warning }
     }
 
     /// Returns the client of a line in a column other than the first; `None` if the line is read without a layout.
@@ -100,7 +95,7 @@ impl Layout {
         if matches!(self.column, ClientColumn::First | ClientColumn::Native) || line.starts_with(b"{") {
             return None;
         }
-        self.client_of(&Chain::parse(line)?.in_order(self.column))
+        self.proxies.client_of(&Chain::parse(line)?.in_order(self.column))
     }
 
     /// Writes a line. If its client is not in the first column, writes it there, in place of all before the time.
@@ -113,19 +108,9 @@ impl Layout {
         out.extend_from_slice(&line[time.start - 1..]);
     }
 
-    fn client_of(&self, chain: &AddressList) -> Option<IpAddr> {
-        let is_trusted =
-            |address: &&IpAddr| self.proxies.contains(*address) || self.trusts_private && is_private(**address);
-        chain.iter().rev().find(|address| !is_trusted(address)).or(chain.first()).copied()
-    }
-
     /// Returns the column in which the clients were found, for a report.
     pub(super) fn describe(&self) -> String {
-        let proxies = match (self.proxies.len(), self.trusts_private) {
-            (0, _) => "private addresses are proxies".to_owned(),
-            (1, _) => "the other address is one proxy".to_owned(),
-            (count, _) => format!("the other addresses are {count} proxies"),
-        };
+        let proxies = self.proxies.describe();
         match self.column {
             ClientColumn::First => "first column".to_owned(),
             ClientColumn::List => format!("list of addresses at the start, from right to left; {proxies}"),
@@ -142,23 +127,6 @@ impl Layout {
     pub(super) fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
-
-    fn warning_for(&self, chains: &[AddressList]) -> Option<String> {
-        if chains.len() < MIN_LINES {
-            return None;
-        }
-        let clients: BTreeSet<Option<IpAddr>> = chains.iter().map(|chain| self.client_of(chain)).collect();
-        let only = clients.first().filter(|_| clients.len() == 1)?;
-        let who = match only {
-            Some(address) if is_private(*address) => format!("the private address {address}, probably a proxy"),
-            Some(_) => return None,
-            None => "no address".to_owned(),
-        };
-        Some(format!(
-            "all lines have one client, {who}: let the server log the address that the proxy sends, such as \
-             X-Forwarded-For, in the first column or as the last, in quotes"
-        ))
-    }
 }
 
 /// Returns the column of the clients.
@@ -167,12 +135,16 @@ fn client_column(chains: &[Chain]) -> ClientColumn {
     let mostly = |lines: usize| lines * 10 >= chains.len() * 9;
     let fronts: BTreeSet<&[IpAddr]> = chains.iter().map(|chain| chain.front.as_slice()).collect();
     if let Some(index) = forwarded_column(chains) {
-        let lines = count(&|chain| chain.behind_agent.get(index).is_some_and(Option::is_some));
-        let private = count(&|chain| chain.front.last().is_none_or(|address| is_private(*address)));
         let forwarded: BTreeSet<&AddressList> =
             chains.iter().filter_map(|chain| chain.behind_agent.get(index)?.as_ref()).collect();
-        if mostly(lines) && fronts.len() * 2 <= forwarded.len() || fronts.len() == 1 && mostly(lines) || mostly(private)
-        {
+        let counts = ForwardedCounts {
+            lines: chains.len(),
+            forwarded_lines: count(&|chain| chain.behind_agent.get(index).is_some_and(Option::is_some)),
+            private_peer_lines: count(&|chain| chain.front.last().is_none_or(|address| is_private(*address))),
+            peers: fronts.len(),
+            forwarded: forwarded.len(),
+        };
+        if counts.have_clients() {
             return ClientColumn::BehindAgent(index);
         }
     }
@@ -202,30 +174,12 @@ fn forwarded_column(chains: &[Chain]) -> Option<usize> {
     (0..columns).filter(|index| !clients(*index).is_empty()).max_by_key(|index| (public(*index), clients(*index).len()))
 }
 
-/// Returns the addresses of the columns next to the server that have far fewer addresses than the column of clients.
-fn trusted_proxies(chains: &[AddressList]) -> BTreeSet<IpAddr> {
-    let firsts: BTreeSet<IpAddr> = chains.iter().filter_map(|chain| chain.first().copied()).collect();
-    let mut proxies = BTreeSet::new();
-    for from_server in 0..MAX_PROXIES {
-        let longer: Vec<&AddressList> = chains.iter().filter(|chain| chain.len() >= from_server + 2).collect();
-        let values: BTreeSet<IpAddr> = longer.iter().map(|chain| chain[chain.len() - 1 - from_server]).collect();
-        let is_column = longer.len() * 2 >= chains.len();
-        if !is_column || values.len() * 8 > firsts.len() && values.len() > 1 {
-            break;
-        }
-        proxies.extend(values);
-    }
-    proxies
-}
-
 /// Lines examined at most.
-const SAMPLE_LINES: usize = 2000;
+pub(super) const SAMPLE_LINES: usize = 2000;
 
-/// Lines from which a single client is worth a warning.
-const MIN_LINES: usize = 20;
-
-/// Proxies that a request passes at most.
-const MAX_PROXIES: usize = 8;
+/// What an administrator can do about a log without clients.
+const ADVICE: &str = "let the server log the address that the proxy sends, such as X-Forwarded-For, in the first column or \
+                      as the last, in quotes";
 
 #[cfg(test)]
 mod tests;

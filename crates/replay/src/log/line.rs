@@ -4,8 +4,10 @@ use super::MissingFields;
 use http::{Method, Version};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
 use tidegate_access_log::read::NativeFields;
 use tidegate_policy::Timestamp;
+use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::hash::fnv1a;
 use tidegate_policy::route;
 
@@ -28,6 +30,10 @@ pub struct LogLine<'a> {
     pub referer: Option<Cow<'a, [u8]>>,
     /// User agent, if sent.
     pub user_agent: Option<Cow<'a, [u8]>>,
+    /// Response time of the origin, if a log of another server has it.
+    pub latency: Option<Duration>,
+    /// Request headers, if a log of another server has all of them.
+    pub headers_seen: Option<HeadersSeen>,
     /// Fields that the line lacks.
     pub missing: MissingFields,
     /// Fields that only the gateway's own log contains.

@@ -11,29 +11,32 @@ pub enum LineError {
     InvalidTime,
     /// Missing or invalid status.
     InvalidStatus,
-    /// JSON of another program.
-    ForeignJson,
-    /// Line of an Amazon load balancer or of CloudFront.
-    AmazonLog,
-    /// Line of HAProxy's own format.
-    HaProxyLog,
-    /// Line of the W3C format, as IIS writes it.
-    W3cLog,
+    /// Client that is missing or no address.
+    InvalidClient,
+    /// JSON with names that are not known.
+    UnknownJson,
+    /// Event of the server that is no request.
+    NotRequest,
+    /// Line in front of the line that names its columns.
+    NoColumnNames,
+    /// Line in another format than the first ones of its file.
+    OtherFormat,
     /// Line of an unknown format.
     UnknownFormat,
 }
 
 impl LineError {
     /// All errors.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::TooLong,
         Self::Truncated,
         Self::InvalidTime,
         Self::InvalidStatus,
-        Self::ForeignJson,
-        Self::AmazonLog,
-        Self::HaProxyLog,
-        Self::W3cLog,
+        Self::InvalidClient,
+        Self::UnknownJson,
+        Self::NotRequest,
+        Self::NoColumnNames,
+        Self::OtherFormat,
         Self::UnknownFormat,
     ];
 
@@ -44,10 +47,11 @@ impl LineError {
             Self::Truncated => "truncated",
             Self::InvalidTime => "invalid_time",
             Self::InvalidStatus => "invalid_status",
-            Self::ForeignJson => "foreign_json",
-            Self::AmazonLog => "amazon_log",
-            Self::HaProxyLog => "haproxy_log",
-            Self::W3cLog => "w3c_log",
+            Self::InvalidClient => "invalid_client",
+            Self::UnknownJson => "unknown_json",
+            Self::NotRequest => "not_request",
+            Self::NoColumnNames => "no_column_names",
+            Self::OtherFormat => "other_format",
             Self::UnknownFormat => "unknown_format",
         }
     }
@@ -59,44 +63,26 @@ impl LineError {
             Self::Truncated => "truncated",
             Self::InvalidTime => "without a valid time",
             Self::InvalidStatus => "without a valid status",
-            Self::ForeignJson => "JSON that the gateway did not write",
-            Self::AmazonLog => {
-                "in the format of an Amazon load balancer or CloudFront; replay the log of the server behind it"
+            Self::InvalidClient => "without a valid address of the client",
+            Self::UnknownJson => {
+                "JSON with unknown names; name the fields of the log, such as --field client=remote_addr"
             }
-            Self::HaProxyLog => "in HAProxy's own format; log with `option httplog clf` and captured user agents",
-            Self::W3cLog => "in the W3C format (IIS, CloudFront); use a log in combined format",
-            Self::UnknownFormat => "in no known format: no client before the time in brackets",
+            Self::NotRequest => "events of the server that are no requests",
+            Self::NoColumnNames => {
+                "before a line #Fields: that names the columns; give its text, such as --format '#Fields: date time ...'"
+            }
+            Self::OtherFormat => "in another format than the first lines of the file, or with other columns",
+            Self::UnknownFormat => "in no known format; --format takes the format string of the server",
         }
     }
 }
 
-/// Returns the error of a line that no reader understands, by its format if that is known.
-pub(super) fn of_foreign_line(text: &[u8]) -> LineError {
-    of_other_format(text).unwrap_or_else(|| match memchr::memchr(b'[', text) {
+/// Returns the error of a line that no reader understands.
+pub(super) fn of_unknown_line(text: &[u8]) -> LineError {
+    match memchr::memchr(b'[', text) {
         Some(_) if memchr::memmem::find(text, b"] \"").is_some() || memchr::memchr(b']', text).is_none() => {
             LineError::Truncated
         }
         _ => LineError::UnknownFormat,
-    })
-}
-
-/// Returns the error of a line in a format of another server that is not read; `None` if it has no mark of one.
-pub(super) fn of_other_format(text: &[u8]) -> Option<LineError> {
-    let contains = |mark: &[u8]| memchr::memmem::find(text, mark).is_some();
-    let starts = |marks: &[&[u8]]| marks.iter().any(|mark| text.starts_with(mark));
-    let words = || text.split(|byte| byte.is_ascii_whitespace());
-    let is_day = |word: &[u8]| word.len() == 10 && word[4] == b'-' && word[7] == b'-';
-    let is_clock = |word: &[u8]| word.len() == 8 && word[2] == b':' && word[5] == b':';
-    if starts(&[b"#Version:", b"#Fields:", b"#Software:", b"#Date:"])
-        || words().next().is_some_and(is_day) && words().nth(1).is_some_and(is_clock) && !contains(b"\"")
-    {
-        return Some(LineError::W3cLog);
     }
-    if starts(&[b"http ", b"https ", b"h2 ", b"ws ", b"wss ", b"grpcs "]) && contains(b"\"") {
-        return Some(LineError::AmazonLog);
-    }
-    if contains(b"haproxy[") || contains(b" {") && contains(b"} \"") && contains(b"---- ") {
-        return Some(LineError::HaProxyLog);
-    }
-    None
 }

@@ -6,10 +6,10 @@
 //!
 //! Lines of the gateway's own log with nearly the same time are returned in the order of their decisions.
 
-use super::layout::Layout;
+use super::LineError;
+use super::file_format::FileFormat;
 use super::native::{self, LogSequenceDomain, Sequence};
 use super::source::{LogReadError, LogSource, NumberedLine};
-use super::{LineError, LogLine, format};
 use serde::Serialize;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -30,8 +30,8 @@ pub struct MergedLog {
     latest: Timestamp,
     spare: Vec<Vec<u8>>,
     count: u64,
-    /// How the client was found, by file.
-    clients: BTreeMap<usize, Layout>,
+    /// Formats of the files.
+    formats: BTreeMap<usize, FormatNotes>,
     /// Counts of the lines read.
     pub counts: LineCounts,
 }
@@ -41,7 +41,7 @@ pub struct MergedLog {
 pub struct LineCounts {
     /// All lines.
     pub lines: u64,
-    /// Empty lines.
+    /// Empty lines, lines that name columns, and parts of a line that a later one completes.
     pub empty: u64,
     /// Invalid lines by error, with the position of the first of each in the order of the files.
     pub invalid_lines: BTreeMap<LineError, (u64, LinePosition)>,
@@ -51,13 +51,22 @@ pub struct LineCounts {
     pub late: u64,
 }
 
-/// How the clients of a log were found.
+/// How the lines of a log were read, and their clients found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ClientNotes {
+    /// Formats of the files, each with its columns.
+    pub formats: Vec<String>,
     /// Columns, each as a phrase.
     pub columns: Vec<String>,
     /// Doubts, each as a sentence.
     pub warnings: Vec<String>,
+}
+
+/// What was found out about a file.
+struct FormatNotes {
+    format: String,
+    client: String,
+    warnings: Vec<String>,
 }
 
 /// Position of a line.
@@ -83,8 +92,8 @@ pub struct OrderedLine<'a> {
 /// A file, and the latest time read from it.
 struct Stream {
     source: LogSource,
-    /// Layout of its lines, once the first line is read.
-    layout: Option<Layout>,
+    /// Format of its lines, once the first line is read.
+    format: Option<FileFormat>,
     file: usize,
     latest: Timestamp,
 }
@@ -104,7 +113,7 @@ struct BufferedLine {
 impl MergedLog {
     /// Creates a merged log of `sources`. Sorts lines that are late by at most `window`.
     pub fn new(sources: Vec<LogSource>, reorder_window: Duration) -> Self {
-        let stream = |(file, source)| Stream { source, layout: None, file, latest: Timestamp::default() };
+        let stream = |(file, source)| Stream { source, format: None, file, latest: Timestamp::default() };
         Self {
             reorder_window,
             streams: sources.into_iter().enumerate().map(stream).collect(),
@@ -116,7 +125,7 @@ impl MergedLog {
             latest: Timestamp::default(),
             spare: Vec::new(),
             count: 0,
-            clients: BTreeMap::new(),
+            formats: BTreeMap::new(),
             counts: LineCounts::default(),
         }
     }
@@ -153,11 +162,22 @@ impl MergedLog {
         Some(OrderedLine { at: *at, position: *position, text })
     }
 
-    /// Returns how the clients of the files read so far were found: each distinct way, and each warning.
+    /// Returns how the lines of the files read so far were read, and their clients found: each distinct way, and each
+    /// warning.
     pub fn client_notes(&self) -> ClientNotes {
-        let columns: BTreeSet<String> = self.clients.values().map(Layout::describe).collect();
-        let warnings: BTreeSet<String> = self.clients.values().filter_map(Layout::warning).map(str::to_owned).collect();
-        ClientNotes { columns: columns.into_iter().collect(), warnings: warnings.into_iter().collect() }
+        let columns: BTreeSet<String> = self.formats.values().map(|notes| notes.client.clone()).collect();
+        let warnings: BTreeSet<String> = self.formats.values().flat_map(|notes| notes.warnings.clone()).collect();
+        ClientNotes {
+            formats: self.formats(),
+            columns: columns.into_iter().collect(),
+            warnings: warnings.into_iter().collect(),
+        }
+    }
+
+    /// Returns the formats of the files read so far, each distinct one with its columns.
+    fn formats(&self) -> Vec<String> {
+        let formats: BTreeSet<&String> = self.formats.values().map(|notes| &notes.format).collect();
+        formats.into_iter().filter(|format| !format.is_empty()).cloned().collect()
     }
 
     /// Counts a line as invalid.
@@ -176,13 +196,15 @@ impl MergedLog {
 
     /// Reads a line of the stream at `index`; removes the stream at its end.
     fn read(&mut self, index: usize) -> Result<(), LogReadError> {
-        let Stream { source, layout, file, latest } = &mut self.streams[index];
-        let layout = match layout {
-            Some(layout) => layout,
+        let Stream { source, format, file, latest } = &mut self.streams[index];
+        let format = match format {
+            Some(format) => format,
             None => {
-                let detected = Layout::detect(source.first_lines()?);
-                self.clients.insert(*file, detected.clone());
-                layout.insert(detected)
+                let options = source.options.clone();
+                let detected = FileFormat::detect(source.first_lines()?, &options);
+                let (name, client) = (detected.describe(), detected.describe_client());
+                self.formats.insert(*file, FormatNotes { format: name, client, warnings: detected.warnings() });
+                format.insert(detected)
             }
         };
         let Some(NumberedLine { number, text }) = source.next_line()? else {
@@ -198,12 +220,18 @@ impl MergedLog {
                 return Ok(());
             }
         };
-        let Some(at) = format::read_time(text) else {
-            match LogLine::read(text).err() {
-                Some(error) => self.count_line_error(error, position),
-                None => self.counts.empty += 1,
+        let mut normalized = self.spare.pop().unwrap_or_default();
+        let at = match format.write_line(text, &mut normalized) {
+            Ok(Some(at)) => at,
+            skipped => {
+                normalized.clear();
+                self.spare.push(normalized);
+                match skipped {
+                    Err(error) => self.count_line_error(error, position),
+                    Ok(_) => self.counts.empty += 1,
+                }
+                return Ok(());
             }
-            return Ok(());
         };
         if at < *latest {
             match at < self.latest {
@@ -217,10 +245,9 @@ impl MergedLog {
             key: (at.max(self.latest), self.count),
             position,
             sequences: SmallVec::new(),
-            text: self.spare.pop().unwrap_or_default(),
+            text: normalized,
         };
-        layout.write_line(text, &mut buffered.text);
-        if text.starts_with(b"{") {
+        if buffered.text.starts_with(b"{") {
             buffered.sequences = native::decision_sequences(&buffered.text)
                 .filter_map(|(domain, sequence)| {
                     Some((domain_index(&mut self.domain_indexes, (position.file, domain))?, sequence))

@@ -14,7 +14,7 @@ use tidegate_policy::switches::SwitchEffect;
 /// Parses a line.
 pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
     let line = NativeLine::parse(text).map_err(|error| match error.classify() {
-        serde_json::error::Category::Data => LineError::ForeignJson,
+        serde_json::error::Category::Data => LineError::UnknownJson,
         _ => LineError::Truncated,
     })?;
     let time = |text: &str| timestamp::rfc3339(text.as_bytes()).map(|(at, _)| at).ok_or(LineError::InvalidTime);
@@ -68,6 +68,8 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
         bytes: line.bytes,
         referer: line.referer.map(Text::into_bytes),
         user_agent: Some(line.user_agent.into_bytes()).filter(|agent| !agent.is_empty()),
+        latency: None,
+        headers_seen: None,
         missing: MissingFields::NONE,
         native: Some(Box::new(native)),
     })

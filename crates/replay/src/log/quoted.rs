@@ -16,7 +16,7 @@ pub(super) fn field(text: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
         }
     }
     let (field, rest) = (&inner[..end], &inner[end + 1..]);
-    Some((if has_escapes { Cow::Owned(unescape(field)) } else { Cow::Borrowed(field) }, rest))
+    Some((if has_escapes { Cow::Owned(without_escapes(field)) } else { Cow::Borrowed(field) }, rest))
 }
 
 /// Returns the field; `None` if it is empty or a dash.
@@ -36,7 +36,15 @@ pub(super) fn text(field: Cow<'_, [u8]>) -> Cow<'_, str> {
     }
 }
 
-fn unescape(field: &[u8]) -> Vec<u8> {
+/// Returns a field without its escapes.
+pub(super) fn unescape(field: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    match memchr::memchr(b'\\', &field) {
+        Some(_) => Cow::Owned(without_escapes(&field)),
+        None => field,
+    }
+}
+
+fn without_escapes(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some(at) = memchr::memchr(b'\\', rest) {

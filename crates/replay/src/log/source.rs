@@ -1,7 +1,7 @@
 //! Sources of lines: plain and compressed files, and standard input.
 
-use super::LineError;
-use flate2::read::MultiGzDecoder;
+use super::compression::decompress;
+use super::{LineError, LogOptions};
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -23,6 +23,8 @@ pub struct LogFiles {
 pub struct LogSource {
     /// Name of the source.
     pub name: String,
+    /// What is known about its format.
+    pub(super) options: LogOptions,
     stream: Box<dyn Read + Send>,
     buffer: Vec<u8>,
     /// Bytes of the block that were read and not returned yet.
@@ -33,7 +35,7 @@ pub struct LogSource {
 
 /// Error when a file cannot be opened or read to its end.
 #[derive(Debug, thiserror::Error)]
-#[error("{name}: cannot be read: {source}; expected an access log, plain or gzip")]
+#[error("{name}: cannot be read: {source}; expected an access log, plain, or compressed with gzip, zstd or bzip2")]
 pub struct LogReadError {
     name: String,
     source: io::Error,
@@ -47,8 +49,13 @@ impl LogReadError {
 }
 
 impl LogFiles {
-    /// Opens files; `-` is standard input. Detects gzip by the first bytes.
+    /// Opens files of any format that is detected; see [`Self::open_with`].
     pub fn open(paths: &[PathBuf]) -> Result<Self, LogReadError> {
+        Self::open_with(paths, &LogOptions::default())
+    }
+
+    /// Opens files; `-` is standard input. Detects compressed files by their first bytes.
+    pub fn open_with(paths: &[PathBuf], options: &LogOptions) -> Result<Self, LogReadError> {
         let bytes_read = Arc::new(AtomicU64::new(0));
         let mut total_bytes = Some(0);
         let mut sources = Vec::new();
@@ -74,7 +81,8 @@ impl LogFiles {
                 }
             };
             let counted = CountingReader { stream, bytes_read: Arc::clone(&bytes_read) };
-            sources.push(LogSource::new(name.clone(), decompress(counted).map_err(unreadable)?));
+            let stream = decompress(counted).map_err(unreadable)?;
+            sources.push(LogSource::new(name.clone(), stream).with_options(options));
         }
         Ok(Self { sources, total_bytes, bytes_read })
     }
@@ -94,7 +102,14 @@ pub struct NumberedLine<'a> {
 impl LogSource {
     /// Creates a source that reads lines of `stream`.
     pub fn new(name: String, stream: Box<dyn Read + Send>) -> Self {
-        Self { name, stream, buffer: vec![0; BUFFER_BYTES], ready: 0..0, is_eof: false, line_number: 0 }
+        let options = LogOptions::default();
+        Self { name, options, stream, buffer: vec![0; BUFFER_BYTES], ready: 0..0, is_eof: false, line_number: 0 }
+    }
+
+    /// Returns the source with what is known about its format.
+    #[must_use]
+    pub fn with_options(self, options: &LogOptions) -> Self {
+        Self { options: options.clone(), ..self }
     }
 
     /// Reads the whole source before its first line; returns `None` if it has more than `max_bytes` bytes.
@@ -196,19 +211,8 @@ impl Read for CountingReader {
     }
 }
 
-fn decompress(mut stream: CountingReader) -> io::Result<Box<dyn Read + Send>> {
-    let mut first = Vec::new();
-    stream.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut first)?;
-    let is_gzip = first == GZIP_MAGIC;
-    let whole = io::Cursor::new(first).chain(stream);
-    Ok(if is_gzip { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
-}
-
 /// Read size: large enough to save system calls, small enough for the CPU caches.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// No server accepts a request line of this length, or logs more than a few other fields.
 const MAX_LINE_BYTES: usize = 64 * 1024;
-
-/// Magic number of gzip files.
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];

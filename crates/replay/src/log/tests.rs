@@ -62,7 +62,7 @@ fn each_invalid_line_has_its_error_kind() {
     let prefix = "192.0.2.1 - - [07/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" ";
     for (text, expected) in [
         ("hello", LineError::UnknownFormat),
-        ("{\"a\":1}", LineError::ForeignJson),
+        ("{\"a\":1}", LineError::UnknownJson),
         ("{\"time\":\"2024-06-07T00:00:00Z\",\"settled", LineError::Truncated),
         ("192.0.2.1 - - [31/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5", LineError::InvalidTime),
         (&format!("{prefix}abc 5"), LineError::InvalidStatus),

@@ -14,6 +14,14 @@ pub(super) fn read(text: &[u8]) -> Option<ParsedTime> {
     }
 }
 
+/// Parses a time of either form without a zone as UTC.
+pub(super) fn read_utc(text: &[u8]) -> Option<ParsedTime> {
+    let mut zoned = [0; MAX_UNZONED_BYTES + 1];
+    zoned.get_mut(..text.len()).filter(|_| text.len() <= MAX_UNZONED_BYTES)?.copy_from_slice(text);
+    zoned[text.len()] = b'Z';
+    read(&zoned[..=text.len()])
+}
+
 /// Returns the UTC offset of such a time, in seconds.
 pub(super) fn utc_offset(text: &[u8]) -> Option<i64> {
     let clock_ends = if text.get(2) == Some(&b'/') { 20 } else { 19 };
@@ -95,6 +103,9 @@ fn parse_digits(digits: &[u8]) -> Option<u64> {
 
 /// Days since 1 March of the year 0, counted from 1.
 const UNIX_EPOCH_DAY: i64 = 719_469;
+
+/// Length of a time without a zone at most, with a fraction of nanoseconds.
+const MAX_UNZONED_BYTES: usize = 32;
 
 const MONTHS: [[u8; 3]; 12] =
     [*b"jan", *b"feb", *b"mar", *b"apr", *b"may", *b"jun", *b"jul", *b"aug", *b"sep", *b"oct", *b"nov", *b"dec"];

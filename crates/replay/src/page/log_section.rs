@@ -47,6 +47,7 @@ fn counts(out: &mut Html, log: &LogReport) {
     for error in log.invalid_lines.values() {
         add(error.lines, format!("skipped: {}; the first is {}", error.what, error.first));
     }
+    items.extend(log.clients.formats.iter().map(|format| format!("format: {format}")));
     items.extend(log.clients.columns.iter().map(|column| format!("client: {column}")));
     items.extend(log.clients.warnings.iter().map(|warning| format!("warning: {warning}")));
     out.raw("<ul>\n");

@@ -100,7 +100,11 @@ fn report(days: u32) -> Report {
             files: vec!["access.log".into()],
             lines: requests,
             requests,
-            clients: crate::log::ClientNotes { columns: vec!["first column".to_owned()], warnings: Vec::new() },
+            clients: crate::log::ClientNotes {
+                formats: vec!["combined".to_owned()],
+                columns: vec!["first column".to_owned()],
+                warnings: Vec::new(),
+            },
             empty: 0,
             invalid_lines: BTreeMap::new(),
             non_requests: 0,

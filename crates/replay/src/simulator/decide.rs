@@ -181,7 +181,7 @@ impl Simulator {
         let due = match native {
             _ if role.is_simulated_copy() => at,
             Some(native) => at + native.scope_wait + native.origin_latency.unwrap_or_default(),
-            None => at + self.latency,
+            None => at + line.latency.unwrap_or(self.latency),
         };
         if let Some(sequences) =
             native.and_then(|native| self.sequences(native, &replayed.quota_usage, next.position.file))

@@ -1,0 +1,109 @@
+//! Proxies in front of a server, found from the first lines of its log.
+//!
+//! Lines are read as the gateway reads `X-Forwarded-For`: from the server to the client, past trusted proxies. Trusted are
+//! the addresses of a column that has far fewer of them than the column of clients, and private ones if the log has public
+//! clients.
+
+use super::address::AddressList;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use tidegate_policy::network::is_private;
+
+/// Addresses that are proxies and not clients.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TrustedProxies {
+    proxies: BTreeSet<IpAddr>,
+    trusts_private: bool,
+}
+
+impl TrustedProxies {
+    /// Detects the proxies by the addresses of the first lines, each from the client to the server.
+    pub(super) fn detect(chains: &[AddressList]) -> Self {
+        let proxies = proxies_of_columns(chains);
+        let trusts_private = chains.iter().flatten().any(|address| !is_private(*address) && !proxies.contains(address));
+        Self { proxies, trusts_private }
+    }
+
+    /// Returns true if an address is a proxy.
+    pub(super) fn contains(&self, address: IpAddr) -> bool {
+        self.proxies.contains(&address) || self.trusts_private && is_private(address)
+    }
+
+    /// Returns the client of a line: the address next to the server that is no proxy, or the farthest one.
+    pub(super) fn client_of(&self, chain: &AddressList) -> Option<IpAddr> {
+        chain.iter().rev().find(|address| !self.contains(**address)).or(chain.first()).copied()
+    }
+
+    /// Returns the proxies as a phrase.
+    pub(super) fn describe(&self) -> String {
+        match (self.proxies.len(), self.trusts_private) {
+            (0, _) => "private addresses are proxies".to_owned(),
+            (1, _) => "the other address is one proxy".to_owned(),
+            (count, _) => format!("the other addresses are {count} proxies"),
+        }
+    }
+
+    /// Returns what is doubtful about the clients of the first lines; `advice` says what would do.
+    pub(super) fn warning_for(&self, chains: &[AddressList], advice: &str) -> Option<String> {
+        if chains.len() < MIN_LINES {
+            return None;
+        }
+        let clients: BTreeSet<Option<IpAddr>> = chains.iter().map(|chain| self.client_of(chain)).collect();
+        let only = clients.first().filter(|_| clients.len() == 1)?;
+        let who = match only {
+            Some(address) if is_private(*address) => format!("the private address {address}, probably a proxy"),
+            Some(_) => return None,
+            None => "no address".to_owned(),
+        };
+        Some(format!("all lines have one client, {who}: {advice}"))
+    }
+}
+
+/// Counts by which a column of forwarded addresses is told from one that clients write.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ForwardedCounts {
+    /// Lines.
+    pub(super) lines: usize,
+    /// Lines with forwarded addresses.
+    pub(super) forwarded_lines: usize,
+    /// Lines whose peer of the server is private or unknown.
+    pub(super) private_peer_lines: usize,
+    /// Different peers.
+    pub(super) peers: usize,
+    /// Different forwarded values.
+    pub(super) forwarded: usize,
+}
+
+impl ForwardedCounts {
+    /// Returns true if the clients are in the forwarded column.
+    pub(super) fn have_clients(self) -> bool {
+        let mostly = |lines: usize| lines * 10 >= self.lines * 9;
+        let is_forwarded = mostly(self.forwarded_lines);
+        self.forwarded_lines > 0
+            && (is_forwarded && self.peers * 2 <= self.forwarded
+                || self.peers == 1 && is_forwarded
+                || mostly(self.private_peer_lines))
+    }
+}
+
+/// Returns the addresses of the columns next to the server that have far fewer addresses than the column of clients.
+fn proxies_of_columns(chains: &[AddressList]) -> BTreeSet<IpAddr> {
+    let firsts: BTreeSet<IpAddr> = chains.iter().filter_map(|chain| chain.first().copied()).collect();
+    let mut proxies = BTreeSet::new();
+    for from_server in 0..MAX_PROXIES {
+        let longer: Vec<&AddressList> = chains.iter().filter(|chain| chain.len() >= from_server + 2).collect();
+        let values: BTreeSet<IpAddr> = longer.iter().map(|chain| chain[chain.len() - 1 - from_server]).collect();
+        let is_column = longer.len() * 2 >= chains.len();
+        if !is_column || values.len() * 8 > firsts.len() && values.len() > 1 {
+            break;
+        }
+        proxies.extend(values);
+    }
+    proxies
+}
+
+/// Lines from which a single client is worth a warning.
+const MIN_LINES: usize = 20;
+
+/// Proxies that a request passes at most.
+const MAX_PROXIES: usize = 8;
