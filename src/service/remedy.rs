@@ -10,6 +10,7 @@ use tidegate_policy::promise::Promise;
 use tidegate_policy::window::Window;
 use tidegate_replay::init::Logs;
 use tidegate_replay::init::plan::{Plan, PlanOptions, plan};
+use tidegate_replay::log::LogOptions;
 use tidegate_replay::terminal::group_digits;
 
 /// Largest access log that is replayed. It takes about a minute of one core.
@@ -66,7 +67,7 @@ impl RemedySearch {
         if length > MAX_LOG_BYTES {
             return Err(format!("{} is larger than 1 GiB; run `tidegate plan` on it", log.display()));
         }
-        let logs = Logs::from_paths(&[log.to_owned()]).map_err(|error| error.to_string())?;
+        let logs = Logs::from_paths(&[log.to_owned()], &LogOptions::default()).map_err(|error| error.to_string())?;
         let plan = |limit| {
             let options = PlanOptions { limit, ..self.options.clone() };
             plan(&logs, &options, &self.agents, &self.operators).map_err(|error| error.to_string())

@@ -4,7 +4,7 @@
 //! built-in lists, so clients cannot add any.
 
 use super::handshake_result::HandshakeResult;
-use super::histogram::{Histogram, Sample};
+use super::histogram::{BucketedDuration, Histogram};
 use super::status_class::StatusClass;
 use tidegate_access_log::{NameResolver, Record, RecordedOutcome};
 use tidegate_http_cache::CacheResult;
@@ -97,7 +97,7 @@ struct CountedResponse {
     code: StatusClass,
     bytes: u64,
     /// Time from the first byte of the request to the last byte of the response.
-    duration: Sample,
+    duration: BucketedDuration,
 }
 
 /// Counters of one scope.
@@ -129,7 +129,7 @@ impl WorkerCounters {
         let response = CountedResponse {
             code: StatusClass::from_status(record.response.status),
             bytes: record.response.bytes,
-            duration: Sample::new(record.response.total),
+            duration: BucketedDuration::new(record.response.total),
         };
         self.slot_index
             .classes

@@ -32,12 +32,12 @@ pub(super) const BOUNDS: [(u64, &str); 15] = [
 
 /// A duration and its bucket, for several histograms.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
+pub(super) struct BucketedDuration {
     bucket: usize,
     nanoseconds: u64,
 }
 
-impl Sample {
+impl BucketedDuration {
     pub(super) fn new(duration: Duration) -> Self {
         let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.iter().position(|&(bound, _)| nanoseconds <= bound).unwrap_or(BOUNDS.len());
@@ -48,11 +48,11 @@ impl Sample {
 impl Histogram {
     /// Counts one sample.
     pub fn record(&mut self, duration: Duration) {
-        self.add(Sample::new(duration));
+        self.add(BucketedDuration::new(duration));
     }
 
     /// Counts a sample whose bucket is known.
-    pub(super) fn add(&mut self, Sample { bucket, nanoseconds }: Sample) {
+    pub(super) fn add(&mut self, BucketedDuration { bucket, nanoseconds }: BucketedDuration) {
         self.counts[bucket] += 1;
         self.sum_ns = self.sum_ns.saturating_add(nanoseconds);
     }
