@@ -110,7 +110,10 @@ impl ForeignFormat {
         }
         match format {
             NamedFormat::Common => None,
-            NamedFormat::Dialect(index) => DIALECTS.get(index).map(|dialect| Self::of_dialect(dialect, fields, lines)),
+            NamedFormat::Dialect(index) => {
+                let dialect = DIALECTS.get(index).filter(|dialect| dialect.is_of_any(lines))?;
+                Some(Self::of_dialect(dialect, fields, lines))
+            }
             NamedFormat::Json => {
                 let objects: Vec<&[u8]> = lines.iter().copied().filter(|line| line.starts_with(b"{")).collect();
                 Some(Self::of_json("JSON with guessed names", json_dialects::guess(&objects), fields, lines))
@@ -267,10 +270,10 @@ impl ForeignFormat {
 
     /// Returns the format and its fields, for a report.
     pub(in crate::log) fn describe(&self) -> String {
-        let fields = Field::NAMES.into_iter().filter_map(|(field_name, field)| {
+        let fields = Field::NAMES.into_iter().filter_map(|(_, field)| {
             let mut names = self.names.iter().filter(|(_, meaning)| meaning.field == field).map(|(name, _)| &**name);
             let is_used = self.known.contains(field);
-            names.next().filter(|_| is_used).map(|name| format!("{field_name}={name}"))
+            names.next().filter(|_| is_used).map(|name| format!("{}={name}", field.name()))
         });
         format!("{}: {}", self.name, fields.collect::<Vec<_>>().join(", "))
     }

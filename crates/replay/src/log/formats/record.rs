@@ -28,6 +28,11 @@ impl FieldSet {
         self.0 |= 1 << field as u32;
     }
 
+    /// Returns true if the set contains no field.
+    pub(in crate::log) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// Returns the fields of both sets.
     pub(in crate::log) fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
