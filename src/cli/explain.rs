@@ -10,7 +10,7 @@ mod what_if;
 pub use render::render;
 
 use super::admin_client::AdminArgs;
-use super::log_args::AssumptionArgs;
+use super::log_args::{AssumptionArgs, LogFormatArgs};
 use super::status::View;
 use super::{CommandError, load_policy, print};
 use crate::service::crawlers;
@@ -42,7 +42,7 @@ pub struct ExplainArgs {
     what: Option<String>,
     /// Line of an access log to explain; the lines before it are replayed. Repeat for earlier files of the log.
     ///
-    /// Accepts the gateway's own format, combined and common, plain or compressed. If earlier lines are in other files,
+    /// Accepts all formats that `replay` reads, plain or compressed. If earlier lines are in other files,
     /// name these without a line: --log access.log.1 --log access.log:4711. If the pacing plan refused the line, the
     /// log is also replayed with a limit larger by 10, 25, 50 and 100 %, and with two and four times the weight of the
     /// class, until one admits the line.
@@ -70,6 +70,8 @@ pub struct ExplainArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    format: LogFormatArgs,
+    #[command(flatten)]
     assumption_args: Option<AssumptionArgs>,
     #[command(flatten)]
     admin: AdminArgs,
@@ -96,7 +98,7 @@ fn explanation(args: &ExplainArgs) -> Result<Explanation, CommandError> {
             let file = args.admin.file.path()?;
             let policy = load_policy::read(&file, crawlers::without_dns).map_err(CommandError::Usage)?;
             target::parse_used_options(args, Environment::from(&policy)).map_err(CommandError::Usage)?;
-            line.check().map_err(CommandError::Usage)?;
+            line.check(&args.format.options()).map_err(CommandError::Usage)?;
             let log = LogReplay { args, line: &line };
             let mut explanation = log.explain_with(&policy)?;
             explanation.remedies.extend(what_if::remedies(&log, &file, &policy, &explanation)?);

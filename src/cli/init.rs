@@ -1,5 +1,6 @@
 //! `tidegate init`: generates an initial configuration from access logs.
 
+use super::log_args::LogFormatArgs;
 use super::{CommandError, print};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,11 +10,11 @@ use tidegate_crawlers::verify::OperatorTable;
 use tidegate_replay::init::{InitError, Logs, generate_config};
 
 /// Generates and prints the configuration. Returns exit code 2 if the logs are unreadable or contain no requests.
-pub fn run(logs: &[PathBuf]) -> ExitCode {
+pub fn run(logs: &[PathBuf], format: &LogFormatArgs) -> ExitCode {
     let operators = Arc::new(OperatorTable::builtin());
     let agents = Arc::new(UserAgentMatcher::builtin(operators.product_tokens()));
-    let yaml =
-        Logs::from_paths(logs).map_err(InitError::from).and_then(|logs| generate_config(&logs, &agents, &operators));
+    let input = Logs::from_paths(logs, &format.options()).map_err(InitError::from);
+    let yaml = input.and_then(|logs| generate_config(&logs, &agents, &operators));
     match yaml {
         Ok(yaml) => print(&yaml),
         Err(error) => command_error(error, logs).report(),

@@ -6,17 +6,46 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tidegate_config as config;
 use tidegate_policy::Units;
-use tidegate_replay::log::LogFiles;
+use tidegate_replay::log::{LogFieldName, LogFiles, LogFormat, LogOptions};
 use tidegate_replay::{Assumptions, Policy, RetryModel};
 
 /// Access logs and assumptions.
 #[derive(Clone, Debug, Args)]
 pub struct LogArgs {
-    /// Access logs: combined, common, or the gateway's own format; plain, gzip, zstd or bzip2; - is standard input.
+    /// Access logs; plain, gzip, zstd or bzip2; - is standard input.
     #[arg(required = true, value_name = "LOG")]
     pub(super) logs: Vec<PathBuf>,
     #[command(flatten)]
+    pub(super) format: LogFormatArgs,
+    #[command(flatten)]
     pub(super) assumption_args: AssumptionArgs,
+}
+
+/// Format of the logs, if it is not detected.
+#[derive(Clone, Debug, Default, Args)]
+pub struct LogFormatArgs {
+    /// Format of the logs, if it is not detected: a format string of nginx (log_format), Apache (LogFormat) or HAProxy, or a
+    /// name. Example: '$remote_addr [$time_local] "$request" $status'
+    ///
+    /// Names are combined (also common, and the gateway's own log), caddy, traefik, cloudflare, json, haproxy, alb, elb and
+    /// w3c. A format string of nginx that writes JSON and a line #Fields: of a W3C log are format strings, too. The report
+    /// says which format was found, with which columns, and what could not be read.
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<LogFormat>,
+    /// Name that a log gives a field. Example: client=remote_addr
+    ///
+    /// NAME is a name of a JSON object, with a dot for a name within another object, a column of a W3C log, or capture.1 for
+    /// the first captured header of HAProxy. FIELD is one of client, forwarded (X-Forwarded-For), time, date, time_of_day,
+    /// request, method, uri, path, query, host, protocol, status, bytes, referer, user_agent, latency (in seconds) and tls.
+    #[arg(long, value_name = "FIELD=NAME")]
+    field: Vec<LogFieldName>,
+}
+
+impl LogFormatArgs {
+    /// Returns what the arguments say about the format.
+    pub(super) fn options(&self) -> LogOptions {
+        LogOptions { format: self.format.clone(), fields: self.field.clone() }
+    }
 }
 
 /// Assumptions about facts that logs lack.
@@ -69,7 +98,7 @@ enum RetryModelArg {
 impl LogArgs {
     /// Opens the files.
     pub(super) fn open(&self) -> Result<LogFiles, CommandError> {
-        LogFiles::open(&self.logs).map_err(|error| CommandError::Usage(error.to_string()))
+        LogFiles::open_with(&self.logs, &self.format.options()).map_err(|error| CommandError::Usage(error.to_string()))
     }
 }
 

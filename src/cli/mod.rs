@@ -143,10 +143,12 @@ enum Command {
     /// undeclared bots count as people. `enforce: false` of the quota and of people means that no request is refused until
     /// both lines are removed. Calls of WordPress to its own /wp-cron.php get a class of their own.
     Init {
-        /// Access logs in combined, common or the gateway's own format, plain, gzip, zstd or bzip2; `-` is standard input. The input
-        /// is read twice, so a pipe is kept in memory, up to 1 GiB.
+        /// Access logs, plain, gzip, zstd or bzip2; `-` is standard input. The input is read twice, so a pipe is kept in memory,
+        /// up to 1 GiB.
         #[arg(required = true, value_name = "LOG")]
         logs: Vec<PathBuf>,
+        #[command(flatten)]
+        format: log_args::LogFormatArgs,
     },
     /// Proposes a policy of a few lines from access logs, and says what it keeps
     ///
@@ -279,7 +281,7 @@ impl Cli {
             Command::Learn(args) => learn::run(&args),
             Command::Tune(args) => tune::run(&args),
             Command::Explain(args) => explain::run(&args),
-            Command::Init { logs } => init::run(&logs),
+            Command::Init { logs, format } => init::run(&logs, &format),
             Command::Plan(args) => plan::run(&args),
             Command::Block(args) => switch::run(&args, "block"),
             Command::Allow(args) => switch::run(&args, "allow"),

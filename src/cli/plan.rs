@@ -1,5 +1,6 @@
 //! `tidegate plan`: proposes a policy of a few lines from access logs, and says what it keeps.
 
+use super::log_args::LogFormatArgs;
 use super::output::{OutputPaths, OutputTarget};
 use super::{CommandError, init, print};
 use clap::Args;
@@ -21,10 +22,12 @@ const MAX_LIMIT: u64 = 1_000_000_000_000;
 /// Arguments of `plan`.
 #[derive(Clone, Debug, Args)]
 pub struct PlanArgs {
-    /// Access logs in combined, common or the gateway's own format, plain, gzip, zstd or bzip2; `-` is standard input. The input is read
-    /// three times, so a pipe is kept in memory, up to 1 GiB.
+    /// Access logs, plain, gzip, zstd or bzip2; `-` is standard input. The input is read three times, so a pipe is kept in
+    /// memory, up to 1 GiB.
     #[arg(required = true, value_name = "LOG")]
     logs: Vec<PathBuf>,
+    #[command(flatten)]
+    format: LogFormatArgs,
     /// Pages a day that were bought (default: those of the busiest day of the log).
     #[arg(long, value_name = "UNITS", value_parser = clap::value_parser!(u64).range(1..=MAX_LIMIT))]
     limit: Option<u64>,
@@ -63,7 +66,8 @@ fn propose(args: &PlanArgs) -> Result<Option<String>, CommandError> {
     let agents = Arc::new(UserAgentMatcher::builtin(operators.product_tokens()));
     check_origin(&args.origin, &operators)?;
     let options = PlanOptions { origin: args.origin.clone(), limit: args.limit, zone: args.zone.clone() };
-    let logs = Logs::from_paths(&args.logs).map_err(|error| init::command_error(error.into(), &args.logs))?;
+    let logs = Logs::from_paths(&args.logs, &args.format.options());
+    let logs = logs.map_err(|error| init::command_error(error.into(), &args.logs))?;
     let plan = plan(&logs, &options, &agents, &operators);
     let Plan { yaml, promise, report, .. } = plan.map_err(|error| init::command_error(error, &args.logs))?;
     let figures = json_document(&promise).map_err(io::Error::from);

@@ -220,7 +220,8 @@ fn log_without_requests_is_an_error() {
     let ExitOutcome { code, output, errors } = run(&["init", "-"], b"hello\n");
     assert_eq!((code, output.as_str()), (2, ""));
     assert!(
-        errors.starts_with("-: no requests found in 1 lines; first invalid line -:1: in no known format: no client"),
+        errors
+            .starts_with("-: no requests found in 1 lines; first invalid line -:1: in no known format; --format takes"),
         "{errors}"
     );
     assert_eq!(run(&["init", "nowhere.log"], b"").code, 2);

@@ -88,6 +88,7 @@ mod robots;
 mod robots_fetch;
 mod robots_rewrite;
 mod scopes;
+mod server_logs;
 mod shell;
 mod signatures;
 mod slow_readers;

@@ -27,7 +27,8 @@ impl LogReplay<'_> {
         };
         let assumption_args = args.assumption_args.clone().unwrap_or_default();
         let assumptions = assumption_args.assumptions(&[policy])?;
-        let files = LogFiles::open(&line.files).map_err(|error| CommandError::Usage(error.to_string()))?;
+        let files = LogFiles::open_with(&line.files, &args.format.options())
+            .map_err(|error| CommandError::Usage(error.to_string()))?;
         let (progress, reading) = (Progress::start(), ReadProgress::new(&files));
         let replay = Replay {
             files: files.sources.iter().map(|source| source.name.clone()).collect(),

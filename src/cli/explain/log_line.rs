@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use tidegate_replay::ReplayRequest;
-use tidegate_replay::log::{LinePosition, LogFiles, LogLine};
+use tidegate_replay::log::{LineError, LinePosition, LogFiles, LogLine, LogOptions, with_line};
 
 /// A line of a log that may consist of several files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,27 +51,26 @@ impl LogLineRef {
     }
 
     /// Checks, before the replay, that the line exists and contains a request.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let mut files = LogFiles::open(std::slice::from_ref(self.file())).map_err(|error| error.to_string())?;
-        let mut last = 0;
-        while let Some(source) = files.sources.first_mut()
-            && let Some(line) = source.next_line().map_err(|error| error.to_string())?
-        {
-            last = line.number;
-            if last < self.position.number {
-                continue;
+    pub(super) fn check(&self, options: &LogOptions) -> Result<(), String> {
+        let files =
+            LogFiles::open_with(std::slice::from_ref(self.file()), options).map_err(|error| error.to_string())?;
+        let source = files.sources.into_iter().next().expect("one file has one source");
+        let problem = |line: Result<Option<LogLine<'_>>, LineError>| match line {
+            Ok(Some(line)) if ReplayRequest::from_line(&line).is_some() => None,
+            Ok(Some(_)) => Some("it contains no request that the gateway forwards"),
+            Ok(None) => Some("it is empty"),
+            Err(error) => Some(error.message()),
+        };
+        match with_line(source, self.position.number, problem).map_err(|error| error.to_string())? {
+            Ok(None) => Ok(()),
+            Ok(Some(problem)) => {
+                Err(format!("{}: cannot be explained: {problem}; write a line of an access log", self.name()))
             }
-            let no_request = "it contains no request that the gateway forwards";
-            let problem = match line.text.map(LogLine::read) {
-                Ok(Ok(Some(line))) if ReplayRequest::from_line(&line).is_some() => return Ok(()),
-                Ok(Ok(Some(_))) => no_request,
-                Ok(Ok(None)) => "it is empty",
-                Ok(Err(error)) | Err(error) => error.message(),
-            };
-            return Err(format!("{}: cannot be explained: {problem}; write a line of an access log", self.name()));
+            Err(last) => {
+                let (file, number) = (self.file().display(), self.position.number);
+                Err(format!("{file}: line {number} does not exist; the last is {last}"))
+            }
         }
-        let file = self.file().display();
-        Err(format!("{file}: line {} does not exist; the last is {last}", self.position.number))
     }
 }
 
@@ -107,8 +106,10 @@ mod tests {
         let valid = "192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] \"GET /a HTTP/1.1\" 200 5";
         let text = format!("{valid}\nnonsense\n\n{}\n", valid.replace("GET", "CONNECT"));
         std::fs::write(&path, text).expect("writable");
-        let check =
-            |number: u64| LogLineRef { files: vec![path.clone()], position: LinePosition { file: 0, number } }.check();
+        let check = |number: u64| {
+            LogLineRef { files: vec![path.clone()], position: LinePosition { file: 0, number } }
+                .check(&LogOptions::default())
+        };
         assert_eq!(check(1), Ok(()));
         for (number, expected) in [
             (2, "in no known format"),

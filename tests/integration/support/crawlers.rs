@@ -28,6 +28,13 @@ impl InstalledClients {
         self.installed.join("node_modules").join(file)
     }
 
+    /// Returns the path of an installed program.
+    pub fn program(&self, name: &str) -> PathBuf {
+        let program = self.installed.join("venv/bin").join(name);
+        assert!(program.exists(), "no {name} in {}; run ./test", self.installed.display());
+        program
+    }
+
     /// Returns a Scrapy spider that starts at `/page/0`, with additional `settings`.
     pub fn scrapy(&self, address: SocketAddr, settings: &[&str]) -> Command {
         let mut command = self.command("scrapy");

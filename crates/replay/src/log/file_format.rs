@@ -4,7 +4,7 @@ use super::formats::collector::{Collector, Stripped};
 use super::formats::field::Meaning;
 use super::formats::{ForeignFormat, NamedFormat};
 use super::layout::{Layout, SAMPLE_LINES};
-use super::options::{FormatArgument, LogFormat, LogOptions};
+use super::options::{FormatArgument, LogFieldName, LogFormat, LogOptions};
 use super::source::{LogReadError, LogSource, NumberedLine};
 use super::{LineError, LogField, LogLine, format, normalized};
 use std::borrow::Cow;
@@ -18,6 +18,8 @@ pub(super) struct FileFormat {
     parts: [LongLine; 2],
     lines: LineFormat,
     name: String,
+    /// Names of the command line that no line has.
+    unused_fields: Vec<String>,
 }
 
 /// Format of the lines behind the prefix of a collector.
@@ -47,7 +49,12 @@ impl FileFormat {
             }
             let texts: Vec<&[u8]> = stripped.iter().map(|line| &*line.text).collect();
             let (read_lines, name, line_format) = detect_lines(&texts, options);
-            let format = Self { collector, parts: Default::default(), lines: line_format, name };
+            let is_unused = |field: &&LogFieldName| match &line_format {
+                LineFormat::Common(_) => true,
+                LineFormat::Foreign(foreign) => !foreign.uses(&field.name, field.meaning),
+            };
+            let unused_fields = options.fields.iter().filter(is_unused).map(|field| field.name.clone()).collect();
+            let format = Self { collector, parts: Default::default(), lines: line_format, name, unused_fields };
             // All lines are read: a longer search would find nothing better.
             if read_lines == lines.len() && read_lines > 0 {
                 return format;
@@ -61,6 +68,7 @@ impl FileFormat {
             parts: Default::default(),
             lines: LineFormat::Common(Layout::default()),
             name: String::new(),
+            unused_fields: Vec::new(),
         })
     }
 
@@ -126,10 +134,13 @@ impl FileFormat {
 
     /// Returns what is doubtful about the lines.
     pub(super) fn warnings(&self) -> Vec<String> {
-        match &self.lines {
+        let mut warnings = match &self.lines {
             LineFormat::Common(layout) => layout.warning().map(str::to_owned).into_iter().collect(),
             LineFormat::Foreign(foreign) => foreign.warnings().to_vec(),
-        }
+        };
+        let unused = |name| format!("--field {name} has no effect: no line has it");
+        warnings.extend(self.unused_fields.iter().map(unused));
+        warnings
     }
 }
 

@@ -110,7 +110,10 @@ impl ForeignFormat {
         }
         match format {
             NamedFormat::Common => None,
-            NamedFormat::Dialect(index) => DIALECTS.get(index).map(|dialect| Self::of_dialect(dialect, fields, lines)),
+            NamedFormat::Dialect(index) => {
+                let dialect = DIALECTS.get(index).filter(|dialect| dialect.is_of_any(lines))?;
+                Some(Self::of_dialect(dialect, fields, lines))
+            }
             NamedFormat::Json => {
                 let objects: Vec<&[u8]> = lines.iter().copied().filter(|line| line.starts_with(b"{")).collect();
                 Some(Self::of_json("JSON with guessed names", json_dialects::guess(&objects), fields, lines))
@@ -203,10 +206,8 @@ impl ForeignFormat {
             .iter()
             .filter_map(|line| if detecting.is_directive(line) { None } else { detecting.read_values(line).ok() })
             .collect();
-        let text = |values: &'_ FieldValues<'_>, field| values.value(field).and_then(Value::text).map(<[u8]>::to_vec);
-        let addresses: Vec<_> = values.iter().map(|it| (text(it, Field::Client), text(it, Field::Forwarded))).collect();
         format.clients =
-            ClientRule::detect(addresses.iter().map(|(peer, forwarded)| (peer.as_deref(), forwarded.as_deref())));
+            ClientRule::detect(values.iter().map(|it| (it.text(Field::Client), it.text(Field::Forwarded))));
         format.known = match &format.reader {
             LineReader::Json(_) => {
                 values.iter().fold(FieldSet::default(), |known, values| known.union(values.fields()))
@@ -219,6 +220,9 @@ impl ForeignFormat {
             format.names = columns.names().map(|(name, meaning)| (name.to_owned(), meaning)).collect();
         }
         format.warnings.extend(format.clients.warning().map(str::to_owned));
+        if values.iter().any(|it| it.value(Field::Time).is_some_and(Value::is_time_without_zone)) {
+            format.warnings.push("times have no zone and are read as UTC".to_owned());
+        }
         format.read_lines =
             values.into_iter().map(|it| it.into_line(format.known, &format.clients)).filter(Result::is_ok).count();
         format
@@ -265,12 +269,18 @@ impl ForeignFormat {
         }
     }
 
+    /// Returns true if lines have the field `name` of the command line.
+    pub(in crate::log) fn uses(&self, name: &str, meaning: Meaning) -> bool {
+        self.known.contains(meaning.field)
+            && self.names.iter().any(|(known, other)| known == name && other.field == meaning.field)
+    }
+
     /// Returns the format and its fields, for a report.
     pub(in crate::log) fn describe(&self) -> String {
-        let fields = Field::NAMES.into_iter().filter_map(|(field_name, field)| {
+        let fields = Field::NAMES.into_iter().filter_map(|(_, field)| {
             let mut names = self.names.iter().filter(|(_, meaning)| meaning.field == field).map(|(name, _)| &**name);
             let is_used = self.known.contains(field);
-            names.next().filter(|_| is_used).map(|name| format!("{field_name}={name}"))
+            names.next().filter(|_| is_used).map(|name| format!("{}={name}", field.name()))
         });
         format!("{}: {}", self.name, fields.collect::<Vec<_>>().join(", "))
     }

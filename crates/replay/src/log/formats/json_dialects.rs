@@ -16,6 +16,13 @@ pub(in crate::log) struct JsonDialect {
 }
 
 impl JsonDialect {
+    /// Returns true if one of the lines has the program's name of the target; other programs use the other names, too.
+    pub(in crate::log) fn is_of_any(&self, lines: &[&[u8]]) -> bool {
+        let names = self.names.iter().copied().filter(|(_, meaning)| matches!(meaning.field, Field::Uri | Field::Path));
+        let names = JsonNames::new(names);
+        lines.iter().any(|line| names.read(line).is_ok_and(|values| !values.fields().is_empty()))
+    }
+
     /// Returns the names with what is fixed beside them.
     pub(in crate::log) fn complete(&self, names: JsonNames) -> JsonNames {
         let names = self.headers.into_iter().fold(names, JsonNames::with_headers);

@@ -28,6 +28,11 @@ impl FieldSet {
         self.0 |= 1 << field as u32;
     }
 
+    /// Returns true if the set contains no field.
+    pub(in crate::log) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// Returns the fields of both sets.
     pub(in crate::log) fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -75,6 +80,11 @@ impl<'a> FieldValues<'a> {
         self.values[field as usize].as_ref().map(|(value, _)| value)
     }
 
+    /// Returns the text of a field; `None` if it is a number.
+    pub(in crate::log) fn text(&self, field: Field) -> Option<&[u8]> {
+        self.value(field).and_then(Value::text)
+    }
+
     fn take_text(&mut self, field: Field) -> Option<Cow<'a, [u8]>> {
         let (value, meaning) = self.values[field as usize].take()?;
         value.into_text(meaning.encoding)
@@ -90,8 +100,7 @@ impl<'a> FieldValues<'a> {
         if [Field::Request, Field::Uri, Field::Path, Field::Status].iter().all(|it| self.value(*it).is_none()) {
             return Err(LineError::NotRequest);
         }
-        let address_text = |field| self.value(field).and_then(Value::text);
-        let client = clients.client(address_text(Field::Client), address_text(Field::Forwarded))?;
+        let client = clients.client(self.text(Field::Client), self.text(Field::Forwarded))?;
         let LineTime { at, has_fraction, utc_offset } = self.time().ok_or(LineError::InvalidTime)?;
         let status = self.value(Field::Status).and_then(Value::unsigned);
         let status = status.and_then(|status| u16::try_from(status).ok()).filter(|it| (100..1000).contains(it));
@@ -154,7 +163,7 @@ impl<'a> FieldValues<'a> {
     }
 
     fn version(&self) -> Version {
-        let text = self.value(Field::Protocol).and_then(Value::text).unwrap_or_default();
+        let text = self.text(Field::Protocol).unwrap_or_default();
         std::str::from_utf8(text).ok().and_then(combined::parse_version).unwrap_or(Version::HTTP_11)
     }
 

@@ -278,6 +278,18 @@ fn captures_of_haproxy_have_the_names_that_are_given() {
 }
 
 #[test]
+fn report_warns_of_unused_names_and_of_times_without_a_zone() {
+    let warnings = |log: &str, fields: &[&str]| read_log(log.as_bytes(), None, fields).notes.warnings;
+    assert_eq!(warnings(CADDY, &["host=request.host"]), Vec::<String>::new());
+    let unused = |name: &str| vec![format!("--field {name} has no effect: no line has it")];
+    assert_eq!(warnings(CADDY, &["query=request.query"]), unused("request.query"));
+    let combined = "203.0.113.7 - - [07/Jun/2024:00:00:09 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"x\"";
+    assert_eq!(warnings(combined, &["client=x"]), unused("x"));
+    assert_eq!(warnings(HAPROXY, &[]), ["times have no zone and are read as UTC"]);
+    assert_eq!(warnings(HAPROXY, &["host=capture.1"]), ["times have no zone and are read as UTC"]);
+}
+
+#[test]
 fn unsafe_format_strings_are_refused_with_what_would_do() {
     for (format, expected) in [
         ("$http_user_agent $http_referer $remote_addr [$time_local] $request_uri $status", "put them in quotes"),

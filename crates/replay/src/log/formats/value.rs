@@ -85,6 +85,11 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Returns true for a time without a zone.
+    pub(in crate::log) fn is_time_without_zone(&self) -> bool {
+        self.text().is_some_and(|text| timestamp::read(text).is_none() && timestamp::read_utc(text).is_some())
+    }
+
     /// Returns the value as a time: RFC 3339, that of Apache and nginx, or the time since 1970 in any unit. Without a zone
     /// it is in UTC.
     pub(in crate::log) fn time(&self) -> Option<LineTime> {
