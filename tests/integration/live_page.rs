@@ -229,7 +229,9 @@ fn client_is_blocked_and_unblocked_from_the_row_of_its_decision() {
     browser.open_url(&fixture.url(), PHONE);
     log_in(&mut browser, "open-sesame-open-sesame");
     browser.wait_until("document.querySelector('#decisions [data-block]') !== null");
-    browser.evaluate("document.querySelector('#decisions [data-block]').click()");
+    // A row that has the focus stays, and shows nevertheless what has become of its client.
+    browser.evaluate("document.querySelector('#decisions [data-block]').focus()");
+    browser.evaluate("document.activeElement.click()");
     let form = "document.querySelector('#block-form').elements";
     assert_eq!(browser.evaluate("document.querySelector('#block').open"), true);
     assert_eq!(browser.evaluate(&format!("{form}.target.value")), "127.0.0.1");
@@ -244,7 +246,8 @@ fn client_is_blocked_and_unblocked_from_the_row_of_its_decision() {
     assert_eq!((refusal.status, refusal.text().contains("\"reason\":\"blocked\"")), (429, true), "{}", refusal.text());
     browser.wait_until("document.querySelector('#problems .switch')?.innerText.includes('block 127.0.0.1/32 until ')");
     browser.wait_until("document.querySelector('#decisions [data-end]')?.innerText === 'unblock'");
-    browser.evaluate("document.querySelector('#decisions [data-end]').click()");
+    assert_eq!(browser.evaluate("document.activeElement.innerText"), "unblock", "the focus stays on the button");
+    browser.evaluate("document.activeElement.click()");
     browser.wait_until("document.querySelector('#problems .switch') === null");
     assert_eq!(fixture.gateway.connect().get("/style.css", "").status, 200);
     fixture.assert_quiet(&browser.activity(), "after the block");

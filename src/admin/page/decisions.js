@@ -13,10 +13,10 @@ export const explain = (decision, text = 'explain') => h('button', {
 function block(state, { address, operator = null, words }) {
   const active = state.switches.find(({ effect, target }) => effect === 'block' && isClient(target, address));
   if (active) {
-    return h('button', { type: 'button', class: 'link', key: `end ${active.target}`, 'data-end': active.target, 'aria-label': `unblock ${address}` }, 'unblock');
+    return h('button', { type: 'button', class: 'link', 'data-end': active.target, 'aria-label': `unblock ${address}` }, 'unblock');
   }
   return isAddress(address) ? h('button', {
-    type: 'button', class: 'link', key: `block ${address}`, 'data-block': address, 'data-operator': operator, 'data-words': words, 'aria-label': `block ${address}`,
+    type: 'button', class: 'link', 'data-block': address, 'data-operator': operator, 'data-words': words, 'aria-label': `block ${address}`,
   }, 'block') : null;
 }
 
@@ -66,7 +66,7 @@ export function spenders(state) {
   const named = (row) => row.name || '(none)';
   const client = (row) => [row.name, h('small', {}, kind(row.kind), sentences(row.evidence_text ?? []))];
   const action = ['action', (row) => block(state, { address: row.name, words: kind(row.kind) }), 'nowrap'];
-  const list = (caption, columns, rows) => h('div', {}, table(caption, columns, rows, { key: named }));
+  const list = (caption, columns, rows) => h('div', {}, table(caption, columns, rows, { key: (row) => `${row.name} ${row.kind}` }));
   return h('div', { class: 'columns' },
     list(`Clients by units, ${since}`, [['client', client], ...amounts, action], clients),
     list(`Networks by units, ${since}`, [['network', named], ...amounts], networks),

@@ -15,6 +15,7 @@ let state = null;
 let mayWrite = false;
 let hasChosenSpan = false;
 let isPolling = false;
+let shownDecisions = null;
 
 const span = () => document.querySelector('input[name=span]:checked').value;
 
@@ -33,6 +34,10 @@ function draw() {
   render(find('cache'), state.cache ? cache(state, span()) : null);
   render(find('classes'), classes(state, span()));
   render(find('routes'), routes(state));
+  if (shownDecisions !== null) {
+    // The same rows: only what can be done about their clients may have changed.
+    render(find('decisions'), decisions(state, shownDecisions));
+  }
   render(find('spenders'), spenders(state));
   render(find('origin'), originSection(state));
   render(find('crawlers'), crawlers(state));
@@ -94,7 +99,8 @@ async function pollDecisions(isAsked = false) {
   query.set('limit', '25');
   const found = await api(`/api/v1/decisions?${query}`);
   if (isAsked || !isHeld()) {
-    render(find('decisions'), decisions(state, found.decisions));
+    shownDecisions = found.decisions;
+    render(find('decisions'), decisions(state, shownDecisions));
   }
 }
 
