@@ -50,6 +50,36 @@ fn contract_of_the_edge_loads() {
 }
 
 #[test]
+fn contract_of_the_first_policy_loads() {
+    let Some(shared) = crate::support::shared_data() else { return };
+    let file = shared.join("contract/policy.yaml");
+    let whole = settings(&file);
+    assert_eq!((whole.webhooks.len(), whole.rules.quotas.len(), whole.rules.classes.len()), (2, 1, 5));
+    let text = std::fs::read_to_string(&file).expect("contract is there");
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).take(2).collect();
+    let first = config::load(Path::new("two.yaml"), &lines.join("\n"), &[], &[], &OperatorTable::builtin_names());
+    let first = first.unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(format!("{:?}", first.rules), format!("{:?}", whole.rules));
+}
+
+/// The twin of [`contract_of_the_first_policy_loads`] without further data.
+#[test]
+fn two_lines_with_notifications_and_a_combined_log_load() {
+    let two = "origin: http://127.0.0.1:3000\nquotas: { api: { limit: 10000, cost_header: X-API-Cost } }\n";
+    let rest = "notify:\n  - { webhook: \"https://chat.example/hook\", format: slack, on: [quota_95, origin_down] }\n  \
+                - { webhook: \"https://ops.example/\", summary: daily }\n\
+                log: { access: { path: ./access.log, format: combined } }\n";
+    let load = |text: &str| {
+        let loaded = config::load(Path::new("first.yaml"), text, &[], &[], &OperatorTable::builtin_names());
+        loaded.unwrap_or_else(|errors| panic!("{errors}"))
+    };
+    let (first, whole) = (load(two), load(&format!("{two}{rest}")));
+    assert_eq!(format!("{:?}", first.rules), format!("{:?}", whole.rules));
+    let events: Vec<usize> = whole.webhooks.iter().map(|webhook| webhook.events.len()).collect();
+    assert_eq!((events, first.webhooks.len()), (vec![2, 10], 0));
+}
+
+#[test]
 fn config_errors_are_listed_with_locations() {
     let text = "origin:\n  url: http://a\n  port: 80\nlisten: here\n";
     let result =

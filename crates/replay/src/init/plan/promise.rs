@@ -28,6 +28,9 @@ const CLIENT_SHARE: &str = Reason::ClientShare.name();
 const TENTH_OF_PERCENT: u32 = 1000;
 const PERCENT: u32 = 10_000;
 
+/// Largest share of an hour that is promised, in millionths: one refused page of fifty is no miss.
+const MAX_SERVED: u32 = 980_000;
+
 /// Number of search engines that are named.
 const MAX_ENGINES: usize = 3;
 
@@ -148,7 +151,8 @@ impl Promise {
         let millionths = |ratio: f64| (ratio * 1e6).round() as u32;
         let up_to =
             |step: u32| move |ratio: f64| Share::from_millionths(millionths(ratio).max(1).next_multiple_of(step));
-        let down_to = |step: u32| move |ratio: f64| Share::from_millionths(millionths(ratio) / step * step);
+        let down_to =
+            |step: u32| move |ratio: f64| Share::from_millionths((millionths(ratio) / step * step).min(MAX_SERVED));
         policy::Promise {
             people_refused: self.people_refused.map(up_to(TENTH_OF_PERCENT)),
             search_served: self.search_worst_hour.map(down_to(PERCENT)),
