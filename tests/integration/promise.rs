@@ -40,7 +40,8 @@ fn window_that_misses_the_promise_is_shown_counted_and_sent_with_what_would_have
     assert_eq!(gateway.metric("tidegate_promise_missed{figure=\"people_refused\"}"), 1.0);
     assert_eq!(gateway.metric("tidegate_promise_missed{figure=\"overrun\"}"), 0.0);
     let text = "The window from 2027-01-15T00:00:00Z missed the promise. 50.0 % of people's pages were refused (promised: at \
-                most 10.0 %). By a replay of the access log, no settings keep it at this limit; 10 units a day would.";
+                most 10.0 %). By a replay of the access log, no settings keep it at this limit; 240 units a day would.";
+    // The log is shorter than an hour, and counts as one.
     assert_eq!(state["promise"]["missed"], text);
     assert_eq!(receiver.events()[0]["text"], text);
     let admin = format!("http://{}", gateway.admin_address());
