@@ -300,7 +300,7 @@ fn assert_rules_are_evaluated(prometheus: &Prometheus) {
         rules.map(|rule| (rule["name"].to_string(), rule["health"].to_string())).collect::<BTreeMap<_, _>>()
     };
     wait_until("all rules to be evaluated", || health().values().all(|health| health != "\"unknown\""));
-    assert!(health().len() == 19 && health().values().all(|health| health == "\"ok\""), "{:?}", health());
+    assert!(health().len() == 20 && health().values().all(|health| health == "\"ok\""), "{:?}", health());
 }
 
 /// Checks dashboards against Grafana's types. Returns the errors, each with the number and the line of its dashboard.
@@ -375,6 +375,7 @@ clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
 address_lists: { hosting: { file: FILES/hosting.txt } }
 operators: { acme: { product_tokens: AcmeBot, ranges: FILES/acme.txt, exhaustive: ranges } }
 quotas:
+  a_moment: { limit: 1, window: { fixed: 5s } }
   api:
     limit: 1000000
     window: { calendar: day, zone: UTC }
@@ -382,6 +383,7 @@ quotas:
     tiers: { search: [ { above: 0%, shed: 100% } ], bot: [ { above: 0%, shed: 50% } ] }
   paced: { limit: 1000, window: { calendar: day, zone: UTC }, pacing: even, tiers: { bot: [ { above: 95%, shed: 100% } ] } }
   tried: { limit: 1, window: { fixed: 24h }, enforce: false }
+promise: { people_refused: 100% }
 classes:
   - { name: bad, when: { user_agent: BadBot }, block: true }
   - { name: search, when: { operator: [googlebot, acme] }, crawl_delay: 10s }
