@@ -427,7 +427,12 @@ fn pages_that_cost_nothing_displace_no_copy_that_saves_units() {
                 assert_eq!(get(&gateway, &format!("{path}{number}"), &fields).status, 200);
             }
         }
-        assert_eq!(visit(), used, "copies that save units stay, with disk {disk}");
+        let charged = visit() - used;
+        let unwritten = unwritten(&gateway);
+        assert!(
+            charged <= unwritten as f64,
+            "{charged} copies that save units are gone, with disk {disk}, {unwritten} unwritten"
+        );
     }
 }
 
@@ -467,8 +472,17 @@ fn reload_that_the_origin_answers_for_less_makes_no_copy_worthless() {
         }
         let requests = origin.received_requests().len();
         visit("");
-        assert_eq!(origin.received_requests().len(), requests, "all copies are left, with disk {disk}");
+        let fetched = origin.received_requests().len() - requests;
+        let unwritten = unwritten(&gateway);
+        assert!(fetched <= unwritten, "{fetched} copies are not left, with disk {disk}, {unwritten} unwritten");
     }
+}
+
+/// Returns the number of copies that were not written, because the disk was too slow for a busy machine; 0 without a disk.
+fn unwritten(gateway: &TestGateway) -> usize {
+    let (_, state) = gateway.admin_get("/api/v1/cache");
+    let state: serde_json::Value = serde_json::from_str(&state).expect("JSON");
+    state["disk"]["dropped"].as_u64().unwrap_or(0) as usize
 }
 
 #[test]

@@ -14,8 +14,8 @@ section! {
         /// Older `X-RateLimit` or `RateLimit` fields as well, for the most binding policy: a list of atlassian, github and
         /// draft-03. Default none.
         legacy: Vec<LegacyFamily> = Vec::new() => Vec<LegacyFamily>, any;
-        /// Random share, up to this one, added to each Retry-After. Without it all refused clients would return in the
-        /// same second.
+        /// Random share, up to this one, of the wait, or of the first hour of a longer one, added to each Retry-After.
+        /// Without it all refused clients would return in the same second.
         retry_after_spread: Share = Share::from_millionths(200_000) => Percent, any;
         /// true: pages of other origins may read refusals and errors of the gateway, such as a 429 with its Retry-After.
         /// These get `Access-Control-Allow-Origin` with the Origin of the request and `Access-Control-Expose-Headers`, but
