@@ -51,7 +51,7 @@ impl std::str::FromStr for LogFormat {
             let names = template_syntax::nginx_json(text)?;
             let has = |field| names.iter().any(|(_, meaning)| meaning.field == field);
             for (field, variable) in [(Field::Client, "$remote_addr"), (Field::Status, "$status")] {
-                if !has(field) && !(field == Field::Client && has(Field::Forwarded)) {
+                if !(has(field) || field == Field::Client && has(Field::Forwarded)) {
                     return Err(format!("the format lacks a name with the value \"{variable}\""));
                 }
             }

@@ -78,11 +78,8 @@ impl ForwardedCounts {
     /// Returns true if the clients are in the forwarded column.
     pub(super) fn have_clients(self) -> bool {
         let mostly = |lines: usize| lines * 10 >= self.lines * 9;
-        let is_forwarded = mostly(self.forwarded_lines);
-        self.forwarded_lines > 0
-            && (is_forwarded && self.peers * 2 <= self.forwarded
-                || self.peers == 1 && is_forwarded
-                || mostly(self.private_peer_lines))
+        let has_few_peers = self.peers == 1 || self.peers * 2 <= self.forwarded;
+        self.forwarded_lines > 0 && (mostly(self.private_peer_lines) || mostly(self.forwarded_lines) && has_few_peers)
     }
 }
 

@@ -18,8 +18,8 @@ pub(in crate::log) struct ClientRule {
 impl ClientRule {
     /// Detects the rule by the texts of the peer and of the forwarded addresses of the first lines.
     pub(in crate::log) fn detect<'a>(lines: impl Iterator<Item = (Option<&'a [u8]>, Option<&'a [u8]>)>) -> Self {
-        let lines: Vec<(AddressList, Option<AddressList>)> = lines.filter_map(addresses).collect();
-        let count = |is: &dyn Fn(&(AddressList, Option<AddressList>)) -> bool| lines.iter().filter(|it| is(it)).count();
+        let lines: Vec<PeerAndForwarded> = lines.filter_map(addresses).collect();
+        let count = |is: &dyn Fn(&PeerAndForwarded) -> bool| lines.iter().filter(|it| is(it)).count();
         let counts = ForwardedCounts {
             lines: lines.len(),
             forwarded_lines: count(&|(_, forwarded)| forwarded.is_some()),
@@ -28,7 +28,7 @@ impl ClientRule {
             forwarded: lines.iter().filter_map(|(_, forwarded)| forwarded.as_ref()).collect::<BTreeSet<_>>().len(),
         };
         let uses_forwarded = counts.have_clients();
-        let chain = |(peer, forwarded): (AddressList, Option<AddressList>)| {
+        let chain = |(peer, forwarded): PeerAndForwarded| {
             forwarded.filter(|_| uses_forwarded).into_iter().flatten().chain(peer).collect()
         };
         let chains: Vec<AddressList> = lines.into_iter().map(chain).collect();
@@ -70,8 +70,11 @@ impl ClientRule {
     }
 }
 
+/// Addresses of the peer, and the forwarded ones.
+type PeerAndForwarded = (AddressList, Option<AddressList>);
+
 /// Returns the addresses of the peer and the forwarded ones.
-fn addresses((peer, forwarded): (Option<&[u8]>, Option<&[u8]>)) -> Option<(AddressList, Option<AddressList>)> {
+fn addresses((peer, forwarded): (Option<&[u8]>, Option<&[u8]>)) -> Option<PeerAndForwarded> {
     let (peer, forwarded) = (peer.and_then(address::parse_list), forwarded.and_then(address::parse_list));
     (peer.is_some() || forwarded.is_some()).then(|| (peer.unwrap_or_default(), forwarded))
 }

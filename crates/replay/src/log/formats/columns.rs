@@ -112,7 +112,7 @@ impl Columns {
     }
 
     /// Splits off a value; `None` behind it is the end of the line.
-    fn next_value<'a>(&self, text: &'a [u8]) -> Result<(Cow<'a, [u8]>, Option<&'a [u8]>), LineError> {
+    fn next_value<'a>(&self, text: &'a [u8]) -> Result<SplitValue<'a>, LineError> {
         let Some(quoted) = text.strip_prefix(b"\"") else {
             return Ok(match memchr::memchr(self.separator, text) {
                 Some(end) => (Cow::Borrowed(&text[..end]), Some(&text[end + 1..])),
@@ -145,6 +145,9 @@ impl Columns {
         }
     }
 }
+
+/// A value, and the rest of its line.
+type SplitValue<'a> = (Cow<'a, [u8]>, Option<&'a [u8]>);
 
 fn without_doubled_quotes(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());

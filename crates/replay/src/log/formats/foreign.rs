@@ -308,6 +308,6 @@ fn own_names(
 ) -> impl Iterator<Item = (String, Meaning)> {
     names.filter(|(_, meaning)| {
         let is_named = |field| fields.iter().any(|(_, named)| named.field == field);
-        !is_named(meaning.field) && !(meaning.field == Field::Forwarded && is_named(Field::Client))
+        !(is_named(meaning.field) || meaning.field == Field::Forwarded && is_named(Field::Client))
     })
 }

@@ -3,6 +3,7 @@ use crate::log::{
 };
 use std::fmt::Write;
 use std::io::Cursor;
+use std::slice::from_ref;
 use std::time::Duration;
 use tidegate_policy::bot_detection::HeadersSeen;
 
@@ -133,7 +134,7 @@ fn lines_behind_prefixes_of_collectors_are_the_same() {
         ] {
             let prefixed: String = log.lines().map(|line| format!("{prefix}{line}\n")).collect();
             let read = read_log(prefixed.as_bytes(), None, &[]);
-            assert_eq!(read.requests, [expected.clone()], "{name} behind {prefix}: {:?}", read.counts);
+            assert_eq!(read.requests, from_ref(&expected), "{name} behind {prefix}: {:?}", read.counts);
         }
         let file: String = log
             .lines()
@@ -230,7 +231,7 @@ fn format_strings_of_servers_are_read() {
         r#"%h %l %u %t \"%r\" %>s %b \"%{Referer}i\" \"%{User-agent}i\""#,
         r#"LogFormat "%a %l %u %t \"%r\" %>s %O \"%{Referer}i\" \"%!200{User-Agent}i\"" combined"#,
     ] {
-        assert_eq!(read_log(combined.as_bytes(), Some(format), &[]).requests, [expected.clone()], "{format}");
+        assert_eq!(read_log(combined.as_bytes(), Some(format), &[]).requests, from_ref(&expected), "{format}");
     }
     let own = r#"1717718409.250|203.0.113.7|shop.example|"GET /a HTTP/1.1"|200|0.100, 0.025|"curl""#;
     let format = r#"$msec|$remote_addr|$host|"$request"|$status|$upstream_response_time|"$http_user_agent""#;
@@ -257,7 +258,7 @@ fn names_of_json_are_given_by_fields_or_by_the_format_of_nginx() {
     assert_eq!(unknown.counts.invalid_lines.keys().collect::<Vec<_>>(), [&LineError::UnknownJson]);
     let expected = format!("203.0.113.7 GET /a HTTP/1.1 missing 200 0 missing \"x\" {SECOND}000000000 missing");
     let fields = ["client=who", "time=at", "request=r.line", "status=code", "user_agent=a.b"];
-    assert_eq!(read_log(log.as_bytes(), None, &fields).requests, [expected.clone()]);
+    assert_eq!(read_log(log.as_bytes(), None, &fields).requests, from_ref(&expected));
     let format = r#"{"who":"$remote_addr","at":"$time_iso8601","r":{"line":"$request"},"code":$status,"a.b":"$http_user_agent"}"#;
     assert_eq!(read_log(log.as_bytes(), Some(format), &[]).requests, [expected]);
     // A name given for the client replaces those of the format, and no other column is asked.

@@ -131,9 +131,9 @@ fn epoch_text(text: &str) -> Option<LineTime> {
 /// Returns the time of a number since 1970. Its size shows its unit: seconds, or thousandths of them.
 fn since_1970(number: u64, nanoseconds: u64, has_fraction: bool) -> Option<LineTime> {
     let unit_ns = match number {
-        ..MAX_EPOCH_SECONDS => SECOND,
-        ..100_000_000_000_000 => SECOND / 1000,
-        ..100_000_000_000_000_000 => 1000,
+        0..MAX_EPOCH_SECONDS => SECOND,
+        MAX_EPOCH_SECONDS..100_000_000_000_000 => SECOND / 1000,
+        100_000_000_000_000..100_000_000_000_000_000 => 1000,
         _ => 1,
     };
     let at = number.checked_mul(unit_ns)?.checked_add(nanoseconds)?;
