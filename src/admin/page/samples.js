@@ -52,7 +52,8 @@ export function samplesOf(span) {
   const to = recent.at(-1).at;
   const stored = history[span];
   const since = stored.at(-1)?.at ?? -Infinity;
-  const all = stored.concat(recent.filter(({ at }) => at > since));
+  // Also a state of the same time as the last sample: the current one is always the last.
+  const all = stored.concat(recent.filter(({ at }) => at >= since));
   return thinned(all.filter(({ at }) => at >= to - SPANS[span] && at <= to), SPANS[span] / 400);
 }
 
