@@ -68,6 +68,14 @@ fn clock_that_is_set_back_says_nothing_twice() {
 }
 
 #[test]
+fn clock_that_was_years_ahead_holds_no_event_back() {
+    let mut watch = Watch::default();
+    watch.observe(&observation(4000 * DAY, 1000));
+    assert_eq!(names(&watch.observe(&observation(DAY, 1000))), ["quota_80", "quota_95", "quota_spent"]);
+    assert_eq!(names(&watch.observe(&observation(DAY + 2, 1000))), [""; 0]);
+}
+
+#[test]
 fn windows_of_a_minute_are_said_once_an_hour() {
     let mut watch = Watch::default();
     let mut said = 0;
