@@ -59,6 +59,7 @@ headers: {}
 robots: {}
 crawl_policy: {}
 log: { access: { path: a, max_size: 1MiB } }
+notify: [{ webhook: 'https://a.example/' }]
 limits: {}
 ";
 
