@@ -39,7 +39,7 @@ impl Eq for Seen {}
 pub struct WindowCounts {
     /// Start of the window, in seconds since 1970.
     start: u64,
-    /// False if the gateway was not observed for a while, so that its usage at the end is not known.
+    /// False if its usage at the end is not known: the gateway was not observed for a while, or the window is short.
     is_whole: bool,
     people: Refusals,
     /// Pages of search engines in the current hour, by its number since 1970.
@@ -56,6 +56,11 @@ pub struct WindowCounts {
 /// Number of pages in an hour below which its share says nothing. `tidegate plan` uses the same.
 const MIN_PAGES_PER_HOUR: u64 = 10;
 
+const SECONDS_PER_DAY: u64 = 24 * 3600;
+
+/// Length of a window below which the usage at the last observation is not that at its end.
+const MIN_LENGTH: Duration = Duration::from_secs(600);
+
 /// Time without an observation after which the usage at the end of a window is not known.
 const MAX_GAP: Duration = Duration::from_secs(300);
 
@@ -67,7 +72,7 @@ impl PromiseWatch {
             *self = Self::default();
             return;
         };
-        let day = at.seconds() - at.seconds() % (24 * 3600);
+        let day = at.seconds() - at.seconds() % SECONDS_PER_DAY;
         // A sliding window has no end: its days are compared.
         let start = quota.window_start.map_or(day, Timestamp::seconds);
         let seen = std::mem::replace(&mut self.seen, Seen { at: Some(*at), pages: *pages, overrun: quota.overrun });
@@ -79,7 +84,9 @@ impl PromiseWatch {
                 ended.is_whole &= is_continued && seen.at.is_some();
             }
             self.last = ended.or(self.last.take());
-            self.current = Some(WindowCounts { start, is_whole: true, ..WindowCounts::default() });
+            let end = quota.window_start.map_or(start + SECONDS_PER_DAY, |_| quota.window_end.seconds());
+            let is_whole = end.saturating_sub(start) >= MIN_LENGTH.as_secs();
+            self.current = Some(WindowCounts { start, is_whole, ..WindowCounts::default() });
         }
         let Some(current) = &mut self.current else { return };
         current.is_whole &= is_continued;

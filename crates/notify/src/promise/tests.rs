@@ -32,6 +32,7 @@ impl Site {
             used: Units::from_milli(self.used * 1000),
             overrun: Units::from_milli(self.overrun * 1000),
             window_start: Some(Timestamp::from_seconds(self.second - self.second % DAY)),
+            window_end: Timestamp::from_seconds(self.second - self.second % DAY + DAY),
             ..QuotaUsage::default()
         };
         let at = Timestamp::from_seconds(self.second);
@@ -124,6 +125,30 @@ fn usage_at_an_end_that_nobody_saw_is_not_left_over() {
     site.second += 10 * HOUR;
     assert_eq!(site.missed_yesterday(), []);
     assert_eq!(site.watch.last().expect("a day").figures(true).left_over, None);
+}
+
+#[test]
+fn usage_of_a_window_of_seconds_is_not_left_over() {
+    let mut watch = PromiseWatch::default();
+    let mut pages = PageCounts::default();
+    for second in 0..100 {
+        pages.saving_refusals += 1;
+        let (start, end) = (Timestamp::from_seconds(second), Timestamp::from_seconds(second + 1));
+        let quota = QuotaUsage {
+            limit: Units::from_milli(1000),
+            window_start: Some(start),
+            window_end: end,
+            ..QuotaUsage::default()
+        };
+        watch.observe(&Observation {
+            at: start,
+            pages,
+            promise: PROMISE,
+            quotas: vec![quota],
+            ..Observation::default()
+        });
+    }
+    assert_eq!(watch.last().expect("a window").figures(true).left_over, None);
 }
 
 #[test]

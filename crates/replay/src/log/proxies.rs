@@ -1,13 +1,14 @@
 //! Proxies in front of a server, found from the first lines of its log.
 //!
 //! Lines are read as the gateway reads `X-Forwarded-For`: from the server to the client, past trusted proxies. Trusted are
-//! the addresses of a column that has far fewer of them than the column of clients, and private ones if the log has public
-//! clients.
+//! the addresses of a column that has far fewer of them than the column of clients, private ones if the log has public clients,
+//! and those of Cloudflare, which has more of them than a small site has clients.
 
 use super::address::AddressList;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use tidegate_policy::network::is_private;
+use std::sync::LazyLock;
+use tidegate_policy::network::{IpPrefix, is_private};
 
 /// Addresses that are proxies and not clients.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +27,9 @@ impl TrustedProxies {
 
     /// Returns true if an address is a proxy.
     pub(super) fn contains(&self, address: IpAddr) -> bool {
-        self.proxies.contains(&address) || self.trusts_private && is_private(address)
+        self.proxies.contains(&address)
+            || self.trusts_private && is_private(address)
+            || CLOUDFLARE_NETWORKS.iter().any(|network| network.contains(address))
     }
 
     /// Returns the client of a line: the address next to the server that is no proxy, or the farthest one.
@@ -37,7 +40,7 @@ impl TrustedProxies {
     /// Returns the proxies as a phrase.
     pub(super) fn describe(&self) -> String {
         match (self.proxies.len(), self.trusts_private) {
-            (0, _) => "private addresses are proxies".to_owned(),
+            (0, _) => "private addresses and those of Cloudflare are proxies".to_owned(),
             (1, _) => "the other address is one proxy".to_owned(),
             (count, _) => format!("the other addresses are {count} proxies"),
         }
@@ -58,6 +61,35 @@ impl TrustedProxies {
         Some(format!("all lines have one client, {who}: {advice}"))
     }
 }
+
+/// Networks of Cloudflare's proxies (https://www.cloudflare.com/ips/, which rarely change).
+static CLOUDFLARE_NETWORKS: LazyLock<Vec<IpPrefix>> = LazyLock::new(|| {
+    let networks = [
+        "173.245.48.0/20",
+        "103.21.244.0/22",
+        "103.22.200.0/22",
+        "103.31.4.0/22",
+        "141.101.64.0/18",
+        "108.162.192.0/18",
+        "190.93.240.0/20",
+        "188.114.96.0/20",
+        "197.234.240.0/22",
+        "198.41.128.0/17",
+        "162.158.0.0/15",
+        "104.16.0.0/13",
+        "104.24.0.0/14",
+        "172.64.0.0/13",
+        "131.0.72.0/22",
+        "2400:cb00::/32",
+        "2606:4700::/32",
+        "2803:f800::/32",
+        "2405:b500::/32",
+        "2405:8100::/32",
+        "2a06:98c0::/29",
+        "2c0f:f248::/32",
+    ];
+    networks.into_iter().map(|network| IpPrefix::parse(network).expect("a network")).collect()
+});
 
 /// Counts by which a column of forwarded addresses is told from one that clients write.
 #[derive(Clone, Copy, Debug, Default)]

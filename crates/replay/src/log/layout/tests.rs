@@ -167,3 +167,20 @@ proptest! {
         layout.write_line(&bytes, &mut Vec::new());
     }
 }
+
+#[test]
+fn clients_behind_more_edges_of_cloudflare_than_the_site_has_clients_are_found() {
+    let line = |edge: usize, client: usize| {
+        format!(
+            "172.68.{}.{} - - [07/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"Mozilla/5.0\" \"203.0.113.{client}\"",
+            edge / 200,
+            edge % 200
+        )
+    };
+    let lines: Vec<String> = (0..400).map(|number| line(number % 40, number % 100)).collect();
+    let layout = Layout::detect(lines.iter().map(String::as_bytes));
+    for (number, line) in lines.iter().enumerate() {
+        let client: IpAddr = format!("203.0.113.{}", number % 100).parse().expect("an address");
+        assert_eq!(layout.client(line.as_bytes()), Some(client), "{}", layout.describe());
+    }
+}
