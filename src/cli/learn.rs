@@ -14,7 +14,7 @@ use tidegate_engine::baseline_store::BaselineStore;
 use tidegate_engine::demand_store::DemandStore;
 use tidegate_engine::state_lock::{StateLock, StateLockError};
 use tidegate_policy::Rules;
-use tidegate_replay::learn::{LearnReport, summary};
+use tidegate_replay::learn::{LearnReport, LearnedState, summary};
 use tidegate_replay::log::MergedLog;
 use tidegate_replay::terminal::{ColorMode, json_document};
 use tidegate_replay::{Assumptions, LogLearning, Policy, Replay};
@@ -149,7 +149,7 @@ impl LearnedFiles {
 
     /// Writes what was learned, unless it is nothing. Returns the files written.
     fn write(&self, learning: &LogLearning, rules: &Rules, replace: bool) -> Result<Vec<String>, CommandError> {
-        let (demand, baseline) = (learning.covered_demand(), learning.usable_baseline());
+        let LearnedState { demand, baseline } = learning.state();
         let has_baseline = rules.bot_detection.is_some() && !baseline.is_empty();
         if demand.is_empty() && !has_baseline {
             return Ok(Vec::new());
@@ -170,7 +170,7 @@ impl LearnedFiles {
 
     /// Adds the stored demand of quotas that `learned` lacks. A damaged file has none.
     fn with_other_quotas(&self, learned: Vec<LearnedDemand>) -> Vec<LearnedDemand> {
-        let mut stored = self.demand.read().unwrap_or_default();
+        let mut stored = self.demand.restore().unwrap_or_default();
         stored.retain(|stored| learned.iter().all(|learned| learned.quota != stored.quota));
         [learned, stored].concat()
     }

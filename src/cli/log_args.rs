@@ -2,10 +2,13 @@
 
 use super::CommandError;
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tidegate_config as config;
+use tidegate_engine::baseline_store::BaselineStore;
+use tidegate_engine::demand_store::DemandStore;
 use tidegate_policy::Units;
+use tidegate_replay::learn::LearnedState;
 use tidegate_replay::log::{LogFieldName, LogFiles, LogFormat, LogOptions};
 use tidegate_replay::{Assumptions, Policy, RetryModel};
 
@@ -76,6 +79,9 @@ pub struct AssumptionArgs {
     /// Reaction of refused clients.
     #[arg(long, value_enum, default_value_t = RetryModelArg::Ignore)]
     retry_model: RetryModelArg,
+    /// State directory with what the gateway had learned before the log: that of `learn`, or of a gateway. Default: nothing
+    #[arg(long, value_name = "DIR")]
+    learned: Option<PathBuf>,
     /// Lateness up to which lines are sorted.
     ///
     /// Servers write a line when the request is complete. Later lines are counted and take the latest time before them.
@@ -112,13 +118,14 @@ impl Default for AssumptionArgs {
             max_age,
             latency,
             retry_model: RetryModelArg::Ignore,
+            learned: None,
             reorder_window: Duration::from_secs(60),
         }
     }
 }
 
 impl AssumptionArgs {
-    /// Returns the assumptions. Fails if a route with an actual cost is in none of the `policies`.
+    /// Returns the assumptions. Fails if a route with an actual cost is in none of the `policies`, or if nothing was learned.
     pub(super) fn assumptions(&self, policies: &[&Policy]) -> Result<Assumptions, CommandError> {
         for (route, _) in &self.actual_cost {
             let has_route = |policy: &&Policy| policy.settings.rules.routes.iter().any(|known| known.name == *route);
@@ -135,7 +142,23 @@ impl AssumptionArgs {
             retry_model: self.retry_model.into(),
             // Of several costs of a route, the first one counts.
             costs: self.actual_cost.iter().rev().cloned().collect(),
+            learned: self.learned.as_deref().map(read_learned).transpose()?.unwrap_or_default(),
         })
+    }
+}
+
+/// Reads what a gateway or `learn` has stored in its state directory.
+fn read_learned(state_dir: &Path) -> Result<LearnedState, CommandError> {
+    let invalid = |error: String| CommandError::Usage(format!("--learned: {error}"));
+    let demand = DemandStore::new(state_dir).read().map_err(|error| invalid(error.to_string()))?;
+    let baseline = BaselineStore::new(state_dir).read().map_err(|error| invalid(error.to_string()))?;
+    let learned = LearnedState { demand, baseline: baseline.unwrap_or_default() };
+    match learned.is_empty() {
+        true => Err(invalid(format!(
+            "nothing was learned in {}; name the state_dir of a gateway, or write it with `tidegate learn`",
+            state_dir.display()
+        ))),
+        false => Ok(learned),
     }
 }
 

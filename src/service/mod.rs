@@ -234,12 +234,12 @@ impl Service {
         let state_lock = ledger::lock_state_dir(&settings);
         let demand_store = DemandStore::new(&settings.state_dir);
         engine.open_quotas(&settings.rules, started_at);
-        match demand_store.read() {
+        match demand_store.restore() {
             Ok(learned) => engine.restore_demand(&learned),
             Err(error) => warn!("Demand history unreadable, starting empty: {error}"),
         }
         let baseline_store = BaselineStore::new(&settings.state_dir);
-        match baseline_store.read() {
+        match baseline_store.restore() {
             Ok(learned) => {
                 learned.iter().for_each(|learned| engine.restore_baseline(learned, &settings.rules, started_at));
             }

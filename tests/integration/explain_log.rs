@@ -196,7 +196,11 @@ fn inapplicable_explain_options_are_errors() {
     let options: Vec<&str> = outcome.errors.lines().filter_map(|line| line.split(": ").next()).collect();
     assert_eq!(
         options,
-        ["--used", "--at", "--actual-cost, --cache-ttl, --max-age, --latency, --retry-model, --reorder-window"]
+        [
+            "--used",
+            "--at",
+            "--actual-cost, --cache-ttl, --max-age, --latency, --retry-model, --learned, --reorder-window"
+        ]
     );
     let outcome = fixture.run(&["/item/1", "--ip", "192.0.2.1", "--retry-model", "obey"]);
     assert!(outcome.code == 2 && outcome.errors.contains("add --log FILE:LINE"), "{}", outcome.errors);

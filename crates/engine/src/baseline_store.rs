@@ -62,11 +62,23 @@ impl BaselineStore {
 
     /// Returns the stored baseline, or `None` if there is no file. A file that cannot be read is set aside: it may be of a
     /// later version.
+    pub fn restore(&self) -> Result<Option<LearnedBaseline>, BaselineStoreError> {
+        self.read_with(|reason| files::set_aside_for(&self.path, &reason))
+    }
+
+    /// Like [`Self::restore`], and leaves the file where it is.
     pub fn read(&self) -> Result<Option<LearnedBaseline>, BaselineStoreError> {
+        self.read_with(|reason| reason)
+    }
+
+    fn read_with(
+        &self,
+        on_invalid: impl FnOnce(String) -> String,
+    ) -> Result<Option<LearnedBaseline>, BaselineStoreError> {
         let unreadable = |reason: String| BaselineStoreError { path: self.path.clone(), reason };
         let bytes = files::read_if_exists(&self.path, MAX_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
         let Some(bytes) = bytes else { return Ok(None) };
-        parse(&bytes).map(Some).map_err(|reason| unreadable(files::set_aside_for(&self.path, &reason)))
+        parse(&bytes).map(Some).map_err(|reason| unreadable(on_invalid(reason)))
     }
 
     /// Writes `learned` if it differs from the content of the file, which is replaced atomically.
@@ -151,7 +163,8 @@ mod tests {
             (" ".repeat(5000), "larger than 4 KiB"),
         ] {
             std::fs::write(store.path(), &text).expect("write file");
-            let error = store.read().expect_err("a damaged file").to_string();
+            assert!(store.read().is_err() && store.path().exists(), "reading leaves the file where it is");
+            let error = store.restore().expect_err("a damaged file").to_string();
             assert!(error.contains("baseline.json: ") && error.contains(expected), "{text}: {error}");
         }
         std::fs::write(store.path(), file(1, 2500)).expect("write file");

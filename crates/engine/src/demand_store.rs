@@ -59,13 +59,22 @@ impl DemandStore {
         &self.path
     }
 
-    /// Returns the stored demand, or an empty list if there is no file. A file that cannot be read is set aside: it may be
-    /// of a later version.
+    /// Returns the stored demand, or an empty list if there is no file. A file that cannot be read is set aside: it may be of a
+    /// later version.
+    pub fn restore(&self) -> Result<Vec<LearnedDemand>, DemandStoreError> {
+        self.read_with(|reason| files::set_aside_for(&self.path, &reason))
+    }
+
+    /// Like [`Self::restore`], and leaves the file where it is.
     pub fn read(&self) -> Result<Vec<LearnedDemand>, DemandStoreError> {
+        self.read_with(|reason| reason)
+    }
+
+    fn read_with(&self, on_invalid: impl FnOnce(String) -> String) -> Result<Vec<LearnedDemand>, DemandStoreError> {
         let unreadable = |reason: String| DemandStoreError { path: self.path.clone(), reason };
         let bytes = files::read_if_exists(&self.path, MAX_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
         let Some(bytes) = bytes else { return Ok(Vec::new()) };
-        parse(&bytes).map_err(|reason| unreadable(files::set_aside_for(&self.path, &reason)))
+        parse(&bytes).map_err(|reason| unreadable(on_invalid(reason)))
     }
 
     /// Writes `learned` if it differs from the content of the file, which is replaced atomically.
@@ -132,7 +141,8 @@ mod tests {
             ("\0\0\0", "expected value"),
         ] {
             std::fs::write(dir.path().join("demand.json"), text).expect("write file");
-            let error = store.read().expect_err("a damaged file").to_string();
+            assert!(store.read().is_err() && store.path().exists(), "reading leaves the file where it is");
+            let error = store.restore().expect_err("a damaged file").to_string();
             assert!(error.contains("demand.json: ") && error.contains(expected), "{error}");
             let aside = std::fs::read_to_string(dir.path().join("demand.json.unreadable")).expect("set aside");
             assert_eq!(aside, text);

@@ -1,6 +1,8 @@
-//! Assumptions about facts that no log contains: actual costs, latencies, and the reaction of refused clients.
+//! Assumptions about facts that no log contains: actual costs, latencies, the reaction of refused clients, and what was learned
+//! before.
 
 use super::format::{amount, thousandths};
+use super::learn::LearnedState;
 use super::log::LogField;
 use super::serialize;
 use crate::terminal::format_duration;
@@ -28,6 +30,9 @@ pub struct Assumptions {
     /// Actual cost of the requests of a route, by route name.
     #[serde(serialize_with = "serialize::units_by_name")]
     pub costs: BTreeMap<String, Units>,
+    /// What the gateway had learned before the log.
+    #[serde(serialize_with = "LearnedState::serialize_presence")]
+    pub learned: LearnedState,
 }
 
 /// Reaction of refused clients to `Retry-After`.
@@ -51,6 +56,7 @@ impl Default for Assumptions {
             latency: Duration::from_millis(200),
             retry_model: RetryModel::Ignore,
             costs: BTreeMap::new(),
+            learned: LearnedState::default(),
         }
     }
 }
@@ -92,7 +98,12 @@ impl Assumptions {
         };
         let costs = self.costs.iter();
         let costs = costs.map(|(route, units)| format!("The actual cost of {route} is {}.", amount(*units)));
-        [cache, lifetime, latency, retry_model.to_owned()].into_iter().chain(costs).collect()
+        let learned = match self.learned.is_empty() {
+            true => "The gateway had learned nothing before the log.",
+            false => "The gateway had learned demand or a baseline before the log.",
+        };
+        let sentences = [cache, lifetime, latency, retry_model.to_owned(), learned.to_owned()];
+        sentences.into_iter().chain(costs).collect()
     }
 
     fn latency_text(&self) -> String {

@@ -71,22 +71,9 @@ impl Replay {
         verdicts: Option<&mut dyn Write>,
         watch: &mut ProgressCallback<'_>,
     ) -> Result<Report, ReplayError> {
-        self.run_after(&[], policy, other, verdicts, watch)
-    }
-
-    /// Like [`Self::run`], of gateways that have `learned` a demand before.
-    pub(super) fn run_after(
-        self,
-        learned: &[LearnedDemand],
-        policy: Policy,
-        other: Option<Policy>,
-        verdicts: Option<&mut dyn Write>,
-        watch: &mut ProgressCallback<'_>,
-    ) -> Result<Report, ReplayError> {
         // A pass borrows everything for one lifetime; shorten that of `verdicts` to that of the files.
         let verdicts = verdicts.map(|out| out as &mut dyn Write);
         let mut pass = ReplayPass::new(&self.files, &self.assumptions, (policy, other), verdicts);
-        pass.learned = learned;
         let lines = pass.process_all(self.lines, watch)?;
         pass.verdicts.as_mut().map_or(Ok(()), |out| out.flush())?;
         let ReplayPass { simulators, differences, stats, .. } = pass;
@@ -159,8 +146,6 @@ struct ReplayPass<'a> {
     stats: LogStats,
     verdicts: Option<&'a mut dyn Write>,
     write_result: io::Result<()>,
-    /// Demand that was learned before the log.
-    learned: &'a [LearnedDemand],
     /// True if the hours are observed for what a gateway learns.
     learns: bool,
 }
@@ -183,7 +168,6 @@ impl<'a> ReplayPass<'a> {
             stats,
             verdicts,
             write_result: Ok(()),
-            learned: &[],
             learns: false,
         }
     }
@@ -213,7 +197,6 @@ impl<'a> ReplayPass<'a> {
         if let Some((policy, other)) = self.pending_policies.take() {
             let simulator = |policy| Simulator::new(policy, self.assumptions, next.at);
             self.simulators.extend([Some(policy), other].into_iter().flatten().map(simulator));
-            self.simulators.iter().for_each(|simulator| simulator.restore_demand(self.learned));
             if self.learns {
                 self.simulators.iter_mut().for_each(|simulator| simulator.start_learning(next.at));
             }

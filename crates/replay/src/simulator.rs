@@ -9,6 +9,7 @@ mod settlement;
 use super::assumptions::{Assumptions, RetryModel};
 use super::decision::ReplayedDecision;
 use super::in_flight::InFlight;
+use super::learn::LearnedState;
 use super::log::{LogLine, OrderedLine};
 use super::observer::{FnObserver, Observer};
 use super::origin_cache::OriginCache;
@@ -60,8 +61,12 @@ impl Simulator {
     pub fn new(policy: Policy, assumptions: &Assumptions, now: Timestamp) -> Self {
         let rules = Arc::clone(&policy.settings.rules);
         let engine = Engine::deterministic(policy.settings.limits.max_tracked_clients);
+        let admission = engine.admission(Arc::clone(&rules), now);
+        let LearnedState { demand, baseline } = &assumptions.learned;
+        engine.restore_demand(demand);
+        engine.restore_baseline(baseline, &rules, now);
         Self {
-            admission: engine.admission(Arc::clone(&rules), now),
+            admission,
             engine,
             started_us: None,
             claims: ClaimCache::new(RandomState::default()),

@@ -9,13 +9,22 @@ use super::report::LogReport;
 use super::run::LogLearning;
 use crate::log::LogField;
 use crate::serialize;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tidegate_engine::LearnedDemand;
 use tidegate_policy::bot_detection::{BaselineCounts, LearnedBaseline};
 use tidegate_policy::pacing::PacingRole;
 use tidegate_policy::pacing::week::{HOURS_PER_DAY, MIN_KNOWN_HOURS, WeeklyProfile};
 use tidegate_policy::quota::Quota;
 use tidegate_policy::{ClassId, Rules, Timestamp};
+
+/// What a gateway has learned of its site.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LearnedState {
+    /// Demand by quota and class.
+    pub demand: Vec<LearnedDemand>,
+    /// Baseline of bot detection.
+    pub baseline: LearnedBaseline,
+}
 
 /// What was learned from a log, for people and programs.
 #[derive(Clone, Debug, Serialize)]
@@ -97,9 +106,26 @@ pub struct BehaviorLearning {
     pub confidence: f32,
 }
 
+impl LearnedState {
+    /// Returns true if nothing was learned.
+    pub fn is_empty(&self) -> bool {
+        self.demand.is_empty() && self.baseline.is_empty()
+    }
+
+    /// Writes whether anything was learned.
+    pub(crate) fn serialize_presence<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bool(!self.is_empty())
+    }
+}
+
 impl LogLearning {
+    /// Returns what `tidegate learn` stores.
+    pub fn state(&self) -> LearnedState {
+        LearnedState { demand: self.covered_demand(), baseline: self.usable_baseline() }
+    }
+
     /// Returns the demand of the quotas of which the log contains a request with a cost.
-    pub fn covered_demand(&self) -> Vec<LearnedDemand> {
+    fn covered_demand(&self) -> Vec<LearnedDemand> {
         let is_covered = |learned: &&LearnedDemand| {
             let of_quota = self.demand.iter().filter(|other| other.quota == learned.quota);
             of_quota.flat_map(|other| &other.week).any(|hour| hour.units > 0.0)
@@ -111,7 +137,7 @@ impl LogLearning {
     ///
     /// A server in front may serve assets itself. Unless the gateway wrote the log, the samples have the least weight,
     /// which the first live clients outvote. Without hosts, referers of other sites look like those of this one.
-    pub fn usable_baseline(&self) -> LearnedBaseline {
+    fn usable_baseline(&self) -> LearnedBaseline {
         let weighted = if self.lacks(LogField::Headers, 0) { self.baseline.with_least_weight() } else { self.baseline };
         match self.lacks_hosts() {
             true => LearnedBaseline { links: BaselineCounts::default(), ..weighted },

@@ -20,11 +20,6 @@ impl Simulator {
         self.learn_until(now);
     }
 
-    /// Adopts demand that was learned before.
-    pub(crate) fn restore_demand(&self, learned: &[LearnedDemand]) {
-        self.engine.restore_demand(learned);
-    }
-
     /// Returns what a gateway would have learned by the end of the log at `last`. The last hour counts only if the log
     /// contains it but for a minute.
     pub(crate) fn learned(mut self, last: Timestamp) -> (Vec<LearnedDemand>, LearnedBaseline) {

@@ -16,6 +16,7 @@ use super::error::{DryRunError, InitError};
 use super::generate::{QuotaFigures, round_up};
 use super::logs::Logs;
 use super::self_requests::CRON;
+use crate::learn::LearnedState;
 use crate::log::{LogReadError, MergedLog};
 use crate::report::Report;
 use crate::{Assumptions, Policy, Replay};
@@ -104,13 +105,13 @@ fn replay(
         let (operators, user_agents) = (Arc::clone(operators), Arc::clone(agents));
         Ok::<_, DryRunError>(Policy { name: name.into(), settings, operators, user_agents, lists: Arc::default() })
     };
-    let replay = || {
+    let replay = |learned: LearnedState| {
         let lines = MergedLog::new(logs.open()?, REORDER_WINDOW);
-        let (files, assumptions) = (logs.names(), Assumptions::default());
+        let (files, assumptions) = (logs.names(), Assumptions { learned, ..Assumptions::default() });
         Ok::<_, LogReadError>(Replay { files, lines, reorder_window: REORDER_WINDOW, assumptions })
     };
     let with_plan = || load("the plan", &policy.to_string());
     let without_plan = load("the limit alone", &policy.limit_alone())?;
-    let learned = replay()?.learn(with_plan()?, &mut |_| {})?.covered_demand();
-    Ok(replay()?.run_after(&learned, with_plan()?, Some(without_plan), None, &mut |_| {})?)
+    let learned = replay(LearnedState::default())?.learn(with_plan()?, &mut |_| {})?.state();
+    Ok(replay(learned)?.run(with_plan()?, Some(without_plan), None, &mut |_| {})?)
 }
