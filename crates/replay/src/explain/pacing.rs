@@ -51,7 +51,7 @@ fn plan_result(
     if let Some(decision) = input.logged_decision().filter(|_| input.replayed.is_none() && !assessment.differs_from_log)
     {
         return match decision.reason {
-            Some(Reason::Pacing) => (StepResult::Refused, format!("{class} was ahead of its plan")),
+            Some(Reason::Pacing) => (StepResult::Refused, format!("the units that the plan had for {class} were used")),
             Some(Reason::Tier) => skipped(),
             _ => {
                 (StepResult::Passed, format!("{class} was within its plan, or the crawler guard admitted the request"))
@@ -68,9 +68,10 @@ fn plan_result(
         return (result, format!("{class} is paced: {source}"));
     }
     match result {
-        Ok(Pass::Guard) => {
-            (StepResult::Passed, format!("{class} is ahead of its plan, but the crawler guard admits the request"))
-        }
+        Ok(Pass::Guard) => (
+            StepResult::Passed,
+            format!("the units that the plan has for {class} are used, but the crawler guard admits the request"),
+        ),
         Ok(_) => (StepResult::Passed, format!("{class} is within its plan")),
         Err(_) if is_share_refusal(input, request, check) => (
             StepResult::refused(enforced),
@@ -79,7 +80,9 @@ fn plan_result(
         Err(_) => {
             let available = snapshot.plan.and_then(|plan| plan.allowance).map(|allowance| allowance.bucket.balance());
             let (requested, available) = (decimal(snapshot.cost), decimal(available.unwrap_or_default()));
-            let message = format!("{class} is ahead of its plan: {requested} requested, {available} available");
+            let message = format!(
+                "the units that the plan has for {class} are used: {requested} requested, {available} available"
+            );
             (StepResult::refused(enforced), message)
         }
     }
@@ -202,7 +205,7 @@ routes: [ { match: "/item/*", cost: { api: 1 } } ]
         assert_eq!(outcome(half, second), (StepResult::Refused, message));
         let mut empty = full(Share::ALL);
         empty.take(one);
-        let message = "bot is ahead of its plan: 1 requested, 0 available".to_owned();
+        let message = "the units that the plan has for bot are used: 1 requested, 0 available".to_owned();
         assert_eq!(outcome(Share::ALL, empty), (StepResult::Refused, message));
     }
 

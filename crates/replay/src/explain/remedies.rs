@@ -19,7 +19,7 @@ use tidegate_policy::{
 /// Returns the changes that would admit the request, each alone; empty if it is admitted under every history.
 pub(super) fn remedies(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<Remedy> {
     let Some(refusal) = assessment.refusal() else { return Vec::new() };
-    let retry = || retry_remedy(input.now + refusal.wait, "a retry once Retry-After has passed");
+    let retry = || retry_remedy(input.now + refusal.wait, RETRY_UNLESS_USED);
     match refusal.reason {
         // Only the gateway had the state of the scopes, so no change can be evaluated.
         reason if reason.is_of_scope() => vec![retry()],
@@ -40,6 +40,9 @@ pub(super) fn remedies(input: &ExplainInput<'_>, assessment: &Assessment<'_>) ->
         }
     }
 }
+
+/// A retry that other requests may anticipate.
+const RETRY_UNLESS_USED: &str = "a retry once Retry-After has passed, unless other requests use what is free by then";
 
 /// Returns verification as the claimed operator, if it would admit the request.
 fn proof(input: &ExplainInput<'_>) -> Option<Remedy> {
@@ -170,8 +173,11 @@ fn retry_later<'a>(input: &ExplainInput<'a>, assessment: &Assessment<'a>, refusa
             // By then its pacing bucket has more tokens, and the admit share may include the request.
             let quota_snapshots = assessment.refused_snapshots().to_vec();
             let later = ExplainInput { now: retry_at, quota_snapshots, ..input.clone() };
-            let message = "a retry once the plan has more units for its class, unless other requests use them first";
-            retry_if_admitted(&later, retry_at, message)
+            retry_if_admitted(
+                &later,
+                retry_at,
+                "a retry once the plan has more units for its class, unless other requests use them first",
+            )
         }
         Reason::Blocked | Reason::Maintenance if input.switch.is_some() => {
             let later = ExplainInput { switch: None, ..input.clone() };
