@@ -86,7 +86,8 @@ impl Layout {
         let column = client_column(&chains);
         let in_order: Vec<AddressList> = chains.iter().map(|chain| chain.in_order(column)).collect();
         let proxies = TrustedProxies::detect(&in_order);
-        let warning = proxies.warning_for(&in_order, ADVICE);
+        let doubt = || forwarded_column(&chains).and_then(|index| forwarded_counts(&chains, index).doubt());
+        let warning = proxies.warning_for(&in_order, ADVICE).or_else(doubt);
         Self { column, proxies, warning }
     }
 
@@ -133,20 +134,10 @@ impl Layout {
 fn client_column(chains: &[Chain]) -> ClientColumn {
     let count = |is: &dyn Fn(&Chain) -> bool| chains.iter().filter(|chain| is(chain)).count();
     let mostly = |lines: usize| lines * 10 >= chains.len() * 9;
-    let fronts: BTreeSet<&[IpAddr]> = chains.iter().map(|chain| chain.front.as_slice()).collect();
-    if let Some(index) = forwarded_column(chains) {
-        let forwarded: BTreeSet<&AddressList> =
-            chains.iter().filter_map(|chain| chain.behind_agent.get(index)?.as_ref()).collect();
-        let counts = ForwardedCounts {
-            lines: chains.len(),
-            forwarded_lines: count(&|chain| chain.behind_agent.get(index).is_some_and(Option::is_some)),
-            private_peer_lines: count(&|chain| chain.front.last().is_none_or(|address| is_private(*address))),
-            peers: fronts.len(),
-            forwarded: forwarded.len(),
-        };
-        if counts.have_clients() {
-            return ClientColumn::BehindAgent(index);
-        }
+    if let Some(index) = forwarded_column(chains)
+        && forwarded_counts(chains, index).have_clients()
+    {
+        return ClientColumn::BehindAgent(index);
     }
     if count(&|chain| chain.is_list) > 0 {
         return ClientColumn::List;
@@ -161,6 +152,19 @@ fn client_column(chains: &[Chain]) -> ClientColumn {
     match (public(&first), first.len()) > (public(&second), second.len()) {
         true => ClientColumn::FirstOfTwo,
         false => ClientColumn::Second,
+    }
+}
+
+/// Counts the addresses of a column behind the user agent, and of the peers.
+fn forwarded_counts(chains: &[Chain], index: usize) -> ForwardedCounts {
+    let forwarded = || chains.iter().filter_map(|chain| chain.behind_agent.get(index)?.as_ref());
+    let has_private_peer = |chain: &&Chain| chain.front.last().is_none_or(|address| is_private(*address));
+    ForwardedCounts {
+        lines: chains.len(),
+        forwarded_lines: forwarded().count(),
+        private_peer_lines: chains.iter().filter(has_private_peer).count(),
+        peers: chains.iter().map(|chain| chain.front.as_slice()).collect::<BTreeSet<_>>().len(),
+        forwarded: forwarded().collect::<BTreeSet<_>>().len(),
     }
 }
 

@@ -51,6 +51,13 @@ impl TrustedProxies {
         if chains.len() < MIN_LINES {
             return None;
         }
+        let has_other_first = |chain: &&AddressList| chain.len() > 1 && self.client_of(chain) == chain.last().copied();
+        if chains.iter().filter(has_other_first).count() * 2 >= chains.len() {
+            return Some(format!(
+                "the address next to the server is taken for the client, although most lines name others before it: if it is \
+                 that of a proxy, {advice}"
+            ));
+        }
         let clients: BTreeSet<Option<IpAddr>> = chains.iter().map(|chain| self.client_of(chain)).collect();
         let only = clients.first().filter(|_| clients.len() == 1)?;
         let who = match only {
@@ -112,6 +119,17 @@ impl ForwardedCounts {
         let mostly = |lines: usize| lines * 10 >= self.lines * 9;
         let has_few_peers = self.peers == 1 || self.peers * 2 <= self.forwarded;
         self.forwarded_lines > 0 && (mostly(self.private_peer_lines) || mostly(self.forwarded_lines) && has_few_peers)
+    }
+
+    /// Returns a doubt if most lines have forwarded addresses that are not taken for the clients.
+    pub(super) fn doubt(self) -> Option<String> {
+        (!self.have_clients() && self.lines >= MIN_LINES && self.forwarded_lines * 2 >= self.lines).then(|| {
+            format!(
+                "most lines name forwarded addresses, but by {} peers, which is not as few as proxies are: the peers are taken \
+                 for the clients; if they are proxies, give --format with $realip_remote_addr for the peer",
+                self.peers
+            )
+        })
     }
 }
 

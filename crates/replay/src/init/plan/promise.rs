@@ -7,10 +7,12 @@ use super::PlanOptions;
 use super::policy_text::PolicyText;
 use crate::display_zone::{DisplayZone, seconds};
 use crate::format;
+use crate::log::ClientNotes;
 use crate::report::{BotReport, ClassReport, MIN_REQUESTS_PER_HOUR, PolicyReport, Report, WindowReport};
 use crate::serialize;
 use crate::terminal::{group_digits, printable};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use tidegate_config::SEARCH_ENGINES;
@@ -30,6 +32,9 @@ const PERCENT: u32 = 10_000;
 
 /// Largest share of an hour that is promised, in millionths: one refused page of fifty is no miss.
 const MAX_SERVED: u32 = 980_000;
+
+/// Number of unproven requests from which search engines that are never proven are doubtful.
+const MIN_UNPROVEN_CLAIMS: u64 = 20;
 
 /// Number of search engines that are named.
 const MAX_ENGINES: usize = 3;
@@ -64,6 +69,8 @@ pub struct Promise {
     /// The same in words, in the zone of the quota.
     #[serde(skip)]
     spent_without_text: String,
+    #[serde(skip)]
+    bots_refused_by: String,
     #[serde(skip)]
     notes: Vec<String>,
     #[serde(skip)]
@@ -105,6 +112,8 @@ impl Promise {
             let (unread, lines) = (group_digits(unread), group_digits(report.log.lines));
             notes.push(format!("not read: {unread} of {lines} lines; `tidegate replay` says why"));
         }
+        notes.extend(reading_notes(&report.log.clients));
+        notes.extend(unverified_note(policy));
         notes.extend(cache_note(&demand.cache));
         if let Some(network) = demand.only_network() {
             notes.push(format!(
@@ -126,6 +135,7 @@ impl Promise {
             overrun: windows(policy).iter().map(|window| window.overrun).max().unwrap_or_default(),
             spent_without,
             spent_without_text: spent_text(windows(without), spent_without, &zone),
+            bots_refused_by: refused_by(policy.classes.iter().filter(is_other)),
             notes,
             is_less_than_a_day,
             span: format!(
@@ -212,7 +222,7 @@ impl Promise {
                 None => "people: none in the log".to_owned(),
             },
             served("verified search engines", self.search_admitted) + &engines + &worst,
-            served("other bots", self.bots_admitted),
+            served("other bots", self.bots_admitted) + &self.bots_refused_by,
         ];
         if self.refused_beyond_share > 0 {
             let refused = group_digits(self.refused_beyond_share);
@@ -247,7 +257,9 @@ fn spent_text(windows: &[WindowReport], spent: Option<Timestamp>, zone: &Display
     let Some(spent) = spent else { return "the limit suffices for all requests of the log".to_owned() };
     let (days, time) = (windows.len(), zone.format(seconds(spent), "%H:%M"));
     let spent_days = windows.iter().filter(|window| window.spent.is_some()).count();
-    format!("nothing would be left for anyone on {spent_days} of {days} days, at the earliest from {time}")
+    format!(
+        "nothing would be left for anyone on {spent_days} of {days} days (parts included), at the earliest from {time}"
+    )
 }
 
 /// Returns the ratio of a part; 1 if there is nothing.
@@ -283,6 +295,39 @@ fn left_over(policy: &PolicyReport, without: &PolicyReport) -> Option<f64> {
     let share =
         |window: &WindowReport| window.left.as_f64() / window.used.saturating_add(window.left).as_f64().max(0.001);
     exceeded.map(share).max_by(f64::total_cmp)
+}
+
+/// Returns how often each check refused requests of the classes, as the end of a sentence; empty if none did.
+fn refused_by<'a>(classes: impl Iterator<Item = &'a ClassReport>) -> String {
+    let mut refused = BTreeMap::<&str, u64>::new();
+    for (reason, requests) in classes.flat_map(|class| &class.refused) {
+        *refused.entry(reason).or_default() += requests;
+    }
+    let counts: Vec<String> =
+        refused.into_iter().map(|(reason, requests)| format!("{reason} {}", group_digits(requests))).collect();
+    if counts.is_empty() { String::new() } else { format!(" (refused by {})", counts.join(", ")) }
+}
+
+/// Returns how the lines were read, and what is doubtful about it.
+fn reading_notes(clients: &ClientNotes) -> impl Iterator<Item = String> {
+    let ClientNotes { formats, columns, warnings } = clients;
+    let read = format!("read as {}; client: {}", formats.join(", "), columns.join(", "));
+    [read].into_iter().chain(warnings.iter().map(|warning| format!("doubtful: {warning}"))).map(|note| printable(&note))
+}
+
+/// Returns a doubt if many requests claim search engines and not one of them is proven: their addresses are in another
+/// column, or they are all impostors.
+fn unverified_note(policy: &PolicyReport) -> Option<String> {
+    let is_engine = |bot: &&BotReport| SEARCH_ENGINES.iter().any(|engine| engine.eq_ignore_ascii_case(&bot.name));
+    let claims = policy.bots.iter().filter(is_engine);
+    let (verified, unproven): (Vec<&BotReport>, Vec<_>) = claims.partition(|bot| bot.kind == "verified_bot");
+    let requests: u64 = unproven.iter().map(|bot| bot.requests).sum();
+    (verified.is_empty() && requests >= MIN_UNPROVEN_CLAIMS).then(|| {
+        format!(
+            "doubtful: {} requests claim to be search engines, and none of them has an address of one; see how the client is read",
+            group_digits(requests)
+        )
+    })
 }
 
 fn cache_note(cache: &CacheShares) -> Option<String> {

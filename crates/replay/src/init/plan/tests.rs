@@ -92,6 +92,20 @@ fn lines_that_are_not_read_and_short_logs_are_named() {
 }
 
 #[test]
+fn search_engines_that_are_never_proven_are_doubtful() {
+    let pages: Vec<String> = (0..40).map(|number| format!("/item/{number}")).collect();
+    let crawled_from = |address: &str| {
+        Log::default().with_people(20, &["/"]).with(address, GOOGLEBOT, pages.iter().map(String::as_str))
+    };
+    let doubt = "doubtful: 40 requests claim to be search engines, and none of them has an address of one";
+    for (address, is_doubtful) in [("198.51.100.1", true), ("66.249.66.1", false)] {
+        let (plan, _) = planned(&crawled_from(address), &options());
+        assert_eq!(plan.yaml.contains(doubt), is_doubtful, "{address}: {}", plan.yaml);
+        assert!(plan.yaml.contains("#   read as combined; client: first column\n"), "{}", plan.yaml);
+    }
+}
+
+#[test]
 fn origin_is_quoted_where_yaml_needs_it() {
     let log = Log::default().with_people(20, &["/"]);
     let (plan, _) = planned(&log, &PlanOptions { origin: "unix:/tmp/a #b: 'c'".into(), ..options() });
@@ -114,7 +128,7 @@ fn promise_says_what_people_and_search_engines_get() {
     assert_eq!(promise.engines[0].0, "googlebot");
     assert!(plan.yaml.contains("#   people: 0.0 % of their pages refused\n"), "{}", plan.yaml);
     assert!(
-        plan.yaml.contains("nothing would be left for anyone on 1 of 1 days, at the earliest from "),
+        plan.yaml.contains("nothing would be left for anyone on 1 of 1 days (parts included), at the earliest from "),
         "{}",
         plan.yaml
     );

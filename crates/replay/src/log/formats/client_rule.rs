@@ -33,7 +33,7 @@ impl ClientRule {
         };
         let chains: Vec<AddressList> = lines.into_iter().map(chain).collect();
         let proxies = TrustedProxies::detect(&chains);
-        let warning = proxies.warning_for(&chains, ADVICE);
+        let warning = proxies.warning_for(&chains, ADVICE).or_else(|| counts.doubt());
         Self { uses_forwarded, proxies, warning }
     }
 

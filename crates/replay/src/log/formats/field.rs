@@ -72,6 +72,19 @@ impl Field {
         Self::NAMES[self as usize].0
     }
 
+    /// Returns the field that a request header tells, by its name in any case, with `-` or `_`.
+    pub(in crate::log) fn of_header(name: &str) -> Option<Self> {
+        match &*name.to_ascii_lowercase().replace('_', "-") {
+            "user-agent" => Some(Self::UserAgent),
+            "referer" => Some(Self::Referer),
+            "host" => Some(Self::Host),
+            "x-forwarded-for" | "cf-connecting-ip" | "true-client-ip" | "x-real-ip" | "fastly-client-ip" => {
+                Some(Self::Forwarded)
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the field with this name.
     pub(in crate::log) fn from_name(name: &str) -> Option<Self> {
         Self::NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, field)| field)

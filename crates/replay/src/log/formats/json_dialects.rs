@@ -118,7 +118,7 @@ pub(in crate::log) const DIALECTS: [JsonDialect; 3] = [
 #[rustfmt::skip]
 const WELL_KNOWN: &[(Meaning, &[&str])] = &[
     (of(Field::Client), &["remote_addr", "remote_address", "remote_ip", "remoteaddr", "remoteip", "client_ip", "clientip", "client_addr", "client_address", "client", "ip", "ip_address"]),
-    (of(Field::Forwarded), &["http_x_forwarded_for", "x_forwarded_for", "forwarded_for", "xff", "proxy_add_x_forwarded_for"]),
+    (of(Field::Forwarded), &["http_x_forwarded_for", "x_forwarded_for", "forwarded_for", "xff", "proxy_add_x_forwarded_for", "http_cf_connecting_ip", "cf_connecting_ip", "http_true_client_ip", "true_client_ip", "http_x_real_ip", "x_real_ip", "real_ip"]),
     (of(Field::Time), &["msec", "time_msec", "time_iso8601", "iso8601", "time_local", "timestamp", "time", "ts", "datetime", "date_time"]),
     (of(Field::Request), &["request", "request_line", "http_request"]),
     (of(Field::Method), &["request_method", "method", "http_method", "verb"]),

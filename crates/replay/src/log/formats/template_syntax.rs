@@ -31,7 +31,7 @@ pub(in crate::log) fn nginx_variable(name: &str) -> (Option<Meaning>, Form) {
     let of = |field| Some(Meaning::of(field));
     match name {
         "remote_addr" => (of(Field::Client), Form::Address),
-        "http_x_forwarded_for" | "proxy_add_x_forwarded_for" => (of(Field::Forwarded), Form::Text),
+        "proxy_add_x_forwarded_for" => (of(Field::Forwarded), Form::Text),
         "time_local" | "time_iso8601" | "msec" => (of(Field::Time), Form::Word),
         "request" => (of(Field::Request), Form::Text),
         "request_method" => (of(Field::Method), Form::Word),
@@ -39,12 +39,9 @@ pub(in crate::log) fn nginx_variable(name: &str) -> (Option<Meaning>, Form) {
         "uri" | "document_uri" => (of(Field::Path), Form::Text),
         "args" | "query_string" => (of(Field::Query), Form::Text),
         "host" | "server_name" => (of(Field::Host), Form::Word),
-        "http_host" => (of(Field::Host), Form::Text),
         "server_protocol" => (of(Field::Protocol), Form::Word),
         "status" => (of(Field::Status), Form::Word),
         "body_bytes_sent" | "bytes_sent" => (of(Field::Bytes), Form::Word),
-        "http_referer" => (of(Field::Referer), Form::Text),
-        "http_user_agent" => (of(Field::UserAgent), Form::Text),
         "upstream_response_time" => (of(Field::Latency), Form::List),
         "upstream_addr" | "upstream_status" | "upstream_response_length" => (None, Form::List),
         _ if name.starts_with("upstream_") && name.ends_with("_time") => (None, Form::List),
@@ -67,7 +64,7 @@ pub(in crate::log) fn nginx_variable(name: &str) -> (Option<Meaning>, Form) {
         | "realip_remote_port"
         | "nginx_version"
         | "https" => (None, Form::Word),
-        _ => (None, Form::Text),
+        _ => (name.strip_prefix("http_").and_then(Field::of_header).map(Meaning::of), Form::Text),
     }
 }
 
@@ -117,10 +114,7 @@ fn apache_directive(argument: &str, code: &str) -> (Option<Meaning>, Form) {
         ("T", "ms") => (Some(Meaning::latency(MILLISECOND)), Form::Word),
         // In whole seconds: too coarse.
         ("T" | "I" | "S" | "l" | "p" | "P" | "k" | "X" | "A" | "a" | "L", _) => (None, Form::Word),
-        ("i", "referer") => (of(Field::Referer), Form::Text),
-        ("i", "user-agent") => (of(Field::UserAgent), Form::Text),
-        ("i", "x-forwarded-for") => (of(Field::Forwarded), Form::Text),
-        ("i", "host") => (of(Field::Host), Form::Text),
+        ("i", header) => (Field::of_header(header).map(Meaning::of), Form::Text),
         _ => (None, Form::Text),
     }
 }
@@ -194,14 +188,7 @@ const SERVER_SAMPLES: [&str; 7] =
 /// Returns the meaning of a sample of HAProxy, such as `[capture.req.hdr(0)]` or `[req.hdr(user-agent)]`.
 fn haproxy_sample(code: &str) -> Option<Meaning> {
     let header = code.split_once("hdr(").and_then(|(_, rest)| rest.split_once([')', ',']))?.0;
-    let field = match &*header.to_ascii_lowercase() {
-        "user-agent" => Field::UserAgent,
-        "referer" => Field::Referer,
-        "host" => Field::Host,
-        "x-forwarded-for" => Field::Forwarded,
-        _ => return None,
-    };
-    Some(Meaning::of(field))
+    Field::of_header(header).map(Meaning::of)
 }
 
 /// Returns the format string of a text that may be a whole line of a configuration: `log_format main '...' '...';`.

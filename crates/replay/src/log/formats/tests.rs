@@ -233,6 +233,16 @@ fn format_strings_of_servers_are_read() {
     ] {
         assert_eq!(read_log(combined.as_bytes(), Some(format), &[]).requests, from_ref(&expected), "{format}");
     }
+    let behind_cdn = r#"10.0.0.1 [07/Jun/2024:00:00:09 +0000] "GET /a HTTP/1.1" 200 "203.0.113.7""#;
+    let expected = format!("203.0.113.7 GET /a HTTP/1.1 missing 200 0 missing missing {SECOND}000000000 missing");
+    for format in [
+        r#"$remote_addr [$time_local] "$request" $status "$http_cf_connecting_ip""#,
+        r#"$remote_addr [$time_local] "$request" $status "$http_true_client_ip""#,
+        r#"%h %t \"%r\" %>s \"%{CF-Connecting-IP}i\""#,
+        r#"%h %t \"%r\" %>s \"%{X-Real-IP}i\""#,
+    ] {
+        assert_eq!(read_log(behind_cdn.as_bytes(), Some(format), &[]).requests, from_ref(&expected), "{format}");
+    }
     let own = r#"1717718409.250|203.0.113.7|shop.example|"GET /a HTTP/1.1"|200|0.100, 0.025|"curl""#;
     let format = r#"$msec|$remote_addr|$host|"$request"|$status|$upstream_response_time|"$http_user_agent""#;
     let expected = format!("203.0.113.7 GET /a HTTP/1.1 shop.example 200 0 missing \"curl\" {SECOND}250000000 125ms");

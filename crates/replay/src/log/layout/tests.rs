@@ -169,6 +169,23 @@ proptest! {
 }
 
 #[test]
+fn peers_that_may_be_proxies_are_doubtful() {
+    let line = |peer: usize, client: usize| {
+        format!(
+            "198.51.100.{peer} - - [07/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"Mozilla/5.0\" \"203.0.113.{client}\""
+        )
+    };
+    let doubt = |peers: usize| {
+        let lines: Vec<String> = (0..400).map(|number| line(number % peers, number % 100)).collect();
+        Layout::detect(lines.iter().map(String::as_bytes)).warning().map(str::to_owned)
+    };
+    assert_eq!(doubt(5), None);
+    assert!(doubt(80).is_some_and(|doubt| doubt.contains("by 80 peers")));
+    // Few enough peers for a column of proxies, but too many to tell which are proxies.
+    assert!(doubt(40).is_some_and(|doubt| doubt.contains("next to the server is taken for the client")));
+}
+
+#[test]
 fn clients_behind_more_edges_of_cloudflare_than_the_site_has_clients_are_found() {
     let line = |edge: usize, client: usize| {
         format!(
