@@ -1,8 +1,9 @@
 //! Detects a proxy in front of the gateway that the settings do not name.
 //!
 //! Such a proxy hides its clients: all of them share its address, and no crawler can be verified. It is detected by a
-//! private peer address that sends an untrusted forwarding header. One detection is stored per configuration.
-//! After it a request costs one relaxed load, before it a scan of the field names.
+//! private peer address that sends an untrusted forwarding header, or by a trusted peer that sends another one than the
+//! settings name. One detection is stored per configuration. After it a request costs one relaxed load, before it a scan of
+//! the field names.
 
 use crate::gateway::message::headers;
 use parking_lot::Mutex;
@@ -10,7 +11,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_http1::{Fields, Name};
-use tidegate_policy::identity::{AddressSource, ProxyTrust};
+use tidegate_policy::identity::ProxyTrust;
 use tidegate_policy::network::{IpPrefix, is_private};
 use tracing::warn;
 
@@ -26,20 +27,24 @@ pub(in crate::gateway) struct UntrustedProxy {
 struct Detection {
     peer: IpAddr,
     header: &'static str,
+    /// The header of the settings, which a trusted peer does not send.
+    missing: Option<String>,
     trusted: Vec<IpPrefix>,
 }
 
 impl UntrustedProxy {
-    /// Checks a request from `peer`, and warns of the first one that a proxy seems to have forwarded.
+    /// Checks a request from `peer`, and warns of the first one whose client a proxy seems to hide.
     pub(in crate::gateway) fn observe(&self, trust: &ProxyTrust, peer: IpAddr, fields: &Fields) {
-        if self.is_detected.load(Ordering::Relaxed) || !is_private(peer) || is_trusted(trust, peer) {
+        if self.is_detected.load(Ordering::Relaxed) || !fields.contains_any(headers::CLIENT_ADDRESS) {
             return;
         }
-        if !fields.contains_any(headers::CLIENT_ADDRESS) {
-            return;
-        }
+        let missing = match trusted_header(trust, peer) {
+            Some(name) if fields.contains(Name::from_bytes(name.as_bytes())) => return,
+            None if !is_private(peer) => return,
+            missing => missing.map(str::to_owned),
+        };
         if let Some(header) = forwarding_header(trust, fields) {
-            self.report(Detection { peer, header, trusted: trust.proxies.clone() });
+            self.report(Detection { peer, header, missing, trusted: trust.proxies.clone() });
         }
     }
 
@@ -58,11 +63,15 @@ impl UntrustedProxy {
 
 impl fmt::Display for Detection {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { peer, header, .. } = self;
+        let Self { peer, header, missing, .. } = self;
+        let sent = match missing {
+            None => format!("sends {header}, which is not trusted"),
+            Some(missing) => format!("sends {header}, but not {missing}, the header of clients.address_from"),
+        };
         write!(
             out,
-            "{peer} sends {header}, which is not trusted: all clients behind it count as one, and crawlers behind it cannot \
-             be verified; if your proxy sets it, write clients: {{ address_from: {}, trusted_proxies: [{}] }}",
+            "{peer} {sent}: all clients behind it count as one, and crawlers behind it cannot be verified; if your proxy sets \
+             {header}, write clients: {{ address_from: {}, trusted_proxies: [{}] }}",
             address_from(header),
             self.trusted_proxies().join(", ")
         )
@@ -77,7 +86,7 @@ impl Detection {
             true => loopback.into_iter().flatten().collect(),
             false => Vec::from_iter(IpPrefix::parse(&self.peer.to_string())),
         };
-        let is_new = |range: &IpPrefix| !self.trusted.contains(range);
+        let is_new = |range: &IpPrefix| self.missing.is_none() && !self.trusted.contains(range);
         self.trusted.iter().copied().chain(added.into_iter().filter(is_new)).map(quoted).collect()
     }
 }
@@ -88,8 +97,9 @@ fn quoted(range: IpPrefix) -> String {
     if text.contains(':') { format!("\"{text}\"") } else { text }
 }
 
-fn is_trusted(trust: &ProxyTrust, peer: IpAddr) -> bool {
-    trust.source != AddressSource::Peer && trust.trusts(peer)
+/// Returns the header of the settings with the address of a client, if `peer` is trusted to set it.
+fn trusted_header(trust: &ProxyTrust, peer: IpAddr) -> Option<&str> {
+    trust.source.header().filter(|_| trust.trusts(peer))
 }
 
 /// Returns the forwarding header of the request: the configured one, else the first known one.
@@ -121,6 +131,7 @@ const FORWARDING_HEADERS: [(Name, &str); 5] = [
 mod tests {
     use super::*;
     use http::HeaderMap;
+    use tidegate_policy::identity::AddressSource;
 
     fn warning(trust: &ProxyTrust, peer: &str, header: Option<&'static str>) -> Option<String> {
         let mut sent = HeaderMap::new();
@@ -162,9 +173,23 @@ mod tests {
 
     #[test]
     fn no_warning_for_public_trusted_or_direct_peers() {
-        let (none, loopback) = (trust(AddressSource::Peer, &[]), trust(AddressSource::Forwarded, &["127.0.0.0/8"]));
+        let (none, loopback) = (trust(AddressSource::Peer, &[]), trust(AddressSource::XForwardedFor, &["127.0.0.0/8"]));
         assert_eq!(warning(&none, "192.0.2.9", Some("x-forwarded-for")), None);
         assert_eq!(warning(&none, "127.0.0.1", None), None);
         assert_eq!(warning(&loopback, "127.0.0.1", Some("x-forwarded-for")), None);
+        assert_eq!(warning(&loopback, "127.0.0.1", None), None, "a request of the proxy itself");
+    }
+
+    #[test]
+    fn misspelled_header_of_a_trusted_proxy_gives_a_warning() {
+        let misspelled = AddressSource::Header(http::HeaderName::from_static("cf-conecting-ip"));
+        for source in [misspelled, AddressSource::Forwarded] {
+            let name = source.header().expect("a header").to_owned();
+            let warning = warning(&trust(source, &["203.0.113.0/24"]), "203.0.113.1", Some("cf-connecting-ip"));
+            let warning = warning.expect("a warning");
+            assert!(warning.starts_with(&format!("203.0.113.1 sends CF-Connecting-IP, but not {name}, ")), "{warning}");
+            let yaml = "address_from: { header: CF-Connecting-IP }, trusted_proxies: [203.0.113.0/24] }";
+            assert!(warning.ends_with(yaml), "{warning}");
+        }
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn stale_ranges_warning(errors: &[(String, String)]) -> Option<String
         2 => " (and 1 more list)".to_owned(),
         count => format!(" (and {} more lists)", count - 1),
     };
-    Some(format!("Rejected {source}{others}: {error}; keeping the previous version"))
+    Some(format!("Cannot update {source}{others}: {error}; keeping the previous version"))
 }
 
 /// Runs DNS verification of queued crawler addresses until dropped.

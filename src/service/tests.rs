@@ -317,7 +317,7 @@ fn stale_range_lists_give_one_warning() {
     let warning = |count: usize| crawlers::stale_ranges_warning(&(1..=count).map(error).collect::<Vec<_>>());
     assert_eq!(warning(0), None);
     for (count, others) in [(1, ""), (2, " (and 1 more list)"), (3, " (and 2 more lists)")] {
-        let expected = format!("Rejected list-1{others}: not found; keeping the previous version");
+        let expected = format!("Cannot update list-1{others}: not found; keeping the previous version");
         assert_eq!(warning(count), Some(expected));
     }
 }

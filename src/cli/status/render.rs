@@ -5,8 +5,9 @@ use super::view::View;
 use crate::admin::cache::SavedUnits;
 use crate::admin::corrections::CorrectionDocument;
 use crate::admin::state::{
-    CacheUsageDocument, ClientDocument, OriginServerDocument, OutageDocument, PartitionDocument, PathCostDocument,
-    ScopeDocument, SpenderDocument, SpendersDocument, StateDocument, SwitchDocument, ThrottleDocument, TrafficDocument,
+    CacheUsageDocument, ClientDocument, KeptPromiseDocument, OriginServerDocument, OutageDocument, PartitionDocument,
+    PathCostDocument, PromiseDocument, ScopeDocument, SpenderDocument, SpendersDocument, StateDocument, SwitchDocument,
+    ThrottleDocument, TrafficDocument,
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -29,6 +30,7 @@ pub(super) fn render_top(state: &StateDocument, view: &View) -> String {
 pub(super) fn render_watched(state: &StateDocument, view: &View) -> String {
     let mut parts = vec![headline(state, view), warnings(state, view)];
     parts.push(state.quotas.iter().map(|quota| quota::usage(quota, Some(&state.time), view)).collect());
+    parts.push(promise(state, view));
     parts.push(traffic(&state.traffic, view));
     parts.push(scopes(&state.scopes, view));
     parts.push(clients(&state.top_clients, view));
@@ -45,6 +47,7 @@ pub(super) fn render(state: &StateDocument, view: &View) -> String {
     let mut parts =
         vec![headline(state, view), warnings(state, view), notes(&state.notes, view), addresses(state, view)];
     parts.extend(state.quotas.iter().map(|quota| quota::block(quota, Some(&state.time), view)));
+    parts.push(promise(state, view));
     parts.push(cache(state));
     parts.push(traffic(&state.traffic, view));
     parts.push(scopes(&state.scopes, view));
@@ -128,6 +131,30 @@ fn warnings(state: &StateDocument, view: &View) -> String {
         add("Access log:", &format!("{lines} lines dropped, because the writer could not keep up."));
     }
     text
+}
+
+/// Renders what the windows of the first quota keep of the promise; empty if nothing is promised.
+fn promise(state: &StateDocument, view: &View) -> String {
+    let Some(promised) = &state.promise else { return String::new() };
+    let PromiseDocument { people_refused, search_served, left_over, current, last, .. } = promised;
+    let line = |name: &str, window: &KeptPromiseDocument| {
+        let figures = [
+            (people_refused, &window.people_refused, "of people's pages refused", "at most"),
+            (search_served, &window.search_served, "of search engines' pages served in the worst hour", "at least"),
+            (left_over, &window.left_over, "of the limit left over", "at most"),
+        ];
+        let compared = figures.into_iter().filter_map(|(promised, kept, words, bound)| {
+            let percent = |share: &Option<f64>| share.map(|share| format!("{:.1}%", share * 100.0));
+            Some(format!("{} {words} ({bound} {})", percent(kept)?, percent(promised)?))
+        });
+        let compared: Vec<String> = compared.collect();
+        let compared = if compared.is_empty() { "nothing to compare yet".to_owned() } else { compared.join("; ") };
+        let verdict = if window.missed.is_empty() { "kept" } else { "missed" };
+        let text = wrap(&format!("{name}: {verdict}: {compared}"), 2, 4, view.width);
+        format!("  {}\n", text.replacen("missed", &view.color.red("missed"), 1))
+    };
+    let last = last.as_ref().map(|window| line("the last window", window)).unwrap_or_default();
+    format!("{}\n{}{last}", view.color.bold("promise"), line("this window", current))
 }
 
 /// Returns a switch as one sentence, such as `block 192.0.2.0/24 until 14:00: scrapes (ann)`.

@@ -96,6 +96,15 @@ fn sample_state() -> Value {
              "by": null},
         ],
     });
+    state["promise"] = json!({
+        "people_refused": 0.001, "search_served": 0.88, "left_over": 0.01,
+        "current": {"window_start": "2026-11-21T08:00:00Z", "people_refused": 0.0004, "search_served": null, "left_over": null},
+        "last": {
+            "window_start": "2026-11-20T08:00:00Z", "people_refused": 0.0, "search_served": 0.61, "left_over": 0.004,
+            "missed": ["search_served"],
+        },
+        "missed": "The window from 2026-11-20T08:00:00Z missed the promise.",
+    });
     state["path_costs"] = json!([
         {"path": "/search", "quota": "places_api", "units": 1204.5},
         {"path": "/tools/**", "quota": "places_api", "units": 36, "generalized_from": 9,

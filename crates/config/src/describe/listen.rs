@@ -2,6 +2,7 @@
 
 use super::format;
 use crate::settings::{Acme, CertificateSource, ClientAuthority, HttpsRedirect, Listener, Tls};
+use tidegate_policy::identity::ProxyTrust;
 
 /// Returns what a listener does besides HTTP without TLS; `None` if that is all.
 pub(super) fn listener(listener: &Listener) -> Option<String> {
@@ -16,6 +17,21 @@ pub(super) fn listener(listener: &Listener) -> Option<String> {
         Some(port) => format!("redirects to https, port {port}"),
     }));
     (!parts.is_empty()).then(|| format!("{address}: {}", parts.join(", ")))
+}
+
+/// Returns where the address of a client is from.
+pub(super) fn client_address(trust: &ProxyTrust, listeners: &[Listener]) -> String {
+    let ProxyTrust { source, proxies, ipv6_prefix } = trust;
+    let peer = match listeners.iter().any(|listener| listener.proxy_protocol) {
+        true => "the connection, or the PROXY protocol of a trusted proxy",
+        false => "the connection",
+    };
+    let proxies: Vec<String> = proxies.iter().map(ToString::to_string).collect();
+    let source = match source.header().filter(|_| !proxies.is_empty()) {
+        Some(header) => format!("{header} of trusted proxies ({}), else {peer}", proxies.join(", ")),
+        None => peer.to_owned(),
+    };
+    format!("{source}; IPv6 by /{ipv6_prefix}")
 }
 
 fn tls(tls: &Tls) -> String {

@@ -43,6 +43,7 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     let addresses: Vec<String> = settings.listen.iter().map(|listener| listener.address.to_string()).collect();
     line(format!("listening on {}, forwarding to {}", addresses.join(", "), settings.origin.authorities()));
     settings.listen.iter().filter_map(listen::listener).for_each(|content| line(format!("  {content}")));
+    line(format!("address of a client: {}", listen::client_address(&rules.trust, &settings.listen)));
     if let Some(hosts) = &settings.hosts {
         line(format!("own hosts: {hosts}"));
     }

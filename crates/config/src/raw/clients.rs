@@ -11,8 +11,9 @@ section! {
     /// Identification of clients.
     pub(crate) struct Clients {
         /// Source of the client address: peer (the connection), proxy-protocol, x-forwarded-for, forwarded, or {
-        /// header: NAME }. The header is used only if the request comes from a trusted proxy. The chain is read from
-        /// right to left: trusted hops are skipped, and the first untrusted address is the client.
+        /// header: NAME }. The header is used only if the request comes from a trusted proxy. The chain of
+        /// x-forwarded-for and forwarded is read from right to left: trusted hops are skipped, and the first untrusted
+        /// address is the client. A header that is named has one address; a list in it is ignored.
         ///
         /// proxy-protocol requires a listener with proxy_protocol, whose connections have the address that their proxy
         /// sends; no header is read. With another source, that address is the peer that may be a trusted proxy.

@@ -196,7 +196,7 @@ impl RangeRefresher {
         let before = self.operators.set_error(&list.source, error.clone());
         match error {
             Some(error) if before.as_ref() != Some(&error) => {
-                warn!("Rejected {}: {error}; keeping the previous version", list.source);
+                warn!("Cannot update {}: {error}; keeping the previous version", list.source);
             }
             None if before.is_some() => info!("{} is valid again", list.source),
             _ => {}
