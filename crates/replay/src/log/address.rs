@@ -28,6 +28,30 @@ pub(super) fn parse_list(text: &[u8]) -> Option<AddressList> {
     members.filter(|members| (1..=MAX_MEMBERS).contains(&members.len()))
 }
 
+/// Addresses that a line names, from the client to the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ForwardedAddresses {
+    pub(super) addresses: AddressList,
+    /// True if a member in front of them cannot be read, or is more than a request passes.
+    pub(super) is_cut: bool,
+}
+
+/// Parses a list like `X-Forwarded-For` from right to left, as proxies append to it, up to a member that is not an address.
+pub(super) fn parse_forwarded(text: &[u8]) -> ForwardedAddresses {
+    let members = text.rsplit(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty());
+    let mut read = ForwardedAddresses::default();
+    for member in members {
+        let address = std::str::from_utf8(member).ok().and_then(parse).filter(|_| read.addresses.len() < MAX_MEMBERS);
+        let Some(address) = address else {
+            read.is_cut = true;
+            break;
+        };
+        read.addresses.push(address);
+    }
+    read.addresses.reverse();
+    read
+}
+
 /// Returns true for the first byte of an address: a digit, a bracket, a colon or a letter up to F. Most words have none.
 fn may_begin_address(byte: u8) -> bool {
     byte.is_ascii_hexdigit() || byte == b'[' || byte == b':'

@@ -173,7 +173,7 @@ impl<'a> Column<'a> {
             && address::parse_list(&self.value).is_none()
     }
 
-    fn is_dash(&self) -> bool {
+    pub(super) fn is_dash(&self) -> bool {
         matches!(&*self.value, b"-")
     }
 

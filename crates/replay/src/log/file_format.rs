@@ -146,10 +146,7 @@ impl FileFormat {
 
 fn write_common(layout: &Layout, line: &[u8], out: &mut Vec<u8>) -> Result<Option<Timestamp>, LineError> {
     match format::read_time(line) {
-        Some(at) => {
-            layout.write_line(line, out);
-            Ok(Some(at))
-        }
+        Some(at) => layout.write_line(line, out).map(|()| Some(at)),
         None => LogLine::read(line).map(|_| None),
     }
 }

@@ -1,4 +1,4 @@
-//! Fields before the time of a line: the prefix of a collector, the virtual host, and addresses.
+//! Fields before the time of a line: the virtual host, and addresses.
 
 use super::address::{self, AddressList};
 use super::line::LoggedClient;
@@ -18,15 +18,10 @@ pub(super) struct FrontFields<'a> {
 }
 
 impl<'a> FrontFields<'a> {
-    /// Parses the fields; `None` if no word of a known position is a client.
+    /// Parses the fields; `None` if the line begins with no client. Collectors write a prefix in front of all lines of a file,
+    /// which is removed before: a client that could choose where a prefix ends could write lines of others.
     pub(super) fn parse(text: &'a [u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.trim_start_matches(' ');
-        Self::without_prefix(text).or_else(|| {
-            prefix_ends(text).find_map(|end| Self::without_prefix(text[end..].trim_start_matches([' ', '\u{feff}'])))
-        })
-    }
-
-    fn without_prefix(text: &'a str) -> Option<Self> {
         let mut words = text.split(' ').filter(|word| !word.is_empty());
         let (first, second) = (words.next()?, words.next());
         if let Some(fields) = Self::of_addresses(None, text) {
@@ -85,37 +80,6 @@ fn is_host(word: &str) -> bool {
         && !word.starts_with('<')
         && !MONTHS.contains(&word)
         && timestamp::read(word.as_bytes()).is_none()
-}
-
-/// Returns where the prefix of a collector may end, from left to right: after the fields of RFC 5424, a container's name
-/// and a bar, a tag with a colon, the flag of a Kubernetes log, a time, or a name in brackets.
-fn prefix_ends(text: &str) -> impl Iterator<Item = usize> + '_ {
-    let rfc5424 = text.starts_with('<').then(|| rfc5424_header_end(text)).flatten();
-    let mut before = "";
-    let words = text.split(' ').filter_map(move |word| {
-        if word.is_empty() {
-            return None;
-        }
-        let end = word.as_ptr() as usize - text.as_ptr() as usize + word.len();
-        let is_flag = matches!(word, "F" | "P") && matches!(before, "stdout" | "stderr");
-        let is_time = timestamp::read(word.as_bytes()).is_some();
-        let is_tag = word.len() > 1 && word.ends_with(':') && !is_address(word);
-        let is_bracketed = word.starts_with('[') && word.ends_with(']');
-        before = word;
-        (is_flag || is_time || is_tag || is_bracketed || word == "|").then_some(end)
-    });
-    rfc5424.into_iter().chain(words)
-}
-
-/// Returns the end of `<PRI>1 time host app process message [data]` (RFC 5424, section 6).
-fn rfc5424_header_end(text: &str) -> Option<usize> {
-    let blanks = text.match_indices(' ').map(|(at, _)| at);
-    let header = blanks.clone().nth(5).filter(|_| text.split(' ').next().is_some_and(|word| word.ends_with(">1")))?;
-    let data = &text[header + 1..];
-    match data.starts_with('[') {
-        true => data.rfind("] ").map(|end| header + 1 + end + 1),
-        false => data.starts_with("- ").then_some(header + 2),
-    }
 }
 
 /// Months as syslog writes them (RFC 3164, section 4.1.2).

@@ -3,10 +3,10 @@
 //! A balancer or a proxy in front of a server is in the first column of each line, and the client in another one: a
 //! second address at the start, or a last column with `X-Forwarded-For`. [`TrustedProxies`] tells them apart.
 
-use super::address::{self, AddressList};
-use super::combined;
+use super::address::{self, AddressList, ForwardedAddresses};
 use super::front_fields::FrontFields;
-use super::proxies::{ForwardedCounts, TrustedProxies};
+use super::proxies::{ForwardedCounts, TrustedProxies, direct_peers};
+use super::{LineError, combined};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use tidegate_policy::network::is_private;
@@ -41,8 +41,8 @@ pub(super) enum ClientColumn {
 struct Chain {
     front: AddressList,
     is_list: bool,
-    /// Addresses of the columns behind the user agent; `None` for other columns.
-    behind_agent: Vec<Option<AddressList>>,
+    /// Addresses of the columns behind the user agent; none of other columns.
+    behind_agent: Vec<ForwardedAddresses>,
 }
 
 impl Chain {
@@ -52,9 +52,12 @@ impl Chain {
         let columns = combined::columns_behind_agent(line).unwrap_or_default();
         let is_last = |index: usize| index + 1 == columns.len();
         let columns = columns.iter().enumerate().map(|(index, column)| {
-            let list = address::parse_list(&column.value)?;
             // Numbers are no addresses, but `::` and a server of the application may be bare words in the middle.
-            (column.is_quoted || is_last(index)).then_some(list)
+            match column.is_quoted || is_last(index) {
+                true if column.is_dash() => ForwardedAddresses::default(),
+                true => address::parse_forwarded(&column.value),
+                false => ForwardedAddresses::default(),
+            }
         });
         Some(Self { behind_agent: columns.collect(), front: front.addresses, is_list: front.is_list })
     }
@@ -64,7 +67,7 @@ impl Chain {
         let front = || self.front.iter().copied();
         match column {
             ClientColumn::BehindAgent(index) => {
-                let forwarded = self.behind_agent.get(index).and_then(Option::as_ref).into_iter().flatten();
+                let forwarded = self.behind_agent.get(index).into_iter().flat_map(|column| &column.addresses);
                 forwarded.copied().chain(front()).collect()
             }
             ClientColumn::Second if self.front.len() == 2 => front().rev().collect(),
@@ -91,22 +94,35 @@ impl Layout {
         Self { column, proxies, warning }
     }
 
-    /// Returns the client of a line in a column other than the first; `None` if the line is read without a layout.
-    pub(super) fn client(&self, line: &[u8]) -> Option<IpAddr> {
+    /// Returns the client of a line in a column other than the first; `None` if the line is read without a layout. Fails if the
+    /// column of the client cannot be read.
+    pub(super) fn client(&self, line: &[u8]) -> Result<Option<IpAddr>, LineError> {
         if matches!(self.column, ClientColumn::First | ClientColumn::Native) || line.starts_with(b"{") {
-            return None;
+            return Ok(None);
         }
-        self.proxies.client_of(&Chain::parse(line)?.in_order(self.column))
+        let Some(chain) = Chain::parse(line) else { return Ok(None) };
+        match self.column {
+            ClientColumn::BehindAgent(index) => {
+                let missing = ForwardedAddresses { is_cut: true, ..ForwardedAddresses::default() };
+                self.proxies.client_behind(&chain.front, chain.behind_agent.get(index).unwrap_or(&missing))
+            }
+            column => Ok(self.proxies.client_of(&chain.in_order(column))),
+        }
     }
 
-    /// Writes a line. If its client is not in the first column, writes it there, in place of all before the time.
-    pub(super) fn write_line(&self, line: &[u8], out: &mut Vec<u8>) {
-        let (client, time) = (self.client(line), combined::time_field(line));
-        let (Some(client), Some(time)) = (client, time) else { return out.extend_from_slice(line) };
+    /// Writes a line. If its client is not in the first column, writes it there, in place of all before the time. Fails if the
+    /// client cannot be read.
+    pub(super) fn write_line(&self, line: &[u8], out: &mut Vec<u8>) -> Result<(), LineError> {
+        let (client, time) = (self.client(line)?, combined::time_field(line));
+        let (Some(client), Some(time)) = (client, time) else {
+            out.extend_from_slice(line);
+            return Ok(());
+        };
         let host = FrontFields::parse(&line[..time.start - 1]).and_then(|front| front.host);
         let host = host.map_or(String::new(), |host| format!("{host} "));
         out.extend_from_slice(format!("{host}{client} - - ").as_bytes());
         out.extend_from_slice(&line[time.start - 1..]);
+        Ok(())
     }
 
     /// Returns the column in which the clients were found, for a report.
@@ -157,13 +173,18 @@ fn client_column(chains: &[Chain]) -> ClientColumn {
 
 /// Counts the addresses of a column behind the user agent, and of the peers.
 fn forwarded_counts(chains: &[Chain], index: usize) -> ForwardedCounts {
-    let forwarded = || chains.iter().filter_map(|chain| chain.behind_agent.get(index)?.as_ref());
+    let columns = chains.iter().filter_map(|chain| chain.behind_agent.get(index));
+    let forwarded = || columns.clone().map(|column| &column.addresses).filter(|addresses| !addresses.is_empty());
     let has_private_peer = |chain: &&Chain| chain.front.last().is_none_or(|address| is_private(*address));
     ForwardedCounts {
         lines: chains.len(),
         forwarded_lines: forwarded().count(),
         private_peer_lines: chains.iter().filter(has_private_peer).count(),
         peers: chains.iter().map(|chain| chain.front.as_slice()).collect::<BTreeSet<_>>().len(),
+        direct_peers: direct_peers(chains.iter().map(|chain| {
+            let forwarded = chain.behind_agent.get(index);
+            (chain.front.last(), forwarded.is_some_and(|column| *column != ForwardedAddresses::default()))
+        })),
         forwarded: forwarded().collect::<BTreeSet<_>>().len(),
     }
 }
@@ -172,7 +193,7 @@ fn forwarded_counts(chains: &[Chain], index: usize) -> ForwardedCounts {
 fn forwarded_column(chains: &[Chain]) -> Option<usize> {
     let columns = chains.iter().map(|chain| chain.behind_agent.len()).max()?;
     let clients = |index: usize| -> BTreeSet<&IpAddr> {
-        chains.iter().filter_map(|chain| chain.behind_agent.get(index)?.as_ref()?.first()).collect()
+        chains.iter().filter_map(|chain| chain.behind_agent.get(index)?.addresses.first()).collect()
     };
     let public = |index: usize| clients(index).iter().filter(|address| !is_private(***address)).count();
     (0..columns).filter(|index| !clients(*index).is_empty()).max_by_key(|index| (public(*index), clients(*index).len()))

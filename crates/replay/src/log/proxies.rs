@@ -4,8 +4,9 @@
 //! the addresses of a column that has far fewer of them than the column of clients, private ones if the log has public clients,
 //! and those of Cloudflare, which has more of them than a small site has clients.
 
-use super::address::AddressList;
-use std::collections::BTreeSet;
+use super::LineError;
+use super::address::{AddressList, ForwardedAddresses};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::LazyLock;
 use tidegate_policy::network::{IpPrefix, is_private};
@@ -35,6 +36,21 @@ impl TrustedProxies {
     /// Returns the client of a line: the address next to the server that is no proxy, or the farthest one.
     pub(super) fn client_of(&self, chain: &AddressList) -> Option<IpAddr> {
         chain.iter().rev().find(|address| !self.contains(**address)).or(chain.first()).copied()
+    }
+
+    /// Returns the client of a line with a column of forwarded addresses. Fails if it cannot be read: nothing but proxies is
+    /// known then.
+    pub(super) fn client_behind(
+        &self,
+        peers: &AddressList,
+        forwarded: &ForwardedAddresses,
+    ) -> Result<Option<IpAddr>, LineError> {
+        let from_server = peers.iter().rev().chain(forwarded.addresses.iter().rev());
+        match from_server.clone().find(|address| !self.contains(**address)) {
+            Some(client) => Ok(Some(*client)),
+            None if forwarded.is_cut => Err(LineError::InvalidClient),
+            None => Ok(from_server.last().copied()),
+        }
     }
 
     /// Returns the proxies as a phrase.
@@ -109,6 +125,8 @@ pub(super) struct ForwardedCounts {
     pub(super) private_peer_lines: usize,
     /// Different peers.
     pub(super) peers: usize,
+    /// Different public peers that have sent no forwarded address.
+    pub(super) direct_peers: usize,
     /// Different forwarded values.
     pub(super) forwarded: usize,
 }
@@ -121,8 +139,17 @@ impl ForwardedCounts {
         self.forwarded_lines > 0 && (mostly(self.private_peer_lines) || mostly(self.forwarded_lines) && has_few_peers)
     }
 
-    /// Returns a doubt if most lines have forwarded addresses that are not taken for the clients.
+    /// Returns a doubt if most lines have forwarded addresses that are not taken for the clients, or if one client may have
+    /// written those that are.
     pub(super) fn doubt(self) -> Option<String> {
+        let proxies = self.peers - self.direct_peers;
+        if self.have_clients() && self.direct_peers > proxies {
+            return Some(format!(
+                "{proxies} peers with forwarded addresses are taken for proxies, and {} others send none, as visitors do: if \
+                 those are no proxies of yours, they have chosen their clients, so give --format without the forwarded column",
+                self.direct_peers
+            ));
+        }
         (!self.have_clients() && self.lines >= MIN_LINES && self.forwarded_lines * 2 >= self.lines).then(|| {
             format!(
                 "most lines name forwarded addresses, but by {} peers, which is not as few as proxies are: the peers are taken \
@@ -131,6 +158,16 @@ impl ForwardedCounts {
             )
         })
     }
+}
+
+/// Counts the public peers none of whose lines has forwarded addresses.
+pub(super) fn direct_peers<'a>(lines: impl Iterator<Item = (Option<&'a IpAddr>, bool)>) -> usize {
+    let mut has_forwarded = BTreeMap::<IpAddr, bool>::new();
+    for (peer, is_forwarded) in lines {
+        let Some(peer) = peer.filter(|peer| !is_private(**peer)) else { continue };
+        *has_forwarded.entry(*peer).or_default() |= is_forwarded;
+    }
+    has_forwarded.values().filter(|has_forwarded| !**has_forwarded).count()
 }
 
 /// Returns the addresses of the columns next to the server that have far fewer addresses than the column of clients.

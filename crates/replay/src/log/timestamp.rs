@@ -88,6 +88,7 @@ fn offset(zone: &[u8]) -> Option<i64> {
     };
     let seconds = (parse_digits(&hours)? * 3600 + parse_digits(&minutes)? * 60) as i64;
     match sign {
+        _ if seconds > MAX_OFFSET_S => None,
         b'+' => Some(seconds),
         b'-' => Some(-seconds),
         _ => None,
@@ -100,6 +101,9 @@ fn parse_digits(digits: &[u8]) -> Option<u64> {
     let step = |number: u64, digit: &u8| digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0'));
     (!digits.is_empty() && digits.len() <= 9).then(|| digits.iter().try_fold(0, step))?
 }
+
+/// Largest UTC offset of a zone, in seconds. The largest in use is 14 hours.
+const MAX_OFFSET_S: i64 = 15 * 3600;
 
 /// Days since 1 March of the year 0, counted from 1.
 const UNIX_EPOCH_DAY: i64 = 719_469;

@@ -1,7 +1,7 @@
 //! Client of each line of a log with a column of peers, and perhaps one of forwarded addresses.
 
 use crate::log::address::AddressList;
-use crate::log::proxies::{ForwardedCounts, TrustedProxies};
+use crate::log::proxies::{ForwardedCounts, TrustedProxies, direct_peers};
 use crate::log::{LineError, address};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -25,6 +25,7 @@ impl ClientRule {
             forwarded_lines: count(&|(_, forwarded)| forwarded.is_some()),
             private_peer_lines: count(&|(peer, _)| peer.last().is_none_or(|address| is_private(*address))),
             peers: lines.iter().map(|(peer, _)| peer).collect::<BTreeSet<_>>().len(),
+            direct_peers: direct_peers(lines.iter().map(|(peer, forwarded)| (peer.last(), forwarded.is_some()))),
             forwarded: lines.iter().filter_map(|(_, forwarded)| forwarded.as_ref()).collect::<BTreeSet<_>>().len(),
         };
         let uses_forwarded = counts.have_clients();

@@ -6,11 +6,13 @@ use std::borrow::Cow;
 /// Collector that wrote a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::log) enum Collector {
-    /// None, or one whose prefix the reader of combined lines skips.
+    /// None.
     #[default]
     None,
     /// Container runtime of Kubernetes: `TIME stdout F LINE`; a long line is several of flag `P`.
     Kubernetes,
+    /// `kubectl logs --prefix`: `[pod/NAME/CONTAINER] LINE`.
+    Pod,
     /// Docker Compose: `NAME  | LINE`.
     Compose,
     /// Docker Compose with times: `NAME  | TIME LINE`.
@@ -34,10 +36,10 @@ pub(in crate::log) struct Stripped<'a> {
 }
 
 impl Collector {
-    /// All collectors. Behind `None` are those whose prefix may be the start of a line, and which the reader of combined
-    /// lines skips, too.
-    pub(in crate::log) const ALL: [Self; 7] = [
+    /// All collectors. Behind `None` are those whose prefix may be the start of a line.
+    pub(in crate::log) const ALL: [Self; 8] = [
         Self::Kubernetes,
+        Self::Pod,
         Self::Compose,
         Self::ComposeWithTime,
         Self::DockerFile,
@@ -50,7 +52,7 @@ impl Collector {
     pub(in crate::log) const fn name(self) -> Option<&'static str> {
         match self {
             Self::None => None,
-            Self::Kubernetes => Some("behind prefixes of Kubernetes"),
+            Self::Kubernetes | Self::Pod => Some("behind prefixes of Kubernetes"),
             Self::Compose | Self::ComposeWithTime => Some("behind prefixes of Docker Compose"),
             Self::Time => Some("behind times of a collector"),
             Self::DockerFile => Some("in files of Docker"),
@@ -71,6 +73,11 @@ impl Collector {
                 let is_part = flags == b"P" || flags.starts_with(b"P:");
                 let is_known = is_part || flags == b"F" || flags.starts_with(b"F:");
                 is_known.then(|| Stripped { text: Cow::Borrowed(&rest[1..]), is_part, is_stderr })
+            }
+            Self::Pod => {
+                let rest = line.strip_prefix(b"[pod/")?;
+                let end = memchr::memchr(b']', rest)?;
+                rest[end + 1..].strip_prefix(b" ").map(whole)
             }
             Self::ComposeWithTime => {
                 let Stripped { text: Cow::Borrowed(rest), .. } = Self::Compose.strip(line)? else { return None };

@@ -206,8 +206,10 @@ impl ForeignFormat {
             .iter()
             .filter_map(|line| if detecting.is_directive(line) { None } else { detecting.read_values(line).ok() })
             .collect();
+        let addresses: Vec<_> =
+            values.iter().map(|it| (it.decoded(Field::Client), it.decoded(Field::Forwarded))).collect();
         format.clients =
-            ClientRule::detect(values.iter().map(|it| (it.text(Field::Client), it.text(Field::Forwarded))));
+            ClientRule::detect(addresses.iter().map(|(peer, forwarded)| (peer.as_deref(), forwarded.as_deref())));
         format.known = match &format.reader {
             LineReader::Json(_) => {
                 values.iter().fold(FieldSet::default(), |known, values| known.union(values.fields()))

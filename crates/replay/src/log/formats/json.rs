@@ -294,24 +294,33 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 }
 
-/// Returns the paths of the values of an object, and of the objects in it.
-pub(in crate::log) fn paths(line: &[u8]) -> Vec<String> {
+/// Returns the values of an object, and of the objects in it, each with its path.
+pub(in crate::log) fn values(line: &[u8]) -> Vec<(String, Value<'static>)> {
     let Ok(object) = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(line) else {
         return Vec::new();
     };
-    let mut paths = Vec::new();
-    add_paths(&object, "", &mut paths);
-    paths
+    let mut values = Vec::new();
+    add_values(object, "", &mut values);
+    values
 }
 
-fn add_paths(object: &serde_json::Map<String, serde_json::Value>, prefix: &str, paths: &mut Vec<String>) {
+fn add_values(
+    object: serde_json::Map<String, serde_json::Value>,
+    prefix: &str,
+    values: &mut Vec<(String, Value<'static>)>,
+) {
     for (name, value) in object {
         let path = format!("{prefix}{name}");
         match value {
             serde_json::Value::Object(inner) if prefix.matches('.').count() < MAX_DEPTH => {
-                add_paths(inner, &format!("{path}."), paths);
+                add_values(inner, &format!("{path}."), values);
             }
-            _ => paths.push(path),
+            serde_json::Value::Number(number) => {
+                let float = || Value::Number(number.as_f64().unwrap_or_default());
+                values.push((path, number.as_u64().map_or_else(float, Value::Integer)));
+            }
+            serde_json::Value::String(text) => values.push((path, Value::Text(text.into_bytes().into()))),
+            _ => values.push((path, Value::Text(Cow::Borrowed(b"")))),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Values of a line by their meaning, and the request that they describe.
 
 use super::client_rule::ClientRule;
-use super::field::{Field, Meaning};
+use super::field::{Encoding, Field, Meaning};
 use super::value::{LineTime, Value};
 use crate::log::combined::{self, RequestTarget};
 use crate::log::line::normalize_host;
@@ -85,6 +85,15 @@ impl<'a> FieldValues<'a> {
         self.value(field).and_then(Value::text)
     }
 
+    /// Returns the decoded text of a field; `None` if it is a number.
+    pub(in crate::log) fn decoded(&self, field: Field) -> Option<Cow<'_, [u8]>> {
+        let (value, meaning) = self.values[field as usize].as_ref()?;
+        match meaning.encoding {
+            Encoding::Plain => value.text().map(Cow::Borrowed),
+            encoding => value.clone().into_text(encoding),
+        }
+    }
+
     fn take_text(&mut self, field: Field) -> Option<Cow<'a, [u8]>> {
         let (value, meaning) = self.values[field as usize].take()?;
         value.into_text(meaning.encoding)
@@ -100,7 +109,8 @@ impl<'a> FieldValues<'a> {
         if [Field::Request, Field::Uri, Field::Path, Field::Status].iter().all(|it| self.value(*it).is_none()) {
             return Err(LineError::NotRequest);
         }
-        let client = clients.client(self.text(Field::Client), self.text(Field::Forwarded))?;
+        let client =
+            clients.client(self.decoded(Field::Client).as_deref(), self.decoded(Field::Forwarded).as_deref())?;
         let LineTime { at, has_fraction, utc_offset } = self.time().ok_or(LineError::InvalidTime)?;
         let status = self.value(Field::Status).and_then(Value::unsigned);
         let status = status.and_then(|status| u16::try_from(status).ok()).filter(|it| (100..1000).contains(it));

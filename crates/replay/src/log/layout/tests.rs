@@ -130,6 +130,10 @@ fn lines_without_a_client_are_refused() {
     for line in [
         "one two three 203.0.113.7 - - [25/Nov/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 5",
         "Nov 25 10:00:00 [25/Nov/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 5",
+        // Paths that clients have written into the error log of nginx, and a text of an application.
+        "2026/11/25 10:00:00 [error] 7#7: *1 open() \"/srv/x: 203.0.113.7 - - [25/Nov/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 5",
+        "2026/11/25 10:00:00 [error] 7#7: *1 open() \"/srv/x | 203.0.113.7 - - [25/Nov/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 5",
+        "user said: 203.0.113.7 - - [25/Nov/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 5",
     ] {
         assert_eq!(LogLine::read(line.as_bytes()).err(), Some(crate::log::LineError::UnknownFormat), "{line}");
     }
@@ -164,7 +168,30 @@ proptest! {
     #[test]
     fn any_bytes_have_a_layout(bytes in proptest::collection::vec(prop_oneof![Just(b'['), Just(b']'), Just(b'"'), Just(b' '), Just(b'1'), Just(b'.'), Just(b':'), any::<u8>()], 0..300)) {
         let layout = Layout::detect(bytes.split(|byte| *byte == b'\n'));
-        layout.write_line(&bytes, &mut Vec::new());
+        let _ = layout.write_line(&bytes, &mut Vec::new());
+    }
+}
+
+#[test]
+fn line_whose_forwarded_addresses_cannot_be_read_is_not_the_proxys() {
+    let line = |forwarded: &str| {
+        format!("10.0.0.5 - - [07/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"Mozilla/5.0\"{forwarded}")
+    };
+    let lines: Vec<String> = (0..100).map(|number| line(&format!(" \"203.0.113.{number}\""))).collect();
+    let layout = Layout::detect(lines.iter().map(String::as_bytes));
+    let many: Vec<String> = (0..40).map(|number| format!("192.0.2.{number}")).collect();
+    let client = |text: &str| Ok(Some(text.parse().expect("an address")));
+    for (forwarded, expected) in [
+        (" \"unknown, 198.51.100.66\"", client("198.51.100.66")),
+        (" \"<x>, 198.51.100.66, 10.0.0.9\"", client("198.51.100.66")),
+        (&*format!(" \"{}, 198.51.100.66\"", many.join(", ")), client("198.51.100.66")),
+        (" \"-\"", client("10.0.0.5")),
+        (" \"unknown\"", Err(LineError::InvalidClient)),
+        (" \"198.51.100.66, <x>\"", Err(LineError::InvalidClient)),
+        (" \"unknown, 10.0.0.9\"", Err(LineError::InvalidClient)),
+        ("", Err(LineError::InvalidClient)),
+    ] {
+        assert_eq!(layout.client(line(forwarded).as_bytes()), expected, "{forwarded}");
     }
 }
 
@@ -180,6 +207,12 @@ fn peers_that_may_be_proxies_are_doubtful() {
         Layout::detect(lines.iter().map(String::as_bytes)).warning().map(str::to_owned)
     };
     assert_eq!(doubt(5), None);
+    // One client that writes the field, among visitors of a direct server.
+    let hostile = (0..360).map(|number| line(1, number % 200));
+    let visitors = (0..40).map(|number| line(100 + number % 12, 0).replace("203.0.113.0", "-"));
+    let lines: Vec<String> = hostile.chain(visitors).collect();
+    let layout = Layout::detect(lines.iter().map(String::as_bytes));
+    assert!(layout.warning().is_some_and(|doubt| doubt.starts_with("1 peers")), "{:?}", layout.warning());
     assert!(doubt(80).is_some_and(|doubt| doubt.contains("by 80 peers")));
     // Few enough peers for a column of proxies, but too many to tell which are proxies.
     assert!(doubt(40).is_some_and(|doubt| doubt.contains("next to the server is taken for the client")));
@@ -198,6 +231,6 @@ fn clients_behind_more_edges_of_cloudflare_than_the_site_has_clients_are_found()
     let layout = Layout::detect(lines.iter().map(String::as_bytes));
     for (number, line) in lines.iter().enumerate() {
         let client: IpAddr = format!("203.0.113.{}", number % 100).parse().expect("an address");
-        assert_eq!(layout.client(line.as_bytes()), Some(client), "{}", layout.describe());
+        assert_eq!(layout.client(line.as_bytes()), Ok(Some(client)), "{}", layout.describe());
     }
 }
