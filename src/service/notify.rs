@@ -100,7 +100,7 @@ impl Notifier {
         }
     }
 
-    /// Starts the deliveries of new webhooks, and ends those of others when their queues are empty.
+    /// Starts the deliveries of new webhooks, and ends those of others.
     fn use_webhooks(&mut self, settings: &Settings) {
         if self.webhooks.iter().map(|(webhook, _)| webhook).eq(&settings.webhooks) {
             return;
@@ -125,13 +125,18 @@ impl Notifier {
         for (webhook, delivery) in &self.webhooks {
             select(&notifications, webhook).into_iter().for_each(|notification| delivery.queue(notification.clone()));
         }
-        // What is not delivered yet is said again after a crash.
+        // What is not delivered within that time is said again after a crash, to all.
         let is_due = observation.uptime.saturating_sub(self.saved_at) >= SAVE_INTERVAL;
-        if self.counts.pending() == 0 && (is_due || self.has_unsaved_events) {
+        let is_delivered = || self.webhooks.iter().all(|(_, delivery)| delivery.is_idle());
+        if is_due || self.has_unsaved_events && is_delivered() {
             (self.saved_at, self.has_unsaved_events) = (observation.uptime, false);
-            if let Err(error) = self.store.save(self.watch.state()) {
-                warn!(%error, "Cannot save what was notified: {error}; a restart may say it again");
-            }
+            self.save();
+        }
+    }
+
+    fn save(&mut self) {
+        if let Err(error) = self.store.save(self.watch.state()) {
+            warn!(%error, "Cannot save what was notified: {error}; a restart may say it again");
         }
     }
 }
@@ -191,6 +196,13 @@ impl Notifier {
             last: last.map(|window| kept(window, true)),
             missed,
         })
+    }
+}
+
+/// Saves the state at an orderly stop.
+impl Drop for Notifier {
+    fn drop(&mut self) {
+        self.save();
     }
 }
 
@@ -262,12 +274,16 @@ impl ServiceState {
     /// Returns the requests for pages since the start.
     fn pages(&self) -> PageCounts {
         let mut pages = PageCounts::default();
+        // Of several quotas it is not known which one has refused.
+        let has_one_quota = self.handle.with_settings(|settings| settings.rules.quotas.len() == 1);
         for ClassTraffic { class, costly, costly_admitted, refused, .. } in self.telemetry.class_traffic() {
             let of_reasons = |reasons: &[Reason]| -> u64 {
                 refused.iter().filter(|(reason, _)| reasons.contains(reason)).map(|(_, count)| count).sum()
             };
             let refused = costly - costly_admitted;
-            pages.saving_refusals += of_reasons(&[Reason::Tier, Reason::Pacing, Reason::Quota]);
+            if has_one_quota {
+                pages.saving_refusals += of_reasons(&[Reason::Tier, Reason::Pacing, Reason::Quota]);
+            }
             match class.as_str() {
                 Promise::PEOPLE_CLASS => {
                     let refused = refused.saturating_sub(of_reasons(&[Reason::ClientShare]));

@@ -25,7 +25,7 @@ pub struct WorkerCounters {
     pub(super) unexpected_costs: NamedSlots<Units>,
     /// Requests of suspected bots, by signal.
     pub(super) signals: [u64; Signal::ALL.len()],
-    pub(super) kinds: [[u64; 2]; ClientKind::ALL.len()],
+    pub(super) kinds: [KindCounters; ClientKind::ALL.len()],
     /// Requests by result of the cache, in the order of [`CacheResult::ALL`].
     pub(super) cache: [u64; CacheResult::ALL.len()],
     /// Responses to requests that were rejected before classification, by status class.
@@ -58,11 +58,21 @@ struct SlotMap(Vec<Option<usize>>);
 #[derive(Clone, Debug)]
 pub(super) struct NamedSlots<T>(Vec<(Box<str>, T)>);
 
+/// Requests of one kind of client.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KindCounters {
+    pub(super) admitted: u64,
+    /// Requests that rules refused.
+    pub(super) refused: u64,
+    /// Requests that the administrator has blocked.
+    pub(super) blocked: u64,
+}
+
 /// Counters of one class.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClassCounters {
     pub(super) admitted: u64,
-    /// Requests with a cost: all, and those admitted.
+    /// Requests with a cost that the administrator has not blocked: all, and those admitted.
     pub(super) costly: u64,
     pub(super) costly_admitted: u64,
     pub(super) refused: [u64; Reason::ALL.len()],
@@ -120,8 +130,12 @@ pub(super) struct OperatorCounters {
 impl WorkerCounters {
     /// Counts a finished request.
     pub fn record(&mut self, record: &Record<'_>) {
-        let refused = usize::from(matches!(record.decision.outcome, RecordedOutcome::Refused(_)));
-        self.kinds[record.client.kind as usize][refused] += 1;
+        let kind = &mut self.kinds[record.client.kind as usize];
+        match record.decision.outcome {
+            RecordedOutcome::Admitted { .. } => kind.admitted += 1,
+            RecordedOutcome::Refused(reason) if reason.is_of_administrator() => kind.blocked += 1,
+            RecordedOutcome::Refused(_) => kind.refused += 1,
+        }
         if let Some(result) = record.response.cache {
             self.cache[result as usize] += 1;
         }
@@ -252,7 +266,11 @@ impl WorkerCounters {
             let total = self.unexpected_costs.get_or_insert(route);
             *total = total.saturating_add(*units);
         }
-        self.kinds.iter_mut().zip(&other.kinds).for_each(|(total, kind)| add(total, kind));
+        for (total, kind) in self.kinds.iter_mut().zip(&other.kinds) {
+            total.admitted += kind.admitted;
+            total.refused += kind.refused;
+            total.blocked += kind.blocked;
+        }
         add(&mut self.signals, &other.signals);
         add(&mut self.cache, &other.cache);
         add(&mut self.unclassified, &other.unclassified);
@@ -281,7 +299,9 @@ impl ResponseCounters {
 
 impl ClassCounters {
     fn record(&mut self, record: &Record<'_>, response: CountedResponse) {
-        let costly = u64::from(record.units.charges.iter().any(|charge| !charge.cost.is_zero()));
+        let reason = record.decision.outcome.reason();
+        let is_blocked = reason.is_some_and(Reason::is_of_administrator);
+        let costly = u64::from(!is_blocked && record.units.charges.iter().any(|charge| !charge.cost.is_zero()));
         self.costly += costly;
         match record.decision.outcome {
             RecordedOutcome::Admitted { shadow_reason: shadow } => {
@@ -472,7 +492,7 @@ mod tests {
         total.merge(&counters.take_all());
         total.merge(&counters.take_all());
         assert_eq!(total.classes.get_or_insert("person").admitted, 1);
-        assert_eq!(total.kinds[0], [1, 0]);
+        assert_eq!((total.kinds[0].admitted, total.kinds[0].refused), (1, 0));
         assert_eq!((counters.connections_open, counters.scopes.get_or_insert("default").inflight), (1, 3));
     }
 

@@ -61,8 +61,9 @@ fn record_responses(class: &str, codes: &[u64]) {
 }
 
 fn record_requests(totals: &WorkerCounters) {
-    for (kind, [admitted, refused]) in ClientKind::ALL.iter().zip(totals.kinds) {
-        counter!(REQUESTS_BY_KIND, "kind" => kind.name(), "verdict" => "admitted").absolute(admitted);
+    for (kind, counts) in ClientKind::ALL.iter().zip(totals.kinds) {
+        let refused = counts.refused + counts.blocked;
+        counter!(REQUESTS_BY_KIND, "kind" => kind.name(), "verdict" => "admitted").absolute(counts.admitted);
         counter!(REQUESTS_BY_KIND, "kind" => kind.name(), "verdict" => "refused").absolute(refused);
     }
     for (signal, &count) in Signal::ALL.iter().zip(&totals.signals) {

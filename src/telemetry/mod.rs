@@ -59,7 +59,7 @@ pub struct ClassTraffic {
     pub class: String,
     /// Admitted requests.
     pub admitted: u64,
-    /// Requests with a cost.
+    /// Requests with a cost that the administrator has not blocked.
     pub costly: u64,
     /// Admitted requests with a cost.
     pub costly_admitted: u64,
@@ -252,10 +252,11 @@ impl Telemetry {
         totals.classes.iter().map(traffic).collect()
     }
 
-    /// Returns the admitted and the refused requests of each kind of client since the start.
+    /// Returns the requests of each kind of client that rules have admitted and refused since the start, without those that the
+    /// administrator has blocked.
     pub fn kind_traffic(&self) -> [(ClientKind, [u64; 2]); ClientKind::ALL.len()] {
         let kinds = self.totals().kinds;
-        ClientKind::ALL.map(|kind| (kind, kinds[kind as usize]))
+        ClientKind::ALL.map(|kind| (kind, [kinds[kind as usize].admitted, kinds[kind as usize].refused]))
     }
 
     /// Returns the `count` routes with the most requests since the start, in descending order.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 /// Maximum number of notifications that wait for one webhook.
@@ -24,28 +25,31 @@ const WAITS: [Duration; 6] = [
 /// Longest wait that a receiver may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(1200);
 
-/// Queue of a webhook. Dropped, it ends when the queue is empty.
+/// Queue of a webhook. Dropped, nothing more is sent.
 #[derive(Debug)]
 pub struct Delivery {
     queue: mpsc::Sender<Notification>,
     url: String,
     counts: Arc<DeliveryCounts>,
+    /// Number of notifications that wait for the receiver.
+    pending: Arc<AtomicU64>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 /// Counts of the notifications to all webhooks, since the process start.
 #[derive(Debug, Default)]
 pub struct DeliveryCounts {
-    pending: AtomicU64,
     sent: AtomicU64,
     failed: AtomicU64,
 }
 
 impl DeliveryCounts {
-    /// Returns the number that wait for their receiver.
-    pub fn pending(&self) -> u64 {
-        self.pending.load(Ordering::Relaxed)
-    }
-
     /// Returns the number that were accepted.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
@@ -61,11 +65,12 @@ impl Delivery {
     /// Starts a task that sends what [`Self::queue`] adds, one after the other.
     pub fn start(client: WebhookClient, counts: Arc<DeliveryCounts>) -> Self {
         let (queue, mut notifications) = mpsc::channel(QUEUE_LENGTH);
-        let delivery = Self { queue, url: client.url().to_string(), counts: Arc::clone(&counts) };
-        tokio::spawn(async move {
+        let (url, pending) = (client.url().to_string(), Arc::<AtomicU64>::default());
+        let (all, waiting) = (Arc::clone(&counts), Arc::clone(&pending));
+        let task = tokio::spawn(async move {
             while let Some(notification) = notifications.recv().await {
                 let result = send(&client, &notification).await;
-                counts.pending.fetch_sub(1, Ordering::Relaxed);
+                waiting.fetch_sub(1, Ordering::Relaxed);
                 let name = notification.kind.name();
                 match result {
                     Ok(()) => {
@@ -79,15 +84,20 @@ impl Delivery {
                 }
             }
         });
-        delivery
+        Self { queue, url, counts: all, pending, task }
+    }
+
+    /// Returns true if no notification waits for the receiver.
+    pub fn is_idle(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) == 0
     }
 
     /// Adds a notification to the queue. If the queue is full, it is lost, and counts as failed.
     pub fn queue(&self, notification: Notification) {
-        self.counts.pending.fetch_add(1, Ordering::Relaxed);
+        self.pending.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = self.queue.try_send(notification) {
             let name = error.into_inner().kind.name();
-            self.counts.pending.fetch_sub(1, Ordering::Relaxed);
+            self.pending.fetch_sub(1, Ordering::Relaxed);
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
             warn!("Notification {name} lost: {QUEUE_LENGTH} others wait for {}", self.url);
         }

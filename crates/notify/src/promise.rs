@@ -18,11 +18,12 @@ pub struct PromiseWatch {
 }
 
 /// Counts of this process at the last observation.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Seen {
     at: Option<Timestamp>,
     pages: PageCounts,
-    overrun: Units,
+    /// Name and overrun of the first quota.
+    quota: Option<(String, Units)>,
 }
 
 /// What was seen is no part of the state.
@@ -37,6 +38,9 @@ impl Eq for Seen {}
 /// Counts of one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowCounts {
+    /// Name of the quota.
+    #[serde(default)]
+    quota: String,
     /// Start of the window, in seconds since 1970.
     start: u64,
     /// False if its usage at the end is not known: the gateway was not observed for a while, or the window is short.
@@ -68,15 +72,24 @@ impl PromiseWatch {
     /// Adds what has happened since the last observation. Nothing is counted while nothing is promised.
     pub(super) fn observe(&mut self, observation: &Observation) {
         let Observation { at, pages, promise, quotas, .. } = observation;
+        let now = Seen {
+            at: Some(*at),
+            pages: *pages,
+            quota: quotas.first().map(|quota| (quota.name.clone(), quota.overrun)),
+        };
+        let seen = std::mem::replace(&mut self.seen, now);
         let Some(quota) = quotas.first().filter(|_| !promise.is_empty()) else {
-            *self = Self::default();
+            (self.current, self.last) = (None, None);
             return;
         };
         let day = at.seconds() - at.seconds() % SECONDS_PER_DAY;
         // A sliding window has no end: its days are compared.
         let start = quota.window_start.map_or(day, Timestamp::seconds);
-        let seen = std::mem::replace(&mut self.seen, Seen { at: Some(*at), pages: *pages, overrun: quota.overrun });
         let is_continued = seen.at.is_none_or(|seen| at.saturating_duration_since(seen) <= MAX_GAP);
+        // A window of another quota, of another length, or of a clock that was set back has not ended.
+        let is_other = |window: &WindowCounts| window.quota != quota.name || window.start > start;
+        self.current.take_if(|current| is_other(current));
+        self.last.take_if(|last| is_other(last));
         if self.current.as_ref().is_none_or(|current| current.start < start) {
             let mut ended = self.current.take();
             if let Some(ended) = &mut ended {
@@ -86,7 +99,7 @@ impl PromiseWatch {
             self.last = ended.or(self.last.take());
             let end = quota.window_start.map_or(start + SECONDS_PER_DAY, |_| quota.window_end.seconds());
             let is_whole = end.saturating_sub(start) >= MIN_LENGTH.as_secs();
-            self.current = Some(WindowCounts { start, is_whole, ..WindowCounts::default() });
+            self.current = Some(WindowCounts { quota: quota.name.clone(), start, is_whole, ..WindowCounts::default() });
         }
         let Some(current) = &mut self.current else { return };
         current.is_whole &= is_continued;
@@ -98,7 +111,13 @@ impl PromiseWatch {
         }
         current.hour.1 += pages.search.since(seen.pages.search);
         current.saving_refusals += pages.saving_refusals.saturating_sub(seen.pages.saving_refusals);
-        current.overrun += quota.overrun.saturating_sub(seen.overrun).milli();
+        // Counts of this process, which has counted from zero.
+        let overrun_before = match seen.quota {
+            Some((name, overrun)) if name == quota.name => overrun,
+            Some(_) => quota.overrun,
+            None => Units::ZERO,
+        };
+        current.overrun += quota.overrun.saturating_sub(overrun_before).milli();
         (current.used, current.limit) = (quota.used.milli(), quota.limit.milli());
     }
 

@@ -16,24 +16,28 @@ pub(super) struct DaySummary {
     others: Refusals,
     /// The largest usage and the limit of each quota, in thousandths of a unit.
     quotas: BTreeMap<String, (u64, u64)>,
-    /// Counts of this process at the last observation.
+    /// Counts of this process at the last observation; `None` before the first.
     #[serde(skip)]
-    last: (Refusals, Refusals),
+    last: Option<(Refusals, Refusals)>,
 }
 
 impl DaySummary {
     /// Adds what has happened since the last observation. Returns the summary of a day that has ended.
     pub(super) fn observe(&mut self, observation: &Observation) -> Option<Notification> {
-        // A clock that was set back begins no new day.
+        // The clock of the process before was ahead.
+        if self.last.is_none() && self.day > observation.day {
+            *self = Self::default();
+        }
+        // A clock that is set back begins no new day.
         let has_ended = !self.day.is_empty() && self.day < observation.day;
         let summary = has_ended.then(|| self.notification(observation));
         if has_ended || self.day.is_empty() {
             *self = Self { day: observation.day.clone(), last: self.last, ..Self::default() };
         }
         let (people, others) = (observation.people, observation.others);
-        self.people += people.since(self.last.0);
-        self.others += others.since(self.last.1);
-        self.last = (people, others);
+        let last = self.last.replace((people, others)).unwrap_or_default();
+        self.people += people.since(last.0);
+        self.others += others.since(last.1);
         for quota in &observation.quotas {
             let (used, limit) = self.quotas.entry(quota.name.clone()).or_default();
             (*used, *limit) = ((*used).max(quota.used.milli()), quota.limit.milli());

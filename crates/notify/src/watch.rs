@@ -29,8 +29,6 @@ pub struct Watch {
 /// What must survive a restart, so that nothing is said twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchState {
-    /// Time of the last observation, in seconds since 1970.
-    observed_at: u64,
     sent: BTreeMap<String, Sent>,
     pub(super) day: DaySummary,
     promise: PromiseWatch,
@@ -59,9 +57,6 @@ const REPEAT_AFTER: Duration = Duration::from_secs(24 * 3600);
 /// Time after which an event that does not hold is forgotten: more than the longest window.
 const FORGET_AFTER: Duration = Duration::from_secs(400 * 24 * 3600);
 
-/// Time by which a clock may be set back. One that was further ahead has left nothing that can be compared.
-const MAX_CLOCK_ERROR: Duration = Duration::from_secs(7 * 24 * 3600);
-
 /// Maximum number of events remembered. Their subjects are names of the configuration.
 const MAX_SENT: usize = 8192;
 
@@ -84,10 +79,8 @@ impl Watch {
     /// Returns the events that have begun, and the summary of a day that has ended.
     pub fn observe(&mut self, observation: &Observation) -> Vec<Notification> {
         let now = observation.at.seconds();
-        if self.state.observed_at > now + MAX_CLOCK_ERROR.as_secs() {
-            self.state = WatchState::default();
-        }
-        self.state.observed_at = now;
+        // A clock that was ahead holds nothing back for longer than a pause.
+        self.state.sent.values_mut().for_each(|sent| sent.at = sent.at.min(now));
         self.state.promise.observe(observation);
         let conditions = self.conditions(observation);
         let mut held = BTreeSet::new();

@@ -200,6 +200,11 @@ impl Reason {
         self.row().allows_copy
     }
 
+    /// Returns true if the administrator refuses the client, whatever it has used.
+    pub const fn is_of_administrator(self) -> bool {
+        matches!(self, Self::Blocked | Self::Maintenance)
+    }
+
     /// Returns true if a scope refuses, after the decision has admitted the request.
     pub const fn is_of_scope(self) -> bool {
         self.row().is_of_scope

@@ -103,6 +103,44 @@ fn each_figure_is_missed_for_itself() {
 }
 
 #[test]
+fn refusals_before_a_promise_are_not_counted() {
+    let mut site = Site::new();
+    let without = Observation { promise: Promise::default(), ..site.observation() };
+    site.watch.observe(&without);
+    site.pages.people = Refusals { requests: 1000, refused: 900 };
+    site.overrun = 5;
+    site.watch.observe(&Observation { promise: Promise::default(), ..site.observation() });
+    site.pass(1, (100, 0), (0, 0));
+    let kept = site.watch.current().expect("a promise").figures(false);
+    assert_eq!((kept.people_refused, kept.overrun), (Some(0.0), Units::ZERO));
+}
+
+#[test]
+fn counts_of_another_quota_or_window_are_dropped() {
+    let site = || {
+        let mut site = Site::new();
+        site.second = 40 * DAY;
+        site.pass(2, (100, 50), (0, 0));
+        site
+    };
+    let figures = |site: &Site| site.watch.current().expect("a promise").figures(false);
+    let mut renamed = site();
+    let mut observation = renamed.observation();
+    observation.quotas[0].name = "other".into();
+    observation.quotas[0].overrun = Units::from_whole(45);
+    renamed.watch.observe(&observation);
+    assert_eq!((figures(&renamed).people_refused, figures(&renamed).overrun), (None, Units::ZERO));
+    assert_eq!(renamed.watch.last(), None);
+    let mut longer = site();
+    let mut observation = longer.observation();
+    observation.quotas[0].window_start = Some(Timestamp::from_seconds(30 * DAY));
+    longer.watch.observe(&observation);
+    assert_eq!(figures(&longer).people_refused, None);
+    assert_eq!(longer.watch.current().map(WindowCounts::start), Some(Timestamp::from_seconds(30 * DAY)));
+    assert_eq!(longer.watch.last(), None);
+}
+
+#[test]
 fn restart_in_a_window_loses_no_count() {
     let mut site = Site::new();
     site.used = 1000;
