@@ -129,21 +129,39 @@ impl AcmeOrder {
             return Ok(answers);
         }
         publish(challenges).await?;
+        let mut refused = None;
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization.map_err(|error| OrderError::of_request(&error))?;
             if authorization.status != AuthorizationStatus::Valid
                 && let Some(mut handle) = authorization.challenge(kind.challenge_type())
+                && let Err(error) = handle.set_ready().await
             {
-                handle.set_ready().await.map_err(|error| OrderError::of_request(&error))?;
+                refused = Some(error);
+                break;
             }
         }
-        Ok(answers)
+        let Some(error) = refused else { return Ok(answers) };
+        // The server may have tried to validate the domain before it responds.
+        Err(match &failed_validations(order).await[..] {
+            [] => OrderError::of_request(&error),
+            reasons => OrderError::not_validated(&reasons.join("; ")),
+        })
     }
 }
 
 /// Returns what the server says about the domains that it could not validate.
 async fn validation_error(order: &mut Order) -> OrderError {
+    let mut reasons = failed_validations(order).await;
+    if reasons.is_empty() {
+        let problem = order.state().error.as_ref();
+        reasons.push(problem.map_or_else(|| "the server gives no reason".to_owned(), problem_text));
+    }
+    OrderError::not_validated(&reasons.join("; "))
+}
+
+/// Returns why validations have failed, one text for each.
+async fn failed_validations(order: &mut Order) -> Vec<String> {
     let mut reasons = Vec::new();
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {
@@ -152,9 +170,5 @@ async fn validation_error(order: &mut Order) -> OrderError {
         let problems = state.challenges.iter().filter_map(|challenge| challenge.error.as_ref());
         reasons.extend(problems.map(|problem| format!("{domain}: {}", problem_text(problem))));
     }
-    if reasons.is_empty() {
-        let problem = order.state().error.as_ref();
-        reasons.push(problem.map_or_else(|| "the server gives no reason".to_owned(), problem_text));
-    }
-    OrderError::not_validated(&reasons.join("; "))
+    reasons
 }
