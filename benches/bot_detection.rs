@@ -41,7 +41,7 @@ fn bot_detection(criterion: &mut Criterion) {
     let bytes_per_client = (resident_bytes() - before) as f64 / f64::from(CLIENTS);
     println!("{bytes_per_client:.1} bytes per tracked client, including its network; {CLIENTS} clients");
 
-    let later = NOON + Duration::from_secs(600);
+    let arriving = RequestFeatures { at: NOON + Duration::from_secs(600), ..request_features(ResourceKind::Page(3)) };
     let mut number = 0_u32;
     let mut next = move || {
         // Odd multiples modulo 2^32 visit the clients in an order without cache locality.
@@ -50,13 +50,13 @@ fn bot_detection(criterion: &mut Criterion) {
     };
     let mut group = criterion.benchmark_group("behaviour");
     group.bench_function("score: the same client", |bench| {
-        bench.iter(|| admission.bot_score_if_suspected(profile_key(&admission, black_box(7)), true, later));
+        bench.iter(|| admission.bot_score_if_suspected(profile_key(&admission, black_box(7)), &arriving));
     });
     group.bench_function("score: random clients", |bench| {
-        bench.iter(|| admission.bot_score_if_suspected(profile_key(&admission, next()), true, later));
+        bench.iter(|| admission.bot_score_if_suspected(profile_key(&admission, next()), &arriving));
     });
     group.bench_function("score: an unknown client", |bench| {
-        bench.iter(|| admission.bot_score_if_suspected(profile_key(&admission, black_box(CLIENTS + 1)), true, later));
+        bench.iter(|| admission.bot_score_if_suspected(profile_key(&admission, black_box(CLIENTS + 1)), &arriving));
     });
     let page = request_features(ResourceKind::Page(3));
     group.bench_function("record: the same client", |bench| {

@@ -7,6 +7,7 @@ use crate::support::day_trace;
 use crate::support::gateway::{NOON, TestGateway};
 use crate::support::load::LoadRequest;
 use crate::support::origin::Origin;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::IpAddr;
@@ -178,7 +179,26 @@ fn suspected_scraper_is_refused_with_logged_signals() {
     assert_eq!(evidence.last(), Some(&"behavior:honeypot"));
     let human_line = log.last().expect("last line is the browser user's");
     assert_eq!(human_line["kind"], "human");
-    assert_eq!(human_line["headers_seen"].as_array().map(Vec::len), Some(6), "{human_line}");
+    assert_eq!(human_line["headers_seen"].as_array().map(Vec::len), Some(7), "{human_line}");
+}
+
+#[test]
+fn bare_name_of_a_browser_over_tls_is_refused_at_once() {
+    let origin = Origin::plain();
+    let gateway = TestGateway::with_rules(origin.address(), HONEYPOT_RULES);
+    let mut client = gateway.connect();
+    let fields = "Accept: text/html\r\nAccept-Encoding: gzip\r\nAccept-Language: en";
+    let own = "Upgrade-Insecure-Requests: 1\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Site: none\r\n\
+               Sec-CH-UA: \"Chromium\";v=\"125\", \"Not A(Brand\";v=\"8\"";
+    assert_eq!(page_status(&mut client, "/item/1", &format!("{CHROME}\r\n{fields}")), 429);
+    let other = CHROME.replace("Windows NT 10.0", "Windows NT 11.0");
+    assert_eq!(page_status(&mut client, "/item/2", &format!("{other}\r\n{fields}\r\n{own}")), 200);
+    drop(client);
+    let log = gateway.read_log();
+    let signals = |line: &Value| line["evidence"].as_array().expect("a list").last().cloned();
+    assert_eq!(signals(&log[0]), Some("behavior:browser_name_only".into()), "{}", log[0]);
+    let values = (&log[1]["fetch_mode"], &log[1]["fetch_site"], &log[1]["hints_major"]);
+    assert_eq!(values, (&"navigate".into(), &"none".into(), &125.into()), "{}", log[1]);
 }
 
 #[test]
@@ -273,9 +293,13 @@ impl BrowsingSimulation {
     }
 }
 
-/// User agent of a script that imitates a browser by its user agent only.
-const SCRIPT: &str =
+/// User agent of a browser.
+const CHROME: &str =
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/125.0.0.0 Safari/537.36";
+
+/// User agent of a script that imitates a browser by it, and by one more field.
+const SCRIPT: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/125.0.0.0 \
+                      Safari/537.36\r\nUpgrade-Insecure-Requests: 1";
 
 fn page_status(client: &mut Client, path: &str, user_agent_fields: &str) -> u16 {
     let head = format!(

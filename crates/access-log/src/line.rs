@@ -8,7 +8,7 @@ use super::{combined, evidence, json};
 use std::io::Write as _;
 use std::net::IpAddr;
 use tidegate_http_cache::CacheResult;
-use tidegate_policy::bot_detection::HeadersSeen;
+use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen};
 use tidegate_policy::identity::KeyOwner;
 use tidegate_policy::{Reason, Timestamp};
 
@@ -104,6 +104,25 @@ fn request(out: &mut Vec<u8>, record: &Record<'_>) {
     json::string_or_null(out, record.request.referer);
 }
 
+/// Writes what the values of headers say, of those that the client sent.
+fn header_values(out: &mut Vec<u8>, headers: HeadersSeen) {
+    let words = [
+        (&b",\"fetch_mode\":\""[..], headers.fetch_mode().map(FetchMode::name)),
+        (b",\"fetch_site\":\"", headers.fetch_site().map(FetchSite::name)),
+    ];
+    for (name, word) in words {
+        if let Some(word) = word {
+            out.extend_from_slice(name);
+            out.extend_from_slice(word.as_bytes());
+            out.push(b'"');
+        }
+    }
+    if let Some(major) = headers.hints_major() {
+        out.extend_from_slice(b",\"hints_major\":");
+        number_text::write_u64(out, major.into());
+    }
+}
+
 fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"headers_seen\":[");
     let keys = record.names.key_headers(record.client.class, record.client.signed);
@@ -119,6 +138,7 @@ fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     json::bool_or_null(out, inspected.then(|| record.client.headers_seen.contains(HeadersSeen::TLS)));
     out.extend_from_slice(b",\"http_10\":");
     json::bool_or_null(out, inspected.then(|| record.client.headers_seen.contains(HeadersSeen::HTTP_10)));
+    header_values(out, record.client.headers_seen);
     out.extend_from_slice(b",\"kind\":\"");
     json::name(out, record.client.kind.name());
     out.extend_from_slice(b"\",\"class\":\"");

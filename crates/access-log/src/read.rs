@@ -18,7 +18,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use tidegate_policy::Units;
-use tidegate_policy::bot_detection::HeadersSeen;
+use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen};
 
 macro_rules! log_line {
     (
@@ -90,6 +90,14 @@ log_line! {
         pub tls: Option<bool> => "boolean or null",
         /// True if the client itself used HTTP/1.0. It is null if the headers were not examined.
         pub http_10: Option<bool> => "boolean or null",
+        /// Mode of the request by `Sec-Fetch-Mode`: `navigate`, or `subresource` for every other one. The field is absent if the
+        /// client sent none.
+        pub fetch_mode: Option<&'a str> => "string",
+        /// `Sec-Fetch-Site` of the request: `none`, `same-origin`, `same-site` or `cross-site`. The field is absent if the client
+        /// sent none.
+        pub fetch_site: Option<&'a str> => "string",
+        /// Version of Chromium in `Sec-CH-UA`. The field is absent if the client sent none.
+        pub hints_major: Option<u16> => "integer",
         /// [Kind](#kind) of the client.
         pub kind: &'a str => "string",
         /// Name of the client's class.
@@ -187,6 +195,11 @@ impl<'a> NativeLine<'a> {
             .with(HeadersSeen::INSPECTED, self.tls.is_some())
             .with(HeadersSeen::TLS, self.tls == Some(true))
             .with(HeadersSeen::HTTP_10, self.http_10 == Some(true))
+            .with_fetch(
+                self.fetch_mode.and_then(|mode| FetchMode::from_value(mode.as_bytes())),
+                self.fetch_site.and_then(|site| FetchSite::from_value(site.as_bytes())),
+            )
+            .with_hints_major(self.hints_major.unwrap_or(0))
     }
 
     /// Returns the charges for unexpected costs.

@@ -57,18 +57,20 @@ impl Admission {
         ProfileKey { client: hasher.hash_one((key.to_u64(), user_agent)), network: hasher.hash_one(key.network()) }
     }
 
-    /// Returns the bot score of a client, or `None` if it is not suspected. `graphical`: its browser displays images.
-    pub fn bot_score_if_suspected(&self, key: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
-        self.bot_score(key, graphical, now).filter(|score| self.rules.is_suspected(score))
+    /// Returns the bot score of the client of a request, or `None` if it is not suspected.
+    pub fn bot_score_if_suspected(&self, key: ProfileKey, request: &RequestFeatures) -> Option<BotScore> {
+        self.bot_score(key, request).filter(|score| self.rules.is_suspected(score))
     }
 
-    /// Returns the bot score of a client, or `None` if it has no profile.
-    pub fn bot_score(&self, key: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
-        let settings = self.rules.bot_detection.as_ref()?;
+    /// Returns the bot score of the client of a request, or `None` if the client has no profile and the request contradicts
+    /// nothing.
+    pub fn bot_score(&self, key: ProfileKey, request: &RequestFeatures) -> Option<BotScore> {
+        let half_life = self.rules.bot_detection.as_ref()?.half_life;
         let observations = &self.engine.profiles;
-        let profile = observations.clients.get(key.client)?.decayed(now, settings.half_life);
-        let network = || Some(observations.networks.get(key.network)?.decayed(now, settings.half_life));
-        Some(score(&profile, graphical, observations.expected(), network))
+        let known = observations.clients.get(key.client).map(|profile| profile.decayed(request.at, half_life));
+        let profile = ClientProfile::with_request(known, request)?;
+        let network = || Some(observations.networks.get(key.network)?.decayed(request.at, half_life));
+        Some(score(&profile, request.browser.is_graphical, observations.expected(), network))
     }
 
     /// Updates the profiles with a finished request.

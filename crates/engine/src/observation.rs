@@ -51,7 +51,7 @@ impl Observation {
             headers,
         };
         let key = admission.profile_key(rules.trust.key(client), request.user_agent);
-        let score = admission.bot_score(key, browser.is_graphical, now);
+        let score = admission.bot_score(key, &features);
         Some(Self { profile_key: key, features, bot_score: score })
     }
 

@@ -9,7 +9,7 @@ use tidegate_crawlers::verify::signature::{SignaturePolicy, SignedMessage, Verif
 use tidegate_engine::{Observation, ObservedRequest};
 use tidegate_http1::{Fields, Name, RequestHead};
 use tidegate_policy::address_lists::ListSet;
-use tidegate_policy::bot_detection::{BotScore, BrowserTraits, HeadersSeen, Referer};
+use tidegate_policy::bot_detection::{BotScore, BrowserTraits, FetchMode, FetchSite, HeadersSeen, Referer};
 use tidegate_policy::identity::{ClientAddress, CredentialSource, cookie};
 use tidegate_policy::{Claim, ClassId, ClientEvidence, OperatorId, Proof, RequestFacts, Rules, Signature, Timestamp};
 
@@ -110,6 +110,9 @@ fn headers_seen(
     let secure = connection.is_https(&rules.trust, &head.fields);
     // The HTTP version of a proxy does not show that of the client.
     let old_http = head.version == Version::HTTP_10 && !through_proxy && address.client == connection.peer;
+    let fields = &head.fields;
+    let mode = fields.get(Name::SecFetchMode).and_then(FetchMode::from_value);
+    let site = fields.get(Name::SecFetchSite).and_then(FetchSite::from_value);
     HeadersSeen::INSPECTED
         .with(HeadersSeen::ACCEPT, has(Name::Accept))
         .with(HeadersSeen::ENCODING, has(Name::AcceptEncoding))
@@ -121,6 +124,16 @@ fn headers_seen(
         .with(HeadersSeen::USER_AGENT, has(Name::UserAgent))
         .with(HeadersSeen::TLS, secure)
         .with(HeadersSeen::HTTP_10, old_http)
+        .with_fetch(mode, site)
+        .with_hints_major(fields.get(Name::SecChUa).and_then(chromium_version).unwrap_or(0))
+}
+
+/// Returns the version of Chromium in `Sec-CH-UA`: `"Chromium";v="142", "Not A(Brand";v="8"`.
+fn chromium_version(brands: &[u8]) -> Option<u16> {
+    let brand = b"\"Chromium\";v=\"";
+    let version = &brands[memchr::memmem::find(brands, brand)? + brand.len()..];
+    let digits = version.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&version[..digits]).ok()?.parse().ok()
 }
 
 /// Returns the credential that the client sends, if any.

@@ -12,7 +12,7 @@ use tidegate_access_log::sample::{sample_record, sample_with};
 use tidegate_access_log::{LineWriter, QuotaCharge, Record, RecordedOutcome, ResponseCut, UnexpectedCost};
 use tidegate_policy::ListId;
 use tidegate_policy::Units;
-use tidegate_policy::bot_detection::{HeadersSeen, Signal};
+use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen, Signal};
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::switches::SwitchEffect;
@@ -51,6 +51,8 @@ fn lines_have_the_documented_fields_in_order() {
         it.client.operator = Some(OperatorId(0));
         it.client.evidence = &[Some(Evidence::ApiKey)];
         it.client.bot_score = Some(83);
+        let headers = it.client.headers_seen.with_fetch(Some(FetchMode::Navigate), Some(FetchSite::None));
+        it.client.headers_seen = headers.with_hints_major(142);
         it.decision.bucket_sequence = Some(5);
         it.decision.outcome = RecordedOutcome::Refused(Reason::Tier);
         it.decision.retry_after_s = Some(60);

@@ -5,9 +5,10 @@
 //!
 //! First versions that send a header: `Sec-Fetch-*` Chromium 76, Firefox 90, Safari 16.4; `Sec-CH-UA` Chromium 89, in
 //! Android's WebView much later. All are sent only over TLS. Chromium enabled them gradually, so they are expected only
-//! of later versions.
+//! of later versions. `Upgrade-Insecure-Requests` was sent by all three engines before: Blink and Gecko send it in each request of a
+//! page that is shown, WebKit without TLS alone (`FrameLoader::addHTTPUpgradeInsecureRequestsIfNeeded`).
 
-use tidegate_policy::bot_detection::{BrowserTraits, ClientHints};
+use tidegate_policy::bot_detection::{BrowserTraits, ClientHints, UpgradeRequests};
 
 /// Returns the features that the browser named by this user agent always has.
 pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
@@ -23,6 +24,9 @@ pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
         return BrowserTraits::default();
     }
     let graphical_only = BrowserTraits { is_graphical: true, ..BrowserTraits::default() };
+    let is_apple = rest.starts_with("iP") || rest.starts_with("Macintosh");
+    let is_webkit = is_apple && products.version("AppleWebKit").is_some() && products.version("Chrome").is_none();
+    let webkit_upgrade = if is_webkit { UpgradeRequests::WithoutTls } else { UpgradeRequests::Unknown };
     let with_language = BrowserTraits { sends_language: true, ..graphical_only };
     match (products.version("Chrome"), products.version("Firefox"), products.version("Version")) {
         (Some(chrome), None, None)
@@ -33,20 +37,31 @@ pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
             } else {
                 ClientHints::Unknown
             };
-            BrowserTraits { sends_fetch: chrome.0 >= 80, hints, ..with_language }
-        }
-        (None, Some(firefox), None) if products.contains_only(&["Gecko", "Firefox"]) => {
-            BrowserTraits { sends_fetch: firefox.0 >= 90, hints: ClientHints::Never, ..with_language }
-        }
-        (None, None, Some(safari)) if products.contains_only(&["AppleWebKit", "Version", "Mobile", "Safari"]) => {
-            // Old Android phones sent the same products.
-            let apple = rest.starts_with("iP") || rest.starts_with("Macintosh");
             BrowserTraits {
-                sends_fetch: apple && safari >= (16, 4),
-                hints: if apple { ClientHints::Never } else { ClientHints::Unknown },
+                sends_fetch: chrome.0 >= 80,
+                hints,
+                upgrade: UpgradeRequests::Always,
+                chromium_major: u16::try_from(chrome.0).unwrap_or(0),
                 ..with_language
             }
         }
+        (None, Some(firefox), None) if products.contains_only(&["Gecko", "Firefox"]) => BrowserTraits {
+            sends_fetch: firefox.0 >= 90,
+            hints: ClientHints::Never,
+            upgrade: UpgradeRequests::Always,
+            ..with_language
+        },
+        (None, None, Some(safari)) if products.contains_only(&["AppleWebKit", "Version", "Mobile", "Safari"]) => {
+            // Old Android phones sent the same products.
+            BrowserTraits {
+                sends_fetch: is_apple && safari >= (16, 4),
+                hints: if is_apple { ClientHints::Never } else { ClientHints::Unknown },
+                upgrade: webkit_upgrade,
+                ..with_language
+            }
+        }
+        // Apps of Apple's systems show pages with WebKit.
+        (None, ..) => BrowserTraits { upgrade: webkit_upgrade, ..graphical_only },
         _ => graphical_only,
     }
 }
@@ -98,30 +113,50 @@ mod tests {
 
     const WEBKIT: &str = "AppleWebKit/537.36 (KHTML, like Gecko)";
 
+    /// Header fields of a page request by engine, version and scheme. Sources:
+    /// `Upgrade-Insecure-Requests`: Chromium `content/browser/renderer_host/navigation_request.cc`, Gecko `nsDocShell.cpp`, WebKit
+    /// `FrameLoader::addHTTPUpgradeInsecureRequestsIfNeeded`, which returns early for https. `Sec-Fetch-*`: Fetch Metadata section
+    /// 2, for potentially trustworthy URLs alone; MDN's compatibility data for versions. `Sec-CH-UA`: User-Agent Client Hints
+    /// section 3; Chromium alone.
     #[test]
-    fn major_browser_traits_follow_the_version() {
-        let chrome = |version| {
-            parse_browser(&format!("Mozilla/5.0 (X11; Linux x86_64) {WEBKIT} Chrome/{version}.0.0.0 Safari/537.36"))
-        };
-        let all =
-            BrowserTraits { is_graphical: true, sends_language: true, sends_fetch: true, hints: ClientHints::Always };
-        assert_eq!(chrome(142), all);
-        assert_eq!(chrome(96), BrowserTraits { hints: ClientHints::Unknown, ..all });
-        assert_eq!(chrome(70), BrowserTraits { hints: ClientHints::Unknown, sends_fetch: false, ..all });
-        let firefox = |version| {
-            parse_browser(&format!(
-                "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:{version}.0) Gecko/20100101 Firefox/{version}.0"
-            ))
-        };
-        assert_eq!(firefox(144), BrowserTraits { hints: ClientHints::Never, ..all });
-        assert_eq!(firefox(78), BrowserTraits { hints: ClientHints::Never, sends_fetch: false, ..all });
-        let safari = |version| {
-            parse_browser(&format!(
-                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/{version} Safari/605.1.15"
-            ))
-        };
-        assert_eq!(safari("18.6"), BrowserTraits { hints: ClientHints::Never, ..all });
-        assert_eq!(safari("16.3"), BrowserTraits { hints: ClientHints::Never, sends_fetch: false, ..all });
+    fn table_of_engines_schemes_and_fields() {
+        use ClientHints::{Always, Never, Unknown};
+        use UpgradeRequests as Upgrade;
+        const WINDOWS: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64";
+        const MAC: &str = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7)";
+        const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_7 like Mac OS X)";
+        const APPLE: &str = "AppleWebKit/605.1.15 (KHTML, like Gecko)";
+        let chrome = |version: u32| format!("{WINDOWS}) {WEBKIT} Chrome/{version}.0.0.0 Safari/537.36");
+        let firefox = |version: u32| format!("{WINDOWS}; rv:{version}.0) Gecko/20100101 Firefox/{version}.0");
+        let safari = |version: &str| format!("{MAC} {APPLE} Version/{version} Safari/605.1.15");
+        // User agent; fetch metadata and client hints over TLS, the field to upgrade, and the version of Chromium.
+        let table = [
+            (chrome(142), true, Always, Upgrade::Always, 142),
+            (chrome(142) + " Edg/142.0.0.0", true, Always, Upgrade::Always, 142),
+            (chrome(142) + " OPR/124.0.0.0", true, Unknown, Upgrade::Always, 142),
+            (chrome(96), true, Unknown, Upgrade::Always, 96),
+            (chrome(70), false, Unknown, Upgrade::Always, 70),
+            (firefox(144), true, Never, Upgrade::Always, 0),
+            (firefox(78), false, Never, Upgrade::Always, 0),
+            (safari("18.6"), true, Never, Upgrade::WithoutTls, 0),
+            (safari("16.3"), false, Never, Upgrade::WithoutTls, 0),
+            (format!("{IPHONE} {APPLE} Version/26.0 Mobile/15E148 Safari/604.1"), true, Never, Upgrade::WithoutTls, 0),
+        ];
+        for (agent, sends_fetch, hints, upgrade, chromium_major) in table {
+            let expected =
+                BrowserTraits { is_graphical: true, sends_language: true, sends_fetch, hints, upgrade, chromium_major };
+            assert_eq!(parse_browser(&agent), expected, "{agent}");
+        }
+        // Apps on Apple's systems show pages with WebKit, whatever they are called.
+        for agent in [
+            format!("{IPHONE} {APPLE} CriOS/142.0.7444.77 Mobile/15E148 Safari/604.1"),
+            format!("{IPHONE} {APPLE} Mobile/15E148 Safari Line/15.18.0"),
+            format!("{IPHONE} {APPLE} Mobile/15E148"),
+        ] {
+            let expected =
+                BrowserTraits { is_graphical: true, upgrade: Upgrade::WithoutTls, ..BrowserTraits::default() };
+            assert_eq!(parse_browser(&agent), expected, "{agent}");
+        }
     }
 
     #[test]
@@ -130,7 +165,6 @@ mod tests {
         for agent in [
             "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Goanna/6.7 Firefox/128.0 PaleMoon/33.3.1",
             "Mozilla/5.0 (compatible; MSIE 10.0; Windows NT 6.2; Trident/6.0)",
-            "Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) CriOS/125.0.6422.80 Mobile/15E148 Safari/604.1",
             "Mozilla/5.0 (Linux; Android 14; SO-51D; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/124.0.6367.179 Mobile Safari/537.36 App/3",
             "Mozilla/5.0 (Linux; Android 14; SM-S918B) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/28.0 Chrome/130.0.0.0 Mobile Safari/537.36",
         ] {

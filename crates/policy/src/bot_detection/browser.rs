@@ -11,6 +11,22 @@ pub struct BrowserTraits {
     pub sends_fetch: bool,
     /// Support for `Sec-CH-UA`.
     pub hints: ClientHints,
+    /// Use of `Upgrade-Insecure-Requests`.
+    pub upgrade: UpgradeRequests,
+    /// Version of Chromium; 0 if the browser is another one.
+    pub chromium_major: u16,
+}
+
+/// Use of `Upgrade-Insecure-Requests` in the requests of pages that are shown (Upgrade Insecure Requests, section 3.2.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpgradeRequests {
+    /// Unknown use.
+    #[default]
+    Unknown,
+    /// Sends it in each of them.
+    Always,
+    /// Sends it without TLS alone: WebKit leaves it out where nothing is to be upgraded.
+    WithoutTls,
 }
 
 /// Support for client hints.

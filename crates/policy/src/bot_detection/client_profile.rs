@@ -1,8 +1,7 @@
 //! Profile of a client's requests: decayed counts, in 72 bytes.
 
-use super::{
-    BaselineSample, ClientHints, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome, decay_since,
-};
+use super::request::Contradictions;
+use super::{BaselineSample, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome, decay_since};
 use crate::Timestamp;
 use std::time::Duration;
 
@@ -51,6 +50,9 @@ pub struct ClientProfile {
     pub(super) hints_mismatch: MovingRatio,
     pub(super) missing_accept: MovingRatio,
     pub(super) http_10: MovingRatio,
+    pub(super) hints_version: MovingRatio,
+    pub(super) fetch_site: MovingRatio,
+    pub(super) name_only: MovingRatio,
 }
 
 /// A moving ratio, in 255ths.
@@ -93,6 +95,22 @@ impl ClientProfile {
     pub fn decayed(mut self, now: Timestamp, half_life: Duration) -> Self {
         self.decay(now, half_life);
         self
+    }
+
+    /// Returns the profile with the headers of a request that is not recorded yet; `None` if it is that of a new client, which
+    /// contradicts nothing.
+    #[must_use]
+    pub fn with_request(profile: Option<Self>, features: &RequestFeatures) -> Option<Self> {
+        let is_page = matches!(features.resource_kind, ResourceKind::Page(_)) && !features.is_background_fetch();
+        match profile {
+            _ if !is_page => profile,
+            None if !Contradictions::of(features).any() => None,
+            known => {
+                let mut profile = known.unwrap_or_default();
+                profile.record_headers(features);
+                Some(profile)
+            }
+        }
     }
 
     /// Returns true if the client does something rare for programs: it loads assets or follows links.
@@ -230,25 +248,18 @@ impl ClientProfile {
     }
 
     fn record_headers(&mut self, features: &RequestFeatures) {
-        let RequestFeatures { browser, headers, .. } = features;
         let weight = (1.0 / (f32::from(self.page_count) + 1.0)).max(1.0 / 8.0);
-        let secure = headers.contains(HeadersSeen::TLS);
-        self.http_10.update(headers.contains(HeadersSeen::HTTP_10), weight);
-        if !headers.contains(HeadersSeen::INSPECTED) {
-            return;
+        let found = Contradictions::of(features);
+        self.http_10.update(found.http_10, weight);
+        if features.headers.contains(HeadersSeen::INSPECTED) {
+            self.no_language.update(found.no_language, weight);
+            self.no_fetch.update(found.no_fetch, weight);
+            self.hints_mismatch.update(found.hints, weight);
+            self.missing_accept.update(found.missing_accept, weight);
+            self.hints_version.update(found.hints_version, weight);
+            self.fetch_site.update(found.fetch_site, weight);
+            self.name_only.update(found.name_only, weight);
         }
-        self.no_language.update(browser.sends_language && !headers.contains(HeadersSeen::LANGUAGE), weight);
-        self.no_fetch.update(secure && browser.sends_fetch && !headers.contains(HeadersSeen::FETCH), weight);
-        self.hints_mismatch.update(
-            match browser.hints {
-                ClientHints::Unknown => false,
-                ClientHints::Always => secure && !headers.contains(HeadersSeen::HINTS),
-                ClientHints::Never => headers.contains(HeadersSeen::HINTS),
-            },
-            weight,
-        );
-        let missing_accept = !headers.contains(HeadersSeen::ACCEPT) || !headers.contains(HeadersSeen::ENCODING);
-        self.missing_accept.update(browser.is_graphical && missing_accept, weight);
     }
 }
 

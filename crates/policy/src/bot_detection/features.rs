@@ -1,6 +1,6 @@
 //! Features of one request that bot detection uses.
 
-use super::BrowserTraits;
+use super::{BrowserTraits, UpgradeRequests};
 use crate::Timestamp;
 use crate::exempt::ROBOTS_TXT_PATH;
 use crate::hash::fnv1a;
@@ -67,35 +67,105 @@ pub enum ResponseOutcome {
     NotFound,
 }
 
-/// Set of headers and connection properties of a request, one bit each.
+/// Headers and connection properties of a request: a set with one bit each, and what some values say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct HeadersSeen(u16);
+pub struct HeadersSeen {
+    bits: u16,
+    /// Values of `Sec-Fetch-Mode` and `Sec-Fetch-Site`, if known.
+    fetch: (Option<FetchMode>, Option<FetchSite>),
+    /// Version of Chromium in `Sec-CH-UA`; 0 if unknown.
+    hints_major: u16,
+}
+
+/// Value of `Sec-Fetch-Mode` (Fetch, section 3.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FetchMode {
+    /// `navigate`: the response becomes the page that is shown.
+    Navigate,
+    /// Another mode: a page has fetched the resource.
+    Subresource,
+}
+
+/// Value of `Sec-Fetch-Site`: who made the request (Fetch Metadata, section 2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FetchSite {
+    /// `none`: the person, by the address bar or a bookmark.
+    None,
+    /// `same-origin`: a page of this origin.
+    SameOrigin,
+    /// `same-site`: a page of another origin of this site.
+    SameSite,
+    /// `cross-site`: a page of another site.
+    CrossSite,
+}
+
+impl FetchMode {
+    /// Returns the mode of a value of the header.
+    pub fn from_value(value: &[u8]) -> Option<Self> {
+        match value {
+            b"" => None,
+            b"navigate" => Some(Self::Navigate),
+            _ => Some(Self::Subresource),
+        }
+    }
+
+    /// Returns the mode in logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Navigate => "navigate",
+            Self::Subresource => "subresource",
+        }
+    }
+}
+
+impl FetchSite {
+    const ALL: [Self; 4] = [Self::None, Self::SameOrigin, Self::SameSite, Self::CrossSite];
+
+    /// Returns the site of a value of the header.
+    pub fn from_value(value: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|site| site.name().as_bytes() == value)
+    }
+
+    /// Returns the value of the header.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::SameOrigin => "same-origin",
+            Self::SameSite => "same-site",
+            Self::CrossSite => "cross-site",
+        }
+    }
+}
 
 impl HeadersSeen {
+    const fn bit(bits: u16) -> Self {
+        Self { bits, fetch: (None, None), hints_major: 0 }
+    }
+
     /// `Accept`
-    pub const ACCEPT: Self = Self(1);
+    pub const ACCEPT: Self = Self::bit(1);
     /// `Accept-Encoding`
-    pub const ENCODING: Self = Self(1 << 1);
+    pub const ENCODING: Self = Self::bit(1 << 1);
     /// `Accept-Language`
-    pub const LANGUAGE: Self = Self(1 << 2);
+    pub const LANGUAGE: Self = Self::bit(1 << 2);
     /// `Referer`
-    pub const REFERER: Self = Self(1 << 3);
+    pub const REFERER: Self = Self::bit(1 << 3);
     /// `Sec-CH-UA`
-    pub const HINTS: Self = Self(1 << 4);
+    pub const HINTS: Self = Self::bit(1 << 4);
     /// `Sec-Fetch-Mode`
-    pub const FETCH: Self = Self(1 << 5);
+    pub const FETCH: Self = Self::bit(1 << 5);
     /// `User-Agent`
-    pub const USER_AGENT: Self = Self(1 << 6);
+    pub const USER_AGENT: Self = Self::bit(1 << 6);
     /// `Upgrade-Insecure-Requests`: browsers send it on navigation, not on background fetches of a page.
-    pub const UPGRADE: Self = Self(1 << 10);
+    pub const UPGRADE: Self = Self::bit(1 << 10);
     /// `Access-Control-Request-Method` of a CORS preflight, known also if no other header was inspected.
-    pub const PREFLIGHT: Self = Self(1 << 11);
+    pub const PREFLIGHT: Self = Self::bit(1 << 11);
     /// The headers were inspected: those not in the set were absent.
-    pub const INSPECTED: Self = Self(1 << 7);
+    pub const INSPECTED: Self = Self::bit(1 << 7);
     /// The client used TLS, possibly to a proxy in front of the gateway; browsers send some headers only over TLS.
-    pub const TLS: Self = Self(1 << 8);
+    pub const TLS: Self = Self::bit(1 << 8);
     /// The client itself used HTTP/1.0, not a proxy in front of the gateway.
-    pub const HTTP_10: Self = Self(1 << 9);
+    pub const HTTP_10: Self = Self::bit(1 << 9);
 
     const NAMES: [(Self, &str); 9] = [
         (Self::ACCEPT, "accept"),
@@ -112,22 +182,52 @@ impl HeadersSeen {
     /// Returns the set with `flag` added if `present` is true.
     #[must_use]
     pub const fn with(self, flag: Self, present: bool) -> Self {
-        Self(self.0 | if present { flag.0 } else { 0 })
+        Self { bits: self.bits | if present { flag.bits } else { 0 }, ..self }
     }
 
     /// Returns true if all of `flags` are in the set.
     pub const fn contains(self, flags: Self) -> bool {
-        self.0 & flags.0 == flags.0
+        self.bits & flags.bits == flags.bits
     }
 
-    /// Returns the set as a bit mask.
+    /// Returns the set with the values of `Sec-Fetch-Mode` and `Sec-Fetch-Site`.
+    #[must_use]
+    pub const fn with_fetch(self, mode: Option<FetchMode>, site: Option<FetchSite>) -> Self {
+        Self { fetch: (mode, site), ..self }
+    }
+
+    /// Returns the set with the version of Chromium in `Sec-CH-UA`; 0 if unknown.
+    #[must_use]
+    pub const fn with_hints_major(self, hints_major: u16) -> Self {
+        Self { hints_major, ..self }
+    }
+
+    /// Returns the mode of the request; `None` if it is unknown.
+    pub const fn fetch_mode(self) -> Option<FetchMode> {
+        self.fetch.0
+    }
+
+    /// Returns who made the request; `None` if it is unknown.
+    pub const fn fetch_site(self) -> Option<FetchSite> {
+        self.fetch.1
+    }
+
+    /// Returns the version of Chromium in `Sec-CH-UA`; `None` if it is unknown.
+    pub const fn hints_major(self) -> Option<u16> {
+        match self.hints_major {
+            0 => None,
+            major => Some(major),
+        }
+    }
+
+    /// Returns the set as a bit mask, without values.
     pub const fn bits(self) -> u16 {
-        self.0
+        self.bits
     }
 
     /// Returns the set of a bit mask.
     pub const fn from_bits(bits: u16) -> Self {
-        Self(bits)
+        Self::bit(bits)
     }
 
     /// Returns the names of the headers in the set.
@@ -154,9 +254,18 @@ impl RequestFeatures {
     /// Returns true if a page of this site seems to have fetched this in the background, such as a page that refreshes
     /// itself.
     pub(super) fn is_background_fetch(&self) -> bool {
-        self.referer == Referer::Internal
-            && self.headers.contains(HeadersSeen::INSPECTED)
-            && !self.headers.contains(HeadersSeen::UPGRADE)
+        let Self { headers, browser, .. } = self;
+        let is_fetched = match headers.fetch_mode() {
+            Some(mode) => mode == FetchMode::Subresource,
+            None => {
+                let is_secure = headers.contains(HeadersSeen::TLS);
+                let is_silent = browser.upgrade == UpgradeRequests::WithoutTls && is_secure;
+                // The browser would name the mode.
+                let is_of_program = browser.sends_fetch && is_secure && !headers.contains(HeadersSeen::FETCH);
+                !(headers.contains(HeadersSeen::UPGRADE) || is_silent || is_of_program)
+            }
+        };
+        self.referer == Referer::Internal && headers.contains(HeadersSeen::INSPECTED) && is_fetched
     }
 }
 

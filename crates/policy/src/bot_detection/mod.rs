@@ -12,15 +12,16 @@ mod browser;
 mod client_profile;
 mod features;
 mod network_profile;
+mod request;
 mod score;
 
 #[cfg(test)]
 mod tests;
 
 pub use baseline::{BaselineCounts, BaselineSample, ExpectedBehavior, LearnedBaseline, SiteBaseline};
-pub use browser::{BrowserTraits, ClientHints};
+pub use browser::{BrowserTraits, ClientHints, UpgradeRequests};
 pub use client_profile::ClientProfile;
-pub use features::{HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome};
+pub use features::{FetchMode, FetchSite, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome};
 pub use network_profile::NetworkProfile;
 pub use score::{BotScore, Signal, score};
 

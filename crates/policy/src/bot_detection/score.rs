@@ -1,7 +1,7 @@
 //! Bot score of a client: points for behavior that is rare for humans, and the signals they are for.
 //!
-//! The usual threshold is 100 points. Every single signal stays below it, and header signals total at most 65. The
-//! weights follow from how rare each signal is for humans; docs/CLASSIFICATION.md gives reasons and figures.
+//! The usual threshold is 100 points. Every single signal stays below it, but a browser's name with none of its header fields;
+//! header fields that a proxy may remove total at most 65. The weights follow from how rare each signal is for humans; docs/CLASSIFICATION.md gives reasons and figures.
 
 use super::{ClientProfile, ExpectedBehavior, NetworkProfile};
 
@@ -36,6 +36,12 @@ pub enum Signal {
     MissingAccept,
     /// HTTP/1.0 requests.
     Http10,
+    /// Client hints of another version than the claimed browser.
+    HintsVersion,
+    /// `Sec-Fetch-Site` that the referer rules out.
+    FetchSite,
+    /// None of the header fields that the claimed browser adds to every page request.
+    NameOnly,
     /// Pages without assets and links from the whole network.
     Network,
 }
@@ -51,7 +57,7 @@ pub struct BotScore {
 
 impl Signal {
     /// All signals, in declaration order.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::NoAssets,
         Self::NoLinks,
         Self::ManyCostlyPages,
@@ -66,6 +72,9 @@ impl Signal {
         Self::ClientHintsMismatch,
         Self::MissingAccept,
         Self::Http10,
+        Self::HintsVersion,
+        Self::FetchSite,
+        Self::NameOnly,
         Self::Network,
     ];
 
@@ -86,6 +95,9 @@ impl Signal {
             Self::ClientHintsMismatch => "client_hints_mismatch",
             Self::MissingAccept => "missing_accept",
             Self::Http10 => "http_10",
+            Self::HintsVersion => "hints_version",
+            Self::FetchSite => "fetch_site",
+            Self::NameOnly => "browser_name_only",
             Self::Network => "network",
         }
     }
@@ -107,6 +119,11 @@ impl Signal {
             Self::ClientHintsMismatch => "sends other client hints than the browser that it claims to be",
             Self::MissingAccept => "sends no Accept or no Accept-Encoding",
             Self::Http10 => "uses HTTP/1.0",
+            Self::HintsVersion => "sends Sec-CH-UA of another version than the browser that it claims to be",
+            Self::FetchSite => "sends a Sec-Fetch-Site that its Referer rules out",
+            Self::NameOnly => {
+                "sends the name of a browser, and none of the header fields that it adds to each page request"
+            }
             Self::Network => "is in a network that loads pages without their images, styles and scripts",
         }
     }
@@ -119,9 +136,10 @@ impl Signal {
     /// Returns the maximum points of the signal.
     pub const fn max_points(self) -> u16 {
         match self {
+            Self::NameOnly => 100,
             Self::Honeypot => 80,
             Self::RepeatedPosts => 75,
-            Self::Probing | Self::Network => 60,
+            Self::Probing | Self::Network | Self::HintsVersion | Self::FetchSite => 60,
             Self::NoAssets => 48,
             Self::NoLinks => 44,
             Self::ConstantInterval | Self::NoFetchMetadata => 35,
@@ -189,6 +207,11 @@ pub fn score(
         points.add(Signal::Probing, saturation(missing, 4.0));
     }
     points.add(Signal::Http10, profile.http_10.ratio());
+    points.add(Signal::HintsVersion, profile.hints_version.ratio());
+    points.add(Signal::FetchSite, profile.fetch_site.ratio());
+    if !profile.shows_human_traits() {
+        points.add(Signal::NameOnly, profile.name_only.ratio());
+    }
     if views > 0 && !profile.shows_human_traits() && points.sum > 0.0 {
         let automated = network_profile().filter(NetworkProfile::looks_automated);
         points.add(Signal::Network, automated.map_or(0.0, |network| saturation(network.pages, 6.0)));

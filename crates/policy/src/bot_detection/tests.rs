@@ -8,8 +8,14 @@ const THRESHOLD: u16 = 100;
 /// Baseline of a site whose humans load images and send referers.
 const TYPICAL_BEHAVIOR: ExpectedBehavior = ExpectedBehavior { assets: 1.0, links: 1.0 };
 
-const CHROME: BrowserTraits =
-    BrowserTraits { is_graphical: true, sends_language: true, sends_fetch: true, hints: ClientHints::Always };
+const CHROME: BrowserTraits = BrowserTraits {
+    is_graphical: true,
+    sends_language: true,
+    sends_fetch: true,
+    hints: ClientHints::Always,
+    upgrade: UpgradeRequests::Always,
+    chromium_major: 142,
+};
 
 /// All headers of a browser that uses TLS.
 const ALL_HEADERS: HeadersSeen = HeadersSeen::INSPECTED
@@ -84,8 +90,9 @@ fn client_profile_has_the_expected_size() {
 }
 
 #[test]
-fn no_single_signal_reaches_the_threshold() {
-    assert!(Signal::ALL.iter().all(|signal| signal.max_points() < THRESHOLD));
+fn no_single_signal_but_a_bare_name_reaches_the_threshold() {
+    let decisive = Signal::ALL.into_iter().filter(|signal| signal.max_points() >= THRESHOLD);
+    assert_eq!(decisive.collect::<Vec<_>>(), [Signal::NameOnly]);
     for (index, signal) in Signal::ALL.iter().enumerate() {
         assert_eq!(*signal as usize, index, "{}", signal.name());
     }
@@ -299,6 +306,82 @@ fn fake_browser_is_detected_after_two_pages() {
     client.open_page(Referer::Absent);
     client.open_page(Referer::Absent);
     assert!(client.score() >= THRESHOLD, "{} {:?}", client.score(), client.signal_names());
+}
+
+/// Returns the points of a client's first request, of a page.
+fn first_points(browser: BrowserTraits, headers: HeadersSeen, referer: Referer) -> u16 {
+    let client = SimulatedClient::new(browser, headers);
+    let request = RequestFeatures { resource_kind: ResourceKind::Page(1), referer, ..client.features };
+    let profile = ClientProfile::with_request(None, &request);
+    profile.map_or(0, |profile| score(&profile, browser.is_graphical, TYPICAL_BEHAVIOR, || None).points)
+}
+
+const FIREFOX: BrowserTraits = BrowserTraits { hints: ClientHints::Never, chromium_major: 0, ..CHROME };
+const SAFARI: BrowserTraits = BrowserTraits { upgrade: UpgradeRequests::WithoutTls, ..FIREFOX };
+
+#[test]
+fn name_of_a_browser_and_nothing_else_is_suspected_at_once() {
+    let secure = PLAIN_HEADERS.with(HeadersSeen::TLS, true);
+    let bare = HeadersSeen::INSPECTED.with(HeadersSeen::USER_AGENT, true);
+    let proxied = secure.with(HeadersSeen::UPGRADE, true);
+    for (name, browser, headers, is_suspected) in [
+        ("a library with the fields of all clients", CHROME, secure, true),
+        ("the same as Firefox", FIREFOX, secure, true),
+        ("a library without fields", CHROME, bare.with(HeadersSeen::TLS, true), true),
+        ("the same as Safari", SAFARI, bare.with(HeadersSeen::TLS, true), true),
+        ("without TLS, where browsers add little", CHROME, bare, false),
+        ("Chrome behind a proxy that removes what it does not know", CHROME, proxied, false),
+        ("Firefox behind it", FIREFOX, proxied, false),
+        ("Safari behind it", SAFARI, secure, false),
+        ("Chrome", CHROME, ALL_HEADERS, false),
+        ("Chrome without TLS", CHROME, PLAIN_HEADERS.with(HeadersSeen::UPGRADE, true), false),
+        ("a fetch of a page without TLS", CHROME, PLAIN_HEADERS, false),
+        ("a log without headers", CHROME, HeadersSeen::default(), false),
+        ("an unknown browser", BrowserTraits::default(), bare, false),
+    ] {
+        let points = first_points(browser, headers, Referer::Absent);
+        assert_eq!(points >= THRESHOLD, is_suspected, "{name}: {points}");
+    }
+    // Who loads assets and follows links shows more than header fields do.
+    let mut reader = SimulatedClient::human(CHROME, secure);
+    reader.open_page(Referer::External);
+    reader.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
+    reader.open_page(Referer::Internal);
+    assert!(reader.score() < THRESHOLD, "{} {:?}", reader.score(), reader.signal_names());
+}
+
+#[test]
+fn values_of_headers_that_no_browser_sends_together_count_once_each() {
+    let of_other_version = ALL_HEADERS.with_hints_major(136);
+    let typed_link = |headers: HeadersSeen| headers.with_fetch(Some(FetchMode::Navigate), Some(FetchSite::None));
+    assert_eq!(first_points(CHROME, ALL_HEADERS.with_hints_major(142), Referer::Absent), 0);
+    assert_eq!(first_points(CHROME, of_other_version, Referer::Absent), Signal::HintsVersion.max_points());
+    assert_eq!(first_points(CHROME, typed_link(ALL_HEADERS), Referer::External), Signal::FetchSite.max_points());
+    assert_eq!(first_points(CHROME, typed_link(ALL_HEADERS), Referer::Absent), 0);
+    assert!(first_points(CHROME, typed_link(of_other_version), Referer::Internal) >= THRESHOLD);
+}
+
+#[test]
+fn links_of_safari_are_no_background_fetches() {
+    let without = |headers: HeadersSeen, removed: HeadersSeen| HeadersSeen::from_bits(headers.bits() & !removed.bits());
+    let silent = without(ALL_HEADERS, HeadersSeen::UPGRADE.with(HeadersSeen::HINTS, true));
+    let fetched = silent.with_fetch(Some(FetchMode::Subresource), Some(FetchSite::SameOrigin));
+    let navigated = silent.with_fetch(Some(FetchMode::Navigate), Some(FetchSite::SameOrigin));
+    let plain = without(silent, HeadersSeen::TLS);
+    for (name, browser, headers, is_background) in [
+        ("a link in Safari, of a log without values", SAFARI, silent, false),
+        ("a link in Safari", SAFARI, navigated, false),
+        ("a fetch in Safari", SAFARI, fetched, true),
+        ("a link in Safari without TLS", SAFARI, plain.with(HeadersSeen::UPGRADE, true), false),
+        ("a fetch in Safari without TLS", SAFARI, plain, true),
+        ("a fetch in Firefox", FIREFOX, silent, true),
+        ("a link in Firefox", FIREFOX, silent.with(HeadersSeen::UPGRADE, true), false),
+        ("a program with a forged referer", FIREFOX, without(silent, HeadersSeen::FETCH), false),
+    ] {
+        let client = SimulatedClient::new(browser, headers);
+        let request = RequestFeatures { referer: Referer::Internal, ..client.features };
+        assert_eq!(request.is_background_fetch(), is_background, "{name}");
+    }
 }
 
 #[test]
