@@ -6,6 +6,7 @@
 use super::browser_markers::{self, contains};
 use super::parsed::ParsedUserAgent;
 use super::token::{byte_after, byte_before, is_device_model};
+use super::unknown_program::is_app_of_people;
 
 /// Meaning of a pattern.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +98,7 @@ impl Heuristic {
                 starts_name(agent, at) && agent[at].is_ascii_uppercase() && !is_device_model(agent, at, end)
             }
             Heuristic::Link => is_contact(agent, at),
-            Heuristic::Site => at > 0 && starts_name(agent, at) && !agent.is_browser(),
+            Heuristic::Site => at > 0 && starts_name(agent, at) && !(agent.is_browser() || is_app_of_people(agent)),
             Heuristic::Mail => is_email(agent, at, end),
         }
     }
@@ -138,7 +139,7 @@ fn is_unusual_compatible(agent: &[u8], end: usize) -> bool {
 
 /// Returns whether a link is meant for the administrator of the site, and was not added by a browser or a toolbar.
 fn is_contact(agent: &ParsedUserAgent<'_>, at: usize) -> bool {
-    byte_before(agent, at) == Some(b'+') || !agent.has_browser_link()
+    byte_before(agent, at) == Some(b'+') || !(agent.has_browser_link() || is_app_of_people(agent))
 }
 
 /// Returns whether the user agent contains a link of any kind, which confirms a listed name.
@@ -171,7 +172,10 @@ pub(super) fn is_bare_product(agent: &[u8]) -> bool {
     // Digits in a name are a phone model.
     let (name, version) = product.split_at(name_bytes);
     let alone = version.is_empty() && after_mozilla == Some(product);
-    name.len() >= 3 && (alone || is_version(version)) && !browser_markers::is_known_product(name)
+    name.len() >= 3
+        && (alone || is_version(version))
+        && !browser_markers::is_known_product(name)
+        && !is_app_of_people(product)
 }
 
 /// Returns whether the user agent is only a programming language, with or without a library (`Ruby`, `Elixir/Mint`), or

@@ -16,6 +16,7 @@ mod cache;
 mod heuristics;
 mod parsed;
 mod token;
+mod unknown_program;
 
 use std::collections::{HashMap, HashSet};
 
@@ -119,7 +120,8 @@ impl UserAgentMatcher {
         let mut is_unlisted_bot = whole.len() > MAX_USER_AGENT_BYTES
             || heuristics::is_bare_product(agent)
             || heuristics::is_library(agent)
-            || heuristics::ends_with_site(agent);
+            || heuristics::ends_with_site(agent)
+            || unknown_program::is_unknown_program(agent);
         for matched in self.automaton.find_overlapping_iter(&agent.to_ascii_lowercase()) {
             let (at, end) = (matched.start(), matched.end());
             let rank = (std::cmp::Reverse(at), end);

