@@ -8,9 +8,8 @@ use tidegate_config as config;
 use tidegate_engine::baseline_store::BaselineStore;
 use tidegate_engine::demand_store::DemandStore;
 use tidegate_policy::Units;
-use tidegate_replay::learn::LearnedState;
 use tidegate_replay::log::{LogFieldName, LogFiles, LogFormat, LogOptions};
-use tidegate_replay::{Assumptions, Policy, RetryModel};
+use tidegate_replay::{Assumptions, LearnedState, Policy, RetryModel};
 
 /// Access logs and assumptions.
 #[derive(Clone, Debug, Args)]
@@ -79,6 +78,10 @@ pub struct AssumptionArgs {
     /// Reaction of refused clients.
     #[arg(long, value_enum, default_value_t = RetryModelArg::Ignore)]
     retry_model: RetryModelArg,
+    /// Judges the behavior of clients anew in the gateway's own log, in place of the logged verdicts: with other settings of
+    /// bot_detection, or another version.
+    #[arg(long)]
+    reclassify: bool,
     /// State directory with what the gateway had learned before the log: that of `learn`, or of a gateway. Default: nothing
     #[arg(long, value_name = "DIR")]
     learned: Option<PathBuf>,
@@ -118,6 +121,7 @@ impl Default for AssumptionArgs {
             max_age,
             latency,
             retry_model: RetryModelArg::Ignore,
+            reclassify: false,
             learned: None,
             reorder_window: Duration::from_secs(60),
         }
@@ -142,6 +146,7 @@ impl AssumptionArgs {
             retry_model: self.retry_model.into(),
             // Of several costs of a route, the first one counts.
             costs: self.actual_cost.iter().rev().cloned().collect(),
+            reclassify: self.reclassify,
             learned: self.learned.as_deref().map(read_learned).transpose()?.unwrap_or_default(),
         })
     }

@@ -199,7 +199,7 @@ fn inapplicable_explain_options_are_errors() {
         [
             "--used",
             "--at",
-            "--actual-cost, --cache-ttl, --max-age, --latency, --retry-model, --learned, --reorder-window"
+            "--actual-cost, --cache-ttl, --max-age, --latency, --retry-model, --reclassify, --learned, --reorder-window"
         ]
     );
     let outcome = fixture.run(&["/item/1", "--ip", "192.0.2.1", "--retry-model", "obey"]);

@@ -2,7 +2,7 @@
 //! before.
 
 use super::format::{amount, thousandths};
-use super::learn::LearnedState;
+use super::learned_state::LearnedState;
 use super::log::LogField;
 use super::serialize;
 use crate::terminal::format_duration;
@@ -30,6 +30,8 @@ pub struct Assumptions {
     /// Actual cost of the requests of a route, by route name.
     #[serde(serialize_with = "serialize::units_by_name")]
     pub costs: BTreeMap<String, Units>,
+    /// True if behavior is judged anew in the gateway's own log, in place of the logged verdicts.
+    pub reclassify: bool,
     /// What the gateway had learned before the log.
     #[serde(serialize_with = "LearnedState::serialize_presence")]
     pub learned: LearnedState,
@@ -56,6 +58,7 @@ impl Default for Assumptions {
             latency: Duration::from_millis(200),
             retry_model: RetryModel::Ignore,
             costs: BTreeMap::new(),
+            reclassify: false,
             learned: LearnedState::default(),
         }
     }
@@ -102,7 +105,11 @@ impl Assumptions {
             true => "The gateway had learned nothing before the log.",
             false => "The gateway had learned demand or a baseline before the log.",
         };
-        let sentences = [cache, lifetime, latency, retry_model.to_owned(), learned.to_owned()];
+        let behavior = match self.reclassify {
+            true => "Behavior is judged anew, also where the gateway has logged its verdict.",
+            false => "Behavior is judged as the gateway has logged it.",
+        };
+        let sentences = [cache, lifetime, latency, retry_model.to_owned(), behavior.to_owned(), learned.to_owned()];
         sentences.into_iter().chain(costs).collect()
     }
 

@@ -19,6 +19,8 @@ pub(super) struct LineEvidence<'a, S> {
     pub(super) lists: &'a AddressLists,
     /// True if behavior is observed also where its score was logged.
     pub(super) observes_all: bool,
+    /// True if the observed score counts also where one was logged.
+    pub(super) reclassifies: bool,
     /// Observes the request. Returns the bot score of a client whose score was not logged.
     pub(super) bot_score: S,
 }
@@ -56,7 +58,8 @@ impl<S: FnMut() -> Option<BotScore>> ClientEvidence for LineEvidence<'_, S> {
     }
 
     fn bot_score(&mut self) -> Option<BotScore> {
-        let observed = if self.logged.is_none() || self.observes_all { (self.bot_score)() } else { None };
-        self.logged.as_ref().map_or(observed, |logged| logged.bot_score)
+        let logged = self.logged.as_ref().filter(|_| !self.reclassifies);
+        let observed = if logged.is_none() || self.observes_all { (self.bot_score)() } else { None };
+        logged.map_or(observed, |logged| logged.bot_score)
     }
 }

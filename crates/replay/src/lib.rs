@@ -15,6 +15,7 @@ mod format;
 mod in_flight;
 pub mod init;
 pub mod learn;
+mod learned_state;
 pub mod log;
 mod log_span;
 mod observer;
@@ -41,6 +42,7 @@ mod verdicts;
 
 pub use assumptions::{Assumptions, RetryModel};
 pub use decision::ReplayedDecision;
+pub use learned_state::LearnedState;
 pub use observer::PendingRequest;
 pub use policy::Policy;
 pub use request::ReplayRequest;

@@ -9,7 +9,7 @@ mod settlement;
 use super::assumptions::{Assumptions, RetryModel};
 use super::decision::ReplayedDecision;
 use super::in_flight::InFlight;
-use super::learn::LearnedState;
+use super::learned_state::LearnedState;
 use super::log::{LogLine, OrderedLine};
 use super::observer::{FnObserver, Observer};
 use super::origin_cache::OriginCache;
@@ -41,6 +41,8 @@ pub struct Simulator {
     costs: Vec<Option<Units>>,
     origin_cache: Option<OriginCache>,
     response_cache: Option<ResponseCache>,
+    /// Behavior is judged anew, in place of the logged verdicts.
+    reclassifies: bool,
     /// The log names what a cache of the gateway did, so that none is simulated for the gateway's own lines.
     log_names_cache: bool,
     /// A simulated response answered a request of the gateway's own log, so that the logged usage no longer applies.
@@ -74,6 +76,7 @@ impl Simulator {
             costs: rules.routes.iter().map(|route| assumptions.costs.get(&route.name).copied()).collect(),
             origin_cache: assumptions.cache_ttl.map(OriginCache::new),
             response_cache: ResponseCache::new(&policy.settings, assumptions.max_age),
+            reclassifies: assumptions.reclassify,
             log_names_cache: false,
             has_left_log: false,
             retry_model: assumptions.retry_model,

@@ -33,7 +33,7 @@ impl ExplainTarget {
         let is_url = |url: &Uri| text.starts_with('/') || matches!(url.scheme_str(), Some("http" | "https"));
         match text.parse::<Uri>().ok().filter(is_url) {
             Some(_) if args.assumption_args.is_some() => Err(
-                "--actual-cost, --cache-ttl, --max-age, --latency, --retry-model, --learned and --reorder-window apply \
+                "--actual-cost, --cache-ttl, --max-age, --latency, --retry-model, --reclassify, --learned and --reorder-window apply \
                  only to a line of a log; add --log FILE:LINE"
                     .into(),
             ),
@@ -53,7 +53,7 @@ fn reject_request_options(args: &ExplainArgs) -> Result<(), String> {
         ("--used", !args.used.is_empty()),
         ("--at", args.at.is_some()),
         (
-            "--actual-cost, --cache-ttl, --max-age, --latency, --retry-model, --learned, --reorder-window",
+            "--actual-cost, --cache-ttl, --max-age, --latency, --retry-model, --reclassify, --learned, --reorder-window",
             args.assumption_args.is_some(),
         ),
     ];

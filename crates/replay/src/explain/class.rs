@@ -76,6 +76,15 @@ fn mismatch_reason(input: &ExplainInput<'_>, class: ClassId) -> String {
             let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
             format!("a client certificate with the name {}", any_of(&patterns))
         }
+        Some(ConditionKind::Path) => {
+            format!("a path like {}", any_of(&when.paths.iter().map(|(text, _)| text.as_str()).collect::<Vec<_>>()))
+        }
+        Some(ConditionKind::Host) => {
+            format!("the host {}", any_of(&when.hosts.iter().map(String::as_str).collect::<Vec<_>>()))
+        }
+        Some(ConditionKind::Method) => {
+            format!("the method {}", any_of(&when.methods.iter().map(http::Method::as_str).collect::<Vec<_>>()))
+        }
         None => "nothing more".into(),
     };
     format!("not {name}, which requires {requirement}")

@@ -42,8 +42,17 @@ fn client_facts(line: &LogLine<'_>, request: &ReplayRequest<'_>, environment: En
     let rules = environment.rules();
     let logged = line.native.as_ref().map(|native| LoggedEvidence::parse(native, rules, |name| operators.id(name)));
     let claim = user_agents.claim(request.user_agent);
-    let mut evidence =
-        LineEvidence { request, claim, logged, rules, operators, lists, observes_all: false, bot_score: || None };
+    let mut evidence = LineEvidence {
+        request,
+        claim,
+        logged,
+        rules,
+        operators,
+        lists,
+        observes_all: false,
+        reclassifies: false,
+        bot_score: || None,
+    };
     ClientFacts::gather(request.client, &mut evidence)
 }
 

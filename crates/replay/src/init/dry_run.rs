@@ -260,7 +260,7 @@ fn median(mut days: Vec<u64>) -> Option<u64> {
 pub(super) const CACHE_SECTION: &str = "cache: {}";
 
 /// Name of the quota of the generated configuration.
-pub(super) const QUOTA: &str = "pages";
+pub const QUOTA: &str = "pages";
 
 /// Name of the class of people of the generated configuration.
 pub(super) const PEOPLE: &str = Promise::PEOPLE_CLASS;

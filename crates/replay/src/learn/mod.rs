@@ -5,26 +5,18 @@
 
 pub mod summary;
 
+use super::learned_state::LearnedState;
 use super::report::LogReport;
 use super::run::LogLearning;
 use crate::log::LogField;
 use crate::serialize;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use tidegate_engine::LearnedDemand;
 use tidegate_policy::bot_detection::{BaselineCounts, LearnedBaseline};
 use tidegate_policy::pacing::PacingRole;
 use tidegate_policy::pacing::week::{HOURS_PER_DAY, MIN_KNOWN_HOURS, WeeklyProfile};
 use tidegate_policy::quota::Quota;
 use tidegate_policy::{ClassId, Rules, Timestamp};
-
-/// What a gateway has learned of its site.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LearnedState {
-    /// Demand by quota and class.
-    pub demand: Vec<LearnedDemand>,
-    /// Baseline of bot detection.
-    pub baseline: LearnedBaseline,
-}
 
 /// What was learned from a log, for people and programs.
 #[derive(Clone, Debug, Serialize)]
@@ -104,18 +96,6 @@ pub struct BehaviorLearning {
     pub ratio: Option<f32>,
     /// Confidence with which bot detection expects it of people, 0 to 1.
     pub confidence: f32,
-}
-
-impl LearnedState {
-    /// Returns true if nothing was learned.
-    pub fn is_empty(&self) -> bool {
-        self.demand.is_empty() && self.baseline.is_empty()
-    }
-
-    /// Writes whether anything was learned.
-    pub(crate) fn serialize_presence<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bool(!self.is_empty())
-    }
 }
 
 impl LogLearning {

@@ -46,6 +46,7 @@ impl Simulator {
             operators: &self.policy.operators,
             lists: &self.policy.lists,
             observes_all: self.learned_until.is_some(),
+            reclassifies: self.reclassifies,
             bot_score: || {
                 observation = Observation::observe(&observed, admission, at);
                 observation.and_then(|observation| observation.score_if_suspected(admission))

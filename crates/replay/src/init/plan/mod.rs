@@ -8,6 +8,7 @@ mod promise;
 #[cfg(test)]
 mod tests;
 
+pub use super::dry_run::QUOTA;
 pub use promise::Promise;
 
 use super::analysis::{LogAnalysis, REORDER_WINDOW};
@@ -16,7 +17,7 @@ use super::error::{DryRunError, InitError};
 use super::generate::{QuotaFigures, round_up};
 use super::logs::Logs;
 use super::self_requests::CRON;
-use crate::learn::LearnedState;
+use crate::learned_state::LearnedState;
 use crate::log::{LogReadError, MergedLog};
 use crate::report::Report;
 use crate::{Assumptions, Policy, Replay};
