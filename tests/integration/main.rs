@@ -81,6 +81,7 @@ mod redis_transports;
 mod reference;
 mod replay;
 mod request_bodies;
+mod request_classes;
 mod request_time;
 mod response_memory;
 mod responses;

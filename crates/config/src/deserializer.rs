@@ -76,6 +76,9 @@ impl DeError {
             return self;
         }
         self.location = Some((path.clone(), location.cloned().unwrap_or(SourceLocation::START)));
+        if has_secrets(path) {
+            self.message = without_found_text(&self.message);
+        }
         match self.kind {
             ErrorKind::Type => self.hint = form_of(path).map_or(self.hint, str::to_owned),
             ErrorKind::UnknownKey => self.hint = place_of(path).to_owned() + &self.hint,
@@ -92,12 +95,30 @@ fn form_of(path: &SettingPath) -> Option<&'static str> {
         ["cache"] => "write cache: {} to cache with the defaults, or leave the section out for no cache",
         ["listen"] => "write an address and a port, such as 127.0.0.1:8080, or 0.0.0.0:8080 for all addresses",
         ["origin"] => "write origin: http://127.0.0.1:3000",
+        ["notify"] => "write a list, such as notify: [{ webhook: \"https://...\" }]",
         ["quotas", .., "window"] | ["scopes", .., "quota", "window"] => {
             "write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }"
         }
         [route, "cost"] if route.starts_with("routes[") => "write the units by quota, such as { api: 1 }",
         _ => return None,
     })
+}
+
+/// Returns true for a section with secrets: a text in its place may be one of them.
+fn has_secrets(path: &SettingPath) -> bool {
+    match path.keys().collect::<Vec<_>>()[..] {
+        ["admin" | "ledger" | "notify"] | ["ledger", "redis"] | [.., "api_key"] => true,
+        [section] => section.starts_with("notify["),
+        _ => false,
+    }
+}
+
+/// Returns the message of a value of another type without a text that was found.
+fn without_found_text(message: &str) -> String {
+    match (message.strip_prefix("found \""), message.rfind(", needs ")) {
+        (Some(_), Some(needs)) => format!("found a text{}", &message[needs..]),
+        _ => message.to_owned(),
+    }
 }
 
 /// Returns where to write a key that is often written in the wrong section; nothing for other keys.

@@ -533,7 +533,7 @@ fn off_disables_admin_listener_and_access_log() {
     );
     assert_eq!(
         site_errors("admin: none"),
-        ["2:8: admin: found \"none\", needs an admin listener; use off or { listen: 127.0.0.1:9090 }"]
+        ["2:8: admin: found a text, needs an admin listener; use off or { listen: 127.0.0.1:9090 }"]
     );
     assert_eq!(
         site_errors("listen: 127.0.0.1:9090"),
@@ -1893,6 +1893,46 @@ fn error_is_one_line_for_any_key() {
         ["2:11: robots.a\\nb: unknown key \"a\\nb\"; known here: merge_crawl_delay, override_file, honeypot"]
     );
     assert!(site_errors(&format!("robots: {{ {}: 1 }}", "x".repeat(900))).iter().all(|error| error.len() < 1200));
+}
+
+#[test]
+fn text_in_place_of_a_section_with_secrets_is_not_shown() {
+    for yaml in [
+        "notify: https://hooks.example/SECRET",
+        "notify: [https://hooks.example/SECRET]",
+        "notify: [https://hooks.example/SECRET, { webhook: https://a.example }]",
+        "admin: SECRET",
+        "ledger: redis://user:SECRET@redis.example",
+        "ledger: { redis: redis://user:SECRET@redis.example }",
+        "classes: [{ name: a, when: { api_key: SECRET } }]",
+        "classes: [{ name: a, when: { api_key: [SECRET] } }]",
+    ] {
+        let errors = site_errors(yaml);
+        assert!(!errors.is_empty() && !errors.join(" ").contains("SECRET"), "{yaml}: {errors:?}");
+    }
+}
+
+#[test]
+fn conditions_on_the_request_are_those_of_routes() {
+    let when = "{ path: [/feed/**, \"/*.rss\"], host: \"*.example.com\", method: GET }";
+    let settings = settings(&with_origin(&format!("classes: [{{ name: feed, when: {when} }}, {{ name: other }}]")));
+    let matcher = &settings.rules.classes[0].matcher;
+    let paths: Vec<&str> = matcher.paths.iter().map(|(text, _)| text.as_str()).collect();
+    assert_eq!((paths, &matcher.hosts), (vec!["/feed/**", "/*.rss"], &vec!["*.example.com".to_owned()]));
+    assert_eq!(matcher.methods, [http::Method::GET, http::Method::HEAD]);
+    assert!(matcher.depends_on_request() && !matcher.matches_all());
+    for (when, expected) in [
+        ("path: feed", "classes[0].when.path: \"feed\": does not start with a slash; write it like /item/*"),
+        (
+            "path: [/a, /b?c]",
+            "classes[0].when.path[1]: \"/b?c\": contains a space, \"?\" or \"#\"; use query for parameters",
+        ),
+        ("host: Example.com", "classes[0].when.host: invalid host \"Example.com\"; write it in lower case"),
+        ("method: get", "classes[0].when.method: found \"get\", needs a method"),
+    ] {
+        let errors = site_errors(&format!("classes: [{{ name: feed, when: {{ {when} }} }}, {{ name: other }}]"));
+        assert!(errors.len() == 1 && errors[0].contains(expected), "{when}: {errors:?}");
+    }
 }
 
 #[test]

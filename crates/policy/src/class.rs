@@ -13,13 +13,16 @@ pub use kind::ClientKind;
 use super::address_lists::ListSet;
 use super::bucket::Bucket;
 use super::crawler_guard::CrawlerGuard;
-use super::facts::Facts;
+use super::facts::{Facts, RequestFacts};
 use super::identity::{CredentialSource, KeySource};
 use super::ids::{ClassId, OperatorId};
 use super::name_pattern::NamePattern;
 use super::network::IpPrefix;
+use super::route::{self, Pattern};
 use super::secret::Secret;
 use super::words::Words;
+use http::Method;
+use std::iter;
 
 /// Classification of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +77,12 @@ pub struct ClassMatcher {
     pub keys: Option<ApiKeys>,
     /// Patterns of the names in the client's certificate.
     pub certificates: Vec<NamePattern>,
+    /// Accepted paths, each with its text.
+    pub paths: Vec<(String, Pattern)>,
+    /// Accepted hosts, as those of a route.
+    pub hosts: Vec<String>,
+    /// Accepted methods.
+    pub methods: Vec<Method>,
 }
 
 /// A condition of [`ClassMatcher`].
@@ -93,6 +102,12 @@ pub enum ConditionKind {
     Key,
     /// Client certificate.
     Certificate,
+    /// Path of the request.
+    Path,
+    /// Host of the request.
+    Host,
+    /// Method of the request.
+    Method,
 }
 
 /// API keys of a class, all sent in the same header or cookie.
@@ -148,7 +163,7 @@ impl UserAgentRules {
 impl ClassMatcher {
     /// Returns true if every client matches.
     pub fn matches_all(&self) -> bool {
-        let Self { kinds, operators, user_agents, addresses, lists, keys, certificates } = self;
+        let Self { kinds, operators, user_agents, addresses, lists, keys, certificates, .. } = self;
         kinds.is_empty()
             && operators.is_empty()
             && user_agents.is_empty()
@@ -156,6 +171,12 @@ impl ClassMatcher {
             && lists.is_empty()
             && keys.is_none()
             && certificates.is_empty()
+            && !self.depends_on_request()
+    }
+
+    /// Returns true if requests of one client may be in different classes.
+    pub fn depends_on_request(&self) -> bool {
+        !(self.paths.is_empty() && self.hosts.is_empty() && self.methods.is_empty())
     }
 
     /// Returns the first condition that the client does not meet; `None` if it belongs to `class`, the class of this
@@ -185,8 +206,25 @@ impl ClassMatcher {
         if self.keys.is_some() && !facts.client.api_key_classes.contains(&class) {
             return Some(ConditionKind::Key);
         }
-        (!self.certificates.is_empty() && !facts.client.certificate_classes.contains(&class))
-            .then_some(ConditionKind::Certificate)
+        if !self.certificates.is_empty() && !facts.client.certificate_classes.contains(&class) {
+            return Some(ConditionKind::Certificate);
+        }
+        self.first_unmet_by_request(&facts.request)
+    }
+
+    /// Returns the first condition that the request does not meet. A path has to meet it in each reading, so that no spelling
+    /// gains the class of another page.
+    fn first_unmet_by_request(&self, request: &RequestFacts<'_>) -> Option<ConditionKind> {
+        let is_accepted = |path: &str| self.paths.iter().any(|(_, pattern)| pattern.matches(path));
+        let mut readings = iter::once(request.path).chain(request.other_paths.iter().map(|path| &**path));
+        if !self.paths.is_empty() && !readings.all(is_accepted) {
+            return Some(ConditionKind::Path);
+        }
+        if !self.hosts.is_empty() && !self.hosts.iter().any(|host| route::host_matches(host, request.host)) {
+            return Some(ConditionKind::Host);
+        }
+        let is_method = |method: &Method| route::is_same_method(method, request.method);
+        (!self.methods.is_empty() && !self.methods.iter().any(is_method)).then_some(ConditionKind::Method)
     }
 }
 

@@ -96,6 +96,7 @@ pub fn find_bot_class(classes: &[Class], kind: ClientKind, operator: Option<Oper
             && matcher.lists == ListSet::default()
             && matcher.keys.is_none()
             && matcher.certificates.is_empty()
+            && !matcher.depends_on_request()
     };
     classes.iter().position(matches).map(ClassId::from_index)
 }

@@ -282,7 +282,7 @@ impl Route {
 }
 
 /// Returns true if some origin reads both as the same method: in any letter case.
-fn is_same_method(one: &http::Method, other: &http::Method) -> bool {
+pub(crate) fn is_same_method(one: &http::Method, other: &http::Method) -> bool {
     one == other || one.as_str().eq_ignore_ascii_case(other.as_str())
 }
 
@@ -311,7 +311,8 @@ fn first_segment(path: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn host_matches(pattern: &str, host: &str) -> bool {
+/// Returns true if `host` is `pattern`, or below it for `*.example.com`.
+pub(crate) fn host_matches(pattern: &str, host: &str) -> bool {
     match pattern.strip_prefix('*') {
         Some(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
         None => pattern == host,

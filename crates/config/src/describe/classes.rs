@@ -56,6 +56,16 @@ pub(super) fn conditions(when: &ClassMatcher, operators: &[String], lists: &[Str
         let names: Vec<String> = when.certificates.iter().map(ToString::to_string).collect();
         conditions.push(format!("with a certificate of {}", names.join(" or ")));
     }
+    let any_of = |values: Vec<String>| values.join(" or ");
+    if !when.methods.is_empty() {
+        conditions.push(any_of(when.methods.iter().map(ToString::to_string).collect()));
+    }
+    if !when.hosts.is_empty() {
+        conditions.push(format!("on {}", any_of(when.hosts.clone())));
+    }
+    if !when.paths.is_empty() {
+        conditions.push(format!("paths {}", any_of(when.paths.iter().map(|(text, _)| text.clone()).collect())));
+    }
     if conditions.is_empty() { "all other clients".into() } else { conditions.join(", ") }
 }
 

@@ -1,6 +1,6 @@
 //! Raw sections `classes` and `user_agent_rules`.
 
-use crate::scalars::{CertificateName, Delay, Field, Percent, Range, Rate, Span};
+use crate::scalars::{CertificateName, Delay, Field, Percent, Range, Rate, Span, Verb};
 use crate::section::{any, positive, section, stored_as_written};
 use crate::serde_forms::{NamedMap, OneOrMany, SecretTexts, string_or_map, word_or_keys};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -124,6 +124,14 @@ section! {
         /// which verifies the certificate; a client without one never matches. `certificate` in the evidence shows that
         /// one did. Default any.
         certificate: OneOrMany<CertificateName>;
+        /// Path of the request, as the `match` of a route: one, or a list. A path that origins read in several ways has to
+        /// match in each of them. Default any.
+        path: OneOrMany<String>;
+        /// Host name of the request in lower case, without port: one, or a list; `*.example.com` is every host below it.
+        /// Default any.
+        host: OneOrMany<String>;
+        /// Method of the request: one, or a list; GET includes HEAD. Default any.
+        method: OneOrMany<Verb>;
     }
 }
 

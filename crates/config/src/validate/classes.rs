@@ -1,6 +1,7 @@
 //! Validates `classes` with their buckets and crawler guards, and `user_agent_rules`.
 
 use super::diagnostics::Diagnostics;
+use super::request_conditions;
 use crate::raw::classes::{self as raw, Agent};
 use crate::scalars::Field;
 use crate::serde_forms::SecretText;
@@ -156,6 +157,10 @@ fn class_matcher(
     if raw.user_agent.0.iter().any(String::is_empty) {
         report.error(&path.user_agent(), "is empty", "write a substring of the user agent, or leave the key out");
     }
+    let mut paths = Vec::new();
+    for (path, text) in with_paths(&path.path(), &raw.path.0) {
+        paths.extend(request_conditions::pattern(text, &path, report).map(|pattern| (text.clone(), pattern)));
+    }
     ClassMatcher {
         kinds: raw.kind.0.iter().copied().map(Into::into).collect(),
         operators: operator_ids,
@@ -167,6 +172,9 @@ fn class_matcher(
         keys: raw.api_key.as_ref().map(|keys| api_keys(keys, &path.api_key(), report)),
         lists: ListSet::from_ids(list_ids),
         certificates: raw.certificate.0.iter().map(|name| name.0.clone()).collect(),
+        paths,
+        hosts: request_conditions::hosts(&raw.host.0, &path.host(), report),
+        methods: request_conditions::methods(&raw.method.0),
     }
 }
 

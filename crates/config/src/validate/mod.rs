@@ -23,6 +23,7 @@ mod promise;
 mod quotas;
 mod redirects;
 mod redis_url;
+mod request_conditions;
 mod robots;
 mod routes;
 mod scopes;

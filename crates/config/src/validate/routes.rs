@@ -3,16 +3,16 @@
 use super::cache;
 use super::diagnostics::Diagnostics;
 use super::quotas::ScopeQuota;
+use super::request_conditions;
 use crate::raw::routes as raw;
 use crate::raw::routes::Comparison;
-use crate::scalars::{Span, Verb};
+use crate::scalars::Span;
 use crate::setting_path::SettingPath;
-use http::Method;
 use std::time::Duration;
 use tidegate_policy::cache::RouteCacheRules;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::quota::Quota;
-use tidegate_policy::route::{MatchOptions, Pattern, PatternError, Route};
+use tidegate_policy::route::{MatchOptions, Pattern, Route};
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::{QuotaId, RefusedQuotas, ScopeId, Units};
 
@@ -155,8 +155,8 @@ fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, repor
     let is_limited = !costs.is_empty() || !raw.scopes.0.is_empty();
     Route {
         path: pattern(raw, &path.match_pattern(), report).with_match_options(spelling(raw, is_limited)),
-        hosts: hosts(&raw.host.0, &path.host(), report),
-        methods: methods(&raw.method.0),
+        hosts: request_conditions::hosts(&raw.host.0, &path.host(), report),
+        methods: request_conditions::methods(&raw.method.0),
         query: query(&raw.query.0, &path.query(), report),
         costs,
         scopes,
@@ -180,53 +180,12 @@ fn spelling(raw: &raw::Route, is_limited: bool) -> MatchOptions {
     MatchOptions { ignore_case: ignores(raw.case), ignore_trailing_slash: ignores(raw.trailing_slash) }
 }
 
-/// Returns the methods of a route. `GET` includes `HEAD`, because the origin does the same work for both.
-fn methods(verbs: &[Verb]) -> Vec<Method> {
-    let mut methods: Vec<Method> = verbs.iter().map(|verb| verb.0.clone()).collect();
-    if methods.contains(&Method::GET) && !methods.contains(&Method::HEAD) {
-        methods.push(Method::HEAD);
-    }
-    methods
-}
-
 fn pattern(raw: &raw::Route, path: &SettingPath, report: &mut Diagnostics) -> Pattern {
     let Some(text) = &raw.path else {
         report.error(path, "missing", "write a path such as /item/* or /shop/**");
         return any_path();
     };
-    let invalid_char = text.find(|c: char| c.is_control() || c.is_whitespace() || matches!(c, '?' | '#'));
-    let message = match (Pattern::parse(text), invalid_char) {
-        (Ok(pattern), None) => return pattern,
-        (Ok(_), Some(_)) => "contains a space, \"?\" or \"#\"; use query for parameters",
-        (Err(PatternError::NoSlash), _) => "does not start with a slash; write it like /item/*",
-        (Err(PatternError::MisplacedDoubleStar), _) => {
-            "** must be a whole segment, the last or the one before it; write it like /shop/** or /**/*.css, or * within a \
-             segment"
-        }
-    };
-    let (message, hint) = message.split_once("; ").unwrap_or((message, ""));
-    report.error(path, format!("{text:?}: {message}"), hint);
-    any_path()
-}
-
-fn hosts(raw: &[String], path: &SettingPath, report: &mut Diagnostics) -> Vec<String> {
-    for host in raw {
-        let bare = host.strip_prefix("*.").unwrap_or(host);
-        let plain = |byte: u8| {
-            byte.is_ascii_lowercase()
-                || byte.is_ascii_digit()
-                || matches!(byte, b'.' | b'-' | b'_' | b'[' | b']' | b':')
-        };
-        let port = !bare.starts_with('[') && bare.contains(':');
-        if bare.is_empty() || port || !bare.bytes().all(plain) {
-            report.error(
-                path,
-                format!("invalid host {host:?}"),
-                "write it in lower case and without a port, such as shop.example.com or *.example.com",
-            );
-        }
-    }
-    raw.to_vec()
+    request_conditions::pattern(text, path, report).unwrap_or_else(any_path)
 }
 
 fn query(raw: &[String], path: &SettingPath, report: &mut Diagnostics) -> Vec<(String, Option<String>)> {

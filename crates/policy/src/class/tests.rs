@@ -260,7 +260,9 @@ fn each_condition_excludes_the_clients_that_do_not_meet_it() {
             true => (ClientKind::VerifiedBot, Some(GOOGLE), &met, b"AcmeMonitor/2.0"),
             false => (ClientKind::Human, None, &unmet, b"Mozilla"),
         };
-        let request = RequestFacts { user_agent, ..request_facts("/") };
+        let (path, host) = if is_met { ("/feed/atom", "api.example.com") } else { ("/", "example.com") };
+        let method = if is_met { &Method::POST } else { &Method::GET };
+        let request = RequestFacts { user_agent, host, method, ..request_facts(path) };
         matcher.first_unmet(CLASS, kind, operator, &Facts { request, client })
     };
     assert!(any().matches_all());
@@ -282,6 +284,15 @@ fn each_condition_excludes_the_clients_that_do_not_meet_it() {
             ClassMatcher { certificates: vec!["partner".parse().expect("valid pattern")], ..any() },
             ConditionKind::Certificate,
         ),
+        (
+            ClassMatcher {
+                paths: vec![("/feed/**".into(), Pattern::parse("/feed/**").expect("valid pattern"))],
+                ..any()
+            },
+            ConditionKind::Path,
+        ),
+        (ClassMatcher { hosts: vec!["*.example.com".into()], ..any() }, ConditionKind::Host),
+        (ClassMatcher { methods: vec![Method::POST], ..any() }, ConditionKind::Method),
     ] {
         assert!(!matcher.matches_all(), "{condition:?}");
         assert_eq!((first_unmet(&matcher, true), first_unmet(&matcher, false)), (None, Some(condition)));
@@ -323,4 +334,18 @@ fn every_kind_has_its_name() {
     for kind in ClientKind::ALL {
         assert_eq!(kind.name().replace('_', ""), format!("{kind:?}").to_lowercase());
     }
+}
+
+#[test]
+fn path_has_to_match_in_each_reading() {
+    let feed = ("/feed/**".to_owned(), Pattern::parse("/feed/**").expect("valid pattern"));
+    let matcher = ClassMatcher { paths: vec![feed], ..ClassMatcher::default() };
+    let client = client_facts(Claim::Browser);
+    let unmet = |other_paths: &[String]| {
+        let request = RequestFacts { other_paths, ..request_facts("/feed/atom") };
+        matcher.first_unmet(ClassId(0), ClientKind::Human, None, &Facts { request, client: &client })
+    };
+    assert_eq!(unmet(&[]), None);
+    assert_eq!(unmet(&["/feed/x".into()]), None);
+    assert_eq!(unmet(&["/item/1".into()]), Some(ConditionKind::Path));
 }

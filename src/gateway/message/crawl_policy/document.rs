@@ -255,7 +255,8 @@ impl<'a> PolicyContext<'a, '_> {
             matcher.keys.is_some() || !matcher.addresses.is_empty() || matcher.lists != ListSet::default();
         let has_only_private_operators =
             !matcher.operators.is_empty() && matcher.operators.iter().all(|id| self.public_name(*id).is_none());
-        !has_private_criteria && !has_only_private_operators && matcher.kinds != [ClientKind::Human]
+        !(has_private_criteria || has_only_private_operators || matcher.depends_on_request())
+            && matcher.kinds != [ClientKind::Human]
     }
 
     /// Returns true if a bot can be in the class, given the order of classes. A match by user agent counts as possible.

@@ -1,0 +1,54 @@
+//! Conditions on the request, of routes and of classes: path, host and method.
+
+use super::diagnostics::Diagnostics;
+use crate::scalars::Verb;
+use crate::setting_path::SettingPath;
+use http::Method;
+use tidegate_policy::route::{Pattern, PatternError};
+
+/// Returns the methods. `GET` includes `HEAD`, because the origin does the same work for both.
+pub(super) fn methods(verbs: &[Verb]) -> Vec<Method> {
+    let mut methods: Vec<Method> = verbs.iter().map(|verb| verb.0.clone()).collect();
+    if methods.contains(&Method::GET) && !methods.contains(&Method::HEAD) {
+        methods.push(Method::HEAD);
+    }
+    methods
+}
+
+/// Returns the pattern of a path; `None` if it is invalid.
+pub(super) fn pattern(text: &str, path: &SettingPath, report: &mut Diagnostics) -> Option<Pattern> {
+    let invalid_char = text.find(|c: char| c.is_control() || c.is_whitespace() || matches!(c, '?' | '#'));
+    let message = match (Pattern::parse(text), invalid_char) {
+        (Ok(pattern), None) => return Some(pattern),
+        (Ok(_), Some(_)) => "contains a space, \"?\" or \"#\"; use query for parameters",
+        (Err(PatternError::NoSlash), _) => "does not start with a slash; write it like /item/*",
+        (Err(PatternError::MisplacedDoubleStar), _) => {
+            "** must be a whole segment, the last or the one before it; write it like /shop/** or /**/*.css, or * within a \
+             segment"
+        }
+    };
+    let (message, hint) = message.split_once("; ").unwrap_or((message, ""));
+    report.error(path, format!("{text:?}: {message}"), hint);
+    None
+}
+
+/// Returns the hosts, and reports invalid ones.
+pub(super) fn hosts(raw: &[String], path: &SettingPath, report: &mut Diagnostics) -> Vec<String> {
+    for host in raw {
+        let bare = host.strip_prefix("*.").unwrap_or(host);
+        let plain = |byte: u8| {
+            byte.is_ascii_lowercase()
+                || byte.is_ascii_digit()
+                || matches!(byte, b'.' | b'-' | b'_' | b'[' | b']' | b':')
+        };
+        let port = !bare.starts_with('[') && bare.contains(':');
+        if bare.is_empty() || port || !bare.bytes().all(plain) {
+            report.error(
+                path,
+                format!("invalid host {host:?}"),
+                "write it in lower case and without a port, such as shop.example.com or *.example.com",
+            );
+        }
+    }
+    raw.to_vec()
+}
