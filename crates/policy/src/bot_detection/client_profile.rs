@@ -1,6 +1,6 @@
 //! Profile of a client's requests: decayed counts, in 72 bytes.
 
-use super::request::Contradictions;
+use super::request::{ContradictionRatios, Contradictions};
 use super::{BaselineSample, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome, decay_since};
 use crate::Timestamp;
 use std::time::Duration;
@@ -44,20 +44,9 @@ pub struct ClientProfile {
     pub(super) page_count: u8,
     /// Baseline aspects that this client was sampled for, as bits.
     sampled_aspects: u8,
-    /// Moving ratios of pages whose headers contradict the claimed browser.
-    pub(super) no_language: MovingRatio,
-    pub(super) no_fetch: MovingRatio,
-    pub(super) hints_mismatch: MovingRatio,
-    pub(super) missing_accept: MovingRatio,
-    pub(super) http_10: MovingRatio,
-    pub(super) hints_version: MovingRatio,
-    pub(super) fetch_site: MovingRatio,
-    pub(super) name_only: MovingRatio,
+    /// Pages whose headers contradict the claimed browser.
+    pub(super) contradictions: ContradictionRatios,
 }
-
-/// A moving ratio, in 255ths.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct MovingRatio(u8);
 
 impl ClientProfile {
     /// Records a request and its outcome. Returns the client's baseline sample, if it provides one now.
@@ -98,12 +87,13 @@ impl ClientProfile {
     }
 
     /// Returns the profile with the headers of a request that is not recorded yet; `None` if it is that of a new client, which
-    /// contradicts nothing.
+    /// contradicts nothing. Of a client with many pages, one more says little.
     #[must_use]
     pub fn with_request(profile: Option<Self>, features: &RequestFeatures) -> Option<Self> {
-        let is_page = matches!(features.resource_kind, ResourceKind::Page(_)) && !features.is_background_fetch();
+        let is_page = || matches!(features.resource_kind, ResourceKind::Page(_)) && !features.is_background_fetch();
         match profile {
-            _ if !is_page => profile,
+            Some(known) if i16::from(known.page_count) >= MAX_HEADER_DIVISOR => profile,
+            _ if !is_page() => profile,
             None if !Contradictions::of(features).any() => None,
             known => {
                 let mut profile = known.unwrap_or_default();
@@ -248,31 +238,14 @@ impl ClientProfile {
     }
 
     fn record_headers(&mut self, features: &RequestFeatures) {
-        let weight = (1.0 / (f32::from(self.page_count) + 1.0)).max(1.0 / 8.0);
-        let found = Contradictions::of(features);
-        self.http_10.update(found.http_10, weight);
-        if features.headers.contains(HeadersSeen::INSPECTED) {
-            self.no_language.update(found.no_language, weight);
-            self.no_fetch.update(found.no_fetch, weight);
-            self.hints_mismatch.update(found.hints, weight);
-            self.missing_accept.update(found.missing_accept, weight);
-            self.hints_version.update(found.hints_version, weight);
-            self.fetch_site.update(found.fetch_site, weight);
-            self.name_only.update(found.name_only, weight);
-        }
+        let is_inspected = features.headers.contains(HeadersSeen::INSPECTED);
+        let divisor = i16::from(self.page_count).saturating_add(1).min(MAX_HEADER_DIVISOR);
+        self.contradictions.record(Contradictions::of(features), is_inspected, divisor);
     }
 }
 
-impl MovingRatio {
-    fn update(&mut self, observed: bool, weight: f32) {
-        let (ratio, target) = (f32::from(self.0), if observed { 255.0 } else { 0.0 });
-        self.0 = (ratio + (target - ratio) * weight).round() as u8;
-    }
-
-    pub(super) fn ratio(self) -> f32 {
-        f32::from(self.0) / 255.0
-    }
-}
+/// Weight of the headers of one page at least, as a divisor.
+const MAX_HEADER_DIVISOR: i16 = 8;
 
 /// Ratio below which a behavior counts as absent, as a divisor: an asset or a copied link may occur by accident.
 const RARE_RATIO: f32 = 20.0;

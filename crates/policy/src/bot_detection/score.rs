@@ -3,6 +3,7 @@
 //! The usual threshold is 100 points. Every single signal stays below it, but a browser's name with none of its header fields;
 //! header fields that a proxy may remove total at most 65. The weights follow from how rare each signal is for humans; docs/CLASSIFICATION.md gives reasons and figures.
 
+use super::request::Contradiction;
 use super::{ClientProfile, ExpectedBehavior, NetworkProfile};
 
 /// A behavior that is rare for humans.
@@ -173,12 +174,13 @@ pub fn score(
         ..
     } = *profile;
     let mut points = ScoreBuilder::default();
+    let ratio = |contradiction| profile.contradictions.ratio(contradiction);
     let lacks_assets = graphical && !profile.loads_assets();
     let proxy_signals = [
-        (Signal::NoLanguage, profile.no_language.ratio()),
-        (Signal::NoFetchMetadata, profile.no_fetch.ratio()),
-        (Signal::ClientHintsMismatch, profile.hints_mismatch.ratio()),
-        (Signal::MissingAccept, profile.missing_accept.ratio()),
+        (Signal::NoLanguage, ratio(Contradiction::NoLanguage)),
+        (Signal::NoFetchMetadata, ratio(Contradiction::NoFetch)),
+        (Signal::ClientHintsMismatch, ratio(Contradiction::Hints)),
+        (Signal::MissingAccept, ratio(Contradiction::MissingAccept)),
         (Signal::NoAssets, if lacks_assets { expected.assets * saturation(served, 1.5) } else { 0.0 }),
     ];
     // A client that follows links behind a header-stripping proxy may get its images from the proxy, too.
@@ -206,11 +208,11 @@ pub fn score(
     if missing >= 5.0 && missing >= pages * 0.7 && assets < 1.0 {
         points.add(Signal::Probing, saturation(missing, 4.0));
     }
-    points.add(Signal::Http10, profile.http_10.ratio());
-    points.add(Signal::HintsVersion, profile.hints_version.ratio());
-    points.add(Signal::FetchSite, profile.fetch_site.ratio());
+    points.add(Signal::Http10, ratio(Contradiction::Http10));
+    points.add(Signal::HintsVersion, ratio(Contradiction::HintsVersion));
+    points.add(Signal::FetchSite, ratio(Contradiction::FetchSite));
     if !profile.shows_human_traits() {
-        points.add(Signal::NameOnly, profile.name_only.ratio());
+        points.add(Signal::NameOnly, ratio(Contradiction::NameOnly));
     }
     if views > 0 && !profile.shows_human_traits() && points.sum > 0.0 {
         let automated = network_profile().filter(NetworkProfile::looks_automated);
