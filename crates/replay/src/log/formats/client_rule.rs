@@ -42,6 +42,10 @@ impl ClientRule {
     pub(in crate::log) fn client(&self, peer: Option<&[u8]>, forwarded: Option<&[u8]>) -> Result<IpAddr, LineError> {
         let forwarded = forwarded.filter(|_| self.uses_forwarded);
         let peer = peer.filter(|peer| !peer.starts_with(b"unix:"));
+        // The server writes it, so that nothing of it may be broken.
+        if peer.is_some_and(|peer| address::parse_list(peer).is_none()) {
+            return Err(LineError::InvalidClient);
+        }
         let mut farthest = Err(LineError::InvalidClient);
         for list in [peer, forwarded].into_iter().flatten() {
             let members = list.rsplit(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|it| !it.is_empty());
@@ -113,6 +117,7 @@ mod tests {
             ("10.0.0.1", "203.0.113.7, unknown", Err(LineError::InvalidClient)),
             ("10.0.0.1", "203.0.113.999", Err(LineError::InvalidClient)),
             ("client.example", "203.0.113.7", Err(LineError::InvalidClient)),
+            ("203.0.113.7:28{1,0.0.0.1:80", "", Err(LineError::InvalidClient)),
             ("", "", Err(LineError::InvalidClient)),
         ] {
             assert_eq!(client(&rule, peer, forwarded), expected.map(str::to_owned), "{peer} {forwarded}");
