@@ -26,6 +26,9 @@ impl GatewayApi for ServiceState {
         let (since, top_spenders) = self.telemetry.top_spenders(TOP_SPENDERS, now);
         let top_clients = self.handle.top_clients(TOP_CLIENTS);
         let all_responses = self.telemetry.all_responses();
+        // Within the document, their locks would be held until it is complete, while others are taken.
+        let settings = self.settings.lock().clone();
+        let promise = self.promise.lock().clone();
         StateDocument {
             time: rfc3339(now),
             started: rfc3339(self.started_at),
@@ -35,13 +38,13 @@ impl GatewayApi for ServiceState {
             listen: addresses(listen),
             admin: admin.as_ref().map(ToString::to_string),
             origin: self.origin(),
-            settings: self.settings.lock().clone(),
+            settings,
             not_ready_reasons: self.not_ready_reasons(),
             ledger_error: self.lease_refresher.as_ref().and_then(LeaseRefresher::last_error),
             untrusted_proxy: self.handle.untrusted_proxy(),
             notes: self.warnings(),
             quotas: self.handle.quotas().iter().map(|view| views::quota(view, now)).collect(),
-            promise: self.promise.lock().clone(),
+            promise,
             path_costs: self.handle.path_costs().into_iter().take(PATH_COSTS).map(views::path_cost).collect(),
             classes: self
                 .handle

@@ -58,6 +58,7 @@ impl ServiceState {
         // A switch may have changed meanwhile.
         self.apply_switches();
         *files = new_files;
+        drop(files);
         *self.settings.lock() = SettingsDocument { loaded_at: rfc3339(now), last_reload_failed: None };
         match restart_keys.is_empty() {
             true => info!("Configuration reloaded"),
