@@ -8,8 +8,9 @@ use crate::support::wait::wait_until;
 use std::time::Duration;
 use tidegate_crawlers::verify::fetch::AllowedAddresses;
 
-const BROWSER: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 \
-                       Safari/537.36\r\n";
+/// A derived browser, of which no header fields are expected.
+const BROWSER: &str = "User-Agent: Mozilla/5.0 (Linux; Android 14; SM-S918B) AppleWebKit/537.36 (KHTML, like Gecko) \
+                       SamsungBrowser/28.0 Chrome/138.0.0.0 Mobile Safari/537.36\r\n";
 
 /// A gateway with rules for an agent of one operator, the agent, and the server that publishes its keys.
 struct SignatureFixture {
