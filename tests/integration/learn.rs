@@ -179,6 +179,50 @@ fn a_gateway_starts_with_what_was_learned() {
 }
 
 #[test]
+fn a_replay_begins_with_what_was_learned() {
+    let rules = "
+quotas: { api: { limit: 700, window: { calendar: day, zone: UTC }, pacing: { mode: learned, weights: { bot: 1 } } } }
+classes:
+  - { name: bot, when: { kind: declared_bot } }
+  - { name: person }
+routes: [{ match: '/**', cost: { api: 1 } }]
+";
+    let fixture = LearnFixture::new(rules);
+    // Bots by day, people in the evening.
+    let day = |day: u64| {
+        (0..24 * 60).fold(String::new(), |mut log, minute| {
+            let (client, agent) = match minute < 18 * 60 {
+                true => ("203.0.113.7".to_owned(), "Scrapy/2.11 (+https://scrapy.org)"),
+                false => (format!("198.51.100.{}", minute % 200), FIREFOX),
+            };
+            log_line(&mut log, day + minute * 60, &client, &format!("/page/{minute}"), "-", agent);
+            log
+        })
+    };
+    fixture.write("first.log", &day(MIDNIGHT));
+    fixture.write("next.log", &day(MIDNIGHT + 24 * HOUR));
+    assert_eq!(fixture.learn(&["first.log"]).code, 0);
+    let learned = fs::read(fixture.path("state/demand.json")).expect("a file");
+    let replay = |arguments: &[&str]| {
+        let json = fixture.path("report.json");
+        let outcome = run_in(fixture.dir.path(), &[&["replay", "--json", &json, "next.log"], arguments].concat());
+        assert_eq!(outcome.code, 0, "{}", outcome.errors);
+        let report = fixture.read("report.json");
+        let classes = &report["policies"][0]["classes"];
+        let admitted = [&classes[0], &classes[1]].map(|class| class["admitted"].as_u64().expect("a number"));
+        (admitted, report["assumptions"]["learned"].clone())
+    };
+    let ([bots, people], is_learned) = replay(&[]);
+    assert!(people < 300 && bots > 400, "the evening is a surprise: {bots} bots, {people} people");
+    assert_eq!(is_learned, json!(false));
+    let ([bots, people], is_learned) = replay(&["--learned", "state"]);
+    assert_eq!(people, 360, "units are kept for the evening");
+    assert!((300..=340).contains(&bots), "{bots} bots of 1,080");
+    assert_eq!(is_learned, json!(true));
+    assert_eq!(fs::read(fixture.path("state/demand.json")).expect("a file"), learned, "a replay changes no file");
+}
+
+#[test]
 fn own_log_teaches_referers_and_its_samples_keep_their_weight() {
     let fixture = LearnFixture::new(RULES);
     let log: String = (0..60_u64).fold(String::new(), |mut log, client| {

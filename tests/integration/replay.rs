@@ -262,6 +262,33 @@ fn invalid_inputs_are_refused_with_reason() {
 }
 
 #[test]
+fn behavior_in_the_own_log_is_judged_anew_on_request() {
+    let fixture = ReplayFixture::with_rules(
+        "quotas: { api: { limit: 1000, window: { calendar: day } } }\n\
+         classes: [ { name: bot, when: { kind: suspected_bot }, block: true }, { name: other } ]\n\
+         routes: [ { match: '/**', cost: { api: 1 } } ]\n",
+    );
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/golden/access.jsonl");
+    let text = fs::read_to_string(golden).expect("a readable file");
+    // A browser's name over TLS and none of its fields, which the gateway of that day took for a person.
+    let replaced = [
+        ("\"ID\"", "\"0123456789abcdef\""),
+        ("SEQUENCE", "1"),
+        ("\"tls\":false", "\"tls\":true"),
+        (",\"x-api-key\"]", "]"),
+    ];
+    let line = text.lines().next().expect("a line");
+    let line = replaced.iter().fold(line.to_owned(), |line, (from, to)| {
+        assert!(line.contains(from), "{from} in {line}");
+        line.replace(from, to)
+    });
+    let log = fixture.write_file("access.log", &(line + "\n"));
+    let kinds = |arguments: &[&str]| fixture.verdicts(arguments)[0]["kind"].clone();
+    assert_eq!(kinds(&[&log]), "human", "as logged");
+    assert_eq!(kinds(&[&log, "--reclassify"]), "suspected_bot");
+}
+
+#[test]
 fn two_policies_are_compared() {
     let fixture = ReplayFixture::with_rules(TEN_A_DAY);
     let larger = fixture.write_file("twenty.yaml", &TEN_A_DAY.replace("limit: 10", "limit: 20"));
