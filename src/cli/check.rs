@@ -22,6 +22,7 @@ use tidegate_policy::{ClassId, ClientKind, QuotaId, Rules};
 pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, String> {
     let mut settings = config::read(file, environment, &[], operators).map_err(|errors| errors.to_string())?;
     let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
+    crawlers::network_databases(&settings)?;
     OriginServers::new(&settings.origin)?;
     ErrorPages::read(&settings)?;
     let now = Clock::system().now();

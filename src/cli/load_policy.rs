@@ -1,7 +1,9 @@
 //! Loads a configuration file for commands that evaluate it without a gateway.
 
 use super::environment;
+use crate::service::crawlers;
 use std::path::Path;
+use std::sync::Arc;
 use tidegate_config::{self as config, Settings};
 use tidegate_crawlers::address_list_files::AddressListFiles;
 use tidegate_crawlers::verify::OperatorTable;
@@ -21,8 +23,9 @@ pub(super) fn from_text(
 ) -> Result<Policy, String> {
     let settings = settings(file, text, &OperatorTable::builtin_names())?;
     let lists = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?.lists();
+    let network_databases = Arc::new(crawlers::network_databases(&settings)?);
     let operators = operators(&settings);
-    Ok(Policy::new(file.display().to_string(), settings, operators, lists))
+    Ok(Policy { network_databases, ..Policy::new(file.display().to_string(), settings, operators, lists) })
 }
 
 /// Loads the settings with `text` as the content of the file; `operators` are the names of the built-in operators.

@@ -133,7 +133,9 @@ fn start(
         ServiceError::Settings(errors) => print_errors(&errors),
         ServiceError::Lists(errors) => print_errors(&errors),
         ServiceError::Certificates(errors) => print_errors(&errors),
-        ServiceError::Origin(errors) | ServiceError::ErrorPages(errors) => print_errors(&errors),
+        ServiceError::Origin(errors) | ServiceError::ErrorPages(errors) | ServiceError::NetworkDatabases(errors) => {
+            print_errors(&errors)
+        }
         error => failed(&error),
     })
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate_config::Settings;
+use tidegate_crawlers::network_databases::NetworkDatabases;
 use tidegate_engine::{Admission, Engine};
 use tidegate_policy::address_lists::{AddressLists, ListSet};
 use tidegate_policy::switches::Switches;
@@ -45,16 +46,28 @@ pub(super) struct Config {
     pub(super) max_origin_cache_requests: usize,
     /// Networks of the address lists, as last read.
     lists: ArcSwap<AddressLists>,
+    /// Autonomous systems and countries of networks.
+    pub(super) network_databases: NetworkDatabases,
     /// Switches of administrators, resolved by the rules.
     switches: ArcSwap<Switches>,
+}
+
+/// What was read from the files that settings name.
+#[derive(Default)]
+pub struct ConfigFiles {
+    /// Error pages.
+    pub error_pages: ErrorPages,
+    /// Networks of the address lists.
+    pub lists: AddressLists,
+    /// Databases of networks.
+    pub network_databases: NetworkDatabases,
 }
 
 impl Config {
     pub(super) fn new(
         settings: Settings,
         origin_servers: Arc<OriginServers>,
-        error_pages: ErrorPages,
-        lists: AddressLists,
+        ConfigFiles { error_pages, lists, network_databases }: ConfigFiles,
         switches: Switches,
         engine: &Arc<Engine>,
         now: Timestamp,
@@ -75,6 +88,7 @@ impl Config {
             origin_cache_distrusted_until: rules.routes.iter().map(|_| AtomicU64::default()).collect(),
             max_origin_cache_requests: max_origin_cache_requests(&settings),
             lists: ArcSwap::from_pointee(lists),
+            network_databases,
             switches: ArcSwap::from_pointee(switches),
             settings,
         }

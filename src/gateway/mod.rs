@@ -12,6 +12,7 @@ mod exchange;
 mod in_place;
 mod log_interval;
 mod message;
+mod session;
 mod shared;
 mod shared_count;
 mod switch_subject;
@@ -35,8 +36,10 @@ use tidegate_policy::{Timestamp, Units};
 use transport::listener::{ListenerKind, ListenerOptions};
 
 pub use cache::{CachePurge, CacheStats, CachedUrl, FillOutcome, WrittenUrl};
+pub use config::ConfigFiles;
 pub use message::error_pages::ErrorPages;
 pub use message::page_url::{is_page_url, page_host};
+pub use session::SessionSecret;
 pub use shared::Dependencies;
 use shared::Shared;
 use std::io;
@@ -259,18 +262,17 @@ impl DrainingGateway {
 }
 
 impl Handle {
-    /// Activates new settings with the servers of their origin, their error pages, the networks of their address lists and
-    /// the switches, resolved by their rules. Counters are kept. Requests in flight complete under the settings they started with.
+    /// Activates new settings with the servers of their origin, what was read from their files, and the switches, resolved by
+    /// their rules. Counters are kept. Requests in flight complete under the settings they started with.
     pub fn replace_settings(
         &self,
         settings: Settings,
         origin_servers: OriginServers,
-        error_pages: ErrorPages,
-        lists: AddressLists,
+        files: ConfigFiles,
         switches: Switches,
     ) {
         let origin_servers = origin_servers.or_unchanged(&self.0.config().origin_servers);
-        let config = Config::new(settings, origin_servers, error_pages, lists, switches, &self.0.engine, self.now());
+        let config = Config::new(settings, origin_servers, files, switches, &self.0.engine, self.now());
         self.0.cache.resize(&config.settings);
         self.0.replace_config(config);
         self.0.crawl_delay_adviser.reset();
@@ -287,6 +289,16 @@ impl Handle {
     /// Activates other switches, resolved by the current rules.
     pub fn replace_switches(&self, switches: Switches) {
         self.0.replace_switches(switches);
+    }
+
+    /// Returns the secret that signs session cookies.
+    pub fn session_secret(&self) -> SessionSecret {
+        self.0.session_keys.secret()
+    }
+
+    /// Signs session cookies with another secret from now on.
+    pub fn replace_session_secret(&self, secret: SessionSecret) {
+        self.0.session_keys.replace(secret);
     }
 
     /// Calls `f` with the current settings.

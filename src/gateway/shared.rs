@@ -1,11 +1,11 @@
 //! State shared by all workers. Workers only read it, except for counters.
 
 use crate::gateway::cache::ResponseCache;
-use crate::gateway::config::Config;
+use crate::gateway::config::{Config, ConfigFiles};
 use crate::gateway::log_interval::LogInterval;
 use crate::gateway::message::crawl_delay::CrawlDelayAdviser;
-use crate::gateway::message::error_pages::ErrorPages;
 use crate::gateway::message::forward_auth::PendingDecisions;
+use crate::gateway::session::{SessionKeys, SessionSecret};
 use crate::gateway::shared_count::SharedCount;
 use crate::gateway::transport::connection_limits::ConnectionCounts;
 use crate::gateway::transport::connection_memory::MemoryTotal;
@@ -26,8 +26,7 @@ use tidegate_crawlers::user_agents::UserAgentMatcher;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_crawlers::verify::signature::SignatureVerifier;
 use tidegate_engine::clock::Clock;
-use tidegate_engine::{Credentials, Engine};
-use tidegate_policy::address_lists::AddressLists;
+use tidegate_engine::{Credentials, Engine, ReturnTable};
 use tidegate_policy::switches::Switches;
 use tidegate_tls::{PendingChallenges, TlsListener};
 use tokio::sync::Notify;
@@ -51,10 +50,10 @@ pub struct Dependencies {
     pub challenges: Arc<PendingChallenges>,
     /// Servers of the settings' origin.
     pub origin_servers: OriginServers,
-    /// The error pages of the settings.
-    pub error_pages: ErrorPages,
-    /// The networks of the settings' address lists.
-    pub lists: AddressLists,
+    /// What was read from the files that the settings name.
+    pub files: ConfigFiles,
+    /// Secret that signs session cookies.
+    pub session_secret: SessionSecret,
     /// Switches of administrators, resolved by the rules of the settings.
     pub switches: Switches,
     /// Notified when the ledger has responded; `None` if it is too slow for requests to wait for it.
@@ -118,6 +117,10 @@ pub(super) struct Shared {
     pub(super) credentials: Credentials,
     /// Hashes client credentials with a per-process key, so that hashes are unpredictable and differ after a restart.
     pub(super) credential_hasher: RandomState,
+    /// Signs session cookies.
+    pub(super) session_keys: SessionKeys,
+    /// Clients that were asked to come back with a session.
+    pub(super) returns: ReturnTable,
     /// The robots.txt of each site, the crawl delays in it, and the crawlers' compliance.
     pub(super) robots_cache: RobotsCache,
     /// Stored responses.
@@ -150,8 +153,8 @@ impl Shared {
             tls: _,
             challenges,
             origin_servers,
-            error_pages,
-            lists,
+            files,
+            session_secret,
             switches,
             ledger_responses,
             default_memory,
@@ -161,7 +164,7 @@ impl Shared {
         let max_tracked_clients = settings.limits.max_tracked_clients;
         let cache = Arc::new(ResponseCache::of(&settings, clock.clone(), seed));
         let origin_servers = Arc::new(origin_servers);
-        let config = Config::new(settings, origin_servers, error_pages, lists, switches, &engine, clock.now());
+        let config = Config::new(settings, origin_servers, files, switches, &engine, clock.now());
         let compliance = CrawlCompliance::new(operators.names().count());
         Self {
             clock,
@@ -194,6 +197,8 @@ impl Shared {
             via: Via::new(seed),
             credentials: Credentials::new(max_tracked_clients),
             credential_hasher: RandomState::new(),
+            session_keys: SessionKeys::new(session_secret),
+            returns: ReturnTable::default(),
             robots_cache: RobotsCache::default(),
             cache,
             pending_decisions: PendingDecisions::default(),

@@ -7,6 +7,7 @@ use crate::admin::{CacheDocument, GatewayApi, StateDocument, SwitchChange, WarmR
 use crate::gateway::CachePurge;
 use std::net::SocketAddr;
 use tidegate_access_log::rfc3339;
+use tidegate_crawlers::network_databases::NetworkDatabases;
 use tidegate_engine::UnknownQuota;
 use tidegate_engine::ledger::LeaseRefresher;
 use tidegate_policy::throttle::Scope;
@@ -99,8 +100,14 @@ impl GatewayApi for ServiceState {
         let line = LogLine::read(&line).ok()??;
         let (lists, quotas) = (self.handle.lists(), self.handle.quotas());
         self.handle.with_settings(|settings| {
-            let environment =
-                Environment { settings, user_agents: &self.user_agents, operators: &self.operators, lists: &lists };
+            let environment = Environment {
+                settings,
+                user_agents: &self.user_agents,
+                operators: &self.operators,
+                lists: &lists,
+                // The line has what they said of its client.
+                network_databases: &NetworkDatabases::default(),
+            };
             let input = input_from_log(&line, environment).ok()?.with_quotas(&quotas);
             let find = |request: &RequestFacts<'_>| self.handle.with_admission(|it| it.generalized_cost(request));
             Some(explain(&input.with_generalized_cost(find)))

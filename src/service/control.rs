@@ -78,6 +78,7 @@ impl ServiceState {
             self.log_shadow_refusals(),
             self.run_notifications(),
             self.share_switches(),
+            self.share_session_secret(),
             self.signatures.run_fetches(fetcher, *allowed_addresses, || self.handle.uptime())
         );
     }

@@ -6,7 +6,8 @@ use metrics::counter;
 use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::describe::BuiltinOperators;
-use tidegate_config::settings::CrawlerOperator;
+use tidegate_config::settings::{CrawlerOperator, NetworkDatabaseFile};
+use tidegate_crawlers::network_databases::NetworkDatabases;
 use tidegate_crawlers::verify::fetch::Fetcher;
 use tidegate_crawlers::verify::{OperatorOverride, OperatorTable, RangeRefresher, RangeSource, Resolver};
 use tidegate_engine::clock::Clock;
@@ -84,6 +85,14 @@ pub(super) async fn run_dns_verification(state: Arc<ServiceState>) {
     verifier.run(resolver, move || handle.uptime(), on_result).await;
 }
 
+/// Reads the databases of networks of the settings. Returns all errors, one line each.
+pub fn network_databases(settings: &Settings) -> Result<NetworkDatabases, String> {
+    NetworkDatabases::read(
+        settings.asn_database.as_ref().map(NetworkDatabaseFile::source),
+        settings.country_database.as_ref().map(NetworkDatabaseFile::source),
+    )
+}
+
 fn operator_override(operator: &CrawlerOperator) -> OperatorOverride {
     OperatorOverride {
         name: operator.name.clone(),
@@ -92,5 +101,6 @@ fn operator_override(operator: &CrawlerOperator) -> OperatorOverride {
         dns_names: operator.dns_names.clone(),
         exhaustive: operator.exhaustive.clone(),
         signature_agents: operator.signature_agents.clone(),
+        purpose: operator.purpose,
     }
 }

@@ -15,6 +15,7 @@ pub mod notify;
 mod reload;
 mod remedy;
 mod server_trust;
+mod sessions;
 mod shadow_summary;
 mod switches;
 #[cfg(test)]
@@ -22,7 +23,7 @@ mod tests;
 
 use crate::admin::state::{PromiseDocument, SettingsDocument};
 use crate::admin::{AccessControl, AccessRules, BoundListener, GatewayApi};
-use crate::gateway::{Dependencies, ErrorPages, Gateway, Handle, OriginServers, StartError, WrittenUrl};
+use crate::gateway::{ConfigFiles, Dependencies, ErrorPages, Gateway, Handle, OriginServers, StartError, WrittenUrl};
 use crate::telemetry::{AccessLog, LogTarget, Telemetry};
 use acme::AcmeCertificates;
 use available_memory::available_memory;
@@ -49,7 +50,7 @@ use tidegate_engine::Engine;
 use tidegate_engine::baseline_store::BaselineStore;
 use tidegate_engine::clock::Clock;
 use tidegate_engine::demand_store::DemandStore;
-use tidegate_engine::ledger::redis::SharedSwitches;
+use tidegate_engine::ledger::redis::{SharedSessionSecret, SharedSwitches};
 use tidegate_engine::ledger::{LeaseRefresher, OpenError};
 use tidegate_engine::state_lock::StateLock;
 use tidegate_engine::switch_store::SwitchStore;
@@ -156,6 +157,9 @@ pub enum ServiceError {
     /// A certificate file is unusable.
     #[error("{0}")]
     Certificates(TlsErrors),
+    /// A database of networks is unusable. One line per error.
+    #[error("{0}")]
+    NetworkDatabases(String),
     /// A file of an error page is unusable. One line per error.
     #[error("{0}")]
     ErrorPages(String),
@@ -205,6 +209,7 @@ impl Service {
         let address_list_files = AddressListFiles::read(settings.address_list_files()).map_err(ServiceError::Lists)?;
         let lists = address_list_files.lists();
         let error_pages = ErrorPages::read(&settings).map_err(ServiceError::ErrorPages)?;
+        let network_databases = crawlers::network_databases(&settings).map_err(ServiceError::NetworkDatabases)?;
         let started_at = clock.now();
         let tickets = tickets.map_or_else(|| TicketKeys::generate(started_at.seconds()), TicketKeys::import);
         let (tls_files, acme) =
@@ -252,6 +257,9 @@ impl Service {
         }
         let shared_switches =
             switches::shared(&settings).map_err(|error| ServiceError::Certificates(TlsErrors(vec![error])))?;
+        let shared_session_secret =
+            sessions::shared(&settings).map_err(|error| ServiceError::Certificates(TlsErrors(vec![error])))?;
+        let session_secret = sessions::secret(&settings);
         let signatures = Arc::new(SignatureVerifier::new(operators.signature_agents()));
         let user_agents = Arc::new(UserAgentMatcher::builtin(operators.product_tokens()));
         let dependencies = Dependencies {
@@ -260,8 +268,8 @@ impl Service {
             user_agents: Arc::clone(&user_agents),
             operators: Arc::clone(&operators),
             origin_servers,
-            error_pages,
-            lists,
+            files: ConfigFiles { error_pages, lists, network_databases },
+            session_secret,
             switches: switches::resolve(&switches, &operators, &settings.rules, started_at),
             signatures: Arc::clone(&signatures),
             tls: tls_files.listeners().cloned().collect(),
@@ -297,6 +305,7 @@ impl Service {
             switch_file_error,
             switch_lock: Mutex::default(),
             shared_switches: shared_switches.map(tokio::sync::Mutex::new),
+            shared_session_secret: shared_session_secret.map(tokio::sync::Mutex::new),
             state_lock: Mutex::new(state_lock),
             addresses,
             startup_settings,
@@ -502,6 +511,8 @@ struct ServiceState {
     switch_lock: Mutex<()>,
     /// Switches of all gateways, if they share a ledger.
     shared_switches: Option<tokio::sync::Mutex<SharedSwitches>>,
+    /// Connection to the secret of sessions of all gateways; `None` without a shared ledger.
+    shared_session_secret: Option<tokio::sync::Mutex<SharedSessionSecret>>,
     /// Lock of the state directory, unless the ledger holds one, or a successor.
     state_lock: Mutex<Option<StateLock>>,
     addresses: BoundAddresses,

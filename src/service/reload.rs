@@ -1,12 +1,14 @@
 //! Reload of the settings, and of changed address lists and certificates.
 
+use super::crawlers::network_databases;
 use super::{LEDGER_TIMEOUT, ServiceState, certificates, crawlers, notify, switches};
 use crate::admin::state::{ReloadFailureDocument, SettingsDocument};
-use crate::gateway::{ErrorPages, OriginServers};
+use crate::gateway::{ConfigFiles, ErrorPages, OriginServers};
 use std::time::Duration;
 use tidegate_access_log::rfc3339;
 use tidegate_config::{Settings, describe};
 use tidegate_crawlers::address_list_files::{AddressListFiles, ReloadResult};
+use tidegate_crawlers::network_databases::NetworkDatabases;
 use tidegate_crawlers::verify::OperatorTable;
 use tracing::{error, info, warn};
 
@@ -18,6 +20,7 @@ struct LoadedSettings {
     settings: Settings,
     origin_servers: OriginServers,
     error_pages: ErrorPages,
+    network_databases: NetworkDatabases,
     files: AddressListFiles,
 }
 
@@ -27,7 +30,7 @@ impl ServiceState {
         // Those of the running listeners, whatever becomes of the settings.
         self.reload_certificates();
         let names: Vec<&str> = self.operators.names().collect();
-        let LoadedSettings { settings, origin_servers, error_pages, files: new_files } =
+        let LoadedSettings { settings, origin_servers, error_pages, network_databases, files: new_files } =
             self.reload_settings(&names).inspect_err(|errors| {
                 self.telemetry.reload_failed();
                 for line in errors.lines() {
@@ -54,7 +57,12 @@ impl ServiceState {
         // The lock prevents a concurrent poll from putting lists of the old settings into the new ones.
         let mut files = self.address_list_files.lock();
         let switches = switches::resolve(&self.switches, &self.operators, &settings.rules, now);
-        self.handle.replace_settings(settings, origin_servers, error_pages, lists, switches);
+        self.handle.replace_settings(
+            settings,
+            origin_servers,
+            ConfigFiles { error_pages, lists, network_databases },
+            switches,
+        );
         // A switch may have changed meanwhile.
         self.apply_switches();
         *files = new_files;
@@ -84,7 +92,8 @@ impl ServiceState {
         // The next start needs them.
         certificates::read(&settings, self.handle.now(), 0).map_err(|errors| errors.to_string())?;
         notify::webhook_clients(&settings).map_err(|errors| errors.to_string())?;
-        Ok(LoadedSettings { settings, origin_servers, error_pages, files })
+        let network_databases = network_databases(&settings)?;
+        Ok(LoadedSettings { settings, origin_servers, error_pages, network_databases, files })
     }
 
     /// Polls the address lists and certificates until dropped.

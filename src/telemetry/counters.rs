@@ -11,6 +11,7 @@ use tidegate_http_cache::CacheResult;
 use tidegate_policy::bot_detection::Signal;
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::class::Evidence;
+use tidegate_policy::session::Session;
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::{ClientKind, Reason, ScopeId, Units};
 
@@ -62,7 +63,7 @@ pub(super) struct NamedSlots<T>(Vec<(Box<str>, T)>);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KindCounters {
     pub(super) admitted: u64,
-    /// Requests that rules refused.
+    /// Requests that rules refused, but those of strangers.
     pub(super) refused: u64,
     /// Requests that the administrator has blocked.
     pub(super) blocked: u64,
@@ -131,8 +132,11 @@ impl WorkerCounters {
     /// Counts a finished request.
     pub fn record(&mut self, record: &Record<'_>) {
         let kind = &mut self.kinds[record.client.kind as usize];
+        // Whether a stranger is a person shows when it comes back.
+        let is_stranger = record.client.session == Some(Session::None);
         match record.decision.outcome {
             RecordedOutcome::Admitted { .. } => kind.admitted += 1,
+            RecordedOutcome::Refused(_) if is_stranger => {}
             RecordedOutcome::Refused(reason) if reason.is_of_administrator() => kind.blocked += 1,
             RecordedOutcome::Refused(_) => kind.refused += 1,
         }

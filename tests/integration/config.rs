@@ -1,10 +1,12 @@
 //! Shipped and contractual configuration files load unchanged.
 
+use crate::support::mmdb::{MmdbValue, database};
 use crate::support::program::run;
 use crate::support::tls::Certificates;
 use std::path::Path;
 use std::sync::Arc;
 use tidegate_config as config;
+use tidegate_config::settings::Sessions;
 use tidegate_crawlers::verify::OperatorTable;
 
 fn settings(file: &Path) -> config::Settings {
@@ -60,6 +62,26 @@ fn contract_of_the_first_policy_loads() {
     let first = config::load(Path::new("two.yaml"), &lines.join("\n"), &[], &[], &OperatorTable::builtin_names());
     let first = first.unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(format!("{:?}", first.rules), format!("{:?}", whole.rules));
+}
+
+#[test]
+fn contract_of_strangers_loads() {
+    let Some(shared) = crate::support::shared_data() else { return };
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let value = || MmdbValue::Map(vec![("autonomous_system_number", MmdbValue::Number(64_496))]);
+    let mut text = std::fs::read_to_string(shared.join("contract/strangers.yaml")).expect("contract exists");
+    for name in ["asn.mmdb", "country.mmdb"] {
+        let path = dir.path().join(name);
+        std::fs::write(&path, database(vec![([192, 0, 2, 0].into(), 24, value())])).expect("directory is writable");
+        text = text.replace(&format!("./{name}"), &path.display().to_string());
+    }
+    let file = dir.path().join("strangers.yaml");
+    std::fs::write(&file, &text).expect("directory is writable");
+    let outcome = run(&["check", &file.display().to_string()], b"");
+    assert_eq!((outcome.code, outcome.errors.as_str()), (0, ""), "{}", outcome.output);
+    let whole = settings(&file);
+    let Sessions { cookie, enforce, .. } = whole.sessions.expect("sessions are on");
+    assert_eq!((cookie.as_str(), enforce, whole.rules.classes.len()), ("__Host-tidegate", true, 10));
 }
 
 /// The twin of [`contract_of_the_first_policy_loads`] without further data.

@@ -12,6 +12,7 @@ use std::path::Path;
 use tidegate::cli::explain::render;
 use tidegate::cli::status::View;
 use tidegate_config::{self as config, Settings};
+use tidegate_crawlers::network_databases::NetworkDatabases;
 use tidegate_crawlers::user_agents::UserAgentMatcher;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_policy::Units;
@@ -237,6 +238,7 @@ impl ExplainFixture {
             operators: &self.operators,
             user_agents: &self.agents,
             lists: &self.lists,
+            network_databases: &NetworkDatabases::default(),
         };
         let mut sent = http::HeaderMap::new();
         sent.insert(http::header::USER_AGENT, agent.parse().expect("a header"));

@@ -90,6 +90,7 @@ mod robots_fetch;
 mod robots_rewrite;
 mod scopes;
 mod server_logs;
+mod sessions;
 mod shell;
 mod signatures;
 mod slow_readers;

@@ -28,8 +28,21 @@ pub struct LogValue {
 }
 
 /// Names of the fields that some lines do not have.
-pub const OPTIONAL_LOG_FIELDS: [&str; 8] =
-    ["fetch_mode", "fetch_site", "hints_major", "unexpected_cost", "switch", "fill", "retry_seq", "cut"];
+pub const OPTIONAL_LOG_FIELDS: [&str; 13] = [
+    "fetch_mode",
+    "fetch_site",
+    "hints_major",
+    "session",
+    "purpose",
+    "country",
+    "asn",
+    "field_classes",
+    "unexpected_cost",
+    "switch",
+    "fill",
+    "retry_seq",
+    "cut",
+];
 
 /// Values of `kind`.
 pub const KINDS: [LogValue; ClientKind::ALL.len()] = [

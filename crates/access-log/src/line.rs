@@ -2,7 +2,7 @@
 
 use super::combined::CombinedTime;
 use super::number_text::{self, hexadecimal};
-use super::record::{QuotaCharge, Record};
+use super::record::{QuotaCharge, Record, RecordedClient};
 use super::timestamp::TimestampWriter;
 use super::{combined, evidence, json};
 use std::io::Write as _;
@@ -10,6 +10,9 @@ use std::net::IpAddr;
 use tidegate_http_cache::CacheResult;
 use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen};
 use tidegate_policy::identity::KeyOwner;
+use tidegate_policy::network_origin::{Country, NetworkOrigin};
+use tidegate_policy::purpose::Purpose;
+use tidegate_policy::session::Session;
 use tidegate_policy::{Reason, Timestamp};
 
 /// Writes access log lines. Reused, because it caches the text of the last second.
@@ -123,6 +126,36 @@ fn header_values(out: &mut Vec<u8>, headers: HeadersSeen) {
     }
 }
 
+/// Writes what the conditions of classes use, of what is known.
+fn conditions(out: &mut Vec<u8>, client: &RecordedClient<'_>) {
+    let NetworkOrigin { asn, country } = client.network_origin;
+    let words = [
+        (&b",\"session\":\""[..], client.session.map(Session::name)),
+        (b",\"purpose\":\"", client.purpose.map(Purpose::name)),
+        (b",\"country\":\"", country.as_ref().map(Country::as_str)),
+    ];
+    for (name, word) in words {
+        if let Some(word) = word {
+            out.extend_from_slice(name);
+            json::name(out, word);
+            out.push(b'"');
+        }
+    }
+    if let Some(asn) = asn {
+        out.extend_from_slice(b",\"asn\":");
+        number_text::write_u64(out, asn.into());
+    }
+    if !client.field_classes.is_empty() {
+        out.extend_from_slice(b",\"field_classes\":[");
+        for (index, name) in client.field_classes.iter().enumerate() {
+            open_string(out, index);
+            json::name(out, name);
+            out.push(b'"');
+        }
+        out.push(b']');
+    }
+}
+
 fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"headers_seen\":[");
     let keys = record.names.key_headers(record.client.class, record.client.signed);
@@ -139,6 +172,7 @@ fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"http_10\":");
     json::bool_or_null(out, inspected.then(|| record.client.headers_seen.contains(HeadersSeen::HTTP_10)));
     header_values(out, record.client.headers_seen);
+    conditions(out, &record.client);
     out.extend_from_slice(b",\"kind\":\"");
     json::name(out, record.client.kind.name());
     out.extend_from_slice(b"\",\"class\":\"");

@@ -98,6 +98,19 @@ log_line! {
         pub fetch_site: Option<&'a str> => "string",
         /// Version of Chromium in `Sec-CH-UA`. The field is absent if the client sent none.
         pub hints_major: Option<u16> => "integer",
+        /// Session of the client: `none`, `new` or `known`. The field is absent without `sessions`.
+        pub session: Option<&'a str> => "string",
+        /// Purpose of the operator that the client belongs to, or claims to: `search`, `agent`, `training`, `monitor` or
+        /// `preview`. The field is absent for all other clients.
+        #[serde(skip)]
+        pub purpose: () => "string",
+        /// Country of the client, as two letters. The field is absent unless `clients.country_database` has it.
+        pub country: Option<&'a str> => "string",
+        /// Number of the client's autonomous system. The field is absent unless `clients.asn_database` has it.
+        pub asn: Option<u32> => "integer",
+        /// Names of the classes whose conditions `header` and `cookie` the request meets. The field is absent if there are
+        /// none.
+        pub field_classes: Option<Vec<Text<'a>>> => "list of string",
         /// [Kind](#kind) of the client.
         pub kind: &'a str => "string",
         /// Name of the client's class.

@@ -7,6 +7,9 @@ use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::identity::ClientKey;
+use tidegate_policy::network_origin::NetworkOrigin;
+use tidegate_policy::purpose::Purpose;
+use tidegate_policy::session::Session;
 use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{BotId, ClassId, ClientKind, ListId, OperatorId, Reason, RouteId, ScopeId, Timestamp, Units};
 
@@ -56,6 +59,14 @@ pub struct RecordedClient<'a> {
     pub operator: Option<OperatorId>,
     /// Reasons of the classification, up to seven entries in order.
     pub evidence: &'a [Option<Evidence>],
+    /// Session (`session`); `None` if there are no sessions.
+    pub session: Option<Session>,
+    /// Purpose of the operator that the client belongs to, or claims to (`purpose`).
+    pub purpose: Option<Purpose>,
+    /// Autonomous system and country of the address (`asn`, `country`).
+    pub network_origin: NetworkOrigin,
+    /// Names of the classes whose header fields and cookies the request has (`field_classes`).
+    pub field_classes: &'a [&'a str],
     /// True if the request was signed in an agent's name, whether or not the signature is valid. It adds the signature
     /// fields to `headers_seen`.
     pub signed: bool,

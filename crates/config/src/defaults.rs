@@ -79,7 +79,7 @@ pub const SEARCH_ENGINES: [&str; 10] = [
     "sogou",
 ];
 
-/// The built-in classes after that of search engines. The last one has the clients of the kind `human`.
+/// The built-in classes after that of search engines, but the last two.
 const CLASSES: &str = "
   - name: feed
     when:
@@ -96,8 +96,15 @@ const CLASSES: &str = "
         Freshping, GoogleStackdriverMonitoring, Amazon-Route53-Health-Check, DatadogSynthetics, ELB-HealthChecker,
         kube-probe]
     priority: 1
-  - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot, impostor] }, priority: 0 }
-  - { name: person, priority: 4 }";
+  - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot, impostor] }, priority: 0 }";
+
+/// The built-in class of people without a session, where there are sessions.
+const STRANGERS: &str = "\n  - { name: stranger, when: { session: none }, priority: 1 }";
+/// The same in shadow mode.
+const SHADOW_STRANGERS: &str = "\n  - { name: stranger, when: { session: none }, priority: 1, enforce: false }";
+
+/// The built-in class of the other clients, of the kind `human`.
+const PEOPLE: &str = "\n  - { name: person, priority: 4 }";
 
 /// Tiers of the built-in class `bot`. They hold while more is used than planned.
 const TIERS: &str = "{ bot: [{ above: 50%, shed: 50% }, { above: 75%, shed: 75% }, { above: 90%, shed: 100% }] }";
@@ -116,7 +123,8 @@ pub(super) fn add(tree: &mut Value, operators: &[&str], zone: &str) -> Vec<Defau
     let Some(root) = table(tree) else { return added };
     let is_builtin = !is_set(root, "classes") && !quotas(root).any(|(_, _, quota)| names_other(quota));
     if is_builtin {
-        insert(root, &SettingPath::ROOT, "classes", &builtin_classes(operators), &mut added);
+        let classes = format!("{}{}{PEOPLE}", builtin_classes(operators), strangers(root));
+        insert(root, &SettingPath::ROOT, "classes", &classes, &mut added);
     }
     let weights = root.get("classes").map(weights).unwrap_or_default();
     let page_costs = page_costs(root);
@@ -260,10 +268,22 @@ fn builtin_classes(operators: &[&str]) -> String {
     )
 }
 
+/// Returns the built-in class of people without a session; none if there are no sessions.
+fn strangers(root: &Map<String, Value>) -> &'static str {
+    let Some(sessions) = root.get("sessions") else { return "" };
+    let is_shadow = field(sessions, "enforce").is_some_and(|enforce| enforce.kind == ValueKind::Boolean(false));
+    match &sessions.kind {
+        ValueKind::Table(_) if is_shadow => SHADOW_STRANGERS,
+        ValueKind::Table(_) => STRANGERS,
+        _ if word(sessions) == Some("on") => STRANGERS,
+        _ => "",
+    }
+}
+
 /// Returns the weight of each class that has no people, by its name in YAML, for what people leave: doubled with each
 /// priority, so that search engines come clearly first.
 fn weights(classes: &Value) -> Vec<(String, u32)> {
-    let mut bots: Vec<(&str, u64)> = items(classes).iter().filter_map(class_of_bots).collect();
+    let mut bots: Vec<(&str, u64)> = items(classes).iter().filter_map(class_without_people).collect();
     // A second class of the same name is an error.
     let mut names = HashSet::new();
     bots.retain(|(name, _)| names.insert(*name));
@@ -275,12 +295,14 @@ fn weights(classes: &Value) -> Vec<(String, u32)> {
     bots.iter().filter_map(weight).collect()
 }
 
-/// Returns name and priority of a class that admits bots and no people. An invalid class has an error of its own.
-fn class_of_bots(class: &Value) -> Option<(&str, u64)> {
+/// Returns name and priority of a class that admits bots and no people, or only people without a session. An invalid class
+/// has an error of its own.
+fn class_without_people(class: &Value) -> Option<(&str, u64)> {
     let (name, when) = (field(class, "name").and_then(word)?, field(class, "when")?);
     let kinds = field(when, "kind").map(words).unwrap_or_default();
     let is_of_bots = field(when, "operator").is_some_and(|operator| !words(operator).is_empty())
-        || !kinds.is_empty() && !kinds.contains(&"human");
+        || !kinds.is_empty() && !kinds.contains(&"human")
+        || field(when, "session").is_some_and(|session| words(session) == ["none"]);
     let is_blocked = field(class, "block").is_some_and(|block| block.kind == ValueKind::Boolean(true));
     let priority = match field(class, "priority").map(|priority| &priority.kind) {
         Some(ValueKind::U64(priority)) => *priority,

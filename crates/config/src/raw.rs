@@ -30,6 +30,7 @@ use super::sections::crawl_policy::CrawlPolicyDocument;
 use super::sections::headers::Headers;
 use super::sections::limits::Limits;
 use super::sections::quotas::Quota;
+use super::sections::sessions::SessionsForm;
 use super::serde_forms::{NamedMap, OneOrMany, present_or_default};
 use super::short_forms::ShortForm;
 use schemars::JsonSchema;
@@ -98,6 +99,15 @@ pub(super) struct File {
     pub paths: server::Paths,
     /// Identification of clients.
     pub clients: clients::Clients,
+    /// Sessions of browsers: off, on, or { cookie, lifetime, enforce }. Default off.
+    ///
+    /// A browser gets a signed cookie with a refusal, and with a page that no cache stores; it holds for the client's network
+    /// (a /24, a /48 of IPv6) and user agent. Nothing is stored but the key that signs, and the origin never sees the cookie.
+    /// With the built-in classes, people without a session are the class `stranger`: they are paced behind search engines,
+    /// and only people with a session have units kept for them. A page that is refused to a stranger says `Refresh: 2` and
+    /// `Retry-After: 2`, once: a browser comes back by itself with a session, and is decided as a person. Bots that say so,
+    /// assets, API requests and signed agents get no cookie. `when.session` is the condition for classes of your own.
+    pub sessions: SessionsForm,
     /// Files of addresses, by name, for `when.address_list`: hosting companies, Tor exits, your own lists. At most 64
     /// lists; 100,000 networks in a list have no noticeable cost. `tidegate check` and the start report every invalid
     /// line by number. The gateway does not start with an invalid file: it has no previous version, and a block list
@@ -209,6 +219,7 @@ pub(super) const SECTIONS: &[&str] = &[
     "hosts",
     "paths",
     "clients",
+    "sessions",
     "address_lists",
     "user_agent_rules",
     "operators",

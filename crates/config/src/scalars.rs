@@ -14,6 +14,7 @@ use tidegate_policy::cost::Cost;
 use tidegate_policy::dns_pattern::DnsPattern;
 use tidegate_policy::name_pattern::NamePattern;
 use tidegate_policy::network::IpPrefix;
+use tidegate_policy::network_origin::Country;
 use tidegate_policy::own_hosts::OwnHost;
 use tidegate_policy::tier::Share;
 use tidegate_policy::units::Units;
@@ -177,6 +178,16 @@ word! {
 word! {
     /// A pattern of the names in client certificates.
     CertificateName(NamePattern), "a name of up to 256 characters; write it like partner or \"*.partner.example\"", ".+", digits: false, |text| text.parse().ok()
+}
+
+word! {
+    /// A pattern of the values of a header field or cookie.
+    ValuePattern(NamePattern), "a value of up to 256 characters; write it like acme or \"acme*\"", ".+", digits: true, |text| text.parse().ok()
+}
+
+word! {
+    /// A country.
+    CountryCode(Country), "the two letters of a country; write it like DE", "[A-Za-z]{2}", digits: false, |text| text.parse().ok()
 }
 
 word! {

@@ -4,3 +4,4 @@ pub(super) mod crawl_policy;
 pub(super) mod headers;
 pub(super) mod limits;
 pub(super) mod quotas;
+pub(super) mod sessions;

@@ -141,6 +141,10 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for OneOrManyVisitor<T> {
         T::deserialize(value::StrDeserializer::new(text)).map(|one| OneOrMany(vec![one]))
     }
 
+    fn visit_u64<E: Error>(self, number: u64) -> Result<OneOrMany<T>, E> {
+        T::deserialize(value::U64Deserializer::new(number)).map(|one| OneOrMany(vec![one]))
+    }
+
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OneOrMany<T>, A::Error> {
         T::deserialize(value::MapAccessDeserializer::new(map)).map(|one| OneOrMany(vec![one]))
     }

@@ -15,6 +15,7 @@ pub use redirect::*;
 pub use crate::sections::crawl_policy::CrawlPolicy;
 pub use crate::sections::headers::{Headers, LegacyFamily};
 pub use crate::sections::limits::Limits;
+pub use crate::sections::sessions::Sessions;
 
 use super::{SettingPath, SourceMap};
 use crate::admin_address::AdminAddress;
@@ -32,6 +33,7 @@ use tidegate_policy::crawl_delay::CrawlDelays;
 use tidegate_policy::dns_pattern::DnsPattern;
 use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_policy::promise::Promise;
+use tidegate_policy::purpose::Purpose;
 use tidegate_policy::secret::Secret;
 use tidegate_policy::{ProofMethod, RouteId, Rules};
 
@@ -78,6 +80,12 @@ pub struct Settings {
     pub operator_names: Vec<String>,
     /// Verification of crawlers.
     pub verify: Verify,
+    /// Sessions of browsers; `None` if there are none.
+    pub sessions: Option<Sessions>,
+    /// Database of autonomous systems.
+    pub asn_database: Option<NetworkDatabaseFile>,
+    /// Database of countries.
+    pub country_database: Option<NetworkDatabaseFile>,
     /// Rules for decisions.
     pub rules: Arc<Rules>,
     /// Redirects, by [`RouteId`]; the last routes without any are left out.
@@ -105,6 +113,15 @@ pub struct DefaultValue {
     pub(super) section: SettingPath,
     /// The key and its value, as the file would write them.
     pub(super) text: String,
+}
+
+/// A database of networks in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkDatabaseFile {
+    /// The file.
+    pub file: PathBuf,
+    /// Location of its key.
+    pub location: String,
 }
 
 /// Listener for clients.
@@ -340,6 +357,8 @@ pub struct CrawlerOperator {
     pub exhaustive: Option<Vec<ProofMethod>>,
     /// `Signature-Agent` values of its signed requests.
     pub signature_agents: Option<Vec<String>>,
+    /// What the operator fetches pages for.
+    pub purpose: Option<Purpose>,
 }
 
 /// Verification of crawlers.
@@ -514,6 +533,13 @@ impl Settings {
         .into_iter()
         .filter_map(|(key, differs)| differs.then_some(key))
         .collect()
+    }
+}
+
+impl NetworkDatabaseFile {
+    /// Returns the file with the location of its key.
+    pub fn source(&self) -> (&Path, &str) {
+        (&self.file, &self.location)
     }
 }
 

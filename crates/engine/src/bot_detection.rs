@@ -73,6 +73,13 @@ impl Admission {
         Some(score(&profile, request.browser.is_graphical, observations.expected(), network))
     }
 
+    /// Returns true if the client has made a visit of a person.
+    pub(crate) fn has_visit_of_person(&self, key: ProfileKey, now: Timestamp) -> bool {
+        let Some(settings) = &self.rules.bot_detection else { return false };
+        let profile = self.engine.profiles.clients.get(key.client);
+        profile.is_some_and(|profile| profile.decayed(now, settings.half_life).has_visit_of_person())
+    }
+
     /// Updates the profiles with a finished request.
     pub fn record_request(&self, key: ProfileKey, features: &RequestFeatures, outcome: ResponseOutcome) {
         let Some(settings) = self.rules.bot_detection.as_ref().filter(|_| features.is_informative(outcome)) else {

@@ -28,6 +28,7 @@ mod observation;
 mod permit;
 mod quota;
 mod refused_pages;
+mod return_table;
 pub mod spenders;
 pub mod state_lock;
 pub mod switch_store;
@@ -51,6 +52,7 @@ pub use lease_mode::LeaseMode;
 pub use observation::{Observation, ObservedRequest};
 pub use permit::{Charged, Permit, Receipt};
 pub use refused_pages::CrawledPage;
+pub use return_table::ReturnTable;
 pub use throttle::{
     AcquireOutcome, OLDEST_FIRST_INTERVAL, QueuePoll, QueuedRequest, ResponseFeedback, ScopeState, SlotGuard,
     ThrottleRejection,

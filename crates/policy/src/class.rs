@@ -18,11 +18,15 @@ use super::identity::{CredentialSource, KeySource};
 use super::ids::{ClassId, OperatorId};
 use super::name_pattern::NamePattern;
 use super::network::IpPrefix;
+use super::network_origin::{Country, NetworkOrigin};
+use super::purpose::Purpose;
+use super::reason::Reason;
 use super::route::{self, Pattern};
 use super::secret::Secret;
+use super::session::Session;
 use super::words::Words;
 use http::Method;
-use std::iter;
+use std::{fmt, iter};
 
 /// Classification of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +81,16 @@ pub struct ClassMatcher {
     pub keys: Option<ApiKeys>,
     /// Patterns of the names in the client's certificate.
     pub certificates: Vec<NamePattern>,
+    /// Header fields and cookies. All of them must match.
+    pub fields: Vec<FieldCondition>,
+    /// Accepted sessions.
+    pub sessions: Vec<Session>,
+    /// Accepted purposes of the operator that the client belongs to, or claims to.
+    pub purposes: Vec<Purpose>,
+    /// Accepted autonomous systems.
+    pub asns: Vec<u32>,
+    /// Accepted countries.
+    pub countries: Vec<Country>,
     /// Accepted paths, each with its text.
     pub paths: Vec<(String, Pattern)>,
     /// Accepted hosts, as those of a route.
@@ -102,6 +116,16 @@ pub enum ConditionKind {
     Key,
     /// Client certificate.
     Certificate,
+    /// Header field or cookie.
+    Field,
+    /// Session.
+    Session,
+    /// Purpose of the operator.
+    Purpose,
+    /// Autonomous system.
+    Asn,
+    /// Country.
+    Country,
     /// Path of the request.
     Path,
     /// Host of the request.
@@ -117,6 +141,15 @@ pub struct ApiKeys {
     pub source: CredentialSource,
     /// Accepted keys.
     pub values: Vec<Secret>,
+}
+
+/// A header field or cookie that a request must have.
+#[derive(Clone, Debug)]
+pub struct FieldCondition {
+    /// The header field or cookie.
+    pub source: CredentialSource,
+    /// Patterns of its value, of which one matches; empty accepts every value.
+    pub values: Vec<NamePattern>,
 }
 
 /// An administrator's rule for a user agent; takes precedence over the built-in list.
@@ -160,10 +193,18 @@ impl UserAgentRules {
     }
 }
 
+impl Class {
+    /// Returns true if a client without a session that the class refuses for `reason` may come back with one: it is then in
+    /// another class. A reason that holds for all classes is told as it is.
+    pub fn asks_back(&self, reason: Reason) -> bool {
+        self.matcher.sessions == [Session::None] && matches!(reason, Reason::Tier | Reason::Pacing | Reason::Bucket)
+    }
+}
+
 impl ClassMatcher {
     /// Returns true if every client matches.
     pub fn matches_all(&self) -> bool {
-        let Self { kinds, operators, user_agents, addresses, lists, keys, certificates, .. } = self;
+        let Self { kinds, operators, user_agents, addresses, lists, keys, certificates, sessions, .. } = self;
         kinds.is_empty()
             && operators.is_empty()
             && user_agents.is_empty()
@@ -171,6 +212,11 @@ impl ClassMatcher {
             && lists.is_empty()
             && keys.is_none()
             && certificates.is_empty()
+            && self.fields.is_empty()
+            && sessions.is_empty()
+            && self.purposes.is_empty()
+            && self.asns.is_empty()
+            && self.countries.is_empty()
             && !self.depends_on_request()
     }
 
@@ -209,6 +255,22 @@ impl ClassMatcher {
         if !self.certificates.is_empty() && !facts.client.certificate_classes.contains(&class) {
             return Some(ConditionKind::Certificate);
         }
+        if !self.fields.is_empty() && !facts.client.field_classes.contains(&class) {
+            return Some(ConditionKind::Field);
+        }
+        if !self.sessions.is_empty() && !self.sessions.contains(&facts.client.session) {
+            return Some(ConditionKind::Session);
+        }
+        if !self.purposes.is_empty() && !facts.client.purpose.is_some_and(|purpose| self.purposes.contains(&purpose)) {
+            return Some(ConditionKind::Purpose);
+        }
+        let NetworkOrigin { asn, country } = facts.client.network_origin;
+        if !self.asns.is_empty() && !asn.is_some_and(|asn| self.asns.contains(&asn)) {
+            return Some(ConditionKind::Asn);
+        }
+        if !self.countries.is_empty() && !country.is_some_and(|country| self.countries.contains(&country)) {
+            return Some(ConditionKind::Country);
+        }
         self.first_unmet_by_request(&facts.request)
     }
 
@@ -225,6 +287,29 @@ impl ClassMatcher {
         }
         let is_method = |method: &Method| route::is_same_method(method, request.method);
         (!self.methods.is_empty() && !self.methods.iter().any(is_method)).then_some(ConditionKind::Method)
+    }
+}
+
+/// Writes the field and the patterns of its value: `the header x-partner like acme*`.
+impl fmt::Display for FieldCondition {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            CredentialSource::Header(name) => write!(out, "the header {name}")?,
+            CredentialSource::Cookie(name) => write!(out, "the cookie {name}")?,
+        }
+        for (index, pattern) in self.values.iter().enumerate() {
+            write!(out, "{}{pattern}", if index == 0 { " like " } else { " or " })?;
+        }
+        Ok(())
+    }
+}
+
+impl FieldCondition {
+    /// Returns true if a request has the field, and one of its values matches. `values` are those of the request.
+    pub fn matches<'a>(&self, mut values: impl Iterator<Item = &'a [u8]>) -> bool {
+        let is_accepted =
+            |value: &str| self.values.is_empty() || self.values.iter().any(|pattern| pattern.matches(value));
+        values.any(|value| is_accepted(&String::from_utf8_lossy(value)))
     }
 }
 

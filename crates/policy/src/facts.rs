@@ -4,6 +4,9 @@
 use super::address_lists::ListSet;
 use super::bot_detection::BotScore;
 use super::ids::{BotId, ClassId, OperatorId};
+use super::network_origin::NetworkOrigin;
+use super::purpose::Purpose;
+use super::session::Session;
 use std::net::IpAddr;
 
 /// A request as policy evaluates it.
@@ -47,10 +50,18 @@ pub struct ClientFacts {
     pub proof: Proof,
     /// Result of verifying the request's signature.
     pub signature: Signature,
+    /// Purpose of the operator that the client belongs to, or claims to.
+    pub purpose: Option<Purpose>,
     /// Classes for which the request carries a valid API key.
     pub api_key_classes: Vec<ClassId>,
     /// Classes that the client's certificate has a name of.
     pub certificate_classes: Vec<ClassId>,
+    /// Classes whose header fields and cookies the request has.
+    pub field_classes: Vec<ClassId>,
+    /// Session of the client.
+    pub session: Session,
+    /// Autonomous system and country of the address.
+    pub network_origin: NetworkOrigin,
     /// Bot score, if the client declares no bot and the score reaches the threshold.
     pub bot_score: Option<BotScore>,
 }
@@ -64,12 +75,20 @@ pub trait ClientEvidence {
     fn signature(&mut self) -> Signature;
     /// Verifies that the client is a crawler of `claimed`.
     fn proof(&mut self, claimed: Option<OperatorId>) -> Proof;
+    /// Returns the purpose for which an operator fetches pages.
+    fn purpose(&mut self, operator: OperatorId) -> Option<Purpose>;
     /// Returns the address lists that contain the client.
     fn address_lists(&mut self) -> ListSet;
     /// Returns the classes for which the request carries a valid API key.
     fn api_key_classes(&mut self) -> Vec<ClassId>;
     /// Returns the classes that the client's certificate has a name of.
     fn certificate_classes(&mut self) -> Vec<ClassId>;
+    /// Returns the classes whose header fields and cookies the request has.
+    fn field_classes(&mut self) -> Vec<ClassId>;
+    /// Returns the session of the client.
+    fn session(&mut self) -> Session;
+    /// Returns the autonomous system and the country of the address.
+    fn network_origin(&mut self) -> NetworkOrigin;
     /// Returns the bot score of a client that declares no bot; `None` below the threshold.
     fn bot_score(&mut self) -> Option<BotScore>;
 }
@@ -80,15 +99,31 @@ impl ClientFacts {
     pub fn gather(address: IpAddr, evidence: &mut impl ClientEvidence) -> Self {
         let claim = evidence.claim();
         let signature = evidence.signature();
-        let proof = evidence.proof(claimed_operator(claim, signature));
+        let claimed = claimed_operator(claim, signature);
+        let proof = evidence.proof(claimed);
+        let signer = match signature {
+            Signature::Verified(signer) | Signature::Pending(signer) => Some(signer),
+            _ => None,
+        };
         // A signed agent or a named bot does not claim to be a browser.
         let bot_score = match claim {
             Claim::Browser | Claim::NoUserAgent if !signature.identifies_agent() => evidence.bot_score(),
             _ => None,
         };
-        let (address_lists, api_key_classes) = (evidence.address_lists(), evidence.api_key_classes());
-        let certificate_classes = evidence.certificate_classes();
-        Self { address, address_lists, claim, proof, signature, api_key_classes, certificate_classes, bot_score }
+        Self {
+            address,
+            address_lists: evidence.address_lists(),
+            claim,
+            proof,
+            signature,
+            purpose: signer.or(claimed).and_then(|operator| evidence.purpose(operator)),
+            api_key_classes: evidence.api_key_classes(),
+            certificate_classes: evidence.certificate_classes(),
+            field_classes: evidence.field_classes(),
+            session: evidence.session(),
+            network_origin: evidence.network_origin(),
+            bot_score,
+        }
     }
 
     /// Returns the operator that the client claims to belong to.

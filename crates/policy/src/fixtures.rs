@@ -6,11 +6,13 @@ use super::cost::Cost;
 use super::facts::{Claim, ClientFacts, Proof, RequestFacts, Signature};
 use super::identity::{KeySource, ProxyTrust};
 use super::ids::QuotaId;
+use super::network_origin::NetworkOrigin;
 use super::pacing::{Pacing, PacingMode, PacingRole};
 use super::path::PathPolicy;
 use super::quota::{ClassTiers, Quota};
 use super::route::{Pattern, Route};
 use super::rules::Rules;
+use super::session::Session;
 use super::tier::{Share, Tier, TierSet};
 use super::units::Units;
 use super::window::Window;
@@ -56,8 +58,12 @@ pub fn client_facts(claim: Claim) -> ClientFacts {
         claim,
         proof: Proof::Unknown,
         signature: Signature::Absent,
+        purpose: None,
         api_key_classes: Vec::new(),
         certificate_classes: Vec::new(),
+        field_classes: Vec::new(),
+        session: Session::None,
+        network_origin: NetworkOrigin::default(),
         bot_score: None,
     }
 }

@@ -1,9 +1,9 @@
-//! Patterns of names in client certificates.
+//! Patterns of names in client certificates and of values of header fields and cookies.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Pattern of a name, in any case. `*` matches any text, also none.
+/// Pattern of a name or value, in any case. `*` matches any text, also none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePattern(String);
 

@@ -2,7 +2,7 @@
 
 use super::bot_detection::{BotDetection, BotScore};
 use super::cache::CacheRules;
-use super::class::{self, Class, Classification, UserAgentRules};
+use super::class::{self, Class, Classification, FieldCondition, UserAgentRules};
 use super::compression::CompressionRules;
 use super::cost::Cost;
 use super::exempt::{self, Exemption};
@@ -70,6 +70,13 @@ impl Rules {
             class.matcher.certificates.iter().any(|pattern| names.iter().any(|name| pattern.matches(name)))
         };
         let matching = self.classes.iter().enumerate().filter(|(_, class)| has_name(class));
+        matching.map(|(index, _)| ClassId::from_index(index)).collect()
+    }
+
+    /// Returns the classes whose header fields and cookies a request has. `has` returns whether the request meets a condition.
+    pub fn field_classes(&self, has: impl Fn(&FieldCondition) -> bool) -> Vec<ClassId> {
+        let has_fields = |class: &Class| !class.matcher.fields.is_empty() && class.matcher.fields.iter().all(&has);
+        let matching = self.classes.iter().enumerate().filter(|(_, class)| has_fields(class));
         matching.map(|(index, _)| ClassId::from_index(index)).collect()
     }
 

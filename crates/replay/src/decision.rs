@@ -21,6 +21,8 @@ pub struct ReplayedDecision {
     pub route: RouteId,
     /// Reason of the refusal; `None` if the request was admitted.
     pub refusal_reason: Option<Reason>,
+    /// True if the refusal asks a browser to come back at once with a session.
+    pub asks_back: bool,
     /// Reason of the first rule in shadow mode that would have refused the request.
     pub shadow: Option<Reason>,
     /// Quotas that refused the request, by position in `quota_usage`.

@@ -2,9 +2,13 @@
 
 use super::request::ReplayRequest;
 use tidegate_access_log::read::LoggedEvidence;
+use tidegate_crawlers::network_databases::NetworkDatabases;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_policy::address_lists::{AddressLists, ListSet};
 use tidegate_policy::bot_detection::BotScore;
+use tidegate_policy::network_origin::NetworkOrigin;
+use tidegate_policy::purpose::Purpose;
+use tidegate_policy::session::Session;
 use tidegate_policy::{Claim, ClassId, ClientEvidence, OperatorId, Proof, Rules, Signature, Timestamp};
 
 /// Evidence about the client of a log line. Logged evidence has precedence over the current tables.
@@ -17,6 +21,7 @@ pub(super) struct LineEvidence<'a, S> {
     pub(super) rules: &'a Rules,
     pub(super) operators: &'a OperatorTable,
     pub(super) lists: &'a AddressLists,
+    pub(super) network_databases: &'a NetworkDatabases,
     /// True if behavior is observed also where its score was logged.
     pub(super) observes_all: bool,
     /// True if the observed score counts also where one was logged.
@@ -55,6 +60,25 @@ impl<S: FnMut() -> Option<BotScore>> ClientEvidence for LineEvidence<'_, S> {
 
     fn certificate_classes(&mut self) -> Vec<ClassId> {
         self.logged.iter().filter_map(|logged| logged.certificate_class).collect()
+    }
+
+    fn purpose(&mut self, operator: OperatorId) -> Option<Purpose> {
+        self.operators.purpose(operator)
+    }
+
+    fn field_classes(&mut self) -> Vec<ClassId> {
+        self.logged.iter().flat_map(|logged| logged.field_classes.iter().copied()).collect()
+    }
+
+    /// A log without sessions says nothing of who would have one: nobody is taken for a stranger.
+    fn session(&mut self) -> Session {
+        self.logged.as_ref().and_then(|logged| logged.session).unwrap_or(Session::Known)
+    }
+
+    fn network_origin(&mut self) -> NetworkOrigin {
+        let logged = self.logged.as_ref().map(|logged| logged.network_origin).unwrap_or_default();
+        let current = self.network_databases.lookup(self.request.client);
+        NetworkOrigin { asn: logged.asn.or(current.asn), country: logged.country.or(current.country) }
     }
 
     fn bot_score(&mut self) -> Option<BotScore> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use tidegate_config::Settings;
+use tidegate_crawlers::network_databases::NetworkDatabases;
 use tidegate_crawlers::user_agents::UserAgentMatcher;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_policy::address_lists::AddressLists;
@@ -18,13 +19,22 @@ pub struct Policy {
     pub user_agents: Arc<UserAgentMatcher>,
     /// Networks of the address lists.
     pub lists: Arc<AddressLists>,
+    /// Databases of networks.
+    pub network_databases: Arc<NetworkDatabases>,
 }
 
 impl Policy {
-    /// Creates a policy from the state that a gateway would start with.
+    /// Creates a policy from the state that a gateway without databases of networks would start with.
     pub fn new(name: String, settings: Settings, operators: OperatorTable, lists: AddressLists) -> Self {
         let user_agents = Arc::new(UserAgentMatcher::builtin(operators.product_tokens()));
-        Self { name, settings, operators: Arc::new(operators), user_agents, lists: Arc::new(lists) }
+        Self {
+            name,
+            settings,
+            operators: Arc::new(operators),
+            user_agents,
+            lists: Arc::new(lists),
+            network_databases: Arc::default(),
+        }
     }
 
     /// Returns a copy with other settings, which must name the same operators and lists.
@@ -35,6 +45,7 @@ impl Policy {
             operators: Arc::clone(&self.operators),
             user_agents: Arc::clone(&self.user_agents),
             lists: Arc::clone(&self.lists),
+            network_databases: Arc::clone(&self.network_databases),
         }
     }
 }

@@ -20,11 +20,11 @@ use super::response_cache::ResponseCache;
 use super::retry_queue::{ClientHash, DeferredRequest, RetryQueue};
 use super::stats::ReplayStats;
 use super::unsupported::unsupported;
-use foldhash::fast::RandomState;
+use foldhash::fast::{FixedState, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_crawlers::user_agents::ClaimCache;
-use tidegate_engine::{Admission, Engine, QuotaUsage};
+use tidegate_engine::{Admission, Engine, QuotaUsage, ReturnTable};
 use tidegate_policy::{ClientKind, Rules, Timestamp, Units};
 
 /// Simulation of one policy.
@@ -36,6 +36,9 @@ pub struct Simulator {
     /// Latest start time of the gateway process that wrote the lines, for the gateway's own log.
     started_us: Option<u64>,
     claims: ClaimCache,
+    /// Clients that were asked to come back with a session.
+    returns: ReturnTable,
+    client_hasher: FixedState,
     latency: Duration,
     /// Actual cost of the requests of each route, if assumed (`--actual-cost`).
     costs: Vec<Option<Units>>,
@@ -72,6 +75,8 @@ impl Simulator {
             engine,
             started_us: None,
             claims: ClaimCache::new(RandomState::default()),
+            returns: ReturnTable::default(),
+            client_hasher: FixedState::default(),
             latency: assumptions.latency,
             costs: rules.routes.iter().map(|route| assumptions.costs.get(&route.name).copied()).collect(),
             origin_cache: assumptions.cache_ttl.map(OriginCache::new),

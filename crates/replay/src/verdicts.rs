@@ -61,7 +61,11 @@ pub(super) fn write(
         operator: classified.operator.map(|operator| policy.operators.name(operator)),
         route: &rules[decision.route].name,
         cost: by_name(&decision.costs),
-        verdict: if decision.refusal_reason.is_none() { "admitted" } else { "refused" },
+        verdict: match decision.refusal_reason {
+            None => "admitted",
+            Some(_) if decision.asks_back => "challenged",
+            Some(_) => "refused",
+        },
         reason: decision.refusal_reason.map(Reason::name),
         retry_after_s: decision.retry_after_s,
         bot: decision.bot.map(|bot| policy.user_agents.name(bot)),

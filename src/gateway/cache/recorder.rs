@@ -72,6 +72,11 @@ impl Recorder {
         Self { cache, target: Some(target), head, terms, guard, max_body, parts: Vec::new(), part, length: 0 }
     }
 
+    /// Returns true if other clients may get the response without the origin.
+    pub(in crate::gateway) fn is_reusable(&self) -> bool {
+        self.terms.is_reusable()
+    }
+
     /// Adds a part of the body. Returns false if the body exceeds its limit, or all bodies theirs; nothing is to be stored
     /// then.
     pub(in crate::gateway) fn push(&mut self, data: &[u8]) -> bool {

@@ -4,6 +4,7 @@ use super::client_connection::ClientConnection;
 use super::evidence::{LiveEvidence, credential};
 use super::known::Client;
 use crate::gateway::message::target::ClientRequest;
+use crate::gateway::session::{Bearer, ClientSession, may_begin};
 use crate::gateway::transport::listener::ListenerKind;
 use crate::gateway::worker::WorkerConfig;
 use smallvec::SmallVec;
@@ -37,9 +38,10 @@ pub(in crate::gateway) fn classify(
         now,
         browser: BrowserTraits::default(),
         observation: None,
+        session: None,
     };
     let client = ClientFacts::gather(address.client, &mut evidence);
-    let LiveEvidence { observation, .. } = evidence;
+    let LiveEvidence { observation, session: token, .. } = evidence;
     let facts = Facts { request: request_facts, client: &client };
     let shared = connection.worker.shared();
     let credential_hash = |source: &CredentialSource| {
@@ -64,7 +66,15 @@ pub(in crate::gateway) fn classify(
         _ => None,
     };
     let signed = client.signature != Signature::Absent;
-    (Client { address, claimed, signed, crawler, observation }, classified)
+    let has_session = config.settings.sessions.is_some()
+        && connection.fill.is_none()
+        && may_begin(classification.kind, signed, &request.head);
+    let bearer = has_session.then(|| Bearer::new(rules.trust.key(address.client), request_facts.user_agent));
+    let ClientFacts { purpose, network_origin, field_classes, .. } = client;
+    let session = ClientSession { token, bearer };
+    let client =
+        Client { address, claimed, signed, crawler, observation, session, purpose, network_origin, field_classes };
+    (client, classified)
 }
 
 fn client_address(connection: &ClientConnection, trust: &ProxyTrust, fields: &Fields) -> ClientAddress {

@@ -2,6 +2,7 @@
 
 use super::client_connection::ClientConnection;
 use crate::gateway::message::target::{self, ClientRequest};
+use crate::gateway::session::{Bearer, SessionToken};
 use crate::gateway::worker::WorkerConfig;
 use http::Version;
 use tidegate_config::settings::Signatures;
@@ -10,7 +11,11 @@ use tidegate_engine::{Observation, ObservedRequest};
 use tidegate_http1::{Fields, Name, RequestHead};
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::bot_detection::{BotScore, BrowserTraits, FetchMode, FetchSite, HeadersSeen, Referer};
+use tidegate_policy::class::FieldCondition;
 use tidegate_policy::identity::{ClientAddress, CredentialSource, cookie};
+use tidegate_policy::network_origin::NetworkOrigin;
+use tidegate_policy::purpose::Purpose;
+use tidegate_policy::session::Session;
 use tidegate_policy::{Claim, ClassId, ClientEvidence, OperatorId, Proof, RequestFacts, Rules, Signature, Timestamp};
 
 /// Evidence about the client of a live request.
@@ -25,6 +30,8 @@ pub(in crate::gateway) struct LiveEvidence<'a> {
     pub(in crate::gateway) browser: BrowserTraits,
     /// Observation for bot detection; `None` for declared bots. Found with the bot score.
     pub(in crate::gateway) observation: Option<Observation>,
+    /// Content of a valid session cookie.
+    pub(in crate::gateway) session: Option<SessionToken>,
 }
 
 impl LiveEvidence<'_> {
@@ -78,6 +85,30 @@ impl ClientEvidence for LiveEvidence<'_> {
             [] => Vec::new(),
             names => self.config.settings.rules.certificate_classes(names),
         }
+    }
+
+    fn purpose(&mut self, operator: OperatorId) -> Option<Purpose> {
+        self.connection.worker.shared().operators.purpose(operator)
+    }
+
+    fn field_classes(&mut self) -> Vec<ClassId> {
+        let fields = &self.request.head.fields;
+        self.config.settings.rules.field_classes(|condition| has_field(condition, fields))
+    }
+
+    fn session(&mut self) -> Session {
+        let Self { connection, request, config, client_address, now, .. } = *self;
+        let cookie = config.settings.sessions.as_ref().zip(request.session_cookie.as_ref());
+        self.session = cookie.and_then(|(sessions, value)| {
+            let client = config.settings.rules.trust.key(client_address.client);
+            let bearer = Bearer::new(client, self.facts.user_agent);
+            connection.worker.shared().session_keys.verify(value, bearer, sessions.lifetime, now)
+        });
+        self.session.map_or(Session::None, SessionToken::session)
+    }
+
+    fn network_origin(&mut self) -> NetworkOrigin {
+        self.config.network_databases.lookup(self.client_address.client)
     }
 
     fn bot_score(&mut self) -> Option<BotScore> {
@@ -134,6 +165,14 @@ fn chromium_version(brands: &[u8]) -> Option<u16> {
     let version = &brands[memchr::memmem::find(brands, brand)? + brand.len()..];
     let digits = version.iter().take_while(|byte| byte.is_ascii_digit()).count();
     std::str::from_utf8(&version[..digits]).ok()?.parse().ok()
+}
+
+/// Returns true if the request has the header field or cookie of the condition, with a value that it accepts.
+fn has_field(condition: &FieldCondition, fields: &Fields) -> bool {
+    match &condition.source {
+        CredentialSource::Header(name) => condition.matches(fields.get_all_by_text(name.as_str())),
+        CredentialSource::Cookie(name) => condition.matches(cookie(fields.all(Name::Cookie), name).into_iter()),
+    }
 }
 
 /// Returns the credential that the client sends, if any.

@@ -199,6 +199,8 @@ impl Journal {
         let learned_charges = origin.units.charges().iter().filter(is_learned).map(|charged| charged.settled).sum();
         let saved: SmallVec<[_; 2]> =
             cache.saved.iter().map(|(quota, units)| (rules[*quota].name.as_str(), *units)).collect();
+        let field_classes: SmallVec<[&str; 2]> =
+            known.client.field_classes.iter().map(|class| rules[*class].name.as_str()).collect();
         let redact = &known.config.settings.log.redact;
         let query = head.target.query().map(|query| redacted(query, redact));
         let fields = cache.client_fields(&known.request);
@@ -220,6 +222,10 @@ impl Journal {
                 class_name: &rules[classification.class].name,
                 operator: classification.operator,
                 evidence: &classification.evidence,
+                session: known.session(),
+                purpose: known.client.purpose,
+                network_origin: known.client.network_origin,
+                field_classes: &field_classes,
                 signed: known.client.signed,
                 bot_score: observation.and_then(|observation| observation.score()),
             },

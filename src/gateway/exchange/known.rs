@@ -3,6 +3,7 @@
 
 use super::client_connection::ClientConnection;
 use crate::gateway::message::target::ClientRequest;
+use crate::gateway::session::{ClientSession, SessionToken};
 use crate::gateway::switch_subject::SwitchSubject;
 use crate::gateway::worker::{Worker, WorkerConfig};
 use std::net::IpAddr;
@@ -12,9 +13,12 @@ use tidegate_engine::{Classified, Observation};
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::exempt::is_robots_txt_read;
 use tidegate_policy::identity::{ClientAddress, ClientKey};
+use tidegate_policy::network_origin::NetworkOrigin;
+use tidegate_policy::purpose::Purpose;
 use tidegate_policy::rng::ratio_from_id;
 use tidegate_policy::route::Route;
-use tidegate_policy::{OperatorId, Rules, Timestamp};
+use tidegate_policy::session::Session;
+use tidegate_policy::{ClassId, OperatorId, Rules, Timestamp};
 
 /// A valid request and what is known of it.
 pub(in crate::gateway) struct Known {
@@ -41,6 +45,14 @@ pub(in crate::gateway) struct Client {
     pub(in crate::gateway) crawler: Option<OperatorId>,
     /// Observation for bot detection; `None` for declared bots.
     pub(in crate::gateway) observation: Option<Observation>,
+    /// Session, if there are any.
+    pub(in crate::gateway) session: ClientSession,
+    /// Purpose of the operator that the client belongs to, or claims to.
+    pub(in crate::gateway) purpose: Option<Purpose>,
+    /// Autonomous system and country of the address.
+    pub(in crate::gateway) network_origin: NetworkOrigin,
+    /// Classes whose header fields and cookies the request has.
+    pub(in crate::gateway) field_classes: Vec<ClassId>,
 }
 
 impl Known {
@@ -69,6 +81,12 @@ impl Known {
     #[inline]
     pub(in crate::gateway) fn header_rules(&self) -> Option<&HeaderRules> {
         self.config.settings.header_rules(self.classified.route)
+    }
+
+    /// Returns the session of the client; `None` if there are no sessions.
+    pub(in crate::gateway) fn session(&self) -> Option<Session> {
+        let token = self.client.session.token;
+        self.config.settings.sessions.as_ref().map(|_| token.map_or(Session::None, SessionToken::session))
     }
 
     /// Returns the address of the client.

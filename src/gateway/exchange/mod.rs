@@ -57,6 +57,7 @@ use crate::gateway::message::headers::strip_admin_sessions;
 use crate::gateway::message::problem::Problem;
 use crate::gateway::message::response_body::{ResponseBody, omit_body};
 use crate::gateway::message::target::{ClientRequest, Target};
+use crate::gateway::session::take_cookie;
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::listener::ListenerKind;
 use crate::gateway::unknown_paths::UnknownPath;
@@ -127,6 +128,8 @@ async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>)
     let Request { mut head, body } = request;
     // Before anything reads the cookies: the session of the live page is for the gateway alone.
     strip_admin_sessions(&mut head.fields);
+    let sessions = config.settings.sessions.as_ref();
+    let session_cookie = sessions.and_then(|sessions| take_cookie(sessions, &mut head.fields));
     let head_started_at = connection.connection_state.on_request_start(head.version);
     let target = match validate(&connection, &config, &head) {
         ControlFlow::Continue(target) => target,
@@ -136,7 +139,8 @@ async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>)
             return *response;
         }
     };
-    let request = ClientRequest { head, target, has_body: !body.is_end_stream(), signature: OnceCell::new() };
+    let has_body = !body.is_end_stream();
+    let request = ClientRequest { head, target, has_body, signature: OnceCell::new(), session_cookie };
     let (id, mut now) = (connection.worker.next_decision_id(), connection.worker.now());
     let known = identify(connection, config, request, head_started_at.unwrap_or(now), id, now);
     let role = cache_role(&known, &mut now).await;

@@ -174,13 +174,24 @@ pub(in crate::gateway) fn retain_trailers(fields: &mut Fields, keep: impl Fn(&[u
 pub(in crate::gateway) fn strip_admin_sessions(fields: &mut Fields) {
     // Building the searcher takes longer than a search.
     static SESSION: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(COOKIE_PREFIX));
-    let has_session = |cookies: &[u8]| SESSION.find(cookies).is_some();
-    if !fields.all(Name::Cookie).any(has_session) {
+    if fields.all(Name::Cookie).any(|cookies| SESSION.find(cookies).is_some()) {
+        take_cookies(fields, |cookie| cookie.starts_with(COOKIE_PREFIX.as_bytes()));
+    }
+}
+
+/// Removes the cookies, as `name=value`, for which `is_taken` returns true.
+pub(in crate::gateway) fn take_cookies(fields: &mut Fields, mut is_taken: impl FnMut(&[u8]) -> bool) {
+    let cookies = fields.all(Name::Cookie).flat_map(|cookies| cookies.split(|&byte| byte == b';'));
+    let (mut kept, mut has_taken) = (Vec::new(), false);
+    for cookie in cookies.map(<[u8]>::trim_ascii) {
+        match is_taken(cookie) {
+            true => has_taken = true,
+            false => kept.push(cookie),
+        }
+    }
+    if !has_taken {
         return;
     }
-    let is_other = |cookie: &&[u8]| !cookie.trim_ascii().starts_with(COOKIE_PREFIX.as_bytes());
-    let cookies = fields.all(Name::Cookie).flat_map(|cookies| cookies.split(|&byte| byte == b';'));
-    let kept: Vec<&[u8]> = cookies.filter(is_other).map(<[u8]>::trim_ascii).collect();
     let kept = kept.join(&b"; "[..]);
     fields.remove(Name::Cookie);
     if !kept.is_empty() {

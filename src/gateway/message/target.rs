@@ -21,6 +21,8 @@ pub(in crate::gateway) struct ClientRequest {
     pub(in crate::gateway) has_body: bool,
     /// Result of the signature verification; empty until it is needed.
     pub(in crate::gateway) signature: OnceCell<Signature>,
+    /// Value of the session cookie, which is removed from the head.
+    pub(in crate::gateway) session_cookie: Option<Box<[u8]>>,
 }
 
 /// Target of a request, as matched by rules.

@@ -15,6 +15,9 @@ use tidegate_policy::Units;
 use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen, Signal};
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::class::Evidence;
+use tidegate_policy::network_origin::NetworkOrigin;
+use tidegate_policy::purpose::Purpose;
+use tidegate_policy::session::Session;
 use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{BotId, ClientKind, OperatorId, Reason};
 
@@ -53,6 +56,10 @@ fn lines_have_the_documented_fields_in_order() {
         it.client.bot_score = Some(83);
         let headers = it.client.headers_seen.with_fetch(Some(FetchMode::Navigate), Some(FetchSite::None));
         it.client.headers_seen = headers.with_hints_major(142);
+        it.client.session = Some(Session::Known);
+        it.client.purpose = Some(Purpose::Search);
+        it.client.network_origin = NetworkOrigin { asn: Some(64_496), country: "DE".parse().ok() };
+        it.client.field_classes = &["partner", "login"];
         it.decision.bucket_sequence = Some(5);
         it.decision.outcome = RecordedOutcome::Refused(Reason::Tier);
         it.decision.retry_after_s = Some(60);

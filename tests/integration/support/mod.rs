@@ -22,6 +22,7 @@ pub mod https_server;
 pub mod load;
 pub mod memory_store;
 pub mod metered_site;
+pub mod mmdb;
 pub mod name_server;
 pub mod nginx;
 pub mod origin;

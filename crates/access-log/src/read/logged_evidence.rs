@@ -4,6 +4,8 @@
 use super::NativeFields;
 use crate::EvidenceWord;
 use tidegate_policy::bot_detection::{BotScore, Signal};
+use tidegate_policy::network_origin::NetworkOrigin;
+use tidegate_policy::session::Session;
 use tidegate_policy::{ClassId, ClientKind, OperatorId, Proof, ProofMethod, Rules, Signature};
 
 /// Evidence about the client in a line of the gateway's own log.
@@ -19,6 +21,12 @@ pub struct LoggedEvidence {
     pub api_key_class: Option<ClassId>,
     /// Class that the client's certificate had a name of.
     pub certificate_class: Option<ClassId>,
+    /// Classes whose header fields and cookies the request had.
+    pub field_classes: Vec<ClassId>,
+    /// Session of the client; `None` if there were no sessions.
+    pub session: Option<Session>,
+    /// Autonomous system and country of the address.
+    pub network_origin: NetworkOrigin,
     /// Hash of the credential sent.
     pub credential_hash: Option<u64>,
 }
@@ -28,7 +36,14 @@ impl LoggedEvidence {
     pub fn parse(native: &NativeFields<'_>, rules: &Rules, operator: impl Fn(&str) -> Option<OperatorId>) -> Self {
         let credential_hash = native.key.strip_prefix("hash:").and_then(|hash| u64::from_str_radix(hash, 16).ok());
         // A user agent rule or a signature that decides ends the classification before other evidence is collected.
-        let mut evidence = Self { proof: Some(Proof::Unknown), credential_hash, ..Self::default() };
+        let mut evidence = Self {
+            proof: Some(Proof::Unknown),
+            credential_hash,
+            field_classes: native.field_classes.iter().filter_map(|name| rules.class_id(name)).collect(),
+            session: native.session.and_then(Session::from_name),
+            network_origin: native.network_origin,
+            ..Self::default()
+        };
         for (word, name) in native.evidence.iter().filter_map(|entry| EvidenceWord::parse(entry)) {
             let operator_id = operator(name);
             match word {

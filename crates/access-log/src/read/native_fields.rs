@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidegate_http_cache::CacheResult;
 use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::cache::CacheFill;
+use tidegate_policy::network_origin::NetworkOrigin;
 use tidegate_policy::switches::{Switch, SwitchEffect};
 use tidegate_policy::{Timestamp, Units};
 
@@ -26,6 +27,12 @@ pub struct NativeFields<'a> {
     pub kind: &'a str,
     /// Class of the client.
     pub class: Cow<'a, str>,
+    /// Session of the client.
+    pub session: Option<&'a str>,
+    /// Autonomous system and country of the client.
+    pub network_origin: NetworkOrigin,
+    /// Names of the classes whose header fields and cookies the request had.
+    pub field_classes: Vec<Cow<'a, str>>,
     /// Evidence for the classification.
     pub evidence: Vec<Cow<'a, str>>,
     /// Quotas of the route.

@@ -1,6 +1,7 @@
 //! Summary lines of classes: match conditions, priority, bucket and crawler guard.
 
 use super::format::{duration, shadow};
+use crate::sections::sessions::Sessions;
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::bucket::Bucket;
 use tidegate_policy::class::{ApiKeys, Class, ClassMatcher};
@@ -20,6 +21,12 @@ pub(super) fn class(class: &Class, shed: bool, operators: &[String], lists: &[St
         class.name,
         shadow(class.enforce)
     )
+}
+
+/// Returns the summary of sessions.
+pub(super) fn sessions(Sessions { cookie, lifetime, enforce }: &Sessions) -> String {
+    let enforced = if *enforce { "" } else { ", no refusal asks to come back" };
+    format!("cookie {cookie}, for {}{enforced}", duration(*lifetime))
 }
 
 pub(super) fn conditions(when: &ClassMatcher, operators: &[String], lists: &[String]) -> String {
@@ -57,6 +64,24 @@ pub(super) fn conditions(when: &ClassMatcher, operators: &[String], lists: &[Str
         conditions.push(format!("with a certificate of {}", names.join(" or ")));
     }
     let any_of = |values: Vec<String>| values.join(" or ");
+    if !when.fields.is_empty() {
+        let fields: Vec<String> = when.fields.iter().map(ToString::to_string).collect();
+        conditions.push(format!("with {}", fields.join(" and ")));
+    }
+    if !when.sessions.is_empty() {
+        let sessions: Vec<&str> = when.sessions.iter().map(|session| session.description()).collect();
+        conditions.push(format!("with {}", sessions.join(" or ")));
+    }
+    if !when.purposes.is_empty() {
+        let purposes: Vec<&str> = when.purposes.iter().map(|purpose| purpose.name()).collect();
+        conditions.push(format!("for {}", purposes.join(" or ")));
+    }
+    if !when.asns.is_empty() {
+        conditions.push(format!("in {}", any_of(when.asns.iter().map(|asn| format!("AS{asn}")).collect())));
+    }
+    if !when.countries.is_empty() {
+        conditions.push(format!("in {}", any_of(when.countries.iter().map(ToString::to_string).collect())));
+    }
     if !when.methods.is_empty() {
         conditions.push(any_of(when.methods.iter().map(ToString::to_string).collect()));
     }

@@ -84,6 +84,9 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     line(format!("compression: {}", compression::compression(rules.compression.as_ref())));
 
     line(format!("crawlers: {}", crawlers::verify(&settings.verify)));
+    if let Some(sessions) = &settings.sessions {
+        line(format!("sessions: {}", classes::sessions(sessions)));
+    }
     line(match &rules.bot_detection {
         None => "bot detection: off".into(),
         Some(BotDetection { threshold, half_life, .. }) => {

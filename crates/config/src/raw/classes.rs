@@ -1,6 +1,7 @@
 //! Raw sections `classes` and `user_agent_rules`.
 
-use crate::scalars::{CertificateName, Delay, Field, Percent, Range, Rate, Span, Verb};
+use crate::raw::verify::PurposeName;
+use crate::scalars::{CertificateName, CountryCode, Delay, Field, Percent, Range, Rate, Span, ValuePattern, Verb};
 use crate::section::{any, positive, section, stored_as_written};
 use crate::serde_forms::{NamedMap, OneOrMany, SecretTexts, string_or_map, word_or_keys};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -132,6 +133,88 @@ section! {
         host: OneOrMany<String>;
         /// Method of the request: one, or a list; GET includes HEAD. Default any.
         method: OneOrMany<Verb>;
+        /// Header fields that the request has: a name, or { NAME: "value*" } with a pattern of the value, one or a list; `*`
+        /// matches any text, in any case. All fields must be there; of the patterns of one, one match is enough. A client
+        /// can send any field: use it for what a server in front sets or what is no secret, and `api_key` for keys. The
+        /// access log has the classes in `field_classes`, never a value. Default any.
+        header: HeaderConditions;
+        /// Cookies that the request has, like `header`. Default any.
+        cookie: CookieConditions;
+        /// Session of the client: none, new or known; one, or a list. Requires `sessions`. Default any.
+        session: OneOrMany<SessionName>;
+        /// Purpose of the operator that the client belongs to, or claims to: search, agent, training, monitor or preview;
+        /// one, or a list. Add `kind: verified_bot` where a claim is not enough. Default any.
+        purpose: OneOrMany<PurposeName>;
+        /// Number of the client's autonomous system: one, or a list. Requires `clients.asn_database`. Default any.
+        asn: OneOrMany<u32>;
+        /// Country of the client as two letters (ISO 3166), such as DE: one, or a list. Requires
+        /// `clients.country_database`. Default any.
+        country: OneOrMany<CountryCode>;
+    }
+}
+
+/// Header fields by name, with patterns of their values; none accepts every value.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeaderConditions(pub Vec<(String, OneOrMany<ValuePattern>)>);
+
+/// Cookies by name, with patterns of their values; none accepts every value.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CookieConditions(pub Vec<(String, OneOrMany<ValuePattern>)>);
+
+macro_rules! name_or_patterns {
+    ($Type:ident, $needs:literal) => {
+        impl From<NamedMap<OneOrMany<ValuePattern>>> for $Type {
+            fn from(fields: NamedMap<OneOrMany<ValuePattern>>) -> Self {
+                Self(fields.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $Type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                string_or_map::<D, Self, NamedMap<OneOrMany<ValuePattern>>>(deserializer, $needs, |name| {
+                    (!name.is_empty()).then(|| Self(vec![(name.to_owned(), OneOrMany::default())]))
+                })
+            }
+        }
+
+        impl JsonSchema for $Type {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($Type).into()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                let patterns = generator.subschema_for::<OneOrMany<ValuePattern>>();
+                json_schema!({ "anyOf": [
+                    { "type": "string", "minLength": 1 },
+                    { "type": "object", "additionalProperties": patterns },
+                ] })
+            }
+        }
+    };
+}
+
+name_or_patterns!(HeaderConditions, "a header; write X-Partner or { X-Partner: \"acme*\" }");
+name_or_patterns!(CookieConditions, "a cookie; write sessionid or { sessionid: \"value*\" }");
+
+/// Session of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SessionName {
+    /// No valid cookie came.
+    None,
+    /// A valid cookie came.
+    New,
+    /// A valid cookie came, and a visit of a person was seen with it.
+    Known,
+}
+
+impl From<SessionName> for policy::session::Session {
+    fn from(session: SessionName) -> Self {
+        match session {
+            SessionName::None => Self::None,
+            SessionName::New => Self::New,
+            SessionName::Known => Self::Known,
+        }
     }
 }
 

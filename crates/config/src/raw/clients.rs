@@ -1,6 +1,6 @@
 //! Raw section `clients`.
 
-use crate::scalars::{Field, Range};
+use crate::scalars::{Field, FilePath, Range};
 use crate::section::section;
 use crate::serde_forms::string_or_map;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -31,6 +31,13 @@ section! {
         trusted_proxies: Vec<Range>;
         /// Number of leading bits of an IPv6 address that identify one client, 32 to 64. A household usually has a /64.
         ipv6_prefix: u8 = 64 => u8, usual_prefix;
+        /// Database of autonomous systems for `when.asn`, as a file of the MaxMind format (.mmdb), such as GeoLite2 ASN or
+        /// those of DB-IP and IPinfo. It is read into memory at the start and at each reload. The access log then has `asn`
+        /// of each client. Default none.
+        asn_database: Option<FilePath>;
+        /// Database of countries for `when.country`, like `asn_database`. The access log then has `country` of each client.
+        /// Default none.
+        country_database: Option<FilePath>;
     }
 }
 

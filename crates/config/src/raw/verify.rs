@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tidegate_policy::purpose::Purpose;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Minimum of `refresh_interval`, to protect the servers of the lists.
@@ -182,6 +183,37 @@ pub(crate) struct Operator {
     /// list. It names a new operator or adds to a built-in one. chatgpt-agent and google-agent are built in. Default as
     /// built in.
     pub signature_agents: Option<OneOrMany<String>>,
+    /// What the operator fetches pages for: search, agent (at the request of a user), training (of models), monitor or
+    /// preview. Default as built in, none for an additional operator.
+    pub purpose: Option<PurposeName>,
+}
+
+/// Purpose of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PurposeName {
+    /// An index of a search engine.
+    Search,
+    /// A request of a user.
+    Agent,
+    /// Training of models.
+    Training,
+    /// Checks of a site.
+    Monitor,
+    /// Previews of links.
+    Preview,
+}
+
+impl From<PurposeName> for Purpose {
+    fn from(purpose: PurposeName) -> Self {
+        match purpose {
+            PurposeName::Search => Self::Search,
+            PurposeName::Agent => Self::Agent,
+            PurposeName::Training => Self::Training,
+            PurposeName::Monitor => Self::Monitor,
+            PurposeName::Preview => Self::Preview,
+        }
+    }
 }
 
 /// Proof method of crawlers.

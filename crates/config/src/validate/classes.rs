@@ -2,14 +2,16 @@
 
 use super::diagnostics::Diagnostics;
 use super::request_conditions;
+use crate::raw::File;
 use crate::raw::classes::{self as raw, Agent};
-use crate::scalars::Field;
-use crate::serde_forms::SecretText;
+use crate::scalars::{Field, ValuePattern};
+use crate::sections::sessions::SessionsForm;
+use crate::serde_forms::{OneOrMany, SecretText};
 use crate::setting_path::SettingPath;
 use std::time::Duration;
 use tidegate_policy::address_lists::{AddressLists, ListSet};
 use tidegate_policy::bucket::Bucket;
-use tidegate_policy::class::{ApiKeys, Class, ClassMatcher, UserAgentRule, UserAgentRules};
+use tidegate_policy::class::{ApiKeys, Class, ClassMatcher, FieldCondition, UserAgentRule, UserAgentRules};
 use tidegate_policy::crawler_guard::CrawlerGuard;
 use tidegate_policy::identity::{CredentialSource, KeySource};
 use tidegate_policy::words::Words;
@@ -175,6 +177,57 @@ fn class_matcher(
         paths,
         hosts: request_conditions::hosts(&raw.host.0, &path.host(), report),
         methods: request_conditions::methods(&raw.method.0),
+        fields: fields(raw, path, report),
+        sessions: raw.session.0.iter().copied().map(Into::into).collect(),
+        purposes: raw.purpose.0.iter().copied().map(Into::into).collect(),
+        asns: raw.asn.0.clone(),
+        countries: raw.country.0.iter().map(|country| country.0).collect(),
+    }
+}
+
+/// Returns the conditions of header fields and cookies, and reports invalid names.
+fn fields(raw: &raw::ClassConditions, path: &SettingPath, report: &mut Diagnostics) -> Vec<FieldCondition> {
+    let patterns = |values: &OneOrMany<ValuePattern>| values.0.iter().map(|pattern| pattern.0.clone()).collect();
+    let mut fields = Vec::new();
+    for (name, values) in &raw.header.0 {
+        match http::HeaderName::from_bytes(name.as_bytes()) {
+            Ok(header) => {
+                fields.push(FieldCondition { source: CredentialSource::Header(header), values: patterns(values) });
+            }
+            Err(_) => report.error(&path.header(), format!("invalid header {name:?}"), "write it like X-Partner"),
+        }
+    }
+    for (name, values) in &raw.cookie.0 {
+        check_cookie(name, &path.cookie(), report);
+        fields.push(FieldCondition { source: CredentialSource::Cookie(name.clone()), values: patterns(values) });
+    }
+    fields
+}
+
+fn check_cookie(name: &str, path: &SettingPath, report: &mut Diagnostics) {
+    // The syntax of cookie names is that of header names (RFC 6265 section 4.1.1), but cookie names are case-sensitive.
+    if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
+        report.error(path, "invalid cookie name", "write it like session");
+    }
+}
+
+/// Checks that what the conditions of classes need is there: sessions, and databases of networks.
+pub(super) fn check_needs(file: &File, report: &mut Diagnostics) {
+    let has_sessions = !matches!(file.sessions, SessionsForm::Off);
+    for (index, class) in file.classes.iter().enumerate() {
+        let path = SettingPath::of_class(index).when();
+        let raw::ClassConditions { session, asn, country, .. } = &class.when;
+        if !session.0.is_empty() && !has_sessions {
+            report.error(&path.session(), "no client has a session", "write sessions: on, or leave the condition out");
+        }
+        if !asn.0.is_empty() && file.clients.asn_database.is_none() {
+            let hint = "write clients: { asn_database: ./asn.mmdb }";
+            report.error(&path.asn(), "no database of autonomous systems", hint);
+        }
+        if !country.0.is_empty() && file.clients.country_database.is_none() {
+            let hint = "write clients: { country_database: ./country.mmdb }";
+            report.error(&path.country(), "no database of countries", hint);
+        }
     }
 }
 
@@ -239,11 +292,7 @@ fn credential_source(
     match (header, cookie) {
         (Some(header), None) => CredentialSource::Header(header.0.clone()),
         (None, Some(cookie)) => {
-            // The syntax of cookie names is that of header names (RFC 6265 section 4.1.1), but cookie names are
-            // case-sensitive.
-            if http::HeaderName::from_bytes(cookie.as_bytes()).is_err() {
-                report.error(&path.cookie(), "invalid cookie name", "write it like session");
-            }
+            check_cookie(cookie, &path.cookie(), report);
             CredentialSource::Cookie(cookie.clone())
         }
         (header, _) => {

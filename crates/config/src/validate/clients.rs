@@ -2,10 +2,21 @@
 
 use super::diagnostics::Diagnostics;
 use crate::raw::clients::{AddressFrom, Clients};
-use crate::scalars::Range;
+use crate::scalars::{FilePath, Range};
 use crate::setting_path::SettingPath;
+use crate::settings::NetworkDatabaseFile;
 use std::net::{IpAddr, Ipv4Addr};
 use tidegate_policy::identity::{AddressSource, ProxyTrust};
+
+/// Returns a database of networks with the location of its key.
+pub(super) fn database(
+    file: Option<&FilePath>,
+    path: &SettingPath,
+    report: &Diagnostics,
+) -> Option<NetworkDatabaseFile> {
+    let location = || format!("{}: {path}", report.location_of(path));
+    file.map(|file| NetworkDatabaseFile { file: file.0.as_str().into(), location: location() })
+}
 
 pub(super) fn proxy_trust(raw: &Clients, report: &mut Diagnostics) -> ProxyTrust {
     let path = SettingPath::ROOT.clients();

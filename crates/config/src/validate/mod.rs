@@ -34,6 +34,7 @@ use super::error::ConfigError;
 use super::raw;
 use super::raw::compression::{Compression, CompressionKeys};
 use super::sections::crawl_policy::CrawlPolicyDocument;
+use super::sections::sessions::SessionsForm;
 use super::setting_path::SettingPath;
 use super::settings::{CrawlerOperator, DefaultValue, Settings};
 use super::source_map::SourceMap;
@@ -67,6 +68,9 @@ pub(super) fn validate(
     let webhooks = notify::webhooks(&raw.notify, &mut report);
 
     let trust = clients::proxy_trust(&raw.clients, &mut report);
+    let path = SettingPath::ROOT.clients();
+    let asn_database = clients::database(raw.clients.asn_database.as_ref(), &path.asn_database(), &report);
+    let country_database = clients::database(raw.clients.country_database.as_ref(), &path.country_database(), &report);
     let agent_rules = classes::user_agent_rules(&raw.user_agent_rules, &mut report);
     let crawler_operators = verify::operators(&raw.operators, operators, &mut report);
     let operator_names = merge_operator_names(operators, &crawler_operators);
@@ -75,6 +79,7 @@ pub(super) fn validate(
     let list_names: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
     let classes = classes::classes(&raw.classes, &operators, &list_names, &mut report);
     listen::check_certificate_classes(&classes, &listen, &mut report);
+    classes::check_needs(raw, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
     let (quotas, scope_quotas) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
     let promise = promise::promise(&raw.promise, &quotas, &classes, &mut report);
@@ -149,6 +154,12 @@ pub(super) fn validate(
         operators: crawler_operators,
         operator_names,
         verify,
+        sessions: match &raw.sessions {
+            SessionsForm::Off => None,
+            SessionsForm::On(sessions) => Some(sessions.clone()),
+        },
+        asn_database,
+        country_database,
         rules,
         redirects,
         header_rules,

@@ -124,6 +124,7 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Diagno
         dns_names: raw.dns_names.as_ref().map(patterns),
         exhaustive: raw.exhaustive.as_ref().map(exhaustive),
         signature_agents: texts(&raw.signature_agents),
+        purpose: raw.purpose.map(Into::into),
     }
 }
 

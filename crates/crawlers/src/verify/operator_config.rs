@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::range_source::{RangeSource, parse_cidr};
 use tidegate_policy::ProofMethod;
 use tidegate_policy::dns_pattern::DnsPattern;
+use tidegate_policy::purpose::Purpose;
 
 /// An operator, as in `data/operators.json`. `data/README.md` describes the keys of that file.
 #[derive(Debug, Default, Deserialize)]
@@ -17,6 +18,9 @@ pub(super) struct Operator {
     /// The operator's own documentation of its crawlers, for review of this table.
     #[serde(rename = "documentation")]
     _documentation: String,
+    /// What the operator fetches pages for, by its own statement.
+    #[serde(deserialize_with = "purpose")]
+    pub(super) purpose: Option<Purpose>,
     pub(super) product_tokens: Vec<String>,
     /// Networks, or URLs of lists, whose addresses belong to the crawler.
     pub(super) verified_ranges: Vec<RangeSource>,
@@ -54,6 +58,8 @@ impl Operator {
 pub struct OperatorOverride {
     /// Name of the operator.
     pub name: String,
+    /// What the operator fetches pages for.
+    pub purpose: Option<Purpose>,
     /// Product tokens by which a user agent claims the operator.
     pub product_tokens: Option<Vec<String>>,
     /// Address ranges of its crawlers.
@@ -99,7 +105,7 @@ pub(super) fn parse_operators(
 
 /// Changes the operator that `config` names, or adds it to the table.
 fn apply_override(table: &mut Vec<Operator>, config: OperatorOverride) {
-    let OperatorOverride { name, product_tokens, ranges, dns_names, exhaustive, signature_agents } = config;
+    let OperatorOverride { name, purpose, product_tokens, ranges, dns_names, exhaustive, signature_agents } = config;
     // A product token or signature agent stands for one operator, so the others lose it.
     if let Some(tokens) = &product_tokens {
         let is_claimed = |token: &String| tokens.iter().any(|claimed| claimed.eq_ignore_ascii_case(token));
@@ -114,6 +120,7 @@ fn apply_override(table: &mut Vec<Operator>, config: OperatorOverride) {
     });
     let operator = &mut table[index];
     operator.is_overridden = true;
+    operator.purpose = purpose.or(operator.purpose);
     replace_if_given(&mut operator.product_tokens, product_tokens);
     replace_if_given(&mut operator.verified_ranges, ranges);
     replace_if_given(&mut operator.dns_names, dns_names);
@@ -161,6 +168,12 @@ fn proof_methods<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Ve
         StoredProofMethod::DnsNames => ProofMethod::Dns,
     };
     Ok(Vec::<StoredProofMethod>::deserialize(deserializer)?.into_iter().map(method).collect())
+}
+
+fn purpose<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Purpose>, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let invalid = || serde::de::Error::custom(format!("invalid purpose: {name}"));
+    Purpose::from_name(&name).map(Some).ok_or_else(invalid)
 }
 
 fn patterns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<DnsPattern>, D::Error> {

@@ -13,6 +13,7 @@ use super::operator_config::{Operator, OperatorOverride, OperatorTableError, par
 use super::range_source::RangeSource;
 use super::ranges::{OperatorRange, RangeMatch, Ranges};
 use tidegate_policy::network::is_private;
+use tidegate_policy::purpose::Purpose;
 use tidegate_policy::{OperatorId, Proof, ProofMethod, Timestamp};
 
 /// Table of operators with their current address ranges.
@@ -112,6 +113,11 @@ impl OperatorTable {
     /// Returns the id of the operator with this name.
     pub fn id(&self, name: &str) -> Option<OperatorId> {
         self.with_ids().find(|(_, operator)| operator.name == name).map(|(id, _)| id)
+    }
+
+    /// Returns what an operator of this table fetches pages for, by its own statement.
+    pub fn purpose(&self, operator: OperatorId) -> Option<Purpose> {
+        self.table[operator.index()].purpose
     }
 
     /// Returns the name of an operator of this table.

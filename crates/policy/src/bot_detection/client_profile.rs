@@ -108,6 +108,12 @@ impl ClientProfile {
         self.loads_assets() || self.follows_links()
     }
 
+    /// Returns true if the client has loaded three assets, or one and followed a link, or followed two links. The counts decay,
+    /// so that a half is enough for the last of them.
+    pub fn has_visit_of_person(&self) -> bool {
+        self.assets > 2.5 || (self.assets > 0.5 && self.linked_pages > 0.5) || self.linked_pages > 1.5
+    }
+
     /// Returns true if the client loads assets or follows links about as often as it submits forms.
     pub(super) fn reads_between_posts(&self) -> bool {
         self.assets.max(self.linked_pages) * RARE_RATIO > self.pages + self.repeated_posts

@@ -29,4 +29,9 @@ impl ClientKind {
             Self::Impostor => "impostor",
         }
     }
+
+    /// Returns true if clients of the kind may have sessions: bots that say so have none.
+    pub const fn may_have_session(self) -> bool {
+        matches!(self, Self::Human | Self::SuspectedBot)
+    }
 }

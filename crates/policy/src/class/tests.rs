@@ -240,12 +240,17 @@ fn api_key_class_needs_one_of_its_keys() {
 fn each_condition_excludes_the_clients_that_do_not_meet_it() {
     const CLASS: ClassId = ClassId(3);
     let range = |text: &str| vec![IpPrefix::parse(text).expect("a valid range")];
-    let source = CredentialSource::Header(http::HeaderName::from_static("x-api-key"));
+    let header = |name| CredentialSource::Header(http::HeaderName::from_static(name));
+    let source = header("x-api-key");
     let any = ClassMatcher::default;
     let met = ClientFacts {
         address_lists: ListSet::from_ids([ListId(1)]),
         api_key_classes: vec![CLASS],
         certificate_classes: vec![CLASS],
+        field_classes: vec![CLASS],
+        session: Session::New,
+        purpose: Some(Purpose::Search),
+        network_origin: NetworkOrigin { asn: Some(64_496), country: "DE".parse().ok() },
         ..client_facts(Claim::Browser)
     };
     let unmet = ClientFacts {
@@ -253,7 +258,11 @@ fn each_condition_excludes_the_clients_that_do_not_meet_it() {
         address_lists: ListSet::from_ids([ListId(2)]),
         api_key_classes: vec![ClassId(0)],
         certificate_classes: vec![ClassId(0)],
-        ..met
+        field_classes: vec![ClassId(0)],
+        session: Session::None,
+        purpose: None,
+        network_origin: NetworkOrigin::default(),
+        ..met.clone()
     };
     let first_unmet = |matcher: &ClassMatcher, is_met: bool| {
         let (kind, operator, client, user_agent): (_, _, _, &[u8]) = match is_met {
@@ -285,6 +294,14 @@ fn each_condition_excludes_the_clients_that_do_not_meet_it() {
             ConditionKind::Certificate,
         ),
         (
+            ClassMatcher { fields: vec![FieldCondition { source: header("x-partner"), values: Vec::new() }], ..any() },
+            ConditionKind::Field,
+        ),
+        (ClassMatcher { sessions: vec![Session::New, Session::Known], ..any() }, ConditionKind::Session),
+        (ClassMatcher { purposes: vec![Purpose::Training, Purpose::Search], ..any() }, ConditionKind::Purpose),
+        (ClassMatcher { asns: vec![64_500, 64_496], ..any() }, ConditionKind::Asn),
+        (ClassMatcher { countries: "de".parse().into_iter().collect(), ..any() }, ConditionKind::Country),
+        (
             ClassMatcher {
                 paths: vec![("/feed/**".into(), Pattern::parse("/feed/**").expect("valid pattern"))],
                 ..any()
@@ -297,6 +314,25 @@ fn each_condition_excludes_the_clients_that_do_not_meet_it() {
         assert!(!matcher.matches_all(), "{condition:?}");
         assert_eq!((first_unmet(&matcher, true), first_unmet(&matcher, false)), (None, Some(condition)));
     }
+}
+
+#[test]
+fn a_field_matches_by_any_of_its_lines_and_patterns() {
+    let source = CredentialSource::Header(http::HeaderName::from_static("x-partner"));
+    let patterns = ["acme*", "beta"].iter().flat_map(|pattern| pattern.parse()).collect();
+    let (named, of_values) =
+        (FieldCondition { source: source.clone(), values: Vec::new() }, FieldCondition { source, values: patterns });
+    for (lines, is_named, is_of_values) in [
+        (&[][..], false, false),
+        (&[&b""[..]], true, false),
+        (&[b"Acme-7"], true, true),
+        (&[b"gamma", b"beta"], true, true),
+        (&[b"a\xffcme"], true, false),
+    ] {
+        let matches = |condition: &FieldCondition| condition.matches(lines.iter().copied());
+        assert_eq!((matches(&named), matches(&of_values)), (is_named, is_of_values), "{lines:?}");
+    }
+    assert_eq!(of_values.to_string(), "the header x-partner like acme* or beta");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::step::{Stage, Step};
 use tidegate_config::SettingPath;
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::class::{Class, ConditionKind};
+use tidegate_policy::network_origin::Country;
 use tidegate_policy::{ClassId, ClientKind, ListId};
 
 pub(super) fn step(input: &ExplainInput<'_>) -> Step {
@@ -75,6 +76,22 @@ fn mismatch_reason(input: &ExplainInput<'_>, class: ClassId) -> String {
             let patterns: Vec<String> = when.certificates.iter().map(ToString::to_string).collect();
             let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
             format!("a client certificate with the name {}", any_of(&patterns))
+        }
+        Some(ConditionKind::Field) => when.fields.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and "),
+        Some(ConditionKind::Session) => {
+            let sessions: Vec<&str> = when.sessions.iter().map(|session| session.description()).collect();
+            any_of(&sessions)
+        }
+        Some(ConditionKind::Purpose) => {
+            format!("a crawler for {}", any_of(&when.purposes.iter().map(|purpose| purpose.name()).collect::<Vec<_>>()))
+        }
+        Some(ConditionKind::Asn) => {
+            let numbers: Vec<String> = when.asns.iter().map(|asn| format!("AS{asn}")).collect();
+            any_of(&numbers.iter().map(String::as_str).collect::<Vec<_>>())
+        }
+        Some(ConditionKind::Country) => {
+            let codes: Vec<&str> = when.countries.iter().map(Country::as_str).collect();
+            format!("the country {}", any_of(&codes))
         }
         Some(ConditionKind::Path) => {
             format!("a path like {}", any_of(&when.paths.iter().map(|(text, _)| text.as_str()).collect::<Vec<_>>()))

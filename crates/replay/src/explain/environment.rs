@@ -3,6 +3,7 @@
 use super::step::Rule;
 use crate::Policy;
 use tidegate_config::{SettingPath, Settings};
+use tidegate_crawlers::network_databases::NetworkDatabases;
 use tidegate_crawlers::user_agents::UserAgentMatcher;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_policy::address_lists::AddressLists;
@@ -19,11 +20,14 @@ pub struct Environment<'a> {
     pub operators: &'a OperatorTable,
     /// Networks of the address lists.
     pub lists: &'a AddressLists,
+    /// Databases of networks.
+    pub network_databases: &'a NetworkDatabases,
 }
 
 impl<'a> From<&'a Policy> for Environment<'a> {
-    fn from(Policy { settings, operators, user_agents, lists, .. }: &'a Policy) -> Self {
-        Self { settings, user_agents, operators, lists }
+    fn from(policy: &'a Policy) -> Self {
+        let Policy { settings, operators, user_agents, lists, network_databases, .. } = policy;
+        Self { settings, user_agents, operators, lists, network_databases }
     }
 }
 

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use tidegate_config::{self as config, Settings};
+use tidegate_crawlers::network_databases::NetworkDatabases;
 use tidegate_crawlers::user_agents::UserAgentMatcher;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_engine::{Engine, LeaseMode, QuotaView};
@@ -53,6 +54,7 @@ pub(super) struct PolicyFixture {
     operators: OperatorTable,
     user_agents: UserAgentMatcher,
     lists: AddressLists,
+    network_databases: NetworkDatabases,
 }
 
 impl PolicyFixture {
@@ -64,12 +66,13 @@ impl PolicyFixture {
         let settings = config::load(Path::new("tidegate.yaml"), &text, &[], &[], &names);
         let settings = settings.unwrap_or_else(|errors| panic!("{errors}"));
         let user_agents = UserAgentMatcher::builtin(operators.product_tokens());
-        Self { settings, operators, user_agents, lists: AddressLists::default() }
+        let (lists, network_databases) = (AddressLists::default(), NetworkDatabases::default());
+        Self { settings, operators, user_agents, lists, network_databases }
     }
 
     fn environment(&self) -> Environment<'_> {
-        let Self { settings, operators, user_agents, lists } = self;
-        Environment { settings, user_agents, operators, lists }
+        let Self { settings, operators, user_agents, lists, network_databases } = self;
+        Environment { settings, user_agents, operators, lists, network_databases }
     }
 
     /// Returns the input of a hypothetical request that finds `used` units of the quota `api` used.

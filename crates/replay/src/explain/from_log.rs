@@ -38,7 +38,7 @@ pub fn input_from_log<'a>(
 
 /// Returns what is known of the client. Logged evidence has precedence over the current tables.
 fn client_facts(line: &LogLine<'_>, request: &ReplayRequest<'_>, environment: Environment<'_>) -> ClientFacts {
-    let Environment { user_agents, operators, lists, .. } = environment;
+    let Environment { user_agents, operators, lists, network_databases, .. } = environment;
     let rules = environment.rules();
     let logged = line.native.as_ref().map(|native| LoggedEvidence::parse(native, rules, |name| operators.id(name)));
     let claim = user_agents.claim(request.user_agent);
@@ -49,6 +49,7 @@ fn client_facts(line: &LogLine<'_>, request: &ReplayRequest<'_>, environment: En
         rules,
         operators,
         lists,
+        network_databases,
         observes_all: false,
         reclassifies: false,
         bot_score: || None,

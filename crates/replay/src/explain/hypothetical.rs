@@ -8,7 +8,10 @@ use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::bot_detection::BotScore;
 use tidegate_policy::identity::{ClientAddress, CredentialSource, ProxyTrust, cookie};
 use tidegate_policy::network::canonical;
+use tidegate_policy::network_origin::NetworkOrigin;
 use tidegate_policy::path::{PathError, PathReadings};
+use tidegate_policy::purpose::Purpose;
+use tidegate_policy::session::Session;
 use tidegate_policy::{Claim, ClassId, ClientEvidence, ClientFacts, OperatorId, Proof, Signature, Timestamp, Units};
 
 /// A hypothetical request, and the quota usage at its arrival.
@@ -93,6 +96,28 @@ impl ClientEvidence for HypotheticalEvidence<'_> {
     /// A hypothetical request has no certificate.
     fn certificate_classes(&mut self) -> Vec<ClassId> {
         Vec::new()
+    }
+
+    fn purpose(&mut self, operator: OperatorId) -> Option<Purpose> {
+        self.environment.operators.purpose(operator)
+    }
+
+    fn field_classes(&mut self) -> Vec<ClassId> {
+        self.environment.rules().field_classes(|condition| match &condition.source {
+            CredentialSource::Header(name) => {
+                condition.matches(self.request.headers.get_all(name).iter().map(header::HeaderValue::as_bytes))
+            }
+            cookie => condition.matches(find_credential(cookie, &self.request.headers).into_iter()),
+        })
+    }
+
+    /// Only a running gateway can verify a session.
+    fn session(&mut self) -> Session {
+        Session::None
+    }
+
+    fn network_origin(&mut self) -> NetworkOrigin {
+        self.environment.network_databases.lookup(self.client)
     }
 
     fn bot_score(&mut self) -> Option<BotScore> {

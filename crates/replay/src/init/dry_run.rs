@@ -79,8 +79,14 @@ impl DailyDemand {
         let settings = load(yaml)?;
         let savings = CacheSavings::new(&load(&format!("{yaml}\n{CACHE_SECTION}\n"))?);
         let (operators, agents) = (Arc::clone(operators), Arc::clone(agents));
-        let policy =
-            Policy { name: "proposed".into(), settings, operators, user_agents: agents, lists: Arc::default() };
+        let policy = Policy {
+            name: "proposed".into(),
+            settings,
+            operators,
+            user_agents: agents,
+            lists: Arc::default(),
+            network_databases: Arc::default(),
+        };
         let DryRunResult { report, busiest, people, bursts, counts, cache } =
             replay(policy, MergedLog::new(logs.open()?, REORDER_WINDOW), savings)?;
         let Some(report) = report else { return Ok(Self::placeholder()) };

@@ -28,7 +28,14 @@ fn replay_config(yaml: &str, log: &str) -> (PolicyReport, Vec<String>) {
     let lines = MergedLog::new(logs.open().expect("in memory"), analysis::REORDER_WINDOW);
     let (operators, agents) = (Arc::clone(&OPERATORS), Arc::clone(&AGENTS));
     let settings = accepted_settings(yaml);
-    let mut policy = Some(Policy { name: "x".into(), settings, operators, user_agents: agents, lists: Arc::default() });
+    let mut policy = Some(Policy {
+        name: "x".into(),
+        settings,
+        operators,
+        user_agents: agents,
+        lists: Arc::default(),
+        network_databases: Arc::default(),
+    });
     let (mut simulator, mut charged) = (None, Vec::new());
     let ended = lines.for_each(|next, line| {
         let Some(request) = ReplayRequest::from_line(line) else { return };

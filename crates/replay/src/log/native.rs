@@ -9,6 +9,7 @@ use tidegate_engine::BucketUsage;
 use tidegate_http_cache::CacheResult;
 use tidegate_policy::Timestamp;
 use tidegate_policy::cache::CacheFill;
+use tidegate_policy::network_origin::NetworkOrigin;
 use tidegate_policy::switches::SwitchEffect;
 
 /// Parses a line.
@@ -43,6 +44,9 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
         headers_seen,
         kind: line.kind,
         class: line.class.0,
+        session: line.session,
+        network_origin: NetworkOrigin { asn: line.asn, country: line.country.and_then(|code| code.parse().ok()) },
+        field_classes: line.field_classes.into_iter().flatten().map(|name| name.0).collect(),
         evidence: line.evidence.into_iter().map(|entry| entry.0).collect(),
         quotas,
         unexpected_costs,

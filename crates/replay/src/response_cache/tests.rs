@@ -56,7 +56,14 @@ fn policy(yaml: &str) -> Policy {
     let yaml = format!("origin: {{ url: \"http://127.0.0.1:3000\" }}\nbot_detection: {{ enabled: false }}\n{yaml}");
     let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &names).expect("valid configuration");
     let (operators, user_agents) = (Arc::clone(&OPERATORS), Arc::clone(&USER_AGENTS));
-    Policy { name: "a.yaml".into(), settings, operators, user_agents, lists: Arc::default() }
+    Policy {
+        name: "a.yaml".into(),
+        settings,
+        operators,
+        user_agents,
+        lists: Arc::default(),
+        network_databases: Arc::default(),
+    }
 }
 
 fn replay(yaml: &str, log: &str, max_age: Option<Duration>) -> PolicyReport {

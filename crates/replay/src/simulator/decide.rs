@@ -9,14 +9,19 @@ use crate::observer::{Observer, PendingRequest};
 use crate::page_hash::PageHash;
 use crate::request::ReplayRequest;
 use crate::response_cache::CacheRole;
+use http::Method;
 use smallvec::{SmallVec, smallvec};
+use std::hash::BuildHasher;
 use tidegate_access_log::CLIENT_CLOSED_REQUEST;
 use tidegate_access_log::read::{LoggedEvidence, NativeFields, QuotaFields};
 use tidegate_engine::{Classified, Evaluation, LearnedCosts, Observation, ObservedRequest, RequestPurpose};
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::rng::ratio_from_id;
-use tidegate_policy::{BotId, Claim, ClientFacts, Facts, QuotaId, Reason, RefusedQuotas, RouteId, Timestamp, Units};
+use tidegate_policy::session::{RETURN_AFTER, Session};
+use tidegate_policy::{
+    BotId, Claim, Classification, ClientFacts, Facts, QuotaId, Reason, RefusedQuotas, RouteId, Timestamp, Units,
+};
 
 impl Simulator {
     pub(super) fn decide(
@@ -45,6 +50,7 @@ impl Simulator {
             rules: &self.rules,
             operators: &self.policy.operators,
             lists: &self.policy.lists,
+            network_databases: &self.policy.network_databases,
             observes_all: self.learned_until.is_some(),
             reclassifies: self.reclassifies,
             bot_score: || {
@@ -92,8 +98,36 @@ impl Simulator {
         };
         let mut replayed = self.apply_decision(next, line, request, (evaluation, observation, bot), role);
         replayed.saved = self.saved_units(&replayed, role, native, request);
+        replayed.asks_back =
+            replayed.cache.is_none() && self.asks_back(&replayed, request, &client, observation.as_ref());
+        if replayed.asks_back {
+            replayed.retry_after_s = Some(RETURN_AFTER.as_secs());
+        }
         self.update_cache(line, request, role, &replayed);
         replayed
+    }
+
+    /// Returns true if a refusal asks a browser to come back with a session. A log shows navigations only by their path, and
+    /// those of the gateway by `fetch_mode`.
+    fn asks_back(
+        &self,
+        replayed: &ReplayedDecision,
+        request: &ReplayRequest<'_>,
+        client: &ClientFacts,
+        observation: Option<&Observation>,
+    ) -> bool {
+        let Some(reason) = replayed.refusal_reason else { return false };
+        let Classification { kind, class, .. } = replayed.classification;
+        self.policy.settings.sessions.as_ref().is_some_and(|sessions| sessions.enforce)
+            && client.session == Session::None
+            && kind.may_have_session()
+            && self.rules[class].asks_back(reason)
+            && *request.method == Method::GET
+            && observation.is_some_and(Observation::is_navigation)
+            && self.returns.admit(
+                self.client_hasher.hash_one((request.client, request.user_agent)),
+                u32::try_from(replayed.at.seconds()).unwrap_or(u32::MAX),
+            )
     }
 
     /// Applies a decision: schedules completion, settlement and observation of the request.
@@ -115,6 +149,7 @@ impl Simulator {
             bot,
             route,
             refusal_reason: None,
+            asks_back: false,
             shadow: decision.verdict.shadow(),
             refusing_quotas: RefusedQuotas::NONE,
             // The response to an admitted request may contain a Retry-After of the origin.
@@ -277,6 +312,7 @@ fn copy_logged_refusal(
         bot: None,
         route: classified.route,
         refusal_reason: Some(Reason::Ledger),
+        asks_back: false,
         shadow: None,
         refusing_quotas: RefusedQuotas::NONE,
         retry_after_s: retry_after_s.filter(|_| cache.is_none()),

@@ -17,6 +17,7 @@ use crate::gateway::message::headers;
 use crate::gateway::message::problem::{ProxyRequestError, forbidden, proxy_request_error, settled};
 use crate::gateway::message::response_body::{ResponseBody, omit_body};
 use crate::gateway::message::target::{ClientRequest, Target};
+use crate::gateway::session::take_cookie;
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::connection_timeouts::ConnectionState;
 use crate::gateway::worker::WorkerConfig;
@@ -103,7 +104,7 @@ async fn answer(
     settings: &ForwardAuth,
 ) -> Result<Response<ResponseBody>, ProxyRequestError> {
     let worker = &connection.worker;
-    let head = asked_head(message, naming).map_err(ProxyRequestError::Name)?;
+    let mut head = asked_head(message, naming).map_err(ProxyRequestError::Name)?;
     // The length in a response to HEAD is that of a body which a proxy that asks with GET would wait for.
     let has_foreign_length = head.method == Method::HEAD && message.method != Method::HEAD;
     let refusal = |mut response: Response<ResponseBody>| {
@@ -120,7 +121,8 @@ async fn answer(
         Ok(target) => target,
         Err(error) => return Ok(refusal(reject_request(worker, error, &head))),
     };
-    let request = ClientRequest { head, target, has_body: false, signature: OnceCell::new() };
+    let session_cookie = config.settings.sessions.as_ref().and_then(|sessions| take_cookie(sessions, &mut head.fields));
+    let request = ClientRequest { head, target, has_body: false, signature: OnceCell::new(), session_cookie };
     let now = worker.now();
     let id = worker.shared().pending_decisions.unguessable_id(worker.next_decision_id());
     let known = identify(connection.for_request_that_outlives_it(), Rc::clone(config), request, received_at, id, now);

@@ -7,6 +7,7 @@ use crate::gateway::cache::Recorder;
 use crate::gateway::exchange::journal::Journal;
 use crate::gateway::message::problem::Problem;
 use crate::gateway::message::response_body::ResponseBody;
+use crate::gateway::session::begin_on_page;
 use crate::gateway::upstream::{ForwardError, UpstreamResponse};
 use bytes::Bytes;
 use hyper::body::Body;
@@ -29,6 +30,8 @@ pub(in crate::gateway) fn stream_response(
     let is_event_stream = body.size_hint().exact().is_none() && is_event_stream(&fields);
     let compressor = encode_response(&journal, status, &mut fields);
     prepare_client_response(&journal, status, &mut fields);
+    let is_shared = recorder.as_ref().is_some_and(|it| it.as_ref().is_ok_and(|recorder| recorder.is_reusable()));
+    begin_on_page(&journal, is_shared, &mut fields);
     if let Some(reason) = journal.cache.forward_reason {
         let stored = recorder.as_ref().map(|recorder| recorder.as_ref().map(|_| ()).map_err(|reason| *reason));
         let cache_status = CacheStatus::Forward { reason, status: None, stored };

@@ -5,16 +5,26 @@ use crate::gateway::exchange::journal::Journal;
 use crate::gateway::message::problem::{Problem, ResponseFormat};
 use crate::gateway::message::response_body::ResponseBody;
 use crate::gateway::message::target::RequestError;
+use crate::gateway::session::{SET_COOKIE, begin_on_refusal};
 use crate::gateway::transport::listener::ListenerKind;
 use crate::gateway::worker::Worker;
 use tidegate_http1::{RequestHead, Response};
+use tidegate_policy::session::RETURN_AFTER;
 
 /// Responds to a request that the rules refuse.
 pub(in crate::gateway) fn refuse(mut journal: Box<Journal>) -> Response<ResponseBody> {
     let (rules, snapshot) = (&journal.known.rules(), rate_limit_snapshot(&journal));
     let problem = Problem::refused(rules, snapshot, journal.known.retry_after_spread()).expect("refusal present");
+    let session = begin_on_refusal(&journal);
+    let problem = match &session {
+        Some(session) if session.comes_back => problem.with_return(RETURN_AFTER),
+        _ => problem,
+    };
     let retry_after = problem.retry_after();
-    let (response, bytes) = render_problem(&journal, problem);
+    let (mut response, bytes) = render_problem(&journal, problem);
+    if let Some(session) = session {
+        response.fields.append_text(SET_COOKIE, session.cookie.as_bytes());
+    }
     journal.client.retry_after = retry_after;
     journal.finish_local_response(response.status, bytes);
     response

@@ -10,7 +10,7 @@ use super::super::origin_head::{prepare_fetch, prepare_head};
 use super::super::{handle, identify};
 use crate::gateway::cache::{CacheFetch, FetchRules, Recorder, ResponseHead};
 use crate::gateway::config::Config;
-use crate::gateway::message::error_pages::ErrorPages;
+use crate::gateway::config::ConfigFiles;
 use crate::gateway::message::headers::strip_admin_sessions;
 use crate::gateway::message::response_body::ResponseBody;
 use crate::gateway::message::target::{ClientRequest, Target};
@@ -47,7 +47,6 @@ use tidegate_engine::Engine;
 use tidegate_engine::clock::Clock;
 use tidegate_http1::{Fields, Request, RequestHead, Response};
 use tidegate_policy::Timestamp;
-use tidegate_policy::address_lists::AddressLists;
 use tidegate_policy::switches::Switches;
 use tidegate_tls::PendingChallenges;
 use tokio::io::AsyncWriteExt;
@@ -121,8 +120,8 @@ impl Site {
             tls: Vec::new(),
             challenges: Arc::clone(&challenges),
             origin_servers: OriginServers::new(&settings.origin).expect("no files of TLS"),
-            error_pages: ErrorPages::default(),
-            lists: AddressLists::default(),
+            files: ConfigFiles::default(),
+            session_secret: [7; 32],
             switches: Switches::default(),
             ledger_responses: None,
             default_memory: None,
@@ -190,7 +189,7 @@ impl Site {
         let (config, now, mut head) = (self.worker.config(), self.clock.now(), head(line, fields));
         strip_admin_sessions(&mut head.fields);
         let target = Target::parse(&head, &self.worker.shared().via.pseudonym, &config.settings).expect("valid");
-        let request = ClientRequest { head, target, has_body: false, signature: OnceCell::new() };
+        let request = ClientRequest { head, target, has_body: false, signature: OnceCell::new(), session_cookie: None };
         identify(self.connection(), config, request, now, self.worker.next_decision_id(), now)
     }
 
@@ -270,9 +269,15 @@ impl Site {
     pub(super) fn reload(&self, rules: &str) {
         let (settings, shared) = (settings(rules), self.worker.shared());
         let servers = Arc::new(OriginServers::new(&settings.origin).expect("no files of TLS"));
-        let (pages, lists, switches) = (ErrorPages::default(), AddressLists::default(), Switches::default());
         let now = self.clock.now();
-        shared.replace_config(Config::new(settings, servers, pages, lists, switches, &shared.engine, now));
+        shared.replace_config(Config::new(
+            settings,
+            servers,
+            ConfigFiles::default(),
+            Switches::default(),
+            &shared.engine,
+            now,
+        ));
     }
 
     /// Returns the units used of the first quota.

@@ -45,6 +45,8 @@ pub(in crate::gateway) struct Problem<'a> {
     reason: Option<Reason>,
     violated_policies: ViolatedPolicies<'a>,
     retry_after: Option<u64>,
+    /// True if a browser is asked to repeat the request by itself.
+    returns_by_itself: bool,
 }
 
 /// Names of the policies that refused the request.
@@ -68,7 +70,13 @@ impl<'a> Problem<'a> {
             reason: Some(refusal.reason),
             violated_policies: ViolatedPolicies(Some((rules, snapshot))),
             retry_after: Some(refusal.retry_after(spread)),
+            returns_by_itself: false,
         })
+    }
+
+    /// Returns the problem of a browser that repeats the request by itself after `wait`.
+    pub(in crate::gateway) fn with_return(self, wait: Duration) -> Self {
+        Self { retry_after: Some(ceil_seconds(wait)), returns_by_itself: true, ..self }
     }
 
     /// Returns the problem of an admitted request that gets no slots in time. `spread` as in [`Problem::refused`].
@@ -124,12 +132,14 @@ impl<'a> Problem<'a> {
             reason: Some(reason),
             violated_policies: ViolatedPolicies(None),
             retry_after: Some(ceil_seconds(wait).max(1)),
+            returns_by_itself: false,
         }
     }
 
     fn from_template(template: ProblemTemplate) -> Self {
         let retry_after = (template.status >= 500).then(|| ceil_seconds(ORIGIN_RETRY_AFTER));
-        Self { template, reason: None, violated_policies: ViolatedPolicies(None), retry_after }
+        let violated_policies = ViolatedPolicies(None);
+        Self { template, reason: None, violated_policies, retry_after, returns_by_itself: false }
     }
 
     /// Returns the status of the response.
@@ -165,7 +175,12 @@ impl<'a> Problem<'a> {
         fields.append(Name::CacheControl, b"no-store");
         fields.append(Name::Decision, id.as_bytes());
         if let Some(seconds) = self.retry_after {
-            fields.append(Name::RetryAfter, itoa::Buffer::new().format(seconds).as_bytes());
+            let mut buffer = itoa::Buffer::new();
+            let seconds = buffer.format(seconds).as_bytes();
+            fields.append(Name::RetryAfter, seconds);
+            if self.returns_by_itself {
+                fields.append_text("refresh", seconds);
+            }
         }
         let length = body.size_hint().lower();
         (Response { status: self.status(), fields, body }, length)
@@ -203,7 +218,10 @@ fn write_html(problem: &Problem<'_>, id: &str, text: &mut ScratchBuffer) -> fmt:
     write_page_head(text, format_args!("{} {}", problem.template.status, problem.title()))?;
     writeln!(text, "<h1>{}</h1>\n<p>{}</p>", heading(problem.status()), problem.template.detail)?;
     if let Some(seconds) = problem.retry_after {
-        writeln!(text, "<p>Please try again in {}.</p>", WaitText(seconds))?;
+        match problem.returns_by_itself {
+            true => writeln!(text, "<p>This page loads by itself in {}.</p>", WaitText(seconds))?,
+            false => writeln!(text, "<p>Please try again in {}.</p>", WaitText(seconds))?,
+        }
     }
     writeln!(text, "<p><small>Decision {id}</small></p>")
 }

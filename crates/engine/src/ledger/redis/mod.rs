@@ -13,6 +13,7 @@ mod error;
 mod incarnation;
 mod script_reply;
 mod script_request;
+mod session_secret;
 mod switches;
 
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub use certificates::{SharedCertificate, SharedCertificates};
 pub use connection::Timeouts;
 pub use endpoint::{HostPort, RedisAddress, RedisEndpoint};
 pub use incarnation::Incarnation;
+pub use session_secret::SharedSessionSecret;
 pub use switches::SharedSwitches;
 
 use super::store::{Lease, LeaseRequest, Store, StoreError};

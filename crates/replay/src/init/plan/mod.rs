@@ -104,7 +104,14 @@ fn replay(
         let settings = config::load(Path::new(name), yaml, &[], &[], &names)
             .map_err(|errors| DryRunError::InvalidConfig(errors.to_string()))?;
         let (operators, user_agents) = (Arc::clone(operators), Arc::clone(agents));
-        Ok::<_, DryRunError>(Policy { name: name.into(), settings, operators, user_agents, lists: Arc::default() })
+        Ok::<_, DryRunError>(Policy {
+            name: name.into(),
+            settings,
+            operators,
+            user_agents,
+            lists: Arc::default(),
+            network_databases: Arc::default(),
+        })
     };
     let replay = |learned: LearnedState| {
         let lines = MergedLog::new(logs.open()?, REORDER_WINDOW);

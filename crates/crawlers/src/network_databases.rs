@@ -1,0 +1,77 @@
+//! Databases of networks: the autonomous system and the country of an address, from files of the administrator in the MaxMind
+//! format (<https://maxmind.github.io/MaxMind-DB/>).
+
+use maxminddb::{PathElement, Reader};
+use std::net::IpAddr;
+use std::path::Path;
+use tidegate_engine::files;
+use tidegate_policy::network_origin::NetworkOrigin;
+
+/// Databases of networks, in memory.
+#[derive(Debug, Default)]
+pub struct NetworkDatabases {
+    asn: Option<Reader<Vec<u8>>>,
+    country: Option<Reader<Vec<u8>>>,
+}
+
+/// A file of the administrator, and the location of its key.
+pub type Source<'a> = (&'a Path, &'a str);
+
+/// Maximum size of a file: those of all networks of the world with one value each have less than a tenth.
+const MAX_FILE_BYTES: usize = 512 << 20;
+
+/// Paths of the number of an autonomous system: of GeoLite2 and DB-IP, and of IPinfo, which writes `AS64496`.
+const ASN_PATHS: [&str; 2] = ["autonomous_system_number", "asn"];
+
+/// Paths of the code of a country: of GeoLite2 and DB-IP, of IPinfo Lite, and of IPinfo.
+const COUNTRY_PATHS: [&[PathElement<'static>]; 3] = [
+    &[PathElement::Key("country"), PathElement::Key("iso_code")],
+    &[PathElement::Key("country_code")],
+    &[PathElement::Key("country")],
+];
+
+impl NetworkDatabases {
+    /// Reads the databases. Returns all errors, one line each.
+    pub fn read(asn: Option<Source<'_>>, country: Option<Source<'_>>) -> Result<Self, String> {
+        match (asn.map(read).transpose(), country.map(read).transpose()) {
+            (Ok(asn), Ok(country)) => Ok(Self { asn, country }),
+            (asn, country) => {
+                let errors: Vec<String> = asn.err().into_iter().chain(country.err()).collect();
+                Err(errors.join("\n"))
+            }
+        }
+    }
+
+    /// Returns autonomous system and country of `address`, as far as the databases know them.
+    pub fn lookup(&self, address: IpAddr) -> NetworkOrigin {
+        NetworkOrigin {
+            asn: self.asn.as_ref().and_then(|reader| asn(reader, address)),
+            country: self.country.as_ref().and_then(|reader| {
+                let found = reader.lookup(address).ok()?;
+                let text = |path: &&[PathElement<'_>]| found.decode_path::<&str>(path).ok()?;
+                COUNTRY_PATHS.iter().find_map(text)?.parse().ok()
+            }),
+        }
+    }
+}
+
+fn asn(reader: &Reader<Vec<u8>>, address: IpAddr) -> Option<u32> {
+    let found = reader.lookup(address).ok()?;
+    ASN_PATHS.iter().find_map(|key| {
+        let path = [PathElement::Key(key)];
+        let number = || found.decode_path::<u32>(&path).ok()?;
+        let text = || found.decode_path::<&str>(&path).ok()?.map(|text| text.trim_start_matches("AS").parse().ok());
+        number().or_else(|| text()?)
+    })
+}
+
+fn read((file, location): Source<'_>) -> Result<Reader<Vec<u8>>, String> {
+    let failed = |error: &dyn std::fmt::Display| {
+        format!("{location}: {} cannot be used: {error}; name a file of the MaxMind format (.mmdb)", file.display())
+    };
+    let content = files::read(file, MAX_FILE_BYTES).map_err(|error| failed(&error))?;
+    let reader = Reader::from_source(content).map_err(|error| failed(&error))?;
+    // A search tree with a loop or a value outside of the file is found here, not by a request.
+    reader.verify().map_err(|error| failed(&error))?;
+    Ok(reader)
+}

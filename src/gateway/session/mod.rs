@@ -1,0 +1,20 @@
+//! Sessions of browsers: a signed cookie that a browser brings back. Nothing is stored but the secret that signs.
+//!
+//! A navigation without a session gets a cookie with its page, or with its refusal. The refusal of a stranger is its way
+//! back: it asks the browser, once, to repeat the request with the cookie ([`tidegate_engine::ReturnTable`]).
+
+mod cookie;
+mod keys;
+
+pub(super) use cookie::{SET_COOKIE, begin_on_page, begin_on_refusal, may_begin, take_cookie};
+pub use keys::SessionSecret;
+pub(super) use keys::{Bearer, SessionKeys, SessionToken};
+
+/// Session of the client of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ClientSession {
+    /// Content of a valid cookie.
+    pub(super) token: Option<SessionToken>,
+    /// Client to which the cookie of the response is bound; `None` if the request gets none.
+    pub(super) bearer: Option<Bearer>,
+}

@@ -1,0 +1,252 @@
+//! Sessions: who gets a cookie, what it is bound to, and the way back of a refused browser.
+
+use crate::support::client::Response;
+use crate::support::gateway::TestGateway;
+use crate::support::origin::Origin;
+use crate::support::redis::RedisServer;
+use crate::support::wait::wait_until;
+use serde_json::json;
+use std::time::Duration;
+use tidegate_engine::clock::Clock;
+
+const BROWSER: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\
+                       Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\nAccept-Language: en\r\n\
+                       Accept-Encoding: gzip\r\nUpgrade-Insecure-Requests: 1\r\n";
+
+/// Strangers are always refused, all others never.
+const REFUSED_STRANGERS: &str = "
+workers: 1
+sessions: on
+clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
+quotas: { api: { limit: 100, window: { fixed: 24h }, tiers: { stranger: [{ above: 0%, shed: 100% }] } } }
+classes:
+  - { name: bot, when: { kind: [verified_bot, declared_bot, impostor] } }
+  - { name: stranger, when: { session: none } }
+  - { name: person }
+routes: [{ match: '/**', cost: { api: 1 } }]
+";
+
+fn html_origin() -> Origin {
+    Origin::with_script(|request, connection| {
+        let fields = match request.target.as_str() {
+            "/public" => "Content-Type: text/html\r\nCache-Control: public, max-age=60\r\n",
+            "/data" => "Content-Type: application/json\r\n",
+            _ => "Content-Type: text/html; charset=utf-8\r\n",
+        };
+        connection.reply("200 OK", fields, b"page");
+    })
+}
+
+/// Sends a request of a browser at `client`.
+fn browse(gateway: &TestGateway, client: &str, path: &str, fields: &str) -> Response {
+    gateway.connect().get(path, &format!("X-Forwarded-For: {client}\r\n{BROWSER}{fields}"))
+}
+
+/// Returns the `Cookie` field for what a response has set.
+fn cookie_of(response: &Response) -> String {
+    let set = response.field("set-cookie");
+    assert!(set.contains("; Path=/; ") && set.contains("; HttpOnly; SameSite=Lax"), "{set:?}");
+    format!("Cookie: a=1; {}\r\n", set.split(';').next().unwrap_or_default())
+}
+
+#[test]
+fn a_refused_browser_comes_back_by_itself_once() {
+    let origin = html_origin();
+    let gateway = TestGateway::with_rules(origin.address(), REFUSED_STRANGERS);
+    let refused = browse(&gateway, "192.0.2.1", "/a", "");
+    let wait = (refused.field("retry-after"), refused.field("refresh"), refused.field("cache-control"));
+    assert_eq!((refused.status, wait), (429, ("2", "2", "no-store")), "{}", refused.text());
+    assert!(refused.text().contains("loads by itself in 2 seconds"), "{}", refused.text());
+    let cookie = cookie_of(&refused);
+    let returned = browse(&gateway, "192.0.2.1", "/a", &cookie);
+    assert_eq!((returned.status, returned.field("set-cookie")), (200, ""));
+    assert_eq!(origin.last_request().field("cookie"), "a=1", "the origin sees its own cookies only");
+    // Without cookies, the browser is told the truth, and does not reload for ever.
+    for _ in 0..3 {
+        let again = browse(&gateway, "192.0.2.1", "/a", "");
+        assert_eq!((again.status, again.field("refresh")), (429, ""));
+        assert!(again.field("retry-after").parse::<u64>().is_ok_and(|seconds| seconds > 2), "{again:?}");
+        assert!(again.field("set-cookie").contains("tidegate="), "the next reload may have it");
+    }
+    let other = browse(&gateway, "192.0.2.2", "/a", "");
+    assert_eq!(other.field("refresh"), "2", "each client is asked for itself");
+    gateway.advance_and_sweep(Duration::from_secs(61));
+    assert_eq!(browse(&gateway, "192.0.2.1", "/a", "").field("refresh"), "2");
+    let log = gateway.read_log();
+    let logged = |index: usize| {
+        json!([log[index]["session"], log[index]["class"], log[index]["reason"], log[index]["retry_after_s"]])
+    };
+    assert_eq!(logged(0), json!(["none", "stranger", "tier", 2]), "the reason stays the true one");
+    assert_eq!(logged(1), json!(["new", "person", null, null]));
+}
+
+#[test]
+fn only_navigations_of_browsers_are_asked_back() {
+    let origin = html_origin();
+    let gateway = TestGateway::with_rules(origin.address(), REFUSED_STRANGERS);
+    for (index, (method, fields, session)) in [
+        ("GET", "Accept: text/html\r\nSec-Fetch-Dest: document\r\nSec-Fetch-Mode: navigate\r\n", true),
+        ("GET", "Accept: text/html\r\nSec-Fetch-Dest: iframe\r\nSec-Fetch-Mode: navigate\r\n", false),
+        ("GET", "Accept: text/html\r\nSec-Fetch-Dest: image\r\nSec-Fetch-Mode: no-cors\r\n", false),
+        ("GET", "Accept: image/avif,*/*\r\n", false),
+        ("GET", "Accept: application/json\r\n", false),
+        ("GET", "Accept: */*\r\n", false),
+        ("POST", "Accept: text/html\r\nContent-Length: 0\r\n", false),
+        ("HEAD", "Accept: text/html\r\n", false),
+        (
+            "GET",
+            "Accept: text/html\r\nSignature-Agent: \"https://agent.example\"\r\nSignature-Input: x\r\nSignature: y\r\n",
+            false,
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let request = format!(
+            "{method} /a HTTP/1.1\r\nHost: example.com\r\nX-Forwarded-For: 192.0.2.{index}\r\nUser-Agent: Mozilla/5.0 Firefox/128.0\r\n{fields}\r\n"
+        );
+        let response = gateway.connect().send(request).response_to(method);
+        let given = (response.field("refresh") == "2", response.field("set-cookie").contains("tidegate="));
+        assert_eq!(given, (session, session), "{method} {fields}: {response:?}");
+    }
+}
+
+#[test]
+fn pages_get_a_cookie_unless_a_cache_may_keep_them() {
+    let origin = html_origin();
+    let rules = "
+sessions: { cookie: __Host-visit, lifetime: 2h }
+cache: {}
+quotas: { api: { limit: 100, window: { fixed: 24h } } }
+classes: []
+routes: [{ match: '/stored', cache: { ttl: 60s } }]
+";
+    let gateway = TestGateway::with_rules(origin.address(), rules);
+    let page = browse(&gateway, "192.0.2.1", "/page", "");
+    let set = page.field("set-cookie");
+    // Browsers refuse the prefix over http.
+    assert!(set.starts_with("visit=") && set.contains("; Max-Age=7200;") && !set.contains("Secure"), "{set}");
+    let cookie = cookie_of(&page);
+    for (path, fields) in [
+        ("/public", ""),
+        ("/data", ""),
+        ("/stored", ""),
+        ("/stored", ""),
+        ("/page", cookie.as_str()),
+        ("/page", "Accept: application/json\r\n"),
+    ] {
+        let fields = fields.replace("Accept: application", "X: 1\r\nSec-Fetch-Dest: empty\r\nAccept: application");
+        let response = browse(&gateway, "192.0.2.1", path, &fields);
+        assert_eq!((response.status, response.field("set-cookie")), (200, ""), "{path} {fields}");
+    }
+    let crawler = gateway.connect().get("/page", "User-Agent: Googlebot/2.1\r\nAccept: text/html\r\n");
+    assert_eq!((crawler.status, crawler.field("set-cookie")), (200, ""), "a bot that says so");
+    // The cookie is no part of what the cache compares.
+    let stored = browse(&gateway, "192.0.2.1", "/stored", &cookie.replace("a=1; ", ""));
+    assert!(stored.field("cache-status").contains("hit"), "{stored:?}");
+}
+
+#[test]
+fn a_cookie_holds_for_its_network_and_browser_and_over_https_for_its_host() {
+    let origin = html_origin();
+    let gateway = TestGateway::with_rules(origin.address(), REFUSED_STRANGERS);
+    let of_https = browse(&gateway, "192.0.2.1", "/a", "X-Forwarded-Proto: https\r\n");
+    let set = of_https.field("set-cookie");
+    assert!(set.starts_with("__Host-tidegate=") && set.ends_with("; Secure"), "{set}");
+    let cookie = cookie_of(&of_https);
+    for (client, fields, expected) in [
+        ("192.0.2.1", cookie.clone(), 200),
+        ("192.0.2.77", cookie.clone(), 200),
+        ("192.0.3.1", cookie.clone(), 429),
+        ("2001:db8::1", cookie.clone(), 429),
+        ("192.0.2.1", cookie.replace("__Host-", ""), 200),
+        ("192.0.2.1", cookie.replace("tidegate=", "tidegate=x"), 429),
+        ("192.0.2.1", "Cookie: __Host-tidegate=\r\n".to_owned(), 429),
+        ("192.0.2.1", format!("Cookie: __Host-tidegate={}\r\n", "A".repeat(39)), 429),
+    ] {
+        assert_eq!(browse(&gateway, client, "/a", &fields).status, expected, "{client} {fields:?}");
+    }
+    let other = format!("X-Forwarded-For: 192.0.2.1\r\n{}{cookie}", BROWSER.replace("128", "129"));
+    assert_eq!(gateway.connect().get("/a", &other).status, 429, "another browser");
+    gateway.advance_and_sweep(Duration::from_secs(24 * 3600 - 10));
+    assert_eq!(browse(&gateway, "192.0.2.1", "/a", &cookie).status, 200);
+    gateway.advance_and_sweep(Duration::from_secs(20));
+    assert_eq!(browse(&gateway, "192.0.2.1", "/a", &cookie).status, 429, "after a day");
+}
+
+#[test]
+fn a_session_becomes_known_by_a_visit_and_survives_a_restart() {
+    let origin = html_origin();
+    let mut gateway = TestGateway::with_rules(origin.address(), REFUSED_STRANGERS);
+    let cookie = cookie_of(&browse(&gateway, "192.0.2.1", "/a", ""));
+    let first = browse(&gateway, "192.0.2.1", "/a", &cookie);
+    assert_eq!((first.status, first.field("set-cookie")), (200, ""));
+    for asset in ["/style.css", "/app.js", "/logo.png"] {
+        browse(
+            &gateway,
+            "192.0.2.1",
+            asset,
+            &format!("Referer: http://example.com/a\r\nSec-Fetch-Dest: style\r\n{cookie}"),
+        );
+    }
+    let page = browse(&gateway, "192.0.2.1", "/b", &format!("Referer: http://example.com/a\r\n{cookie}"));
+    let known = cookie_of(&page);
+    assert_ne!(known, cookie);
+    gateway.restart();
+    assert_eq!(browse(&gateway, "192.0.2.1", "/c", &known).status, 200);
+    let log = gateway.read_log();
+    let sessions: Vec<&str> = log.iter().filter_map(|line| line["session"].as_str()).collect();
+    assert_eq!(sessions.last(), Some(&"known"), "{sessions:?}");
+    assert!(sessions.contains(&"new") && log.iter().all(|line| !line.to_string().contains("tidegate=")));
+}
+
+#[test]
+fn shadow_mode_begins_sessions_and_asks_nobody_back() {
+    let origin = html_origin();
+    let rules = REFUSED_STRANGERS.replace("sessions: on", "sessions: { enforce: false }");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let refused = browse(&gateway, "192.0.2.1", "/a", "");
+    assert_eq!((refused.status, refused.field("refresh")), (429, ""));
+    assert_eq!(browse(&gateway, "192.0.2.1", "/a", &cookie_of(&refused)).status, 200);
+}
+
+#[test]
+fn gateways_with_one_ledger_accept_the_sessions_of_each_other() {
+    let redis = RedisServer::start(&[]);
+    let origin = html_origin();
+    let rules = format!("{REFUSED_STRANGERS}ledger: {{ redis: {{ url: 'redis://127.0.0.1:{}' }} }}\n", redis.port);
+    let start = |rules: &String| TestGateway::with_clock(origin.address(), rules, Clock::system());
+    let gateways = [&rules, &rules].map(start);
+    wait_until("both gateways to sign with one secret", || {
+        let cookie = cookie_of(&browse(&gateways[0], "192.0.2.1", "/a", ""));
+        browse(&gateways[1], "192.0.2.1", "/a", &cookie).status == 200
+    });
+}
+
+#[test]
+fn strangers_share_one_budget_and_people_with_a_session_are_served() {
+    let origin = html_origin();
+    let rules = "
+# classes: built in
+workers: 1
+sessions: on
+clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
+quotas: { api: { limit: 1000 } }
+routes: [{ match: '/**', cost: { api: 1 } }]
+";
+    let gateway = TestGateway::with_rules(origin.address(), rules);
+    let person = cookie_of(&browse(&gateway, "192.0.2.1", "/", ""));
+    // A fleet: each address sends one request, with all fields of a browser.
+    let of_fleet: Vec<Response> =
+        (0..400).map(|number| browse(&gateway, &format!("10.{}.{}.1", number / 200, number % 200), "/a", "")).collect();
+    let served = of_fleet.iter().filter(|response| response.status == 200).count();
+    assert!((1..150).contains(&served), "a small part of half a day: {served} of 400");
+    let reasons = |response: &Response| response.status == 200 || response.field("refresh") == "2";
+    assert!(of_fleet.iter().all(reasons), "each of them could come back");
+    for number in 0..40 {
+        let page = browse(&gateway, "192.0.2.1", &format!("/page/{number}"), &person);
+        assert_eq!(page.status, 200, "{number}: {}", page.text());
+    }
+    let crawler = "X-Forwarded-For: 66.249.66.1\r\nUser-Agent: Googlebot/2.1\r\n";
+    assert_eq!(gateway.connect().get("/a", crawler).status, 200, "search engines come before strangers");
+}
