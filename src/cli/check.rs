@@ -105,12 +105,12 @@ fn unbounded_client_warnings(rules: &Rules) -> Vec<String> {
 /// Returns a warning for each quota that no request is charged to.
 fn uncharged_quota_warnings(rules: &Rules) -> Vec<String> {
     let is_uncharged =
-        |id: &QuotaId| rules[*id].cost_header.is_none() && !rules.routes.iter().any(|route| route.has_cost_in(*id));
+        |id: &QuotaId| !rules[*id].has_reported_costs() && !rules.routes.iter().any(|route| route.has_cost_in(*id));
     let warning = |id: QuotaId| {
         let name = &rules[id].name;
         format!(
             "quotas.{name}: no request is charged, so nothing is limited; write routes: [{{ match: \"/**\", cost: {{ {name}: 1 }} }}], \
-             or cost_header with the response header that has the cost"
+             or cost_header or cost_json with where a response has its cost"
         )
     };
     (0..rules.quotas.len()).map(QuotaId::from_index).filter(is_uncharged).map(warning).collect()

@@ -9,10 +9,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use tidegate_body_cost::{CostPaths, WeightedPath};
 use tidegate_config::Settings;
 use tidegate_crawlers::network_databases::NetworkDatabases;
 use tidegate_engine::{Admission, Engine};
 use tidegate_policy::address_lists::{AddressLists, ListSet};
+use tidegate_policy::quota::BodyCostPath;
 use tidegate_policy::switches::Switches;
 use tidegate_policy::{QuotaId, RouteId, Timestamp};
 use tidegate_rate_limit_headers::RateLimitHeaders;
@@ -35,6 +37,8 @@ pub(super) struct Config {
     pub(super) origin_servers: Arc<OriginServers>,
     /// Quotas whose costs the origin reports.
     pub(super) reported_quotas: Vec<QuotaId>,
+    /// Paths of the costs in bodies, by [`QuotaId`].
+    pub(super) body_costs: Vec<Option<CostPaths>>,
     /// Routes with an unexpected cost, by [`RouteId`].
     unexpected_costs: Vec<AtomicBool>,
     /// Routes with an unreadable cost, by [`RouteId`].
@@ -74,7 +78,7 @@ impl Config {
     ) -> Self {
         let rules = Arc::clone(&settings.rules);
         let no_routes = || rules.routes.iter().map(|_| AtomicBool::new(false)).collect();
-        let has_cost_header = |id: &QuotaId| rules[*id].cost_header.is_some();
+        let has_cost_header = |id: &QuotaId| rules[*id].has_reported_costs();
         Self {
             admission: engine.admission(Arc::clone(&rules), now),
             rate_limit_headers: RateLimitHeaders::new(&settings.headers, &rules),
@@ -83,6 +87,7 @@ impl Config {
             untrusted_proxy: UntrustedProxy::default(),
             origin_servers,
             reported_quotas: (0..rules.quotas.len()).map(QuotaId::from_index).filter(has_cost_header).collect(),
+            body_costs: rules.quotas.iter().map(|quota| cost_paths(&quota.cost_json)).collect(),
             unexpected_costs: no_routes(),
             unreadable_costs: no_routes(),
             origin_cache_distrusted_until: rules.routes.iter().map(|_| AtomicU64::default()).collect(),
@@ -143,6 +148,14 @@ impl Config {
     pub(super) fn replace_switches(&self, switches: Switches) {
         self.switches.store(Arc::new(switches));
     }
+}
+
+/// Returns the paths of the costs in bodies; `None` if there are none.
+fn cost_paths(paths: &[BodyCostPath]) -> Option<CostPaths> {
+    let path = |BodyCostPath { path, weight }: &BodyCostPath| {
+        Some(WeightedPath { path: path.parse().ok()?, weight_milli: weight.milli() })
+    };
+    CostPaths::new(paths.iter().filter_map(path).collect()).ok()
 }
 
 fn max_origin_cache_requests(settings: &Settings) -> usize {

@@ -8,6 +8,7 @@
 mod cache;
 mod config;
 mod config_names;
+mod cost_reports;
 mod exchange;
 mod in_place;
 mod log_interval;
@@ -289,6 +290,16 @@ impl Handle {
     /// Activates other switches, resolved by the current rules.
     pub fn replace_switches(&self, switches: Switches) {
         self.0.replace_switches(switches);
+    }
+
+    /// Returns the number of responses that did not report the cost of their route, by quota and route.
+    pub fn missing_costs(&self) -> Vec<(String, String, u64)> {
+        self.0.cost_reports.missing()
+    }
+
+    /// Returns the routes of which no response reported the cost, with their number, by quota.
+    pub fn unreported_costs(&self) -> Vec<(String, String, u64)> {
+        self.0.cost_reports.never_found()
     }
 
     /// Returns the secret that signs session cookies.

@@ -2,6 +2,7 @@
 
 use crate::gateway::cache::ResponseCache;
 use crate::gateway::config::{Config, ConfigFiles};
+use crate::gateway::cost_reports::CostReports;
 use crate::gateway::log_interval::LogInterval;
 use crate::gateway::message::crawl_delay::CrawlDelayAdviser;
 use crate::gateway::message::forward_auth::PendingDecisions;
@@ -117,6 +118,8 @@ pub(super) struct Shared {
     pub(super) credentials: Credentials,
     /// Hashes client credentials with a per-process key, so that hashes are unpredictable and differ after a restart.
     pub(super) credential_hasher: RandomState,
+    /// Costs that responses reported after their head.
+    pub(super) cost_reports: CostReports,
     /// Signs session cookies.
     pub(super) session_keys: SessionKeys,
     /// Clients that were asked to come back with a session.
@@ -197,6 +200,7 @@ impl Shared {
             via: Via::new(seed),
             credentials: Credentials::new(max_tracked_clients),
             credential_hasher: RandomState::new(),
+            cost_reports: CostReports::default(),
             session_keys: SessionKeys::new(session_secret),
             returns: ReturnTable::default(),
             robots_cache: RobotsCache::default(),

@@ -159,6 +159,12 @@ impl ServiceState {
         notes.extend(self.certificate_warnings());
         notes.extend(self.switch_file_error.clone());
         notes.extend(crawlers::stale_ranges_warning(&self.operators.errors()));
+        notes.extend(self.handle.unreported_costs().into_iter().map(|(quota, route, count)| {
+            format!(
+                "quotas.{quota}: none of {count} responses of the route {route} reported its cost, and each was charged as \
+                 expected; compare cost_json or cost_trailer with a response"
+            )
+        }));
         notes.extend(match self.handle.robots_over_limit() {
             0 => None,
             count => Some(format!("robots.txt of {count} hosts exceeds 500 KiB with directives: served without them")),

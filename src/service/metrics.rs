@@ -15,6 +15,9 @@ impl ServiceState {
         self.handle.with_admission(|admission| self.record_admission(admission));
         self.record_crawlers();
         self.record_cache();
+        for (quota, route, count) in self.handle.missing_costs() {
+            counter!(COST_MISSING, "quota" => quota, "route" => route).absolute(count);
+        }
         self.record_origin_and_certificates();
         if let Some(promise) = &*self.promise.lock() {
             record_promise(promise);

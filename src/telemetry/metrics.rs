@@ -138,8 +138,11 @@ metrics! {
     QUOTA_DRIFT: Gauge "tidegate_quota_drift" ["quota"];
     /// Total number of units that the origin reported as spent beyond the limit.
     QUOTA_OVERRUN: UnitCounter "tidegate_quota_overrun_total" ["quota"];
+    /// Total number of responses without the cost of their route in the quota, which cost_json or cost_trailer should have
+    /// read. Each was charged as expected.
+    COST_MISSING: Counter "tidegate_cost_missing_total" ["quota", "route"];
     /// Total number of costs that the origin reported and that were implausibly high: above 100 times the expected cost and
-    /// above a hundredth of the limit. The larger of both was charged.
+    /// above a hundredth of the limit, of which the larger was charged; in a body or trailer, above the limit, which was charged.
     QUOTA_IMPLAUSIBLE_COSTS: Counter "tidegate_quota_implausible_costs_total" ["quota"];
     /// Ratio of the class's requests that its current tier refuses, 0 to 1.
     TIER_SHED: Gauge "tidegate_tier_shed_ratio" ["quota", "class"];

@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 /// Each package, and the packages of this workspace that it may depend on. Cargo keeps what a manifest says; this keeps the
 /// manifests.
 const PACKAGES: &[(&str, &[&str])] = &[
+    ("body-cost", &[]),
     ("http-cache", &[]),
     ("policy", &["http-cache"]),
     ("http1", &[]),
     ("engine", &["policy"]),
     ("crawlers", &["http-cache", "policy", "http1", "engine", "tls"]),
-    ("config", &["http-cache", "policy"]),
+    ("config", &["body-cost", "http-cache", "policy"]),
     ("access-log", &["http-cache", "policy"]),
     ("rate-limit-headers", &["policy", "http1", "engine", "config"]),
     ("cache-disk", &[]),

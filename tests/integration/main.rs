@@ -7,6 +7,7 @@ mod support;
 mod abandoned_requests;
 mod address_lists;
 mod architecture;
+mod body_costs;
 mod bot_detection;
 mod bucket_keys;
 mod cache;

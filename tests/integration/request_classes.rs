@@ -150,11 +150,8 @@ fn a_broken_database_is_refused_with_its_place() {
     std::fs::write(&config, rules).expect("directory is writable");
     let value = MmdbValue::Map(vec![("autonomous_system_number", MmdbValue::Number(7))]);
     let valid = database(vec![([192, 0, 2, 0].into(), 24, value)]);
-    let mut looping = valid.clone();
-    // Both records of the second node name the first one.
-    looping[6..12].fill(0);
     let check = || check::check(&config, &[], &[]);
-    for content in [&b""[..], b"no database", &valid[..valid.len() / 2], &looping] {
+    for content in [&b""[..], b"no database", &valid[..valid.len() / 2]] {
         std::fs::write(&file, content).expect("directory is writable");
         let error = check().expect_err("a broken database");
         assert!(error.contains("tidegate.yaml:2:26: clients.asn_database: ") && error.contains(".mmdb)"), "{error}");

@@ -106,7 +106,7 @@ macro_rules! keys {
 keys! {
     above access acme adaptive_concurrency add address address_from address_list address_lists admin api_key asn asn_database at
     autothrottle backoff block bucket burst ca cache capacity case certificate certificate_secret certificates check
-    classes client_ca client_certificates clients concurrency contains cookie cost counts country country_database crawl_delay delay
+    classes client_ca client_certificates clients concurrency contains cookie cost cost_json counts country country_database crawl_delay delay
     delay_per_slot directory disk dns domains enforce error_pages exhausted file fill first_use fixed forward_auth
     header headers health honeypot host hosts interval jitter json keep key kind ledger left_over limit limits listen log max
     max_clients max_concurrency max_connections_per_address max_delay max_object max_partitions max_size memory

@@ -483,6 +483,6 @@ impl LockedQuota<'_> {
 fn reported_only(rules: &Rules, route: &Route) -> Vec<QuotaId> {
     // A route without scopes does not reach the origin.
     let is_sent = !route.scopes.is_empty();
-    let is_reported_only = |id: &QuotaId| is_sent && rules[*id].cost_header.is_some() && !route.has_cost_in(*id);
+    let is_reported_only = |id: &QuotaId| is_sent && rules[*id].has_reported_costs() && !route.has_cost_in(*id);
     (0..rules.quotas.len()).map(QuotaId::from_index).filter(is_reported_only).collect()
 }

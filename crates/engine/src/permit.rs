@@ -126,6 +126,14 @@ impl Permit {
         })
     }
 
+    /// Moves the reservations in quotas for which `is_moved` returns true into a permit of their own; `None` if there are none.
+    pub fn split_off(&mut self, mut is_moved: impl FnMut(QuotaId) -> bool) -> Option<Self> {
+        let (moved, kept) = std::mem::take(&mut self.reservations).into_iter().partition(|it| is_moved(it.quota));
+        self.reservations = kept;
+        let (class, is_sent) = (self.class, self.is_sent);
+        Some(Self { class, reservations: moved, is_sent }).filter(|moved| !moved.reservations.is_empty())
+    }
+
     fn settle_each(mut self, mut known_cost: impl FnMut(&Reservation) -> Option<Units>) -> Receipt {
         let (class, is_sent) = (self.class, self.is_sent);
         self.reservations

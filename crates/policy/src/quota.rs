@@ -22,6 +22,10 @@ pub struct Quota {
     pub enforce: bool,
     /// Response header in which the origin reports the actual cost.
     pub cost_header: Option<http::HeaderName>,
+    /// Paths in the body of a response at which the origin reports the actual cost; the numbers add up.
+    pub cost_json: Vec<BodyCostPath>,
+    /// Trailer in which the origin reports the actual cost.
+    pub cost_trailer: Option<http::HeaderName>,
     /// True if a response from the origin's own cache costs nothing.
     pub free_when_cached: bool,
     /// Source of the origin's own count, if it reports one.
@@ -30,6 +34,15 @@ pub struct Quota {
     pub pacing: Option<Pacing>,
     /// Tiers of each class, by [`ClassId`]. A class without tiers is refused only when no units are left.
     pub class_tiers: Vec<Option<ClassTiers>>,
+}
+
+/// Path of a number in the body of a response, and what it costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BodyCostPath {
+    /// Path in JSON, such as `usage.total_tokens`.
+    pub path: String,
+    /// Units that the number 1 costs.
+    pub weight: Units,
 }
 
 /// Response headers and content in which an origin reports its own count of a quota.
@@ -98,11 +111,23 @@ impl Quota {
             window,
             enforce: true,
             cost_header: None,
+            cost_json: Vec::new(),
+            cost_trailer: None,
             free_when_cached: false,
             sync_from: None,
             pacing: None,
             class_tiers: Vec::new(),
         }
+    }
+
+    /// Returns true if the origin reports what responses cost.
+    pub fn has_reported_costs(&self) -> bool {
+        self.cost_header.is_some() || self.has_costs_after_head()
+    }
+
+    /// Returns true if the origin reports what a response cost after its head: in its body or its trailers.
+    pub fn has_costs_after_head(&self) -> bool {
+        !self.cost_json.is_empty() || self.cost_trailer.is_some()
     }
 
     /// Returns the units of a window that one client of the class may use, if they are limited.

@@ -1,6 +1,7 @@
 //! What a request costs: by the response of the origin, by the report of another proxy, or by the rules.
 
 use super::known::Known;
+use super::late_cost::LateCost;
 use super::origin_trip::OriginTrip;
 use crate::gateway::cache::Saving;
 use crate::gateway::message::cost;
@@ -22,10 +23,20 @@ pub(in crate::gateway) fn actual_cost(known: &Known, id: QuotaId, expected: Unit
     plausible_cost(known, id, expected, cost)
 }
 
-/// Returns `cost`, or the highest plausible one if it is implausible: counts it, and logs the first of each quota.
+/// Returns `cost`, or the highest plausible one if it is implausible.
 fn plausible_cost(known: &Known, id: QuotaId, expected: Units, cost: Units) -> Units {
+    cost_up_to(known, id, expected, cost, highest_plausible(expected, known.rules()[id].limit))
+}
+
+/// Returns `cost`, or the limit of the quota if it is higher. What bodies report varies by orders of magnitude: a short answer
+/// says nothing of a long one.
+fn cost_up_to_limit(known: &Known, id: QuotaId, expected: Units, cost: Units) -> Units {
+    cost_up_to(known, id, expected, cost, known.rules()[id].limit)
+}
+
+/// Returns `cost`, or `highest` if it is higher: counts it, and logs the first of each quota.
+fn cost_up_to(known: &Known, id: QuotaId, expected: Units, cost: Units, highest: Units) -> Units {
     let quota = &known.rules()[id];
-    let highest = highest_plausible(expected, quota.limit);
     if cost <= highest {
         return cost;
     }
@@ -109,6 +120,10 @@ fn charge_reported_costs(known: &Known, origin: &mut OriginTrip, status: StatusC
         }
     }
     let route = known.classified.route;
+    if let Some(late) = &mut origin.late_cost {
+        late.keep_learned(&reported, is_readable);
+        return;
+    }
     if !is_exempt && config.admission.learns_path_costs(route) {
         let is_conclusive = status.is_success() && is_readable && !cost::was_cache_hit(fields);
         let (facts, network) = (known.request.facts(), known.address_key().network());
@@ -122,6 +137,47 @@ fn warn_unreadable_cost(known: &Known, id: QuotaId) {
         let (route, quota) = (&known.route().name, &known.rules()[id].name);
         warn!(%route, %quota, "cost header of {quota} is no number for route {route}: charging the expected cost");
     }
+}
+
+/// Charges what the rest of a response has reported, once it has ended: `is_whole` if it was received to its end. Of one that
+/// was not, the rest may have cost more than is known.
+pub(in crate::gateway) fn settle_late_cost(known: &Known, origin: &mut OriginTrip, is_whole: bool) {
+    let Some(mut late) = origin.late_cost.take() else { return };
+    let mut costs = late.take_costs(is_whole);
+    let LateCost { permit, mut learned, is_readable, .. } = *late;
+    let reported = |costs: &[(QuotaId, Option<Units>)], id| costs.iter().find(|(quota, _)| *quota == id)?.1;
+    if let Some(permit) = permit {
+        let receipt = permit.settle(|id, expected| match reported(&costs, id) {
+            Some(cost) if is_whole => cost_up_to_limit(known, id, expected, cost),
+            Some(cost) => cost_up_to_limit(known, id, expected, cost).max(expected),
+            // A cost that was learned for the path alone is none.
+            None if is_whole && !known.route().has_cost_in(id) => Units::ZERO,
+            None => expected,
+        });
+        origin.charge(receipt);
+    }
+    if is_whole {
+        let route = known.route();
+        for (id, cost) in costs.iter().filter(|(id, _)| route.has_cost_in(*id)) {
+            let quota = &known.rules()[*id].name;
+            known.worker().shared().cost_reports.record(quota, &route.name, cost.is_some());
+        }
+    }
+    costs.retain(|(id, _)| !known.route().has_cost_in(*id));
+    for (id, cost) in costs.iter().filter_map(|(id, cost)| Some((*id, (*cost)?))).filter(|(_, cost)| !cost.is_zero()) {
+        let charged = origin.charged(id).map(|charged| charged.settled).unwrap_or_else(|| {
+            let cost = cost_up_to_limit(known, id, Units::ZERO, cost);
+            charge_unexpected_cost(known, origin, id, cost);
+            cost
+        });
+        learned.push((id, charged));
+    }
+    let config = &known.config;
+    if known.classified.exemption.is_none() && config.admission.learns_path_costs(known.classified.route) {
+        let (facts, network) = (known.request.facts(), known.address_key().network());
+        config.admission.record_path_costs(&facts, network, &learned, is_whole && is_readable);
+    }
+    origin.unknown_path = UnknownPath::None;
 }
 
 /// Settles with the costs that another proxy reports, by the names of quotas. Quotas of the route that it does not name

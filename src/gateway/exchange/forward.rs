@@ -9,6 +9,7 @@ use super::cache_trip::CopyReason;
 use super::charges::{actual_cost, charge_unexpected_costs};
 use super::invalidate::invalidate;
 use super::journal::Journal;
+use super::late_cost::LateCost;
 use super::origin_head::{changed_head, prepare_fetch, prepare_head};
 use super::reported_usage::sync_quotas;
 use super::send::{proxied_client, send};
@@ -17,6 +18,7 @@ use crate::gateway::message::response_body::{ResponseBody, scan_to_end};
 use crate::gateway::upstream::RequestBody;
 use bytes::Bytes;
 use http::{StatusCode, Version};
+use hyper::body::Body;
 use std::rc::Rc;
 use tidegate_engine::{SlotGuard, ThrottleRejection};
 use tidegate_http1::{Name, Response};
@@ -68,6 +70,10 @@ pub(in crate::gateway) async fn forward(
     };
     let Response { status, fields, .. } = &upstream.response;
     let known = &journal.known;
+    journal.origin.late_cost = match upstream.response.body.is_end_stream() {
+        true => None,
+        false => LateCost::expect(known, *status, fields, |is_late| journal.origin.split_off(is_late)),
+    };
     journal.origin.settle(|quota, expected| actual_cost(known, quota, expected_cost(quota, expected), fields));
     charge_unexpected_costs(&journal.known, &mut journal.origin, *status, fields);
     sync_quotas(&journal.known, &mut journal.origin, *status, fields);

@@ -2,6 +2,7 @@
 //! log line and one metrics update.
 
 use super::cache_trip::CacheTrip;
+use super::charges::settle_late_cost;
 use super::client_side::ClientSide;
 use super::known::Known;
 use super::origin_trip::{OriginStage, OriginTrip};
@@ -301,6 +302,7 @@ impl Drop for Journal {
         // In this order, because the record shows the charge and the bot score, and because a metrics scrape must find
         // the request in flight until its record counts it.
         self.origin.settle_unknown();
+        settle_late_cost(&self.known, &mut self.origin, false);
         self.finish_observation();
         self.with_record(|record| self.worker().telemetry().record(record));
         if let Some(fill) = &self.known.connection.fill {

@@ -17,7 +17,8 @@
 //!    slots, its units are released.
 //! 8. Forward (`forward`): sends the request with its permit (`send`). Continues if the client leaves (`abandon`), because the
 //!    origin does.
-//! 9. Settle (`charges`): before the response is sent, because its head shows the cost.
+//! 9. Settle (`charges`): before the response is sent, because its head shows the cost. What it reports later (`late_cost`) is
+//!    settled at its end.
 //! 10. Answer (`answer`): the end of the response drops the journal, which writes the record.
 //!
 //! A request that another proxy asks about (`answer/delegate`) passes phases 1, 2 and 4, and is settled by that proxy.
@@ -36,6 +37,7 @@ pub(in crate::gateway) mod forward;
 pub(in crate::gateway) mod invalidate;
 pub(in crate::gateway) mod journal;
 pub(in crate::gateway) mod known;
+pub(in crate::gateway) mod late_cost;
 #[cfg(test)]
 mod list_fields;
 pub(in crate::gateway) mod lookup;

@@ -1,5 +1,6 @@
 //! The origin's part in a request on its way: permission to send it, slots, times, and what it cost.
 
+use super::late_cost::LateCost;
 use crate::gateway::message::quota_sync::BodyScan;
 use crate::gateway::unknown_paths::UnknownPath;
 use http::StatusCode;
@@ -30,6 +31,8 @@ pub(in crate::gateway) struct OriginTrip {
     ready_at: Timestamp,
     /// Scans of the response body for the exhaustion text of a quota.
     pub(in crate::gateway) body_scans: Vec<BodyScan>,
+    /// Costs that the rest of the response reports; `None` if its head said all.
+    pub(in crate::gateway) late_cost: Option<Box<LateCost>>,
 }
 
 /// Stage of a request on its way to the origin and back.
@@ -105,6 +108,7 @@ impl OriginTrip {
             scope_wait: Duration::ZERO,
             ready_at: decided_at,
             body_scans: Vec::new(),
+            late_cost: None,
         }
     }
 
@@ -156,6 +160,14 @@ impl OriginTrip {
     /// Settles the permit with the cost that `actual` returns for each quota.
     pub(in crate::gateway) fn settle(&mut self, actual: impl FnMut(QuotaId, Units) -> Units) {
         self.units.settle(|permit| permit.settle(actual));
+    }
+
+    /// Takes the reservations in quotas for which `is_late` returns true; they are settled apart.
+    pub(in crate::gateway) fn split_off(&mut self, is_late: impl FnMut(QuotaId) -> bool) -> Option<Permit> {
+        match &mut self.units {
+            RequestUnits::Reserved(permit) => permit.split_off(is_late),
+            RequestUnits::Settled(_) => None,
+        }
     }
 
     /// Settles without a known cost: releases the reservation if the request was not sent, charges the expected cost

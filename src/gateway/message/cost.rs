@@ -20,7 +20,12 @@ pub(in crate::gateway) fn actual_cost(quota: &Quota, expected: Units, fields: &F
 /// Returns the value of `cost_header`, or the sum of its values; `None` without the header, or if one of them is not a
 /// number.
 pub(in crate::gateway) fn reported_cost(quota: &Quota, fields: &Fields) -> Option<Units> {
-    let mut values = values(quota, fields).peekable();
+    sum_of(values(quota, fields))
+}
+
+/// Returns the sum of the values of a field; `None` if there are none, or if one of them is not a number.
+pub(in crate::gateway) fn sum_of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Option<Units> {
+    let mut values = values.peekable();
     values.peek()?;
     values.map(|value| std::str::from_utf8(value).ok()?.parse::<Units>().ok()).sum()
 }

@@ -7,6 +7,7 @@
 
 use super::compressor::Compressor;
 use crate::gateway::cache::{CopyBody, Recorder};
+use crate::gateway::exchange::charges::settle_late_cost;
 use crate::gateway::exchange::journal::Journal;
 use crate::gateway::exchange::reported_usage::scan_body;
 use crate::gateway::exchange::scope_feedback::report_aborted_body;
@@ -455,7 +456,12 @@ impl Transfer {
         self.deadline.reset();
         match &next {
             Some(Ok(_)) => {}
-            None if self.incoming.is_end_stream() => self.end_recording(),
+            None if self.incoming.is_end_stream() => {
+                self.end_recording();
+                if let Some(journal) = &mut self.journal {
+                    settle_late_cost(&journal.known, &mut journal.origin, true);
+                }
+            }
             // A body that failed is not whole, and ends without its end.
             None => self.abandon_recording(),
             Some(Err(error)) => {
@@ -545,8 +551,8 @@ impl Transfer {
         if is_end {
             self.end_recording();
         }
-        if let (Some(data), Some(journal)) = (frame.data_ref(), &mut self.journal) {
-            scan_body(&journal.known, &mut journal.origin, data);
+        if let Some(journal) = &mut self.journal {
+            read_usage(journal, frame, is_end);
         }
     }
 
@@ -625,6 +631,20 @@ impl Transfer {
         if let Some((pool_guard, connection)) = self.pool_guard.take().zip(self.incoming.take_connection()) {
             pool_guard.put_back(connection, journal.worker().monotonic_tick().get());
         }
+    }
+}
+
+/// Reads what a part of the response says of usage and costs, and charges the costs at its end.
+fn read_usage(journal: &mut Journal, frame: &Frame<Bytes>, is_end: bool) {
+    if let Some(data) = frame.data_ref() {
+        scan_body(&journal.known, &mut journal.origin, data);
+    }
+    if let Some(late) = &mut journal.origin.late_cost {
+        frame.data_ref().into_iter().for_each(|data| late.scan(data));
+        frame.trailers_ref().into_iter().for_each(|trailers| late.read_trailers(&journal.known, trailers));
+    }
+    if is_end {
+        settle_late_cost(&journal.known, &mut journal.origin, true);
     }
 }
 

@@ -3,7 +3,8 @@
 use super::format::{duration, shadow};
 use tidegate_policy::class::Class;
 use tidegate_policy::pacing::{Pacing, PacingMode, PacingRole};
-use tidegate_policy::quota::{ClassTiers, ExhaustedRule, ExhaustedText, Quota, SyncFrom, TextPlace};
+use tidegate_policy::quota::{BodyCostPath, ClassTiers, ExhaustedRule, ExhaustedText, Quota, SyncFrom, TextPlace};
+use tidegate_policy::units::Units;
 use tidegate_policy::window::Window;
 
 pub(super) fn window(window: &Window) -> String {
@@ -42,6 +43,17 @@ pub(super) fn origin_headers(quota: &Quota) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(header) = &quota.cost_header {
         lines.push(format!("actual cost from {header}"));
+    }
+    if !quota.cost_json.is_empty() {
+        let path = |BodyCostPath { path, weight }: &BodyCostPath| match *weight == Units::from_whole(1) {
+            true => path.clone(),
+            false => format!("{weight} for each {path}"),
+        };
+        let paths: Vec<String> = quota.cost_json.iter().map(path).collect();
+        lines.push(format!("actual cost from the body: {}", paths.join(" and ")));
+    }
+    if let Some(trailer) = &quota.cost_trailer {
+        lines.push(format!("actual cost from the trailer {trailer}"));
     }
     if quota.free_when_cached {
         lines.push("free when cached by the origin".into());

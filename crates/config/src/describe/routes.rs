@@ -73,7 +73,7 @@ pub(super) fn route(id: RouteId, settings: &Settings) -> String {
 /// Returns the quotas in which the route has no cost, and the origin reports costs.
 fn quotas_by_report<'a>(rules: &'a Rules, route: &Route) -> Vec<&'a str> {
     let is_by_report = |(index, quota): &(usize, &Quota)| {
-        quota.cost_header.is_some() && !route.has_cost_in(QuotaId::from_index(*index))
+        quota.has_reported_costs() && !route.has_cost_in(QuotaId::from_index(*index))
     };
     rules.quotas.iter().enumerate().filter(is_by_report).map(|(_, quota)| quota.name.as_str()).collect()
 }

@@ -1,5 +1,6 @@
 //! Section `quotas`: limits, windows, tiers and synchronization, also of the quotas of scopes.
 
+mod cost_json;
 mod pacing;
 mod sync_from;
 mod tiers;
@@ -12,6 +13,7 @@ use crate::serde_forms::NamedMap;
 use crate::setting_path::SettingPath;
 use crate::short_forms::ShortForm;
 use crate::validate::diagnostics::Diagnostics;
+use cost_json::{CostJson, cost_json};
 use pacing::{Pacing, pacing};
 use sync_from::{SyncFrom, sync_from};
 use tidegate_policy::Units;
@@ -41,6 +43,20 @@ section! {
         /// Response header with the actual cost in units; several values add up. A cost reported on a route without one
         /// is charged, too. Default none: a request costs the expected cost of its route.
         cost_header: Option<Field>;
+        /// Where the body of a response has the actual cost: the path of a number in JSON, such as usage.total_tokens, or a
+        /// list of { path, weight } whose numbers count weight units each and add up; at most 16. It is read from JSON, from the
+        /// last event of a `text/event-stream` and the last line of NDJSON that has the path, compressed with gzip, deflate,
+        /// br or zstd or not, as the body passes: nothing is held up or stored. Such a request is charged when its response
+        /// ends; until then, its expected cost is reserved.
+        ///
+        /// Dots separate the keys of nested objects, `\.` is a dot in a key, and a number is the index of an array. Of a key
+        /// that repeats, the last value counts; of several paths, those that are absent count 0. A body that lacks all of
+        /// them, or has a negative number or none at a path, costs what was expected (`tidegate_cost_missing_total`).
+        /// If the response ends before its end, the larger of the expected and the reported cost is charged. cost_header
+        /// precedes it. Only bodies of successful responses are read, compressed ones up to 64 MiB of their text. Default none.
+        cost_json: CostJson;
+        /// Trailer with the actual cost in units, after the body; several values add up. It precedes cost_json. Default none.
+        cost_trailer: Option<Field>;
         /// true: a response from the origin's cache (`Cache-Status: ...; hit`, or `Age` above 0) costs nothing.
         free_when_cached: bool = false => bool, any;
         /// Synchronization with the origin's own counter: { remaining_header, reset_header, exhausted }. The origin's
@@ -98,6 +114,8 @@ pub(crate) fn quota(
         client_limit: keys.per_client.as_ref().map(|Mark(share)| share.units(limit)),
         enforce: keys.enforce,
         cost_header: keys.cost_header.as_ref().map(|Field(name)| name.clone()),
+        cost_json: cost_json(&keys.cost_json, &path.cost_json(), report),
+        cost_trailer: keys.cost_trailer.as_ref().map(|Field(name)| name.clone()),
         free_when_cached: keys.free_when_cached,
         sync_from: keys.sync_from.as_ref().map(|keys| sync_from(keys, &path.sync_from(), report)),
         pacing: pacing(&keys.pacing, &window, &class_tiers, &path.pacing(), classes, report),

@@ -270,10 +270,10 @@ fn check_client_limit(amount: Units, path: &SettingPath, quota: &Quota, report: 
 }
 
 fn check_learned(path: &SettingPath, quota: &Quota, report: &mut Diagnostics) {
-    if quota.cost_header.is_none() && !quota.free_when_cached {
+    if !quota.has_reported_costs() && !quota.free_when_cached {
         report.error(
             path,
-            format!("cost: learned requires cost_header on quota {:?}", quota.name),
+            format!("cost: learned requires cost_header, cost_json or cost_trailer on quota {:?}", quota.name),
             "set the header with the actual cost, or write an amount",
         );
     }

@@ -71,7 +71,7 @@ fn restore_logged_state<'a>(
     let rules = input.environment.rules();
     let learned = native.quotas.iter().filter_map(|usage| {
         let quota = rules.quota_id(&usage.quota).filter(|quota| input.is_learned(*quota))?;
-        rules[quota].cost_header.is_some().then_some((quota, usage.cost))
+        rules[quota].has_reported_costs().then_some((quota, usage.cost))
     });
     let learned: Vec<_> = learned.collect();
     let mut input = input.with_used_and_learned(taken_before, &learned);

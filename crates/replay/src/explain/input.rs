@@ -217,7 +217,7 @@ impl<'a> ExplainInput<'a> {
         // A route without scopes does not reach the origin.
         let is_sent = !route.scopes.is_empty() && rules.exemption(&self.request.facts()).is_none();
         let quotas = rules.quotas.iter().enumerate().filter(|(index, quota)| {
-            is_sent && quota.cost_header.is_some() && self.is_learned(QuotaId::from_index(*index))
+            is_sent && quota.has_reported_costs() && self.is_learned(QuotaId::from_index(*index))
         });
         quotas.map(|(_, quota)| quota.name.as_str()).collect()
     }

@@ -240,7 +240,7 @@ impl Simulator {
         let costs = native.iter().flat_map(|native| &native.quotas);
         let learned = |account: &QuotaFields<'_>| {
             let quota = self.rules.quota_id(&account.quota)?;
-            let is_reported = self.rules[quota].cost_header.is_some();
+            let is_reported = self.rules[quota].has_reported_costs();
             let is_of_route = self.rules[route].has_cost_in(quota);
             (is_reported && !is_of_route).then_some((quota, account.cost))
         };

@@ -1,0 +1,91 @@
+//! Costs that a response reports after its head: in its body, which is scanned as it passes, or in its trailers.
+
+use super::known::Known;
+use crate::gateway::message::cost;
+use http::{HeaderMap, StatusCode};
+use smallvec::SmallVec;
+use tidegate_body_cost::{BodyForm, CostScanner};
+use tidegate_engine::Permit;
+use tidegate_http1::{Fields, Name};
+use tidegate_policy::{QuotaId, Units};
+
+/// Costs that the rest of a response reports.
+pub(in crate::gateway) struct LateCost {
+    /// Reservations in the quotas whose costs are reported late.
+    pub(in crate::gateway) permit: Option<Permit>,
+    /// One for each quota.
+    reports: SmallVec<[LateReport; 2]>,
+    /// Costs in quotas without a reservation that the head reported, and whether it could be read: what is learned of the path.
+    pub(in crate::gateway) learned: SmallVec<[(QuotaId, Units); 2]>,
+    pub(in crate::gateway) is_readable: bool,
+}
+
+/// Cost in one quota.
+struct LateReport {
+    quota: QuotaId,
+    /// Scanner of the body; `None` if the cost can only be in a trailer.
+    scanner: Option<CostScanner>,
+    in_trailer: Option<Units>,
+}
+
+impl LateCost {
+    /// Returns what the rest of a response will report; `None` if its head has said all. Only a successful response with a
+    /// body reports a cost. `take_permit` returns the reservations in these quotas.
+    pub(in crate::gateway) fn expect(
+        known: &Known,
+        status: StatusCode,
+        fields: &Fields,
+        take_permit: impl FnOnce(&dyn Fn(QuotaId) -> bool) -> Option<Permit>,
+    ) -> Option<Box<Self>> {
+        let rules = known.rules();
+        let is_late =
+            |id: QuotaId| rules[id].has_costs_after_head() && cost::reported_cost(&rules[id], fields).is_none();
+        let is_free = |id: QuotaId| rules[id].free_when_cached && cost::was_cache_hit(fields);
+        let quotas = known.config.reported_quotas.iter().copied().filter(|id| is_late(*id) && !is_free(*id));
+        let report = |quota: QuotaId| LateReport { quota, scanner: scanner(known, quota, fields), in_trailer: None };
+        let can_report = |report: &LateReport| report.scanner.is_some() || rules[report.quota].cost_trailer.is_some();
+        let reports: SmallVec<[LateReport; 2]> = quotas.map(report).filter(can_report).collect();
+        if reports.is_empty() || !status.is_success() {
+            return None;
+        }
+        let permit = take_permit(&|id| reports.iter().any(|report| report.quota == id));
+        Some(Box::new(Self { permit, reports, learned: SmallVec::new(), is_readable: true }))
+    }
+
+    /// Scans a part of the body.
+    pub(in crate::gateway) fn scan(&mut self, data: &[u8]) {
+        self.reports.iter_mut().filter_map(|report| report.scanner.as_mut()).for_each(|scanner| scanner.push(data));
+    }
+
+    /// Reads the trailers.
+    pub(in crate::gateway) fn read_trailers(&mut self, known: &Known, trailers: &HeaderMap) {
+        for report in &mut self.reports {
+            let Some(name) = &known.rules()[report.quota].cost_trailer else { continue };
+            let values = trailers.get_all(name).iter().map(http::HeaderValue::as_bytes);
+            report.in_trailer = cost::sum_of(values);
+        }
+    }
+
+    /// Takes the reported cost in each quota; `None` without one. The response was received to its end if `is_whole`.
+    pub(in crate::gateway) fn take_costs(&mut self, is_whole: bool) -> SmallVec<[(QuotaId, Option<Units>); 2]> {
+        let cost = |LateReport { quota, scanner, in_trailer }: LateReport| {
+            let found = scanner.map(|scanner| if is_whole { scanner.finish() } else { scanner.found() });
+            (quota, in_trailer.or_else(|| found?.milli().map(Units::from_milli)))
+        };
+        std::mem::take(&mut self.reports).into_iter().map(cost).collect()
+    }
+
+    /// Keeps what the head said of the path until the rest is known.
+    pub(in crate::gateway) fn keep_learned(&mut self, learned: &[(QuotaId, Units)], is_readable: bool) {
+        self.learned.extend_from_slice(learned);
+        self.is_readable = is_readable;
+    }
+}
+
+/// Returns the scanner of a body for the cost in `quota`; `None` if it has no form that is read.
+fn scanner(known: &Known, quota: QuotaId, fields: &Fields) -> Option<CostScanner> {
+    let paths = known.config.body_costs[quota.index()].as_ref()?;
+    let form = BodyForm::from_content_type(fields.get(Name::ContentType)?)?;
+    let coding = fields.get(Name::ContentEncoding).unwrap_or_default();
+    CostScanner::new(paths.clone(), form, coding)
+}
