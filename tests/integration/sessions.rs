@@ -1,11 +1,12 @@
 //! Sessions: who gets a cookie, what it is bound to, and the way back of a refused browser.
 
+use crate::support::browser::{Browser, Screen};
 use crate::support::client::Response;
 use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
 use crate::support::redis::RedisServer;
 use crate::support::wait::wait_until;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 use tidegate_engine::clock::Clock;
 
@@ -249,4 +250,32 @@ routes: [{ match: '/**', cost: { api: 1 } }]
     }
     let crawler = "X-Forwarded-For: 66.249.66.1\r\nUser-Agent: Googlebot/2.1\r\n";
     assert_eq!(gateway.connect().get("/a", crawler).status, 200, "search engines come before strangers");
+}
+
+/// A browser with a new profile each time, as in a private window, and one without scripts.
+#[test]
+fn chromium_comes_back_by_itself_and_reads_on() {
+    const CHROME: &str = "--user-agent=Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36";
+    let origin = html_origin();
+    for options in [&[CHROME][..], &[CHROME, "--blink-settings=scriptEnabled=false"]] {
+        let gateway = TestGateway::with_clock(origin.address(), REFUSED_STRANGERS, Clock::system());
+        let mut browser = Browser::start_with(options);
+        let screen = Screen { width: 1280, scheme: "light" };
+        let pages = || {
+            let log = std::fs::read_to_string(gateway.state_dir().join("access.log")).unwrap_or_default();
+            let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            lines
+                .filter(|line| line["path"] != "/favicon.ico")
+                .map(|line| (line["status"].clone(), line["session"].clone()))
+                .collect::<Vec<_>>()
+        };
+        browser.open_url(&format!("http://{}/first", gateway.address()), screen);
+        wait_until("the browser to come back", || pages().len() >= 2);
+        for page in 0..3 {
+            browser.open_url(&format!("http://{}/page/{page}", gateway.address()), screen);
+        }
+        wait_until("all pages to be logged", || pages().len() == 5);
+        let expected = [(429, "none"), (200, "new"), (200, "new"), (200, "new"), (200, "new")];
+        assert_eq!(pages(), expected.map(|(status, session)| (json!(status), json!(session))), "{options:?}");
+    }
 }
