@@ -133,7 +133,7 @@ impl WorkerCounters {
     pub fn record(&mut self, record: &Record<'_>) {
         let kind = &mut self.kinds[record.client.kind as usize];
         // Whether a stranger is a person shows when it comes back.
-        let is_stranger = record.client.session == Some(Session::None);
+        let is_stranger = record.client.more.is_some_and(|more| more.session == Some(Session::None));
         match record.decision.outcome {
             RecordedOutcome::Admitted { .. } => kind.admitted += 1,
             RecordedOutcome::Refused(_) if is_stranger => {}

@@ -20,8 +20,8 @@ pub use evidence::EvidenceWord;
 pub use line::LineWriter;
 pub use number_text::hexadecimal;
 pub use record::{
-    CLIENT_CLOSED_REQUEST, NameResolver, QuotaCharge, Record, RecordedClient, RecordedDecision, RecordedOutcome,
-    RecordedRequest, RecordedResponse, RecordedUnits, ResponseCut, UnexpectedCost, UpstreamCall,
+    CLIENT_CLOSED_REQUEST, NameResolver, QuotaCharge, Record, RecordedClient, RecordedDecision, RecordedMore,
+    RecordedOutcome, RecordedRequest, RecordedResponse, RecordedUnits, ResponseCut, UnexpectedCost, UpstreamCall,
 };
 pub use redaction::{redacted, redacted_url};
 pub use timestamp::{rfc3339, rfc3339_exact};

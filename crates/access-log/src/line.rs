@@ -2,7 +2,7 @@
 
 use super::combined::CombinedTime;
 use super::number_text::{self, hexadecimal};
-use super::record::{QuotaCharge, Record, RecordedClient};
+use super::record::{QuotaCharge, Record, RecordedMore};
 use super::timestamp::TimestampWriter;
 use super::{combined, evidence, json};
 use std::io::Write as _;
@@ -126,8 +126,8 @@ fn header_values(out: &mut Vec<u8>, headers: HeadersSeen) {
     }
 }
 
-/// Writes what the conditions of classes use, of what is known.
-fn conditions(out: &mut Vec<u8>, client: &RecordedClient<'_>) {
+/// Writes what else is known of the client.
+fn more_of_client(out: &mut Vec<u8>, client: &RecordedMore<'_>) {
     let NetworkOrigin { asn, country } = client.network_origin;
     let words = [
         (&b",\"session\":\""[..], client.session.map(Session::name)),
@@ -172,7 +172,9 @@ fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"http_10\":");
     json::bool_or_null(out, inspected.then(|| record.client.headers_seen.contains(HeadersSeen::HTTP_10)));
     header_values(out, record.client.headers_seen);
-    conditions(out, &record.client);
+    if let Some(more) = record.client.more {
+        more_of_client(out, more);
+    }
     out.extend_from_slice(b",\"kind\":\"");
     json::name(out, record.client.kind.name());
     out.extend_from_slice(b"\",\"class\":\"");

@@ -59,6 +59,18 @@ pub struct RecordedClient<'a> {
     pub operator: Option<OperatorId>,
     /// Reasons of the classification, up to seven entries in order.
     pub evidence: &'a [Option<Evidence>],
+    /// What is known beyond that; `None` if nothing is.
+    pub more: Option<&'a RecordedMore<'a>>,
+    /// True if the request was signed in an agent's name, whether or not the signature is valid. It adds the signature
+    /// fields to `headers_seen`.
+    pub signed: bool,
+    /// Bot score, also below the threshold; `None` if the client has no profile.
+    pub bot_score: Option<u16>,
+}
+
+/// What is known of a client where the settings ask for it, or its operator says so.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordedMore<'a> {
     /// Session (`session`); `None` if there are no sessions.
     pub session: Option<Session>,
     /// Purpose of the operator that the client belongs to, or claims to (`purpose`).
@@ -67,11 +79,6 @@ pub struct RecordedClient<'a> {
     pub network_origin: NetworkOrigin,
     /// Names of the classes whose header fields and cookies the request has (`field_classes`).
     pub field_classes: &'a [&'a str],
-    /// True if the request was signed in an agent's name, whether or not the signature is valid. It adds the signature
-    /// fields to `headers_seen`.
-    pub signed: bool,
-    /// Bot score, also below the threshold; `None` if the client has no profile.
-    pub bot_score: Option<u16>,
 }
 
 /// A finished request as sent.

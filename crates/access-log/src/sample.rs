@@ -9,7 +9,6 @@ use std::time::Duration;
 use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::identity::ProxyTrust;
-use tidegate_policy::network_origin::NetworkOrigin;
 use tidegate_policy::{BotId, ClassId, ClientKind, ListId, OperatorId, RouteId, ScopeId, Timestamp, Units};
 
 /// Returns a record of a human's request for an item that the origin served.
@@ -32,10 +31,7 @@ pub fn sample_record() -> Record<'static> {
             class_name: "person",
             operator: None,
             evidence: &[Some(Evidence::UserAgentNoMatch), None],
-            session: None,
-            purpose: None,
-            network_origin: NetworkOrigin::default(),
-            field_classes: &[],
+            more: None,
             signed: false,
             bot_score: None,
         },

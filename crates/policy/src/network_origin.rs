@@ -20,6 +20,13 @@ pub struct Country([u8; 2]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidCountry;
 
+impl NetworkOrigin {
+    /// Returns true if the databases know anything of the address.
+    pub const fn is_known(&self) -> bool {
+        self.asn.is_some() || self.country.is_some()
+    }
+}
+
 impl Country {
     /// Returns the code.
     pub fn as_str(&self) -> &str {

@@ -2,7 +2,7 @@
 
 use super::client_connection::ClientConnection;
 use super::evidence::{LiveEvidence, credential};
-use super::known::Client;
+use super::known::{Client, MoreOfClient};
 use crate::gateway::message::target::ClientRequest;
 use crate::gateway::session::{Bearer, ClientSession, may_begin};
 use crate::gateway::transport::listener::ListenerKind;
@@ -66,15 +66,17 @@ pub(in crate::gateway) fn classify(
         _ => None,
     };
     let signed = client.signature != Signature::Absent;
-    let has_session = config.settings.sessions.is_some()
-        && connection.fill.is_none()
-        && may_begin(classification.kind, signed, &request.head);
-    let bearer = has_session.then(|| Bearer::new(rules.trust.key(address.client), request_facts.user_agent));
     let ClientFacts { purpose, network_origin, field_classes, .. } = client;
-    let session = ClientSession { token, bearer };
-    let client =
-        Client { address, claimed, signed, crawler, observation, session, purpose, network_origin, field_classes };
-    (client, classified)
+    let has_sessions = config.settings.sessions.is_some();
+    let is_more_known = has_sessions || purpose.is_some() || network_origin.is_known() || !field_classes.is_empty();
+    let more = is_more_known.then(|| {
+        let may_begin = has_sessions && connection.fill.is_none();
+        let may_begin = may_begin && self::may_begin(classification.kind, signed, &request.head);
+        let bearer = may_begin.then(|| Bearer::new(rules.trust.key(address.client), request_facts.user_agent));
+        let session = ClientSession { token, bearer };
+        Box::new(MoreOfClient { session, purpose, network_origin, field_classes })
+    });
+    (Client { address, claimed, signed, crawler, observation, more }, classified)
 }
 
 fn client_address(connection: &ClientConnection, trust: &ProxyTrust, fields: &Fields) -> ClientAddress {

@@ -16,8 +16,8 @@ use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_access_log::{
-    CLIENT_CLOSED_REQUEST, QuotaCharge, Record, RecordedClient, RecordedDecision, RecordedOutcome, RecordedRequest,
-    RecordedResponse, RecordedUnits, UnexpectedCost, UpstreamCall, redacted, redacted_url,
+    CLIENT_CLOSED_REQUEST, QuotaCharge, Record, RecordedClient, RecordedDecision, RecordedMore, RecordedOutcome,
+    RecordedRequest, RecordedResponse, RecordedUnits, UnexpectedCost, UpstreamCall, redacted, redacted_url,
 };
 use tidegate_engine::{BucketUsage, Charged, Classified, Decision, Evaluation, InlineVec, QuotaUsage, SlotGuard};
 use tidegate_http_cache::{CacheStatus, HitDetail};
@@ -200,8 +200,15 @@ impl Journal {
         let learned_charges = origin.units.charges().iter().filter(is_learned).map(|charged| charged.settled).sum();
         let saved: SmallVec<[_; 2]> =
             cache.saved.iter().map(|(quota, units)| (rules[*quota].name.as_str(), *units)).collect();
+        let more = known.client.more.as_deref();
         let field_classes: SmallVec<[&str; 2]> =
-            known.client.field_classes.iter().map(|class| rules[*class].name.as_str()).collect();
+            more.iter().flat_map(|more| &more.field_classes).map(|class| rules[*class].name.as_str()).collect();
+        let more = more.map(|more| RecordedMore {
+            session: known.config.settings.sessions.as_ref().map(|_| more.session.state()),
+            purpose: more.purpose,
+            network_origin: more.network_origin,
+            field_classes: &field_classes,
+        });
         let redact = &known.config.settings.log.redact;
         let query = head.target.query().map(|query| redacted(query, redact));
         let fields = cache.client_fields(&known.request);
@@ -223,10 +230,7 @@ impl Journal {
                 class_name: &rules[classification.class].name,
                 operator: classification.operator,
                 evidence: &classification.evidence,
-                session: known.session(),
-                purpose: known.client.purpose,
-                network_origin: known.client.network_origin,
-                field_classes: &field_classes,
+                more: more.as_ref(),
                 signed: known.client.signed,
                 bot_score: observation.and_then(|observation| observation.score()),
             },

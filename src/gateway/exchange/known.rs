@@ -3,7 +3,7 @@
 
 use super::client_connection::ClientConnection;
 use crate::gateway::message::target::ClientRequest;
-use crate::gateway::session::{ClientSession, SessionToken};
+use crate::gateway::session::ClientSession;
 use crate::gateway::switch_subject::SwitchSubject;
 use crate::gateway::worker::{Worker, WorkerConfig};
 use std::net::IpAddr;
@@ -17,7 +17,6 @@ use tidegate_policy::network_origin::NetworkOrigin;
 use tidegate_policy::purpose::Purpose;
 use tidegate_policy::rng::ratio_from_id;
 use tidegate_policy::route::Route;
-use tidegate_policy::session::Session;
 use tidegate_policy::{ClassId, OperatorId, Rules, Timestamp};
 
 /// A valid request and what is known of it.
@@ -45,6 +44,12 @@ pub(in crate::gateway) struct Client {
     pub(in crate::gateway) crawler: Option<OperatorId>,
     /// Observation for bot detection; `None` for declared bots.
     pub(in crate::gateway) observation: Option<Observation>,
+    /// What is known beyond that; boxed, because nothing is known of most clients.
+    pub(in crate::gateway) more: Option<Box<MoreOfClient>>,
+}
+
+/// What is known of a client where the settings ask for it, or its operator says so.
+pub(in crate::gateway) struct MoreOfClient {
     /// Session, if there are any.
     pub(in crate::gateway) session: ClientSession,
     /// Purpose of the operator that the client belongs to, or claims to.
@@ -83,10 +88,10 @@ impl Known {
         self.config.settings.header_rules(self.classified.route)
     }
 
-    /// Returns the session of the client; `None` if there are no sessions.
-    pub(in crate::gateway) fn session(&self) -> Option<Session> {
-        let token = self.client.session.token;
-        self.config.settings.sessions.as_ref().map(|_| token.map_or(Session::None, SessionToken::session))
+    /// Returns the session of the client; none if there are no sessions.
+    #[inline]
+    pub(in crate::gateway) fn client_session(&self) -> ClientSession {
+        self.client.more.as_ref().map(|more| more.session).unwrap_or_default()
     }
 
     /// Returns the address of the client.

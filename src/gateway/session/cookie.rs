@@ -43,7 +43,7 @@ pub(in crate::gateway) fn take_cookie(sessions: &Sessions, fields: &mut Fields) 
 /// is true, because other clients get it from the cache, or if caches behind the gateway may share it.
 pub(in crate::gateway) fn begin_on_page(journal: &Journal, is_shared: bool, fields: &mut Fields) {
     let known = &journal.known;
-    let ClientSession { token, bearer: Some(bearer) } = known.client.session else { return };
+    let ClientSession { token, bearer: Some(bearer) } = known.client_session() else { return };
     if is_shared || !is_html(fields) || is_for_shared_caches(fields) {
         return;
     }
@@ -62,7 +62,7 @@ pub(in crate::gateway) fn begin_on_page(journal: &Journal, is_shared: bool, fiel
 /// Returns the session that begins with the refusal of a client without one; `None` if none begins.
 pub(in crate::gateway) fn begin_on_refusal(journal: &Journal) -> Option<RefusedSession> {
     let known = &journal.known;
-    let ClientSession { token: None, bearer: Some(bearer) } = known.client.session else { return None };
+    let ClientSession { token: None, bearer: Some(bearer) } = known.client_session() else { return None };
     let now = known.worker().now();
     let cookie = cookie(known, SessionKeys::issue(now)?, bearer)?;
     let class = &known.rules()[known.classified.classification.class];

@@ -10,6 +10,8 @@ pub(super) use cookie::{SET_COOKIE, begin_on_page, begin_on_refusal, may_begin, 
 pub use keys::SessionSecret;
 pub(super) use keys::{Bearer, SessionKeys, SessionToken};
 
+use tidegate_policy::session::Session;
+
 /// Session of the client of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClientSession {
@@ -17,4 +19,11 @@ pub(super) struct ClientSession {
     pub(super) token: Option<SessionToken>,
     /// Client to which the cookie of the response is bound; `None` if the request gets none.
     pub(super) bearer: Option<Bearer>,
+}
+
+impl ClientSession {
+    /// Returns the session as rules match it.
+    pub(super) fn state(self) -> Session {
+        self.token.map_or(Session::None, SessionToken::session)
+    }
 }

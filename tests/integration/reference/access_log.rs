@@ -9,7 +9,9 @@ use std::fmt;
 use std::time::Duration;
 use tidegate_access_log::fields::{EVIDENCE, KINDS, LOG_FIELDS, LogValue, OPTIONAL_LOG_FIELDS, REASONS, VERDICTS};
 use tidegate_access_log::sample::{sample_record, sample_with};
-use tidegate_access_log::{LineWriter, QuotaCharge, Record, RecordedOutcome, ResponseCut, UnexpectedCost};
+use tidegate_access_log::{
+    LineWriter, QuotaCharge, Record, RecordedMore, RecordedOutcome, ResponseCut, UnexpectedCost,
+};
 use tidegate_policy::ListId;
 use tidegate_policy::Units;
 use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen, Signal};
@@ -48,6 +50,12 @@ fn access_log_document_is_current() {
 fn lines_have_the_documented_fields_in_order() {
     let charges = [QuotaCharge { retry_sequence: Some(7), ..sample_record().units.charges[0] }];
     let unexpected = [UnexpectedCost { quota_name: "other", charged: Units::from_whole(4), settle_sequence: 9 }];
+    let more = RecordedMore {
+        session: Some(Session::Known),
+        purpose: Some(Purpose::Search),
+        network_origin: NetworkOrigin { asn: Some(64_496), country: "DE".parse().ok() },
+        field_classes: &["partner", "login"],
+    };
     let full = sample_with(|it| {
         it.units.charges = &charges;
         it.units.unexpected_costs = &unexpected;
@@ -56,10 +64,7 @@ fn lines_have_the_documented_fields_in_order() {
         it.client.bot_score = Some(83);
         let headers = it.client.headers_seen.with_fetch(Some(FetchMode::Navigate), Some(FetchSite::None));
         it.client.headers_seen = headers.with_hints_major(142);
-        it.client.session = Some(Session::Known);
-        it.client.purpose = Some(Purpose::Search);
-        it.client.network_origin = NetworkOrigin { asn: Some(64_496), country: "DE".parse().ok() };
-        it.client.field_classes = &["partner", "login"];
+        it.client.more = Some(&more);
         it.decision.bucket_sequence = Some(5);
         it.decision.outcome = RecordedOutcome::Refused(Reason::Tier);
         it.decision.retry_after_s = Some(60);
