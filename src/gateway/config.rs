@@ -14,7 +14,7 @@ use tidegate_config::Settings;
 use tidegate_crawlers::network_databases::NetworkDatabases;
 use tidegate_engine::{Admission, Engine};
 use tidegate_policy::address_lists::{AddressLists, ListSet};
-use tidegate_policy::quota::BodyCostPath;
+use tidegate_policy::quota::{BodyCostPath, Quota};
 use tidegate_policy::switches::Switches;
 use tidegate_policy::{QuotaId, RouteId, Timestamp};
 use tidegate_rate_limit_headers::RateLimitHeaders;
@@ -37,6 +37,8 @@ pub(super) struct Config {
     pub(super) origin_servers: Arc<OriginServers>,
     /// Quotas whose costs the origin reports.
     pub(super) reported_quotas: Vec<QuotaId>,
+    /// Those whose costs it reports after the head of a response.
+    pub(super) late_quotas: Vec<QuotaId>,
     /// Paths of the costs in bodies, by [`QuotaId`].
     pub(super) body_costs: Vec<Option<CostPaths>>,
     /// Routes with an unexpected cost, by [`RouteId`].
@@ -52,6 +54,8 @@ pub(super) struct Config {
     lists: ArcSwap<AddressLists>,
     /// Autonomous systems and countries of networks.
     pub(super) network_databases: NetworkDatabases,
+    /// True if a class requires header fields or cookies.
+    pub(super) has_field_conditions: bool,
     /// Switches of administrators, resolved by the rules.
     switches: ArcSwap<Switches>,
 }
@@ -78,7 +82,9 @@ impl Config {
     ) -> Self {
         let rules = Arc::clone(&settings.rules);
         let no_routes = || rules.routes.iter().map(|_| AtomicBool::new(false)).collect();
-        let has_cost_header = |id: &QuotaId| rules[*id].has_reported_costs();
+        let quotas_with = |has: fn(&Quota) -> bool| {
+            (0..rules.quotas.len()).map(QuotaId::from_index).filter(|id| has(&rules[*id])).collect()
+        };
         Self {
             admission: engine.admission(Arc::clone(&rules), now),
             rate_limit_headers: RateLimitHeaders::new(&settings.headers, &rules),
@@ -86,7 +92,8 @@ impl Config {
             error_pages,
             untrusted_proxy: UntrustedProxy::default(),
             origin_servers,
-            reported_quotas: (0..rules.quotas.len()).map(QuotaId::from_index).filter(has_cost_header).collect(),
+            reported_quotas: quotas_with(Quota::has_reported_costs),
+            late_quotas: quotas_with(Quota::has_costs_after_head),
             body_costs: rules.quotas.iter().map(|quota| cost_paths(&quota.cost_json)).collect(),
             unexpected_costs: no_routes(),
             unreadable_costs: no_routes(),
@@ -94,6 +101,7 @@ impl Config {
             max_origin_cache_requests: max_origin_cache_requests(&settings),
             lists: ArcSwap::from_pointee(lists),
             network_databases,
+            has_field_conditions: rules.classes.iter().any(|class| !class.matcher.fields.is_empty()),
             switches: ArcSwap::from_pointee(switches),
             settings,
         }

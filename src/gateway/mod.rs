@@ -8,9 +8,9 @@
 mod cache;
 mod config;
 mod config_names;
-mod cost_reports;
 mod exchange;
 mod in_place;
+mod late_cost_counts;
 mod log_interval;
 mod message;
 mod session;
@@ -294,12 +294,12 @@ impl Handle {
 
     /// Returns the number of responses that did not report the cost of their route, by quota and route.
     pub fn missing_costs(&self) -> Vec<(String, String, u64)> {
-        self.0.cost_reports.missing()
+        self.0.late_cost_counts.missing()
     }
 
     /// Returns the routes of which no response reported the cost, with their number, by quota.
     pub fn unreported_costs(&self) -> Vec<(String, String, u64)> {
-        self.0.cost_reports.never_found()
+        self.0.late_cost_counts.never_found()
     }
 
     /// Returns the secret that signs session cookies.

@@ -2,7 +2,7 @@
 
 use crate::gateway::cache::ResponseCache;
 use crate::gateway::config::{Config, ConfigFiles};
-use crate::gateway::cost_reports::CostReports;
+use crate::gateway::late_cost_counts::LateCostCounts;
 use crate::gateway::log_interval::LogInterval;
 use crate::gateway::message::crawl_delay::CrawlDelayAdviser;
 use crate::gateway::message::forward_auth::PendingDecisions;
@@ -119,7 +119,7 @@ pub(super) struct Shared {
     /// Hashes client credentials with a per-process key, so that hashes are unpredictable and differ after a restart.
     pub(super) credential_hasher: RandomState,
     /// Costs that responses reported after their head.
-    pub(super) cost_reports: CostReports,
+    pub(super) late_cost_counts: LateCostCounts,
     /// Signs session cookies.
     pub(super) session_keys: SessionKeys,
     /// Clients that were asked to come back with a session.
@@ -200,7 +200,7 @@ impl Shared {
             via: Via::new(seed),
             credentials: Credentials::new(max_tracked_clients),
             credential_hasher: RandomState::new(),
-            cost_reports: CostReports::default(),
+            late_cost_counts: LateCostCounts::default(),
             session_keys: SessionKeys::new(session_secret),
             returns: ReturnTable::default(),
             robots_cache: RobotsCache::default(),

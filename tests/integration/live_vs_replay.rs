@@ -405,6 +405,46 @@ routes: [ { match: \"/**\", cost: { api: 1 } } ]";
 }
 
 #[test]
+fn replay_keeps_sessions_conditions_and_costs_of_bodies() {
+    let rules = "
+workers: 2
+sessions: on
+quotas:
+  tokens: { limit: 3000, window: { fixed: 24h }, cost_json: usage.total_tokens, tiers: { stranger: [{ above: 20%, shed: 50% }, { above: 60%, shed: 100% }] } }
+classes:
+  - { name: partner, when: { header: { X-Partner: 'acme*' } } }
+  - { name: search, when: { purpose: search } }
+  - { name: stranger, when: { session: none } }
+  - { name: person }
+routes: [ { match: \"/**\", cost: { tokens: 20 } } ]";
+    let origin = Origin::with_script(|request, connection| {
+        let number = request.target.len() * 7 % 60;
+        let body = format!("{{\"usage\":{{\"total_tokens\":{number}}}}}");
+        let content_type = if request.target.ends_with('7') { "application/json" } else { "text/html" };
+        connection.reply("200 OK", &format!("Content-Type: {content_type}\r\n"), body.as_bytes());
+    });
+    let gateway = TestGateway::with_clock(origin.address(), rules, Clock::system());
+    let mut cookie = String::new();
+    for number in 0..200 {
+        let (fields, path) = match number % 5 {
+            0 => ("X-Partner: Acme-1\r\n".to_owned(), format!("/{}7", "a".repeat(number % 11))),
+            1 => ("User-Agent: Googlebot/2.1\r\n".to_owned(), format!("/page/{number}")),
+            2 => (format!("Accept: text/html\r\n{cookie}"), format!("/{}7", "b".repeat(number % 13))),
+            _ => ("Accept: text/html\r\n".to_owned(), format!("/item/{number}")),
+        };
+        let client = if number % 5 == 2 { 1 } else { number % 7 };
+        let response = gateway.connect().get(&path, &format!("X-Forwarded-For: 192.0.2.{client}\r\n{fields}"));
+        if let Some(value) = response.field("set-cookie").split(';').next().filter(|value| !value.is_empty()) {
+            cookie = format!("Cookie: {value}\r\n");
+        }
+    }
+    let report = assert_replay_matches(gateway, 200);
+    let requests: Vec<u64> = report.classes.iter().map(|class| class.requests).collect();
+    assert!(requests.iter().take(4).all(|requests| *requests >= 38), "{requests:?}");
+    assert!(report.classes[2].admitted < report.classes[2].requests, "some strangers were refused");
+}
+
+#[test]
 fn replay_uses_verification_results_from_log() {
     let rules = rules(1000);
     let gateway = TestGateway::with_rules(caching_origin().address(), &rules);

@@ -182,7 +182,7 @@ word! {
 
 word! {
     /// A pattern of the values of a header field or cookie.
-    ValuePattern(NamePattern), "a value of up to 256 characters; write it like acme or \"acme*\"", ".+", digits: true, |text| text.parse().ok()
+    ValuePattern(NamePattern), "a value of up to 256 characters; write it like acme or \"acme*\"", ".+", digits: false, |text| text.parse().ok()
 }
 
 word! {

@@ -705,7 +705,7 @@ routes:
     assert_eq!(
         config_errors(text),
         [
-            "1:9: listen: found 8080, needs one word or a list of words; write an address and a port, such as 127.0.0.1:8080, or 0.0.0.0:8080 for all addresses",
+            "1:9: listen: found 8080, needs an address and port; write an address and a port, such as 127.0.0.1:8080, or 0.0.0.0:8080 for all addresses",
             "3:8: origin.url: \"ftp://site\": unsupported scheme; use http://HOST:PORT, https://HOST:PORT or unix:/PATH, such as http://127.0.0.1:3000",
             "4:3: origin.conect_timeout: unknown key \"conect_timeout\" (did you mean \"connect_timeout\"?); known here: url, urls, ca, server_name, certificate, key, verify, http2, proxy_protocol, health, connect_timeout, response_timeout, idle_timeout, max_connections, aborts_on_disconnect, only_if_cached",
             "7:12: quotas.places_api.limit: found \"many\", needs an amount, to a thousandth; write it like 10000 or 0.25",
@@ -1743,7 +1743,7 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "listne: 127.0.0.1:1".into(),
-            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, forward_auth, state_dir, ledger, origin, hosts, paths, clients, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, cache, compression, headers, error_pages, robots, crawl_policy, log, notify, promise, limits",
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, forward_auth, state_dir, ledger, origin, hosts, paths, clients, sessions, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, cache, compression, headers, error_pages, robots, crawl_policy, log, notify, promise, limits",
         ),
     ];
     let mut failures = Vec::new();
@@ -1933,6 +1933,71 @@ fn conditions_on_the_request_are_those_of_routes() {
         let errors = site_errors(&format!("classes: [{{ name: feed, when: {{ {when} }} }}, {{ name: other }}]"));
         assert!(errors.len() == 1 && errors[0].contains(expected), "{when}: {errors:?}");
     }
+}
+
+#[test]
+fn conditions_name_what_is_wrong_and_what_they_need() {
+    for (when, expected) in [
+        ("header: \"X Partner\"", "classes[0].when.header: invalid header \"X Partner\"; write it like X-Partner"),
+        (
+            "header: { X-Partner: \"\" }",
+            "classes[0].when.header.X-Partner: found \"\", needs a value of up to 256 characters",
+        ),
+        ("header: [X-Partner]", "classes[0].when.header: "),
+        ("cookie: { \"a b\": x }", "classes[0].when.cookie: invalid cookie name; write it like session"),
+        (
+            "session: new",
+            "classes[0].when.session: no client has a session; write sessions: on, or leave the condition out",
+        ),
+        ("session: old", "classes[0].when.session: found \"old\""),
+        ("purpose: spam", "classes[0].when.purpose: found \"spam\""),
+        (
+            "asn: 64496",
+            "classes[0].when.asn: no database of autonomous systems; write clients: { asn_database: ./asn.mmdb }",
+        ),
+        (
+            "country: DEU",
+            "classes[0].when.country: found \"DEU\", needs the two letters of a country; write it like DE",
+        ),
+        (
+            "country: DE",
+            "classes[0].when.country: no database of countries; write clients: { country_database: ./country.mmdb }",
+        ),
+    ] {
+        let errors = site_errors(&format!("classes: [{{ name: a, when: {{ {when} }} }}, {{ name: other }}]"));
+        assert!(errors.len() == 1 && errors[0].contains(expected), "{when}: {errors:?}");
+    }
+    for (sessions, expected) in [
+        ("{ lifetime: 30s }", "sessions.lifetime: needs 1m to 24h"),
+        ("{ lifetime: 48h }", "sessions.lifetime: needs 1m to 24h"),
+        ("{ cookie: \"a b\" }", "sessions.cookie: invalid cookie name \"a b\"; write it like __Host-tidegate"),
+        ("yes", "sessions: found \"yes\", needs on, off or keys"),
+    ] {
+        let errors = site_errors(&format!("sessions: {sessions}"));
+        assert!(errors.len() == 1 && errors[0].contains(expected), "{sessions}: {errors:?}");
+    }
+}
+
+#[test]
+fn sessions_add_strangers_to_the_builtin_classes() {
+    let classes = |sessions: &str| {
+        let settings = settings(&with_origin(&format!("sessions: {sessions}\nquotas: {{ api: {{ limit: 1000 }} }}")));
+        settings.rules.classes.iter().map(|class| (class.name.clone(), class.enforce)).collect::<Vec<_>>()
+    };
+    let stranger = |enforce| Some(("stranger".to_owned(), enforce));
+    for (sessions, expected) in [
+        ("off", None),
+        ("on", stranger(true)),
+        ("{ lifetime: 2h }", stranger(true)),
+        ("{ enforce: false }", stranger(false)),
+    ] {
+        let found = classes(sessions).into_iter().find(|(name, _)| name == "stranger");
+        assert_eq!(found, expected, "{sessions}");
+    }
+    let settings = settings(&with_origin("sessions: on\nquotas: { api: { limit: 1000 } }"));
+    let pacing = settings.rules.quotas[0].pacing.as_ref().expect("paced by default");
+    let is_paced = |name: &str| settings.rules.class_id(name).is_some_and(|class| pacing.is_paced(class));
+    assert!(is_paced("stranger") && is_paced("bot") && !is_paced("person"));
 }
 
 #[test]

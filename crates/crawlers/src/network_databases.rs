@@ -44,7 +44,15 @@ impl NetworkDatabases {
 
     /// Returns autonomous system and country of `address`, as far as the databases know them. A lookup reads at most a bit of
     /// the address from each node of the tree, so that a broken one ends, too.
+    #[inline]
     pub fn lookup(&self, address: IpAddr) -> NetworkOrigin {
+        match self {
+            Self { asn: None, country: None } => NetworkOrigin::default(),
+            _ => self.find(address),
+        }
+    }
+
+    fn find(&self, address: IpAddr) -> NetworkOrigin {
         NetworkOrigin {
             asn: self.asn.as_ref().and_then(|reader| asn(reader, address)),
             country: self.country.as_ref().and_then(|reader| {

@@ -141,8 +141,14 @@ fn warn_unreadable_cost(known: &Known, id: QuotaId) {
 
 /// Charges what the rest of a response has reported, once it has ended: `is_whole` if it was received to its end. Of one that
 /// was not, the rest may have cost more than is known.
+#[inline]
 pub(in crate::gateway) fn settle_late_cost(known: &Known, origin: &mut OriginTrip, is_whole: bool) {
-    let Some(mut late) = origin.late_cost.take() else { return };
+    if let Some(late) = origin.late_cost.take() {
+        settle_reported_late(known, origin, late, is_whole);
+    }
+}
+
+fn settle_reported_late(known: &Known, origin: &mut OriginTrip, mut late: Box<LateCost>, is_whole: bool) {
     let mut costs = late.take_costs(is_whole);
     let LateCost { permit, mut learned, is_readable, .. } = *late;
     let reported = |costs: &[(QuotaId, Option<Units>)], id| costs.iter().find(|(quota, _)| *quota == id)?.1;
@@ -160,7 +166,7 @@ pub(in crate::gateway) fn settle_late_cost(known: &Known, origin: &mut OriginTri
         let route = known.route();
         for (id, cost) in costs.iter().filter(|(id, _)| route.has_cost_in(*id)) {
             let quota = &known.rules()[*id].name;
-            known.worker().shared().cost_reports.record(quota, &route.name, cost.is_some());
+            known.worker().shared().late_cost_counts.record(quota, &route.name, cost.is_some());
         }
     }
     costs.retain(|(id, _)| !known.route().has_cost_in(*id));

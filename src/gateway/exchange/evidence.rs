@@ -92,18 +92,20 @@ impl ClientEvidence for LiveEvidence<'_> {
     }
 
     fn field_classes(&mut self) -> Vec<ClassId> {
+        if !self.config.has_field_conditions {
+            return Vec::new();
+        }
         let fields = &self.request.head.fields;
         self.config.settings.rules.field_classes(|condition| has_field(condition, fields))
     }
 
     fn session(&mut self) -> Session {
         let Self { connection, request, config, client_address, now, .. } = *self;
-        let cookie = config.settings.sessions.as_ref().zip(request.session_cookie.as_ref());
-        self.session = cookie.and_then(|(sessions, value)| {
-            let client = config.settings.rules.trust.key(client_address.client);
-            let bearer = Bearer::new(client, self.facts.user_agent);
-            connection.worker.shared().session_keys.verify(value, bearer, sessions.lifetime, now)
-        });
+        let cookie = request.session_cookie.as_ref().zip(config.settings.sessions.as_ref());
+        let Some((value, sessions)) = cookie else { return Session::None };
+        let client = config.settings.rules.trust.key(client_address.client);
+        let bearer = Bearer::new(client, self.facts.user_agent);
+        self.session = connection.worker.shared().session_keys.verify(value, bearer, sessions.lifetime, now);
         self.session.map_or(Session::None, SessionToken::session)
     }
 

@@ -70,10 +70,10 @@ pub(in crate::gateway) async fn forward(
     };
     let Response { status, fields, .. } = &upstream.response;
     let known = &journal.known;
-    journal.origin.late_cost = match upstream.response.body.is_end_stream() {
-        true => None,
-        false => LateCost::expect(known, *status, fields, |is_late| journal.origin.split_off(is_late)),
-    };
+    if !known.config.late_quotas.is_empty() && !upstream.response.body.is_end_stream() {
+        let late = LateCost::expect(known, *status, fields, |is_late| journal.origin.split_off(is_late));
+        journal.origin.late_cost = late;
+    }
     journal.origin.settle(|quota, expected| actual_cost(known, quota, expected_cost(quota, expected), fields));
     charge_unexpected_costs(&journal.known, &mut journal.origin, *status, fields);
     sync_quotas(&journal.known, &mut journal.origin, *status, fields);

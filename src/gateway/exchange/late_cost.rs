@@ -38,10 +38,11 @@ impl LateCost {
         take_permit: impl FnOnce(&dyn Fn(QuotaId) -> bool) -> Option<Permit>,
     ) -> Option<Box<Self>> {
         let rules = known.rules();
-        let is_late =
-            |id: QuotaId| rules[id].has_costs_after_head() && cost::reported_cost(&rules[id], fields).is_none();
-        let is_free = |id: QuotaId| rules[id].free_when_cached && cost::was_cache_hit(fields);
-        let quotas = known.config.reported_quotas.iter().copied().filter(|id| is_late(*id) && !is_free(*id));
+        let is_known = |id: QuotaId| {
+            let is_free = rules[id].free_when_cached && cost::was_cache_hit(fields);
+            is_free || cost::reported_cost(&rules[id], fields).is_some()
+        };
+        let quotas = known.config.late_quotas.iter().copied().filter(|id| !is_known(*id));
         let report = |quota: QuotaId| LateReport { quota, scanner: scanner(known, quota, fields), in_trailer: None };
         let can_report = |report: &LateReport| report.scanner.is_some() || rules[report.quota].cost_trailer.is_some();
         let reports: SmallVec<[LateReport; 2]> = quotas.map(report).filter(can_report).collect();

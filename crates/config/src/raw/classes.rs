@@ -185,7 +185,7 @@ macro_rules! name_or_patterns {
             fn json_schema(generator: &mut SchemaGenerator) -> Schema {
                 let patterns = generator.subschema_for::<OneOrMany<ValuePattern>>();
                 json_schema!({ "anyOf": [
-                    { "type": "string", "minLength": 1 },
+                    { "type": "string" },
                     { "type": "object", "additionalProperties": patterns },
                 ] })
             }

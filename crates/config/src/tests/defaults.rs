@@ -30,6 +30,7 @@ ledger: { redis: { url: redis://127.0.0.1 } }
 origin: { url: https://127.0.0.1:3000, health: { check: { path: /a } } }
 hosts: [a.example]
 clients: {}
+sessions: {}
 verify: { dns: {}, signatures: {} }
 bot_detection: {}
 quotas:
@@ -39,6 +40,7 @@ quotas:
     pacing: {}
     tiers: { a: { steps: [{ above: 50%, shed: 50% }] } }
   shared: { limit: 100, window: { calendar: day }, pacing: { mode: even, weights: { a: 2 } } }
+  tokens: { limit: 100, window: { calendar: day }, cost_json: { path: a.b } }
 classes:
   - { name: a, when: { operator: googlebot }, bucket: { rate: 1/s }, crawler_guard: {} }
   - { name: b, when: { kind: declared_bot } }

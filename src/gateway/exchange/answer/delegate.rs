@@ -10,7 +10,7 @@ use crate::gateway::exchange::lookup::CacheRole;
 use crate::gateway::exchange::origin_trip::{OriginStage, RequestUnits};
 use crate::gateway::exchange::{identify, record_crawler};
 use crate::gateway::message::forward_auth::{
-    CostReports, MAX_SETTLEMENT_SIZE, Naming, ProxyEndpoint, RefusalForm, SettledCosts, Settlement, SettlementError,
+    MAX_SETTLEMENT_SIZE, Naming, ProxyEndpoint, RefusalForm, ReportedCosts, SettledCosts, Settlement, SettlementError,
     WebPageError, asked_head, check_no_web_page, endpoint, may_ask,
 };
 use crate::gateway::message::headers;
@@ -169,7 +169,7 @@ fn hold(mut journal: Box<Journal>, settings: &ForwardAuth) {
     let reported = pending.insert(journal.known.id, field_bytes, settings.memory, uptime);
     // Dropped with its journal if the gateway is closed.
     let _ = worker.run_detached(async move {
-        let Ok(CostReports { costs, charged }) = reported.await else { return journal.finish() };
+        let Ok(ReportedCosts { costs, charged }) = reported.await else { return journal.finish() };
         settle_reported(&journal.known, &mut journal.origin, &costs);
         let name = |charged: &Charged| journal.known.rules()[charged.quota].name.clone();
         let charges: SettledCosts =
@@ -200,7 +200,7 @@ async fn settle(
     let Settlement { decision, costs } = Settlement::parse(&received.to_bytes(), &config.settings.rules.quotas)?;
     let pending = connection.worker.shared().pending_decisions.take(decision).ok_or(SettlementError::Unknown)?;
     let (charged, charges) = oneshot::channel();
-    pending.send(CostReports { costs, charged }).map_err(|_| SettlementError::Unknown)?;
+    pending.send(ReportedCosts { costs, charged }).map_err(|_| SettlementError::Unknown)?;
     // Fails if the gateway is closed, which has charged the request.
     let charges = charges.await.map_err(|_| SettlementError::Unknown)?;
     Ok(settled(decision, &charges))

@@ -1,7 +1,7 @@
 //! Answers to other proxies, and the settlement of what they admit.
 
 use super::site::{Answer, BOT, Site};
-use crate::gateway::message::forward_auth::CostReports;
+use crate::gateway::message::forward_auth::ReportedCosts;
 use crate::gateway::transport::listener::ListenerKind;
 use serde_json::{Value, json};
 use tidegate_policy::Units;
@@ -39,7 +39,7 @@ fn report(site: &Site, answer: &Answer, units: u64) -> Option<Vec<(String, Units
     let pending = site.worker.shared().pending_decisions.take(id)?;
     let (charged, charges) = oneshot::channel();
     let costs = vec![("api".to_owned(), Units::from_whole(units))];
-    assert!(pending.send(CostReports { costs, charged }).is_ok(), "dropped");
+    assert!(pending.send(ReportedCosts { costs, charged }).is_ok(), "dropped");
     site.run(charges).ok()
 }
 

@@ -14,6 +14,6 @@ mod web_page;
 pub(in crate::gateway) use asked_request::{AskedRequestError, Naming, asked_head};
 pub(in crate::gateway) use endpoint::{ProxyEndpoint, RefusalForm, endpoint};
 pub(in crate::gateway) use peer::may_ask;
-pub(in crate::gateway) use pending_decisions::{CostReports, PendingDecisions, SettledCosts};
+pub(in crate::gateway) use pending_decisions::{PendingDecisions, ReportedCosts, SettledCosts};
 pub(in crate::gateway) use settlement::{MAX_SETTLEMENT_SIZE, Settlement, SettlementError};
 pub(in crate::gateway) use web_page::{WebPageError, check_no_web_page};

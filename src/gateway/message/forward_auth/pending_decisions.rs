@@ -15,7 +15,7 @@ const ENTRY: u64 = 6 * 1024;
 pub(in crate::gateway) type SettledCosts = Vec<(String, Units)>;
 
 /// Costs that a proxy reports for its request, and where to send the charges.
-pub(in crate::gateway) struct CostReports {
+pub(in crate::gateway) struct ReportedCosts {
     pub(in crate::gateway) costs: SettledCosts,
     pub(in crate::gateway) charged: oneshot::Sender<SettledCosts>,
 }
@@ -41,7 +41,7 @@ struct PendingState {
 struct PendingDecision {
     decided_at: Timestamp,
     bytes: u64,
-    settlement: oneshot::Sender<CostReports>,
+    settlement: oneshot::Sender<ReportedCosts>,
 }
 
 impl PendingDecisions {
@@ -58,7 +58,7 @@ impl PendingDecisions {
         field_bytes: usize,
         memory: u64,
         now: Timestamp,
-    ) -> oneshot::Receiver<CostReports> {
+    ) -> oneshot::Receiver<ReportedCosts> {
         let (settlement, receiver) = oneshot::channel();
         let bytes = ENTRY + field_bytes as u64;
         let mut state = self.state.lock();
@@ -79,7 +79,7 @@ impl PendingDecisions {
     }
 
     /// Removes a request. Returns where to send its costs, or `None` if it is unknown or settled.
-    pub(in crate::gateway) fn take(&self, id: u64) -> Option<oneshot::Sender<CostReports>> {
+    pub(in crate::gateway) fn take(&self, id: u64) -> Option<oneshot::Sender<ReportedCosts>> {
         self.state.lock().remove(id).map(|pending| pending.settlement)
     }
 
@@ -123,7 +123,7 @@ mod tests {
         let settlement = pending.take(7).expect("pending");
         assert!(pending.take(7).is_none() && pending.take(8).is_none());
         let (charged, _) = oneshot::channel();
-        assert!(settlement.send(CostReports { costs: Vec::new(), charged }).is_ok());
+        assert!(settlement.send(ReportedCosts { costs: Vec::new(), charged }).is_ok());
         assert!(receiver.try_recv().is_ok());
         assert_eq!(pending.state.lock().bytes, 0);
     }

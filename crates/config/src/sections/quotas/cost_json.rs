@@ -53,7 +53,7 @@ impl JsonSchema for PathOrKeys {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let keys = generator.subschema_for::<WeightedPathKeys>();
-        json_schema!({ "anyOf": [{ "type": "string", "minLength": 1 }, keys] })
+        json_schema!({ "anyOf": [{ "type": "string" }, keys] })
     }
 }
 

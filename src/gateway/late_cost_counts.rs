@@ -8,7 +8,7 @@ const MANY_MISSING: u64 = 10;
 
 /// Counts by the names of quotas and routes, which a reload keeps. Both are those of the configuration.
 #[derive(Default)]
-pub(super) struct CostReports(Mutex<BTreeMap<Box<str>, BTreeMap<Box<str>, ReportCounts>>>);
+pub(super) struct LateCostCounts(Mutex<BTreeMap<Box<str>, BTreeMap<Box<str>, ReportCounts>>>);
 
 /// Responses of one route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ struct ReportCounts {
     missing: u64,
 }
 
-impl CostReports {
+impl LateCostCounts {
     /// Counts a whole response of `route`, which reported its cost in `quota` if `is_found`.
     pub(super) fn record(&self, quota: &str, route: &str, is_found: bool) {
         let mut counts = self.0.lock();
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_route_that_never_reports_its_cost_is_named() {
-        let costs = CostReports::default();
+        let costs = LateCostCounts::default();
         for _ in 0..MANY_MISSING {
             costs.record("tokens", "/v1/**", false);
             costs.record("tokens", "/v2/**", false);
