@@ -35,6 +35,7 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     settings.warnings.extend(unbounded_client_warnings(&settings.rules));
     settings.warnings.extend(unbounded_connections_warning(&settings.rules));
     settings.warnings.extend(uncharged_quota_warnings(&settings.rules));
+    settings.warnings.extend(forward_auth_sessions_warning(&settings));
     settings.warnings.extend(robots_override_warning(&settings));
     settings.warnings.extend(range_file_warnings(&settings));
     let builtin = OperatorTable::builtin();
@@ -114,6 +115,14 @@ fn uncharged_quota_warnings(rules: &Rules) -> Vec<String> {
         )
     };
     (0..rules.quotas.len()).map(QuotaId::from_index).filter(is_uncharged).map(warning).collect()
+}
+
+/// Returns a warning if another proxy asks and there are sessions: it passes no cookie on.
+fn forward_auth_sessions_warning(settings: &Settings) -> Option<String> {
+    (settings.sessions.is_some() && settings.forward_auth.is_some()).then(|| {
+        "sessions: clients of a proxy that asks at forward_auth get no cookie, so all of its people are strangers"
+            .into()
+    })
 }
 
 /// Returns true if the classes before `class` certainly match every client.

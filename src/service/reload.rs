@@ -65,6 +65,7 @@ impl ServiceState {
         );
         // A switch may have changed meanwhile.
         self.apply_switches();
+        self.keep_session_secret();
         *files = new_files;
         drop(files);
         *self.settings.lock() = SettingsDocument { loaded_at: rfc3339(now), last_reload_failed: None };

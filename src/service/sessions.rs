@@ -44,6 +44,15 @@ pub(super) fn shared(settings: &Settings) -> std::result::Result<Option<SharedSe
 }
 
 impl ServiceState {
+    /// Stores the secret in use if sessions are on and there is none, because a reload has turned them on.
+    pub(super) fn keep_session_secret(&self) {
+        let path =
+            self.handle.with_settings(|settings| settings.sessions.as_ref().map(|_| path(&self.startup_settings)));
+        if let Some(path) = path.filter(|path| !path.exists()) {
+            store(&path, &self.handle.session_secret());
+        }
+    }
+
     /// Agrees with other gateways on one secret, until dropped. Returns at once if there are none.
     pub(super) async fn share_session_secret(&self) {
         let Some(shared) = &self.shared_session_secret else { return };
@@ -64,7 +73,7 @@ impl ServiceState {
                 result.ok().and_then(|text| from_text(text.as_bytes())).filter(|secret| *secret != own)
             {
                 self.handle.replace_session_secret(secret);
-                if self.startup_settings.sessions.is_some() {
+                if self.handle.with_settings(|settings| settings.sessions.is_some()) {
                     store(&path(&self.startup_settings), &secret);
                 }
             }
@@ -78,7 +87,7 @@ fn path(settings: &Settings) -> PathBuf {
 
 fn read(path: &Path) -> Result<Option<SessionSecret>> {
     let Some(text) = files::read_if_exists(path, TEXT_LEN + 1)? else { return Ok(None) };
-    let invalid = || Error::other(format!("it needs {TEXT_LEN} hexadecimal digits; delete it"));
+    let invalid = || Error::other(format!("it needs {TEXT_LEN} hexadecimal digits; it is replaced"));
     from_text(text.trim_ascii_end()).map(Some).ok_or_else(invalid)
 }
 
@@ -98,7 +107,9 @@ fn from_text(text: &[u8]) -> Option<SessionSecret> {
     let text = std::str::from_utf8(text).ok().filter(|text| text.len() == TEXT_LEN)?;
     let mut secret = SessionSecret::default();
     for (index, byte) in secret.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
+        let digits =
+            text.get(2 * index..2 * index + 2).filter(|digits| digits.bytes().all(|it| it.is_ascii_hexdigit()))?;
+        *byte = u8::from_str_radix(digits, 16).ok()?;
     }
     Some(secret)
 }

@@ -11,7 +11,6 @@ use tidegate_http_cache::CacheResult;
 use tidegate_policy::bot_detection::Signal;
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::class::Evidence;
-use tidegate_policy::session::Session;
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::{ClientKind, Reason, ScopeId, Units};
 
@@ -63,7 +62,7 @@ pub(super) struct NamedSlots<T>(Vec<(Box<str>, T)>);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KindCounters {
     pub(super) admitted: u64,
-    /// Requests that rules refused, but those of strangers.
+    /// Requests that rules refused, but those of browsers that were asked to come back.
     pub(super) refused: u64,
     /// Requests that the administrator has blocked.
     pub(super) blocked: u64,
@@ -132,11 +131,11 @@ impl WorkerCounters {
     /// Counts a finished request.
     pub fn record(&mut self, record: &Record<'_>) {
         let kind = &mut self.kinds[record.client.kind as usize];
-        // Whether a stranger is a person shows when it comes back.
-        let is_stranger = record.client.more.is_some_and(|more| more.session == Some(Session::None));
+        // Whether it is a person shows when it comes back.
+        let is_asked_back = record.client.more.is_some_and(|more| more.is_asked_back);
         match record.decision.outcome {
             RecordedOutcome::Admitted { .. } => kind.admitted += 1,
-            RecordedOutcome::Refused(_) if is_stranger => {}
+            RecordedOutcome::Refused(_) if is_asked_back => {}
             RecordedOutcome::Refused(reason) if reason.is_of_administrator() => kind.blocked += 1,
             RecordedOutcome::Refused(_) => kind.refused += 1,
         }

@@ -88,6 +88,7 @@ fn purpose_and_network_choose_the_class() {
     let asns = database(vec![
         ([198, 51, 100, 0].into(), 24, number(64_496)),
         ([203, 0, 113, 128].into(), 25, MmdbValue::Map(vec![("asn", MmdbValue::Text("AS64511"))])),
+        ([192, 0, 2, 128].into(), 25, MmdbValue::Map(vec![("autonomous_system_number", MmdbValue::Short(701))])),
     ]);
     let code = |code| MmdbValue::Map(vec![("iso_code", MmdbValue::Text(code))]);
     let countries = database(vec![
@@ -127,6 +128,7 @@ classes:
         ("203.0.113.9", "", "near", Value::Null, Value::Null),
         ("203.0.113.129", "", "near", Value::Null, json!(64_511)),
         ("192.0.2.1", "", "near", Value::Null, Value::Null),
+        ("192.0.2.129", "", "near", Value::Null, json!(701)),
         ("10.0.0.1", "", "other", Value::Null, Value::Null),
     ];
     for (client, agent, ..) in &cases {

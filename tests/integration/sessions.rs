@@ -69,8 +69,18 @@ fn a_refused_browser_comes_back_by_itself_once() {
         assert!(again.field("retry-after").parse::<u64>().is_ok_and(|seconds| seconds > 2), "{again:?}");
         assert!(again.field("set-cookie").contains("tidegate="), "the next reload may have it");
     }
-    let other = browse(&gateway, "192.0.2.2", "/a", "");
-    assert_eq!(other.field("refresh"), "2", "each client is asked for itself");
+    for (client, path, fields, refresh) in [
+        ("192.0.2.2", "/a", "", "2"),
+        // Another tab, or another person behind the address.
+        ("192.0.2.1", "/b", "", "2"),
+        // The network of the browser changes with each request.
+        ("192.0.3.1", "/c", cookie.as_str(), ""),
+        ("192.0.2.1", "/d", "Sec-Purpose: prefetch\r\n", ""),
+        ("192.0.2.1", "/d", "", "2"),
+    ] {
+        let response = browse(&gateway, client, path, fields);
+        assert_eq!((response.status, response.field("refresh")), (429, refresh), "{client} {path}");
+    }
     gateway.advance_and_sweep(Duration::from_secs(61));
     assert_eq!(browse(&gateway, "192.0.2.1", "/a", "").field("refresh"), "2");
     let log = gateway.read_log();
@@ -161,6 +171,8 @@ fn a_cookie_holds_for_its_network_and_browser_and_over_https_for_its_host() {
         ("192.0.3.1", cookie.clone(), 429),
         ("2001:db8::1", cookie.clone(), 429),
         ("192.0.2.1", cookie.replace("__Host-", ""), 200),
+        // A cookie of the domain, or of another network, beside the valid one.
+        ("192.0.2.1", cookie.replace("a=1", "tidegate=x; tidegate="), 200),
         ("192.0.2.1", cookie.replace("tidegate=", "tidegate=x"), 429),
         ("192.0.2.1", "Cookie: __Host-tidegate=\r\n".to_owned(), 429),
         ("192.0.2.1", format!("Cookie: __Host-tidegate={}\r\n", "A".repeat(39)), 429),
@@ -170,8 +182,10 @@ fn a_cookie_holds_for_its_network_and_browser_and_over_https_for_its_host() {
     let other = format!("X-Forwarded-For: 192.0.2.1\r\n{}{cookie}", BROWSER.replace("128", "129"));
     assert_eq!(gateway.connect().get("/a", &other).status, 429, "another browser");
     gateway.advance_and_sweep(Duration::from_secs(24 * 3600 - 10));
-    assert_eq!(browse(&gateway, "192.0.2.1", "/a", &cookie).status, 200);
+    let renewed = browse(&gateway, "192.0.2.1", "/a", &cookie);
+    assert_eq!(renewed.status, 200);
     gateway.advance_and_sweep(Duration::from_secs(20));
+    assert_eq!(browse(&gateway, "192.0.2.1", "/a", &cookie_of(&renewed)).status, 200, "the same session, renewed");
     assert_eq!(browse(&gateway, "192.0.2.1", "/a", &cookie).status, 429, "after a day");
 }
 
@@ -206,9 +220,33 @@ fn shadow_mode_begins_sessions_and_asks_nobody_back() {
     let origin = html_origin();
     let rules = REFUSED_STRANGERS.replace("sessions: on", "sessions: { enforce: false }");
     let gateway = TestGateway::with_rules(origin.address(), &rules);
-    let refused = browse(&gateway, "192.0.2.1", "/a", "");
-    assert_eq!((refused.status, refused.field("refresh")), (429, ""));
-    assert_eq!(browse(&gateway, "192.0.2.1", "/a", &cookie_of(&refused)).status, 200);
+    let page = browse(&gateway, "192.0.2.1", "/a", "");
+    assert_eq!((page.status, page.field("refresh")), (200, ""));
+    cookie_of(&page);
+    let log = gateway.read_log();
+    assert_eq!(log[0]["shadow_reason"], "tier", "{}", log[0]);
+}
+
+#[test]
+fn only_browsers_that_are_asked_back_do_not_count_as_refused() {
+    let origin = html_origin();
+    let gateway = TestGateway::with_rules(origin.address(), REFUSED_STRANGERS);
+    browse(&gateway, "192.0.2.1", "/a", "");
+    browse(&gateway, "192.0.2.1", "/a", "");
+    assert_eq!(gateway.metric("tidegate_requests_by_kind_total{kind=\"human\",verdict=\"refused\"}"), 1.0);
+}
+
+#[test]
+fn sessions_that_a_reload_turns_on_survive_a_restart() {
+    let origin = html_origin();
+    let mut gateway = TestGateway::with_rules(
+        origin.address(),
+        &REFUSED_STRANGERS.replace("sessions: on", "").replace("when: { session: none }", "when: { kind: human }"),
+    );
+    gateway.reload(origin.address(), REFUSED_STRANGERS).expect("valid rules");
+    let cookie = cookie_of(&browse(&gateway, "192.0.2.1", "/a", ""));
+    gateway.restart();
+    assert_eq!(browse(&gateway, "192.0.2.1", "/a", &cookie).status, 200);
 }
 
 #[test]

@@ -73,6 +73,8 @@ pub struct RecordedClient<'a> {
 pub struct RecordedMore<'a> {
     /// Session (`session`); `None` if there are no sessions.
     pub session: Option<Session>,
+    /// True if the refusal asks the client to come back with a session. Not part of the log.
+    pub is_asked_back: bool,
     /// Purpose of the operator that the client belongs to, or claims to (`purpose`).
     pub purpose: Option<Purpose>,
     /// Autonomous system and country of the address (`asn`, `country`).

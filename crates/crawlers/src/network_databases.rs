@@ -2,6 +2,7 @@
 //! format (<https://maxmind.github.io/MaxMind-DB/>).
 
 use maxminddb::{PathElement, Reader};
+use serde_json::Value;
 use std::net::IpAddr;
 use std::path::Path;
 use tidegate_engine::files;
@@ -67,10 +68,12 @@ impl NetworkDatabases {
 fn asn(reader: &Reader<Vec<u8>>, address: IpAddr) -> Option<u32> {
     let found = reader.lookup(address).ok()?;
     ASN_PATHS.iter().find_map(|key| {
-        let path = [PathElement::Key(key)];
-        let number = || found.decode_path::<u32>(&path).ok()?;
-        let text = || found.decode_path::<&str>(&path).ok()?.map(|text| text.trim_start_matches("AS").parse().ok());
-        number().or_else(|| text()?)
+        // As any type of number, or as text.
+        match found.decode_path::<Value>(&[PathElement::Key(key)]).ok()?? {
+            Value::Number(number) => u32::try_from(number.as_u64()?).ok(),
+            Value::String(text) => text.trim_start_matches("AS").parse().ok(),
+            _ => None,
+        }
     })
 }
 

@@ -71,11 +71,6 @@ impl Observation {
         Self { features: RequestFeatures { is_costly: costly, ..self.features }, ..self }
     }
 
-    /// Returns true for a page that is not fetched in the background.
-    pub fn is_navigation(&self) -> bool {
-        matches!(self.features.resource_kind, ResourceKind::Page(_)) && !self.features.is_background_fetch()
-    }
-
     /// Returns true if the client has made a visit of a person: it has loaded assets or followed links.
     pub fn is_of_person(&self, admission: &Admission) -> bool {
         admission.has_visit_of_person(self.profile_key, self.features.at)

@@ -19,6 +19,8 @@ pub(in crate::gateway) struct ClientSide {
     pub(in crate::gateway) cut: Option<ResponseCut>,
     /// Seconds of `Retry-After`.
     pub(in crate::gateway) retry_after: Option<u64>,
+    /// True if the refusal asks the client to come back with a session.
+    pub(in crate::gateway) is_asked_back: bool,
     /// True once the last byte of the body was sent.
     is_complete: bool,
     /// Memory of the request, until it has ended.
@@ -39,6 +41,7 @@ impl ClientSide {
             bytes: 0,
             cut: None,
             retry_after: None,
+            is_asked_back: false,
             is_complete: false,
             _memory: MemoryCharge::new(connection.memory(), REQUEST + fields.memory()),
         }

@@ -101,11 +101,13 @@ impl ClientEvidence for LiveEvidence<'_> {
 
     fn session(&mut self) -> Session {
         let Self { connection, request, config, client_address, now, .. } = *self;
-        let cookie = request.session_cookie.as_ref().zip(config.settings.sessions.as_ref());
-        let Some((value, sessions)) = cookie else { return Session::None };
+        let sessions = config.settings.sessions.as_ref().filter(|_| !request.session_cookies.is_empty());
+        let Some(sessions) = sessions else { return Session::None };
         let client = config.settings.rules.trust.key(client_address.client);
         let bearer = Bearer::new(client, self.facts.user_agent);
-        self.session = connection.worker.shared().session_keys.verify(value, bearer, sessions.lifetime, now);
+        let keys = &connection.worker.shared().session_keys;
+        let mut cookies = request.session_cookies.iter();
+        self.session = cookies.find_map(|value| keys.verify(value, bearer, sessions.lifetime, now));
         self.session.map_or(Session::None, SessionToken::session)
     }
 

@@ -205,6 +205,7 @@ impl Journal {
             more.iter().flat_map(|more| &more.field_classes).map(|class| rules[*class].name.as_str()).collect();
         let more = more.map(|more| RecordedMore {
             session: known.config.settings.sessions.as_ref().map(|_| more.session.state()),
+            is_asked_back: client.is_asked_back,
             purpose: more.purpose,
             network_origin: more.network_origin,
             field_classes: &field_classes,

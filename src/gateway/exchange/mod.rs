@@ -59,7 +59,7 @@ use crate::gateway::message::headers::strip_admin_sessions;
 use crate::gateway::message::problem::Problem;
 use crate::gateway::message::response_body::{ResponseBody, omit_body};
 use crate::gateway::message::target::{ClientRequest, Target};
-use crate::gateway::session::take_cookie;
+use crate::gateway::session::{SessionCookies, take_session_cookies};
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::listener::ListenerKind;
 use crate::gateway::unknown_paths::UnknownPath;
@@ -130,8 +130,7 @@ async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>)
     let Request { mut head, body } = request;
     // Before anything reads the cookies: the session of the live page is for the gateway alone.
     strip_admin_sessions(&mut head.fields);
-    let sessions = config.settings.sessions.as_ref();
-    let session_cookie = sessions.and_then(|sessions| take_cookie(sessions, &mut head.fields));
+    let session_cookies = session_cookies(&config, &mut head);
     let head_started_at = connection.connection_state.on_request_start(head.version);
     let target = match validate(&connection, &config, &head) {
         ControlFlow::Continue(target) => target,
@@ -142,7 +141,7 @@ async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>)
         }
     };
     let has_body = !body.is_end_stream();
-    let request = ClientRequest { head, target, has_body, signature: OnceCell::new(), session_cookie };
+    let request = ClientRequest { head, target, has_body, signature: OnceCell::new(), session_cookies };
     let (id, mut now) = (connection.worker.next_decision_id(), connection.worker.now());
     let known = identify(connection, config, request, head_started_at.unwrap_or(now), id, now);
     let role = cache_role(&known, &mut now).await;
@@ -193,6 +192,13 @@ fn validate(
         (Ok(target), Some(port)) => end(redirect_to_https(connection, head, &target, port)),
         (Ok(target), None) => ControlFlow::Continue(target),
     }
+}
+
+/// Removes the session cookies from a head, if there are sessions, and returns their values.
+#[inline]
+pub(in crate::gateway) fn session_cookies(config: &WorkerConfig, head: &mut RequestHead) -> SessionCookies {
+    let sessions = config.settings.sessions.as_ref();
+    sessions.map(|sessions| take_session_cookies(sessions, &mut head.fields)).unwrap_or_default()
 }
 
 /// Returns what is known of a valid request.

@@ -3,6 +3,7 @@
 //! The parser (`http1`, or hyper for HTTP/2) does not check these; they are checked here, before the request is
 //! counted.
 
+use crate::gateway::session::SessionCookies;
 use http::uri::Authority;
 use http::{Method, Uri, Version};
 use std::cell::OnceCell;
@@ -21,8 +22,8 @@ pub(in crate::gateway) struct ClientRequest {
     pub(in crate::gateway) has_body: bool,
     /// Result of the signature verification; empty until it is needed.
     pub(in crate::gateway) signature: OnceCell<Signature>,
-    /// Value of the session cookie, which is removed from the head.
-    pub(in crate::gateway) session_cookie: Option<Box<[u8]>>,
+    /// Values of session cookies, which are removed from the head.
+    pub(in crate::gateway) session_cookies: SessionCookies,
 }
 
 /// Target of a request, as matched by rules.

@@ -4,6 +4,7 @@ use arc_swap::ArcSwap;
 use aws_lc_rs::{constant_time, hmac, rand};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_policy::Timestamp;
@@ -18,6 +19,10 @@ pub type SessionSecret = [u8; 32];
 pub(in crate::gateway) struct SessionKeys {
     secret: ArcSwap<SessionSecret>,
 }
+
+/// Values of session cookies that came with a request: another host of the domain, or another network of the client, may have
+/// left one besides the valid one.
+pub(in crate::gateway) type SessionCookies = SmallVec<[Box<[u8]>; 1]>;
 
 /// Content of a session cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +53,9 @@ const TEXT_LEN: usize = ((CONTENT_LEN + SIGNATURE_LEN) * 4).div_ceil(3);
 const MAX_CLOCK_SKEW_S: u32 = 60;
 
 const DAY_S: u32 = 24 * 3600;
+
+/// Time for which a browser that was given a cookie is not asked again to come back with it.
+const JUST_ISSUED: Duration = Duration::from_secs(60);
 
 impl SessionKeys {
     pub(in crate::gateway) fn new(secret: SessionSecret) -> Self {
@@ -127,10 +135,22 @@ impl SessionToken {
         if self.is_known { Session::Known } else { Session::New }
     }
 
-    /// Returns the token of the same session, known and issued anew.
-    pub(super) fn known_from(self, now: Timestamp) -> Option<Self> {
+    /// Returns the token of the same session, issued anew.
+    pub(super) fn renewed(self, is_known: bool, now: Timestamp) -> Option<Self> {
         let issued_s = u32::try_from(now.seconds()).ok()?;
-        Some(Self { is_known: true, issued_s, ..self })
+        Some(Self { is_known, issued_s, ..self })
+    }
+
+    /// Returns the time since the token was issued.
+    pub(super) fn age(self, now: Timestamp) -> Duration {
+        now.saturating_duration_since(Timestamp::from_seconds(self.issued_s.into()))
+    }
+
+    /// Returns true if a cookie with this value says that it was issued within a minute, whoever signed it for whom.
+    pub(super) fn was_just_issued(value: &[u8], now: Timestamp) -> bool {
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(value).unwrap_or_default();
+        let token = bytes.first_chunk::<CONTENT_LEN>().and_then(Self::from_bytes);
+        token.is_some_and(|token| token.age(now) < JUST_ISSUED)
     }
 
     fn to_bytes(self) -> [u8; CONTENT_LEN] {
@@ -173,7 +193,7 @@ mod tests {
         assert_eq!(found(bearer, Timestamp::from_seconds(1_800_014_400 - 61)), None, "not issued yet");
         assert_eq!(found(Bearer { network: 1, ..bearer }, NOON), None, "another network");
         assert_eq!(found(Bearer { user_agent: 6, ..bearer }, NOON), None, "another user agent");
-        let known = keys().sign(token.known_from(NOON).expect("a time of this century"), bearer);
+        let known = keys().sign(token.renewed(true, NOON).expect("a time of this century"), bearer);
         let known = keys().verify(known.as_bytes(), bearer, LIFETIME, NOON).expect("a valid cookie");
         assert_eq!((known.session(), known.id), (Session::Known, token.id));
         let other = SessionKeys::new([8; 32]);

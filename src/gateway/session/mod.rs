@@ -6,9 +6,9 @@
 mod cookie;
 mod keys;
 
-pub(super) use cookie::{SET_COOKIE, begin_on_page, begin_on_refusal, may_begin, take_cookie};
+pub(super) use cookie::{SET_COOKIE, begin_on_page, begin_on_refusal, may_begin, take_session_cookies};
 pub use keys::SessionSecret;
-pub(super) use keys::{Bearer, SessionKeys, SessionToken};
+pub(super) use keys::{Bearer, SessionCookies, SessionKeys, SessionToken};
 
 use tidegate_policy::session::Session;
 

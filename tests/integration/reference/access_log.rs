@@ -52,6 +52,7 @@ fn lines_have_the_documented_fields_in_order() {
     let unexpected = [UnexpectedCost { quota_name: "other", charged: Units::from_whole(4), settle_sequence: 9 }];
     let more = RecordedMore {
         session: Some(Session::Known),
+        is_asked_back: false,
         purpose: Some(Purpose::Search),
         network_origin: NetworkOrigin { asn: Some(64_496), country: "DE".parse().ok() },
         field_classes: &["partner", "login"],

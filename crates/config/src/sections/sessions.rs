@@ -37,7 +37,8 @@ fn at_most_a_day(Span(span): &Span, _: Option<&Span>) -> Option<String> {
 
 fn cookie_name(name: &String, _: Option<&String>) -> Option<String> {
     // The syntax of cookie names is that of header names (RFC 6265 section 4.1.1).
-    let is_valid = http::HeaderName::from_bytes(name.as_bytes()).is_ok() && name.len() <= 64;
+    let bare = name.strip_prefix("__Host-").unwrap_or(name);
+    let is_valid = http::HeaderName::from_bytes(bare.as_bytes()).is_ok() && !bare.starts_with("__") && name.len() <= 64;
     (!is_valid).then(|| format!("invalid cookie name {name:?}; write it like __Host-tidegate"))
 }
 

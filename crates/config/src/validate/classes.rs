@@ -14,6 +14,7 @@ use tidegate_policy::bucket::Bucket;
 use tidegate_policy::class::{ApiKeys, Class, ClassMatcher, FieldCondition, UserAgentRule, UserAgentRules};
 use tidegate_policy::crawler_guard::CrawlerGuard;
 use tidegate_policy::identity::{CredentialSource, KeySource};
+use tidegate_policy::session::Session;
 use tidegate_policy::words::Words;
 use tidegate_policy::{ClientKind, ListId, OperatorId};
 
@@ -208,6 +209,33 @@ fn check_cookie(name: &str, path: &SettingPath, report: &mut Diagnostics) {
     // The syntax of cookie names is that of header names (RFC 6265 section 4.1.1), but cookie names are case-sensitive.
     if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
         report.error(path, "invalid cookie name", "write it like session");
+    }
+}
+
+/// Puts classes of strangers into shadow mode if sessions are in it, and warns of orders that refuse others than strangers.
+pub(super) fn apply_sessions(classes: &mut [Class], sessions: &SessionsForm, report: &mut Diagnostics) {
+    let SessionsForm::On(sessions) = sessions else { return };
+    for class in classes.iter_mut().filter(|class| class.matcher.sessions == [Session::None]) {
+        class.enforce &= sessions.enforce;
+    }
+    if classes.iter().all(|class| class.matcher.sessions.is_empty()) {
+        report.warning("sessions: no class has the condition `session`, so that they change nothing; write { name: stranger, when: { session: none } }");
+    }
+    let of_strangers = |class: &Class| class.matcher.sessions == [Session::None] && class.matcher.kinds.is_empty();
+    let Some(first) = classes.iter().position(of_strangers) else { return };
+    let is_of_bots = |class: &&Class| {
+        let matcher = &class.matcher;
+        let kinds = &matcher.kinds;
+        !matcher.operators.is_empty()
+            || !matcher.purposes.is_empty()
+            || (!kinds.is_empty() && !kinds.contains(&ClientKind::Human))
+    };
+    if let Some(class) = classes[first..].iter().find(is_of_bots) {
+        let (path, stranger) = (SettingPath::of_class(first), &classes[first].name);
+        report.warning(format!(
+            "{path} ({stranger}): bots have no session and are in this class, not in {}; move it below the classes of bots, or add kind: human",
+            class.name
+        ));
     }
 }
 

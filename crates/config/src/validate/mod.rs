@@ -77,7 +77,8 @@ pub(super) fn validate(
     let operators: Vec<&str> = operator_names.iter().map(String::as_str).collect();
     let lists = address_lists::lists(&raw.address_lists, &mut report);
     let list_names: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
-    let classes = classes::classes(&raw.classes, &operators, &list_names, &mut report);
+    let mut classes = classes::classes(&raw.classes, &operators, &list_names, &mut report);
+    classes::apply_sessions(&mut classes, &raw.sessions, &mut report);
     listen::check_certificate_classes(&classes, &listen, &mut report);
     classes::check_needs(raw, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);

@@ -253,7 +253,7 @@ impl RequestFeatures {
 
     /// Returns true if a page of this site seems to have fetched this in the background, such as a page that refreshes
     /// itself.
-    pub fn is_background_fetch(&self) -> bool {
+    pub(super) fn is_background_fetch(&self) -> bool {
         let Self { headers, browser, .. } = self;
         let is_fetched = match headers.fetch_mode() {
             Some(mode) => mode == FetchMode::Subresource,

@@ -15,6 +15,7 @@ use std::hash::BuildHasher;
 use tidegate_access_log::CLIENT_CLOSED_REQUEST;
 use tidegate_access_log::read::{LoggedEvidence, NativeFields, QuotaFields};
 use tidegate_engine::{Classified, Evaluation, LearnedCosts, Observation, ObservedRequest, RequestPurpose};
+use tidegate_policy::bot_detection::{FetchMode, ResourceKind};
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::rng::ratio_from_id;
@@ -98,8 +99,7 @@ impl Simulator {
         };
         let mut replayed = self.apply_decision(next, line, request, (evaluation, observation, bot), role);
         replayed.saved = self.saved_units(&replayed, role, native, request);
-        replayed.asks_back =
-            replayed.cache.is_none() && self.asks_back(&replayed, request, &client, observation.as_ref());
+        replayed.asks_back = replayed.cache.is_none() && self.asks_back(&replayed, request, &client);
         if replayed.asks_back {
             replayed.retry_after_s = Some(RETURN_AFTER.as_secs());
         }
@@ -109,13 +109,7 @@ impl Simulator {
 
     /// Returns true if a refusal asks a browser to come back with a session. A log shows navigations only by their path, and
     /// those of the gateway by `fetch_mode`.
-    fn asks_back(
-        &self,
-        replayed: &ReplayedDecision,
-        request: &ReplayRequest<'_>,
-        client: &ClientFacts,
-        observation: Option<&Observation>,
-    ) -> bool {
+    fn asks_back(&self, replayed: &ReplayedDecision, request: &ReplayRequest<'_>, client: &ClientFacts) -> bool {
         let Some(reason) = replayed.refusal_reason else { return false };
         let Classification { kind, class, .. } = replayed.classification;
         self.policy.settings.sessions.as_ref().is_some_and(|sessions| sessions.enforce)
@@ -123,7 +117,11 @@ impl Simulator {
             && kind.may_have_session()
             && self.rules[class].asks_back(reason)
             && *request.method == Method::GET
-            && observation.is_some_and(Observation::is_navigation)
+            && request.headers_seen.fetch_mode() != Some(FetchMode::Subresource)
+            && matches!(
+                ResourceKind::from_request(request.method, &request.path, request.query, None),
+                ResourceKind::Page(_)
+            )
             && self.returns.admit(
                 self.client_hasher.hash_one((request.client, request.user_agent)),
                 u32::try_from(replayed.at.seconds()).unwrap_or(u32::MAX),

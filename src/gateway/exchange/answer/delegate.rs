@@ -8,7 +8,7 @@ use crate::gateway::exchange::evaluate::evaluate;
 use crate::gateway::exchange::journal::Journal;
 use crate::gateway::exchange::lookup::CacheRole;
 use crate::gateway::exchange::origin_trip::{OriginStage, RequestUnits};
-use crate::gateway::exchange::{identify, record_crawler};
+use crate::gateway::exchange::{identify, record_crawler, session_cookies};
 use crate::gateway::message::forward_auth::{
     MAX_SETTLEMENT_SIZE, Naming, ProxyEndpoint, RefusalForm, ReportedCosts, SettledCosts, Settlement, SettlementError,
     WebPageError, asked_head, check_no_web_page, endpoint, may_ask,
@@ -17,7 +17,6 @@ use crate::gateway::message::headers;
 use crate::gateway::message::problem::{ProxyRequestError, forbidden, proxy_request_error, settled};
 use crate::gateway::message::response_body::{ResponseBody, omit_body};
 use crate::gateway::message::target::{ClientRequest, Target};
-use crate::gateway::session::take_cookie;
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::connection_timeouts::ConnectionState;
 use crate::gateway::worker::WorkerConfig;
@@ -121,8 +120,8 @@ async fn answer(
         Ok(target) => target,
         Err(error) => return Ok(refusal(reject_request(worker, error, &head))),
     };
-    let session_cookie = config.settings.sessions.as_ref().and_then(|sessions| take_cookie(sessions, &mut head.fields));
-    let request = ClientRequest { head, target, has_body: false, signature: OnceCell::new(), session_cookie };
+    let session_cookies = session_cookies(config, &mut head);
+    let request = ClientRequest { head, target, has_body: false, signature: OnceCell::new(), session_cookies };
     let now = worker.now();
     let id = worker.shared().pending_decisions.unguessable_id(worker.next_decision_id());
     let known = identify(connection.for_request_that_outlives_it(), Rc::clone(config), request, received_at, id, now);

@@ -31,7 +31,7 @@ pub(in crate::gateway) fn stream_response(
     let compressor = encode_response(&journal, status, &mut fields);
     prepare_client_response(&journal, status, &mut fields);
     let is_shared = recorder.as_ref().is_some_and(|it| it.as_ref().is_ok_and(|recorder| recorder.is_reusable()));
-    begin_on_page(&journal, is_shared, &mut fields);
+    begin_on_page(&journal, status, is_shared, &mut fields);
     if let Some(reason) = journal.cache.forward_reason {
         let stored = recorder.as_ref().map(|recorder| recorder.as_ref().map(|_| ()).map_err(|reason| *reason));
         let cache_status = CacheStatus::Forward { reason, status: None, stored };

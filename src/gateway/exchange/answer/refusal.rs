@@ -23,6 +23,7 @@ pub(in crate::gateway) fn refuse(mut journal: Box<Journal>) -> Response<Response
     let retry_after = problem.retry_after();
     let (mut response, bytes) = render_problem(&journal, problem);
     if let Some(session) = session {
+        journal.client.is_asked_back = session.comes_back;
         response.fields.append_text(SET_COOKIE, session.cookie.as_bytes());
     }
     journal.client.retry_after = retry_after;

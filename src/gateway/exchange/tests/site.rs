@@ -189,7 +189,13 @@ impl Site {
         let (config, now, mut head) = (self.worker.config(), self.clock.now(), head(line, fields));
         strip_admin_sessions(&mut head.fields);
         let target = Target::parse(&head, &self.worker.shared().via.pseudonym, &config.settings).expect("valid");
-        let request = ClientRequest { head, target, has_body: false, signature: OnceCell::new(), session_cookie: None };
+        let request = ClientRequest {
+            head,
+            target,
+            has_body: false,
+            signature: OnceCell::new(),
+            session_cookies: Default::default(),
+        };
         identify(self.connection(), config, request, now, self.worker.next_decision_id(), now)
     }
 

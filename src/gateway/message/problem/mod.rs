@@ -216,7 +216,8 @@ fn write_json(problem: &Problem<'_>, id: &str, text: &mut ScratchBuffer) -> fmt:
 
 fn write_html(problem: &Problem<'_>, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
     write_page_head(text, format_args!("{} {}", problem.template.status, problem.title()))?;
-    writeln!(text, "<h1>{}</h1>\n<p>{}</p>", heading(problem.status()), problem.template.detail)?;
+    let detail = if problem.returns_by_itself { WELCOME_BACK } else { problem.template.detail };
+    writeln!(text, "<h1>{}</h1>\n<p>{detail}</p>", heading(problem.status()))?;
     if let Some(seconds) = problem.retry_after {
         match problem.returns_by_itself {
             true => writeln!(text, "<p>This page loads by itself in {}.</p>", WaitText(seconds))?,
@@ -225,6 +226,9 @@ fn write_html(problem: &Problem<'_>, id: &str, text: &mut ScratchBuffer) -> fmt:
     }
     writeln!(text, "<p><small>Decision {id}</small></p>")
 }
+
+/// Detail in the page for a browser that comes back by itself.
+const WELCOME_BACK: &str = "Many clients ask for pages now. Browsers that come back are served.";
 
 fn heading(status: StatusCode) -> &'static str {
     match status {
