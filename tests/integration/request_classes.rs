@@ -63,6 +63,7 @@ classes:
         ("X-Partner: Acme-7\r\nX-Stage: live\r\n", "partner"),
         ("X-Partner: beta\r\nx-stage: Live\r\n", "partner"),
         ("X-Partner: acme\r\n", "other"),
+        ("X-Partner: acme\r\nX-Stage: live\r\nConnection: x-partner\r\n", "other"),
         ("X-Partner: gamma\r\nX-Stage: live\r\n", "other"),
         ("Cookie: a=1; sessionid=x\r\n", "login"),
         ("Cookie: a=sessionid\r\n", "other"),
@@ -77,7 +78,7 @@ classes:
     for ((fields, class), line) in cases.iter().zip(&log) {
         assert_eq!(line["class"], json!(class), "{fields:?}");
     }
-    assert_eq!(log[6]["field_classes"], json!(["variant"]));
+    assert_eq!(log[7]["field_classes"], json!(["variant"]));
     assert!(log[2]["field_classes"].is_null() && !format!("{log:?}").contains("beta"), "no value of a field is logged");
 }
 

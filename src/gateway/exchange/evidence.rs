@@ -8,7 +8,7 @@ use http::Version;
 use tidegate_config::settings::Signatures;
 use tidegate_crawlers::verify::signature::{SignaturePolicy, SignedMessage, VerifyTime};
 use tidegate_engine::{Observation, ObservedRequest};
-use tidegate_http1::{Fields, Name, RequestHead};
+use tidegate_http1::{Fields, Name, RequestHead, list};
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::bot_detection::{BotScore, BrowserTraits, FetchMode, FetchSite, HeadersSeen, Referer};
 use tidegate_policy::class::FieldCondition;
@@ -174,7 +174,12 @@ fn chromium_version(brands: &[u8]) -> Option<u16> {
 /// Returns true if the request has the header field or cookie of the condition, with a value that it accepts.
 fn has_field(condition: &FieldCondition, fields: &Fields) -> bool {
     match &condition.source {
-        CredentialSource::Header(name) => condition.matches(fields.get_all_by_text(name.as_str())),
+        CredentialSource::Header(name) => {
+            // The origin does not see a field that the client declares one of its connection.
+            let is_of_connection = |listed: &[u8]| listed.eq_ignore_ascii_case(name.as_str().as_bytes());
+            !fields.all(Name::Connection).flat_map(list).any(is_of_connection)
+                && condition.matches(fields.get_all_by_text(name.as_str()))
+        }
         CredentialSource::Cookie(name) => condition.matches(cookie(fields.all(Name::Cookie), name).into_iter()),
     }
 }

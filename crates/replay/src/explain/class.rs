@@ -7,6 +7,7 @@ use tidegate_config::SettingPath;
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::class::{Class, ConditionKind};
 use tidegate_policy::network_origin::Country;
+use tidegate_policy::session::Session;
 use tidegate_policy::{ClassId, ClientKind, ListId};
 
 pub(super) fn step(input: &ExplainInput<'_>) -> Step {
@@ -17,6 +18,7 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
     let message = format!("class {name}: {}{suffix}", describe_kind(classified.kind));
     let mut evidence = evidence::sentences(input);
     evidence.extend(behavior_remark(input, classified.kind));
+    evidence.extend(session_remark(input, classified.kind));
     evidence.extend((0..classified.class.index()).map(|index| mismatch_reason(input, ClassId::from_index(index))));
     Step::info(Stage::Class, message)
         .with_evidence(evidence)
@@ -41,6 +43,21 @@ fn behavior_remark(input: &ExplainInput<'_>, kind: ClientKind) -> Option<String>
     let is_applicable =
         input.environment.rules().bot_detection.is_some() && kind == ClientKind::Human && input.replayed.is_none();
     is_applicable.then(|| "behavior: known only to a running gateway".into())
+}
+
+/// Returns what is known of the session of a client that may have one, if there are sessions.
+fn session_remark(input: &ExplainInput<'_>, kind: ClientKind) -> Option<String> {
+    let is_applicable = input.environment.settings.sessions.is_some() && kind.may_have_session();
+    let is_logged = input.logged.is_some() || input.replayed.is_some();
+    let class = &input.environment.rules()[input.classification().class];
+    is_applicable.then(|| match (is_logged, class.matcher.sessions == [Session::None]) {
+        (false, _) => "session: known only to a running gateway; taken for none".into(),
+        (true, true) => {
+            "session: none; where this class is refused, a browser is asked to come back at once, and then has one"
+                .into()
+        }
+        (true, false) => format!("session: {}", input.facts().client.session.name()),
+    })
 }
 
 /// Returns why a class that precedes the client's class does not match.
@@ -141,5 +158,23 @@ mod tests {
         assert_eq!(class.message, "class impostor: an impostor");
         let requirement = "not search, which requires verification as googlebot";
         assert_eq!(class.evidence.last().map(String::as_str), Some(requirement));
+    }
+
+    #[test]
+    fn conditions_that_a_person_does_not_meet_are_said_in_words() {
+        let classes = "sessions: on\nquotas: { api: { limit: 9 } }\nclasses:\n  - { name: partner, when: { header: { X-A: 'b*' } } }\n  \
+                       - { name: index, when: { purpose: [search, agent] } }\n  - { name: known, when: { session: [new, known] } }\n  - { name: rest }\n";
+        let policy = PolicyFixture::new(classes);
+        let class = step(&policy.request("Mozilla/5.0 Firefox/128.0", CLIENT, "/", 0), Stage::Class);
+        let last: Vec<&str> = class.evidence.iter().rev().take(4).rev().map(String::as_str).collect();
+        assert_eq!(
+            last,
+            [
+                "session: known only to a running gateway; taken for none",
+                "not partner, which requires the header x-a like b*",
+                "not index, which requires a crawler for search or agent",
+                "not known, which requires a new session or a known session",
+            ]
+        );
     }
 }
