@@ -203,7 +203,7 @@ impl Admission {
             client: self.rules[quota].client_limit_of(&self.rules[class]).map(|_| client),
             expected: Units::ZERO,
             learned: None,
-            window: counter.lock_at(decided_at).window_id_at(decided_at),
+            window: counter.lock_from(decided_at).window_id_at(decided_at),
             unexpected_at: Some(decided_at),
             charged: Units::ZERO,
             retry_sequence: None,

@@ -71,6 +71,16 @@ impl QuotaCounter {
         state
     }
 
+    /// Locks the state, advanced at least to the past time `decided_at` of a request. A response that took long does not set
+    /// the clock back.
+    pub(super) fn lock_from(&self, decided_at: Timestamp) -> MutexGuard<'_, QuotaState> {
+        let mut state = self.state.lock();
+        if decided_at > state.latest_time() {
+            self.advance_to(&mut state, decided_at);
+        }
+        state
+    }
+
     /// Advances the state to `now`, unless it has already been advanced to a later time.
     pub(super) fn advance_to(&self, state: &mut QuotaState, now: Timestamp) {
         self.wake_refresher_if(state.advance_to(now));
@@ -133,7 +143,7 @@ impl QuotaCounter {
         client: Option<ClientKey>,
         actual: Units,
     ) -> (u64, Settlement) {
-        let mut state = self.lock_at(decided_at);
+        let mut state = self.lock_from(decided_at);
         let (id, settlement) = state.settle_unexpected(decided_at, class, actual);
         if let Some(client) = client {
             self.client_usage.lock().reserve(id, client, actual);

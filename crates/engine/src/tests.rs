@@ -353,6 +353,26 @@ fn late_settlement_corrects_the_sliding_window() {
 }
 
 #[test]
+fn unexpected_cost_of_a_long_response_does_not_set_the_clock_back() {
+    let length = Duration::from_secs(10);
+    for window in [Window::Sliding { length, sub_windows: 10 }, Window::Fixed { length }, Window::FirstUse { length }] {
+        let admission = admission_with_window(100, window.clone());
+        let at = |seconds: u64| NOON + Duration::from_secs(seconds);
+        let view = |seconds| admission.quotas(at(seconds))[0].clone();
+        try_admit(&admission, PERSON, 0, at(0)).expect("a unit").settle(|_, cost| cost);
+        try_admit(&admission, PERSON, 0, at(13)).expect("another one").settle(|_, cost| cost);
+        let before = view(13);
+        let late = admission.unexpected_permit(CLIENT, PERSON, QuotaId(0), at(0));
+        let charged = late.settle(|_, _| Units::from_whole(70));
+        assert_eq!(charged[0].settled, Units::from_whole(70), "{window:?}");
+        let after = view(13);
+        assert_eq!((after.window_start, after.window_end), (before.window_start, before.window_end), "{window:?}");
+        assert!(after.used <= Units::from_whole(71), "{window:?}: {}", after.used);
+        assert!(try_admit(&admission, PERSON, 0, at(13)).is_ok(), "{window:?}");
+    }
+}
+
+#[test]
 fn manual_correction_resets_earlier_sliding_window_parts() {
     let admission = admission_with_window(2, Window::Sliding { length: Duration::from_secs(60), sub_windows: 60 });
     let later = NOON + Duration::from_secs(30);
