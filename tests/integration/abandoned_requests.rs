@@ -89,6 +89,41 @@ fn response_that_does_not_end_is_aborted_after_the_response_timeout() {
 }
 
 #[test]
+fn client_that_leaves_before_a_slow_response_is_recorded_at_its_end() {
+    let (arrival_sender, arrival) = signal();
+    let (head_release, head_released) = signal();
+    let (release, released) = signal();
+    let (head_sender, head_sent) = signal();
+    let origin = Origin::with_script(move |request, connection| match request.target.as_str() {
+        "/slow" => {
+            arrival_sender.notify();
+            head_released.wait();
+            connection.send("HTTP/1.1 200 OK\r\nX-API-Cost: 4\r\nContent-Length: 6\r\n\r\nabc");
+            head_sender.notify();
+            released.wait();
+            connection.send("def");
+        }
+        _ => connection.reply("200 OK", "", b"hello"),
+    });
+    let gateway = TestGateway::with_rules(origin.address(), ONE_SLOT);
+    let leaving = send_get(&gateway, "/slow");
+    arrival.wait();
+    leaving.reset();
+    gateway.wait_for_metric("tidegate_client_connections", 0.0);
+    head_release.notify();
+    head_sent.wait();
+    wait_until("the head to be charged", || gateway.state()["quotas"][0]["used"] == 4.0);
+    gateway.advance_and_sweep(Duration::from_secs(2));
+    release.notify();
+    wait_until("the request to be recorded", || {
+        gateway.metrics().iter().any(|(name, count)| name.starts_with("tidegate_requests_total{") && *count == 1.0)
+    });
+    assert_eq!(send_get(&gateway, "/").read_response().text(), "hello");
+    let log = gateway.read_log();
+    assert_eq!(charged_for_abandoned(&log), 4);
+}
+
+#[test]
 fn large_response_is_aborted_when_its_client_leaves() {
     let (closed_sender, closed) = signal();
     let origin = Origin::with_script(move |request, connection| match request.target.as_str() {

@@ -62,6 +62,10 @@ struct Transfer {
     is_waiting_for_origin: bool,
     /// Memory of the part that the client took last. The writer has it until the next one is asked for, or until the end.
     charge: MemoryCharge,
+    /// Time since which the rest is read for a client that left.
+    drained_since: Option<Timestamp>,
+    /// The task that reads it, unless the response was received ahead of the client.
+    drain: Option<AbortHandle>,
     /// What was received ahead of the client; `None` while the client's connection reads from the origin.
     ahead: Option<Box<ReceivedAhead>>,
 }
@@ -129,6 +133,8 @@ impl Relay {
             polled_at,
             is_waiting_for_origin: false,
             charge,
+            drained_since: None,
+            drain: None,
             ahead: None,
         };
         // A response without a body (to HEAD, or a 304) is never polled.
@@ -182,6 +188,8 @@ impl Relay {
         // Others may wait for a response that is stored, and it is paid for.
         let is_drained = recorder.is_some()
             || journal.holds_slots_without_client()
+            // Its end says what it costs.
+            || journal.origin.late_cost.is_some()
             || (ends_soon && journal.client.forwarding.outlives_client());
         match is_drained {
             true => journal.client.disconnect(true),
@@ -192,7 +200,8 @@ impl Relay {
             Some(ahead) => ahead.task.take().into_iter().for_each(|task| task.abort()),
             None if is_drained => {
                 drop(transfer);
-                worker.run_detached(Rc::clone(self).drain());
+                let drain = worker.run_detached(Rc::clone(self).drain());
+                self.0.borrow_mut().drain = drain;
             }
             None => {}
         }
@@ -200,10 +209,13 @@ impl Relay {
 
     /// Reads the rest of a response whose client left, within bounds of bytes and of time.
     async fn drain(self: Rc<Self>) {
-        self.0.borrow().deadline.reset();
         let mut drained = 0;
-        let began_at = self.0.borrow().uptime();
-        while (drained <= MAX_DRAINED_BYTES && !self.0.borrow().is_drained_for_too_long(began_at))
+        {
+            let mut transfer = self.0.borrow_mut();
+            transfer.deadline.reset();
+            transfer.drained_since = Some(transfer.uptime());
+        }
+        while (drained <= MAX_DRAINED_BYTES && !self.0.borrow().is_drained_for_too_long())
             || self.0.borrow().recorder.is_some()
         {
             let frame = self.next_from_origin().await;
@@ -335,13 +347,17 @@ impl Sweep for Relay {
     /// the connection of a client that then reads fewer than `min_rate` bytes per second.
     fn sweep(self: Rc<Self>, now: Timestamp, min_rate: u64) -> bool {
         let mut transfer = self.0.borrow_mut();
+        if transfer.is_drained_for_too_long() {
+            transfer.abort_drain();
+        }
         let is_stalled = transfer.is_stalled(now);
         let Transfer { journal: Some(journal), incoming, ahead, .. } = &mut *transfer else { return false };
         if let Some(ahead) = ahead {
             if ahead.is_slower_than(min_rate, now) {
                 journal.client.close_connection();
             }
-        } else if is_stalled {
+        // The rest for a client that left is already being read.
+        } else if is_stalled && !journal.client.has_left() {
             incoming.set_max_read(MAX_MEMORY);
             let task = journal.worker().run_detached(Rc::clone(&self).receive());
             *ahead = Some(Box::new(ReceivedAhead::new(journal.client.charge_memory(0), task)));
@@ -382,10 +398,19 @@ impl Transfer {
         Poll::Ready(frame)
     }
 
-    /// Returns true if the response holds no slots and is read without its client since `began_at`, for too long.
-    fn is_drained_for_too_long(&self, began_at: Timestamp) -> bool {
-        let holds_slots = self.journal.as_ref().is_some_and(|journal| journal.holds_slots_without_client());
-        !holds_slots && self.uptime().saturating_duration_since(began_at) >= MAX_DRAIN_TIME
+    /// Returns true if the response holds no slots and is read without its client for too long.
+    fn is_drained_for_too_long(&self) -> bool {
+        let holds_slots = || self.journal.as_ref().is_some_and(|journal| journal.holds_slots_without_client());
+        self.drained_since.is_some_and(|since| self.uptime().saturating_duration_since(since) >= MAX_DRAIN_TIME)
+            && !holds_slots()
+    }
+
+    /// Aborts the response, unless others wait for it. The request ends with the task that reads it.
+    fn abort_drain(&mut self) {
+        if self.recorder.is_none() {
+            let of_ahead = self.ahead.as_mut().and_then(|ahead| ahead.task.take());
+            self.drain.take().or(of_ahead).into_iter().for_each(|task| task.abort());
+        }
     }
 
     fn uptime(&self) -> Timestamp {
