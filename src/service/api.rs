@@ -162,7 +162,7 @@ impl ServiceState {
         notes.extend(self.handle.unreported_costs().into_iter().map(|(quota, route, count)| {
             format!(
                 "quotas.{quota}: none of {count} responses of the route {route} reported its cost, and each was charged as \
-                 expected; compare cost_json or cost_trailer with a response"
+                 expected; compare cost_json or cost_trailer, and its Content-Type and Content-Encoding, with a response"
             )
         }));
         notes.extend(match self.handle.robots_over_limit() {

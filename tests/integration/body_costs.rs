@@ -7,6 +7,7 @@ use crate::support::wait::wait_until;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::Write as _;
+use std::time::Duration;
 
 const CHAT: &str = r#"{"id":"c1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"say \"usage\":{\"total_tokens\":1}"}}],"usage":{"prompt_tokens":1000,"completion_tokens":4000,"total_tokens":5000}}"#;
 const RESPONSE: &str = r#"{"id":"resp_1","object":"response","output":[{"type":"message","content":[{"type":"output_text","text":"hi"}]}],"usage":{"input_tokens":30,"output_tokens":12,"total_tokens":42}}"#;
@@ -159,8 +160,107 @@ fn a_client_that_leaves_pays_the_larger_of_what_was_expected_and_reported() {
         client.take(10).expect("the beginning");
         client.reset();
         release.notify();
-        wait_until("the abandoned request to be charged", || used(&gateway) == expected);
+        wait_until("the abandoned request to be charged", || {
+            gateway.clock.advance(Duration::from_secs(1));
+            used(&gateway) == expected
+        });
     }
+}
+
+#[test]
+fn a_client_that_leaves_before_the_last_event_pays_for_it() {
+    let (release, released) = signal();
+    let origin = Origin::with_script(move |_, connection| {
+        begin_stream(connection, "data: {\"choices\":[]}\n\n");
+        released.wait();
+        let event = "data: {\"usage\":{\"total_tokens\":5000}}\n\n";
+        connection.send(&format!("{:x}\r\n{event}\r\n0\r\n\r\n", event.len()));
+    });
+    let gateway = TestGateway::with_rules(origin.address(), &rules("cost_json: usage.total_tokens"));
+    let mut client: Client = gateway.connect();
+    client.send("GET /v1/chat HTTP/1.1\r\nHost: example.com\r\n\r\n");
+    assert_eq!(client.head().status, 200);
+    client.take(10).expect("the beginning");
+    client.reset();
+    gateway.wait_for_metric("tidegate_client_connections", 0.0);
+    release.notify();
+    wait_until("the last event to be charged", || used(&gateway) == 5000.0);
+}
+
+#[test]
+fn a_stream_longer_than_a_window_closes_no_quota() {
+    for window in ["sliding: 10s", "fixed: 10s", "first_use: 10s"] {
+        let (release, released) = signal();
+        let origin = Origin::with_script(move |request, connection| match request.target.as_str() {
+            "/long" => {
+                begin_stream(connection, "data: {\"choices\":[]}\n\n");
+                released.wait();
+                let event = "data: {\"usage\":{\"total_tokens\":700}}\n\n";
+                connection.send(&format!("{:x}\r\n{event}\r\n0\r\n\r\n", event.len()));
+            }
+            _ => connection.reply("200 OK", "Content-Type: application/json\r\n", br#"{"usage":{"total_tokens":1}}"#),
+        });
+        let rules =
+            rules("cost_json: usage.total_tokens").replace("fixed: 24h", window).replace("tokens: 100 ", "tokens: 1 ");
+        let gateway = TestGateway::with_rules(
+            origin.address(),
+            &format!("{}, {{ match: /long }}]\n", rules.trim_end().trim_end_matches(']')),
+        );
+        let mut long = gateway.connect();
+        long.send("GET /long HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n");
+        assert_eq!(long.head().status, 200);
+        for _ in 0..13 {
+            gateway.clock.advance(Duration::from_secs(1));
+            assert_eq!(gateway.connect().get("/v1/chat", "").status, 200, "{window}");
+        }
+        release.notify();
+        assert!(long.read_rest().ends_with(b"0\r\n\r\n"), "the stream ends");
+        for _ in 0..3 {
+            assert_eq!(gateway.connect().get("/v1/chat", "").status, 200, "{window}");
+            assert!(used(&gateway) < 800.0, "{window}: {}", used(&gateway));
+            gateway.clock.advance(Duration::from_secs(1));
+        }
+    }
+}
+
+#[test]
+fn a_refused_call_costs_nothing_and_teaches_nothing() {
+    let origin = Origin::with_script(|request, connection| match request.target.as_str() {
+        "/v1/ok" => connection.reply("200 OK", "Content-Type: application/json\r\n", CHAT.as_bytes()),
+        "/v1/denied" => connection.reply("401 Unauthorized", "Content-Type: application/json\r\n", b"{\"error\":{}}"),
+        "/v1/empty" => connection.reply("404 Not Found", "", b""),
+        _ => connection.reply("500 Internal Server Error", "Content-Type: application/json\r\n", b"{}"),
+    });
+    let learned = rules("cost_json: usage.total_tokens").replace("tokens: 100 }", "tokens: learned }");
+    let gateway = TestGateway::with_rules(origin.address(), &learned);
+    let mut client = gateway.connect();
+    let mut charged = |path: &str| {
+        let before = used(&gateway);
+        client.get(path, "");
+        used(&gateway) - before
+    };
+    assert_eq!(charged("/v1/ok"), 5000.0);
+    let expected = charged("/v1/broken");
+    assert!(expected > 1.0, "a failure may have cost what calls cost: {expected}");
+    for _ in 0..20 {
+        assert_eq!((charged("/v1/denied"), charged("/v1/empty")), (0.0, 0.0));
+    }
+    assert!(charged("/v1/broken") >= expected, "refused calls have taught nothing");
+}
+
+#[test]
+fn an_origin_is_asked_for_trailers_and_a_client_that_asked_for_none_gets_none() {
+    let origin = Origin::with_script(|request, connection| match request.field("te") {
+        "trailers" => {
+            connection.send(
+                "HTTP/1.1 200 OK\r\nTrailer: X-Cost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-Cost: 31\r\n\r\n",
+            );
+        }
+        _ => connection.reply("200 OK", "", b"hi"),
+    });
+    let gateway = TestGateway::with_rules(origin.address(), &rules("cost_trailer: X-Cost"));
+    assert_eq!(gateway.connect().get("/v1/chat", "").text(), "hi");
+    assert_eq!(used(&gateway), 31.0);
 }
 
 #[test]
@@ -191,9 +291,21 @@ fn a_trailer_and_a_header_precede_the_body() {
 
 #[test]
 fn a_route_that_never_reports_its_cost_is_a_problem() {
-    let origin = Origin::with_script(|_, connection| {
-        connection.reply("200 OK", "Content-Type: application/json\r\n", b"{\"usage\":{\"tokens\":5}}");
-    });
+    for fields in [
+        "Content-Type: application/json\r\n",
+        "Content-Type: text/plain\r\n",
+        "Content-Type: application/json\r\nContent-Encoding: rot13\r\n",
+        "",
+    ] {
+        let origin = Origin::with_script(move |_, connection| {
+            connection.reply("200 OK", fields, b"{\"usage\":{\"tokens\":5}}");
+        });
+        check_missing_costs(&origin);
+    }
+}
+
+/// Asserts that ten responses without a cost are a problem of their route.
+fn check_missing_costs(origin: &Origin) {
     let gateway = TestGateway::with_rules(origin.address(), &rules("cost_json: usage.total_tokens"));
     let mut client = gateway.connect();
     let warnings = || gateway.state()["notes"].to_string();
@@ -210,6 +322,10 @@ fn a_route_that_never_reports_its_cost_is_a_problem() {
 #[test]
 fn invalid_paths_are_refused_with_their_place() {
     for (cost, expected) in [
+        (
+            "cost_json: /usage/total_tokens",
+            "quotas.tokens.cost_json: invalid path: \"/usage/total_tokens\" does not separate",
+        ),
         ("cost_json: usage..tokens", "quotas.tokens.cost_json: invalid path: segment 2 is empty"),
         ("cost_json: [usage.a, { weight: 2 }]", "quotas.tokens.cost_json[1].path: missing"),
         ("cost_json: { path: a.b, weight: -1 }", "quotas.tokens.cost_json"),

@@ -336,13 +336,14 @@ fn list(value: &Value) -> &[Value] {
 /// Values of the dashboard's variables as Grafana replaces them.
 const VARIABLES: [(&str, &str); 3] = [("$instance", ".*"), ("$__rate_interval", "10s"), ("$__range", "1h")];
 
-const ROUND: [(&str, &str); 17] = [
+const ROUND: [(&str, &str); 18] = [
     ("/item/1", FIREFOX),
     ("/item/2", FIREFOX),
     ("/free", FIREFOX),
     ("/stored", FIREFOX),
     ("/unexpected", FIREFOX),
     ("/shadow", FIREFOX),
+    ("/unreported", FIREFOX),
     ("/paced", "User-Agent: curl/8.0\r\n"),
     ("/paced", "User-Agent: curl/8.0\r\n"),
     ("/item/3", "User-Agent: curl/8.0\r\n"),
@@ -383,6 +384,7 @@ quotas:
     tiers: { search: [ { above: 0%, shed: 100% } ], bot: [ { above: 0%, shed: 50% } ] }
   paced: { limit: 1000, window: { calendar: day, zone: UTC }, pacing: even, tiers: { bot: [ { above: 95%, shed: 100% } ] } }
   tried: { limit: 1, window: { fixed: 24h }, enforce: false }
+  unreported: { limit: 1000000, window: { calendar: day, zone: UTC }, cost_json: usage.total_tokens }
 promise: { people_refused: 100% }
 classes:
   - { name: bad, when: { user_agent: BadBot }, block: true }
@@ -398,6 +400,7 @@ routes:
   - { match: /stored, cost: { api: 1 }, cache: { ttl: 1h } }
   - { match: /paced, cost: { paced: 1 }, cache: off }
   - { match: /shadow, cost: { tried: 1 }, cache: off }
+  - { match: /unreported, cost: { unreported: 1 }, cache: off }
   - { match: /fragile, scopes: fragile, cache: off }
   - { match: /tenant, scopes: [default, tenant], cache: off }
   - { match: /**, cache: off }

@@ -12,6 +12,11 @@ const GZIP_WINDOW_LOG: u8 = 15;
 /// Largest window of Zstandard, as a power of two: 8 MiB, which every decoder of HTTP must support (RFC 9659).
 const ZSTD_WINDOW_LOG: u32 = 23;
 
+/// Largest window of Brotli, in bytes (RFC 7932 section 9.1).
+const BROTLI_WINDOW: u64 = 16 << 20;
+/// Bytes of a decoder without its window: tables, and the part that was decoded last.
+const DECODER: usize = 128 * 1024;
+
 /// Error: the body cannot be decoded, or is too long to be scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DecodeError;
@@ -85,6 +90,17 @@ impl BodyDecoder {
             }
         };
         Ok(Some(Self { stream, output: vec![0; PART].into() }))
+    }
+
+    /// Returns the bytes that the decoder occupies after `decoded` bytes.
+    pub(crate) fn memory(&self, decoded: u64) -> usize {
+        let window = match &self.stream {
+            CodedStream::Gzip(_) | CodedStream::Deflate(_) => 1 << GZIP_WINDOW_LOG,
+            CodedStream::Brotli(_) => BROTLI_WINDOW,
+            CodedStream::Zstd(_) => 1 << ZSTD_WINDOW_LOG,
+            CodedStream::Ended => 0,
+        };
+        DECODER + window.min(decoded) as usize
     }
 
     /// Decodes the next bytes, and passes all that they decode to on to `sink`.

@@ -30,10 +30,16 @@ struct Segment {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParseCostPathError {
     /// The text or a part between dots is empty.
-    #[error("segment {position} is empty; write a path such as usage.total_tokens")]
+    #[error("segment {position} is empty")]
     EmptySegment {
         /// Position of the segment, from 1.
         position: usize,
+    },
+    /// The path begins like one of JSON Pointer or JSONPath, or has an index in brackets.
+    #[error("{found:?} does not separate keys and indexes by dots alone")]
+    OtherSyntax {
+        /// The path.
+        found: String,
     },
     /// A segment is longer than [`MAX_SEGMENT_LEN`].
     #[error("segment {position} has {length} bytes, at most {MAX_SEGMENT_LEN} are possible")]
@@ -78,6 +84,9 @@ impl FromStr for CostPath {
     type Err = ParseCostPathError;
 
     fn from_str(text: &str) -> Result<Self, ParseCostPathError> {
+        if text.starts_with(['/', '$']) || text.contains('[') {
+            return Err(ParseCostPathError::OtherSyntax { found: text.to_owned() });
+        }
         let keys = split(text)?;
         if keys.len() > MAX_SEGMENTS {
             return Err(ParseCostPathError::ManySegments { found: keys.len() });
@@ -151,6 +160,9 @@ mod tests {
     #[test]
     fn errors_name_the_segment() {
         use ParseCostPathError::*;
+        for other in ["/usage/total_tokens", "$.usage.total_tokens", "usage[0].tokens", "$['usage']"] {
+            assert_eq!(path(other), Err(OtherSyntax { found: other.to_owned() }));
+        }
         assert_eq!(path(""), Err(EmptySegment { position: 1 }));
         assert_eq!(path("a..b"), Err(EmptySegment { position: 2 }));
         assert_eq!(path("a."), Err(EmptySegment { position: 2 }));

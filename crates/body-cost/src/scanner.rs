@@ -12,9 +12,11 @@ use crate::lines::LineScanner;
 use crate::path_set::CostPaths;
 
 /// Most bytes of a coded body that are scanned, decoded: 64 MiB. A body that is not coded has no limit.
-///
-/// A hostile coded body of a few hundred bytes decodes to as much within one push, which takes up to a quarter of a second.
 pub const MAX_DECODED: u64 = 64 << 20;
+/// Most bytes to which a coded byte decodes on average, beyond [`MIN_LIMITED`]. JSON of models has half of that.
+const MAX_RATIO: u64 = 64;
+/// Decoded bytes up to which [`MAX_RATIO`] does not apply.
+const MIN_LIMITED: u64 = 1 << 20;
 
 /// Byte order mark, which may precede a document or a stream.
 const BOM: &[u8; 3] = b"\xef\xbb\xbf";
@@ -27,7 +29,9 @@ pub struct CostScanner {
     /// `None` if the body is not coded.
     decoder: Option<BodyDecoder>,
     body: DecodedBody,
-    /// Decoding failed, or the body is too long.
+    /// Bytes received of a coded body.
+    coded_length: u64,
+    /// Decoding failed, or the body is too long or is repetition alone.
     has_failed: bool,
 }
 
@@ -60,7 +64,7 @@ impl CostScanner {
             BodyForm::Lines => Documents::Lines(LineScanner::new(&paths)),
         };
         let body = DecodedBody { paths, documents, length: 0, bom_length: Some(0) };
-        Some(Self { decoder, body, has_failed: false })
+        Some(Self { decoder, body, coded_length: 0, has_failed: false })
     }
 
     /// Scans the next bytes of the body, as they were received.
@@ -68,10 +72,12 @@ impl CostScanner {
         if self.has_failed {
             return;
         }
+        self.coded_length += chunk.len() as u64;
+        let max_length = self.coded_length.saturating_mul(MAX_RATIO).clamp(MIN_LIMITED, MAX_DECODED);
         let result = match &mut self.decoder {
             Some(decoder) => decoder.push(chunk, |decoded| {
                 self.body.length += decoded.len() as u64;
-                match self.body.length > MAX_DECODED {
+                match self.body.length > max_length {
                     true => Err(DecodeError),
                     false => {
                         self.body.push(decoded);
@@ -84,7 +90,15 @@ impl CostScanner {
                 Ok(())
             }
         };
-        self.has_failed = result.is_err();
+        if result.is_err() {
+            self.has_failed = true;
+            self.decoder = None;
+        }
+    }
+
+    /// Returns the bytes that the decoder occupies: its window, as far as the body has filled it.
+    pub fn decoder_memory(&self) -> usize {
+        self.decoder.as_ref().map_or(0, |decoder| decoder.memory(self.body.length))
     }
 
     /// Returns the cost that the bytes so far report, for a body that is abandoned.

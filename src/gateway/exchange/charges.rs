@@ -1,7 +1,7 @@
 //! What a request costs: by the response of the origin, by the report of another proxy, or by the rules.
 
 use super::known::Known;
-use super::late_cost::LateCost;
+use super::late_cost::{self, LateCost};
 use super::origin_trip::OriginTrip;
 use crate::gateway::cache::Saving;
 use crate::gateway::message::cost;
@@ -163,11 +163,7 @@ fn settle_reported_late(known: &Known, origin: &mut OriginTrip, mut late: Box<La
         origin.charge(receipt);
     }
     if is_whole {
-        let route = known.route();
-        for (id, cost) in costs.iter().filter(|(id, _)| route.has_cost_in(*id)) {
-            let quota = &known.rules()[*id].name;
-            known.worker().shared().late_cost_counts.record(quota, &route.name, cost.is_some());
-        }
+        costs.iter().for_each(|(id, cost)| late_cost::record(known, *id, cost.is_some()));
     }
     costs.retain(|(id, _)| !known.route().has_cost_in(*id));
     for (id, cost) in costs.iter().filter_map(|(id, cost)| Some((*id, (*cost)?))).filter(|(_, cost)| !cost.is_zero()) {

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use http::{StatusCode, Version};
 use hyper::body::Body;
 use std::rc::Rc;
-use tidegate_engine::{SlotGuard, ThrottleRejection};
+use tidegate_engine::{Receipt, SlotGuard, ThrottleRejection};
 use tidegate_http1::{Name, Response};
 use tidegate_policy::QuotaId;
 
@@ -70,11 +70,15 @@ pub(in crate::gateway) async fn forward(
     };
     let Response { status, fields, .. } = &upstream.response;
     let known = &journal.known;
-    if !known.config.late_quotas.is_empty() && !upstream.response.body.is_end_stream() {
-        let late = LateCost::expect(known, *status, fields, |is_late| journal.origin.split_off(is_late));
-        journal.origin.late_cost = late;
-    }
+    let released = match known.config.late_quotas.is_empty() {
+        true => Receipt::default(),
+        false => {
+            let has_body = !upstream.response.body.is_end_stream();
+            LateCost::expect(known, &mut journal.origin, &journal.client, *status, fields, has_body)
+        }
+    };
     journal.origin.settle(|quota, expected| actual_cost(known, quota, expected_cost(quota, expected), fields));
+    journal.origin.charge(released);
     charge_unexpected_costs(&journal.known, &mut journal.origin, *status, fields);
     sync_quotas(&journal.known, &mut journal.origin, *status, fields);
     // Over HTTP/2, a 2xx status would tell the client that its tunnel is open (RFC 8441 section 5).

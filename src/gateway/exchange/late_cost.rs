@@ -1,11 +1,14 @@
 //! Costs that a response reports after its head: in its body, which is scanned as it passes, or in its trailers.
 
+use super::client_side::ClientSide;
 use super::known::Known;
+use super::origin_trip::OriginTrip;
 use crate::gateway::message::cost;
+use crate::gateway::transport::connection_memory::MemoryCharge;
 use http::{HeaderMap, StatusCode};
 use smallvec::SmallVec;
 use tidegate_body_cost::{BodyForm, CostScanner};
-use tidegate_engine::Permit;
+use tidegate_engine::{Permit, Receipt};
 use tidegate_http1::{Fields, Name};
 use tidegate_policy::{QuotaId, Units};
 
@@ -18,6 +21,8 @@ pub(in crate::gateway) struct LateCost {
     /// Costs in quotas without a reservation that the head reported, and whether it could be read: what is learned of the path.
     pub(in crate::gateway) learned: SmallVec<[(QuotaId, Units); 2]>,
     pub(in crate::gateway) is_readable: bool,
+    /// Memory of the decoders of coded bodies.
+    charge: MemoryCharge,
 }
 
 /// Cost in one quota.
@@ -29,33 +34,48 @@ struct LateReport {
 }
 
 impl LateCost {
-    /// Returns what the rest of a response will report; `None` if its head has said all. Only a successful response with a
-    /// body reports a cost. `take_permit` returns the reservations in these quotas.
+    /// Prepares for what the rest of a response will report, unless its head has said all. Only a successful response with a body
+    /// reports a cost. One that refuses the call (4xx) says nothing of costs, and has none: returns its charges.
     pub(in crate::gateway) fn expect(
         known: &Known,
+        origin: &mut OriginTrip,
+        client: &ClientSide,
         status: StatusCode,
         fields: &Fields,
-        take_permit: impl FnOnce(&dyn Fn(QuotaId) -> bool) -> Option<Permit>,
-    ) -> Option<Box<Self>> {
+        has_body: bool,
+    ) -> Receipt {
         let rules = known.rules();
-        let is_known = |id: QuotaId| {
+        let is_in_head = |id: QuotaId| {
             let is_free = rules[id].free_when_cached && cost::was_cache_hit(fields);
             is_free || cost::reported_cost(&rules[id], fields).is_some()
         };
-        let quotas = known.config.late_quotas.iter().copied().filter(|id| !is_known(*id));
-        let report = |quota: QuotaId| LateReport { quota, scanner: scanner(known, quota, fields), in_trailer: None };
-        let can_report = |report: &LateReport| report.scanner.is_some() || rules[report.quota].cost_trailer.is_some();
-        let reports: SmallVec<[LateReport; 2]> = quotas.map(report).filter(can_report).collect();
-        if reports.is_empty() || !status.is_success() {
-            return None;
+        let quotas: SmallVec<[QuotaId; 2]> =
+            known.config.late_quotas.iter().copied().filter(|id| !is_in_head(*id)).collect();
+        if status.is_client_error() {
+            return origin.release(|id| quotas.contains(&id));
         }
-        let permit = take_permit(&|id| reports.iter().any(|report| report.quota == id));
-        Some(Box::new(Self { permit, reports, learned: SmallVec::new(), is_readable: true }))
+        if !status.is_success() || !has_body {
+            return Receipt::default();
+        }
+        let report = |quota: QuotaId| LateReport { quota, scanner: scanner(known, quota, fields), in_trailer: None };
+        let (reports, unreadable): (SmallVec<[_; 2]>, SmallVec<[_; 2]>) = quotas
+            .into_iter()
+            .map(report)
+            .partition(|it| it.scanner.is_some() || rules[it.quota].cost_trailer.is_some());
+        unreadable.iter().for_each(|report| record(known, report.quota, false));
+        if !reports.is_empty() {
+            let permit = origin.split_off(|id| reports.iter().any(|report| report.quota == id));
+            let (learned, charge) = (SmallVec::new(), client.charge_memory(0));
+            origin.late_cost = Some(Box::new(Self { permit, reports, learned, is_readable: true, charge }));
+        }
+        Receipt::default()
     }
 
     /// Scans a part of the body.
     pub(in crate::gateway) fn scan(&mut self, data: &[u8]) {
         self.reports.iter_mut().filter_map(|report| report.scanner.as_mut()).for_each(|scanner| scanner.push(data));
+        let decoders = self.reports.iter().filter_map(|report| report.scanner.as_ref());
+        self.charge.set(decoders.map(CostScanner::decoder_memory).sum());
     }
 
     /// Reads the trailers.
@@ -80,6 +100,13 @@ impl LateCost {
     pub(in crate::gateway) fn keep_learned(&mut self, learned: &[(QuotaId, Units)], is_readable: bool) {
         self.learned.extend_from_slice(learned);
         self.is_readable = is_readable;
+    }
+}
+
+/// Counts a response that should report its cost in `quota`, and did if `is_found`.
+pub(in crate::gateway) fn record(known: &Known, quota: QuotaId, is_found: bool) {
+    if known.route().has_cost_in(quota) {
+        known.worker().shared().late_cost_counts.record(&known.rules()[quota].name, &known.route().name, is_found);
     }
 }
 

@@ -24,6 +24,10 @@ pub(in crate::gateway) fn prepare_head(known: &mut Known) {
     let host: SmallVec<[u8; 64]> = SmallVec::from_slice(target::host(head));
     let fields = &mut head.fields;
     headers::strip_hop_by_hop(fields);
+    // Without it, an origin need send no trailers (RFC 9110 section 6.5.1).
+    if config.has_cost_trailers && !fields.contains(Name::Te) {
+        fields.append(Name::Te, b"trailers");
+    }
     restore_validators(rules, fields);
     let via = match head.version {
         Version::HTTP_2 => {

@@ -53,9 +53,11 @@ section! {
         /// that repeats, the last value counts; of several paths, those that are absent count 0. A body that lacks all of
         /// them, or has a negative number or none at a path, costs what was expected (`tidegate_cost_missing_total`).
         /// If the response ends before its end, the larger of the expected and the reported cost is charged. cost_header
-        /// precedes it. Only bodies of successful responses are read, compressed ones up to 64 MiB of their text. Default none.
+        /// precedes it. Only bodies of successful responses are read, compressed ones up to 64 MiB of their text and 64 times their
+        /// length. A response with a 4xx status costs nothing here. Default none.
         cost_json: CostJson;
-        /// Trailer with the actual cost in units, after the body; several values add up. It precedes cost_json. Default none.
+        /// Trailer with the actual cost in units, after the body; several values add up. It precedes cost_json, and the
+        /// origin is sent `TE: trailers`. Default none.
         cost_trailer: Option<Field>;
         /// true: a response from the origin's cache (`Cache-Status: ...; hit`, or `Age` above 0) costs nothing.
         free_when_cached: bool = false => bool, any;

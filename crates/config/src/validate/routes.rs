@@ -274,7 +274,7 @@ fn check_learned(path: &SettingPath, quota: &Quota, report: &mut Diagnostics) {
         report.error(
             path,
             format!("cost: learned requires cost_header, cost_json or cost_trailer on quota {:?}", quota.name),
-            "set the header with the actual cost, or write an amount",
+            "set one of them, or write an amount",
         );
     }
 }

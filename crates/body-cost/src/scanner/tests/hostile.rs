@@ -147,10 +147,39 @@ fn coded_bodies_beyond_the_limit_are_malformed() {
         let beyond = if coding == "identity" { units(1) } else { FoundCost::Malformed };
         for (limit_exceeded_by, expected) in [(0, units(1)), (1, beyond)] {
             let mut scanner = scanner(&paths, BodyForm::Json, coding);
+            scanner.coded_length = MAX_DECODED;
             scanner.body.length = MAX_DECODED - bomb.len() as u64 + limit_exceeded_by;
             scanner.push(&encoded);
             assert_eq!(scanner.found(), expected, "{coding}");
             assert_eq!(scanner.finish(), expected, "{coding}");
         }
+    }
+}
+
+#[test]
+fn coded_repetition_is_given_up_and_its_window_freed() {
+    let paths = paths(&[("usage.total_tokens", 1)]);
+    let body = format!(r#"{{"x":"{}","usage":{{"total_tokens":5}}}}"#, " ".repeat(8 << 20));
+    for coding in &CODINGS[1..] {
+        let coded = encode(coding, body.as_bytes());
+        assert!(coded.len() < 100 * 1024, "{coding}: {}", coded.len());
+        let mut scanner = scanner(&paths, BodyForm::Json, coding);
+        coded.chunks(coded.len() / 4).for_each(|chunk| scanner.push(chunk));
+        assert_eq!((scanner.decoder_memory(), scanner.finish()), (0, FoundCost::Malformed), "{coding}");
+    }
+}
+
+#[test]
+fn memory_of_a_decoder_grows_with_its_window() {
+    let paths = paths(&[("a", 1)]);
+    for (coding, max_window) in [("gzip", 32 << 10), ("deflate", 32 << 10), ("br", 16 << 20), ("zstd", 8 << 20)] {
+        let mut scanner = scanner(&paths, BodyForm::Lines, coding);
+        let empty = scanner.decoder_memory();
+        assert!((1..=256 * 1024).contains(&empty), "{coding}: {empty}");
+        let lines: String = (0..200_000).map(|number| format!("{{\"a\":{}}}\n", number * 7919)).collect();
+        let coded = encode(coding, lines.as_bytes());
+        scanner.push(&coded[..coded.len() / 2]);
+        let grown = scanner.decoder_memory() - empty;
+        assert!((1..=max_window).contains(&grown), "{coding}: {grown}");
     }
 }

@@ -70,9 +70,15 @@ pub(super) fn cost_json(
     for (index, PathOrKeys(WeightedPathKeys { path: text, weight })) in raw.iter().enumerate() {
         let at = if raw.len() == 1 { path.clone() } else { path.index(index) };
         match text.as_ref().map(|text| (text, text.parse::<CostPath>())) {
-            Some((text, Ok(_))) => paths.push(BodyCostPath { path: text.clone(), weight: *weight }),
-            Some((_, Err(error))) => {
-                report.error(&at, format!("invalid path: {error}"), "write it like usage.total_tokens");
+            Some((text, parsed)) => {
+                if let Err(error) = parsed {
+                    report.error(
+                        &at,
+                        format!("invalid path: {error}"),
+                        "write it like usage.total_tokens, or choices.0.cost",
+                    );
+                }
+                paths.push(BodyCostPath { path: text.clone(), weight: *weight });
             }
             None => report.error(&at.path(), "missing", "write the path of a number, such as usage.total_tokens"),
         }
