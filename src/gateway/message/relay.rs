@@ -195,6 +195,7 @@ impl Relay {
             true => journal.client.disconnect(true),
             false => transfer.journal = None,
         }
+        transfer.drained_since = is_drained.then_some(worker.monotonic_tick().get());
         match &mut transfer.ahead {
             Some(ahead) if is_drained => ahead.on_client_left(),
             Some(ahead) => ahead.task.take().into_iter().for_each(|task| task.abort()),
@@ -209,12 +210,8 @@ impl Relay {
 
     /// Reads the rest of a response whose client left, within bounds of bytes and of time.
     async fn drain(self: Rc<Self>) {
+        self.0.borrow().deadline.reset();
         let mut drained = 0;
-        {
-            let mut transfer = self.0.borrow_mut();
-            transfer.deadline.reset();
-            transfer.drained_since = Some(transfer.uptime());
-        }
         while (drained <= MAX_DRAINED_BYTES && !self.0.borrow().is_drained_for_too_long())
             || self.0.borrow().recorder.is_some()
         {
