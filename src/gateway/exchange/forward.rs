@@ -20,7 +20,7 @@ use bytes::Bytes;
 use http::{StatusCode, Version};
 use hyper::body::Body;
 use std::rc::Rc;
-use tidegate_engine::{Receipt, SlotGuard, ThrottleRejection};
+use tidegate_engine::{SlotGuard, ThrottleRejection};
 use tidegate_http1::{Name, Response};
 use tidegate_policy::QuotaId;
 
@@ -70,15 +70,14 @@ pub(in crate::gateway) async fn forward(
     };
     let Response { status, fields, .. } = &upstream.response;
     let known = &journal.known;
-    let released = match known.config.late_quotas.is_empty() {
-        true => Receipt::default(),
-        false => {
-            let has_body = !upstream.response.body.is_end_stream();
-            LateCost::expect(known, &mut journal.origin, &journal.client, *status, fields, has_body)
-        }
-    };
+    let released = (!known.config.late_quotas.is_empty()).then(|| {
+        let has_body = !upstream.response.body.is_end_stream();
+        LateCost::expect(known, &mut journal.origin, &journal.client, *status, fields, has_body)
+    });
     journal.origin.settle(|quota, expected| actual_cost(known, quota, expected_cost(quota, expected), fields));
-    journal.origin.charge(released);
+    if let Some(released) = released {
+        journal.origin.charge(released);
+    }
     charge_unexpected_costs(&journal.known, &mut journal.origin, *status, fields);
     sync_quotas(&journal.known, &mut journal.origin, *status, fields);
     // Over HTTP/2, a 2xx status would tell the client that its tunnel is open (RFC 8441 section 5).
