@@ -1,5 +1,6 @@
 //! What a request costs: by the response of the origin, by the report of another proxy, or by the rules.
 
+use super::client_side::ClientSide;
 use super::known::Known;
 use super::late_cost::{self, LateCost};
 use super::origin_trip::OriginTrip;
@@ -8,7 +9,7 @@ use crate::gateway::message::cost;
 use crate::gateway::unknown_paths::UnknownPath;
 use http::StatusCode;
 use smallvec::SmallVec;
-use tidegate_engine::{Classified, QuotaUsage};
+use tidegate_engine::{Classified, QuotaUsage, Receipt};
 use tidegate_http1::{Fields, Name};
 use tidegate_policy::cost::highest_plausible;
 use tidegate_policy::exempt::Exemption;
@@ -137,6 +138,27 @@ fn warn_unreadable_cost(known: &Known, id: QuotaId) {
         let (route, quota) = (&known.route().name, &known.rules()[id].name);
         warn!(%route, %quota, "cost header of {quota} is no number for route {route}: charging the expected cost");
     }
+}
+
+/// Prepares for the costs that the rest of a response will report. One that refuses the call (4xx) reports none and has none:
+/// returns its charges, for [`OriginTrip::charge`].
+pub(in crate::gateway) fn expect_late_costs(
+    known: &Known,
+    origin: &mut OriginTrip,
+    client: &ClientSide,
+    status: StatusCode,
+    fields: &Fields,
+    has_body: bool,
+) -> Receipt {
+    let quotas = late_cost::unreported(known, fields);
+    if status.is_client_error() {
+        return origin.release(|id| quotas.contains(&id));
+    }
+    if status.is_success() && has_body {
+        let late = LateCost::expect(known, client, quotas, fields, |is_late| origin.split_off(is_late));
+        origin.late_cost = late;
+    }
+    Receipt::default()
 }
 
 /// Charges what the rest of a response has reported, once it has ended: `is_whole` if it was received to its end. Of one that

@@ -6,10 +6,9 @@ use super::answer::origin::{respond_to_origin_failure, stream_response};
 use super::answer::refusal::respond_with_problem;
 use super::answer::tunnel::{respond_upgraded, wanted_upgrade};
 use super::cache_trip::CopyReason;
-use super::charges::{actual_cost, charge_unexpected_costs};
+use super::charges::{actual_cost, charge_unexpected_costs, expect_late_costs};
 use super::invalidate::invalidate;
 use super::journal::Journal;
-use super::late_cost::LateCost;
 use super::origin_head::{changed_head, prepare_fetch, prepare_head};
 use super::reported_usage::sync_quotas;
 use super::send::{proxied_client, send};
@@ -72,7 +71,7 @@ pub(in crate::gateway) async fn forward(
     let known = &journal.known;
     let released = (!known.config.late_quotas.is_empty()).then(|| {
         let has_body = !upstream.response.body.is_end_stream();
-        LateCost::expect(known, &mut journal.origin, &journal.client, *status, fields, has_body)
+        expect_late_costs(known, &mut journal.origin, &journal.client, *status, fields, has_body)
     });
     journal.origin.settle(|quota, expected| actual_cost(known, quota, expected_cost(quota, expected), fields));
     if let Some(released) = released {

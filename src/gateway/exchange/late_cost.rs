@@ -2,13 +2,12 @@
 
 use super::client_side::ClientSide;
 use super::known::Known;
-use super::origin_trip::OriginTrip;
 use crate::gateway::message::cost;
 use crate::gateway::transport::connection_memory::MemoryCharge;
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use smallvec::SmallVec;
 use tidegate_body_cost::{BodyForm, CostScanner};
-use tidegate_engine::{Permit, Receipt};
+use tidegate_engine::Permit;
 use tidegate_http1::{Fields, Name};
 use tidegate_policy::{QuotaId, Units};
 
@@ -34,41 +33,27 @@ struct LateReport {
 }
 
 impl LateCost {
-    /// Prepares for what the rest of a response will report, unless its head has said all. Only a successful response with a body
-    /// reports a cost. One that refuses the call (4xx) says nothing of costs, and has none: returns its charges.
+    /// Returns what the rest of a successful response with a body will report of the costs in `quotas`; `None` if it cannot.
+    /// `take_permit` returns the reservations in these quotas.
     pub(in crate::gateway) fn expect(
         known: &Known,
-        origin: &mut OriginTrip,
         client: &ClientSide,
-        status: StatusCode,
+        quotas: SmallVec<[QuotaId; 2]>,
         fields: &Fields,
-        has_body: bool,
-    ) -> Receipt {
-        let rules = known.rules();
-        let is_in_head = |id: QuotaId| {
-            let is_free = rules[id].free_when_cached && cost::was_cache_hit(fields);
-            is_free || cost::reported_cost(&rules[id], fields).is_some()
-        };
-        let quotas: SmallVec<[QuotaId; 2]> =
-            known.config.late_quotas.iter().copied().filter(|id| !is_in_head(*id)).collect();
-        if status.is_client_error() {
-            return origin.release(|id| quotas.contains(&id));
-        }
-        if !status.is_success() || !has_body {
-            return Receipt::default();
-        }
+        take_permit: impl FnOnce(&dyn Fn(QuotaId) -> bool) -> Option<Permit>,
+    ) -> Option<Box<Self>> {
         let report = |quota: QuotaId| LateReport { quota, scanner: scanner(known, quota, fields), in_trailer: None };
-        let (reports, unreadable): (SmallVec<[_; 2]>, SmallVec<[_; 2]>) = quotas
-            .into_iter()
-            .map(report)
-            .partition(|it| it.scanner.is_some() || rules[it.quota].cost_trailer.is_some());
+        let can_report =
+            |report: &LateReport| report.scanner.is_some() || known.rules()[report.quota].cost_trailer.is_some();
+        let (reports, unreadable): (SmallVec<[_; 2]>, SmallVec<[_; 2]>) =
+            quotas.into_iter().map(report).partition(can_report);
         unreadable.iter().for_each(|report| record(known, report.quota, false));
-        if !reports.is_empty() {
-            let permit = origin.split_off(|id| reports.iter().any(|report| report.quota == id));
-            let (learned, charge) = (SmallVec::new(), client.charge_memory(0));
-            origin.late_cost = Some(Box::new(Self { permit, reports, learned, is_readable: true, charge }));
+        if reports.is_empty() {
+            return None;
         }
-        Receipt::default()
+        let permit = take_permit(&|id| reports.iter().any(|report| report.quota == id));
+        let (learned, charge) = (SmallVec::new(), client.charge_memory(0));
+        Some(Box::new(Self { permit, reports, learned, is_readable: true, charge }))
     }
 
     /// Scans a part of the body.
@@ -101,6 +86,16 @@ impl LateCost {
         self.learned.extend_from_slice(learned);
         self.is_readable = is_readable;
     }
+}
+
+/// Returns the quotas with late costs of which the head of the response says nothing.
+pub(in crate::gateway) fn unreported(known: &Known, fields: &Fields) -> SmallVec<[QuotaId; 2]> {
+    let rules = known.rules();
+    let is_in_head = |id: QuotaId| {
+        let is_free = rules[id].free_when_cached && cost::was_cache_hit(fields);
+        is_free || cost::reported_cost(&rules[id], fields).is_some()
+    };
+    known.config.late_quotas.iter().copied().filter(|id| !is_in_head(*id)).collect()
 }
 
 /// Counts a response that should report its cost in `quota`, and did if `is_found`.

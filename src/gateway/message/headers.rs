@@ -321,7 +321,7 @@ mod tests {
             (&["a=1; tidegate_session_9090=00; b=2"][..], &["a=1; b=2"][..]),
             (&["tidegate_session=00"], &[]),
             (&["a=1;tidegate_session_1=", "b=\"2; 3\""], &["a=1; b=\"2; 3\""]),
-            (&["a=1;b=tidegate_session"], &["a=1; b=tidegate_session"]),
+            (&["a=1;b=tidegate_session"], &["a=1;b=tidegate_session"]),
             (&["a=1;b=2", "c=3"], &["a=1;b=2", "c=3"]),
         ] {
             let cookies = |values: &[&'static str]| values.iter().map(|value| ("cookie", *value)).collect::<Fields>();

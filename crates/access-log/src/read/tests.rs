@@ -29,5 +29,5 @@ fn full_line() -> Map<String, Value> {
 }
 
 /// Results that a replay computes again, or does not need.
-const UNUSED_FIELDS: [&str; 8] =
-    ["operator", "route", "verdict", "guard_admitted", "bot_score", "bucket_seq", "total_ms", "cut"];
+const UNUSED_FIELDS: [&str; 9] =
+    ["purpose", "operator", "route", "verdict", "guard_admitted", "bot_score", "bucket_seq", "total_ms", "cut"];
