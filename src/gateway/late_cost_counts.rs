@@ -8,7 +8,9 @@ const MANY_MISSING: u64 = 10;
 
 /// Counts by the names of quotas and routes, which a reload keeps. Both are those of the configuration.
 #[derive(Default)]
-pub(super) struct LateCostCounts(Mutex<BTreeMap<Box<str>, BTreeMap<Box<str>, ReportCounts>>>);
+pub(super) struct LateCostCounts(Mutex<BTreeMap<Box<str>, CountsByRoute>>);
+
+type CountsByRoute = BTreeMap<Box<str>, ReportCounts>;
 
 /// Responses of one route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,12 +44,12 @@ impl LateCostCounts {
     }
 
     fn list(&self, is_listed: impl Fn(&ReportCounts) -> bool) -> Vec<(String, String, u64)> {
-        let counts = self.0.lock();
-        let of_quota = |(quota, routes): (&Box<str>, &BTreeMap<Box<str>, ReportCounts>)| {
-            let listed = routes.iter().filter(|(_, counts)| is_listed(counts));
-            listed.map(|(route, counts)| (quota.to_string(), route.to_string(), counts.missing)).collect::<Vec<_>>()
-        };
-        counts.iter().flat_map(of_quota).collect()
+        let mut listed = Vec::new();
+        for (quota, routes) in self.0.lock().iter() {
+            let routes = routes.iter().filter(|(_, counts)| is_listed(counts));
+            listed.extend(routes.map(|(route, counts)| (quota.to_string(), route.to_string(), counts.missing)));
+        }
+        listed
     }
 }
 

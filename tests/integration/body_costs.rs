@@ -35,12 +35,12 @@ fn rules(cost: &str) -> String {
 }
 
 /// Sends `path` to an origin that answers with this type, coding and body. Returns the units that were charged.
-fn charged(cost: &str, path: &str, content_type: &'static str, coding: &'static str, body: Vec<u8>) -> f64 {
+fn charged(cost: &str, path: &str, content_type: &'static str, coding: &'static str, body: &[u8]) -> f64 {
     let fields = match coding {
         "" => format!("Content-Type: {content_type}\r\n"),
         coding => format!("Content-Type: {content_type}\r\nContent-Encoding: {coding}\r\n"),
     };
-    let sent = body.clone();
+    let sent = body.to_vec();
     let origin = Origin::with_script(move |_, connection| connection.reply("200 OK", &fields, &sent));
     let gateway = TestGateway::with_rules(origin.address(), &rules(cost));
     let response = gateway.connect().get(path, "");
@@ -88,12 +88,12 @@ fn bodies_of_model_apis_are_charged_as_they_report() {
         (TOTAL, "application/json", "{\"usage\":{\"total_tokens\":99999999999}}", 100_000.0),
         (TOTAL, "application/json", "{\"usage\":{\"total_tokens\":0}}", 0.0),
     ] {
-        assert_eq!(charged(cost, "/v1/chat", content_type, "", body.into()), expected, "{cost} {body}");
+        assert_eq!(charged(cost, "/v1/chat", content_type, "", body.as_bytes()), expected, "{cost} {body}");
     }
-    assert_eq!(charged(TOTAL, "/v1/chat", "application/json", "gzip", gzip(CHAT)), 5000.0);
-    assert_eq!(charged(TOTAL, "/v1/chat", "text/event-stream", "gzip", gzip(CHAT_STREAM)), 7.0);
-    assert_eq!(charged(TOTAL, "/v1/chat", "application/json", "unknown", CHAT.into()), 100.0);
-    assert_eq!(charged(TOTAL, "/elsewhere", "application/json", "", CHAT.into()), 5000.0, "a route without a cost");
+    assert_eq!(charged(TOTAL, "/v1/chat", "application/json", "gzip", &gzip(CHAT)), 5000.0);
+    assert_eq!(charged(TOTAL, "/v1/chat", "text/event-stream", "gzip", &gzip(CHAT_STREAM)), 7.0);
+    assert_eq!(charged(TOTAL, "/v1/chat", "application/json", "unknown", CHAT.as_bytes()), 100.0);
+    assert_eq!(charged(TOTAL, "/elsewhere", "application/json", "", CHAT.as_bytes()), 5000.0, "a route without a cost");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_client_that_leaves_before_the_last_event_pays_for_it() {
         begin_stream(connection, "data: {\"choices\":[]}\n\n");
         released.wait();
         let event = "data: {\"usage\":{\"total_tokens\":5000}}\n\n";
-        connection.send(&format!("{:x}\r\n{event}\r\n0\r\n\r\n", event.len()));
+        connection.send(format!("{:x}\r\n{event}\r\n0\r\n\r\n", event.len()));
     });
     let gateway = TestGateway::with_rules(origin.address(), &rules("cost_json: usage.total_tokens"));
     let mut client: Client = gateway.connect();
@@ -196,7 +196,7 @@ fn a_stream_longer_than_a_window_closes_no_quota() {
                 begin_stream(connection, "data: {\"choices\":[]}\n\n");
                 released.wait();
                 let event = "data: {\"usage\":{\"total_tokens\":700}}\n\n";
-                connection.send(&format!("{:x}\r\n{event}\r\n0\r\n\r\n", event.len()));
+                connection.send(format!("{:x}\r\n{event}\r\n0\r\n\r\n", event.len()));
             }
             _ => connection.reply("200 OK", "Content-Type: application/json\r\n", br#"{"usage":{"total_tokens":1}}"#),
         });

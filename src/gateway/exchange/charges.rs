@@ -141,7 +141,7 @@ fn warn_unreadable_cost(known: &Known, id: QuotaId) {
 }
 
 /// Prepares for the costs that the rest of a response will report. One that refuses the call (4xx) reports none and has none:
-/// returns its charges, for [`OriginTrip::charge`].
+/// returns the charges of its earlier attempts, for [`OriginTrip::charge`].
 pub(in crate::gateway) fn expect_late_costs(
     known: &Known,
     origin: &mut OriginTrip,
@@ -152,7 +152,10 @@ pub(in crate::gateway) fn expect_late_costs(
 ) -> Receipt {
     let quotas = late_cost::unreported(known, fields);
     if status.is_client_error() {
-        return origin.release(|id| quotas.contains(&id));
+        return origin.split_off(|id| quotas.contains(&id)).map_or_else(Receipt::default, |mut unspent| {
+            unspent.mark_unsent();
+            unspent.settle_unknown()
+        });
     }
     if status.is_success() && has_body {
         let late = LateCost::expect(known, client, quotas, fields, |is_late| origin.split_off(is_late));

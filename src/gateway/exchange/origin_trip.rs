@@ -170,14 +170,6 @@ impl OriginTrip {
         }
     }
 
-    /// Releases the reservations in quotas for which `is_free` returns true: the origin has spent nothing of them. Returns
-    /// the charges of earlier attempts, for [`Self::charge`].
-    pub(in crate::gateway) fn release(&mut self, is_free: impl FnMut(QuotaId) -> bool) -> Receipt {
-        let Some(mut permit) = self.split_off(is_free) else { return Receipt::default() };
-        permit.mark_unsent();
-        permit.settle_unknown()
-    }
-
     /// Settles without a known cost: releases the reservation if the request was not sent, charges the expected cost
     /// otherwise. Others for the path need not wait for the request any longer.
     pub(in crate::gateway) fn settle_unknown(&mut self) {

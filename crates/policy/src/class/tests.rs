@@ -262,7 +262,7 @@ fn each_condition_excludes_the_clients_that_do_not_meet_it() {
         session: Session::None,
         purpose: None,
         network_origin: NetworkOrigin::default(),
-        ..met.clone()
+        ..met
     };
     let first_unmet = |matcher: &ClassMatcher, is_met: bool| {
         let (kind, operator, client, user_agent): (_, _, _, &[u8]) = match is_met {

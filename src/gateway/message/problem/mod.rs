@@ -189,18 +189,18 @@ impl<'a> Problem<'a> {
     fn page_value<'v>(&self, placeholder: Placeholder, id: &'v str) -> Cow<'v, str> {
         match placeholder {
             Placeholder::Status => self.template.status.to_string().into(),
-            Placeholder::Title => self.title().into(),
+            Placeholder::Title => title(self.status()).into(),
             Placeholder::Detail => self.template.detail.into(),
             Placeholder::RetryAfter => self.retry_after.map_or("".into(), |seconds| seconds.to_string().into()),
             Placeholder::Wait => self.retry_after.map_or("".into(), |seconds| WaitText(seconds).to_string().into()),
             Placeholder::Decision => id.into(),
         }
     }
+}
 
-    /// Returns the name of the status.
-    fn title(&self) -> &'static str {
-        self.status().canonical_reason().unwrap_or("Error")
-    }
+/// Returns the name of a status.
+fn title(status: StatusCode) -> &'static str {
+    status.canonical_reason().unwrap_or("Error")
 }
 
 fn write_json(problem: &Problem<'_>, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
@@ -215,7 +215,7 @@ fn write_json(problem: &Problem<'_>, id: &str, text: &mut ScratchBuffer) -> fmt:
 }
 
 fn write_html(problem: &Problem<'_>, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
-    write_page_head(text, format_args!("{} {}", problem.template.status, problem.title()))?;
+    write_page_head(text, format_args!("{} {}", problem.template.status, title(problem.status())))?;
     let detail = if problem.returns_by_itself { WELCOME_BACK } else { problem.template.detail };
     writeln!(text, "<h1>{}</h1>\n<p>{detail}</p>", heading(problem.status()))?;
     if let Some(seconds) = problem.retry_after {
