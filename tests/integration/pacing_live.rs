@@ -27,6 +27,7 @@ fn pacing_refuses_bots_ahead_of_plan() {
     assert!((400..500).contains(&wait), "{wait}: 95 units in twelve hours are one per 455 s");
     // The plan changes in the meantime: it includes the five admitted requests.
     gateway.clock.advance(Duration::from_secs(wait * 11 / 10));
+    client = gateway.connect();
     assert_eq!(client.get("/page", CURL).status, 200);
     assert_eq!(client.get("/page", CURL).status, 429);
     assert_eq!(client.get("/page", "").status, 200);

@@ -88,6 +88,7 @@ fn origin_exhaustion_closes_quota_until_reset() {
     assert!((600..=720).contains(&wait), "{wait}");
     assert_eq!(client.get("/free", "").status, 200, "free requests are admitted");
     gateway.clock.advance(Duration::from_secs(599));
+    client = gateway.connect();
     assert_eq!(client.get("/d", "").status, 429);
     gateway.clock.advance(Duration::from_secs(1));
     assert_eq!(client.get("/e", "").status, 200, "a shorter limit of the origin has ended");
@@ -181,6 +182,7 @@ fn exhaustion_without_reset_lasts_until_window_end() {
     client.get("/a", "");
     assert_eq!((client.get("/b", "").status, remaining_units(&gateway)), (429, 0.0));
     gateway.clock.advance(Duration::from_secs(1799));
+    client = gateway.connect();
     assert_eq!(client.get("/b", "").status, 429);
     gateway.clock.advance(Duration::from_secs(1));
     assert_eq!(client.get("/b", "").status, 200);

@@ -48,6 +48,7 @@ fn exhausted_quota_admits_after_announced_reset() {
     assert_eq!(origin.received_requests().len(), 3);
 
     gateway.clock.advance(Duration::from_secs(3599));
+    client = gateway.connect();
     let refused = client.get("/page", "");
     assert_eq!((refused.status, limits(&refused)), (429, vec![item("api", &[("r", 0), ("t", 1)])]));
     assert!((1..=2).contains(&retry_after(&refused)));
