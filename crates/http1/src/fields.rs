@@ -193,8 +193,15 @@ impl Fields {
 
     /// Removes all fields with that name.
     pub fn remove(&mut self, name: Name) {
-        if self.contains(name) {
-            self.0.lines.retain(|line| line.name != name);
+        self.remove_any(NameSet::of(&[name]));
+    }
+
+    /// Removes all fields with one of the names.
+    pub fn remove_any(&mut self, names: NameSet) {
+        if self.contains_any(names) {
+            let FieldLines { lines, names: left } = &mut self.0.lines;
+            lines.retain(|line| !names.contains(line.name));
+            *left = left.without(names);
         }
     }
 

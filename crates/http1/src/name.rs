@@ -154,6 +154,18 @@ impl NameSet {
         Self([self.0[0] | other.0[0], self.0[1] | other.0[1]])
     }
 
+    /// Returns the names that the set does not have.
+    #[must_use]
+    pub const fn complement(self) -> Self {
+        Self([!self.0[0], !self.0[1]])
+    }
+
+    /// Returns the names that the set has and `other` does not.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self([self.0[0] & !other.0[0], self.0[1] & !other.0[1]])
+    }
+
     /// Returns true if the set has the name.
     pub const fn contains(self, name: Name) -> bool {
         self.0[name as usize / 64] >> (name as usize % 64) & 1 == 1

@@ -294,12 +294,19 @@ fn without_trailing_slash(path: &str) -> &str {
 /// Normalizes a host for rules: lower case, without port and last dot. Whatever follows the last colon counts as the
 /// port, even if it is no number, because no other part of a host contains a colon outside brackets.
 pub fn normalize_host(host: &str) -> Cow<'_, str> {
-    // A colon within brackets is part of an IPv6 address.
-    let host = host.rsplit_once(':').filter(|(_, port)| !port.contains(']')).map_or(host, |(host, _)| host);
-    let host = without_last_dot(host);
+    let host = without_last_dot(split_port(host).0);
     match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
         true => Cow::Owned(host.to_ascii_lowercase()),
         false => Cow::Borrowed(host),
+    }
+}
+
+/// Splits a host at the colon before its port. Scans bytewise, as hosts are short.
+pub fn split_port(host: &str) -> (&str, Option<&str>) {
+    // A colon within brackets is part of an IPv6 address.
+    match host.bytes().rposition(|byte| matches!(byte, b':' | b']')) {
+        Some(end) if host.as_bytes()[end] == b':' => (&host[..end], Some(&host[end + 1..])),
+        _ => (host, None),
     }
 }
 

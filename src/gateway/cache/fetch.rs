@@ -271,7 +271,7 @@ impl CacheFetch {
             return None;
         }
         let is_selecting = |text: &[u8]| names.names().any(|name| name.as_bytes().eq_ignore_ascii_case(text));
-        if sent.iter().any(|field| rules.is_keyed_by_value(field) && !is_selecting(field.text)) {
+        if rules.keyed_by_value(sent).any(|field| !is_selecting(field.text)) {
             return None;
         }
         let lines = sent.to_lines(|field| is_selecting(field.text));

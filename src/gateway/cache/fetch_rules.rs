@@ -4,7 +4,7 @@ use crate::gateway::message::headers::FORWARDING;
 use smallvec::SmallVec;
 use tidegate_config::Settings;
 use tidegate_http_cache::request_fields::{FetchField, fetch_field};
-use tidegate_http1::{Field, Name, NameSet};
+use tidegate_http1::{Field, Fields, Name, NameSet};
 use tidegate_policy::RouteId;
 use tidegate_policy::cache::{CacheRules, RouteCacheRules};
 
@@ -33,7 +33,7 @@ const COMMON_NAMES: &[Name] = &[
     Name::ForwardedHost,
     Name::Via,
 ];
-const COMMON: NameSet = NameSet::of(COMMON_NAMES);
+const UNCOMMON: NameSet = NameSet::of(COMMON_NAMES).complement();
 
 /// Rules for the fetches of a route.
 #[derive(Clone, Copy)]
@@ -98,10 +98,14 @@ impl<'a> FetchRules<'a> {
         self.route.key_headers.iter().any(is_forwarding)
     }
 
-    /// Returns true if the field is sent and its value is part of the key of the URL, because the rules do not name it.
-    pub(super) fn is_keyed_by_value(&self, field: Field<'_>) -> bool {
+    /// Iterates over the fields that are sent and whose values are part of the key of the URL, because the rules do not name
+    /// them.
+    pub(super) fn keyed_by_value<'f>(&self, fields: &'f Fields) -> impl Iterator<Item = Field<'f>> {
+        fields.with_names(UNCOMMON).filter(|field| self.is_keyed_by_value(*field))
+    }
+
+    fn is_keyed_by_value(&self, field: Field<'_>) -> bool {
         let becomes = match field.name {
-            name if COMMON.contains(name) => return false,
             // Most requests have it, and its name need not be read.
             Name::Accept => self.field_named("accept", field.value, self.is_named("accept")),
             _ => self.fetch_field(field, |_| false),
@@ -159,12 +163,14 @@ pub(super) mod tests {
             let rules =
                 FetchRules { rules: &rules, route: &route, address_header, names_clients: false, is_compressed: false };
             for (text, value) in spellings.iter().flat_map(|text| {
-                ["*/*", "text/html;q=0.8", "application/json", "text/htm", ""]
-                    .map(|value| (text.as_bytes(), value.as_bytes()))
+                ["*/*", "text/html;q=0.8", "application/json", "text/htm", ""].map(|value| (text, value.as_bytes()))
             }) {
-                let field = Field { name: Name::from_bytes(text), text, value };
+                let field = Field { name: Name::from_bytes(text.as_bytes()), text: text.as_bytes(), value };
                 let by_name = rules.fetch_field(field, |_| false) == FetchField::KeyedByValue;
-                assert_eq!(rules.is_keyed_by_value(field), by_name, "{field:?} {address_header:?}");
+                let mut fields = Fields::new();
+                fields.append_text(text, value);
+                let is_keyed = rules.keyed_by_value(&fields).count() == 1;
+                assert_eq!(is_keyed, by_name, "{field:?} {address_header:?}");
             }
         }
     }

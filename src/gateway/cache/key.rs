@@ -107,7 +107,7 @@ pub(in crate::gateway) fn keyed_url(
 fn key(url: &str, fields: &Fields, rules: FetchRules<'_>) -> (CacheKey, bool) {
     let mut hash = KeyHash::new();
     hash.add(Some(url.as_bytes()));
-    let mut keyed: SmallVec<[Field<'_>; 4]> = fields.iter().filter(|field| rules.is_keyed_by_value(*field)).collect();
+    let mut keyed: SmallVec<[Field<'_>; 4]> = rules.keyed_by_value(fields).collect();
     keyed.sort_by(|one, other| lower_case(one.text).cmp(lower_case(other.text)));
     for field in &keyed {
         hash.add_lower_case(field.text);

@@ -75,9 +75,10 @@ pub(in crate::gateway) fn strip_hop_by_hop(fields: &mut Fields) {
         .map(<[u8]>::to_vec)
         .collect();
     let trailers = fields.all(Name::Te).flat_map(list).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
-    fields.retain(|field| {
-        !HOP_BY_HOP.contains(field.name) && !listed.iter().any(|name| name.eq_ignore_ascii_case(field.text))
-    });
+    fields.remove_any(HOP_BY_HOP);
+    if !listed.is_empty() {
+        fields.retain(|field| !listed.iter().any(|name| name.eq_ignore_ascii_case(field.text)));
+    }
     if trailers {
         fields.append(Name::Te, b"trailers");
     }
@@ -86,14 +87,7 @@ pub(in crate::gateway) fn strip_hop_by_hop(fields: &mut Fields) {
 /// Removes what is not for clients from a response of the origin: connection-specific fields, and the gateway's own.
 pub(in crate::gateway) fn strip_response(fields: &mut Fields) {
     strip_hop_by_hop(fields);
-    strip_reserved(fields);
-}
-
-/// Removes the gateway's own fields from a response of the origin.
-fn strip_reserved(fields: &mut Fields) {
-    if fields.contains_any(RESERVED) {
-        fields.retain(|field| !RESERVED.contains(field.name));
-    }
+    fields.remove_any(RESERVED);
 }
 
 /// Removes from `Trailer` the names that `Connection` lists.

@@ -4,7 +4,7 @@ use super::target;
 use http::{Method, Uri};
 use tidegate_http1::{Fields, Name, RequestHead, list};
 use tidegate_policy::own_hosts::{OwnHosts, without_last_dot};
-use tidegate_policy::route::normalize_host;
+use tidegate_policy::route::{normalize_host, split_port};
 use tidegate_policy::{RequestFacts, RouteId, Rules, path};
 
 /// Scheme and host of a request in canonical form, so that all spellings share one copy of robots.txt.
@@ -32,10 +32,9 @@ impl Site {
     fn new(is_https: bool, host: &str) -> Self {
         let (scheme, own_port) = if is_https { ("https", "443") } else { ("http", "80") };
         let mut host = host.to_ascii_lowercase();
-        // A colon within brackets is part of an IPv6 address.
-        let (name, port) = host.rsplit_once(':').filter(|(_, port)| !port.contains(']')).unwrap_or((host.as_str(), ""));
+        let (name, port) = split_port(&host);
         let (name_end, name_len) = (name.len(), without_last_dot(name).len());
-        let is_usual_port = port.is_empty() || port == own_port;
+        let is_usual_port = port.is_none_or(|port| port.is_empty() || port == own_port);
         host.drain(name_len..if is_usual_port { host.len() } else { name_end });
         Self { scheme, host, name_len }
     }

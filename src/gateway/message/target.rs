@@ -11,7 +11,7 @@ use tidegate_config::settings::Settings;
 use tidegate_http1::{self as http1, Name, RequestHead, list};
 use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_policy::path::{PathError, PathReadings};
-use tidegate_policy::route::normalize_host;
+use tidegate_policy::route::{normalize_host, split_port};
 use tidegate_policy::{RequestFacts, Signature, query};
 
 /// A valid client request.
@@ -205,9 +205,7 @@ pub(in crate::gateway) fn host(head: &RequestHead) -> &[u8] {
 
 /// Returns true if the port, if there is one, is a number: `example.com:80.evil.com` is no spelling of `example.com`.
 fn has_numeric_port(host: &str) -> bool {
-    // A colon within brackets is part of an IPv6 address.
-    let port = host.rsplit_once(':').map(|(_, port)| port).filter(|port| !port.contains(']'));
-    port.is_none_or(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+    split_port(host).1.is_none_or(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn parse_number(digits: &[u8]) -> Option<u64> {
