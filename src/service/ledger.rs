@@ -19,15 +19,15 @@ pub(super) fn engine(
     clock: &Clock,
     seed: u64,
 ) -> Result<(Arc<Engine>, Option<LeaseRefresher>), ServiceError> {
-    match &settings.ledger {
-        Ledger::Memory => Ok((Engine::new(LeaseMode::Local, settings.limits.max_tracked_clients), None)),
+    let (engine, lease_refresher) = match &settings.ledger {
+        Ledger::Memory => return Ok((Engine::new(LeaseMode::Local, settings.limits.max_tracked_clients), None)),
         Ledger::File => {
             let uptime = {
                 let clock = clock.clone();
                 Box::new(move || clock.monotonic_now())
             };
             let file = ledger::FileStore::open(&settings.state_dir, &ledger::boot_id(), uptime, clock.now())?;
-            with_leases(file, settings, clock)
+            with_leases(file, settings, clock)?
         }
         Ledger::Redis(redis) => {
             let incarnation = Incarnation::next(&settings.state_dir, seed)
@@ -35,9 +35,13 @@ pub(super) fn engine(
             let server =
                 endpoint(redis, settings).map_err(|error| ServiceError::Certificates(TlsErrors(vec![error])))?;
             let fallback_enabled = redis.failure_mode == LedgerFailureMode::Fallback;
-            with_leases(RedisStore::new(server, &redis.prefix, fallback_enabled, incarnation), settings, clock)
+            with_leases(RedisStore::new(server, &redis.prefix, fallback_enabled, incarnation), settings, clock)?
         }
-    }
+    };
+    engine
+        .open_key_files(&settings.state_dir)
+        .map_err(|source| OpenError::Directory { path: settings.state_dir.clone(), source })?;
+    Ok((engine, lease_refresher))
 }
 
 /// Returns the server of a shared ledger. An error names the place in the file of the settings.

@@ -5,7 +5,7 @@ use super::certificates::CertificateView;
 use crate::admin::state::PromiseDocument;
 use crate::telemetry::metrics::*;
 use metrics::{counter, gauge};
-use tidegate_engine::{Admission, QuotaView, ScopeState};
+use tidegate_engine::{Admission, BudgetView, QuotaView, ScopeState};
 use tidegate_policy::promise::PromisedFigure;
 use tidegate_policy::switches::SwitchEffect;
 
@@ -47,6 +47,7 @@ impl ServiceState {
         counter!(CLIENTS_EVICTED).absolute(engine.clients_evicted());
         admission.scopes(self.handle.uptime()).iter().for_each(record_scope);
         admission.quotas(self.handle.now()).iter().for_each(record_quota);
+        admission.budgets(self.handle.now()).iter().for_each(record_budget);
         for (operator, span) in engine.longest_refusals() {
             let operator = self.operators.name(operator).to_owned();
             gauge!(LONGEST_REFUSAL, "operator" => operator).set(span.as_secs() as f64);
@@ -127,6 +128,12 @@ fn record_scope(scope: &ScopeState) {
     if let Some(partitions) = scope.partitions {
         gauge!(SCOPE_PARTITIONS, &labels).set(partitions as f64);
     }
+}
+
+fn record_budget(budget: &BudgetView) {
+    let labels = [("quota", budget.name.clone())];
+    gauge!(BUDGET_KEYS, &labels).set(budget.keys as f64);
+    gauge!(QUOTA_ENFORCED, &labels).set(u8::from(budget.enforce));
 }
 
 fn record_quota(quota: &QuotaView) {

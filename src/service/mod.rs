@@ -479,6 +479,7 @@ impl ServiceState {
         if let Some(lease_refresher) = &self.lease_refresher {
             lease_refresher.close();
         }
+        self.engine.close_key_files();
         drop(self.state_lock.lock().take());
     }
 }

@@ -1,4 +1,4 @@
-//! The secret that signs session cookies: in the state directory, and shared by gateways with one ledger.
+//! The secret that signs session cookies and hashes credentials: in the state directory, and shared by gateways with one ledger.
 
 use super::{ServiceState, ledger};
 use crate::gateway::SessionSecret;
@@ -9,6 +9,8 @@ use tidegate_config::Settings;
 use tidegate_config::settings::Ledger;
 use tidegate_engine::files;
 use tidegate_engine::ledger::redis::SharedSessionSecret;
+use tidegate_policy::budget::CustomerSource;
+use tidegate_policy::identity::KeySource;
 use tracing::{info, warn};
 
 /// Interval at which gateways compare their secrets, which are the same unless the server of the ledger has lost its own.
@@ -22,7 +24,7 @@ const TEXT_LEN: usize = 2 * size_of::<SessionSecret>();
 pub(super) fn secret(settings: &Settings) -> SessionSecret {
     let mut new = SessionSecret::default();
     aws_lc_rs::rand::fill(&mut new).expect("the system has random numbers, which TLS needs, too");
-    if settings.sessions.is_none() {
+    if !is_kept(settings) {
         return new;
     }
     let path = path(settings);
@@ -46,8 +48,7 @@ pub(super) fn shared(settings: &Settings) -> std::result::Result<Option<SharedSe
 impl ServiceState {
     /// Stores the secret in use if sessions are on and there is none, because a reload has turned them on.
     pub(super) fn keep_session_secret(&self) {
-        let path =
-            self.handle.with_settings(|settings| settings.sessions.as_ref().map(|_| path(&self.startup_settings)));
+        let path = self.handle.with_settings(|settings| is_kept(settings).then(|| path(&self.startup_settings)));
         if let Some(path) = path.filter(|path| !path.exists()) {
             store(&path, &self.handle.session_secret());
         }
@@ -73,12 +74,21 @@ impl ServiceState {
                 result.ok().and_then(|text| from_text(text.as_bytes())).filter(|secret| *secret != own)
             {
                 self.handle.replace_session_secret(secret);
-                if self.handle.with_settings(|settings| settings.sessions.is_some()) {
+                if self.handle.with_settings(is_kept) {
                     store(&path(&self.startup_settings), &secret);
                 }
             }
         }
     }
+}
+
+/// Returns true if what the secret is for outlives the process: sessions, or usage by credential.
+fn is_kept(settings: &Settings) -> bool {
+    let rules = &settings.rules;
+    let has_client_limits = rules.quotas.iter().any(|quota| quota.client_limit.is_some() || quota.budget.is_some());
+    let has_credentials = rules.classes.iter().any(|class| matches!(class.key, KeySource::Credential(_)));
+    let names_customers = matches!(rules.customer, Some(CustomerSource::Credential(_)));
+    settings.sessions.is_some() || names_customers || (has_client_limits && has_credentials)
 }
 
 fn path(settings: &Settings) -> PathBuf {

@@ -101,6 +101,9 @@ metrics! {
     SCOPE_PARTITIONS: Gauge "tidegate_scope_partitions" ["scope"];
     /// Limit of the quota per window, in units.
     QUOTA_LIMIT: Gauge "tidegate_quota_limit" ["quota"];
+    /// Number of keys that have used a budget of the quota in the current window. A quota with budgets has no limit of its own:
+    /// of its other metrics, only those of units that are charged, released or refused exist.
+    BUDGET_KEYS: Gauge "tidegate_budget_keys" ["quota"];
     /// 1 if the quota is enforced, 0 in shadow mode (`enforce: false`).
     QUOTA_ENFORCED: Gauge "tidegate_quota_enforced" ["quota"];
     /// Units settled in the current window, over all instances. Reserved units are not included, unlike in the field

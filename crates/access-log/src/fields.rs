@@ -28,7 +28,7 @@ pub struct LogValue {
 }
 
 /// Names of the fields that some lines do not have.
-pub const OPTIONAL_LOG_FIELDS: [&str; 13] = [
+pub const OPTIONAL_LOG_FIELDS: [&str; 14] = [
     "fetch_mode",
     "fetch_site",
     "hints_major",
@@ -37,6 +37,7 @@ pub const OPTIONAL_LOG_FIELDS: [&str; 13] = [
     "country",
     "asn",
     "field_classes",
+    "customer",
     "unexpected_cost",
     "switch",
     "fill",

@@ -154,6 +154,9 @@ fn more_of_client(out: &mut Vec<u8>, client: &RecordedMore<'_>) {
         }
         out.push(b']');
     }
+    if let Some(customer) = client.customer {
+        let _ = write!(out, ",\"customer\":\"{}\"", customer.display(|_| ""));
+    }
 }
 
 fn classification(out: &mut Vec<u8>, record: &Record<'_>) {

@@ -111,6 +111,9 @@ log_line! {
         /// Names of the classes whose conditions `header` and `cookie` the request meets. The field is absent if there are
         /// none.
         pub field_classes: Option<Vec<Text<'a>>> => "list of string",
+        /// Customer whose budgets the request is charged to: `hash:...`, the same for the same key or credential. The field is
+        /// absent unless a quota counts by customer, and for a client without a credential.
+        pub customer: Option<&'a str> => "string",
         /// [Kind](#kind) of the client.
         pub kind: &'a str => "string",
         /// Name of the client's class.

@@ -81,6 +81,8 @@ pub struct RecordedMore<'a> {
     pub network_origin: NetworkOrigin,
     /// Names of the classes whose header fields and cookies the request has (`field_classes`).
     pub field_classes: &'a [&'a str],
+    /// Key of the customer that pays (`customer`); `None` without a credential of one.
+    pub customer: Option<ClientKey>,
 }
 
 /// A finished request as sent.

@@ -186,6 +186,12 @@ fn instant_at_offset(local: DateTime, offset: jiff::tz::Offset) -> jiff::Timesta
 }
 
 /// Converts a time; a time before 1970 becomes the epoch, a time out of range becomes the maximum.
+/// Returns the start of a day such as `2027-01-01` in UTC; `None` for another text, and for days before 1970.
+pub(crate) fn start_of_day(day: &str) -> Option<Timestamp> {
+    let start = TimeZone::UTC.to_timestamp(day.parse::<Date>().ok()?.to_datetime(Time::midnight())).ok()?;
+    (start >= jiff::Timestamp::UNIX_EPOCH && day.len() == "2027-01-01".len()).then(|| timestamp(start))
+}
+
 fn timestamp(time: jiff::Timestamp) -> Timestamp {
     let nanoseconds = time.as_nanosecond().max(0);
     Timestamp(u64::try_from(nanoseconds).unwrap_or(u64::MAX))

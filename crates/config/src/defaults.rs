@@ -182,7 +182,8 @@ fn complete_quota(
     if !is_set(quota, "window") {
         insert(quota, section, "window", &format!("{{ calendar: day, zone: {zone} }}"), added);
     }
-    if is_set(quota, "tiers") {
+    // Tiers, plan and share of a client are for what all requests use together.
+    if is_set(quota, "tiers") || is_set(quota, "per") {
         return;
     }
     // Neither a plan nor a share of a client fits a window without an end.

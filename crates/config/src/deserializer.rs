@@ -108,7 +108,7 @@ fn form_of(path: &SettingPath) -> Option<&'static str> {
 fn has_secrets(path: &SettingPath) -> bool {
     match path.keys().collect::<Vec<_>>()[..] {
         ["admin" | "ledger" | "notify"] | ["ledger", "redis"] | [.., "api_key"] => true,
-        [section] => section.starts_with("notify["),
+        [section] => section.starts_with("notify[") || section.starts_with("api_keys["),
         _ => false,
     }
 }

@@ -37,6 +37,7 @@ pub use setting_path::SettingPath;
 pub use settings::Settings;
 pub use source_map::SourceMap;
 
+use sections::api_keys;
 use std::path::Path;
 
 /// Parses and validates the `text` of a file. `Err` contains all errors.
@@ -88,6 +89,7 @@ fn load_settings(
 ) -> (Settings, Vec<ConfigError>) {
     let (mut file_tree, mut errors) = yaml::read(text);
     environment::expand(&mut file_tree, environment, &mut errors);
+    let api_key_file = api_keys::read_file(&mut file_tree, file, &mut errors);
     environment::warn_similar_names(environment, raw::SECTIONS, &mut errors);
     let variables = environment::variables(environment, &mut errors);
     let options = environment::options(overrides, &mut errors);
@@ -96,7 +98,8 @@ fn load_settings(
     let mut tree = layers::merge([file_tree, variables, options], &mut source_map);
     let defaults = defaults::add(&mut tree, operators, environment::time_zone(environment));
     let raw: raw::File = deserializer::read(&tree, &source_map, &mut errors);
-    validate::validate(&raw, operators, defaults, source_map, errors)
+    let (settings, errors) = validate::validate(&raw, operators, defaults, source_map, errors);
+    (Settings { api_key_file, ..settings }, errors)
 }
 
 /// Reads a file and returns its settings, as [`load`] does.

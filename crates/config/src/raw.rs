@@ -26,6 +26,7 @@ pub(super) mod server;
 pub(super) mod verify;
 
 use super::scalars::{FilePath, Host, Threads};
+use super::sections::api_keys::ApiKeys;
 use super::sections::crawl_policy::CrawlPolicyDocument;
 use super::sections::headers::Headers;
 use super::sections::limits::Limits;
@@ -123,6 +124,13 @@ pub(super) struct File {
     pub verify: verify::Verify,
     /// Detection of bots that send a browser's user agent, by their behavior.
     pub bot_detection: bot_detection::BotDetection,
+    /// API keys of customers: a list of { name, class, sha256 }, or { file: keys.yaml } with such a list under `api_keys`. A
+    /// change of the file takes effect within seconds. At most 10000. Default none.
+    ///
+    /// A request carries its key as `Authorization: Bearer KEY`, `X-Api-Key: KEY` or `Api-Key: KEY`; one with a valid key is in
+    /// the class of the key, whose condition is `api_key: own`. The file has hashes only. The origin is sent the field, unless
+    /// `request_headers` of the route change it.
+    pub api_keys: ApiKeys,
     /// Quotas, by name: the units that requests may use per window. A name has up to 64 of a-z, 0-9, `_`, `.` and `-`.
     /// At most 1000 quotas, including those of scopes. Default none.
     pub quotas: NamedMap<Quota>,
@@ -225,6 +233,7 @@ pub(super) const SECTIONS: &[&str] = &[
     "operators",
     "verify",
     "bot_detection",
+    "api_keys",
     "quotas",
     "classes",
     "scopes",

@@ -58,6 +58,8 @@ pub struct Settings {
     pub hosts: Option<OwnHosts>,
     /// Connection, size and time limits.
     pub limits: Limits,
+    /// File of the API keys; `None` if they are in the configuration.
+    pub api_key_file: Option<PathBuf>,
     /// Rate limit header fields of responses.
     pub headers: Headers,
     /// HTML files for the gateway's own error responses.

@@ -18,6 +18,7 @@ use tidegate_policy::throttle::partition::{PartitionKey, Partitioning};
 use tidegate_policy::throttle::rampup::{RampVariable, Rampup};
 use tidegate_policy::{ClassId, ListId, OperatorId, RouteId, Units};
 
+mod api_keys;
 mod defaults;
 mod left_out;
 mod schema;
@@ -635,7 +636,7 @@ fn api_keys_from_the_environment_are_never_printed() {
     let rules = "classes: [{ name: a, when: { api_key: { header: X-Api-Key, value: '${PARTNER}' } } }, { name: b }]";
     let load_key = |key: &str| load_with(&with_origin(rules), &[("PARTNER", key)], &[]).expect("valid settings");
     let settings = load_key("918273645546372819");
-    let keys = settings.rules.classes[0].matcher.keys.as_ref().expect("the key is set");
+    let keys = settings.rules.classes[0].matcher.own_keys().expect("the key is set");
     assert!(keys.contains(b"918273645546372819") && !keys.contains(b"918273645546372818") && !keys.contains(b""));
     assert!(!format!("{settings:?}").contains("918273645546372819"));
     assert_eq!(settings.warnings.len(), 0);
@@ -1742,8 +1743,80 @@ fn each_invalid_value_is_reported() {
             "2:36: routes[0].redirect: leads back to this route: /a/x is redirected without end; write another target, or a route for it above this one",
         ),
         (
+            "quotas: { q: { limit: 1, window: { fixed: 1h }, limits: { other: 2 } } }".into(),
+            "2:49: quotas.q.limits: the quota has no budgets; write per: api_key, client, class or { header: NAME }",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { fixed: 1h }, max_keys: 2 } }".into(),
+            "2:59: quotas.q.max_keys: the quota has no budgets; write per: api_key, client, class or { header: NAME }",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { fixed: 1h }, per: key } }".into(),
+            "2:54: quotas.q.per: found \"key\", needs what has a budget of its own; use api_key, client, class, { header: NAME } or { cookie: NAME }",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { fixed: 1h }, per: { header: A, cookie: b } } }".into(),
+            "2:49: quotas.q.per: found both header and cookie; write { header: X-Api-Key } or { cookie: session }",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { fixed: 1h }, per: client, max_keys: 0 } }".into(),
+            "2:72: quotas.q.max_keys: found 0; write 1 to 10000000",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { fixed: 1h }, per: client, limits: { othr: 2 } } }".into(),
+            "2:78: quotas.q.limits.othr: unknown class \"othr\"; known: search, feed, monitor, bot, person",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { fixed: 1h }, per: client, limits: { other: 0 } } }".into(),
+            "2:79: quotas.q.limits.other: found 0; write the units of each, or block the class other",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { sliding: 1h }, per: client } }".into(),
+            "2:26: quotas.q.window: all budgets of a quota end together; write a calendar or a fixed window",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { fixed: 1h }, per: client, pacing: { mode: even, weights: { other: 1 } } } }".into(),
+            "2:62: quotas.q.pacing: a quota with budgets cannot have it; write it at a quota without `per`, to which a route can be charged as well",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { fixed: 1h }, per: api_key } }".into(),
+            "2:54: quotas.q.per: there are no API keys; write api_keys: { file: keys.yaml }, and create keys by: tidegate keys add NAME --class CLASS",
+        ),
+        (
+            "classes: [{ name: pro, when: { api_key: own } }]".into(),
+            "2:41: classes[0].when.api_key: there are no API keys; write api_keys: { file: keys.yaml }, and create keys by: tidegate keys add NAME --class CLASS",
+        ),
+        (
+            "api_keys: [{ name: a, class: pro, sha256: secret }]\nclasses: [{ name: pro, when: { api_key: own } }]".into(),
+            "2:43: api_keys[0].sha256: needs the 64 hexadecimal digits of a SHA-256; create the key by: tidegate keys add NAME --class CLASS",
+        ),
+        (
+            "api_keys: [{ name: a, class: prö, sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 }]\nclasses: [{ name: pro, when: { api_key: own } }]".into(),
+            "2:30: api_keys[0].class: unknown class \"prö\" (did you mean \"pro\"?); known: pro, other",
+        ),
+        (
+            "api_keys: [{ name: a, class: other, sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 }]\nclasses: [{ name: pro, when: { api_key: own } }]".into(),
+            "2:30: api_keys[0].class: no key makes a client one of class other; write { name: other, when: { api_key: own } }",
+        ),
+        (
+            "api_keys: [{ name: a, class: pro, sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 }, { name: b, class: pro, sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 }]\nclasses: [{ name: pro, when: { api_key: own } }]".into(),
+            "2:142: api_keys[1].sha256: \"a\" has the same key; create a key for each customer: tidegate keys add NAME --class CLASS",
+        ),
+        (
+            "api_keys: [{ name: a, class: pro, sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08, expires: soon }]\nclasses: [{ name: pro, when: { api_key: own } }]".into(),
+            "2:118: api_keys[0].expires: found \"soon\", needs a day; write it like 2027-01-01",
+        ),
+        (
+            "api_keys: { file: no-such-file.yaml }\nclasses: [{ name: pro, when: { api_key: own } }]".into(),
+            "2:11: api_keys: no-such-file.yaml cannot be read: No such file or directory (os error 2); name a file that `tidegate keys add` has written",
+        ),
+        (
+            "api_keys: { path: a }\nclasses: [{ name: pro, when: { api_key: own } }]".into(),
+            "2:11: api_keys: needs a list of keys, or the name of a file; write api_keys: { file: keys.yaml }",
+        ),
+        (
             "listne: 127.0.0.1:1".into(),
-            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, forward_auth, state_dir, ledger, origin, hosts, paths, clients, sessions, address_lists, user_agent_rules, operators, verify, bot_detection, quotas, classes, scopes, routes, cache, compression, headers, error_pages, robots, crawl_policy, log, notify, promise, limits",
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, forward_auth, state_dir, ledger, origin, hosts, paths, clients, sessions, address_lists, user_agent_rules, operators, verify, bot_detection, api_keys, quotas, classes, scopes, routes, cache, compression, headers, error_pages, robots, crawl_policy, log, notify, promise, limits",
         ),
     ];
     let mut failures = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::cost_estimates::ExpectedCost;
 use super::exempt_costs::ExemptCosts;
-use super::permit::Reservation;
+use super::permit::{CountedKey, Reservation};
 use super::quota::QuotaCounter;
 use super::throttle::{AcquireOutcome, RouteScopes, ScopeState, SlotRequest};
 use super::{BucketUsage, CrawledPage, Engine, Permit, QuotaUsage};
@@ -13,6 +13,7 @@ use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_policy::bucket::BucketState;
+use tidegate_policy::budget::{Budget, Payer};
 use tidegate_policy::class::Class;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::crawler_guard::CrawlerGuard;
@@ -24,6 +25,7 @@ use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
 use tidegate_policy::route::Route;
 use tidegate_policy::throttle::overload::RequestSource;
 use tidegate_policy::throttle::partition::PartitionInput;
+use tidegate_policy::tier::ShedState;
 use tidegate_policy::{
     ClassId, OperatorId, QuotaId, Reason, Refusal, RouteId, Rules, StableClassId, Timestamp, Units, Verdict,
 };
@@ -60,10 +62,12 @@ pub struct Decision {
     pub bucket: Option<BucketUsage>,
 }
 
-/// Class and guarded crawler that a charge is made for.
+/// Class, payer and guarded crawler that a charge is made for.
 #[derive(Clone, Copy)]
 pub(super) struct ChargeContext {
+    pub(super) class: ClassId,
     pub(super) class_id: StableClassId,
+    pub(super) payer: Payer,
     /// Client whose share of quotas is limited, if it is.
     pub(super) limited_client: Option<ClientKey>,
     pub(super) crawler: Option<GuardedCrawler>,
@@ -129,25 +133,25 @@ impl Admission {
             has_copy: false,
             is_refresh: false,
         };
-        self.admit_guarded(key, &request, route, None, now)
+        self.admit_guarded(Payer::of(key), &request, route, None, now)
     }
 
     /// Decides on one request. `page` is set for a verified crawler, whose class may guard it from permanent refusal.
     pub fn admit_guarded(
         &self,
-        key: ClientKey,
+        payer: Payer,
         request: &DecisionRequest<'_>,
         route: RouteId,
         page: Option<CrawledPage<'_>>,
         now: Timestamp,
     ) -> Decision {
-        self.admit_with_costs(key, request, self.charges(request, route), page, now)
+        self.admit_with_costs(payer, request, self.charges(request, route), page, now)
     }
 
     /// Decides on one request with these expected costs, as [`Self::admit_guarded`] does.
     pub(super) fn admit_with_costs(
         &self,
-        key: ClientKey,
+        payer: Payer,
         request: &DecisionRequest<'_>,
         charges: &[(QuotaId, ExpectedCost)],
         page: Option<CrawledPage<'_>>,
@@ -156,14 +160,15 @@ impl Admission {
         let DecisionRequest { class, class_rules, .. } = *request;
         // A refresh is of no client.
         if request.is_refresh || (request.bucket().is_none() && charges.is_empty()) {
-            return self.decide(request, key, None, &mut BucketState::default(), charges, now);
+            return self.decide(request, payer, None, &mut BucketState::default(), charges, now);
         }
+        let key = payer.client;
         let pages = &self.engine.refused_pages;
         let page = page.filter(|_| !charges.is_empty());
         let crawler = self.guarded_crawler(class_rules, page.as_ref(), now);
         let decision = self.engine.clients.with(key, self.class_id(class), |client| {
             let mut level = client.bucket_state();
-            let mut decision = self.decide(request, key, crawler, &mut level, charges, now);
+            let mut decision = self.decide(request, payer, crawler, &mut level, charges, now);
             if class_rules.bucket.is_none() {
                 level.refilled_at = level.refilled_at.max(decision.decided_at);
             }
@@ -189,18 +194,12 @@ impl Admission {
 
     /// Returns a permit for a request that was sent to the origin and has a cost in `quota` that its route does not expect.
     /// It reserves nothing; settle it with the reported cost. The window at the time of the decision is charged.
-    pub fn unexpected_permit(
-        &self,
-        client: ClientKey,
-        class: ClassId,
-        quota: QuotaId,
-        decided_at: Timestamp,
-    ) -> Permit {
+    pub fn unexpected_permit(&self, payer: Payer, class: ClassId, quota: QuotaId, decided_at: Timestamp) -> Permit {
         let counter = self.counter(quota);
         let reservation = Reservation {
             counter: Arc::clone(counter),
             quota,
-            client: self.rules[quota].client_limit_of(&self.rules[class]).map(|_| client),
+            counted_for: self.counted_for(quota, class, payer),
             expected: Units::ZERO,
             learned: None,
             window: counter.lock_from(decided_at).window_id_at(decided_at),
@@ -314,15 +313,15 @@ impl Admission {
     pub(super) fn decide(
         &self,
         request: &DecisionRequest<'_>,
-        client: ClientKey,
+        payer: Payer,
         crawler: Option<GuardedCrawler>,
         level: &mut BucketState,
         charges: &[(QuotaId, ExpectedCost)],
         now: Timestamp,
     ) -> Decision {
         let class_id = self.class_id(request.class);
-        let limited_client = request.class_rules.has_client_limits.then_some(client);
-        let context = ChargeContext { class_id, limited_client, crawler };
+        let limited_client = request.class_rules.has_client_limits.then_some(payer.client);
+        let context = ChargeContext { class: request.class, class_id, payer, limited_client, crawler };
         // Fill the lists in place: collecting them would copy them once more.
         let mut locked: InlineVec<LockedQuota<'_>> = SmallVec::new();
         locked.extend(charges.iter().map(|charge| {
@@ -354,8 +353,8 @@ impl Admission {
                         false => state.record_decision(class_id, snapshot, &verdict),
                     }
                     state.reserve(snapshot.cost);
-                    if snapshot.client_used.is_some() {
-                        counter.reserve_for_client(state, client, snapshot.cost);
+                    if let Some(counted) = context.counted_for(snapshot) {
+                        counter.reserve_for_key(state, counted.key, snapshot.cost);
                     }
                     if let Some(crawler) = crawler {
                         let guard_admitted = if snapshot.guard_admitted { snapshot.cost } else { Units::ZERO };
@@ -365,9 +364,15 @@ impl Admission {
                 }
             }
         }
+        let is_admitted = verdict.refusal().is_none();
         let usage = |(LockedQuota { state, .. }, snapshot): (&LockedQuota<'_>, &QuotaSnapshot<'_>)| {
             let (window, sequence) = (state.window_id(), state.sequence());
-            QuotaUsage { window, sequence, ..QuotaUsage::new(request, snapshot, state.taken()) }
+            let used = match &snapshot.quota.budget {
+                Some(_) if is_admitted => snapshot.taken.saturating_add(snapshot.cost),
+                Some(_) => snapshot.taken,
+                None => state.taken(),
+            };
+            QuotaUsage { window, sequence, ..QuotaUsage::new(request, snapshot, used) }
         };
         let mut usages = InlineVec::new();
         usages.extend(locked.iter().zip(&snapshots).map(usage));
@@ -377,7 +382,7 @@ impl Admission {
                 *level = after;
                 let mut reservations = InlineVec::new();
                 let reserved = locked.iter().zip(&snapshots);
-                reservations.extend(reserved.map(|(quota, snapshot)| quota.reservation(snapshot, client)));
+                reservations.extend(reserved.map(|(quota, snapshot)| quota.reservation(snapshot, context)));
                 Some(Permit::new(class_id, reservations))
             }
         };
@@ -423,9 +428,13 @@ impl Admission {
         &self,
         state: &mut QuotaState,
         &(id, ref expectation): &(QuotaId, ExpectedCost),
-        ChargeContext { class_id, limited_client, crawler }: ChargeContext,
+        context: ChargeContext,
     ) -> QuotaSnapshot<'_> {
+        let ChargeContext { class, class_id, payer, limited_client, crawler } = context;
         let quota = &self.rules[id];
+        if let Some(budget) = &quota.budget {
+            return self.budget_snapshot(state, id, expectation, budget, class, payer);
+        }
         QuotaSnapshot {
             id,
             quota,
@@ -440,6 +449,48 @@ impl Admission {
             plan: quota.pacing.as_ref().map(|pacing| state.plan_for(pacing, &self.class_ids, class_id)),
             guard_state: crawler.map(|it| state.guard_state(class_id, it.guard, it.operator, it.is_overdue)),
             guard_admitted: false,
+        }
+    }
+
+    /// Returns the snapshot of a quota with budgets: that of the budget that pays.
+    #[cold]
+    fn budget_snapshot(
+        &self,
+        state: &QuotaState,
+        id: QuotaId,
+        expectation: &ExpectedCost,
+        budget: &Budget,
+        class: ClassId,
+        payer: Payer,
+    ) -> QuotaSnapshot<'_> {
+        let (quota, counter) = (&self.rules[id], self.counter(id));
+        let key = budget.key(class, payer);
+        let (taken, limit) = (counter.key_used(state, key), budget.limit(class, key, quota.limit));
+        QuotaSnapshot {
+            id,
+            quota,
+            cost: expectation.units(limit),
+            taken,
+            limit,
+            leased: if counter.is_recorded() { limit } else { taken },
+            client_used: None,
+            resets_at: state.resets_at(),
+            shedding: ShedState::default(),
+            plan: None,
+            guard_state: None,
+            guard_admitted: false,
+        }
+    }
+
+    /// Returns the key that the usage of a quota is counted for, if it is.
+    fn counted_for(&self, quota: QuotaId, class: ClassId, payer: Payer) -> Option<CountedKey> {
+        let quota = &self.rules[quota];
+        match &quota.budget {
+            Some(budget) => Some(CountedKey { key: budget.key(class, payer), limit: quota.limit_of(class, payer) }),
+            None => {
+                let limit = quota.client_limit_of(&self.rules[class])?;
+                Some(CountedKey { key: payer.client, limit })
+            }
         }
     }
 
@@ -461,14 +512,27 @@ impl Admission {
     }
 }
 
+impl ChargeContext {
+    /// Returns the key that the usage of a quota is counted for, if it is.
+    fn counted_for(&self, snapshot: &QuotaSnapshot<'_>) -> Option<CountedKey> {
+        match &snapshot.quota.budget {
+            Some(budget) => Some(CountedKey { key: budget.key(self.class, self.payer), limit: snapshot.limit }),
+            None => {
+                let limit = snapshot.client_used.and(snapshot.quota.client_limit)?;
+                Some(CountedKey { key: self.payer.client, limit })
+            }
+        }
+    }
+}
+
 impl LockedQuota<'_> {
-    /// Returns the reservation of an admitted request of `client`.
-    fn reservation(&self, snapshot: &QuotaSnapshot<'_>, client: ClientKey) -> Reservation {
+    /// Returns the reservation of an admitted request.
+    fn reservation(&self, snapshot: &QuotaSnapshot<'_>, context: ChargeContext) -> Reservation {
         let (quota, expectation) = self.charge;
         Reservation {
             counter: Arc::clone(self.counter),
             quota: *quota,
-            client: snapshot.client_used.map(|_| client),
+            counted_for: context.counted_for(snapshot),
             expected: snapshot.cost,
             learned: expectation.learned(),
             window: self.state.window_id(),

@@ -4,6 +4,7 @@ use super::admission::ChargeContext;
 use super::cost_estimates::ExpectedCost;
 use super::{Admission, CrawledPage};
 use tidegate_policy::bucket::BucketState;
+use tidegate_policy::budget::Payer;
 use tidegate_policy::decide::{DecisionRequest, QuotaSnapshot};
 use tidegate_policy::identity::CredentialSource;
 use tidegate_policy::{ClassId, Facts, QuotaId, Timestamp, Units};
@@ -24,13 +25,14 @@ impl Admission {
         &self,
         facts: &Facts<'_>,
         learned: &[(QuotaId, Units)],
-        secret: impl FnOnce(&CredentialSource) -> Option<u64>,
+        secret: impl Fn(&CredentialSource) -> Option<u64>,
         now: Timestamp,
     ) -> DryRun<'_> {
         let classified = self.rules.classify(facts);
         let route = self.rules.route(&facts.request);
         let exemption = self.rules.exemption(&facts.request);
-        let key = self.key(exemption, &classified, facts.client.address, secret);
+        let key = self.key(exemption, &classified, facts.client.address, &secret);
+        let customer = self.rules.customer_key(facts.client, &secret).unwrap_or(key);
         let page = CrawledPage::new(&classified, &facts.request);
         let bucket_state = self.bucket_state(exemption, key, self.class_id(classified.class));
         let snapshots = |(index, class_rules)| {
@@ -48,6 +50,8 @@ impl Admission {
             let learned = if request.is_free() { &[] } else { learned };
             let charges = self.with_learned(self.charges(&request, route), learned);
             let context = ChargeContext {
+                class,
+                payer: Payer { client: key, customer },
                 class_id: self.class_id(class),
                 limited_client: class_rules.has_client_limits.then_some(key),
                 crawler: self.guarded_crawler(class_rules, page.as_ref(), now),

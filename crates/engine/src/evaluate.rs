@@ -3,6 +3,7 @@
 use super::exempt_costs::ExemptGuard;
 use super::{Admission, CrawledPage, Decision};
 use std::net::IpAddr;
+use tidegate_policy::budget::Payer;
 use tidegate_policy::decide::DecisionRequest;
 use tidegate_policy::exempt::Exemption;
 use tidegate_policy::identity::{ClientKey, CredentialSource};
@@ -18,10 +19,19 @@ pub struct Classified {
     pub route: RouteId,
     /// Key of the bucket that pays.
     pub key: ClientKey,
+    /// Key of the customer that pays; that of the client's address without a credential of one.
+    pub customer: ClientKey,
     /// Switch that applies to the client.
     pub switch: Option<Switch>,
     /// Why the request is not use; `None` for an ordinary one.
     pub exemption: Option<Exemption>,
+}
+
+impl Classified {
+    /// Returns who pays for the request.
+    pub fn payer(&self) -> Payer {
+        Payer { client: self.key, customer: self.customer }
+    }
 }
 
 /// What a request is for, beside its response.
@@ -53,7 +63,7 @@ impl Admission {
         &self,
         facts: &Facts<'_>,
         switch: impl FnOnce(&Classification) -> Option<Switch>,
-        secret: impl FnOnce(&CredentialSource) -> Option<u64>,
+        secret: impl Fn(&CredentialSource) -> Option<u64>,
         now: Timestamp,
     ) -> Evaluation {
         let classified = self.classify(facts, switch, secret, now);
@@ -69,7 +79,7 @@ impl Admission {
         &self,
         facts: &Facts<'_>,
         switch: impl FnOnce(&Classification) -> Option<Switch>,
-        secret: impl FnOnce(&CredentialSource) -> Option<u64>,
+        secret: impl Fn(&CredentialSource) -> Option<u64>,
         now: Timestamp,
     ) -> Classified {
         let classification = self.rules.classify(facts);
@@ -77,9 +87,10 @@ impl Admission {
         let is_exempt =
             |exemption: &Exemption| !exemption.is_bounded() || !self.exempt_costs.are_ordinary(*exemption, route, now);
         let exemption = self.rules.exemption(&facts.request).filter(is_exempt);
-        let key = self.key(exemption, &classification, facts.client.address, secret);
+        let key = self.key(exemption, &classification, facts.client.address, &secret);
+        let customer = self.rules.customer_key(facts.client, &secret).unwrap_or(key);
         let switch = switch(&classification);
-        Classified { classification, route, key, switch, exemption }
+        Classified { classification, route, key, customer, switch, exemption }
     }
 
     /// Returns the key of the bucket that pays. `secret` as in [`Self::classify`]. That of a bounded exemption is the address,
@@ -107,7 +118,7 @@ impl Admission {
         purpose: RequestPurpose,
         now: Timestamp,
     ) -> Evaluation {
-        let Classified { classification, route, key, switch, exemption } = classified;
+        let Classified { classification, route, key, switch, exemption, .. } = classified;
         let page = CrawledPage::new(&classification, request);
         let mut decision_request = DecisionRequest {
             class: classification.class,
@@ -132,7 +143,7 @@ impl Admission {
         }
         let learned = if decision_request.is_free() { &[] } else { learned };
         let charges = self.with_learned(self.charges(&decision_request, route), learned);
-        let decision = self.admit_with_costs(key, &decision_request, &charges, page, now);
+        let decision = self.admit_with_costs(classified.payer(), &decision_request, &charges, page, now);
         Evaluation { classified: Classified { exemption: decision_request.exemption, ..classified }, decision, exempt }
     }
 }

@@ -3,6 +3,7 @@
 use super::admission::Decision;
 use super::{Admission, BucketUsage};
 use tidegate_policy::bucket::{Bucket, BucketState};
+use tidegate_policy::budget::Payer;
 use tidegate_policy::decide::DecisionRequest;
 use tidegate_policy::exempt::Exemption;
 use tidegate_policy::identity::ClientKey;
@@ -21,7 +22,7 @@ impl Admission {
         let (clients, class) = (&self.engine.clients, bucket_class(exemption, Sharing::Client));
         let decision = clients.with(key, class, |client| {
             let mut level = client.bucket_state();
-            let mut decision = self.decide(request, key, None, &mut level, &[], now);
+            let mut decision = self.decide(request, Payer::of(key), None, &mut level, &[], now);
             client.set_bucket_state(level);
             let sequence = clients.next_sequence(key);
             decision.bucket = Some(BucketUsage { sequence, ..BucketUsage::new(&Exemption::BUCKET, level, now) });

@@ -20,6 +20,7 @@ mod exempt;
 mod exempt_costs;
 pub mod files;
 pub mod heavy_hitters;
+mod keyed_usage;
 mod learned_costs;
 mod lease_mode;
 mod leases;
@@ -58,7 +59,7 @@ pub use throttle::{
     ThrottleRejection,
 };
 pub use usage::{BucketUsage, QuotaUsage};
-pub use views::{ClassPlan, ClassView, ClientView, PlanView, QuotaView, UnknownQuota};
+pub use views::{BudgetUsage, BudgetView, ClassPlan, ClassView, ClientView, PlanView, QuotaView, UnknownQuota};
 
 use bot_detection::ProfileStore;
 use clients::Clients;
@@ -67,12 +68,15 @@ use foldhash::fast::SeedableRandomState as Hashing;
 use parking_lot::Mutex;
 use quota::QuotaCounter;
 use refused_pages::RefusedPages;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use throttle::Throttle;
 use tidegate_policy::cost::{Cost, CostEstimate};
 use tidegate_policy::path_costs::PathCosts;
 use tidegate_policy::quota::Quota;
 use tidegate_policy::{QuotaId, Rules, StableClassId, Timestamp, Units};
+use tracing::warn;
 
 /// Inline list: most requests use one quota and one scope, few use more.
 pub type InlineVec<T> = smallvec::SmallVec<[T; 2]>;
@@ -86,6 +90,8 @@ pub struct Engine {
     /// Costs learned for paths whose route has none.
     path_costs: Mutex<PathCosts>,
     quotas: Mutex<Vec<Arc<QuotaCounter>>>,
+    /// State directory in which usage by key is recorded; `None` if it is only in memory.
+    key_files: Mutex<Option<PathBuf>>,
     class_names: Mutex<Vec<String>>,
     refused_pages: RefusedPages,
     throttle: Arc<Throttle>,
@@ -110,6 +116,7 @@ impl Engine {
             cost_estimates: CostEstimates::default(),
             path_costs: Mutex::default(),
             quotas: Mutex::default(),
+            key_files: Mutex::default(),
             class_names: Mutex::default(),
             refused_pages: RefusedPages::default(),
             throttle: Arc::default(),
@@ -156,8 +163,10 @@ impl Engine {
         now: Timestamp,
     ) -> Arc<QuotaCounter> {
         let mut counters = self.quotas.lock();
-        if let Some(counter) = counters.iter().find(|counter| counter.name() == quota.name) {
-            counter.update_config(quota, class_ids, max_cost, now);
+        let is_same = |it: &&Arc<QuotaCounter>| it.name() == quota.name && it.has_budgets() == quota.budget.is_some();
+        if let Some(counter) = counters.iter().find(is_same) {
+            counter.update_config(quota, class_ids, max_cost, self.clients.max_clients(), now);
+            self.record_keys(counter, quota);
             return Arc::clone(counter);
         }
         let counter = Arc::new(QuotaCounter::open(
@@ -169,9 +178,48 @@ impl Engine {
             self.clients.max_clients(),
             now,
         ));
+        self.record_keys(&counter, quota);
         counters.push(Arc::clone(&counter));
         self.lease_mode.wake_refresher();
         counter
+    }
+
+    /// Records usage by key in a state directory from now on, and continues with what is recorded there.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the directory cannot be written.
+    pub fn open_key_files(&self, dir: &Path) -> io::Result<()> {
+        let counters = self.quotas.lock();
+        *self.key_files.lock() = Some(dir.to_owned());
+        counters.iter().filter(|counter| counter.counts_keys()).try_for_each(|counter| counter.open_key_file(dir))
+    }
+
+    /// Continues with the usage by key of another engine, whose quotas have the same names.
+    pub fn restore_key_usage(&self, other: &Self) {
+        for (counter, earlier) in self.quotas.lock().iter().zip(other.quotas.lock().iter()) {
+            counter.restore_key_usage(earlier);
+        }
+    }
+
+    /// Records usage by key no more: another process does.
+    pub fn close_key_files(&self) {
+        let counters = self.quotas.lock();
+        *self.key_files.lock() = None;
+        counters.iter().for_each(|counter| counter.close_key_file());
+    }
+
+    /// Begins to record the usage by key of a quota that a reload has added or that counts keys since then.
+    fn record_keys(&self, counter: &QuotaCounter, quota: &Quota) {
+        // The ids of first-use windows begin anew with each process.
+        let counts_keys =
+            (quota.budget.is_some() || quota.client_limit.is_some()) && quota.window.first_use_length().is_none();
+        let begins = counts_keys && !counter.set_counts_keys();
+        if let Some(dir) = self.key_files.lock().as_ref().filter(|_| begins)
+            && let Err(error) = counter.open_key_file(dir)
+        {
+            warn!("The usage of keys of {} is lost at the next start: {error}", quota.name);
+        }
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::cost_estimates::LearnedCost;
 use super::quota::QuotaCounter;
+use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use tidegate_policy::identity::ClientKey;
-use tidegate_policy::quota_state::Settlement;
+use tidegate_policy::quota_state::{QuotaState, Settlement};
 use tidegate_policy::{QuotaId, StableClassId, Timestamp, Units};
 
 /// Permission to send one request. Only admission creates it; forwarding consumes it.
@@ -23,8 +24,8 @@ pub struct Permit {
 pub(super) struct Reservation {
     pub(super) counter: Arc<QuotaCounter>,
     pub(super) quota: QuotaId,
-    /// Client whose share is charged; `None` without a limit per client.
-    pub(super) client: Option<ClientKey>,
+    /// Key whose usage is counted; `None` without budgets and a limit per client.
+    pub(super) counted_for: Option<CountedKey>,
     pub(super) expected: Units,
     /// Estimate to update at settlement; `None` for a fixed cost.
     pub(super) learned: Option<LearnedCost>,
@@ -36,6 +37,14 @@ pub(super) struct Reservation {
     pub(super) charged: Units,
     /// Sequence number of the charge for the last retry; `None` without a retry.
     pub(super) retry_sequence: Option<u64>,
+}
+
+/// Key whose usage of a quota is counted, with its limit.
+#[derive(Clone, Copy)]
+pub(super) struct CountedKey {
+    pub(super) key: ClientKey,
+    /// Units of a window.
+    pub(super) limit: Units,
 }
 
 /// Costs of a settled request, one per quota.
@@ -81,13 +90,17 @@ impl Permit {
         let counters: SmallVec<[_; 2]> =
             self.reservations.iter().map(|reservation| Arc::clone(&reservation.counter)).collect();
         let mut states: SmallVec<[_; 2]> = counters.iter().map(|counter| counter.lock_at(now)).collect();
-        if !self.reservations.iter().zip(&states).all(|(reservation, state)| state.covers(reservation.expected)) {
+        let is_covered =
+            |((reservation, counter), state): ((&Reservation, &Arc<QuotaCounter>), &MutexGuard<'_, QuotaState>)| {
+                state.covers(reservation.expected) && reservation.is_within_limit(counter, state)
+            };
+        if !self.reservations.iter().zip(&counters).zip(&states).all(is_covered) {
             return false;
         }
         for ((reservation, counter), state) in self.reservations.iter_mut().zip(&counters).zip(&mut states) {
             let sequence = state.reserve_retry(reservation.window, self.class, reservation.expected);
-            if let Some(client) = reservation.client {
-                counter.reserve_for_client(state, client, reservation.expected);
+            if let Some(counted) = reservation.counted_for {
+                counter.reserve_for_key(state, counted.key, reservation.expected);
             }
             reservation.charged = reservation.charged.saturating_add(reservation.expected);
             reservation.retry_sequence = Some(sequence);
@@ -139,16 +152,17 @@ impl Permit {
         self.reservations
             .drain(..)
             .map(|reservation| {
-                let Reservation { quota, client, expected, retry_sequence, unexpected_at, .. } = reservation;
+                let Reservation { quota, expected, retry_sequence, unexpected_at, .. } = reservation;
+                let key = reservation.key();
                 let known_cost = known_cost(&reservation);
                 let actual = known_cost.unwrap_or(if is_sent { expected } else { Units::ZERO });
                 let learned = reservation.learned.as_ref().filter(|_| known_cost.is_some());
                 let counter = &reservation.counter;
                 let (window, Settlement { sequence, overrun, .. }) = match unexpected_at {
-                    Some(decided_at) => counter.settle_unexpected(decided_at, class, client, actual),
+                    Some(decided_at) => counter.settle_unexpected(decided_at, class, key, actual),
                     None => {
                         let window = reservation.window;
-                        (window, counter.settle(window, class, client, expected, actual, learned))
+                        (window, counter.settle(window, class, key, expected, actual, learned))
                     }
                 };
                 let settled = actual.saturating_add(reservation.charged);
@@ -158,14 +172,28 @@ impl Permit {
     }
 }
 
+impl Reservation {
+    fn key(&self) -> Option<ClientKey> {
+        self.counted_for.map(|counted| counted.key)
+    }
+
+    /// Returns true if the key may use the expected units once more.
+    fn is_within_limit(&self, counter: &QuotaCounter, state: &QuotaState) -> bool {
+        let is_within = |CountedKey { key, limit }| {
+            counter.is_recorded() && counter.key_used(state, key).saturating_add(self.expected) <= limit
+        };
+        self.counted_for.is_none_or(is_within)
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         for reservation in self.reservations.drain(..) {
             if self.is_sent {
-                let Reservation { window, client, expected, .. } = reservation;
-                reservation.counter.settle(window, self.class, client, expected, expected, None);
+                let Reservation { window, expected, .. } = reservation;
+                reservation.counter.settle(window, self.class, reservation.key(), expected, expected, None);
             } else {
-                reservation.counter.release(reservation.window, reservation.client, reservation.expected);
+                reservation.counter.release(reservation.window, reservation.key(), reservation.expected);
             }
         }
     }

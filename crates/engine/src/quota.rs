@@ -1,10 +1,15 @@
 //! Counter of one quota: its state behind a lock, and the wake-up of the refresher of its lease.
 
 use super::cost_estimates::LearnedCost;
+use super::keyed_usage::KeyedUsage;
 use super::lease_mode::LeaseMode;
+#[cfg(test)]
+use super::ledger::key_file::KeyFile;
 use parking_lot::{Mutex, MutexGuard};
-use std::sync::atomic::{AtomicU64, Ordering};
-use tidegate_policy::client_usage::ClientUsage;
+use std::borrow::Cow;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::quota::Quota;
 use tidegate_policy::quota_state::{QuotaState, Settlement};
@@ -17,8 +22,11 @@ pub(super) struct QuotaCounter {
     lock_order: usize,
     lease_mode: LeaseMode,
     state: Mutex<QuotaState>,
-    /// Usage by client, for a quota with a limit per client. Locked while the state is.
-    client_usage: Mutex<ClientUsage>,
+    /// Usage by key, for a quota with budgets or a limit per client. Locked while the state is.
+    keyed_usage: Mutex<KeyedUsage>,
+    /// True once a configuration counted usage by key.
+    counts_keys: AtomicBool,
+    has_budgets: bool,
     /// Number of reports of the origin that were implausibly high.
     implausible_costs: AtomicU64,
     /// Window and network of the first client that was sent uncertain evidence of exhaustion.
@@ -35,28 +43,87 @@ impl QuotaCounter {
         max_clients: usize,
         now: Timestamp,
     ) -> Self {
-        let client_usage = Mutex::new(ClientUsage::new(max_clients));
+        // What the keys use together has no limit, and no ledger needs to lease it.
+        let lease_mode = if quota.budget.is_some() { LeaseMode::Local } else { lease_mode };
+        let keyed_usage = Mutex::new(KeyedUsage::new(max_keys(quota, max_clients)));
         let is_leased = matches!(lease_mode, LeaseMode::Leased(_));
-        let state = QuotaState::new(quota, class_ids, max_cost, is_leased, now);
+        let state = QuotaState::new(&of_all_keys(quota), class_ids, max_cost, is_leased, now);
         Self {
             name: quota.name.clone(),
             lock_order,
             lease_mode,
             state: Mutex::new(state),
-            client_usage,
+            keyed_usage,
+            counts_keys: AtomicBool::new(false),
+            has_budgets: quota.budget.is_some(),
             implausible_costs: AtomicU64::new(0),
             exhaustion_witness: Mutex::default(),
         }
     }
 
     /// Applies a changed configuration.
-    pub(super) fn update_config(&self, quota: &Quota, class_ids: &[StableClassId], max_cost: Units, now: Timestamp) {
-        self.lock_at(now).update_config(quota, class_ids, max_cost);
+    pub(super) fn update_config(
+        &self,
+        quota: &Quota,
+        class_ids: &[StableClassId],
+        max_cost: Units,
+        max_clients: usize,
+        now: Timestamp,
+    ) {
+        self.lock_at(now).update_config(&of_all_keys(quota), class_ids, max_cost);
+        self.keyed_usage.lock().set_max_keys(max_keys(quota, max_clients));
         self.lease_mode.wake_refresher();
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns true if the quota has budgets.
+    pub(super) fn has_budgets(&self) -> bool {
+        self.has_budgets
+    }
+
+    /// Returns true if a ledger leases the units of the quota.
+    pub(super) fn is_leased(&self) -> bool {
+        matches!(self.lease_mode, LeaseMode::Leased(_))
+    }
+
+    /// Returns true once a configuration has counted usage by key.
+    pub(super) fn counts_keys(&self) -> bool {
+        self.counts_keys.load(Ordering::Relaxed)
+    }
+
+    /// Records that usage by key is counted. Returns true if it already was.
+    pub(super) fn set_counts_keys(&self) -> bool {
+        self.counts_keys.swap(true, Ordering::Relaxed)
+    }
+
+    /// Continues with the usage by key in a state directory, and records it there.
+    pub(super) fn open_key_file(&self, dir: &Path) -> io::Result<()> {
+        self.keyed_usage.lock().open_file(dir, &self.name)
+    }
+
+    /// Continues with the usage by key of another counter.
+    pub(super) fn restore_key_usage(&self, earlier: &Self) {
+        let usage = earlier.keyed_usage.lock().usage().clone();
+        self.keyed_usage.lock().restore(usage);
+    }
+
+    /// Records usage by key in another file. Returns the one before.
+    #[cfg(test)]
+    pub(super) fn replace_key_file(&self, file: KeyFile) -> Option<KeyFile> {
+        self.keyed_usage.lock().replace_file(file)
+    }
+
+    /// Records usage by key no more.
+    pub(super) fn close_key_file(&self) {
+        self.keyed_usage.lock().close_file();
+    }
+
+    /// Returns the number of keys with usage in the current window.
+    pub(super) fn key_count(&self, state: &QuotaState) -> usize {
+        self.keyed_usage.lock().usage().len(state.window_id())
     }
 
     /// Returns the position of the counter in the lock order.
@@ -93,12 +160,22 @@ impl QuotaCounter {
 
     /// Returns the units of `limit` that a client has used in the current window.
     pub(super) fn client_used(&self, state: &QuotaState, client: ClientKey, limit: Units) -> Units {
-        self.client_usage.lock().used(state.window_id(), client, limit)
+        self.keyed_usage.lock().usage().used_by_client(state.window_id(), client, limit)
     }
 
-    /// Counts units reserved in the current window for a client.
-    pub(super) fn reserve_for_client(&self, state: &QuotaState, client: ClientKey, units: Units) {
-        self.client_usage.lock().reserve(state.window_id(), client, units);
+    /// Returns the units that a key has used in the current window.
+    pub(super) fn key_used(&self, state: &QuotaState, key: ClientKey) -> Units {
+        self.keyed_usage.lock().usage().used(state.window_id(), key)
+    }
+
+    /// Returns true if usage by key can be recorded as the ledger requires.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.keyed_usage.lock().is_recorded()
+    }
+
+    /// Counts units reserved in the current window for a key.
+    pub(super) fn reserve_for_key(&self, state: &QuotaState, key: ClientKey, units: Units) {
+        self.keyed_usage.lock().reserve(state.window_id(), key, units);
     }
 
     /// Requests a refill if the lease runs low. Called after units were taken; requests once until the lease is
@@ -112,13 +189,13 @@ impl QuotaCounter {
         self.wake_refresher_if(state.request_refill_for(cost));
     }
 
-    /// Replaces a reservation of `expected`, made in the window `id`, by `actual`, also in the usage of `client`. Updates
+    /// Replaces a reservation of `expected`, made in the window `id`, by `actual`, also in the usage of `key`. Updates
     /// the cost estimate if the cost is `learned`.
     pub(super) fn settle(
         &self,
         id: u64,
         class: StableClassId,
-        client: Option<ClientKey>,
+        key: Option<ClientKey>,
         expected: Units,
         actual: Units,
         learned: Option<&LearnedCost>,
@@ -128,8 +205,8 @@ impl QuotaCounter {
             learned.record(actual);
         }
         let settlement = state.settle(id, class, expected, actual);
-        if let Some(client) = client {
-            self.client_usage.lock().settle(id, client, expected, actual);
+        if let Some(key) = key {
+            self.keyed_usage.lock().settle(id, key, expected, actual);
         }
         self.wake_refresher_if(settlement.needs_refill);
         settlement
@@ -140,13 +217,13 @@ impl QuotaCounter {
         &self,
         decided_at: Timestamp,
         class: StableClassId,
-        client: Option<ClientKey>,
+        key: Option<ClientKey>,
         actual: Units,
     ) -> (u64, Settlement) {
         let mut state = self.lock_from(decided_at);
         let (id, settlement) = state.settle_unexpected(decided_at, class, actual);
-        if let Some(client) = client {
-            self.client_usage.lock().reserve(id, client, actual);
+        if let Some(key) = key {
+            self.keyed_usage.lock().charge(id, key, actual);
         }
         self.wake_refresher_if(settlement.needs_refill);
         (id, settlement)
@@ -159,11 +236,11 @@ impl QuotaCounter {
     }
 
     /// Releases a reservation of which nothing was spent.
-    pub(super) fn release(&self, id: u64, client: Option<ClientKey>, expected: Units) {
+    pub(super) fn release(&self, id: u64, key: Option<ClientKey>, expected: Units) {
         let mut state = self.state.lock();
         state.release(id, expected);
-        if let Some(client) = client {
-            self.client_usage.lock().settle(id, client, expected, Units::ZERO);
+        if let Some(key) = key {
+            self.keyed_usage.lock().settle(id, key, expected, Units::ZERO);
         }
     }
 
@@ -203,4 +280,16 @@ impl QuotaCounter {
             self.lease_mode.wake_refresher();
         }
     }
+}
+
+/// Returns the quota whose state is that of all keys together, if it has budgets: it has no limit.
+fn of_all_keys(quota: &Quota) -> Cow<'_, Quota> {
+    match quota.budget {
+        Some(_) => Cow::Owned(Quota { limit: Units::MAX, ..quota.clone() }),
+        None => Cow::Borrowed(quota),
+    }
+}
+
+fn max_keys(quota: &Quota, max_clients: usize) -> usize {
+    quota.budget.as_ref().map_or(max_clients, |budget| budget.max_keys)
 }

@@ -2,6 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::time::Duration;
 use tidegate_policy::bucket::Bucket;
+use tidegate_policy::budget::Payer;
 use tidegate_policy::class::Class;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::exempt::ROBOTS_TXT_PATH;
@@ -15,6 +16,7 @@ use tidegate_policy::tier::Share;
 use tidegate_policy::window::Window;
 use tidegate_policy::{ClassId, QuotaId, Reason, RouteId, Units};
 
+mod budgets;
 mod exempt;
 mod flood;
 mod guarded;
@@ -362,7 +364,7 @@ fn unexpected_cost_of_a_long_response_does_not_set_the_clock_back() {
         try_admit(&admission, PERSON, 0, at(0)).expect("a unit").settle(|_, cost| cost);
         try_admit(&admission, PERSON, 0, at(13)).expect("another one").settle(|_, cost| cost);
         let before = view(13);
-        let late = admission.unexpected_permit(CLIENT, PERSON, QuotaId(0), at(0));
+        let late = admission.unexpected_permit(Payer::of(CLIENT), PERSON, QuotaId(0), at(0));
         let charged = late.settle(|_, _| Units::from_whole(70));
         assert_eq!(charged[0].settled, Units::from_whole(70), "{window:?}");
         let after = view(13);

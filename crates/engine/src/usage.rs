@@ -63,9 +63,10 @@ impl QuotaUsage {
     /// Creates the usage of a quota of which `used` is taken, with window and sequence number 0. In shadow mode, tiers
     /// do not limit the remaining units of the class.
     pub fn new(request: &DecisionRequest<'_>, snapshot: &QuotaSnapshot<'_>, used: Units) -> Self {
-        let ceiling = match request.class_rules.enforce {
-            true => snapshot.quota.shutoff_level(request.class),
-            false => snapshot.quota.limit,
+        let ceiling = match (&snapshot.quota.budget, request.class_rules.enforce) {
+            (Some(_), _) => snapshot.limit,
+            (None, true) => snapshot.quota.shutoff_level(request.class),
+            (None, false) => snapshot.quota.limit,
         };
         let own_cost = used.saturating_sub(snapshot.taken);
         let client_used = snapshot.client_used.map(|used| used.saturating_add(own_cost));

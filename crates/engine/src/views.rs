@@ -1,6 +1,8 @@
 //! Snapshots of the engine for metrics, the admin API and the dashboard.
 
+use super::quota::QuotaCounter;
 use super::{Admission, Engine};
+use std::sync::Arc;
 use std::time::Duration;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::pacing::{PacingMode, PacingRole};
@@ -43,6 +45,36 @@ pub struct QuotaView {
     pub plan: Option<PlanView>,
     /// Usage by each class of the current configuration.
     pub by_class: Vec<ClassView>,
+}
+
+/// Snapshot of a quota with budgets.
+#[derive(Clone, Debug)]
+pub struct BudgetView {
+    /// Name of the quota.
+    pub name: String,
+    /// Limit of a key that has no other, in units.
+    pub limit: Units,
+    /// False in shadow mode.
+    pub enforce: bool,
+    /// Number of keys with usage in the window.
+    pub keys: usize,
+    /// Units that all keys together have used.
+    pub used: Units,
+    /// End of the window.
+    pub window_end: Timestamp,
+    /// False while usage cannot be written to the state directory, so that requests are refused.
+    pub is_recorded: bool,
+}
+
+/// Usage of one budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetUsage {
+    /// Settled plus reserved units.
+    pub used: Units,
+    /// Limit of the key, in units.
+    pub limit: Units,
+    /// End of the window.
+    pub window_end: Timestamp,
 }
 
 /// Latest pacing plan of one quota.
@@ -136,11 +168,38 @@ impl Admission {
         &self.engine
     }
 
-    /// Returns snapshots of all quotas of the current configuration, in its order.
+    /// Returns snapshots of the quotas with budgets, in the order of the configuration.
+    pub fn budgets(&self, now: Timestamp) -> Vec<BudgetView> {
+        let with_budgets = self.counters.iter().zip(&self.rules.quotas).filter(|(_, quota)| quota.budget.is_some());
+        let view = |(counter, quota): (&Arc<QuotaCounter>, &Quota)| {
+            let state = counter.lock_at(now);
+            BudgetView {
+                name: quota.name.clone(),
+                limit: quota.limit,
+                enforce: quota.enforce,
+                keys: counter.key_count(&state),
+                used: state.used(),
+                window_end: state.resets_at(),
+                is_recorded: counter.is_recorded(),
+            }
+        };
+        with_budgets.map(view).collect()
+    }
+
+    /// Returns the units that a key has used of its budget, with its limit in `class`; `None` for a quota without budgets.
+    pub fn budget_usage(&self, quota: QuotaId, class: ClassId, key: ClientKey, now: Timestamp) -> Option<BudgetUsage> {
+        let (rules, counter) = (&self.rules[quota], self.counter(quota));
+        let limit = rules.budget.as_ref()?.limit(class, key, rules.limit);
+        let state = counter.lock_at(now);
+        Some(BudgetUsage { used: counter.key_used(&state, key), limit, window_end: state.resets_at() })
+    }
+
+    /// Returns snapshots of all quotas of the current configuration that have no budgets, in its order.
     pub fn quotas(&self, now: Timestamp) -> Vec<QuotaView> {
         self.counters
             .iter()
             .zip(&self.rules.quotas)
+            .filter(|(_, quota)| quota.budget.is_none())
             .map(|(counter, quota)| {
                 let state = counter.lock_at(now);
                 let by_class = self.rules.classes.iter().enumerate().map(|(index, class)| {
@@ -224,13 +283,16 @@ impl Admission {
 
     /// Sets the used units of a quota manually. Returns the previous and the new value.
     pub fn set_used(&self, quota: &str, used: Units, now: Timestamp) -> Result<(Units, Units), UnknownQuota> {
-        let counter = self.counters.iter().find(|counter| counter.name() == quota).ok_or(UnknownQuota)?;
+        // The usage of all keys together limits nothing.
+        let is_settable = |counter: &&Arc<QuotaCounter>| counter.name() == quota && !counter.has_budgets();
+        let counter = self.counters.iter().find(is_settable).ok_or(UnknownQuota)?;
         Ok(counter.set_used(used, now))
     }
 
     /// Sets the taken units of a quota to the value of a log. Returns true if the count changed.
     pub fn sync_used_from_log(&self, quota: QuotaId, taken: Units, now: Timestamp) -> bool {
-        self.counter(quota).lock_at(now).sync_used_from_log(taken)
+        // A log has the usage of the key that paid.
+        self.rules[quota].budget.is_none() && self.counter(quota).lock_at(now).sync_used_from_log(taken)
     }
 }
 

@@ -78,7 +78,7 @@ pub struct ClassMatcher {
     /// Accepted address lists.
     pub lists: ListSet,
     /// Accepted API keys.
-    pub keys: Option<ApiKeys>,
+    pub keys: Option<KeyCondition>,
     /// Patterns of the names in the client's certificate.
     pub certificates: Vec<NamePattern>,
     /// Header fields and cookies. All of them must match.
@@ -132,6 +132,15 @@ pub enum ConditionKind {
     Host,
     /// Method of the request.
     Method,
+}
+
+/// API keys that a class accepts.
+#[derive(Clone, Debug)]
+pub enum KeyCondition {
+    /// Keys of the condition.
+    Given(ApiKeys),
+    /// Listed keys that name the class.
+    Listed,
 }
 
 /// API keys of a class, all sent in the same header or cookie.
@@ -202,6 +211,14 @@ impl Class {
 }
 
 impl ClassMatcher {
+    /// Returns the API keys of the condition itself, if it has any.
+    pub fn own_keys(&self) -> Option<&ApiKeys> {
+        match self.keys.as_ref()? {
+            KeyCondition::Given(keys) => Some(keys),
+            KeyCondition::Listed => None,
+        }
+    }
+
     /// Returns true if every client matches.
     pub fn matches_all(&self) -> bool {
         let Self { kinds, operators, user_agents, addresses, lists, keys, certificates, sessions, .. } = self;

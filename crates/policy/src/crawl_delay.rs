@@ -163,7 +163,7 @@ impl AdvisedDelay {
 mod tests {
     use super::*;
     use crate::ListId;
-    use crate::class::{ApiKeys, ClassMatcher};
+    use crate::class::{ApiKeys, ClassMatcher, KeyCondition};
     use crate::fixtures;
     use crate::identity::CredentialSource;
     use crate::network::IpPrefix;
@@ -235,7 +235,7 @@ mod tests {
             ClassMatcher { user_agents: Words::new(vec!["bot".into()]).expect("few words"), ..any() },
             ClassMatcher { addresses: IpPrefix::parse("::/0").into_iter().collect(), ..any() },
             ClassMatcher { lists: ListSet::from_ids([ListId(0)]), ..any() },
-            ClassMatcher { keys: Some(ApiKeys { source, values: Vec::new() }), ..any() },
+            ClassMatcher { keys: Some(KeyCondition::Given(ApiKeys { source, values: Vec::new() })), ..any() },
             ClassMatcher { kinds: vec![ClientKind::Human], ..any() },
             ClassMatcher { operators: vec![OperatorId(2)], ..any() },
         ] {

@@ -2,6 +2,7 @@
 //! about their client in the same way.
 
 use super::address_lists::ListSet;
+use super::api_keys::ListedKey;
 use super::bot_detection::BotScore;
 use super::ids::{BotId, ClassId, OperatorId};
 use super::network_origin::NetworkOrigin;
@@ -52,7 +53,9 @@ pub struct ClientFacts {
     pub signature: Signature,
     /// Purpose of the operator that the client belongs to, or claims to.
     pub purpose: Option<Purpose>,
-    /// Classes for which the request carries a valid API key.
+    /// Valid key of the list of API keys that the request carries.
+    pub api_key: Option<ListedKey>,
+    /// Classes for which the request carries a valid API key, listed or of their own condition.
     pub api_key_classes: Vec<ClassId>,
     /// Classes that the client's certificate has a name of.
     pub certificate_classes: Vec<ClassId>,
@@ -79,7 +82,9 @@ pub trait ClientEvidence {
     fn purpose(&mut self, operator: OperatorId) -> Option<Purpose>;
     /// Returns the address lists that contain the client.
     fn address_lists(&mut self) -> ListSet;
-    /// Returns the classes for which the request carries a valid API key.
+    /// Returns the valid key of the list of API keys that the request carries.
+    fn api_key(&mut self) -> Option<ListedKey>;
+    /// Returns the classes for which the request carries a valid API key of their own condition.
     fn api_key_classes(&mut self) -> Vec<ClassId>;
     /// Returns the classes that the client's certificate has a name of.
     fn certificate_classes(&mut self) -> Vec<ClassId>;
@@ -110,6 +115,9 @@ impl ClientFacts {
             Claim::Browser | Claim::NoUserAgent if !signature.identifies_agent() => evidence.bot_score(),
             _ => None,
         };
+        let api_key = evidence.api_key();
+        let mut api_key_classes = evidence.api_key_classes();
+        api_key_classes.extend(api_key.map(|key| key.class));
         Self {
             address,
             address_lists: evidence.address_lists(),
@@ -117,7 +125,8 @@ impl ClientFacts {
             proof,
             signature,
             purpose: signer.or(claimed).and_then(|operator| evidence.purpose(operator)),
-            api_key_classes: evidence.api_key_classes(),
+            api_key,
+            api_key_classes,
             certificate_classes: evidence.certificate_classes(),
             field_classes: evidence.field_classes(),
             session: evidence.session(),

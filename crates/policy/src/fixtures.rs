@@ -23,6 +23,8 @@ use std::time::Duration;
 pub fn rules() -> Rules {
     Rules {
         trust: ProxyTrust::default(),
+        api_keys: Default::default(),
+        customer: None,
         bot_detection: None,
         address_list_names: Vec::new(),
         user_agent_rules: Default::default(),
@@ -59,6 +61,7 @@ pub fn client_facts(claim: Claim) -> ClientFacts {
         proof: Proof::Unknown,
         signature: Signature::Absent,
         purpose: None,
+        api_key: None,
         api_key_classes: Vec::new(),
         certificate_classes: Vec::new(),
         field_classes: Vec::new(),

@@ -7,11 +7,12 @@
 
 pub mod address_lists;
 pub mod admin_session;
+pub mod api_keys;
 pub mod bot_detection;
 pub mod bucket;
+pub mod budget;
 pub mod cache;
 pub mod class;
-pub mod client_usage;
 pub mod compression;
 pub mod cost;
 pub mod crawl_delay;
@@ -27,6 +28,7 @@ mod free_shapes;
 pub mod hash;
 pub mod identity;
 mod ids;
+pub mod key_usage;
 pub mod lease;
 pub mod name_pattern;
 pub mod network;

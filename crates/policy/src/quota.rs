@@ -1,5 +1,6 @@
 //! Checked settings of a quota: limit, window, and the tiers of each class.
 
+use super::budget::{Budget, Payer};
 use super::class::Class;
 use super::ids::ClassId;
 use super::pacing::Pacing;
@@ -14,6 +15,8 @@ pub struct Quota {
     pub name: String,
     /// Limit per window, in units.
     pub limit: Units,
+    /// Budgets of the keys that the limit holds for; `None` if it holds for all requests together.
+    pub budget: Option<Budget>,
     /// Units of a window that one client may use, by [`Self::client_limit_of`]; `None` for no limit.
     pub client_limit: Option<Units>,
     /// Succession of windows.
@@ -107,6 +110,7 @@ impl Quota {
         Self {
             name: name.to_owned(),
             limit,
+            budget: None,
             client_limit: None,
             window,
             enforce: true,
@@ -128,6 +132,11 @@ impl Quota {
     /// Returns true if the origin reports what a response cost after its head: in its body or its trailers.
     pub fn has_costs_after_head(&self) -> bool {
         !self.cost_json.is_empty() || self.cost_trailer.is_some()
+    }
+
+    /// Returns the limit per window of a request of `class` that `payer` pays for.
+    pub fn limit_of(&self, class: ClassId, payer: Payer) -> Units {
+        self.budget.as_ref().map_or(self.limit, |it| it.limit(class, it.key(class, payer), self.limit))
     }
 
     /// Returns the units of a window that one client of the class may use, if they are limited.

@@ -1,12 +1,14 @@
 //! The checked settings of all rules.
 
+use super::api_keys::ApiKeyList;
 use super::bot_detection::{BotDetection, BotScore};
+use super::budget::CustomerSource;
 use super::cache::CacheRules;
 use super::class::{self, Class, Classification, FieldCondition, UserAgentRules};
 use super::compression::CompressionRules;
 use super::cost::Cost;
 use super::exempt::{self, Exemption};
-use super::facts::{Facts, RequestFacts};
+use super::facts::{ClientFacts, Facts, RequestFacts};
 use super::identity::{ClientKey, CredentialSource, KeySource, ProxyTrust};
 use super::ids::{ClassId, QuotaId, RouteId, ScopeId};
 use super::path::PathPolicy;
@@ -28,6 +30,10 @@ pub struct Rules {
     pub address_list_names: Vec<String>,
     /// Administrator's user-agent rules; the first match applies.
     pub user_agent_rules: UserAgentRules,
+    /// Listed API keys.
+    pub api_keys: ApiKeyList,
+    /// Credential that names the customer of a request, for quotas that count by customer; `None` if there is none.
+    pub customer: Option<CustomerSource>,
     /// Classes; the first match applies. The last matches every client.
     pub classes: Vec<Class>,
     /// Quotas, by [`QuotaId`].
@@ -60,7 +66,7 @@ impl Rules {
     ) -> Vec<ClassId> {
         let has_key = |keys: &'a class::ApiKeys| credential(&keys.source).is_some_and(|key| keys.contains(key));
         let matching =
-            self.classes.iter().enumerate().filter(|(_, class)| class.matcher.keys.as_ref().is_some_and(has_key));
+            self.classes.iter().enumerate().filter(|(_, class)| class.matcher.own_keys().is_some_and(has_key));
         matching.map(|(index, _)| ClassId::from_index(index)).collect()
     }
 
@@ -83,7 +89,7 @@ impl Rules {
     /// Returns the headers, besides the common ones, that determine the class and bucket key of a client of `class`.
     /// Includes the signature headers if the request is `signed`.
     pub fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str> {
-        let keys = self.classes.iter().filter_map(|class| Some(&class.matcher.keys.as_ref()?.source));
+        let keys = self.classes.iter().filter_map(|class| Some(&class.matcher.own_keys()?.source));
         let bucket = match &self[class].key {
             KeySource::Credential(source) => Some(source),
             _ => None,
@@ -114,6 +120,20 @@ impl Rules {
                 credential_hash(source).map_or_else(address_key, ClientKey::from_credential)
             }
         }
+    }
+
+    /// Returns the key of the customer of a request, if quotas count by customer: that of its listed API key, of its credential, or
+    /// of the address of a client that sends none. `credential_hash` as in [`Self::key`].
+    pub fn customer_key(
+        &self,
+        client: &ClientFacts,
+        credential_hash: impl FnOnce(&CredentialSource) -> Option<u64>,
+    ) -> Option<ClientKey> {
+        let key = match self.customer.as_ref()? {
+            CustomerSource::ApiKey => client.api_key.map(|key| key.customer),
+            CustomerSource::Credential(source) => credential_hash(source).map(ClientKey::from_credential),
+        };
+        Some(key.unwrap_or_else(|| self.trust.key(client.address)))
     }
 
     /// Returns true if the bot score reaches the threshold.
@@ -216,7 +236,7 @@ index_by_id! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::class::{ApiKeys, ClassMatcher, ClientKind, EvidenceList};
+    use crate::class::{ApiKeys, ClassMatcher, ClientKind, EvidenceList, KeyCondition};
     use crate::facts::Claim;
     use crate::fixtures;
     use crate::identity::KeyOwner;
@@ -230,7 +250,8 @@ mod tests {
     }
 
     fn class(key: KeySource, api_key: Option<(CredentialSource, &str)>) -> Class {
-        let keys = api_key.map(|(source, key)| ApiKeys { source, values: vec![Secret::new(key.into())] });
+        let keys =
+            api_key.map(|(source, key)| KeyCondition::Given(ApiKeys { source, values: vec![Secret::new(key.into())] }));
         Class { matcher: ClassMatcher { keys, ..ClassMatcher::default() }, key, ..fixtures::class("class") }
     }
 

@@ -101,7 +101,11 @@ fn quota<'a>(
     now: Timestamp,
 ) -> MostRestrictive<'a> {
     let quota = &rules[usage.quota];
-    let limit = quota.limit.floor();
+    // Of a budget, the limit is that of its key.
+    let limit = match quota.budget {
+        Some(_) => usage.used.saturating_add(usage.remaining).floor(),
+        None => quota.limit.floor(),
+    };
     let refusal = snapshot.refusal.filter(|refusal| refusal.quotas.contains(index));
     MostRestrictive {
         name: &quota.name,

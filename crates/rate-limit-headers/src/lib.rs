@@ -16,7 +16,7 @@ use tidegate_policy::bucket::Bucket;
 use tidegate_policy::class::Class;
 use tidegate_policy::route::Route;
 use tidegate_policy::time::ceil_seconds;
-use tidegate_policy::{Reason, Rules, Timestamp};
+use tidegate_policy::{ClassId, Reason, Rules, Timestamp};
 
 /// Maximum of a structured-field integer (RFC 9651 section 3.3.1).
 const MAX_SF_INTEGER: u64 = 999_999_999_999_999;
@@ -37,12 +37,14 @@ pub struct RateLimitHeaders {
 impl RateLimitHeaders {
     /// Builds the header parts of `rules`.
     pub fn new(headers: &Headers, rules: &Rules) -> Self {
-        let of_class = |class: &Class| rules.routes.iter().map(|route| policies(class, route, rules)).collect();
+        let of_class = |(index, class)| {
+            rules.routes.iter().map(|route| policies(ClassId::from_index(index), class, route, rules)).collect()
+        };
         let prefix = |name: &str| format!("\"{name}\";r=");
         Self {
             ratelimit: headers.ratelimit,
             families: headers.legacy.clone(),
-            policies: rules.classes.iter().map(of_class).collect(),
+            policies: rules.classes.iter().enumerate().map(of_class).collect(),
             buckets: rules.classes.iter().map(|class| prefix(&class.name)).collect(),
             quotas: rules.quotas.iter().map(|quota| prefix(&quota.name)).collect(),
             client_shares: rules.quotas.iter().map(|quota| prefix(&client_share_name(&quota.name))).collect(),
@@ -127,7 +129,7 @@ fn client_share_name(quota: &str) -> String {
     format!("{quota}/client")
 }
 
-fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
+fn policies(id: ClassId, class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
     let mut text = String::new();
     let applies = |bucket: &&Bucket| class.enforce && !(bucket.costed_only && route.is_free());
     if let Some(bucket) = class.bucket.as_ref().filter(applies) {
@@ -137,7 +139,8 @@ fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
     for quota in quotas.filter(|quota| quota.enforce) {
         let separator = if text.is_empty() { "" } else { ", " };
         let window = ceil_seconds(quota.window.nominal_length()).max(1);
-        let limit = quota.limit.floor().min(MAX_SF_INTEGER);
+        let of_class = quota.budget.as_ref().and_then(|budget| budget.class_limits.get(&id));
+        let limit = of_class.unwrap_or(&quota.limit).floor().min(MAX_SF_INTEGER);
         let _ = write!(text, "{separator}\"{}\";q={limit};w={window}", quota.name);
         if let Some(share) = quota.client_limit_of(class).filter(|_| class.enforce) {
             let (name, limit) = (client_share_name(&quota.name), share.floor().min(MAX_SF_INTEGER));

@@ -5,7 +5,9 @@ use tidegate_access_log::read::LoggedEvidence;
 use tidegate_crawlers::network_databases::NetworkDatabases;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_policy::address_lists::{AddressLists, ListSet};
+use tidegate_policy::api_keys::ListedKey;
 use tidegate_policy::bot_detection::BotScore;
+use tidegate_policy::budget::CustomerSource;
 use tidegate_policy::network_origin::NetworkOrigin;
 use tidegate_policy::purpose::Purpose;
 use tidegate_policy::session::Session;
@@ -52,6 +54,11 @@ impl<S: FnMut() -> Option<BotScore>> ClientEvidence for LineEvidence<'_, S> {
             true => ListSet::default(),
             false => self.lists.lookup(self.request.client),
         }
+    }
+
+    fn api_key(&mut self) -> Option<ListedKey> {
+        let logged = self.logged.as_ref().filter(|_| self.rules.customer == Some(CustomerSource::ApiKey))?;
+        Some(ListedKey { class: logged.class?, customer: logged.customer? })
     }
 
     fn api_key_classes(&mut self) -> Vec<ClassId> {

@@ -9,7 +9,7 @@ use crate::gateway::message::cost;
 use crate::gateway::unknown_paths::UnknownPath;
 use http::StatusCode;
 use smallvec::SmallVec;
-use tidegate_engine::{Classified, QuotaUsage, Receipt};
+use tidegate_engine::{QuotaUsage, Receipt};
 use tidegate_http1::{Fields, Name};
 use tidegate_policy::cost::highest_plausible;
 use tidegate_policy::exempt::Exemption;
@@ -235,8 +235,9 @@ fn charge_unexpected_cost(known: &Known, origin: &mut OriginTrip, id: QuotaId, c
 }
 
 fn charge_without_reservation(known: &Known, origin: &mut OriginTrip, id: QuotaId, cost: Units) {
-    let Classified { key, classification, .. } = known.classified;
-    let permit = known.config.admission.unexpected_permit(key, classification.class, id, origin.decided_at);
+    let classified = &known.classified;
+    let class = classified.classification.class;
+    let permit = known.config.admission.unexpected_permit(classified.payer(), class, id, origin.decided_at);
     origin.charge(permit.settle(|_, _| cost));
 }
 

@@ -8,7 +8,6 @@ use crate::gateway::session::{Bearer, ClientSession, may_begin};
 use crate::gateway::transport::listener::ListenerKind;
 use crate::gateway::worker::WorkerConfig;
 use smallvec::SmallVec;
-use std::hash::BuildHasher;
 use tidegate_engine::Classified;
 use tidegate_http1::Fields;
 use tidegate_policy::bot_detection::BrowserTraits;
@@ -45,8 +44,7 @@ pub(in crate::gateway) fn classify(
     let facts = Facts { request: request_facts, client: &client };
     let shared = connection.worker.shared();
     let credential_hash = |source: &CredentialSource| {
-        // SipHash with a per-process key, because readers of the log may have the credential itself.
-        let hash = shared.credential_hasher.hash_one(credential(source, fields)?);
+        let hash = shared.session_keys.credential_hash(credential(source, fields)?);
         let max = config.settings.limits.max_credentials_per_address;
         shared.credentials.admit(rules.trust.key(address.client), hash, max, now).then_some(hash)
     };
@@ -68,7 +66,11 @@ pub(in crate::gateway) fn classify(
     let signed = client.signature != Signature::Absent;
     let ClientFacts { purpose, network_origin, field_classes, .. } = client;
     let has_sessions = config.settings.sessions.is_some();
-    let is_more_known = has_sessions || purpose.is_some() || network_origin.is_known() || !field_classes.is_empty();
+    let is_more_known = has_sessions
+        || rules.customer.is_some()
+        || purpose.is_some()
+        || network_origin.is_known()
+        || !field_classes.is_empty();
     let more = is_more_known.then(|| {
         // Another proxy passes no cookie on, unless it is told to.
         let may_begin = has_sessions && connection.fill.is_none() && connection.listener.kind == ListenerKind::Site;

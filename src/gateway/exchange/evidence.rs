@@ -6,10 +6,12 @@ use crate::gateway::session::{Bearer, SessionToken};
 use crate::gateway::worker::WorkerConfig;
 use http::Version;
 use tidegate_config::settings::Signatures;
+use tidegate_crawlers::verify::api_key::listed_key;
 use tidegate_crawlers::verify::signature::{SignaturePolicy, SignedMessage, VerifyTime};
 use tidegate_engine::{Observation, ObservedRequest};
 use tidegate_http1::{Fields, Name, RequestHead, list};
 use tidegate_policy::address_lists::ListSet;
+use tidegate_policy::api_keys::ListedKey;
 use tidegate_policy::bot_detection::{BotScore, BrowserTraits, FetchMode, FetchSite, HeadersSeen, Referer};
 use tidegate_policy::class::FieldCondition;
 use tidegate_policy::identity::{ClientAddress, CredentialSource, cookie};
@@ -74,6 +76,11 @@ impl ClientEvidence for LiveEvidence<'_> {
 
     fn address_lists(&mut self) -> ListSet {
         self.config.lists_containing(self.client_address.client)
+    }
+
+    fn api_key(&mut self) -> Option<ListedKey> {
+        let fields = &self.request.head.fields;
+        listed_key(&self.config.settings.rules.api_keys, |name| fields.get_all_by_text(name).next(), self.now)
     }
 
     fn api_key_classes(&mut self) -> Vec<ClassId> {

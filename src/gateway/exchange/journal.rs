@@ -25,6 +25,7 @@ use tidegate_http1::Name;
 use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::decide::Verdict;
 use tidegate_policy::exempt::Exemption;
+use tidegate_policy::identity::ClientKey;
 use tidegate_policy::{Reason, Units};
 
 /// A decided request in flight.
@@ -166,7 +167,7 @@ impl Journal {
     fn with_record(&self, use_record: impl FnOnce(&Record<'_>)) {
         let Self { known, client, cache, origin, quota_usage, .. } = self;
         let (rules, head, worker) = (known.rules(), &known.request.head, self.worker());
-        let Classified { classification, key, switch, exemption, .. } = &known.classified;
+        let Classified { classification, key, customer, switch, exemption, .. } = &known.classified;
         let observation = &known.client.observation;
         let names = worker.names(&known.config);
         let charges: SmallVec<[QuotaCharge<'_>; 2]> = quota_usage
@@ -209,6 +210,7 @@ impl Journal {
             purpose: more.purpose,
             network_origin: more.network_origin,
             field_classes: &field_classes,
+            customer: rules.customer.as_ref().map(|_| *customer).filter(ClientKey::is_credential),
         });
         let redact = &known.config.settings.log.redact;
         let query = head.target.query().map(|query| redacted(query, redact));

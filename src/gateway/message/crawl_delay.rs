@@ -42,9 +42,8 @@ impl CrawlDelayAdviser {
             CrawlDelay::Seconds(seconds) => Some(seconds),
             CrawlDelay::Auto(class) => {
                 let others = |id: QuotaId| {
-                    quotas
-                        .get(id.index())
-                        .map_or(Units::ZERO, |quota| usage_of_others(quota, class, settings, id, uptime))
+                    let view = quotas.iter().find(|view| view.name == settings.rules[id].name);
+                    view.map_or(Units::ZERO, |quota| usage_of_others(quota, class, settings, id, uptime))
                 };
                 let affordable = budgets(&settings.rules, class, others)
                     .map(|budget| CrawlBudget::affordable_delay(&budget))

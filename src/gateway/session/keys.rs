@@ -15,9 +15,10 @@ use tidegate_policy::session::Session;
 /// Secret from which the keys are derived.
 pub type SessionSecret = [u8; 32];
 
-/// Keys that sign session cookies.
+/// Keys that sign session cookies and hash credentials.
 pub(in crate::gateway) struct SessionKeys {
     secret: ArcSwap<SessionSecret>,
+    credential_key: ArcSwap<hmac::Key>,
 }
 
 /// Values of session cookies that came with a request: another host of the domain, or another network of the client, may have
@@ -52,6 +53,9 @@ const TEXT_LEN: usize = ((CONTENT_LEN + SIGNATURE_LEN) * 4).div_ceil(3);
 /// Time by which the clocks of gateways may differ, in seconds.
 const MAX_CLOCK_SKEW_S: u32 = 60;
 
+/// Names the key of credentials among those that are derived from the secret.
+const CREDENTIALS: &[u8] = b"credentials";
+
 const DAY_S: u32 = 24 * 3600;
 
 /// Time for which a browser that was given a cookie is not asked again to come back with it.
@@ -59,7 +63,7 @@ const JUST_ISSUED: Duration = Duration::from_secs(60);
 
 impl SessionKeys {
     pub(in crate::gateway) fn new(secret: SessionSecret) -> Self {
-        Self { secret: ArcSwap::from_pointee(secret) }
+        Self { secret: ArcSwap::from_pointee(secret), credential_key: ArcSwap::from_pointee(credential_key(&secret)) }
     }
 
     /// Returns the secret.
@@ -70,6 +74,14 @@ impl SessionKeys {
     /// Signs and verifies with another secret from now on.
     pub(in crate::gateway) fn replace(&self, secret: SessionSecret) {
         self.secret.store(Arc::new(secret));
+        self.credential_key.store(Arc::new(credential_key(&secret)));
+    }
+
+    /// Returns the hash of a credential. It is keyed, because readers of the log may try credentials, and the same as long as the
+    /// secret is, because usage by credential outlives the process.
+    pub(in crate::gateway) fn credential_hash(&self, credential: &[u8]) -> u64 {
+        let hash = hmac::sign(&self.credential_key.load(), credential);
+        u64::from_be_bytes(std::array::from_fn(|index| hash.as_ref()[index]))
     }
 
     /// Returns a new token; `None` if the system has no random numbers.
@@ -166,6 +178,11 @@ impl SessionToken {
         let (id, known) = rest.split_first_chunk::<8>()?;
         Some(Self { issued_s: u32::from_be_bytes(*issued), id: *id, is_known: *known == [1] })
     }
+}
+
+fn credential_key(secret: &SessionSecret) -> hmac::Key {
+    let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), CREDENTIALS);
+    hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref())
 }
 
 #[cfg(test)]

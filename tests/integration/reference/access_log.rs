@@ -17,6 +17,7 @@ use tidegate_policy::Units;
 use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen, Signal};
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::class::Evidence;
+use tidegate_policy::identity::ClientKey;
 use tidegate_policy::network_origin::NetworkOrigin;
 use tidegate_policy::purpose::Purpose;
 use tidegate_policy::session::Session;
@@ -56,6 +57,7 @@ fn lines_have_the_documented_fields_in_order() {
         purpose: Some(Purpose::Search),
         network_origin: NetworkOrigin { asn: Some(64_496), country: "DE".parse().ok() },
         field_classes: &["partner", "login"],
+        customer: Some(ClientKey::from_credential(0xab)),
     };
     let full = sample_with(|it| {
         it.units.charges = &charges;

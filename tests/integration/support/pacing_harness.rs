@@ -10,6 +10,7 @@ use tidegate_config as config;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_engine::{Admission, CrawledPage, Decision, Engine, LearnedDemand, LeaseMode};
 use tidegate_policy::address_lists::AddressLists;
+use tidegate_policy::budget::Payer;
 use tidegate_policy::decide::DecisionRequest;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::rng::Rng;
@@ -420,7 +421,7 @@ fn refresh_pages(
             has_copy: false,
             is_refresh: true,
         };
-        let decision = admission.admit_guarded(ClientKey::from_u64(9), &refresh, route, None, now);
+        let decision = admission.admit_guarded(Payer::of(ClientKey::from_u64(9)), &refresh, route, None, now);
         let end = decision.quota_usage[0].resets_at.seconds();
         let Some(permit) = decision.permit else { return };
         permit.settle(|_, expected| expected);
@@ -478,7 +479,7 @@ pub fn decide(admission: &Admission, request: &TraceRequest, now: Timestamp) -> 
         has_copy: false,
         is_refresh: false,
     };
-    admission.admit_guarded(key, &decided, route, page, now)
+    admission.admit_guarded(Payer::of(key), &decided, route, page, now)
 }
 
 fn path_hash(path: &str) -> u64 {

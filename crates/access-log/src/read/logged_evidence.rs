@@ -4,6 +4,7 @@
 use super::NativeFields;
 use crate::EvidenceWord;
 use tidegate_policy::bot_detection::{BotScore, Signal};
+use tidegate_policy::identity::ClientKey;
 use tidegate_policy::network_origin::NetworkOrigin;
 use tidegate_policy::session::Session;
 use tidegate_policy::{ClassId, ClientKind, OperatorId, Proof, ProofMethod, Rules, Signature};
@@ -27,6 +28,10 @@ pub struct LoggedEvidence {
     pub session: Option<Session>,
     /// Autonomous system and country of the address.
     pub network_origin: NetworkOrigin,
+    /// Class of the client.
+    pub class: Option<ClassId>,
+    /// Key of the customer that paid; `None` without a credential of one.
+    pub customer: Option<ClientKey>,
     /// Hash of the credential sent.
     pub credential_hash: Option<u64>,
 }
@@ -34,10 +39,13 @@ pub struct LoggedEvidence {
 impl LoggedEvidence {
     /// Parses the evidence of a log line. `operator` resolves an operator by name.
     pub fn parse(native: &NativeFields<'_>, rules: &Rules, operator: impl Fn(&str) -> Option<OperatorId>) -> Self {
-        let credential_hash = native.key.strip_prefix("hash:").and_then(|hash| u64::from_str_radix(hash, 16).ok());
+        let hash = |key: &str| u64::from_str_radix(key.strip_prefix("hash:")?, 16).ok();
+        let credential_hash = hash(&native.key);
         // A user agent rule or a signature that decides ends the classification before other evidence is collected.
         let mut evidence = Self {
             proof: Some(Proof::Unknown),
+            class: class_named(native.class.as_ref(), rules),
+            customer: native.customer.and_then(hash).map(ClientKey::from_credential),
             credential_hash,
             field_classes: native.field_classes.iter().filter_map(|name| rules.class_id(name)).collect(),
             session: native.session.and_then(Session::from_name),

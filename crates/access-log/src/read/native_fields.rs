@@ -33,6 +33,8 @@ pub struct NativeFields<'a> {
     pub network_origin: NetworkOrigin,
     /// Names of the classes whose header fields and cookies the request had.
     pub field_classes: Vec<Cow<'a, str>>,
+    /// Key of the customer that paid.
+    pub customer: Option<&'a str>,
     /// Evidence for the classification.
     pub evidence: Vec<Cow<'a, str>>,
     /// Quotas of the route.

@@ -4,7 +4,7 @@ use super::format::{duration, shadow};
 use crate::sections::sessions::Sessions;
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::bucket::Bucket;
-use tidegate_policy::class::{ApiKeys, Class, ClassMatcher};
+use tidegate_policy::class::{ApiKeys, Class, ClassMatcher, KeyCondition};
 use tidegate_policy::crawler_guard::CrawlerGuard;
 use tidegate_policy::identity::{CredentialSource, KeySource};
 use tidegate_policy::{ClientKind, ListId};
@@ -52,7 +52,10 @@ pub(super) fn conditions(when: &ClassMatcher, operators: &[String], lists: &[Str
         1 => conditions.push("in 1 address range".into()),
         count => conditions.push(format!("in {count} address ranges")),
     }
-    if let Some(ApiKeys { source, values }) = &when.keys {
+    if matches!(when.keys, Some(KeyCondition::Listed)) {
+        conditions.push("with a listed API key of the class".into());
+    }
+    if let Some(ApiKeys { source, values }) = when.own_keys() {
         let location = credential_source(source);
         conditions.push(match values.len() {
             1 => format!("with the API key in {location}"),
@@ -94,7 +97,7 @@ pub(super) fn conditions(when: &ClassMatcher, operators: &[String], lists: &[Str
     if conditions.is_empty() { "all other clients".into() } else { conditions.join(", ") }
 }
 
-fn credential_source(source: &CredentialSource) -> String {
+pub(super) fn credential_source(source: &CredentialSource) -> String {
     match source {
         CredentialSource::Header(name) => format!("the header {name}"),
         CredentialSource::Cookie(name) => format!("the cookie {name}"),

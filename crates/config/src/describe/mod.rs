@@ -114,6 +114,7 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
             quotas::window(&quota.window),
             format::shadow(quota.enforce)
         ));
+        quotas::budget(quota, rules).into_iter().for_each(|content| line(format!("    {content}")));
         quotas::client_limit(quota).into_iter().for_each(|content| line(format!("    {content}")));
         quotas::pacing(quota, &rules.classes).into_iter().for_each(|content| line(format!("    {content}")));
         quotas::origin_headers(quota).into_iter().for_each(|content| line(format!("    {content}")));

@@ -1,11 +1,14 @@
 //! Summary lines of quotas: window, pacing, origin headers and tiers.
 
+use super::classes::credential_source;
 use super::format::{duration, shadow};
+use tidegate_policy::budget::{BudgetKey, CustomerSource};
 use tidegate_policy::class::Class;
 use tidegate_policy::pacing::{Pacing, PacingMode, PacingRole};
 use tidegate_policy::quota::{BodyCostPath, ClassTiers, ExhaustedRule, ExhaustedText, Quota, SyncFrom, TextPlace};
 use tidegate_policy::units::Units;
 use tidegate_policy::window::Window;
+use tidegate_policy::{ClassId, Rules};
 
 pub(super) fn window(window: &Window) -> String {
     match window {
@@ -14,6 +17,27 @@ pub(super) fn window(window: &Window) -> String {
         Window::FirstUse { length } => format!("for {} from the first use", duration(*length)),
         Window::Sliding { length, .. } => format!("in any span of {}", duration(*length)),
     }
+}
+
+/// Returns the summary line of what has a budget of its own; `None` without `per`.
+pub(super) fn budget(quota: &Quota, rules: &Rules) -> Option<String> {
+    let budget = quota.budget.as_ref()?;
+    let per = match (budget.per, &rules.customer) {
+        (BudgetKey::Client, _) => "client".to_owned(),
+        (BudgetKey::Class, _) => "class".to_owned(),
+        (BudgetKey::Customer, Some(CustomerSource::Credential(source))) => credential_source(source),
+        (BudgetKey::Customer, _) => "API key".to_owned(),
+    };
+    let classes = rules.classes.iter().enumerate().filter_map(|(index, class)| {
+        let limit = budget.class_limits.get(&ClassId::from_index(index))?;
+        Some(format!("; {} of class {}", limit, class.name))
+    });
+    let keys = match budget.key_limits.len() {
+        0 => String::new(),
+        1 => "; 1 key has a limit of its own".to_owned(),
+        count => format!("; {count} keys have limits of their own"),
+    };
+    Some(format!("for each {per}, up to {} of them{}{keys}", budget.max_keys, classes.collect::<String>()))
 }
 
 /// Returns the summary line of the share of a client; `None` without `per_client`.

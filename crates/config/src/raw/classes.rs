@@ -112,14 +112,15 @@ section! {
         /// Name under `address_lists` of a list that contains the client's address: one, or a list. The access log has
         /// `address_list:NAME` in the evidence of a client that is in a class because of a list. Default any.
         address_list: OneOrMany<String>;
-        /// Known API keys in a header or cookie: { header, value } or { cookie, value }. Default any.
+        /// Known API keys: own, those of `api_keys` that name the class; or in a header or cookie, { header, value } or
+        /// { cookie, value }. Default any.
         ///
         /// The whole value of the header or cookie must be equal, case-sensitive. For Authorization it includes the
         /// scheme: `"Bearer ${TOKEN}"`. No message, log or page shows a key; `api_key` in the evidence shows that one
         /// was sent, and `headers_seen` which headers were read. A client with a wrong key gets no hint; it falls into
         /// the next matching class. A new key takes effect with a reload, but `${...}` keeps the value of the start: if
         /// keys change often, write them into the file and make it readable for the gateway only.
-        api_key: Option<ApiKeyCondition>;
+        api_key: Option<ApiKeyForm>;
         /// Name in the client's certificate: its common name, a DNS name, an email address or a URI, in any case. `*`
         /// matches any text. One, or a list, such as `"*.partner.example"`. Requires a listener with tls.client_ca,
         /// which verifies the certificate; a client without one never matches. `certificate` in the evidence shows that
@@ -151,6 +152,19 @@ section! {
         /// `clients.country_database`. Default any.
         country: OneOrMany<CountryCode>;
     }
+}
+
+/// API keys that a class accepts: listed ones that name it, or keys of its own.
+#[derive(Clone, Debug)]
+pub(crate) enum ApiKeyForm {
+    Own,
+    Given(ApiKeyCondition),
+}
+
+word_or_keys! {
+    ApiKeyForm, "own or keys; use own, or { header: X-Api-Key, value: \"${KEY}\" }":
+    "own" => Self::Own,
+    ApiKeyCondition => Self::Given
 }
 
 /// Header fields by name, with patterns of their values; none accepts every value.

@@ -1,5 +1,6 @@
 //! Section `quotas`: limits, windows, tiers and synchronization, also of the quotas of scopes.
 
+mod budget;
 mod cost_json;
 mod pacing;
 mod sync_from;
@@ -13,10 +14,13 @@ use crate::serde_forms::NamedMap;
 use crate::setting_path::SettingPath;
 use crate::short_forms::ShortForm;
 use crate::validate::diagnostics::Diagnostics;
+pub(crate) use budget::Per;
+use budget::budget;
 use cost_json::{CostJson, cost_json};
 use pacing::{Pacing, pacing};
 use sync_from::{SyncFrom, sync_from};
 use tidegate_policy::Units;
+use tidegate_policy::budget::CustomerSource;
 use tidegate_policy::class::Class;
 use tidegate_policy::quota as policy;
 use tiers::{Tiers, class_tiers};
@@ -27,6 +31,24 @@ section! {
     pub(crate) struct Quota {
         /// Units per window, more than 0, to a thousandth. Required.
         limit: Option<Units> = None => Amount, more_than_zero;
+        /// What the limit is for: api_key, client, class, { header: NAME } or { cookie: NAME }: each of them has a budget of its
+        /// own. Default: the limit is for all requests together.
+        ///
+        /// api_key is the customer of a key of `api_keys`; client is that of the bucket of its class, an address unless the class
+        /// has a `key`; header and cookie name the customer by their value, which the gateway does not check. A request without
+        /// one is charged to the budget of its address. All quotas of a file that count by customer use the same of them.
+        /// A spent budget refuses with 429, reason quota, and RateLimit fields show the budget that is charged. Budgets have no
+        /// tiers, no pacing and no sync_from, and end with a calendar or fixed window.
+        ///
+        /// Usage is recorded in state_dir before a request is sent, so that it survives a kill; what was in flight then counts as
+        /// expected. A quota of a file with ledger.redis has no budgets.
+        per: Option<Per>;
+        /// Limits that differ from `limit`, by class. Default none.
+        limits: NamedMap<Amount>;
+        /// Number of keys that are counted in a window, 1 to 10000000; each takes about 60 bytes. A further key takes the place of
+        /// one with little usage and begins with the most that such a key had used, so that none is counted too low.
+        /// Default 100000.
+        max_keys: Option<u32>;
         /// Window of the quota: exactly one of { calendar, zone, at }, { fixed }, { first_use } and { sliding }. A calendar
         /// unit alone, such as day, is short for { calendar: day }. Default: a calendar day of the system's time zone.
         window: Option<ShortForm<Window, CalendarUnit>>;
@@ -101,7 +123,7 @@ pub(crate) fn quota(
     path: &SettingPath,
     classes: &[Class],
     report: &mut Diagnostics,
-) -> policy::Quota {
+) -> (policy::Quota, Option<CustomerSource>) {
     if classes.iter().any(|class| class.name == name && class.bucket.is_some()) {
         let message = format!("the bucket of class {name:?} has the same name in RateLimit fields");
         report.error(path, message, "rename one of them");
@@ -112,7 +134,9 @@ pub(crate) fn quota(
     let limit = keys.limit.unwrap_or(Units::from_whole(1));
     let window = window(keys.window.as_ref().map(|window| &window.0), &path.window(), report);
     let class_tiers = class_tiers(&keys.tiers, limit, path, classes, report);
+    let (budget, customer) = budget(keys, path, classes, report).unzip();
     let quota = policy::Quota {
+        budget,
         client_limit: keys.per_client.as_ref().map(|Mark(share)| share.units(limit)),
         enforce: keys.enforce,
         cost_header: keys.cost_header.as_ref().map(|Field(name)| name.clone()),
@@ -125,7 +149,8 @@ pub(crate) fn quota(
         ..policy::Quota::new(name, limit, window)
     };
     check_client_limit(&quota, path, report);
-    quota
+    budget::check(&quota, keys, path, report);
+    (quota, customer.flatten())
 }
 
 fn check_client_limit(quota: &policy::Quota, path: &SettingPath, report: &mut Diagnostics) {

@@ -33,6 +33,7 @@ clients: {}
 sessions: {}
 verify: { dns: {}, signatures: {} }
 bot_detection: {}
+api_keys: [{ name: a, class: d, sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 }]
 quotas:
   api:
     limit: 100
@@ -40,10 +41,12 @@ quotas:
     pacing: {}
     tiers: { a: { steps: [{ above: 50%, shed: 50% }] } }
   shared: { limit: 100, window: { calendar: day }, pacing: { mode: even, weights: { a: 2 } } }
+  customer: { limit: 100, window: { calendar: day }, per: { header: X-Key } }
   tokens: { limit: 100, window: { calendar: day }, cost_json: { path: a.b } }
 classes:
   - { name: a, when: { operator: googlebot }, bucket: { rate: 1/s }, crawler_guard: {} }
   - { name: b, when: { kind: declared_bot } }
+  - { name: d, when: { api_key: own } }
   - { name: c }
 scopes:
   default: { concurrency: 4, delay: 1s, backoff: {}, queue: {} }

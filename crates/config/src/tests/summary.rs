@@ -59,6 +59,11 @@ const QUOTA_KEYS: &[(&str, &str, &str)] = &[
         "limit: 10, W, sync_from: { exhausted: { statuses: [429], contains: a } }",
         "limit: 10, W, sync_from: { exhausted: { statuses: [429], contains: a, json: /a } }",
     ),
+    ("per", "limit: 10, W", "limit: 10, W, per: client"),
+    ("per.header", "limit: 10, W, per: client", "limit: 10, W, per: { header: x-key }"),
+    ("per.cookie", "limit: 10, W, per: client", "limit: 10, W, per: { cookie: key }"),
+    ("limits", "limit: 10, W, per: client", "limit: 10, W, per: client, limits: { bot: 20 }"),
+    ("max_keys", "limit: 10, W, per: client", "limit: 10, W, per: client, max_keys: 5"),
     ("pacing", "limit: 10, W, TIERS", "limit: 10, W, TIERS, pacing: even"),
     ("pacing.mode", "limit: 10, W, TIERS, pacing: { mode: even }", "limit: 10, W, TIERS, pacing: { mode: learned }"),
     (

@@ -11,7 +11,9 @@ use crate::setting_path::SettingPath;
 use std::time::Duration;
 use tidegate_policy::address_lists::{AddressLists, ListSet};
 use tidegate_policy::bucket::Bucket;
-use tidegate_policy::class::{ApiKeys, Class, ClassMatcher, FieldCondition, UserAgentRule, UserAgentRules};
+use tidegate_policy::class::{
+    ApiKeys, Class, ClassMatcher, FieldCondition, KeyCondition, UserAgentRule, UserAgentRules,
+};
 use tidegate_policy::crawler_guard::CrawlerGuard;
 use tidegate_policy::identity::{CredentialSource, KeySource};
 use tidegate_policy::session::Session;
@@ -172,7 +174,10 @@ fn class_matcher(
             Words::default()
         }),
         addresses: raw.address.0.iter().map(|range| range.0).collect(),
-        keys: raw.api_key.as_ref().map(|keys| api_keys(keys, &path.api_key(), report)),
+        keys: raw.api_key.as_ref().map(|keys| match keys {
+            raw::ApiKeyForm::Own => KeyCondition::Listed,
+            raw::ApiKeyForm::Given(keys) => KeyCondition::Given(api_keys(keys, &path.api_key(), report)),
+        }),
         lists: ListSet::from_ids(list_ids),
         certificates: raw.certificate.0.iter().map(|name| name.0.clone()).collect(),
         paths,
@@ -311,7 +316,7 @@ fn key(raw: &raw::Key, path: &SettingPath, report: &mut Diagnostics) -> KeySourc
     }
 }
 
-fn credential_source(
+pub(crate) fn credential_source(
     header: &Option<Field>,
     cookie: &Option<String>,
     path: &SettingPath,

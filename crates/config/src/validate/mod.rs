@@ -33,12 +33,14 @@ mod verify;
 use super::error::ConfigError;
 use super::raw;
 use super::raw::compression::{Compression, CompressionKeys};
+use super::sections::api_keys;
 use super::sections::crawl_policy::CrawlPolicyDocument;
 use super::sections::sessions::SessionsForm;
 use super::setting_path::SettingPath;
 use super::settings::{CrawlerOperator, DefaultValue, Settings};
 use super::source_map::SourceMap;
 use diagnostics::Diagnostics;
+use quotas::Quotas;
 use std::sync::Arc;
 use tidegate_policy::Rules;
 use tidegate_policy::compression::CompressionRules;
@@ -82,7 +84,9 @@ pub(super) fn validate(
     listen::check_certificate_classes(&classes, &listen, &mut report);
     classes::check_needs(raw, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
-    let (quotas, scope_quotas) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
+    let Quotas { mut quotas, scope_quotas, customer } = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
+    let api_keys = api_keys::api_keys(&raw.api_keys, &classes, &mut quotas, &mut report);
+    api_keys::check_use(raw, customer.as_ref(), &mut report);
     let promise = promise::promise(&raw.promise, &quotas, &classes, &mut report);
     let (cache, cache_rules) = cache::cache(raw.cache.as_ref(), &mut report).unzip();
     let context = routes::RouteContext {
@@ -115,6 +119,8 @@ pub(super) fn validate(
     let compression = raw.compression.clone().map(|Compression(keys)| keys);
     let rules = Rules {
         trust,
+        api_keys,
+        customer,
         bot_detection,
         address_list_names: list_names,
         user_agent_rules: agent_rules,
@@ -144,6 +150,7 @@ pub(super) fn validate(
         origin,
         hosts,
         limits,
+        api_key_file: None,
         headers: raw.headers.clone(),
         error_pages,
         robots,

@@ -7,6 +7,7 @@
 //! The table of operators is here, because it defines the proofs. The caller passes its product tokens to
 //! `user_agents`; neither module depends on the other.
 
+pub mod api_key;
 mod dns;
 pub mod fetch;
 mod operator_config;

@@ -8,6 +8,7 @@
 //! [`RedisStore`] runs a script in a server that several instances share.
 
 mod file;
+pub(crate) mod key_file;
 mod lease_refresher;
 mod lease_table;
 pub mod redis;

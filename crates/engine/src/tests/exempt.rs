@@ -20,6 +20,7 @@ fn exempt(
             classification,
             route: RouteId(0),
             key: ClientKey::from_u64(client(*number)),
+            customer: ClientKey::from_u64(client(*number)),
             switch: None,
             exemption: Some(exemption),
         };

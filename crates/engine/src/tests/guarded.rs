@@ -2,6 +2,7 @@
 
 use super::*;
 use tidegate_policy::OperatorId;
+use tidegate_policy::budget::Payer;
 use tidegate_policy::crawler_guard::CrawlerGuard;
 use tidegate_policy::decide::DecisionRequest;
 
@@ -37,7 +38,8 @@ impl GuardedSite {
             has_copy: false,
             is_refresh: false,
         };
-        let Decision { verdict, permit, .. } = self.0.admit_guarded(CLIENT, &request, RouteId(0), Some(page), now);
+        let Decision { verdict, permit, .. } =
+            self.0.admit_guarded(Payer::of(CLIENT), &request, RouteId(0), Some(page), now);
         assert!(verdict.refusal().is_none_or(|refusal| refusal.reason == Reason::Tier));
         permit.map(|permit| permit.settle(|_, expected| expected)).is_some()
     }

@@ -213,7 +213,8 @@ fn user_agent_rule_overrides_all_evidence() {
 #[test]
 fn api_key_class_needs_one_of_its_keys() {
     let source = || CredentialSource::Header(http::HeaderName::from_static("x-api-key"));
-    let api_keys = |value: &str| Some(ApiKeys { source: source(), values: vec![Secret::new(value.into())] });
+    let api_keys =
+        |value: &str| Some(KeyCondition::Given(ApiKeys { source: source(), values: vec![Secret::new(value.into())] }));
     let classes = [
         class(
             "partner",
@@ -233,7 +234,7 @@ fn api_key_class_needs_one_of_its_keys() {
         assert_eq!(result.class, ClassId(index), "{claim:?} {key_classes:?}");
         assert_eq!(result.evidence[API_KEY_INDEX], (index < 2).then_some(Evidence::ApiKey));
     }
-    assert_eq!(format!("{:?}", classes[0].matcher.keys.as_ref().map(|keys| &keys.values)), "Some([Secret])");
+    assert_eq!(format!("{:?}", classes[0].matcher.own_keys().map(|keys| &keys.values)), "Some([Secret])");
 }
 
 #[test]
@@ -288,7 +289,10 @@ fn each_condition_excludes_the_clients_that_do_not_meet_it() {
         ),
         (ClassMatcher { addresses: range("127.0.0.0/8"), ..any() }, ConditionKind::Address),
         (ClassMatcher { lists: ListSet::from_ids([ListId(1)]), ..any() }, ConditionKind::List),
-        (ClassMatcher { keys: Some(ApiKeys { source, values: Vec::new() }), ..any() }, ConditionKind::Key),
+        (
+            ClassMatcher { keys: Some(KeyCondition::Given(ApiKeys { source, values: Vec::new() })), ..any() },
+            ConditionKind::Key,
+        ),
         (
             ClassMatcher { certificates: vec!["partner".parse().expect("valid pattern")], ..any() },
             ConditionKind::Certificate,

@@ -1,5 +1,6 @@
 //! Keys that partition the buckets of a class: by address, credential, operator, or the class as a whole.
 
+use crate::hash::fnv1a;
 use crate::ids::OperatorId;
 use std::fmt::{self, Display};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -84,6 +85,11 @@ impl ClientKey {
         Self(CREDENTIAL_TAG | hash & !KIND_MASK)
     }
 
+    /// Creates the key of a class as a whole, which is the same in each process.
+    pub fn of_class(name: &str) -> Self {
+        Self(CLASS_TAG | fnv1a(name.bytes()) & !KIND_MASK)
+    }
+
     /// Creates the shared key of an operator's crawlers.
     pub fn from_operator(operator: OperatorId) -> Self {
         Self(OPERATOR_TAG | u64::from(operator.0))
@@ -97,6 +103,11 @@ impl ClientKey {
     /// Restores a key from [`ClientKey::to_u64`].
     pub const fn from_u64(number: u64) -> Self {
         Self(number)
+    }
+
+    /// Returns true for the key of a credential.
+    pub fn is_credential(&self) -> bool {
+        matches!(self.owner(), KeyOwner::Credential(_))
     }
 
     /// Returns the network of an address as one number: a /24 for IPv4, a /48 for IPv6.

@@ -86,7 +86,7 @@ fn mismatch_reason(input: &ExplainInput<'_>, class: ClassId) -> String {
             format!("an address of the list {}", any_of(&names.map(|(_, name)| name.as_str()).collect::<Vec<_>>()))
         }
         Some(ConditionKind::Key) => {
-            let header = when.keys.as_ref().map_or("", |keys| keys.source.header());
+            let header = when.own_keys().map_or("authorization", |keys| keys.source.header());
             format!("one of its API keys in {header}")
         }
         Some(ConditionKind::Certificate) => {

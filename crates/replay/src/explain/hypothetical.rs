@@ -4,7 +4,9 @@ use super::environment::Environment;
 use super::input::{ExplainInput, RequestAttributes};
 use http::{HeaderMap, Method, Uri, header};
 use std::net::IpAddr;
+use tidegate_crawlers::verify::api_key::listed_key;
 use tidegate_policy::address_lists::ListSet;
+use tidegate_policy::api_keys::ListedKey;
 use tidegate_policy::bot_detection::BotScore;
 use tidegate_policy::identity::{ClientAddress, CredentialSource, ProxyTrust, cookie};
 use tidegate_policy::network::canonical;
@@ -87,6 +89,11 @@ impl ClientEvidence for HypotheticalEvidence<'_> {
 
     fn address_lists(&mut self) -> ListSet {
         self.environment.lists.lookup(self.client)
+    }
+
+    fn api_key(&mut self) -> Option<ListedKey> {
+        let header = |name| self.request.headers.get(name).map(header::HeaderValue::as_bytes);
+        listed_key(&self.environment.rules().api_keys, header, self.now)
     }
 
     fn api_key_classes(&mut self) -> Vec<ClassId> {

@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use tidegate_config as config;
-use tidegate_policy::client_usage::{CLIENTS_OF_NETWORK, ClientUsage};
 use tidegate_policy::identity::ClientKey;
+use tidegate_policy::key_usage::{CLIENTS_OF_NETWORK, KeyUsage};
 use tidegate_policy::promise::Promise;
 use tidegate_policy::{ClientKind, Units};
 
@@ -214,7 +214,7 @@ struct DryRunResult {
 fn replay(policy: Policy, lines: MergedLog, mut savings: CacheSavings) -> Result<DryRunResult, LogReadError> {
     let assumptions = Assumptions::default();
     let rules = Arc::clone(&policy.settings.rules);
-    let mut clients = ClientUsage::new(policy.settings.limits.max_tracked_clients);
+    let mut clients = KeyUsage::new(policy.settings.limits.max_tracked_clients);
     let DryRunResult { mut busiest, mut people, mut bursts, mut counts, .. } = DryRunResult::default();
     let mut pending_policy = Some(policy);
     let mut simulator: Option<Simulator> = None;
@@ -238,9 +238,9 @@ fn replay(policy: Policy, lines: MergedLog, mut savings: CacheSavings) -> Result
                 for (usage, (_, cost)) in decision.quota_usage.iter().zip(&decision.costs) {
                     clients.reserve(usage.window, client, *cost);
                     if class == PEOPLE {
-                        people.record(client, usage.window, clients.used(usage.window, client, Units::MAX));
+                        people.record(client, usage.window, clients.used(usage.window, client));
                     }
-                    busiest.client = busiest.client.max(clients.used(usage.window, client, Units::MAX));
+                    busiest.client = busiest.client.max(clients.used(usage.window, client));
                     busiest.network = busiest.network.max(clients.used_by_network(usage.window, client));
                 }
             });

@@ -19,7 +19,7 @@ use tidegate_config::SEARCH_ENGINES;
 use tidegate_crawlers::user_agents::UserAgentMatcher;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_policy::Units;
-use tidegate_policy::client_usage::CLIENTS_OF_NETWORK;
+use tidegate_policy::key_usage::CLIENTS_OF_NETWORK;
 
 /// Generates the configuration file.
 pub fn generate_config(

@@ -16,8 +16,9 @@ use tidegate_access_log::CLIENT_CLOSED_REQUEST;
 use tidegate_access_log::read::{LoggedEvidence, NativeFields, QuotaFields};
 use tidegate_engine::{Classified, Evaluation, LearnedCosts, Observation, ObservedRequest, RequestPurpose};
 use tidegate_policy::bot_detection::{FetchMode, ResourceKind};
+use tidegate_policy::budget::{CustomerSource, Payer};
 use tidegate_policy::cache::CacheFill;
-use tidegate_policy::identity::ClientKey;
+use tidegate_policy::identity::{ClientKey, CredentialSource};
 use tidegate_policy::rng::ratio_from_id;
 use tidegate_policy::session::{RETURN_AFTER, Session};
 use tidegate_policy::{
@@ -61,9 +62,16 @@ impl Simulator {
         };
         let client = ClientFacts::gather(request.client, &mut evidence);
         let secret = evidence.logged.as_ref().and_then(|logged| logged.credential_hash);
+        let customer = evidence.logged.as_ref().and_then(|logged| logged.customer);
+        let credential_hash = |source: &CredentialSource| match &self.rules.customer {
+            Some(CustomerSource::Credential(customer_source)) if source == customer_source => {
+                customer.map(ClientKey::to_u64).or(secret)
+            }
+            _ => secret,
+        };
         let facts = Facts { request: request.facts(self.rules.path_policy), client: &client };
         let mut classified =
-            self.admission.classify(&facts, |_| native.and_then(NativeFields::logged_switch), |_| secret, at);
+            self.admission.classify(&facts, |_| native.and_then(NativeFields::logged_switch), credential_hash, at);
         let filled = native.filter(|native| native.fill.is_some());
         if let Some(class) = filled.and_then(|native| self.rules.class_id(&native.class)) {
             classified.classification.class = class;
@@ -138,8 +146,8 @@ impl Simulator {
         role: CacheRole,
     ) -> ReplayedDecision {
         let (at, native) = (next.at, line.native.as_deref());
-        let Evaluation { classified: Classified { classification: classified, route, key, .. }, decision, .. } =
-            evaluation;
+        let Evaluation { classified: paying, decision, .. } = evaluation;
+        let Classified { classification: classified, route, .. } = paying;
         let mut replayed = ReplayedDecision {
             position: next.position,
             at,
@@ -227,7 +235,7 @@ impl Simulator {
         if !role.is_simulated_copy()
             && let Some(native) = native
         {
-            self.charge_unexpected_costs(native, key, &replayed);
+            self.charge_unexpected_costs(native, paying.payer(), &replayed);
         }
         replayed
     }
@@ -246,13 +254,13 @@ impl Simulator {
     }
 
     /// Charges the logged costs in quotas in which the route has none, in the order of the logged settlements.
-    fn charge_unexpected_costs(&mut self, native: &NativeFields<'_>, key: ClientKey, replayed: &ReplayedDecision) {
+    fn charge_unexpected_costs(&mut self, native: &NativeFields<'_>, payer: Payer, replayed: &ReplayedDecision) {
         for cost in &native.unexpected_costs {
             let is_expected = |quota: QuotaId| replayed.quota_usage.iter().any(|usage| usage.quota == quota);
             let quota = self.rules.quota_id(&cost.quota).filter(|quota| !is_expected(*quota));
             let Some(quota) = quota else { continue };
             let class = replayed.classification.class;
-            let permit = self.admission.unexpected_permit(key, class, quota, replayed.at);
+            let permit = self.admission.unexpected_permit(payer, class, quota, replayed.at);
             let costs = Some(smallvec![(quota, cost.charged)]);
             let charge = PendingCharge { permit, class, costs, settle_sequence: None, page: None };
             self.add_charge((replayed.position.file, quota), cost.settle_sequence, charge, replayed.at);

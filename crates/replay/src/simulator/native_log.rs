@@ -9,6 +9,7 @@ use crate::response_cache::ResponseCache;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use tidegate_access_log::read::NativeFields;
+use tidegate_config::settings::Ledger;
 use tidegate_engine::{Engine, QuotaUsage};
 use tidegate_policy::{Timestamp, Units};
 
@@ -52,6 +53,9 @@ impl Simulator {
         let admission = engine.admission(Arc::clone(&self.rules), now);
         for quota in self.admission.quotas(now) {
             let _ = admission.set_used(&quota.name, quota.used, now);
+        }
+        if self.policy.settings.ledger != Ledger::Memory {
+            engine.restore_key_usage(&self.engine);
         }
         engine.restore_demand(&self.engine.learned_demand());
         engine.restore_baseline(&self.engine.learned_baseline(), &self.rules, now);

@@ -204,7 +204,8 @@ impl<'a> PolicyContext<'a, '_> {
             interval_s: bucket.interval.as_secs_f64(),
             counts: if bucket.costed_only { "costed" } else { "all" },
         });
-        let quotas = self.settings.rules.quotas.iter().zip(self.quotas).filter(|(quota, _)| quota.enforce && !blocked);
+        let without_budgets = self.settings.rules.quotas.iter().filter(|quota| quota.budget.is_none());
+        let quotas = without_budgets.zip(self.quotas).filter(|(quota, _)| quota.enforce && !blocked);
         ClassEntry {
             name: &class.name,
             kinds: class.matcher.kinds.iter().map(|kind| kind.name()).collect(),

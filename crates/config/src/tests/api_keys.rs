@@ -1,0 +1,68 @@
+use super::*;
+use tidegate_policy::Timestamp;
+use tidegate_policy::api_keys::{KeyHash, customer};
+use tidegate_policy::budget::{BudgetKey, CustomerSource};
+
+/// SHA-256 of `test`.
+const HASH: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+fn hash() -> KeyHash {
+    std::array::from_fn(|index| u8::from_str_radix(&HASH[2 * index..2 * index + 2], 16).expect("hexadecimal digits"))
+}
+
+#[test]
+fn budgets_of_customers_have_the_limits_of_the_key_and_of_its_class() {
+    let settings = settings(&format!(
+        "origin: http://127.0.0.1:1\napi_keys: [{{ name: acme, class: pro, sha256: {HASH}, expires: 2027-01-01, limits: {{ q: 7 }} }}]\n\
+         quotas: {{ q: {{ limit: 10, per: api_key, limits: {{ pro: 50 }}, max_keys: 9 }} }}\n\
+         classes: [{{ name: pro, when: {{ api_key: own }} }}]\n"
+    ));
+    let rules = &settings.rules;
+    assert_eq!(rules.customer, Some(CustomerSource::ApiKey));
+    let budget = rules.quotas[0].budget.as_ref().expect("the quota has budgets");
+    assert_eq!((budget.per, budget.max_keys), (BudgetKey::Customer, 9));
+    let limit = |class, key| budget.limit(ClassId(class), key, rules.quotas[0].limit).floor();
+    let (acme, other) = (customer(&hash()), customer(&[1; 32]));
+    assert_eq!([limit(0, acme), limit(0, other), limit(1, other)], [7, 50, 10]);
+    assert!(rules.quotas[0].pacing.is_none() && rules.quotas[0].client_limit.is_none(), "they are for all requests");
+    let before = Timestamp::from_seconds(1_798_761_599);
+    assert!(rules.api_keys.find(&hash(), before).is_some());
+    assert!(rules.api_keys.find(&hash(), before + Duration::from_secs(1)).is_none(), "2027 has begun");
+}
+
+#[test]
+fn keys_are_read_from_a_file_of_their_own() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let main = dir.path().join("tidegate.yaml");
+    let text =
+        "origin: http://127.0.0.1:1\napi_keys: { file: keys.yaml }\nclasses: [{ name: pro, when: { api_key: own } }]\n";
+    let load = |keys: &str| {
+        std::fs::write(dir.path().join("keys.yaml"), keys).expect("the directory is writable");
+        load(&main, text, &[], &[], &[])
+    };
+    let settings =
+        load(&format!("api_keys:\n  - {{ name: acme, class: pro, sha256: {HASH} }}\n")).expect("valid settings");
+    assert_eq!(settings.api_key_file, Some(dir.path().join("keys.yaml")));
+    assert_eq!(settings.rules.api_keys.iter().count(), 1);
+    assert_eq!(load("# none yet\n").expect("valid settings").rules.api_keys.iter().count(), 0);
+    for (keys, expected) in [
+        ("api_keys: [", "keys.yaml:1:11: invalid YAML"),
+        ("keys: []", "has no list `api_keys`"),
+        ("api_keys: { a: 1 }", "has no list `api_keys`"),
+        ("api_keys: [{ name: acme, class: pro, sha256: my-secret-key }]", "api_keys[0].sha256: needs the 64"),
+    ] {
+        let errors = load(keys).expect_err(keys).to_string();
+        assert!(errors.contains("tidegate.yaml:2:11") && errors.contains(expected), "{keys}: {errors}");
+        assert!(!errors.contains("my-secret-key"), "{errors}");
+    }
+}
+
+#[test]
+fn customers_are_named_in_one_way() {
+    let text =
+        "origin: http://127.0.0.1:1\nquotas: { a: { limit: 1, per: { header: X-Key } }, b: { limit: 1, per: PER } }\n";
+    assert!(config_errors(&text.replace("PER", "{ cookie: key }"))[0].contains("quotas.b.per: another quota names"));
+    for per in ["{ header: x-key }", "client", "class"] {
+        assert!(config_errors(&text.replace("PER", per)).is_empty(), "{per}");
+    }
+}

@@ -1,0 +1,247 @@
+//! File with the usage of each key in one window of a quota.
+//!
+//! A change is written in place, before the request that it is for is sent, and is never synced: writes survive the exit of a
+//! process. After a kill, what was reserved counts as used. A power cut may lose what the system had not written yet.
+
+use crate::files;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufReader, BufWriter, Error, ErrorKind, Read, Result, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use tidegate_policy::Units;
+use tidegate_policy::hash::{fnv1a, mix};
+use tidegate_policy::identity::ClientKey;
+use tidegate_policy::key_usage::{ChangedEntry, KeyEntry, KeyUsage};
+
+/// First bytes of the file: its kind and version.
+const MAGIC: &[u8; 8] = b"keys\0\0\0\x01";
+
+/// Window, key, used units, floor and checksum, each of 8 bytes.
+const RECORD_LEN: usize = 40;
+
+/// Maximum number of records that are read: four times the maximum of `max_keys`.
+const MAX_RECORDS: usize = 40_000_000;
+
+/// An open file of the usage of keys.
+#[derive(Debug)]
+pub(crate) struct KeyFile {
+    file: File,
+}
+
+impl KeyFile {
+    /// Replaces the file at `path` by one with `usage`, and keeps it open.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the directory cannot be written.
+    pub(crate) fn create(path: &Path, usage: &KeyUsage) -> Result<Self> {
+        let draft = path.with_extension("new");
+        if let Err(error) = fs::remove_file(&draft)
+            && error.kind() != ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&draft)?;
+        let mut writer = BufWriter::new(&file);
+        writer.write_all(MAGIC)?;
+        for record in usage.records() {
+            writer.write_all(&encode(&record))?;
+        }
+        writer.flush()?;
+        drop(writer);
+        file.sync_all()?;
+        fs::rename(&draft, path)?;
+        Ok(Self { file })
+    }
+
+    /// Returns a file that is already open, such as one that cannot be written.
+    #[cfg(test)]
+    pub(crate) fn from_file(file: File) -> Self {
+        Self { file }
+    }
+
+    /// Writes a changed entry in its place.
+    ///
+    /// # Errors
+    ///
+    /// Fails as a write does, for example because the disk is full.
+    pub(crate) fn write(&self, record: &ChangedEntry) -> Result<()> {
+        let offset = MAGIC.len() as u64 + u64::from(record.slot) * RECORD_LEN as u64;
+        self.file.write_all_at(&encode(record), offset)
+    }
+}
+
+/// Returns the path of the file for a quota in a state directory.
+pub(crate) fn path(dir: &Path, quota: &str) -> PathBuf {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let name: String = quota
+        .bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") })
+        .collect();
+    dir.join(format!("key_usage.{name}.bin"))
+}
+
+/// Reads the file at `path`; nothing if there is none. Damaged records, which a power cut may leave, are left out: their number
+/// is returned, too.
+///
+/// # Errors
+///
+/// Fails if the file cannot be read, or is no file of this kind.
+pub(crate) fn read(path: &Path) -> Result<(Vec<ChangedEntry>, usize)> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Vec::new(), 0)),
+        file => file?,
+    };
+    if !file.metadata()?.is_file() {
+        return Err(Error::other("not a regular file"));
+    }
+    let mut reader = BufReader::new(file).take((MAGIC.len() + MAX_RECORDS * RECORD_LEN) as u64);
+    let mut magic = [0; MAGIC.len()];
+    reader.read_exact(&mut magic)?;
+    if magic != *MAGIC {
+        return Err(Error::other("not a file of this version"));
+    }
+    let (mut records, mut damaged) = (Vec::new(), 0);
+    let mut bytes = [0; RECORD_LEN];
+    for slot in 0.. {
+        match reader.read_exact(&mut bytes) {
+            Ok(()) => match decode(slot, &bytes) {
+                Some(record) => records.push(record),
+                None => damaged += 1,
+            },
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((records, damaged))
+}
+
+/// Opens the file of a quota, and returns the usage that it has. An unreadable file is set aside, which `warn` is told.
+///
+/// # Errors
+///
+/// Fails if the directory cannot be written.
+pub(crate) fn open(dir: &Path, quota: &str, max_keys: usize, warn: impl Fn(String)) -> Result<(KeyFile, KeyUsage)> {
+    files::create_dir(dir)?;
+    let path = path(dir, quota);
+    let records = match read(&path) {
+        Ok((records, 0)) => records,
+        Ok((records, damaged)) => {
+            warn(format!("{damaged} records of {} are damaged, and what their keys had used is lost", path.display()));
+            records
+        }
+        Err(error) => {
+            warn(files::set_aside_for(
+                &path,
+                &format!("{} is unusable, and all keys begin anew: {error}", path.display()),
+            ));
+            Vec::new()
+        }
+    };
+    let usage = KeyUsage::restore(max_keys, records);
+    Ok((KeyFile::create(&path, &usage)?, usage))
+}
+
+fn encode(record: &ChangedEntry) -> [u8; RECORD_LEN] {
+    let ChangedEntry { window, entry: KeyEntry { key, used }, floor, .. } = *record;
+    let mut bytes = [0; RECORD_LEN];
+    for (place, number) in bytes.chunks_exact_mut(8).zip([window, key.to_u64(), used.milli(), floor.milli()]) {
+        place.copy_from_slice(&number.to_le_bytes());
+    }
+    let checksum = checksum(&bytes[..RECORD_LEN - 8]);
+    bytes[RECORD_LEN - 8..].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+fn decode(slot: u32, bytes: &[u8; RECORD_LEN]) -> Option<ChangedEntry> {
+    let number = |index: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 * index + byte]));
+    (number(4) == checksum(&bytes[..RECORD_LEN - 8])).then(|| ChangedEntry {
+        slot,
+        window: number(0),
+        entry: KeyEntry { key: ClientKey::from_u64(number(1)), used: Units::from_milli(number(2)) },
+        floor: Units::from_milli(number(3)),
+    })
+}
+
+fn checksum(bytes: &[u8]) -> u64 {
+    mix(fnv1a(bytes.iter().copied()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    const WINDOW: u64 = 7;
+
+    fn key(number: u64) -> ClientKey {
+        ClientKey::from_credential(number)
+    }
+
+    fn units(whole: u64) -> Units {
+        Units::from_whole(whole)
+    }
+
+    fn open(dir: &Path, max_keys: usize) -> (KeyFile, KeyUsage, Vec<String>) {
+        let warnings = RefCell::new(Vec::new());
+        let (file, usage) = super::open(dir, "a/b", max_keys, |text| warnings.borrow_mut().push(text))
+            .expect("the directory is writable");
+        (file, usage, warnings.into_inner())
+    }
+
+    #[test]
+    fn usage_outlives_the_process() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (file, mut usage, _) = open(dir.path(), 3);
+        for number in 0..5 {
+            file.write(&usage.reserve(WINDOW, key(number), units(number + 1))).expect("the disk has room");
+        }
+        file.write(&usage.settle(WINDOW, key(4), units(5), units(2)).expect("the window is counted"))
+            .expect("as above");
+        let (_, restored, warnings) = open(dir.path(), 3);
+        assert_eq!(warnings, [""; 0]);
+        for number in 0..6 {
+            assert_eq!(restored.used(WINDOW, key(number)), usage.used(WINDOW, key(number)), "{number}");
+        }
+    }
+
+    #[test]
+    fn records_of_an_earlier_window_and_a_smaller_table_do_no_harm() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (file, mut usage, _) = open(dir.path(), 100);
+        for number in 0..50 {
+            file.write(&usage.reserve(WINDOW, key(number), units(9))).expect("the disk has room");
+        }
+        for number in 0..10 {
+            file.write(&usage.reserve(WINDOW + 1, key(number), units(1))).expect("the disk has room");
+        }
+        let (file, mut usage, _) = open(dir.path(), 100);
+        assert_eq!((usage.len(WINDOW + 1), usage.used(WINDOW + 1, key(20))), (10, Units::ZERO));
+        file.write(&usage.reserve(WINDOW + 1, key(20), units(3))).expect("the disk has room");
+        let (_, usage, _) = open(dir.path(), 4);
+        assert_eq!(usage.len(WINDOW + 1), 4);
+        assert!((0..10).all(|number| usage.used(WINDOW + 1, key(number)) >= units(1)));
+        assert_eq!(usage.used(WINDOW + 1, key(20)), units(3).max(usage.used(WINDOW + 1, key(20))));
+    }
+
+    #[test]
+    fn damage_is_reported_and_loses_only_what_is_damaged() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (file, mut usage, _) = open(dir.path(), 10);
+        for number in 0..3 {
+            file.write(&usage.reserve(WINDOW, key(number), units(9))).expect("the disk has room");
+        }
+        let path = path(dir.path(), "a/b");
+        assert!(path.ends_with("key_usage.a%2fb.bin"));
+        let mut bytes = fs::read(&path).expect("the file exists");
+        bytes[MAGIC.len() + RECORD_LEN + 16] ^= 1;
+        fs::write(&path, &bytes).expect("the disk has room");
+        let (_, restored, warnings) = open(dir.path(), 10);
+        assert_eq!([0, 1, 2].map(|number| restored.used(WINDOW, key(number)).floor()), [9, 0, 9]);
+        assert!(warnings[0].starts_with("1 records of"), "{warnings:?}");
+        fs::write(&path, "something else").expect("the disk has room");
+        let (_, restored, warnings) = open(dir.path(), 10);
+        assert_eq!(restored.len(WINDOW), 0);
+        assert!(warnings[0].contains("is unusable") && warnings[0].contains("the file is now"), "{warnings:?}");
+    }
+}

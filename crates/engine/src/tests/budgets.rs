@@ -1,0 +1,172 @@
+//! Budgets: each key has its own limit, whatever the others use.
+
+use super::*;
+use crate::ledger::key_file::{self, KeyFile};
+use std::collections::HashMap;
+use std::fs::File;
+use tidegate_policy::budget::{Budget, BudgetKey};
+use tidegate_policy::decide::DecisionRequest;
+
+const LIMIT: u64 = 10;
+
+fn customer(number: u64) -> Payer {
+    Payer { client: ClientKey::from_u64(number), customer: ClientKey::from_credential(number) }
+}
+
+fn budget(per: BudgetKey, max_keys: usize) -> Budget {
+    let class_keys = vec![ClientKey::of_class("a"), ClientKey::of_class("b")];
+    Budget { per, class_limits: HashMap::new(), key_limits: HashMap::new(), class_keys, max_keys }
+}
+
+fn with_budgets(budget: Budget) -> Quota {
+    Quota { budget: Some(budget), ..fixtures::quota("customer", LIMIT) }
+}
+
+fn admission_of(quotas: Vec<Quota>, costs: &[(u16, u64)]) -> Admission {
+    let classes = vec![fixtures::class("a"), fixtures::class("b")];
+    let rules = Rules { classes, quotas, routes: vec![route(costs)], ..fixtures::rules() };
+    Engine::new(LeaseMode::Local, 1000).admission(Arc::new(rules), NOON)
+}
+
+fn decide(admission: &Admission, payer: Payer, class: ClassId) -> Decision {
+    let class_rules = &admission.rules()[class];
+    let request = DecisionRequest {
+        class,
+        class_rules,
+        route: &admission.rules()[RouteId(0)],
+        has_learned_cost: false,
+        exemption: None,
+        switch: None,
+        has_copy: false,
+        is_refresh: false,
+    };
+    admission.admit_guarded(payer, &request, RouteId(0), None, NOON)
+}
+
+fn admitted(admission: &Admission, payer: Payer, class: ClassId, count: usize) -> usize {
+    let admit = |_: &usize| {
+        let mut permit = decide(admission, payer, class).permit;
+        permit.iter_mut().for_each(Permit::mark_sent);
+        permit.is_some()
+    };
+    (0..count).filter(admit).count()
+}
+
+#[test]
+fn each_key_spends_its_own_limit_and_no_more() {
+    let units = Units::from_whole;
+    let budget = Budget {
+        class_limits: [(ClassId(1), units(15))].into(),
+        key_limits: [(customer(3).customer, units(4))].into(),
+        ..budget(BudgetKey::Customer, 100)
+    };
+    let admission = admission_of(vec![with_budgets(budget)], &[(0, 1)]);
+    let counts =
+        [(1, 0), (2, 1), (3, 1)].map(|(number, class)| admitted(&admission, customer(number), ClassId(class), 20));
+    assert_eq!(counts, [10, 15, 4]);
+    let refused = decide(&admission, customer(1), ClassId(0));
+    assert_eq!(refused.verdict.refusal().map(|refusal| refusal.reason), Some(Reason::Quota));
+    let usage = refused.quota_usage[0];
+    assert_eq!((usage.used, usage.remaining), (units(10), Units::ZERO));
+    let views = admission.budgets(NOON);
+    assert_eq!((views[0].keys, views[0].used), (3, units(29)));
+    assert!(admission.quotas(NOON).is_empty());
+    let usage = admission.budget_usage(QuotaId(0), ClassId(1), customer(2).customer, NOON).expect("it has budgets");
+    assert_eq!((usage.used, usage.limit), (units(15), units(15)));
+}
+
+#[test]
+fn usage_shown_to_a_customer_is_its_own() {
+    let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
+    admitted(&admission, customer(1), ClassId(0), 6);
+    let usage = decide(&admission, customer(2), ClassId(0)).quota_usage[0];
+    assert_eq!((usage.used.floor(), usage.remaining.floor()), (1, 9));
+}
+
+#[test]
+fn request_is_charged_in_all_quotas_or_in_none() {
+    let all = fixtures::quota("all", 25);
+    let quotas = || vec![all.clone(), with_budgets(budget(BudgetKey::Customer, 100))];
+    let admission = admission_of(quotas(), &[(0, 1), (1, 1)]);
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 20), 10);
+    assert_eq!(admission.quotas(NOON)[0].used.floor(), 10, "what a budget refuses is charged nowhere");
+    assert_eq!(admitted(&admission, customer(2), ClassId(0), 20), 10);
+    assert_eq!(admitted(&admission, customer(3), ClassId(0), 20), 5);
+    let usage = admission.budget_usage(QuotaId(1), ClassId(0), customer(3).customer, NOON);
+    assert_eq!(usage.expect("it has budgets").used.floor(), 5, "what the quota refuses is charged to no budget");
+}
+
+#[test]
+fn budgets_of_clients_and_of_classes_are_apart() {
+    for (per, expected) in [(BudgetKey::Client, [10, 10, 0]), (BudgetKey::Class, [10, 0, 10])] {
+        let admission = admission_of(vec![with_budgets(budget(per, 100))], &[(0, 1)]);
+        let counts =
+            [(1, 0), (2, 0), (2, 1)].map(|(number, class)| admitted(&admission, customer(number), ClassId(class), 20));
+        assert_eq!(counts, expected, "{per:?}");
+    }
+}
+
+#[test]
+fn actual_cost_replaces_the_expected_one() {
+    let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 5)]);
+    let used = || {
+        let usage = admission.budget_usage(QuotaId(0), ClassId(0), customer(1).customer, NOON);
+        usage.expect("it has budgets").used.floor()
+    };
+    let permit = decide(&admission, customer(1), ClassId(0)).permit.expect("units are left");
+    assert_eq!(used(), 5);
+    permit.settle(|_, _| Units::from_whole(2));
+    assert_eq!(used(), 2);
+    drop(decide(&admission, customer(1), ClassId(0)).permit);
+    assert_eq!(used(), 2, "what was not sent is released");
+    let mut permit = decide(&admission, customer(1), ClassId(0)).permit.expect("units are left");
+    permit.mark_sent();
+    assert!(!permit.reserve_retry(NOON), "a retry would exceed the budget");
+    permit.settle(|_, _| Units::from_whole(100));
+    assert_eq!(used(), 102, "what the origin has done is counted");
+    assert!(decide(&admission, customer(1), ClassId(0)).permit.is_none());
+}
+
+#[test]
+fn next_window_begins_without_usage() {
+    let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 20), 10);
+    let end = admission.budgets(NOON)[0].window_end;
+    let usage = admission.budget_usage(QuotaId(0), ClassId(0), customer(1).customer, end);
+    assert_eq!(usage.expect("it has budgets").used, Units::ZERO);
+}
+
+#[test]
+fn usage_outlives_the_engine_without_a_shutdown() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let open = || {
+        let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
+        admission.engine().open_key_files(dir.path()).expect("the directory is writable");
+        admission
+    };
+    let first = open();
+    assert_eq!(admitted(&first, customer(1), ClassId(0), 7), 7);
+    let in_flight = decide(&first, customer(2), ClassId(0)).permit.expect("units are left");
+    // As after a kill: nothing is settled, and nothing closed.
+    std::mem::forget(in_flight);
+    let second = open();
+    assert_eq!(admitted(&second, customer(1), ClassId(0), 20), 3);
+    assert_eq!(admitted(&second, customer(2), ClassId(0), 20), 9, "what was in flight counts as expected");
+}
+
+#[test]
+fn nothing_is_admitted_that_cannot_be_recorded() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
+    admission.engine().open_key_files(dir.path()).expect("the directory is writable");
+    let read_only = KeyFile::from_file(File::open(key_file::path(dir.path(), "customer")).expect("the file exists"));
+    let file = admission.counters()[0].replace_key_file(read_only);
+    // The write fails after the decision; the next one knows.
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 5), 1);
+    let refused = decide(&admission, customer(2), ClassId(0));
+    assert_eq!(refused.verdict.refusal().map(|refusal| refusal.reason), Some(Reason::Ledger));
+    assert!(!admission.budgets(NOON)[0].is_recorded);
+    admission.counters()[0].replace_key_file(file.expect("a file was open"));
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 20), 9);
+    assert!(admission.budgets(NOON)[0].is_recorded);
+}

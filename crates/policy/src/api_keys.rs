@@ -1,0 +1,86 @@
+//! Listed API keys: known by their hashes, each of one customer and one class.
+
+use super::Timestamp;
+use super::identity::ClientKey;
+use super::ids::ClassId;
+use std::collections::HashMap;
+
+/// SHA-256 of the text of a key.
+pub type KeyHash = [u8; 32];
+
+/// Listed API keys, by hash. No time of a lookup depends on a key: a client does not choose the hash of what it sends.
+#[derive(Clone, Debug, Default)]
+pub struct ApiKeyList(HashMap<KeyHash, ApiKey>);
+
+/// A listed API key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiKey {
+    /// Name of the customer.
+    pub name: String,
+    /// Class of its requests.
+    pub class: ClassId,
+    /// Time from which on the key is invalid; `None` if it does not expire.
+    pub expires: Option<Timestamp>,
+    /// True for a key that is invalid until further notice.
+    pub disabled: bool,
+}
+
+/// Valid listed API key that a request carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedKey {
+    /// Class of the key.
+    pub class: ClassId,
+    /// Key of the customer in counters.
+    pub customer: ClientKey,
+}
+
+impl ApiKeyList {
+    /// Creates the list of `keys`.
+    pub fn new(keys: HashMap<KeyHash, ApiKey>) -> Self {
+        Self(keys)
+    }
+
+    /// Returns true if no key is listed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Iterates over the keys and their hashes, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&KeyHash, &ApiKey)> {
+        self.0.iter()
+    }
+
+    /// Returns the key with a hash, if it is valid now.
+    pub fn find(&self, hash: &KeyHash, now: Timestamp) -> Option<ListedKey> {
+        let key = self.0.get(hash)?;
+        let is_valid = !key.disabled && key.expires.is_none_or(|expires| now < expires);
+        is_valid.then(|| ListedKey { class: key.class, customer: customer(hash) })
+    }
+}
+
+/// Returns the key of a customer in counters, which is the same in each process and on each gateway.
+pub fn customer(hash: &KeyHash) -> ClientKey {
+    ClientKey::from_credential(u64::from_be_bytes(std::array::from_fn(|index| hash[index])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_listed_key_that_is_valid_now_is_found() {
+        const NOON: Timestamp = Timestamp::from_seconds(1_800_000_000);
+        let key = |expires, disabled| ApiKey { name: "acme".into(), class: ClassId(1), expires, disabled };
+        let keys = ApiKeyList::new(HashMap::from([
+            ([1; 32], key(None, false)),
+            ([2; 32], key(Some(NOON), false)),
+            ([3; 32], key(None, true)),
+        ]));
+        let before = Timestamp::from_seconds(NOON.seconds() - 1);
+        let found = |number, now| keys.find(&[number; 32], now);
+        let listed = |number| Some(ListedKey { class: ClassId(1), customer: customer(&[number; 32]) });
+        assert_eq!([1, 2, 3, 4].map(|number| found(number, before)), [listed(1), listed(2), None, None]);
+        assert_eq!(found(2, NOON), None, "it has expired");
+        assert_ne!(customer(&[1; 32]), customer(&[2; 32]));
+    }
+}
