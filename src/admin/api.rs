@@ -2,6 +2,7 @@
 
 use super::cache::CacheDocument;
 use super::state::{StateDocument, SwitchDocument};
+use super::usage::UsageDocument;
 use crate::gateway::{CachePurge, FillOutcome};
 use std::io;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub trait GatewayApi: Send + Sync + 'static {
     fn recent_decisions(&self) -> Vec<Vec<u8>>;
     /// Explains a decision by the current rules; returns `None` if it is no longer stored.
     fn explanation(&self, id: u64) -> Option<Explanation>;
+    /// Returns the usage of each budget by each customer of a listed key.
+    fn customer_usage(&self) -> Vec<UsageDocument>;
     /// Sets the usage of a quota; returns the usage before and after.
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota>;
     /// Changes a switch; returns the change, or an error of one line.

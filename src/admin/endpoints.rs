@@ -121,6 +121,13 @@ pub const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         method: "GET",
+        path: "/api/v1/usage",
+        response: "The [usage](#usage) of each budget by each customer of a listed key, a list by name and quota; with `?key=NAME` of \
+                   one customer. The data of `tidegate usage`.",
+        errors: &[(404, "No such customer has a budget.")],
+    },
+    Endpoint {
+        method: "GET",
         path: "/api/v1/cache",
         response: "The [cache](#cache); the data of `tidegate cache stats`.",
         errors: &[(404, "The configuration has no section `cache`.")],

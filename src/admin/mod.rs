@@ -29,6 +29,7 @@ mod session;
 pub(crate) mod state;
 mod switches;
 mod time;
+mod usage;
 mod wrong_tokens;
 
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub use listener::{BoundListener, Listener};
 pub use quotas::CorrectionResponse;
 pub use state::{QuotaDocument, StateDocument};
 pub use switches::MAX_SECONDS as MAX_SWITCH_SECONDS;
+pub use usage::UsageDocument;
 
 use axum::extract::{Extension, FromRef, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
@@ -131,6 +133,7 @@ fn router_with_history(gateway: DynGateway, access: AccessControl, history: Arc<
         .route("/api/v1/quotas/{name}", get(quotas::show))
         .route("/api/v1/quotas/{name}/used", put(quotas::set_used))
         .route("/api/v1/quotas/{name}/reset", post(quotas::reset))
+        .route("/api/v1/usage", get(usage::list))
         .route("/api/v1/decisions", get(decision::list))
         .route("/api/v1/decisions/{id}", get(decision::show))
         .route("/api/v1/decisions/{id}/explanation", get(decision::explain))

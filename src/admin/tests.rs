@@ -671,6 +671,10 @@ impl TestResponse {
 }
 
 impl GatewayApi for FakeGateway {
+    fn customer_usage(&self) -> Vec<UsageDocument> {
+        Vec::new()
+    }
+
     fn now(&self) -> Timestamp {
         Timestamp::from_seconds(160)
     }

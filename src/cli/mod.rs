@@ -6,11 +6,13 @@ pub mod check;
 pub mod classify;
 mod completions;
 mod config_file;
+mod customers;
 pub mod demo;
 mod descriptors;
 mod error;
 pub mod explain;
 pub mod init;
+mod keys;
 pub mod learn;
 mod load_policy;
 pub mod log_args;
@@ -176,6 +178,11 @@ enum Command {
     /// Shows or removes the stored responses of a running gateway
     #[command(subcommand)]
     Cache(cache::CacheCommand),
+    /// Creates the API keys of customers
+    #[command(subcommand)]
+    Keys(keys::KeysCommand),
+    /// Shows what customers have used of their budgets in the current windows
+    Usage(customers::UsageArgs),
     /// Tests the webhooks of notifications
     #[command(subcommand)]
     Notify(notify::NotifyCommand),
@@ -287,6 +294,8 @@ impl Cli {
             Command::Allow(args) => switch::run(&args, "allow"),
             Command::Maintenance(command) => switch::run_maintenance(&command),
             Command::Cache(command) => cache::run(&command),
+            Command::Keys(command) => keys::run(&command),
+            Command::Usage(args) => customers::run(&args),
             Command::Notify(command) => notify::run(&command),
             Command::Quota(command) => quota::run(&command),
             Command::Status(args) => status::run(&args),

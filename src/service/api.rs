@@ -3,7 +3,7 @@
 use super::{BUILD, BoundAddresses, LEDGER_TIMEOUT, ServiceState, crawlers};
 use crate::admin::cache::{self, CacheUsage};
 use crate::admin::state::{CrawlerDocument, OriginDocument, ScopeDocument, SwitchDocument, views};
-use crate::admin::{CacheDocument, GatewayApi, StateDocument, SwitchChange, WarmReceiver};
+use crate::admin::{CacheDocument, GatewayApi, StateDocument, SwitchChange, UsageDocument, WarmReceiver};
 use crate::gateway::CachePurge;
 use std::net::SocketAddr;
 use tidegate_access_log::rfc3339;
@@ -112,6 +112,10 @@ impl GatewayApi for ServiceState {
             let find = |request: &RequestFacts<'_>| self.handle.with_admission(|it| it.generalized_cost(request));
             Some(explain(&input.with_generalized_cost(find)))
         })
+    }
+
+    fn customer_usage(&self) -> Vec<UsageDocument> {
+        self.usage_of_customers()
     }
 
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {

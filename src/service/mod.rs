@@ -8,6 +8,7 @@ mod available_memory;
 pub mod certificates;
 mod control;
 pub mod crawlers;
+mod customers;
 mod hand_over;
 mod ledger;
 mod metrics;
@@ -50,6 +51,7 @@ use tidegate_engine::Engine;
 use tidegate_engine::baseline_store::BaselineStore;
 use tidegate_engine::clock::Clock;
 use tidegate_engine::demand_store::DemandStore;
+use tidegate_engine::files::FileWatch;
 use tidegate_engine::ledger::redis::{SharedSessionSecret, SharedSwitches};
 use tidegate_engine::ledger::{LeaseRefresher, OpenError};
 use tidegate_engine::state_lock::StateLock;
@@ -311,11 +313,14 @@ impl Service {
             startup_settings,
             settings,
             address_list_files: Mutex::new(address_list_files),
+            api_key_file: Mutex::default(),
             tls_files: Mutex::new(tls_files),
             acme,
             notifications: Arc::default(),
             promise: Mutex::default(),
         });
+        // From now on, it has changed if it differs from what was read.
+        state.reload_changed_keys();
         let (shutdown_sender, shutdown) = oneshot::channel();
         let (resolved_sender, resolved) = mpsc::channel();
         let control = {
@@ -355,10 +360,11 @@ impl Service {
         self.state.telemetry.reopen_access_log();
     }
 
-    /// Reloads changed address lists and certificates now, instead of at the next poll.
+    /// Reloads changed address lists, certificates and API keys now, instead of at the next poll.
     pub fn reload_files(&self) {
         self.state.reload_address_lists();
         self.state.reload_certificates();
+        self.state.reload_changed_keys();
     }
 
     /// Returns warnings for the administrator.
@@ -521,6 +527,7 @@ struct ServiceState {
     startup_settings: Settings,
     settings: Mutex<SettingsDocument>,
     address_list_files: Mutex<AddressListFiles>,
+    api_key_file: Mutex<Option<FileWatch>>,
     tls_files: Mutex<TlsFiles>,
     acme: AcmeCertificates,
     /// Counts of the notifications to webhooks.

@@ -10,10 +10,14 @@ use tidegate_config::{Settings, describe};
 use tidegate_crawlers::address_list_files::{AddressListFiles, ReloadResult};
 use tidegate_crawlers::network_databases::NetworkDatabases;
 use tidegate_crawlers::verify::OperatorTable;
+use tidegate_engine::files::FileWatch;
 use tracing::{error, info, warn};
 
 /// Interval at which the files of address lists and certificates are checked for changes.
 const FILE_POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Maximum size of the file of API keys, in bytes.
+const MAX_KEY_FILE_BYTES: usize = 8 << 20;
 
 /// Settings with what was read from the files that they name.
 struct LoadedSettings {
@@ -104,6 +108,20 @@ impl ServiceState {
             ticks.tick().await;
             self.reload_address_lists();
             self.reload_certificates();
+            self.reload_changed_keys();
+        }
+    }
+
+    /// Reloads the settings if the file of API keys has changed. With errors, the keys stay as they are.
+    pub(super) fn reload_changed_keys(&self) {
+        let mut watch = self.api_key_file.lock();
+        let file = self.handle.with_settings(|settings| settings.api_key_file.clone());
+        if watch.as_ref().map(FileWatch::path) != file.as_deref() {
+            *watch = file.map(|file| FileWatch::new(&file, MAX_KEY_FILE_BYTES));
+            watch.as_mut().and_then(FileWatch::read_if_changed);
+        } else if watch.as_mut().is_some_and(|watch| watch.read_if_changed().is_some()) {
+            info!("The API keys have changed");
+            let _ = self.reload_config();
         }
     }
 

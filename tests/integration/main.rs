@@ -10,6 +10,7 @@ mod architecture;
 mod body_costs;
 mod bot_detection;
 mod bucket_keys;
+mod budgets;
 mod cache;
 mod cache_disk;
 mod cache_fill;

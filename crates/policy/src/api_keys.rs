@@ -34,6 +34,13 @@ pub struct ListedKey {
     pub customer: ClientKey,
 }
 
+impl ApiKey {
+    /// Returns true if the key is neither disabled nor expired.
+    pub fn is_valid(&self, now: Timestamp) -> bool {
+        !self.disabled && self.expires.is_none_or(|expires| now < expires)
+    }
+}
+
 impl ApiKeyList {
     /// Creates the list of `keys`.
     pub fn new(keys: HashMap<KeyHash, ApiKey>) -> Self {
@@ -53,8 +60,7 @@ impl ApiKeyList {
     /// Returns the key with a hash, if it is valid now.
     pub fn find(&self, hash: &KeyHash, now: Timestamp) -> Option<ListedKey> {
         let key = self.0.get(hash)?;
-        let is_valid = !key.disabled && key.expires.is_none_or(|expires| now < expires);
-        is_valid.then(|| ListedKey { class: key.class, customer: customer(hash) })
+        key.is_valid(now).then(|| ListedKey { class: key.class, customer: customer(hash) })
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tidegate::admin::endpoints::{COMMON_ERRORS, ENDPOINTS};
 use tidegate::admin::fields::{DocumentField, EXPLANATION_FIELDS, PROBLEM_FIELDS};
-use tidegate::admin::{CacheDocument, CorrectionResponse, QuotaDocument, StateDocument};
+use tidegate::admin::{CacheDocument, CorrectionResponse, QuotaDocument, StateDocument, UsageDocument};
 use tidegate_access_log::fields::LOG_FIELDS;
 
 #[test]
@@ -31,6 +31,7 @@ fn admin_document_is_current() {
         ("State", "", state_fields()),
         ("Quotas", "Each quota has these fields.\n\n", fields_of::<QuotaDocument>("")),
         ("Corrections", "", fields_of::<CorrectionResponse>("")),
+        ("Usage", "", fields_of::<UsageDocument>("")),
         ("Cache", "", fields_of::<CacheDocument>("")),
         ("Explanation", "", written(EXPLANATION_FIELDS)),
     ] {

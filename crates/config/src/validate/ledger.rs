@@ -49,6 +49,11 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
         certificate_secret: secret(&path.certificate_secret(), raw_redis.certificate_secret.as_ref(), report),
         failure_mode: raw_redis.failure_mode,
     };
+    for quota in quotas.iter().filter(|quota| quota.budget.is_some()) {
+        let message = "each gateway would count the budgets on its own, so that a key had that many times its limit";
+        let hint = "leave out ledger.redis, or let one gateway count the budgets";
+        report.contradiction(&SettingPath::of_quota(&quota.name).per(), &[path.clone()], message, hint);
+    }
     for quota in quotas.iter().filter(|quota| quota.limit > MAX_REDIS_LIMIT) {
         report.error(
             &SettingPath::of_quota(&quota.name).limit(),

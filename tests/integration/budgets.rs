@@ -1,0 +1,208 @@
+//! Budgets: units of a quota for each customer, client or class.
+
+use crate::support::client::Response;
+use crate::support::gateway::TestGateway;
+use crate::support::origin::{Origin, ReceivedRequest};
+use crate::support::program::run;
+use crate::support::running_gateway::RunningGateway;
+use crate::support::wait::wait_until;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+const ACME: &str = "key-of-acme";
+const TRIAL: &str = "key-of-trial";
+
+/// SHA-256 of these keys, and of `key-of-late`.
+const ACME_HASH: &str = "689febd264f8b977e29c0fdb75f839eb248ba07d1561b14f2b95f42756943245";
+const TRIAL_HASH: &str = "3dfb31644d2f211cb9f95a142303b1b19c1ade944165d87fb9eb67b252496a44";
+const LATE_HASH: &str = "f098e8c81b4f84e4c2ebc52e38be021854b17b2bb688e1f8f435505cad23c78f";
+
+/// Customers with keys: `acme` has 5 units of each hour, `trial` 2; all of them together 1000.
+const RULES: &str = "
+api_keys:
+  - { name: acme, class: pro, sha256: ACME_HASH }
+  - { name: trial, class: free, sha256: TRIAL_HASH }
+  - { name: late, class: pro, sha256: LATE_HASH, expires: 1990-01-01 }
+quotas:
+  all: { limit: 1000, window: { fixed: 1h } }
+  customer: { per: api_key, limit: 3, limits: { pro: 5, free: 2 }, window: { fixed: 1h } }
+classes:
+  - { name: pro, when: { api_key: own } }
+  - { name: free, when: { api_key: own } }
+routes: [{ match: /free }, { match: /**, cost: { all: 1, customer: 1 } }]
+";
+
+fn rules() -> String {
+    RULES.replace("ACME_HASH", ACME_HASH).replace("TRIAL_HASH", TRIAL_HASH).replace("LATE_HASH", LATE_HASH)
+}
+
+fn get(gateway: &TestGateway, key: &str) -> Response {
+    gateway.connect().get("/v1/chat", &format!("Authorization: Bearer {key}\r\n"))
+}
+
+fn admitted(gateway: &TestGateway, key: &str, count: usize) -> usize {
+    (0..count).filter(|_| get(gateway, key).status == 200).count()
+}
+
+#[test]
+fn each_customer_has_its_own_budget_and_sees_no_other() {
+    let origin = Origin::plain();
+    let gateway = TestGateway::with_rules(origin.address(), &rules());
+    assert_eq!([admitted(&gateway, ACME, 8), admitted(&gateway, TRIAL, 8)], [5, 2]);
+    let refused = get(&gateway, ACME);
+    assert_eq!((refused.status, refused.json()["reason"].as_str()), (429, Some("quota")));
+    assert_eq!(refused.field("ratelimit-policy"), "\"all\";q=1000;w=3600, \"customer\";q=5;w=3600");
+    assert!(refused.field("ratelimit").contains("\"customer\";r=0;t="), "{}", refused.field("ratelimit"));
+    // Neither an unknown nor an expired key is one: the address pays, and has the limit of all others.
+    assert_eq!([admitted(&gateway, "unknown", 5), admitted(&gateway, "key-of-late", 5)], [3, 0]);
+    let by_other_field = gateway.connect().get("/v1/chat", &format!("X-Api-Key: {TRIAL}\r\n"));
+    assert_eq!(by_other_field.status, 429, "the same customer");
+    assert_eq!(gateway.connect().get("/free", &format!("X-Api-Key: {TRIAL}\r\n")).status, 200);
+    assert_eq!(gateway.counters().0, 10.0, "what a budget refuses is charged nowhere");
+    assert_eq!(gateway.metric("tidegate_budget_keys{quota=\"customer\"}"), 3.0);
+    assert!(!gateway.metrics().keys().any(|series| series.contains("acme")), "no series has the name of a customer");
+    let log = gateway.read_log();
+    let customers: Vec<_> = log.iter().filter(|line| line["class"] == "pro").map(|line| &line["customer"]).collect();
+    assert!(customers.iter().all(|customer| customer.as_str().is_some_and(|it| it.starts_with("hash:"))));
+    assert!(log.iter().all(|line| !line.to_string().contains("key-of")), "no key is logged");
+}
+
+#[test]
+fn administrator_sees_the_usage_of_each_customer() {
+    let origin = Origin::plain();
+    let gateway = TestGateway::with_rules(origin.address(), &rules());
+    admitted(&gateway, ACME, 4);
+    let (status, usage) = gateway.admin_get("/api/v1/usage?key=acme");
+    let usage: serde_json::Value = serde_json::from_str(&usage).expect("JSON");
+    assert_eq!((status, &usage[0]["used"], &usage[0]["limit"]), (200, &4.into(), &5.into()));
+    assert_eq!(gateway.admin_get("/api/v1/usage?key=nobody").0, 404);
+    let admin = gateway.admin_address().to_string();
+    let shown = run(&["usage", "--admin", &admin], b"");
+    assert_eq!(shown.code, 0, "{}", shown.errors);
+    let lines: Vec<Vec<&str>> = shown.output.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[1][..5], ["acme", "pro", "customer", "4", "5"]);
+    assert_eq!(lines[2][..3], ["late", "(invalid)", "pro"]);
+    let csv = run(&["usage", "--csv", "--key", "trial", "--admin", &admin], b"");
+    assert!(csv.output.lines().nth(1).is_some_and(|line| line.starts_with("trial,free,true,customer,2,0,2,")));
+}
+
+#[test]
+fn budgets_and_shares_outlive_a_restart_and_end_with_their_window() {
+    let origin = Origin::plain();
+    let with_share = "quotas: { api: { limit: 100, window: { fixed: 1h }, per_client: 10 } }\n\
+                      routes: [{ match: /**, cost: { api: 1 } }]\n";
+    for (rules, limit) in [(rules(), 5), (with_share.to_owned(), 10)] {
+        let mut gateway = TestGateway::with_rules(origin.address(), &format!("ledger: file\n{rules}"));
+        assert_eq!(admitted(&gateway, ACME, 3), 3);
+        gateway.restart();
+        assert_eq!(admitted(&gateway, ACME, 20), limit - 3);
+        gateway.clock.advance(Duration::from_secs(3600));
+        assert_eq!(admitted(&gateway, ACME, 20), limit, "a new window");
+    }
+}
+
+#[test]
+fn customers_are_named_by_a_header_where_the_application_checks_it() {
+    let origin = Origin::plain();
+    let rules = "
+clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
+limits: { max_credentials_per_address: 4 }
+quotas: { customer: { per: { header: X-Customer }, limit: 3, window: { fixed: 1h }, max_keys: 50 } }
+routes: [{ match: /**, cost: { customer: 1 } }]
+";
+    let mut gateway = TestGateway::with_rules(origin.address(), &format!("ledger: file\n{rules}"));
+    let admitted = |gateway: &TestGateway, client: &str, customer: &str, count: usize| {
+        let fields = format!("X-Forwarded-For: {client}\r\nX-Customer: {customer}\r\n");
+        (0..count).filter(|_| gateway.connect().get("/", &fields).status == 200).count()
+    };
+    assert_eq!(admitted(&gateway, "192.0.2.1", "a", 2), 2);
+    gateway.restart();
+    assert_eq!(admitted(&gateway, "198.51.100.7", "a", 5), 1, "the same customer from elsewhere, after a restart");
+    // Made-up customers of one address: four have budgets, all others share that of the address.
+    let made_up = (0..200).filter(|number| admitted(&gateway, "203.0.113.9", &format!("made-up-{number}"), 1) == 1);
+    assert_eq!(made_up.count(), 4 + 3);
+    assert_eq!(admitted(&gateway, "192.0.2.1", "b", 5), 3, "others have their budgets");
+    assert_eq!(admitted(&gateway, "192.0.2.1", "a", 1), 0, "and nobody gets a spent one back");
+}
+
+#[test]
+fn keys_of_a_file_are_read_again_when_it_changes() {
+    let origin = Origin::plain();
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let keys = dir.path().join("keys.yaml");
+    let file =
+        |entries: &str| std::fs::write(&keys, format!("api_keys:\n{entries}")).expect("the directory is writable");
+    let acme = format!("  - {{ name: acme, class: pro, sha256: {ACME_HASH} }}\n");
+    let trial = format!("  - {{ name: trial, class: pro, sha256: {TRIAL_HASH} }}\n");
+    file(&acme);
+    let rules = format!(
+        "api_keys: {{ file: {} }}\nclasses: [{{ name: pro, when: {{ api_key: own }} }}, {{ name: nokey, block: true }}]\n",
+        keys.display()
+    );
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    assert_eq!([ACME, TRIAL].map(|key| get(&gateway, key).status), [200, 429]);
+    file(&(acme.clone() + &trial));
+    gateway.reload_files();
+    assert_eq!(get(&gateway, TRIAL).status, 200);
+    file("  - { name: broken }\n");
+    gateway.reload_files();
+    assert_eq!(gateway.metric("tidegate_config_last_reload_successful"), 0.0);
+    assert_eq!([ACME, TRIAL].map(|key| get(&gateway, key).status), [200, 200], "the keys stay as they were");
+    file(&trial);
+    gateway.reload_files();
+    assert_eq!([ACME, TRIAL].map(|key| get(&gateway, key).status), [429, 200]);
+}
+
+/// Sends a request with a key. Returns its status; `None` if the gateway is killed before.
+fn status(address: SocketAddr, key: &str) -> Option<u16> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let request = format!("GET /v1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).ok()?;
+    std::str::from_utf8(response.get(9..12)?).ok()?.parse().ok()
+}
+
+/// Customers that ask all the time, through kills, get no unit more than their budgets, and few less.
+#[test]
+fn kills_give_no_customer_more_than_its_budget() {
+    const LIMIT: usize = 100;
+    const CLIENTS_OF_EACH: usize = 2;
+    const KILLS: usize = 4;
+    let origin = Origin::plain();
+    let served = || origin.received_requests().len();
+    let state = tempfile::tempdir().expect("temporary directory");
+    let rules = format!(
+        "api_keys: [{{ name: acme, class: pro, sha256: {ACME_HASH} }}, {{ name: trial, class: pro, sha256: {TRIAL_HASH} }}]\n\
+         quotas: {{ customer: {{ per: api_key, limit: {LIMIT}, window: {{ fixed: 87600h }} }} }}\n\
+         classes: [{{ name: pro, when: {{ api_key: own }} }}]\n\
+         routes: [{{ match: /**, cost: {{ customer: 1 }} }}]\n"
+    );
+    for round in 0..=KILLS {
+        let gateway = RunningGateway::start(state.path(), origin.address(), &rules);
+        let clients: Vec<_> = [ACME, TRIAL]
+            .into_iter()
+            .cycle()
+            .take(2 * CLIENTS_OF_EACH)
+            .map(|key| {
+                let address = gateway.address;
+                std::thread::spawn(move || while status(address, key) == Some(200) {})
+            })
+            .collect();
+        if round < KILLS {
+            let target = (round + 1) * 2 * LIMIT / (KILLS + 2);
+            wait_until("requests of this round", || served() >= target);
+            gateway.program.signal("KILL");
+        }
+        clients.into_iter().for_each(|client| client.join().expect("the client ends"));
+        gateway.program.kill();
+    }
+    for key in [ACME, TRIAL] {
+        let fields = |request: &ReceivedRequest| request.head.contains(key);
+        let count = origin.received_requests().iter().filter(|request| fields(request)).count();
+        assert!(count <= LIMIT, "{count} of {LIMIT}");
+        let in_flight = KILLS * CLIENTS_OF_EACH;
+        assert!(count + in_flight >= LIMIT, "{count} of {LIMIT}: a kill loses at most what was in flight");
+    }
+}
