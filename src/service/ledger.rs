@@ -38,9 +38,7 @@ pub(super) fn engine(
             with_leases(RedisStore::new(server, &redis.prefix, fallback_enabled, incarnation), settings, clock)?
         }
     };
-    engine
-        .open_key_files(&settings.state_dir)
-        .map_err(|source| OpenError::Directory { path: settings.state_dir.clone(), source })?;
+    engine.open_key_files(&settings.state_dir)?;
     Ok((engine, lease_refresher))
 }
 

@@ -90,7 +90,7 @@ fn administrator_sees_the_usage_of_each_customer() {
 #[test]
 fn budgets_and_shares_outlive_a_restart_and_end_with_their_window() {
     let origin = Origin::plain();
-    let with_share = "quotas: { api: { limit: 100, window: { fixed: 1h }, per_client: 10 } }\n\
+    let with_share = "quotas: { api: { limit: 100000, window: { fixed: 1h }, per_client: 10 } }\n\
                       routes: [{ match: /**, cost: { api: 1 } }]\n";
     for (rules, limit) in [(rules(), 5), (with_share.to_owned(), 10)] {
         let mut gateway = TestGateway::with_rules(origin.address(), &format!("ledger: file\n{rules}"));

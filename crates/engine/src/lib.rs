@@ -20,7 +20,6 @@ mod exempt;
 mod exempt_costs;
 pub mod files;
 pub mod heavy_hitters;
-mod keyed_usage;
 mod learned_costs;
 mod lease_mode;
 mod leases;
@@ -68,15 +67,13 @@ use foldhash::fast::SeedableRandomState as Hashing;
 use parking_lot::Mutex;
 use quota::QuotaCounter;
 use refused_pages::RefusedPages;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use throttle::Throttle;
 use tidegate_policy::cost::{Cost, CostEstimate};
 use tidegate_policy::path_costs::PathCosts;
 use tidegate_policy::quota::Quota;
 use tidegate_policy::{QuotaId, Rules, StableClassId, Timestamp, Units};
-use tracing::warn;
 
 /// Inline list: most requests use one quota and one scope, few use more.
 pub type InlineVec<T> = smallvec::SmallVec<[T; 2]>;
@@ -184,41 +181,10 @@ impl Engine {
         counter
     }
 
-    /// Records usage by key in a state directory from now on, and continues with what is recorded there.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the directory cannot be written.
-    pub fn open_key_files(&self, dir: &Path) -> io::Result<()> {
-        let counters = self.quotas.lock();
-        *self.key_files.lock() = Some(dir.to_owned());
-        counters.iter().filter(|counter| counter.counts_keys()).try_for_each(|counter| counter.open_key_file(dir))
-    }
-
     /// Continues with the usage by key of another engine, whose quotas have the same names.
     pub fn restore_key_usage(&self, other: &Self) {
         for (counter, earlier) in self.quotas.lock().iter().zip(other.quotas.lock().iter()) {
             counter.restore_key_usage(earlier);
-        }
-    }
-
-    /// Records usage by key no more: another process does.
-    pub fn close_key_files(&self) {
-        let counters = self.quotas.lock();
-        *self.key_files.lock() = None;
-        counters.iter().for_each(|counter| counter.close_key_file());
-    }
-
-    /// Begins to record the usage by key of a quota that a reload has added or that counts keys since then.
-    fn record_keys(&self, counter: &QuotaCounter, quota: &Quota) {
-        // The ids of first-use windows begin anew with each process.
-        let counts_keys =
-            (quota.budget.is_some() || quota.client_limit.is_some()) && quota.window.first_use_length().is_none();
-        let begins = counts_keys && !counter.set_counts_keys();
-        if let Some(dir) = self.key_files.lock().as_ref().filter(|_| begins)
-            && let Err(error) = counter.open_key_file(dir)
-        {
-            warn!("The usage of keys of {} is lost at the next start: {error}", quota.name);
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Counter of one quota: its state behind a lock, and the wake-up of the refresher of its lease.
 
 use super::cost_estimates::LearnedCost;
-use super::keyed_usage::KeyedUsage;
 use super::lease_mode::LeaseMode;
+use super::ledger::OpenError;
 #[cfg(test)]
 use super::ledger::key_file::KeyFile;
+use super::ledger::keyed_usage::KeyedUsage;
 use parking_lot::{Mutex, MutexGuard};
 use std::borrow::Cow;
-use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate_policy::identity::ClientKey;
@@ -100,7 +100,7 @@ impl QuotaCounter {
     }
 
     /// Continues with the usage by key in a state directory, and records it there.
-    pub(super) fn open_key_file(&self, dir: &Path) -> io::Result<()> {
+    pub(super) fn open_key_file(&self, dir: &Path) -> Result<(), OpenError> {
         self.keyed_usage.lock().open_file(dir, &self.name)
     }
 

@@ -3,11 +3,8 @@
 use crate::calendar::start_of_day;
 use crate::error::{ConfigError, SourceLocation};
 use crate::node::{Entry, Node, NodeKind};
-use crate::raw::File;
-use crate::raw::classes::ApiKeyForm;
 use crate::scalars::Amount;
 use crate::section::{any, section};
-use crate::sections::quotas::Per;
 use crate::serde_forms::NamedMap;
 use crate::setting_path::SettingPath;
 use crate::validate::diagnostics::Diagnostics;
@@ -19,7 +16,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use tidegate_policy::ClassId;
 use tidegate_policy::api_keys::{ApiKey, ApiKeyList, KeyHash, customer};
-use tidegate_policy::budget::{BudgetKey, CustomerSource};
+use tidegate_policy::budget::BudgetKey;
 use tidegate_policy::class::{Class, KeyCondition};
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::quota::Quota;
@@ -210,29 +207,6 @@ fn set_limits(
             }
             None => report.unknown_name(&path, "quota", name, quotas.iter().map(|quota| quota.name.as_str())),
         }
-    }
-}
-
-/// Reports classes and quotas that need API keys, and a list that nothing uses.
-pub(crate) fn check_use(file: &File, customer: Option<&CustomerSource>, report: &mut Diagnostics) {
-    let are_listed = report.is_set(&SettingPath::ROOT.api_keys());
-    let hint = "write api_keys: { file: keys.yaml }, and create keys by: tidegate keys add NAME --class CLASS";
-    let mut is_used = customer == Some(&CustomerSource::ApiKey);
-    if is_used && !are_listed {
-        let (name, _) = (file.quotas.0.iter().find(|(_, quota)| matches!(quota.per, Some(Per::ApiKey))))
-            .expect("a quota names the customer");
-        report.error(&SettingPath::of_quota(name).per(), "there are no API keys", hint);
-    }
-    for (index, class) in file.classes.iter().enumerate() {
-        if matches!(class.when.api_key, Some(ApiKeyForm::Own)) {
-            is_used = true;
-            if !are_listed {
-                report.error(&SettingPath::of_class(index).when().api_key(), "there are no API keys", hint);
-            }
-        }
-    }
-    if are_listed && !is_used {
-        report.warning("api_keys: no class has the condition `api_key: own`, so that keys change nothing; write { name: customer, when: { api_key: own } }");
     }
 }
 

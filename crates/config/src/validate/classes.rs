@@ -1,10 +1,11 @@
 //! Validates `classes` with their buckets and crawler guards, and `user_agent_rules`.
 
+use super::credentials::{check_cookie, credential_source};
 use super::diagnostics::Diagnostics;
 use super::request_conditions;
 use crate::raw::File;
 use crate::raw::classes::{self as raw, Agent};
-use crate::scalars::{Field, ValuePattern};
+use crate::scalars::ValuePattern;
 use crate::sections::sessions::SessionsForm;
 use crate::serde_forms::{OneOrMany, SecretText};
 use crate::setting_path::SettingPath;
@@ -210,13 +211,6 @@ fn fields(raw: &raw::ClassConditions, path: &SettingPath, report: &mut Diagnosti
     fields
 }
 
-fn check_cookie(name: &str, path: &SettingPath, report: &mut Diagnostics) {
-    // The syntax of cookie names is that of header names (RFC 6265 section 4.1.1), but cookie names are case-sensitive.
-    if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
-        report.error(path, "invalid cookie name", "write it like session");
-    }
-}
-
 /// Puts classes of strangers into shadow mode if sessions are in it, and warns of orders that refuse others than strangers.
 pub(super) fn apply_sessions(classes: &mut [Class], sessions: &SessionsForm, report: &mut Diagnostics) {
     let SessionsForm::On(sessions) = sessions else { return };
@@ -312,29 +306,6 @@ fn key(raw: &raw::Key, path: &SettingPath, report: &mut Diagnostics) -> KeySourc
         raw::Key::Class => KeySource::Class,
         raw::Key::Credential { header, cookie } => {
             KeySource::Credential(credential_source(header, cookie, path, report))
-        }
-    }
-}
-
-pub(crate) fn credential_source(
-    header: &Option<Field>,
-    cookie: &Option<String>,
-    path: &SettingPath,
-    report: &mut Diagnostics,
-) -> CredentialSource {
-    match (header, cookie) {
-        (Some(header), None) => CredentialSource::Header(header.0.clone()),
-        (None, Some(cookie)) => {
-            check_cookie(cookie, &path.cookie(), report);
-            CredentialSource::Cookie(cookie.clone())
-        }
-        (header, _) => {
-            let message =
-                if header.is_some() { "found both header and cookie" } else { "found neither header nor cookie" };
-            if header.is_some() || !report.has_error_at(path) {
-                report.error(path, message, "write { header: X-Api-Key } or { cookie: session }");
-            }
-            CredentialSource::Cookie(String::new())
         }
     }
 }

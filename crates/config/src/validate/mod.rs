@@ -5,10 +5,12 @@
 
 mod acme;
 mod address_lists;
+mod api_keys;
 mod bot_detection;
 mod cache;
 pub(super) mod classes;
 mod clients;
+pub(super) mod credentials;
 pub(super) mod diagnostics;
 mod error_pages;
 mod forward_auth;
@@ -33,7 +35,7 @@ mod verify;
 use super::error::ConfigError;
 use super::raw;
 use super::raw::compression::{Compression, CompressionKeys};
-use super::sections::api_keys;
+use super::sections::api_keys::api_keys;
 use super::sections::crawl_policy::CrawlPolicyDocument;
 use super::sections::sessions::SessionsForm;
 use super::setting_path::SettingPath;
@@ -85,7 +87,7 @@ pub(super) fn validate(
     classes::check_needs(raw, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
     let Quotas { mut quotas, scope_quotas, customer } = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
-    let api_keys = api_keys::api_keys(&raw.api_keys, &classes, &mut quotas, &mut report);
+    let api_keys = api_keys(&raw.api_keys, &classes, &mut quotas, &mut report);
     api_keys::check_use(raw, customer.as_ref(), &mut report);
     let promise = promise::promise(&raw.promise, &quotas, &classes, &mut report);
     let (cache, cache_rules) = cache::cache(raw.cache.as_ref(), &mut report).unzip();

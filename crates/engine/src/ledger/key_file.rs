@@ -54,10 +54,10 @@ impl KeyFile {
         Ok(Self { file })
     }
 
-    /// Returns a file that is already open, such as one that cannot be written.
+    /// Returns the file of a quota, which cannot be written.
     #[cfg(test)]
-    pub(crate) fn from_file(file: File) -> Self {
-        Self { file }
+    pub(crate) fn read_only(dir: &Path, quota: &str) -> Self {
+        Self { file: File::open(path(dir, quota)).expect("the file exists") }
     }
 
     /// Writes a changed entry in its place.

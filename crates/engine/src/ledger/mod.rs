@@ -9,6 +9,8 @@
 
 mod file;
 pub(crate) mod key_file;
+mod key_files;
+pub(crate) mod keyed_usage;
 mod lease_refresher;
 mod lease_table;
 pub mod redis;

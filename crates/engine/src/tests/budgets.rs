@@ -1,9 +1,8 @@
 //! Budgets: each key has its own limit, whatever the others use.
 
 use super::*;
-use crate::ledger::key_file::{self, KeyFile};
+use crate::ledger::key_file::KeyFile;
 use std::collections::HashMap;
-use std::fs::File;
 use tidegate_policy::budget::{Budget, BudgetKey};
 use tidegate_policy::decide::DecisionRequest;
 
@@ -159,7 +158,7 @@ fn nothing_is_admitted_that_cannot_be_recorded() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
     admission.engine().open_key_files(dir.path()).expect("the directory is writable");
-    let read_only = KeyFile::from_file(File::open(key_file::path(dir.path(), "customer")).expect("the file exists"));
+    let read_only = KeyFile::read_only(dir.path(), "customer");
     let file = admission.counters()[0].replace_key_file(read_only);
     // The write fails after the decision; the next one knows.
     assert_eq!(admitted(&admission, customer(1), ClassId(0), 5), 1);

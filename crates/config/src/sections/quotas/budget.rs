@@ -5,7 +5,7 @@ use crate::scalars::{Amount, Field};
 use crate::section::section;
 use crate::serde_forms::string_or_map;
 use crate::setting_path::SettingPath;
-use crate::validate::classes::credential_source;
+use crate::validate::credentials::credential_source;
 use crate::validate::diagnostics::Diagnostics;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -28,12 +28,12 @@ pub(crate) enum Per {
     ApiKey,
     Client,
     Class,
-    Credential(CredentialKeys),
+    Credential(CustomerCredential),
 }
 
 section! {
     /// Header or cookie of a customer.
-    pub(crate) struct CredentialKeys {
+    pub(crate) struct CustomerCredential {
         /// Header whose value names the customer. Either header or cookie is required.
         header: Option<Field>;
         /// Cookie whose value names the customer. Either header or cookie is required.
@@ -41,8 +41,8 @@ section! {
     }
 }
 
-impl From<CredentialKeys> for Per {
-    fn from(keys: CredentialKeys) -> Self {
+impl From<CustomerCredential> for Per {
+    fn from(keys: CustomerCredential) -> Self {
         Self::Credential(keys)
     }
 }
@@ -50,7 +50,7 @@ impl From<CredentialKeys> for Per {
 impl<'de> Deserialize<'de> for Per {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "what has a budget of its own; use api_key, client, class, { header: NAME } or { cookie: NAME }";
-        string_or_map::<D, Self, CredentialKeys>(deserializer, needs, |word| match word {
+        string_or_map::<D, Self, CustomerCredential>(deserializer, needs, |word| match word {
             "api_key" => Some(Self::ApiKey),
             "client" => Some(Self::Client),
             "class" => Some(Self::Class),
@@ -65,7 +65,7 @@ impl JsonSchema for Per {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let keys = generator.subschema_for::<CredentialKeys>();
+        let keys = generator.subschema_for::<CustomerCredential>();
         json_schema!({ "anyOf": [{ "enum": ["api_key", "client", "class"] }, keys] })
     }
 }
@@ -88,7 +88,7 @@ pub(super) fn budget(
     let source = match per {
         Per::ApiKey => Some(CustomerSource::ApiKey),
         Per::Client | Per::Class => None,
-        Per::Credential(CredentialKeys { header, cookie }) => {
+        Per::Credential(CustomerCredential { header, cookie }) => {
             Some(CustomerSource::Credential(credential_source(header, cookie, &path.per(), report)))
         }
     };

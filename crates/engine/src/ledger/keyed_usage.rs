@@ -1,8 +1,8 @@
 //! Usage of a quota by key, and its record beyond the life of the process.
 
-use super::ledger::key_file::{self, KeyFile};
+use super::OpenError;
+use super::key_file::{self, KeyFile};
 use std::collections::BTreeSet;
-use std::io;
 use std::path::Path;
 use tidegate_policy::Units;
 use tidegate_policy::identity::ClientKey;
@@ -10,7 +10,7 @@ use tidegate_policy::key_usage::{ChangedEntry, KeyUsage};
 use tracing::warn;
 
 /// Usage by key, each change of which is written to a file at once, if there is one.
-pub(super) struct KeyedUsage {
+pub(crate) struct KeyedUsage {
     usage: KeyUsage,
     max_keys: usize,
     file: Option<KeyFile>,
@@ -19,45 +19,46 @@ pub(super) struct KeyedUsage {
 }
 
 impl KeyedUsage {
-    pub(super) fn new(max_keys: usize) -> Self {
+    pub(crate) fn new(max_keys: usize) -> Self {
         Self { usage: KeyUsage::new(max_keys), max_keys, file: None, unwritten: BTreeSet::new() }
     }
 
-    pub(super) fn set_max_keys(&mut self, max_keys: usize) {
+    pub(crate) fn set_max_keys(&mut self, max_keys: usize) {
         self.max_keys = max_keys;
         self.usage.set_max_keys(max_keys);
     }
 
     /// Continues with the usage of the quota `name` that is recorded in a state directory, and records it there.
-    pub(super) fn open_file(&mut self, dir: &Path, name: &str) -> io::Result<()> {
-        let (file, usage) = key_file::open(dir, name, self.max_keys, |problem| warn!("{problem}"))?;
+    pub(crate) fn open_file(&mut self, dir: &Path, name: &str) -> Result<(), OpenError> {
+        let (file, usage) = key_file::open(dir, name, self.max_keys, |problem| warn!("{problem}"))
+            .map_err(|source| OpenError::Directory { path: dir.to_owned(), source })?;
         (self.file, self.usage) = (Some(file), usage);
         Ok(())
     }
 
     /// Continues with `usage`, which nothing records.
-    pub(super) fn restore(&mut self, usage: KeyUsage) {
+    pub(crate) fn restore(&mut self, usage: KeyUsage) {
         self.usage = usage;
     }
 
     /// Records changes in another file from now on. Returns the one before.
     #[cfg(test)]
-    pub(super) fn replace_file(&mut self, file: KeyFile) -> Option<KeyFile> {
+    pub(crate) fn replace_file(&mut self, file: KeyFile) -> Option<KeyFile> {
         self.file.replace(file)
     }
 
     /// Records no more changes, because another process does.
-    pub(super) fn close_file(&mut self) {
+    pub(crate) fn close_file(&mut self) {
         self.file = None;
         self.unwritten.clear();
     }
 
-    pub(super) fn usage(&self) -> &KeyUsage {
+    pub(crate) fn usage(&self) -> &KeyUsage {
         &self.usage
     }
 
     /// Returns true if all changes are recorded. Tries once more to write those that are not.
-    pub(super) fn is_recorded(&mut self) -> bool {
+    pub(crate) fn is_recorded(&mut self) -> bool {
         while let Some(slot) = self.unwritten.first().copied() {
             let Some(file) = &self.file else { break };
             if self.usage.record(slot).is_some_and(|record| file.write(&record).is_err()) {
@@ -68,18 +69,18 @@ impl KeyedUsage {
         true
     }
 
-    pub(super) fn reserve(&mut self, window: u64, key: ClientKey, units: Units) {
+    pub(crate) fn reserve(&mut self, window: u64, key: ClientKey, units: Units) {
         let changed = self.usage.reserve(window, key, units);
         self.record(changed);
     }
 
-    pub(super) fn charge(&mut self, window: u64, key: ClientKey, units: Units) {
+    pub(crate) fn charge(&mut self, window: u64, key: ClientKey, units: Units) {
         if let Some(changed) = self.usage.charge(window, key, units) {
             self.record(changed);
         }
     }
 
-    pub(super) fn settle(&mut self, window: u64, key: ClientKey, reserved: Units, charged: Units) {
+    pub(crate) fn settle(&mut self, window: u64, key: ClientKey, reserved: Units, charged: Units) {
         if let Some(changed) = self.usage.settle(window, key, reserved, charged) {
             self.record(changed);
         }

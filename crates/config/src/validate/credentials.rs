@@ -1,0 +1,38 @@
+//! Validates headers and cookies that carry a credential.
+
+use super::diagnostics::Diagnostics;
+use crate::scalars::Field;
+use crate::setting_path::SettingPath;
+use tidegate_policy::identity::CredentialSource;
+
+/// Returns the header or cookie of a credential, exactly one of which is named.
+pub(crate) fn credential_source(
+    header: &Option<Field>,
+    cookie: &Option<String>,
+    path: &SettingPath,
+    report: &mut Diagnostics,
+) -> CredentialSource {
+    match (header, cookie) {
+        (Some(header), None) => CredentialSource::Header(header.0.clone()),
+        (None, Some(cookie)) => {
+            check_cookie(cookie, &path.cookie(), report);
+            CredentialSource::Cookie(cookie.clone())
+        }
+        (header, _) => {
+            let message =
+                if header.is_some() { "found both header and cookie" } else { "found neither header nor cookie" };
+            if header.is_some() || !report.has_error_at(path) {
+                report.error(path, message, "write { header: X-Api-Key } or { cookie: session }");
+            }
+            CredentialSource::Cookie(String::new())
+        }
+    }
+}
+
+/// Reports an invalid name of a cookie.
+pub(super) fn check_cookie(name: &str, path: &SettingPath, report: &mut Diagnostics) {
+    // The syntax of cookie names is that of header names (RFC 6265 section 4.1.1), but cookie names are case-sensitive.
+    if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
+        report.error(path, "invalid cookie name", "write it like session");
+    }
+}
