@@ -167,6 +167,19 @@ fn bucket_refusal_explains_the_refill_time() {
 }
 
 #[test]
+fn refusal_with_another_status_is_explained_with_it() {
+    let rules = "classes: [{ name: nokey, block: true, refuse_with: 401 }]";
+    let gateway = TestGateway::with_rules(Origin::plain().address(), rules);
+    let refused = gateway.connect().get("/page", "");
+    assert_eq!((refused.status, refused.field("www-authenticate")), (401, "Bearer realm=\"api\""));
+    let explanation = RefusalExplanation::from_response(&gateway, &refused);
+    let block = explanation.find_step("block");
+    assert_eq!(block["message"], "the class nokey is blocked, with status 401");
+    let outcome = explanation.single_outcome();
+    assert_eq!((&outcome["status"], &outcome["retry_after_s"]), (&401.into(), &Value::Null));
+}
+
+#[test]
 fn block_refusal_explains_the_required_proof() {
     let gateway = TestGateway::with_rules(Origin::plain().address(), RULES);
     let impostor = format!("{GOOGLEBOT}X-Forwarded-For: 192.0.2.1\r\n");

@@ -22,6 +22,7 @@ quotas: { api: { limit: 6, window: { fixed: 24h } } }
 classes:
   - { name: forged, when: { address: 66.249.66.0/24 } }
   - { name: bot, when: { kind: [verified_bot, declared_bot, impostor] }, block: true }
+  - { name: nokey, when: { path: /keyed }, block: true, refuse_with: 401 }
   - { name: person, bucket: { capacity: 1000, fill: 1, interval: 1s } }
 routes:
   - { match: /cheap }
@@ -237,6 +238,8 @@ fn assert_asks(file: &'static str, command: impl FnOnce(&ProxySetup) -> Command)
     assert_refused(&exhausted);
     assert!(exhausted.field("ratelimit").contains("\"api\";r="), "{exhausted:?}");
     assert_eq!(gateway.counters(), (2.0, 3.0));
+    let keyed = send(format!("GET /keyed HTTP/1.1\r\nHost: example.com\r\n{PERSON}\r\n"));
+    assert_eq!((keyed.status, keyed.field("www-authenticate")), (401, "Bearer realm=\"api\""), "{keyed:?}");
 
     drop(proxy);
     let log = gateway.read_log();
@@ -251,7 +254,7 @@ fn assert_asks(file: &'static str, command: impl FnOnce(&ProxySetup) -> Command)
     for line in &log {
         assert_ne!((&line["client"], &line["class"]), (&"66.249.66.1".into(), &"forged".into()), "{line}");
     }
-    assert_eq!(log.len(), 6, "an invalid path is not counted: {log:?}");
+    assert_eq!(log.len(), 7, "an invalid path is not counted: {log:?}");
 }
 
 #[track_caller]

@@ -598,7 +598,7 @@ workers: 1
 crawl_policy: on
 quotas: { api: { limit: 5, window: { fixed: 24h } } }
 classes:
-  - { name: bad, when: { user_agent: BadBot }, block: true }
+  - { name: bad, when: { user_agent: BadBot }, block: true, refuse_with: 401 }
   - { name: rest }
 routes: [ { match: /**, cost: { api: 1 } } ]";
     let gateway = TestGateway::with_rules(caching_origin().address(), rules);

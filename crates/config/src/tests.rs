@@ -715,7 +715,7 @@ routes:
             "13:7: quotas.places_api.tiers.serach: unknown class \"serach\" (did you mean \"search\"?); known: search, person",
             "17:23: classes[0].when.operator: unknown operator \"googlbot\" (did you mean \"googlebot\"?); known: googlebot, bingbot, applebot",
             "17:40: classes[0].when.kind[0]: found \"robot\"; use one of human, verified_bot, declared_bot, suspected_bot, impostor",
-            "18:21: classes[1].prority: unknown key \"prority\" (did you mean \"priority\"?); known here: name, when, priority, bucket, per_client, block, enforce, crawler_guard, crawl_delay",
+            "18:21: classes[1].prority: unknown key \"prority\" (did you mean \"priority\"?); known here: name, when, priority, bucket, per_client, block, refuse_with, enforce, crawler_guard, crawl_delay",
             "20:14: routes[0].match: \"item\": does not start with a slash; write it like /item/*",
             "20:39: routes[0].cost.place_api: unknown quota \"place_api\" (did you mean \"places_api\"?); known: places_api",
         ]
@@ -1619,8 +1619,16 @@ fn each_invalid_value_is_reported() {
             "3:39: routes[0].cache.key.cookies: invalid cookie name \"a=b\"; write the name alone, such as lang",
         ),
         (
+            "classes: [{ name: a, refuse_with: 401 }]".into(),
+            "2:35: classes[0].refuse_with: has no effect without block: true; write block: true, or leave the key out",
+        ),
+        (
+            "classes: [{ name: a, block: true, refuse_with: 404 }]".into(),
+            "2:48: classes[0].refuse_with: found 404; write 401, 403 or 429",
+        ),
+        (
             "error_pages: { 404: a.html }".into(),
-            "2:21: error_pages.404: found \"404\", no error status of the gateway itself; write one of 400, 405, 408, 413, 414, 417, 421, 429, 431, 502, 503, 504, 508, 4xx and 5xx; error responses of the origin are not replaced",
+            "2:21: error_pages.404: found \"404\", no error status of the gateway itself; write one of 400, 401, 403, 405, 408, 413, 414, 417, 421, 429, 431, 502, 503, 504, 508, 4xx and 5xx; error responses of the origin are not replaced",
         ),
         (
             "error_pages: { 5xx: '' }".into(),

@@ -25,7 +25,7 @@ use super::route::{self, Pattern};
 use super::secret::Secret;
 use super::session::Session;
 use super::words::Words;
-use http::Method;
+use http::{Method, StatusCode};
 use std::{fmt, iter};
 
 /// Classification of a client.
@@ -50,6 +50,8 @@ pub struct Class {
     pub matcher: ClassMatcher,
     /// True if all requests except robots.txt are refused.
     pub blocked: bool,
+    /// Status of the refusals by `blocked`: 401, 403 or 429.
+    pub refuse_with: StatusCode,
     /// Token bucket of each client.
     pub bucket: Option<Bucket>,
     /// Key source that partitions the buckets.

@@ -16,6 +16,7 @@ use super::switches::{Switch, SwitchEffect};
 use super::tier::{Share, ShedState};
 use super::time::{ceil_seconds, with_spread};
 use super::units::Units;
+use http::StatusCode;
 use std::time::Duration;
 
 /// A classified and routed request, with everything its verdict depends on.
@@ -488,9 +489,20 @@ fn partial_shed_wait(share: Share) -> Duration {
 }
 
 impl Refusal {
-    /// Returns `Retry-After` in seconds, at least 1; `spread` is the jitter as a fraction of the wait.
-    pub fn retry_after(&self, spread: f64) -> u64 {
-        ceil_seconds(with_spread(self.wait, spread)).max(1)
+    /// Returns the status of the response to a request of `class`.
+    pub fn status(&self, class: &Class) -> StatusCode {
+        match self.reason {
+            // In shadow mode, the class refuses no request: an administrator blocks the client.
+            Reason::Blocked if class.blocked && class.enforce => class.refuse_with,
+            reason => reason.status(),
+        }
+    }
+
+    /// Returns `Retry-After` of the response to a request of `class`, in seconds, at least 1. `spread` is the jitter as a
+    /// fraction of the wait. Returns `None` with 401 and 403: a client with the same credentials gets them again.
+    pub fn retry_after(&self, class: &Class, spread: f64) -> Option<u64> {
+        let is_limited = !matches!(self.status(class), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        is_limited.then(|| ceil_seconds(with_spread(self.wait, spread)).max(1))
     }
 }
 

@@ -77,6 +77,7 @@ pub fn class(name: &str) -> Class {
         name: name.into(),
         matcher: ClassMatcher::default(),
         blocked: false,
+        refuse_with: http::StatusCode::TOO_MANY_REQUESTS,
         bucket: None,
         key: KeySource::Address,
         enforce: true,

@@ -42,7 +42,11 @@ pub(super) fn write(
     let Some(policy) = most_restrictive(rules, snapshot, now) else { return };
     for family in families {
         match family {
-            LegacyFamily::Atlassian => write_atlassian(&policy, status, fields),
+            LegacyFamily::Atlassian => {
+                let has_retry_time =
+                    snapshot.refusal.is_none_or(|it| it.retry_after(&rules[snapshot.class], 0.0).is_some());
+                write_atlassian(&policy, status, has_retry_time, fields);
+            }
             LegacyFamily::Github => write_github(&policy, now, fields),
             LegacyFamily::Draft03 => write_draft_03(&policy, fields),
         }
@@ -122,15 +126,15 @@ fn quota<'a>(
 }
 
 /// Writes the Atlassian family, with `Retry-After` on every response: 0 while something remains, else the time until
-/// the refill.
-fn write_atlassian(policy: &MostRestrictive<'_>, status: StatusCode, fields: &mut Fields) {
+/// the refill. A refusal without a time to retry has none.
+fn write_atlassian(policy: &MostRestrictive<'_>, status: StatusCode, has_retry_time: bool, fields: &mut Fields) {
     insert_number(fields, Name::XRateLimitLimit, policy.limit);
     insert_number(fields, Name::XRateLimitRemaining, policy.remaining);
     insert_number(fields, Name::XRateLimitIntervalSeconds, ceil_seconds(policy.interval));
     insert_number(fields, Name::XRateLimitFillRate, policy.fill);
     // Keep the `Retry-After` of an overloaded origin: the refill time would be too short.
     let is_overloaded = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
-    if !is_overloaded && !fields.contains(Name::RetryAfter) {
+    if !is_overloaded && has_retry_time && !fields.contains(Name::RetryAfter) {
         let wait = if policy.remaining > 0 { 0 } else { ceil_seconds(policy.wait).max(1) };
         insert_number(fields, Name::RetryAfter, wait);
     }

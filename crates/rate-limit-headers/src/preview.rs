@@ -20,10 +20,11 @@ pub struct ResponsePreview {
 /// Returns the response for `snapshot`, with a retry time increased by `spread`, a ratio of the wait.
 pub fn preview(settings: &Settings, snapshot: RateLimitSnapshot<'_>, spread: f64, now: Timestamp) -> ResponsePreview {
     let rules = &settings.rules;
-    let status = snapshot.refusal.map(|refusal| refusal.reason.status());
+    let class = &rules[snapshot.class];
+    let status = snapshot.refusal.map(|refusal| refusal.status(class));
     let mut fields = Fields::new();
     let headers = RateLimitHeaders::new(&settings.headers, rules);
     headers.write(rules, snapshot, now, status.unwrap_or(StatusCode::OK), &mut fields);
-    let retry_after_s = snapshot.refusal.map(|refusal| refusal.retry_after(spread));
+    let retry_after_s = snapshot.refusal.and_then(|refusal| refusal.retry_after(class, spread));
     ResponsePreview { status, retry_after_s, fields: fields.to_map() }
 }

@@ -2,6 +2,7 @@
 
 use super::format::{duration, shadow};
 use crate::sections::sessions::Sessions;
+use http::StatusCode;
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::bucket::Bucket;
 use tidegate_policy::class::{ApiKeys, Class, ClassMatcher, KeyCondition};
@@ -11,7 +12,11 @@ use tidegate_policy::{ClientKind, ListId};
 /// Returns the summary line of `class`. `shed` is true if tiers or the pacing plan of a quota apply to it.
 pub(super) fn class(class: &Class, shed: bool, operators: &[String], lists: &[String]) -> String {
     let bucket = class.bucket.as_ref().map_or_else(String::new, |config| format!("; {}", bucket(config, &class.key)));
-    let blocked = if class.blocked { "; blocked" } else { "" };
+    let blocked = match (class.blocked, class.refuse_with) {
+        (false, _) => String::new(),
+        (true, StatusCode::TOO_MANY_REQUESTS) => "; blocked".to_owned(),
+        (true, status) => format!("; blocked, refused with {}", status.as_str()),
+    };
     // The guard overrides tiers and plans only.
     let guard = class.guard.as_ref().filter(|_| shed).map_or_else(String::new, |config| format!("; {}", guard(config)));
     let (conditions, priority) = (conditions(&class.matcher, operators, lists), class.priority);

@@ -37,6 +37,10 @@ section! {
         /// Retry-After: one hour, plus headers.retry_after_spread, because the end of the block is unknown. RateLimit
         /// fields of such a response show the quotas, which are not the reason of the refusal.
         block: bool = false => bool, any;
+        /// Status of the refusals by `block: true`, which it requires: 429, 401 or 403. 401 is for clients without a valid
+        /// key: put the class below those that name the keys; the response has `WWW-Authenticate: Bearer realm="api"`.
+        /// Neither 401 nor 403 has Retry-After. `tidegate block` refuses with 429 in all classes. Default 429.
+        refuse_with: Option<u16>;
         /// false: shadow mode. Refusals by block, bucket or tiers are counted and logged only.
         enforce: bool = true => bool, any;
         /// Crawler guard: requests of verified crawlers that are admitted although a tier or the pacing plan refuses

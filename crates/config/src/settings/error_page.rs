@@ -28,7 +28,7 @@ pub enum ErrorStatus {
 
 impl ErrorStatus {
     /// Error statuses of the gateway's own responses to clients.
-    pub const SENT: [u16; 13] = [400, 405, 408, 413, 414, 417, 421, 429, 431, 502, 503, 504, 508];
+    pub const SENT: [u16; 15] = [400, 401, 403, 405, 408, 413, 414, 417, 421, 429, 431, 502, 503, 504, 508];
 }
 
 impl fmt::Display for ErrorStatus {

@@ -9,6 +9,7 @@ use crate::scalars::ValuePattern;
 use crate::sections::sessions::SessionsForm;
 use crate::serde_forms::{OneOrMany, SecretText};
 use crate::setting_path::SettingPath;
+use http::StatusCode;
 use std::time::Duration;
 use tidegate_policy::address_lists::{AddressLists, ListSet};
 use tidegate_policy::bucket::Bucket;
@@ -98,6 +99,7 @@ pub(super) fn classes(
             name: OTHER_CLASS.into(),
             matcher: ClassMatcher::default(),
             blocked: false,
+            refuse_with: StatusCode::TOO_MANY_REQUESTS,
             bucket: None,
             key: KeySource::Address,
             enforce: true,
@@ -122,6 +124,7 @@ fn class(raw: &raw::Class, index: usize, operators: &[&str], lists: &[String], r
         name,
         matcher: class_matcher(&raw.when, &path.when(), operators, lists, report),
         blocked: raw.block,
+        refuse_with: refuse_with(raw, &path, report),
         bucket,
         key,
         enforce: raw.enforce,
@@ -129,6 +132,22 @@ fn class(raw: &raw::Class, index: usize, operators: &[&str], lists: &[String], r
         guard: guard(raw),
         has_client_limits: raw.per_client,
     }
+}
+
+/// Returns the status of the refusals of a blocked class, and reports one that no refusal can have.
+fn refuse_with(raw: &raw::Class, path: &SettingPath, report: &mut Diagnostics) -> StatusCode {
+    const STATUSES: [StatusCode; 3] = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS];
+    let default = StatusCode::TOO_MANY_REQUESTS;
+    let Some(code) = raw.refuse_with else { return default };
+    let path = path.refuse_with();
+    if !raw.block && code != default.as_u16() {
+        report.error(&path, "has no effect without block: true", "write block: true, or leave the key out");
+    }
+    let status = STATUSES.into_iter().find(|status| status.as_u16() == code);
+    status.unwrap_or_else(|| {
+        report.error(&path, format!("found {code}"), "write 401, 403 or 429");
+        default
+    })
 }
 
 /// Returns the crawler guard of a class. By default it is on for a class that names operators.

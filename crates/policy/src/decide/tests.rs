@@ -451,12 +451,30 @@ fn crawler_guard_admits_beyond_the_plan_only_units_that_are_not_earmarked() {
 fn retry_after_is_at_least_one_second_and_spread_upwards() {
     let retry_after = |ms, spread| {
         let wait = Duration::from_millis(ms);
-        Refusal { reason: Reason::Tier, quotas: RefusedQuotas::NONE, wait }.retry_after(spread)
+        let refusal = Refusal { reason: Reason::Tier, quotas: RefusedQuotas::NONE, wait };
+        refusal.retry_after(&fixtures::class("bot"), spread)
     };
     assert_eq!(
         [(0, 0.0), (1000, 0.0), (1001, 0.0), (2000, 0.5)].map(|(ms, spread)| retry_after(ms, spread)),
-        [1, 1, 2, 3]
+        [1, 1, 2, 3].map(Some)
     );
+}
+
+#[test]
+fn only_the_block_of_a_class_has_its_status() {
+    let class = Class { refuse_with: StatusCode::UNAUTHORIZED, ..fixtures::class("nokey") };
+    let answer = |class: &Class, reason| {
+        let refusal = Refusal { reason, quotas: RefusedQuotas::NONE, wait: Duration::from_secs(60) };
+        (refusal.status(class).as_u16(), refusal.retry_after(class, 0.0))
+    };
+    let blocked = Class { blocked: true, ..class.clone() };
+    assert_eq!(answer(&blocked, Reason::Blocked), (401, None));
+    for reason in Reason::ALL.into_iter().filter(|reason| *reason != Reason::Blocked) {
+        assert_eq!(answer(&blocked, reason), (reason.status().as_u16(), Some(60)), "{reason:?}");
+    }
+    assert_eq!(answer(&class, Reason::Blocked), (429, Some(60)), "an administrator blocks the client");
+    let in_shadow_mode = Class { enforce: false, ..blocked };
+    assert_eq!(answer(&in_shadow_mode, Reason::Blocked), (429, Some(60)), "an administrator blocks the client");
 }
 
 proptest! {

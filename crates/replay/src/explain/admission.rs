@@ -73,7 +73,11 @@ fn switch(request: &DecisionRequest<'_>, assessment: &Assessment<'_>) -> Option<
 fn block(input: &ExplainInput<'_>, request: &DecisionRequest<'_>, assessment: &Assessment<'_>) -> Step {
     let Some(result) = assessment.step_result(Check::Block) else { return Step::skipped(Stage::Block) };
     let not = if result == StepResult::Passed { "not " } else { "" };
-    let message = format!("the class {} is {not}blocked", request.class_rules.name);
+    let status = match request.class_rules.refuse_with.as_u16() {
+        status @ (401 | 403) if result != StepResult::Passed => format!(", with status {status}"),
+        _ => String::new(),
+    };
+    let message = format!("the class {} is {not}blocked{status}", request.class_rules.name);
     let path = SettingPath::of_class(request.class.index()).block();
     Step::new(Stage::Block, result, message).with_rule(input.environment.rule(&path))
 }

@@ -176,7 +176,8 @@ impl Simulator {
         if let Some(refusal) = decision.verdict.refusal() {
             replayed.refusal_reason = Some(refusal.reason);
             replayed.refusing_quotas = refusal.quotas;
-            let by_rules = Some(refusal.retry_after(self.retry_after_spread(native)));
+            let class = &self.rules[classified.class];
+            let by_rules = refusal.retry_after(class, self.retry_after_spread(native));
             // The log does not tell when a switch ends, except by this.
             let as_logged = native.filter(|native| native.switch.is_some());
             replayed.retry_after_s = as_logged.map_or(by_rules, |native| native.retry_after_s);

@@ -123,6 +123,43 @@ fn blocked_class_is_refused_in_the_name_of_its_class() {
 }
 
 #[test]
+fn blocked_class_is_refused_with_its_status() {
+    const SPACE: &str = "headers: { legacy: [atlassian] }\nquotas: { api: { limit: 10, window: { fixed: 60s } } }\n\
+                         routes: [{ match: '/**', cost: { api: 1 } }]\n";
+    for (refuse_with, title, challenge, retry_after) in [
+        (401, "Unauthorized", "Bearer realm=\"api\"", false),
+        (403, "Forbidden", "", false),
+        (429, "Request not satisfied due to detection of abnormal request pattern", "", true),
+    ] {
+        let rules = format!("classes: [{{ name: nokey, block: true, refuse_with: {refuse_with} }}]\n{SPACE}");
+        let site = Site::new(&rules);
+        let answer = site.send("GET /item/1", &[]);
+        assert_eq!((answer.status, answer.logged("status")), (refuse_with, refuse_with.into()));
+        assert_eq!((answer.logged("verdict"), answer.logged("reason")), ("refused".into(), "blocked".into()));
+        assert_eq!(
+            (answer.json()["title"].as_str(), answer.json()["status"].as_u64()),
+            (Some(title), Some(refuse_with.into()))
+        );
+        assert_eq!((answer.json()["reason"].as_str(), answer.field("cache-control")), (Some("blocked"), "no-store"));
+        assert_eq!(answer.field("www-authenticate"), challenge, "{refuse_with}");
+        assert_eq!(!answer.field("retry-after").is_empty(), retry_after, "{refuse_with}");
+        assert_eq!(!answer.logged("retry_after_s").is_null(), retry_after, "{refuse_with}");
+        assert_eq!(site.used(), 0.0);
+    }
+}
+
+#[test]
+fn an_administrator_blocks_with_429_whatever_the_class_has() {
+    let mut site = Site::new("classes: [{ name: nokey, block: true, refuse_with: 401, enforce: false }]\n");
+    site.peer = CLIENT.into();
+    assert_eq!(site.journal("GET /", &[]).verdict.refusal(), None, "shadow mode");
+    let target = SwitchTarget::Network(IpPrefix::new(CLIENT.into(), 32).expect("a network"));
+    site.switch(Switches::new(None, [(target, Switch { effect: SwitchEffect::Block, until: None })]));
+    let answer = site.send("GET /", &[]);
+    assert_eq!((answer.status, answer.field("www-authenticate")), (429, ""));
+}
+
+#[test]
 fn blocked_address_is_refused_and_no_policy_is_named() {
     let mut site = Site::new(BUCKET);
     let target = SwitchTarget::Network(IpPrefix::new(CLIENT.into(), 32).expect("a network"));

@@ -36,6 +36,9 @@ use tidegate_rate_limit_headers::RateLimitSnapshot;
 /// `Retry-After` if the origin is unreachable.
 const ORIGIN_RETRY_AFTER: Duration = Duration::from_secs(5);
 
+/// Challenge of a 401 (RFC 9110 section 11.6.1, RFC 6750 section 3).
+const CHALLENGE: &[u8] = b"Bearer realm=\"api\"";
+
 const JSON: &[u8] = b"application/problem+json";
 const HTML: &[u8] = b"text/html; charset=utf-8";
 
@@ -61,15 +64,17 @@ impl<'a> Problem<'a> {
         if refusal.reason.is_of_scope() {
             return Some(Self::throttled(refusal.reason, refusal.wait, spread));
         }
+        let class = &rules[snapshot.class];
         let template = match refusal.reason {
             Reason::Tier if has_no_share(rules, &snapshot) => ProblemTemplate::for_no_share(),
+            Reason::Blocked => ProblemTemplate::for_block(refusal.status(class)),
             reason => ProblemTemplate::for_refusal(reason),
         };
         Some(Self {
             template,
             reason: Some(refusal.reason),
             violated_policies: ViolatedPolicies(Some((rules, snapshot))),
-            retry_after: Some(refusal.retry_after(spread)),
+            retry_after: refusal.retry_after(class, spread),
             returns_by_itself: false,
         })
     }
@@ -174,6 +179,9 @@ impl<'a> Problem<'a> {
         fields.append(Name::ContentType, if prefers_html { HTML } else { JSON });
         fields.append(Name::CacheControl, b"no-store");
         fields.append(Name::Decision, id.as_bytes());
+        if self.status() == StatusCode::UNAUTHORIZED {
+            fields.append_text("www-authenticate", CHALLENGE);
+        }
         if let Some(seconds) = self.retry_after {
             let mut buffer = itoa::Buffer::new();
             let seconds = buffer.format(seconds).as_bytes();
@@ -338,6 +346,8 @@ mod tests {
             ProblemTemplate::METHOD_NOT_ALLOWED,
             ProblemTemplate::ONLY_IF_CACHED,
             ProblemTemplate::for_refusal(Reason::Quota),
+            ProblemTemplate::for_block(StatusCode::UNAUTHORIZED),
+            ProblemTemplate::for_block(StatusCode::FORBIDDEN),
             ProblemTemplate::for_forward_error(&ForwardError::ClientBody(ClientBodyError::TooSlow)),
             ProblemTemplate::for_forward_error(&ForwardError::ConnectFailed {
                 source: std::io::ErrorKind::Other.into(),
@@ -358,7 +368,7 @@ mod tests {
 
     #[test]
     fn refusal_has_reason_and_violated_policies() {
-        let rules = fixtures::rules();
+        let rules = Rules { classes: vec![fixtures::class("person")], ..fixtures::rules() };
         for reason in Reason::ALL {
             let quotas = tidegate_policy::RefusedQuotas::from_indexes([0]);
             let refusal = tidegate_policy::Refusal { reason, quotas, wait: Duration::from_secs(1) };

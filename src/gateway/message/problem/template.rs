@@ -2,6 +2,7 @@
 
 use crate::gateway::message::target::RequestError;
 use crate::gateway::upstream::{ClientBodyError, ForwardError};
+use http::StatusCode;
 use std::sync::LazyLock;
 use tidegate_http1 as http1;
 use tidegate_policy::Reason;
@@ -47,12 +48,26 @@ macro_rules! plain {
 }
 
 /// Templates of all reasons, in the order of [`Reason::ALL`].
-static REFUSALS: LazyLock<[ProblemTemplate; Reason::ALL.len()]> =
-    LazyLock::new(|| Reason::ALL.map(|reason| ProblemTemplate::of_refusal(reason, reason.row().detail)));
+static REFUSALS: LazyLock<[ProblemTemplate; Reason::ALL.len()]> = LazyLock::new(|| {
+    Reason::ALL.map(|reason| ProblemTemplate::of_refusal(reason, &reason.row().problem, reason.row().detail))
+});
 
 /// A tier that leaves a class nothing of the quota, however little of it is used.
 static NO_SHARE: LazyLock<ProblemTemplate> = LazyLock::new(|| {
-    ProblemTemplate::of_refusal(Reason::Tier, "Clients of this class get no pages that cost units of the quota.")
+    let detail = "Clients of this class get no pages that cost units of the quota.";
+    ProblemTemplate::of_refusal(Reason::Tier, &Reason::Tier.row().problem, detail)
+});
+
+/// A blocked class with `refuse_with: 401`.
+static UNAUTHORIZED: LazyLock<ProblemTemplate> = LazyLock::new(|| {
+    let problem = ProblemType { status: StatusCode::UNAUTHORIZED, uri: "about:blank", title: "Unauthorized" };
+    ProblemTemplate::of_refusal(Reason::Blocked, &problem, "The request has no valid API key.")
+});
+
+/// A blocked class with `refuse_with: 403`.
+static FORBIDDEN: LazyLock<ProblemTemplate> = LazyLock::new(|| {
+    let problem = ProblemType { status: StatusCode::FORBIDDEN, uri: "about:blank", title: "Forbidden" };
+    ProblemTemplate::of_refusal(Reason::Blocked, &problem, Reason::Blocked.row().detail)
 });
 
 impl ProblemTemplate {
@@ -82,9 +97,18 @@ impl ProblemTemplate {
         *NO_SHARE
     }
 
+    /// Returns the texts of a refusal by a block, with its `status`.
+    pub(super) fn for_block(status: StatusCode) -> Self {
+        match status {
+            StatusCode::UNAUTHORIZED => *UNAUTHORIZED,
+            StatusCode::FORBIDDEN => *FORBIDDEN,
+            _ => Self::for_refusal(Reason::Blocked),
+        }
+    }
+
     /// Builds the texts of the refusals of a reason, once: they remain in memory.
-    fn of_refusal(reason: Reason, detail: &'static str) -> Self {
-        let ProblemType { status, uri, title } = &reason.row().problem;
+    fn of_refusal(reason: Reason, problem: &ProblemType, detail: &'static str) -> Self {
+        let ProblemType { status, uri, title } = problem;
         let (status, name) = (status.as_u16(), reason.name());
         let before_id = format!(
             "{{\"type\":\"{uri}\",\"title\":\"{title}\",\"status\":{status},\"detail\":\"{detail}\",\
