@@ -1,4 +1,4 @@
-//! HTML pages of the administrator in place of the gateway's own: which responses have them, with which values.
+//! Bodies of the administrator in place of the gateway's own: which responses have them, with which values.
 
 use crate::support::client::Response;
 use crate::support::gateway::TestGateway;
@@ -164,4 +164,44 @@ fn refusal_for_another_proxy_has_the_page() {
     };
     let refused = ask(&format!("{BROWSER}User-Agent: blocked\r\nX-Forwarded-For: 192.0.2.1\r\n"));
     assert_eq!((refused.status, refused.text().as_str()), (429, "busy 429"), "{refused:?}");
+}
+
+#[test]
+fn programs_get_the_json_and_browsers_the_page() {
+    let document =
+        r#"{"error": {"code": {{status}}, "text": "{{detail}}", "id": "{{decision}}", "wait": {{retry_after}}}}"#;
+    let (origin, dir) = (Origin::plain(), directory(&[("busy.json", document), ("busy.html", "page {{status}}")]));
+    let pages = format!(
+        "{RULES}error_pages: {{ 429: {{ html: {0}/busy.html, json: {0}/busy.json }}, 4xx: {{ json: anthropic }} }}\n",
+        dir.path().display()
+    );
+    let gateway = TestGateway::with_rules(origin.address(), &pages);
+    let mut client = gateway.connect();
+    let refused = client.get("/", "User-Agent: blocked\r\n");
+    assert_eq!((refused.status, refused.field("content-type")), (429, "application/json"));
+    assert_eq!(refused.field("content-length"), refused.body.len().to_string());
+    let error = &refused.json()["error"];
+    assert_eq!((&error["code"], &error["text"]), (&429.into(), &"This client is blocked.".into()));
+    assert_eq!((&error["id"], &error["wait"]), (&refused.field("x-tidegate-decision").into(), &3600.into()));
+    assert_eq!((refused.field("x-should-retry"), refused.field("request-id")), ("", ""), "a file is of no API");
+    assert_eq!(client.get("/", &format!("{BROWSER}User-Agent: blocked\r\n")).text(), "page 429");
+
+    let rejected = client.get("/a%2Fb", "");
+    assert_eq!((rejected.status, rejected.field("content-type")), (400, "application/json"));
+    assert_eq!(rejected.json()["error"]["type"], "invalid_request_error");
+    assert_eq!(rejected.json()["request_id"], rejected.field("x-tidegate-decision"));
+    assert_eq!(rejected.field("request-id"), rejected.field("x-tidegate-decision"));
+    let browser = client.get("/a%2Fb", BROWSER);
+    assert_eq!((browser.field("content-type"), browser.field("request-id")), ("text/html; charset=utf-8", ""));
+}
+
+#[test]
+fn json_of_a_status_precedes_that_of_its_class() {
+    let rules = format!("{RULES}error_pages: {{ 429: {{ json: problem }}, 4xx: {{ json: openai }} }}\n");
+    let gateway = TestGateway::with_rules(Origin::unreachable(), &rules);
+    let mut client = gateway.connect();
+    let mut content_type = |path: &str, fields: &str| client.get(path, fields).field("content-type").to_owned();
+    assert_eq!(content_type("/", "User-Agent: blocked\r\n"), "application/problem+json");
+    assert_eq!(content_type("/a%2Fb", ""), "application/json");
+    assert_eq!(content_type("/", ""), "application/problem+json", "502 has none");
 }

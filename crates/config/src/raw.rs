@@ -10,6 +10,7 @@ pub(super) mod cache;
 pub(super) mod classes;
 pub(super) mod clients;
 pub(super) mod compression;
+pub(super) mod error_pages;
 pub(super) mod forward_auth;
 pub(super) mod header_changes;
 pub(super) mod ledger;
@@ -157,17 +158,18 @@ pub(super) struct File {
     pub compression: Option<compression::Compression>,
     /// Rate limit header fields of responses.
     pub headers: Headers,
-    /// HTML files for the gateway's own refusals and failures, by status: `429`, or a class of statuses, `4xx` or `5xx`,
-    /// for those without a file. Paths start at the directory of this file. They are read at the start and at each reload;
-    /// each has at most 64 KiB. Default none: a short page of the gateway.
+    /// Bodies of the gateway's own refusals and failures, by status: `429`, or a class of statuses, `4xx` or `5xx`, for those
+    /// without one: an HTML file, or { html, json }. Paths start at the directory of this file. Files are read at the start
+    /// and at each reload; each has at most 64 KiB. Default none: a short page of the gateway, and problem+json.
     ///
-    /// A page replaces the HTML form of the response, which clients that accept HTML get; others get problem+json as
-    /// before. Status and fields stay. Error responses of the origin are its own: no page replaces them.
+    /// Clients that accept HTML get the HTML, all others the JSON. Status and fields stay. Error responses of the origin are
+    /// its own: no body replaces them.
     ///
-    /// Placeholders: `{{status}}` (429), `{{title}}` (Too Many Requests), `{{detail}}` (one sentence), `{{retry_after}}`
-    /// (seconds) and `{{wait}}` (10 minutes) until a retry makes sense, both empty if no time is known, and
-    /// `{{decision}}` (the id of the response in the log). Two opening braces always begin a placeholder.
-    pub error_pages: NamedMap<FilePath>,
+    /// Placeholders of files: `{{status}}` (429), `{{title}}` (Too Many Requests), `{{detail}}` (one sentence),
+    /// `{{retry_after}}` (seconds) and `{{wait}}` (10 minutes) until a retry makes sense, both empty if no time is known, and
+    /// `{{decision}}` (the id of the response in the log). Two opening braces always begin a placeholder. In a JSON file, they
+    /// stand in strings; `{{status}}` and `{{retry_after}}` may also stand alone, as numbers, or null if no time is known.
+    pub error_pages: NamedMap<error_pages::ErrorBodies>,
     /// Handling of robots.txt. The gateway fetches /robots.txt of each host from the origin, and caches it for an hour,
     /// or as the origin's Cache-Control specifies, at most a day; no-store and private are honored. If the origin is
     /// down, overloaded (429, 5xx), or slower than origin.response_timeout, crawlers get the cached copy, up to 30 days

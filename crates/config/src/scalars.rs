@@ -231,10 +231,15 @@ pub(super) struct FilePath(pub String);
 
 impl<'de> Deserialize<'de> for FilePath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let parse: fn(&str) -> Option<String> =
-            |text| (!text.trim().is_empty() && !text.contains('\0')).then(|| text.to_owned());
         let needs = "a path; write one such as ./tls/site.pem, or leave the key out";
-        deserializer.deserialize_any(Word { parse, needs, digits: false }).map(Self)
+        deserializer.deserialize_any(Word { parse: Self::parse, needs, digits: false })
+    }
+}
+
+impl FilePath {
+    /// Returns the path that `text` is; `None` for text without a name.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        (!text.trim().is_empty() && !text.contains('\0')).then(|| Self(text.to_owned()))
     }
 }
 

@@ -1,6 +1,6 @@
 use super::settings::{
-    AccessLog, AccessLogFormat, ErrorStatus, ForwardAuth, HeaderField, Ledger, LedgerFailureMode, LegacyFamily,
-    LogLevel,
+    AccessLog, AccessLogFormat, ErrorBody, ErrorStatus, ForwardAuth, HeaderField, Ledger, LedgerFailureMode,
+    LegacyFamily, LogLevel,
 };
 use super::*;
 use proptest::prelude::*;
@@ -1632,11 +1632,23 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "error_pages: { 5xx: '' }".into(),
-            "2:21: error_pages.5xx: found \"\", needs a path; write one such as ./tls/site.pem, or leave the key out",
+            "2:21: error_pages.5xx: found \"\", needs a file or keys; use pages/busy.html or { html: pages/busy.html, json: openai }",
         ),
         (
             "error_pages: { 429: [a.html] }".into(),
-            "2:21: error_pages.429: found a list, needs a path; write one such as ./tls/site.pem, or leave the key out",
+            "2:21: error_pages.429: found a list, needs a file or keys; use pages/busy.html or { html: pages/busy.html, json: openai }",
+        ),
+        (
+            "error_pages: { 429: {} }".into(),
+            "2:16: error_pages.429: has neither html nor json; write { json: openai }, or leave the key out",
+        ),
+        (
+            "error_pages: { 429: { jsno: openai } }".into(),
+            "2:23: error_pages.429.jsno: unknown key \"jsno\" (did you mean \"json\"?); known here: html, json",
+        ),
+        (
+            "error_pages: { 429: { json: '' } }".into(),
+            "2:29: error_pages.429.json: found \"\", needs a path; write one such as ./tls/site.pem, or leave the key out",
         ),
         (
             "routes: [{ match: /a, request_headers: { set: { Content-Length: 1 } } }]".into(),
@@ -2584,12 +2596,31 @@ fn error_pages_are_files_beside_the_yaml() {
     let file = Path::new("/etc/tidegate/tidegate.yaml");
     let text = with_origin("error_pages: { 429: pages/busy.html, 5xx: /srv/down.html }");
     let settings = load(file, &text, &[], &[], &OPERATORS).expect("valid settings");
-    let pages: Vec<_> = settings.error_pages.iter().map(|page| (page.status, page.file.to_str())).collect();
+    let pages: Vec<_> = settings.error_pages.into_iter().map(|page| (page.status, page.body)).collect();
     let expected = [
-        (ErrorStatus::Code(429), Some("/etc/tidegate/pages/busy.html")),
-        (ErrorStatus::ServerErrors, Some("/srv/down.html")),
+        (ErrorStatus::Code(429), ErrorBody::Html("/etc/tidegate/pages/busy.html".into())),
+        (ErrorStatus::ServerErrors, ErrorBody::Html("/srv/down.html".into())),
     ];
     assert_eq!(pages, expected);
+}
+
+#[test]
+fn error_pages_have_a_body_for_programs() {
+    let file = Path::new("/etc/tidegate/tidegate.yaml");
+    let text = with_origin(
+        "error_pages: { 429: { html: busy.html, json: openai }, 401: { json: anthropic }, 4xx: { json: problem }, 503: { json: ./openai } }",
+    );
+    let settings = load(file, &text, &[], &[], &OPERATORS).expect("valid settings");
+    let pages: Vec<_> = settings.error_pages.iter().map(ToString::to_string).collect();
+    let expected = [
+        "429 in /etc/tidegate/busy.html",
+        "429 as an error of OpenAI's API",
+        "401 as an error of Anthropic's API",
+        "4xx as problem+json",
+        "503 in /etc/tidegate/./openai",
+    ];
+    assert_eq!(pages, expected);
+    assert_eq!(settings.error_pages[1].path.to_string(), "error_pages.429.json");
 }
 
 #[test]

@@ -60,6 +60,24 @@ fn errors_of_error_pages_have_file_line_and_column() {
             "/tidegate.yaml:7:8: error_pages.502: /empty.html:1:1: found no text; write the page, such as <h1>{{title}}</h1>",
         ]
     );
+    let forms = "error_pages:\n  429: { json: opanai }\n  503: { json: broken.json }\n  5xx: { json: empty.json }\n";
+    write("tidegate.yaml", format!("origin: {{ url: 'http://a' }}\n{forms}").as_bytes());
+    write("broken.json", "{\"\u{e9}\": \"{{status}}\",\n \"wait\": {{wait}}}".as_bytes());
+    write("empty.json", b"\n");
+    let errors = check(&file, &[], &OPERATORS).expect_err("invalid documents");
+    assert_eq!(
+        errors.replace(&place, "").lines().collect::<Vec<_>>(),
+        [
+            "/tidegate.yaml:3:16: error_pages.429.json: cannot read /opanai: No such file or directory (os error 2); name a \
+             JSON file of at most 64 KiB, or write openai, anthropic or problem",
+            "/tidegate.yaml:4:16: error_pages.503.json: /broken.json:2:10: found no JSON: expected value; write placeholders \
+             in strings, only status and retry_after also as numbers",
+            "/tidegate.yaml:5:16: error_pages.5xx.json: /empty.json:1:1: found no text; write the document, such as \
+             {\"error\": \"{{detail}}\"}",
+        ]
+    );
+
+    write("tidegate.yaml", format!("origin: {{ url: 'http://a' }}\n{pages}").as_bytes());
     ["absent", "latin1", "large", "broken", "empty"]
         .iter()
         .for_each(|name| write(&format!("{name}.html"), b"{{title}}"));

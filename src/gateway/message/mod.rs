@@ -9,6 +9,7 @@ pub(in crate::gateway) mod forward_auth;
 pub(in crate::gateway) mod header_rules;
 pub(in crate::gateway) mod headers;
 pub(in crate::gateway) mod html;
+pub(in crate::gateway) mod json;
 pub(in crate::gateway) mod page_url;
 pub(in crate::gateway) mod problem;
 pub(in crate::gateway) mod quota_sync;

@@ -73,8 +73,7 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     settings.webhooks.iter().for_each(|webhook| line(notifications::webhook(webhook)));
 
     if !settings.error_pages.is_empty() {
-        let page = |page: &ErrorPage| format!("{} in {}", page.status, page.file.display());
-        let pages: Vec<String> = settings.error_pages.iter().map(page).collect();
+        let pages: Vec<String> = settings.error_pages.iter().map(ErrorPage::to_string).collect();
         line(format!("error pages, of the gateway's own responses: {}", pages.join(", ")));
     }
 

@@ -76,6 +76,8 @@ fn schema_accepts_every_form_and_rejects_others() {
         ("routes", json!([{ "match": "/a", "redirect": { "to": "/b", "status": 302 } }]), true),
         ("routes", json!([{ "match": "/a", "redirect": { "target": "/b" } }]), false),
         ("error_pages", json!({ "429": "busy.html", "5xx": "down.html" }), true),
+        ("error_pages", json!({ "429": { "html": "busy.html", "json": "openai" } }), true),
+        ("error_pages", json!({ "429": { "xml": "busy.xml" } }), false),
         ("error_pages", json!("busy.html"), false),
         ("listne", json!("127.0.0.1:1"), false),
     ] {

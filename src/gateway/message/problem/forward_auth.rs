@@ -1,6 +1,6 @@
 //! Responses to other proxies.
 
-use super::JSON;
+use super::{JSON, PROBLEM_JSON};
 use crate::gateway::message::forward_auth::{AskedRequestError, SettledCosts, SettlementError, WebPageError};
 use crate::gateway::message::response_body::ResponseBody;
 use http::StatusCode;
@@ -59,7 +59,7 @@ pub(in crate::gateway) fn proxy_request_error(error: &ProxyRequestError, id: u64
         "status": status.as_u16(),
         "detail": error.to_string(),
     });
-    let mut response = document_response(status, JSON, &document);
+    let mut response = document_response(status, PROBLEM_JSON, &document);
     response.fields.append(Name::Decision, &id);
     if matches!(error, ProxyRequestError::Settlement(SettlementError::Method)) {
         response.fields.append(Name::Allow, b"POST");
@@ -72,7 +72,7 @@ pub(in crate::gateway) fn settled(decision: u64, charges: &SettledCosts) -> Resp
     let charged: Map<String, Value> = charges.iter().map(|(quota, units)| (quota.clone(), number(*units))).collect();
     let id = hexadecimal(decision);
     let id = std::str::from_utf8(&id).expect("hexadecimal digits");
-    document_response(StatusCode::OK, b"application/json", &json!({ "decision": id, "charged": charged }))
+    document_response(StatusCode::OK, JSON, &json!({ "decision": id, "charged": charged }))
 }
 
 /// Returns a refusal as 403, with its status in `X-Tidegate-Status`.

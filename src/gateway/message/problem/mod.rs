@@ -1,9 +1,10 @@
 //! The gateway's own responses. No other module selects a status code.
 //!
 //! Refusals are RFC 9457 problem documents of the types registered in draft-ietf-httpapi-ratelimit-headers-11 section
-//! 5, or a short HTML page, in place of which the administrator may have another one. They are not cacheable, and contain
+//! 5, or a short HTML page, in place of which the administrator may have other bodies. They are not cacheable, and contain
 //! a decision id and a retry time.
 
+mod api_error;
 mod cached;
 mod format;
 mod forward_auth;
@@ -13,7 +14,7 @@ pub(in crate::gateway) use cached::cached_response;
 pub(in crate::gateway) use format::ResponseFormat;
 pub(in crate::gateway) use forward_auth::{ProxyRequestError, forbidden, proxy_request_error, settled};
 
-use super::error_pages::{ErrorPages, Placeholder};
+use super::error_pages::{ErrorPages, JsonBody, PageTemplate, Placeholder};
 use super::html::write_page_head;
 use super::response_body::ResponseBody;
 use super::scratch::ScratchBuffer;
@@ -39,7 +40,8 @@ const ORIGIN_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Challenge of a 401 (RFC 9110 section 11.6.1, RFC 6750 section 3).
 const CHALLENGE: &[u8] = b"Bearer realm=\"api\"";
 
-const JSON: &[u8] = b"application/problem+json";
+const PROBLEM_JSON: &[u8] = b"application/problem+json";
+const JSON: &[u8] = b"application/json";
 const HTML: &[u8] = b"text/html; charset=utf-8";
 
 /// A response of the gateway instead of the origin.
@@ -157,8 +159,8 @@ impl<'a> Problem<'a> {
         self.retry_after
     }
 
-    /// Returns the response in `format`, with decision `id`, and the length of its body. An HTML response is one of
-    /// `pages` if there is one for the status.
+    /// Returns the response in `format`, with decision `id`, and the length of its body, which is one of `pages` if there is
+    /// one for the status.
     pub(in crate::gateway) fn into_response(
         self,
         format: ResponseFormat,
@@ -169,14 +171,13 @@ impl<'a> Problem<'a> {
         let id = hexadecimal(id);
         let id = std::str::from_utf8(&id).expect("hexadecimal digits");
         let ResponseFormat { prefers_html } = format;
-        let page = if prefers_html { pages.get(self.template.status) } else { None };
-        let body = match (page, prefers_html) {
-            (Some(page), _) => ResponseBody::parts(page.render(scratch, |value| self.page_value(value, id))),
-            (None, true) => ResponseBody::full(scratch.bytes(|text| write_html(&self, id, text)).unwrap_or_default()),
-            (None, false) => ResponseBody::full(scratch.bytes(|text| write_json(&self, id, text)).unwrap_or_default()),
+        let status = self.template.status;
+        let (content_type, body) = match prefers_html {
+            true => (HTML, html_body(&self, pages.html(status), id, scratch)),
+            false => json_body(&self, pages.json(status), id, scratch),
         };
         let mut fields = Fields::new();
-        fields.append(Name::ContentType, if prefers_html { HTML } else { JSON });
+        fields.append(Name::ContentType, content_type);
         fields.append(Name::CacheControl, b"no-store");
         fields.append(Name::Decision, id.as_bytes());
         if self.status() == StatusCode::UNAUTHORIZED {
@@ -189,6 +190,9 @@ impl<'a> Problem<'a> {
             if self.returns_by_itself {
                 fields.append_text("refresh", seconds);
             }
+        }
+        if let (false, JsonBody::Api(api)) = (prefers_html, pages.json(status)) {
+            api_error::add_fields(*api, id, self.retry_after, &mut fields);
         }
         let length = body.size_hint().lower();
         (Response { status: self.status(), fields, body }, length)
@@ -204,6 +208,36 @@ impl<'a> Problem<'a> {
             Placeholder::Decision => id.into(),
         }
     }
+}
+
+/// Returns the page of the administrator, or that of the gateway.
+fn html_body(
+    problem: &Problem<'_>,
+    page: Option<&PageTemplate>,
+    id: &str,
+    scratch: &mut ScratchBuffer,
+) -> ResponseBody {
+    match page {
+        Some(page) => ResponseBody::parts(page.render(scratch, |value| problem.page_value(value, id))),
+        None => ResponseBody::full(scratch.bytes(|text| write_html(problem, id, text)).unwrap_or_default()),
+    }
+}
+
+/// Returns a body that is not HTML, and its type.
+fn json_body(
+    problem: &Problem<'_>,
+    body: &JsonBody,
+    id: &str,
+    scratch: &mut ScratchBuffer,
+) -> (&'static [u8], ResponseBody) {
+    let (content_type, text) = match body {
+        JsonBody::Problem => (PROBLEM_JSON, scratch.bytes(|text| write_json(problem, id, text))),
+        JsonBody::Api(api) => (JSON, scratch.bytes(|text| api_error::write_body(*api, problem, id, text))),
+        JsonBody::Template(page) => {
+            return (JSON, ResponseBody::parts(page.render(scratch, |value| problem.page_value(value, id))));
+        }
+    };
+    (content_type, ResponseBody::full(text.unwrap_or_default()))
 }
 
 /// Returns the name of a status.
