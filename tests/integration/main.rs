@@ -59,6 +59,7 @@ mod live_page;
 mod live_vs_replay;
 mod load;
 mod log_formats;
+mod model_sdks;
 mod multi_instance;
 mod multi_instance_pacing;
 mod nginx;
