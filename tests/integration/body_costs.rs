@@ -111,12 +111,17 @@ fn four_answers_of_five_thousand_tokens_cost_twenty_thousand() {
     assert_eq!(charges, [5000.0; 4]);
 }
 
-/// Answers with the beginning of a stream, and with the rest once it is told to.
+/// Answers with the beginning of a stream.
 fn begin_stream(connection: &mut OriginConnection, beginning: &str) {
     connection.send(format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{beginning}\r\n",
         beginning.len()
     ));
+}
+
+/// Sends the last event of a stream, and its end.
+fn end_stream(connection: &mut OriginConnection, event: &str) {
+    connection.send(format!("{:x}\r\n{event}\r\n0\r\n\r\n", event.len()));
 }
 
 #[test]
@@ -125,8 +130,7 @@ fn a_stream_is_not_held_up_and_its_units_are_reserved_until_its_end() {
     let origin = Origin::with_script(move |_, connection| {
         begin_stream(connection, "data: {\"usage\":{\"total_tokens\":3}}\n\n");
         released.wait();
-        let rest = "data: {\"usage\":{\"total_tokens\":700}}\n\n";
-        connection.send(format!("{:x}\r\n{rest}\r\n0\r\n\r\n", rest.len()));
+        end_stream(connection, "data: {\"usage\":{\"total_tokens\":700}}\n\n");
     });
     let gateway = TestGateway::with_rules(origin.address(), &rules("cost_json: usage.total_tokens"));
     let mut client = gateway.connect();
@@ -173,8 +177,7 @@ fn a_client_that_leaves_before_the_last_event_pays_for_it() {
     let origin = Origin::with_script(move |_, connection| {
         begin_stream(connection, "data: {\"choices\":[]}\n\n");
         released.wait();
-        let event = "data: {\"usage\":{\"total_tokens\":5000}}\n\n";
-        connection.send(format!("{:x}\r\n{event}\r\n0\r\n\r\n", event.len()));
+        end_stream(connection, "data: {\"usage\":{\"total_tokens\":5000}}\n\n");
     });
     let gateway = TestGateway::with_rules(origin.address(), &rules("cost_json: usage.total_tokens"));
     let mut client: Client = gateway.connect();
@@ -195,8 +198,7 @@ fn a_stream_longer_than_a_window_closes_no_quota() {
             "/long" => {
                 begin_stream(connection, "data: {\"choices\":[]}\n\n");
                 released.wait();
-                let event = "data: {\"usage\":{\"total_tokens\":700}}\n\n";
-                connection.send(format!("{:x}\r\n{event}\r\n0\r\n\r\n", event.len()));
+                end_stream(connection, "data: {\"usage\":{\"total_tokens\":700}}\n\n");
             }
             _ => connection.reply("200 OK", "Content-Type: application/json\r\n", br#"{"usage":{"total_tokens":1}}"#),
         });
