@@ -20,7 +20,7 @@ use tidegate_config::Settings;
 use tidegate_policy::Units;
 use tidegate_tls::{TicketKey, TicketKeySet};
 
-/// Environment variable that says that standard input is the channel of a predecessor.
+/// Environment variable that is set if standard input is the channel of a predecessor.
 const VARIABLE: &str = "TIDEGATE_PREDECESSOR";
 /// Most sockets of one message.
 const SOCKETS_PER_MESSAGE: usize = 64;

@@ -106,8 +106,8 @@ pub(super) struct File {
     /// A browser gets a signed cookie with a refusal, and with a page that no cache stores; it holds for the client's network
     /// (a /24, a /48 of IPv6) and user agent. Nothing is stored but the key that signs, and the origin never sees the cookie.
     /// With the built-in classes, people without a session are the class `stranger`: they are paced behind search engines,
-    /// and only people with a session have units kept for them. A page that is refused to a stranger says `Refresh: 2` and
-    /// `Retry-After: 2`, once: a browser comes back by itself with a session, and is decided as a person. Bots that say so,
+    /// and only people with a session have units kept for them. The first refusal of a stranger's page has `Refresh: 2` and
+    /// `Retry-After: 2`: a browser repeats the request by itself with a session, and is decided as a person. Declared bots,
     /// assets, API requests and signed agents get no cookie. `when.session` is the condition for classes of your own.
     pub sessions: SessionsForm,
     /// Files of addresses, by name, for `when.address_list`: hosting companies, Tor exits, your own lists. At most 64
@@ -207,7 +207,7 @@ pub(super) struct File {
     pub crawl_policy: CrawlPolicyDocument,
     /// Access log and log level. A change takes effect at the next start.
     pub log: log::Log,
-    /// Webhooks that are told of events, such as a quota that is nearly used: at most 16. `tidegate notify test` sends each of
+    /// Webhooks to which events are sent, such as a quota that is nearly used: at most 16. `tidegate notify test` sends each of
     /// them a notification. Default none.
     pub notify: Vec<notify::WebhookKeys>,
     /// What the policy promises for each window of the first quota. The live page, `tidegate status`, metrics and notifications

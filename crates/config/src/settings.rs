@@ -72,7 +72,7 @@ pub struct Settings {
     pub cache: Option<Cache>,
     /// Access log and log level.
     pub log: Log,
-    /// Webhooks that are told of events.
+    /// Webhooks to which events are sent.
     pub webhooks: Vec<Webhook>,
     /// What the policy promises for each window of the first quota.
     pub promise: Promise,

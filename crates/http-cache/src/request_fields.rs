@@ -116,7 +116,7 @@ pub fn is_client_address(name: &str) -> bool {
     matches!(name, "forwarded" | "x-forwarded-for" | "x-real-ip")
 }
 
-/// Returns what becomes of the field `name`, in lower case, with one of its values. `is_keyed` says that it is part of
+/// Returns what becomes of the field `name`, in lower case, with one of its values. `is_keyed` is true if it is part of
 /// the key by the rules or by `Vary`, or declared to change no response.
 pub fn fetch_field(name: &str, value: &[u8], is_keyed: bool) -> FetchField {
     let is_dropped = || is_listed(&DROPPED, name) || DROPPED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));

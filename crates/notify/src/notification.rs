@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tidegate_config::settings::{NotificationEvent, Webhook};
 use tidegate_policy::Timestamp;
 
-/// Something that an operator is told.
+/// Message to an operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notification {
     /// What it is about.

@@ -206,7 +206,7 @@ impl UserAgentRules {
 
 impl Class {
     /// Returns true if a client without a session that the class refuses for `reason` may come back with one: it is then in
-    /// another class. A reason that holds for all classes is told as it is.
+    /// another class. Other reasons hold in every class, so their refusals name their own time to retry.
     pub fn asks_back(&self, reason: Reason) -> bool {
         self.matcher.sessions == [Session::None] && matches!(reason, Reason::Tier | Reason::Pacing | Reason::Bucket)
     }

@@ -62,7 +62,7 @@ impl<'a> FetchRules<'a> {
         })
     }
 
-    /// Returns what becomes of a field of the request. `is_selecting` says that responses of the URL named it in `Vary`.
+    /// Returns what becomes of a field of the request. `is_selecting` returns true if responses of the URL named it in `Vary`.
     pub(super) fn fetch_field(&self, field: Field<'_>, is_selecting: impl Fn(&str) -> bool) -> FetchField {
         let name: SmallVec<[u8; 48]> = field.text.iter().map(u8::to_ascii_lowercase).collect();
         // A name that is no text is no name that the rules know.

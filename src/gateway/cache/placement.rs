@@ -145,7 +145,7 @@ impl ResponseCache {
 
 impl Variants {
     /// Returns the response to a request with `fields` among those of the URL, with its key: a fresh one, else that of the
-    /// latest set; or the entry that says that there is none. `get` returns the entry of a key, or fails.
+    /// latest set; or the entry that records that there is none. `get` returns the entry of a key, or fails.
     pub(in crate::gateway) fn find<E>(
         &self,
         url: CacheKey,

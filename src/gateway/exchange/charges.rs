@@ -90,7 +90,7 @@ fn charge_exempt(known: &Known, origin: &mut OriginTrip, exemption: Exemption, s
 }
 
 /// Charges costs that the origin reported in quotas in which the route has none, and learns them by the path. An exempt
-/// request costs nothing by its route, but what the origin says that it spent is gone; it teaches nothing of others.
+/// request costs nothing by its route, but is charged what the origin reports for it; that teaches nothing of other requests.
 fn charge_reported_costs(known: &Known, origin: &mut OriginTrip, status: StatusCode, fields: &Fields) {
     if known.config.reported_quotas.is_empty() {
         return;

@@ -72,7 +72,7 @@ pub(in crate::gateway) fn classify(
         || network_origin.is_known()
         || !field_classes.is_empty();
     let more = is_more_known.then(|| {
-        // Another proxy passes no cookie on, unless it is told to.
+        // Another proxy passes no cookie on, unless it is configured to.
         let may_begin = has_sessions && connection.fill.is_none() && connection.listener.kind == ListenerKind::Site;
         let may_begin = may_begin && self::may_begin(classification.kind, signed, &request.head);
         let bearer = may_begin.then(|| Bearer::new(rules.trust.key(address.client), request_facts.user_agent));

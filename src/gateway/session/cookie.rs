@@ -1,4 +1,4 @@
-//! The cookie of a session: who gets it, and how it is removed from what the origin and the cache see.
+//! The cookie of a session: which requests get it, and its removal from what the origin and the cache see.
 
 use super::ClientSession;
 use super::keys::{Bearer, SessionCookies, SessionKeys, SessionToken};
@@ -20,7 +20,7 @@ const HOST_PREFIX: &str = "__Host-";
 pub(in crate::gateway) struct RefusedSession {
     /// Value of `Set-Cookie`.
     pub(in crate::gateway) cookie: String,
-    /// True if the browser shall come back at once: with the session, it is in another class.
+    /// True if the browser is asked to repeat the request at once: with the session, it is in another class.
     pub(in crate::gateway) comes_back: bool,
 }
 
@@ -80,7 +80,7 @@ pub(in crate::gateway) fn begin_on_refusal(journal: &Journal) -> Option<RefusedS
         let hasher = &known.worker().shared().credential_hasher;
         hasher.hash_one((known.address_key().to_u64(), bearer, known.request.path()))
     };
-    // A client whose network changes all the time was asked a moment ago, too.
+    // A client whose network changes with each request was asked a moment ago, too.
     let was_asked = || known.request.session_cookies.iter().any(|value| SessionToken::was_just_issued(value, now));
     let comes_back = known.config.settings.sessions.as_ref()?.enforce
         && may_come_back
@@ -89,8 +89,8 @@ pub(in crate::gateway) fn begin_on_refusal(journal: &Journal) -> Option<RefusedS
     Some(RefusedSession { cookie, comes_back })
 }
 
-/// Returns true for a navigation of what may be a browser. Bots that say so, assets, requests of programs and signed agents
-/// get no cookie.
+/// Returns true for a navigation of what may be a browser. Declared bots, assets, requests of programs and signed agents get
+/// no cookie.
 pub(in crate::gateway) fn may_begin(kind: ClientKind, is_signed: bool, head: &RequestHead) -> bool {
     kind.may_have_session() && !is_signed && is_navigation(head)
 }

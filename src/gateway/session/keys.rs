@@ -30,7 +30,7 @@ pub(in crate::gateway) type SessionCookies = SmallVec<[Box<[u8]>; 1]>;
 pub(in crate::gateway) struct SessionToken {
     /// Time of issue, in seconds since 1970.
     pub(super) issued_s: u32,
-    /// Random number that tells sessions apart.
+    /// Random number that distinguishes sessions.
     id: [u8; 8],
     /// True once a visit of a person was seen with the session.
     pub(super) is_known: bool,
@@ -158,7 +158,7 @@ impl SessionToken {
         now.saturating_duration_since(Timestamp::from_seconds(self.issued_s.into()))
     }
 
-    /// Returns true if a cookie with this value says that it was issued within a minute, whoever signed it for whom.
+    /// Returns true if the time of issue in a cookie with this value is within a minute. The signature is not verified.
     pub(super) fn was_just_issued(value: &[u8], now: Timestamp) -> bool {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(value).unwrap_or_default();
         let token = bytes.first_chunk::<CONTENT_LEN>().and_then(Self::from_bytes);

@@ -1,7 +1,7 @@
-//! Sessions of browsers: a signed cookie that a browser brings back. Nothing is stored but the secret that signs.
+//! Sessions of browsers: a signed cookie that a browser sends back. Only the secret that signs is stored.
 //!
-//! A navigation without a session gets a cookie with its page, or with its refusal. The refusal of a stranger is its way
-//! back: it asks the browser, once, to repeat the request with the cookie ([`tidegate_engine::ReturnTable`]).
+//! A navigation without a session gets a cookie with its page, or with its refusal. The first refusal of a stranger asks the
+//! browser to repeat the request with the cookie ([`tidegate_engine::ReturnTable`]).
 
 mod cookie;
 mod keys;

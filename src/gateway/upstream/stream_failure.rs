@@ -66,7 +66,7 @@ impl StreamFailure {
     }
 }
 
-/// Returns true if a stream that was reset within its response says that the origin refuses the connection. Other reasons
+/// Returns true if the reset of a stream within its response means that the origin refuses the connection. Other reasons
 /// concern the response: an application that fails resets its stream with INTERNAL_ERROR.
 pub(super) fn refuses_connection(error: Option<&h2::Error>) -> bool {
     StreamFailure::new(error) == StreamFailure::Reset(Reason::ENHANCE_YOUR_CALM)

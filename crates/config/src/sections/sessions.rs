@@ -20,8 +20,8 @@ section! {
         cookie: String = "__Host-tidegate".to_owned() => String, cookie_name;
         /// Time for which a session holds, from 1m to 24h.
         lifetime: Duration = Duration::from_secs(24 * 3600) => Span, at_most_a_day;
-        /// false: shadow mode. Sessions are begun and logged, but no refusal asks a browser to come back, and the built-in
-        /// class `stranger` refuses nobody.
+        /// false: shadow mode. The gateway sends cookies and logs sessions, but no refusal asks a browser to repeat the request,
+        /// and no rule refuses a request because of the built-in class `stranger`.
         enforce: bool = true => bool, any;
     }
 }

@@ -64,7 +64,7 @@ pub enum NotificationFormat {
     Text,
 }
 
-/// Event of which the operator is told.
+/// Event that is sent to webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum NotificationEvent {
     /// 80 % of a quota are used.

@@ -53,8 +53,7 @@ fn session_remark(input: &ExplainInput<'_>, kind: ClientKind) -> Option<String> 
     is_applicable.then(|| match (is_logged, class.matcher.sessions == [Session::None]) {
         (false, _) => "session: known only to a running gateway; taken for none".into(),
         (true, true) => {
-            "session: none; where this class is refused, a browser is asked to come back at once, and then has one"
-                .into()
+            "session: none; a refusal of this class asks a browser to repeat the request at once, with a session".into()
         }
         (true, false) => format!("session: {}", input.facts().client.session.name()),
     })

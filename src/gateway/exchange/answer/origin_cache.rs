@@ -93,7 +93,7 @@ pub(in crate::gateway) async fn respond_from_origin_cache(
     }
 }
 
-/// Returns true for a response that says that the cache has none, or that is no response to the request.
+/// Returns true for the status of a cache that has no response, and for other errors.
 fn is_error(status: StatusCode) -> bool {
     status.is_client_error() || status.is_server_error()
 }

@@ -365,7 +365,7 @@ pub(super) fn fields_of(fields: &[(&str, &str)]) -> Fields {
 }
 
 /// Returns a body as an HTTP/2 connection reads it, from a pipe within the process. `body` begins with the fields that frame it;
-/// `stays` says that the client does not leave after its last byte.
+/// with `stays`, the client keeps the connection after its last byte.
 pub(super) async fn received_body(body: &str, stays: bool) -> ClientBody {
     let (mut client, server) = tokio::io::duplex(PIPE);
     client.write_all(format!("POST / HTTP/1.1\r\nHost: a\r\n{body}").as_bytes()).await.expect("a pipe");
