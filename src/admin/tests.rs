@@ -837,6 +837,7 @@ impl FakeGateway {
             reserved: Units::from_whole(3),
             overrun: Units::ZERO,
             implausible_costs: 0,
+            ignored_reports: [0, 0],
             lost: Units::ZERO,
             drift: -1500,
             closed_until: None,

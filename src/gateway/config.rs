@@ -41,6 +41,8 @@ pub(super) struct Config {
     pub(super) late_quotas: Vec<QuotaId>,
     /// True if one of them reports its costs in a trailer.
     pub(super) has_cost_trailers: bool,
+    /// Quotas of which the origin reports its own count.
+    pub(super) synced_quotas: Vec<QuotaId>,
     /// Paths of the costs in bodies, by [`QuotaId`].
     pub(super) body_costs: Vec<Option<CostPaths>>,
     /// Routes with an unexpected cost, by [`RouteId`].
@@ -96,6 +98,7 @@ impl Config {
             origin_servers,
             reported_quotas: quotas_with(Quota::has_reported_costs),
             late_quotas: quotas_with(Quota::has_costs_after_head),
+            synced_quotas: quotas_with(|quota| quota.sync_from.is_some()),
             has_cost_trailers: rules.quotas.iter().any(|quota| quota.cost_trailer.is_some()),
             body_costs: rules.quotas.iter().map(|quota| cost_paths(&quota.cost_json)).collect(),
             unexpected_costs: no_routes(),

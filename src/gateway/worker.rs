@@ -18,7 +18,6 @@ use crate::telemetry::WorkerTelemetry;
 use http::HeaderName;
 use hyper::body::Incoming;
 use std::cell::{Cell, RefCell, RefMut};
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -26,6 +25,7 @@ use std::sync::Arc;
 use tidegate_access_log::rfc3339;
 use tidegate_config::settings::{Limits, Settings};
 use tidegate_crawlers::user_agents::ClaimCache;
+use tidegate_engine::IgnoredReport;
 use tidegate_http1::{DateCache, HeadLimits};
 use tidegate_policy::bot_detection::BrowserTraits;
 use tidegate_policy::hash::mix;
@@ -54,8 +54,6 @@ pub(super) struct Worker {
     claims: RefCell<ClaimCache>,
     telemetry: WorkerTelemetry,
     scratch: RefCell<ScratchBuffer>,
-    /// Window in which the origin's count of a quota was last unparsable.
-    unreadable_windows: RefCell<BTreeMap<QuotaId, u64>>,
     /// Logged failures of the origin.
     logged_failures: LogInterval,
     /// Logged connections that were closed because of their PROXY protocol header.
@@ -119,7 +117,6 @@ impl Worker {
             claims: RefCell::new(ClaimCache::new(foldhash::fast::RandomState::default())),
             telemetry,
             scratch: RefCell::new(ScratchBuffer::new()),
-            unreadable_windows: RefCell::default(),
             logged_failures: LogInterval::default(),
             logged_proxy_errors: LogInterval::default(),
             handshakes: SharedCount::default(),
@@ -372,11 +369,22 @@ impl Worker {
         now: Timestamp,
     ) {
         let Some(event) = config.admission.sync_quota_with_origin(quota, window, report, now) else { return };
-        let quota = &config.settings.rules[quota].name;
+        let id = quota;
+        let quota = &config.settings.rules[id].name;
         let drift = match event {
             OriginQuotaEvent::Exhausted { until } => {
                 let until = rfc3339(until);
                 return warn!("Origin reports quota {quota} exhausted: refusing requests until {until}");
+            }
+            OriginQuotaEvent::OtherWindow { resets_at } => {
+                if config.admission.count_ignored_report(id, IgnoredReport::OtherWindow, now) {
+                    let resets_at = rfc3339(resets_at);
+                    warn!(
+                        "Quota {quota}: ignoring the count of the origin, whose window ends at {resets_at}: write the \
+                         window and the reset_header of that count"
+                    );
+                }
+                return;
             }
             OriginQuotaEvent::Drift { milli } => milli as f64 / 1000.0,
         };
@@ -389,17 +397,17 @@ impl Worker {
         }
     }
 
-    /// Warns that the origin's count of a quota cannot be parsed, once per window.
-    pub(super) fn warn_unreadable_header(
+    /// Counts a report of the origin's own count of `quota` that cannot be parsed because of `header`.
+    pub(super) fn record_unreadable_report(
         &self,
         config: &WorkerConfig,
         quota: QuotaId,
-        window: u64,
         header: &HeaderName,
+        now: Timestamp,
     ) {
-        if self.unreadable_windows.borrow_mut().insert(quota, window) != Some(window) {
+        if config.admission.count_ignored_report(quota, IgnoredReport::Unreadable, now) {
             let quota = &config.settings.rules[quota].name;
-            warn!("Unparsable origin header {header}: quota {quota} is not synchronized");
+            warn!("Quota {quota}: ignoring the count of the origin, because its header {header} cannot be parsed");
         }
     }
 

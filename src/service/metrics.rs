@@ -5,7 +5,7 @@ use super::certificates::CertificateView;
 use crate::admin::state::PromiseDocument;
 use crate::telemetry::metrics::*;
 use metrics::{counter, gauge};
-use tidegate_engine::{Admission, BudgetView, QuotaView, ScopeState};
+use tidegate_engine::{Admission, BudgetView, IgnoredReport, QuotaView, ScopeState};
 use tidegate_policy::promise::PromisedFigure;
 use tidegate_policy::switches::SwitchEffect;
 
@@ -148,6 +148,10 @@ fn record_quota(quota: &QuotaView) {
     gauge!(QUOTA_DRIFT, &labels).set(quota.drift as f64 / 1000.0);
     counter!(QUOTA_OVERRUN, &labels).absolute(quota.overrun.milli());
     counter!(QUOTA_IMPLAUSIBLE_COSTS, &labels).absolute(quota.implausible_costs);
+    for (cause, count) in IgnoredReport::ALL.into_iter().zip(quota.ignored_reports) {
+        let labels = [("quota", quota.name.clone()), ("cause", cause.name().to_owned())];
+        counter!(QUOTA_IGNORED_REPORTS, &labels).absolute(count);
+    }
     if let Some(plan) = quota.plan {
         gauge!(PACING_PLANNED, &labels).set(plan.planned.as_f64());
         gauge!(PACING_EARMARKED, &labels).set(plan.earmarked.as_f64());

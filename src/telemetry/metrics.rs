@@ -3,6 +3,7 @@
 
 use super::handshake_result::HandshakeResult;
 use super::status_class::StatusClass;
+use tidegate_engine::IgnoredReport;
 use tidegate_http_cache::CacheResult;
 use tidegate_policy::bot_detection::Signal;
 use tidegate_policy::promise::PromisedFigure;
@@ -139,6 +140,9 @@ metrics! {
     /// Units reported by the origin minus units counted by the gateway (`sync_from`); negative if the origin reported
     /// fewer. Differences that requests in flight explain do not count.
     QUOTA_DRIFT: Gauge "tidegate_quota_drift" ["quota"];
+    /// Total number of responses whose count of the quota (`sync_from`) was ignored: a header was `unreadable`, or its reset
+    /// time is of an `other_window`. Each cause is logged, at most once an hour.
+    QUOTA_IGNORED_REPORTS: Counter "tidegate_quota_ignored_reports_total" ["quota", "cause"];
     /// Total number of units that the origin reported as spent beyond the limit.
     QUOTA_OVERRUN: UnitCounter "tidegate_quota_overrun_total" ["quota"];
     /// Total number of responses without the cost of their route in the quota, which cost_json or cost_trailer should have
@@ -293,6 +297,9 @@ pub const LABELS: &[MetricLabel] = &[
             of_verification.into_iter().chain(of_cache).chain(of_handshake).chain(of_notification).collect()
         },
     ),
+    label("cause", "Why the origin's count of a quota was ignored.", || {
+        IgnoredReport::ALL.map(IgnoredReport::name).to_vec()
+    }),
     label("figure", "Figure of the promise.", || PromisedFigure::ALL.map(PromisedFigure::name).to_vec()),
     label("window", "Window of the first quota.", || vec!["current", "last"]),
     label("domain", "First name of a certificate.", Vec::new),

@@ -202,6 +202,85 @@ fn sync_for_another_window_is_ignored() {
     assert_eq!(remaining_units(&gateway), 3.0);
 }
 
+/// Requests and tokens of a minute, which OpenAI's API reports in each response.
+const MODEL_API: &str = "
+quotas:
+  requests: { limit: 500, window: { sliding: 1m }, sync_from: x-ratelimit-remaining-requests }
+  tokens:
+    limit: 30000
+    window: { sliding: 1m }
+    cost_json: usage.total_tokens
+    sync_from: x-ratelimit-remaining-tokens
+routes: [{ match: /v1/**, cost: { requests: 1, tokens: 1000 } }]
+";
+
+/// Returns an origin whose responses, in turn, have these numbers of remaining requests and tokens with their reset times.
+fn model_api(limits: &'static [[&'static str; 4]]) -> Origin {
+    let next = Mutex::new(limits.iter());
+    Origin::with_script(move |_, connection: &mut OriginConnection| {
+        let [requests, requests_reset, tokens, tokens_reset] = next.lock().next().expect("no more responses");
+        let fields = format!(
+            "Content-Type: application/json\r\n\
+             x-ratelimit-limit-requests: 500\r\nx-ratelimit-limit-tokens: 30000\r\n\
+             x-ratelimit-remaining-requests: {requests}\r\nx-ratelimit-remaining-tokens: {tokens}\r\n\
+             x-ratelimit-reset-requests: {requests_reset}\r\nx-ratelimit-reset-tokens: {tokens_reset}\r\n"
+        );
+        connection.reply("200 OK", &fields, br#"{"usage": {"prompt_tokens": 30, "total_tokens": 42}}"#);
+    })
+}
+
+#[test]
+fn requests_and_tokens_of_a_model_api_are_synchronized_at_once() {
+    let origin = model_api(&[
+        ["499", "120ms", "29958", "84ms"],
+        ["300", "24s", "29916", "6m0s"],
+        ["299", "24.12s", "10", "59.98s"],
+    ]);
+    let gateway = mid_window_gateway(&origin, MODEL_API);
+    let used = |quota: &str| gateway.metric(&format!("tidegate_quota_used{{quota=\"{quota}\"}}"));
+    let mut client = gateway.connect();
+    assert_eq!((client.get("/v1/chat/completions", "").status, used("requests"), used("tokens")), (200, 1.0, 42.0));
+    assert_eq!((client.get("/v1/chat/completions", "").status, used("requests"), used("tokens")), (200, 200.0, 84.0));
+    let response = client.get("/v1/chat/completions", "");
+    assert_eq!((response.status, used("requests")), (200, 201.0));
+    assert!(used("tokens") >= 28_990.0, "{}", used("tokens"));
+    let refused = client.get("/v1/chat/completions", "");
+    assert_eq!((refused.status, refused.json()["reason"].as_str()), (429, Some("quota")));
+    assert_eq!(refused.json()["violated-policies"], serde_json::json!(["tokens"]));
+    for quota in ["requests", "tokens"] {
+        for cause in ["unreadable", "other_window"] {
+            let ignored = format!("tidegate_quota_ignored_reports_total{{quota=\"{quota}\",cause=\"{cause}\"}}");
+            assert_eq!(gateway.metric(&ignored), 0.0, "{ignored}");
+        }
+    }
+}
+
+#[test]
+fn wrong_counts_of_a_model_api_are_ignored_and_counted() {
+    let origin = model_api(&[
+        ["-1", "1s", "0", "17ms"],
+        ["many", "1s", "0", "-6m0s"],
+        ["0", "9999999h", "0", "26h0m0s"],
+        ["0", "soon", "99999999999999999999999", "1m0s"],
+    ]);
+    let gateway = mid_window_gateway(&origin, MODEL_API);
+    let mut client = gateway.connect();
+    for _ in 0..4 {
+        assert_eq!(client.get("/v1/chat/completions", "").status, 200);
+    }
+    let used = |quota: &str| gateway.metric(&format!("tidegate_quota_used{{quota=\"{quota}\"}}"));
+    assert_eq!((used("requests"), used("tokens")), (4.0, 168.0));
+    for (quota, cause, count) in [
+        ("requests", "unreadable", 4.0),
+        ("requests", "other_window", 0.0),
+        ("tokens", "unreadable", 2.0),
+        ("tokens", "other_window", 2.0),
+    ] {
+        let ignored = format!("tidegate_quota_ignored_reports_total{{quota=\"{quota}\",cause=\"{cause}\"}}");
+        assert_eq!(gateway.metric(&ignored), count, "{ignored}");
+    }
+}
+
 #[test]
 fn stale_sync_does_not_exhaust_new_window() {
     let origin = origin_with_responses(&[("200 OK", "X-RateLimit-Remaining: 0\r\n", "late")]);

@@ -1,4 +1,4 @@
-//! Short forms of maps of which one key is meant: `origin: URL`, and `window: day` of a quota.
+//! Short forms of maps of which one key is meant: `origin: URL`, and `window: day` and `sync_from: HEADER` of a quota.
 //!
 //! They are replaced by the maps before layers are merged, so that a variable such as `TIDEGATE__ORIGIN__MAX_CONNECTIONS`
 //! adds to a short form in the file.
@@ -42,22 +42,24 @@ pub(super) fn expand(root: &mut Node) {
     for (key, section) in entries(root) {
         match key {
             "origin" => expand_text(section, "url"),
-            "quotas" => entries(section).for_each(|(_, quota)| expand_window(quota)),
+            "quotas" => entries(section).for_each(|(_, quota)| expand_quota(quota)),
             "scopes" => {
                 let keys = entries(section).flat_map(|(_, scope)| entries(scope));
-                keys.filter(|(key, _)| *key == "quota").for_each(|(_, quota)| expand_window(quota));
+                keys.filter(|(key, _)| *key == "quota").for_each(|(_, quota)| expand_quota(quota));
             }
             _ => {}
         }
     }
 }
 
-/// Replaces a calendar unit; another word is an error, which shows the forms of a window.
-fn expand_window(quota: &mut Node) {
+fn expand_quota(quota: &mut Node) {
     let is_unit = |unit: &str| CalendarUnit::deserialize(StrDeserializer::<serde::de::value::Error>::new(unit)).is_ok();
-    for (_, window) in entries(quota).filter(|(key, _)| *key == "window") {
-        if matches!(&window.kind, NodeKind::Text { text, .. } if is_unit(text)) {
-            expand_text(window, "calendar");
+    for (key, value) in entries(quota) {
+        match (key, &value.kind) {
+            // Another word is an error, which shows the forms of a window.
+            ("window", NodeKind::Text { text, .. }) if is_unit(text) => expand_text(value, "calendar"),
+            ("sync_from", _) => expand_text(value, "remaining_header"),
+            _ => {}
         }
     }
 }

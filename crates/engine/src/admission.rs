@@ -2,6 +2,7 @@
 
 use super::cost_estimates::ExpectedCost;
 use super::exempt_costs::ExemptCosts;
+use super::ignored_reports::IgnoredReport;
 use super::permit::{CountedKey, Reservation};
 use super::quota::QuotaCounter;
 use super::throttle::{AcquireOutcome, RouteScopes, ScopeState, SlotRequest};
@@ -285,6 +286,11 @@ impl Admission {
         now: Timestamp,
     ) -> Option<OriginQuotaEvent> {
         self.counter(quota).sync_with_origin(window, report, now)
+    }
+
+    /// Counts a report of the origin's own count of `quota` that was ignored. Returns true if it is to be logged.
+    pub fn count_ignored_report(&self, quota: QuotaId, cause: IgnoredReport, now: Timestamp) -> bool {
+        self.counter(quota).ignored_reports().record(cause, now)
     }
 
     /// Counts a cost in `quota` that the origin reported and that was implausibly high. Returns true for the first.

@@ -147,6 +147,11 @@ impl Permit {
         Some(Self { class, reservations: moved, is_sent }).filter(|moved| !moved.reservations.is_empty())
     }
 
+    /// Returns the window in which units of `quota` are reserved.
+    pub fn window_in(&self, quota: QuotaId) -> Option<u64> {
+        Some(self.reservations.iter().find(|reservation| reservation.quota == quota)?.window)
+    }
+
     fn settle_each(mut self, mut known_cost: impl FnMut(&Reservation) -> Option<Units>) -> Receipt {
         let (class, is_sent) = (self.class, self.is_sent);
         self.reservations

@@ -1,6 +1,7 @@
 //! Counter of one quota: its state behind a lock, and the wake-up of the refresher of its lease.
 
 use super::cost_estimates::LearnedCost;
+use super::ignored_reports::IgnoredReports;
 use super::lease_mode::LeaseMode;
 use super::ledger::OpenError;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub(super) struct QuotaCounter {
     has_budgets: bool,
     /// Number of reports of the origin that were implausibly high.
     implausible_costs: AtomicU64,
+    ignored_reports: IgnoredReports,
     /// Window and network of the first client that was sent uncertain evidence of exhaustion.
     exhaustion_witness: Mutex<Option<(u64, u64)>>,
 }
@@ -57,6 +59,7 @@ impl QuotaCounter {
             counts_keys: AtomicBool::new(false),
             has_budgets: quota.budget.is_some(),
             implausible_costs: AtomicU64::new(0),
+            ignored_reports: IgnoredReports::default(),
             exhaustion_witness: Mutex::default(),
         }
     }
@@ -266,6 +269,11 @@ impl QuotaCounter {
     /// Returns the number of reports of the origin that were implausibly high.
     pub(super) fn implausible_costs(&self) -> u64 {
         self.implausible_costs.load(Ordering::Relaxed)
+    }
+
+    /// Returns the reports of the origin's own count that were ignored.
+    pub(super) fn ignored_reports(&self) -> &IgnoredReports {
+        &self.ignored_reports
     }
 
     /// Sets the settled units manually. Returns the previous and the new value.

@@ -28,6 +28,9 @@ pub struct QuotaView {
     pub overrun: Units,
     /// Number of costs that the origin reported and that were implausibly high, since the process start.
     pub implausible_costs: u64,
+    /// Number of reports of the origin's own count that were ignored, since the process start, in the order of
+    /// [`IgnoredReport::ALL`](crate::IgnoredReport::ALL).
+    pub ignored_reports: [u64; 2],
     /// Units counted as used because an instance crashed, since the process start. Their actual usage is unknown.
     pub lost: Units,
     /// Units that the origin counts beyond the gateway's count, in milli-units; negative if it counts fewer.
@@ -229,6 +232,7 @@ impl Admission {
                     reserved: state.reserved(),
                     overrun: state.overrun(),
                     implausible_costs: counter.implausible_costs(),
+                    ignored_reports: counter.ignored_reports().counts(),
                     lost: state.lost(),
                     drift: state.drift(),
                     closed_until: state.exhausted_until(),

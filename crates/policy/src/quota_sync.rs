@@ -45,6 +45,8 @@ pub struct SyncResult {
     /// Units that the origin counted beyond the local count, in milli-units; negative if it counted fewer. `None` if
     /// the report is for another window.
     pub drift: Option<i64>,
+    /// Reset time of a count that is ignored, because it is neither of this window nor of the one before.
+    pub other_window: Option<Timestamp>,
 }
 
 /// Event to log, derived from the origin's quota headers.
@@ -60,10 +62,17 @@ pub enum OriginQuotaEvent {
         /// Drift, in milli-units.
         milli: i64,
     },
+    /// The reported count is ignored, because its window resets at this time, which is not that of the quota.
+    OtherWindow {
+        /// Reset time reported by the origin.
+        resets_at: Timestamp,
+    },
 }
 
 /// Maximum offset between the window ends of origin and gateway, as a divisor of the window length.
 const WINDOW_END_TOLERANCE_DIVISOR: u32 = 20;
+/// Minimum of [`WINDOW_END_TOLERANCE_DIVISOR`] applied: origins report whole seconds, and clocks differ.
+const MIN_TOLERANCE: Duration = Duration::from_secs(2);
 /// Time after the start of a window during which a report without a reset time may be for the previous window.
 const WINDOW_START_GRACE: Duration = Duration::from_secs(60);
 /// Upper bound of [`WINDOW_START_GRACE`], as a divisor of the window length.
@@ -75,32 +84,57 @@ const RESET_TIME_SLACK: Duration = Duration::from_secs(3600);
 pub fn reconcile(report: OriginReport, local: LocalCount, now: Timestamp) -> SyncResult {
     let remaining = if report.exhausted { Some(Units::ZERO) } else { report.remaining };
     let closed_until = report.exhausted.then(|| reset_time(report.resets_at, local, now));
-    if !(is_same_window(report.resets_at, local, now)) {
-        return SyncResult { closed_until, ..SyncResult::default() };
-    }
     let Some(remaining) = remaining else { return SyncResult::default() };
     let reported = local.limit.saturating_sub(remaining);
+    match window_of(report.resets_at, reported, local, now) {
+        ReportedWindow::Current => {}
+        ReportedWindow::Previous => return SyncResult { closed_until, ..SyncResult::default() },
+        ReportedWindow::Other => {
+            let other_window = report.resets_at.filter(|_| !report.exhausted);
+            return SyncResult { closed_until, other_window, ..SyncResult::default() };
+        }
+    }
     let taken = local.used.saturating_add(local.reserved);
     let drift = match reported.milli().checked_sub(taken.milli()) {
         Some(excess) => signed(excess),
         None => -signed(local.used.saturating_sub(reported).milli()),
     };
-    SyncResult { taken: reported, closed_until, drift: Some(drift) }
+    SyncResult { taken: reported, closed_until, drift: Some(drift), other_window: None }
 }
 
-/// Returns true if the report is for the local window: both end at the same time, if known.
-fn is_same_window(resets_at: Option<Timestamp>, local: LocalCount, now: Timestamp) -> bool {
-    let length = local.length;
+/// Window that a report is for.
+enum ReportedWindow {
+    Current,
+    /// The one before, in a response that arrived late.
+    Previous,
+    Other,
+}
+
+/// Returns the window of a report of `used` units: the current one if both end at the same time, as far as known.
+fn window_of(resets_at: Option<Timestamp>, used: Units, local: LocalCount, now: Timestamp) -> ReportedWindow {
+    let (span, length) = (local.span, local.length);
+    let tolerance = (length / WINDOW_END_TOLERANCE_DIVISOR).max(MIN_TOLERANCE);
+    let is_near = |reset: Timestamp, end| {
+        reset.saturating_duration_since(end).max(end.saturating_duration_since(reset)) <= tolerance
+    };
+    let is_late = || now.saturating_duration_since(span.start) < WINDOW_START_GRACE.min(length / GRACE_DIVISOR);
     match resets_at {
-        None if !local.has_fixed_end => true,
-        // A sliding window renews gradually; a much earlier reset time belongs to another limit.
-        Some(reset) if !local.has_fixed_end => reset.saturating_duration_since(now) >= length / 2,
-        Some(reset) => {
-            let offset =
-                reset.saturating_duration_since(local.span.end).max(local.span.end.saturating_duration_since(reset));
-            offset <= (length / WINDOW_END_TOLERANCE_DIVISOR).max(Duration::from_secs(2))
+        Some(reset) if !local.has_fixed_end => {
+            // The units of a sliding window, like those of a bucket, renew gradually: after twice the time until all have,
+            // the window would be over. A much earlier or later time belongs to another limit.
+            let share = used.as_f64() / local.limit.as_f64().max(f64::MIN_POSITIVE);
+            let earliest = (length / 2).mul_f64(share.clamp(0.0, 1.0));
+            let wait = reset.saturating_duration_since(now);
+            match wait.saturating_add(MIN_TOLERANCE) >= earliest && wait <= length + RESET_TIME_SLACK {
+                true => ReportedWindow::Current,
+                false => ReportedWindow::Other,
+            }
         }
-        None => now.saturating_duration_since(local.span.start) >= WINDOW_START_GRACE.min(length / GRACE_DIVISOR),
+        Some(reset) if is_near(reset, span.end) => ReportedWindow::Current,
+        Some(reset) if is_near(reset, span.start) => ReportedWindow::Previous,
+        Some(_) => ReportedWindow::Other,
+        None if local.has_fixed_end && is_late() => ReportedWindow::Previous,
+        None => ReportedWindow::Current,
     }
 }
 
@@ -169,7 +203,7 @@ mod tests {
         );
         let sliding = LocalCount { has_fixed_end: false, ..local_count(40, 0) };
         assert_eq!(drift(report_resetting(86_400 + 43_200 + 44_000), sliding), Some(57));
-        assert_eq!(drift(report_resetting(86_400 + 43_201), sliding), None, "a per-second limit");
+        assert_eq!(drift(report_resetting(86_400 + 43_203), sliding), None, "a per-second limit");
         assert_eq!(drift(reported_remaining(3), sliding), Some(57));
     }
 
@@ -196,6 +230,41 @@ mod tests {
         assert_eq!(drift(report, local_count(40, 0)), None, "a window with a fixed end ends earlier");
         let at_start = reconcile(reported_remaining(3), sliding, DAY.start);
         assert_eq!(at_start.taken, Units::from_whole(97), "no grace time, because usage renews gradually");
+    }
+
+    #[test]
+    fn sliding_window_matches_a_bucket_that_refills() {
+        let minute = Duration::from_secs(60);
+        let sliding = LocalCount { has_fixed_end: false, length: minute, ..local_count(0, 1) };
+        let taken = |remaining: u64, wait_ms: u64| {
+            let resets_at = Some(NOON + Duration::from_millis(wait_ms));
+            let result = reconcile(OriginReport { resets_at, ..reported_remaining(remaining) }, sliding, NOON);
+            assert_eq!(result.other_window, resets_at.filter(|_| result.drift.is_none()));
+            result.drift.map(|_| result.taken.floor())
+        };
+        assert_eq!(taken(100, 0), Some(0), "full");
+        assert_eq!(taken(99, 600), Some(1));
+        assert_eq!(taken(50, 30_000), Some(50));
+        assert_eq!(taken(50, 12_000), None, "a shorter limit");
+        assert_eq!(taken(0, 60_000), Some(100));
+        assert_eq!(taken(0, 360_000), Some(100), "a bucket that refills slowly");
+        assert_eq!(taken(0, 1_000), None, "a limit of a second");
+        assert_eq!(taken(0, 4_000_000), None, "a far time");
+    }
+
+    #[test]
+    fn ignored_count_is_named_unless_it_is_late() {
+        let other_window = |at: u64, exhausted| {
+            let resets_at = Some(Timestamp::from_seconds(at));
+            let report = OriginReport { resets_at, exhausted, ..reported_remaining(3) };
+            reconcile(report, local_count(40, 0), NOON).other_window.map(Timestamp::seconds)
+        };
+        assert_eq!(other_window(2 * 86_400, false), None, "the same window");
+        assert_eq!(other_window(86_400 + 10, false), None, "the window before");
+        for at in [0, 86_400 + 50_000, 9_000_000] {
+            assert_eq!(other_window(at, false), Some(at));
+            assert_eq!(other_window(at, true), None, "a closure has a time of its own");
+        }
     }
 
     #[test]

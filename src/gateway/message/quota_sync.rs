@@ -1,6 +1,6 @@
 //! Reads the origin's own usage of a quota from its responses (`sync_from`).
 
-use crate::gateway::upstream::rate_limit::{most_restrictive, parse_reset, parse_units};
+use crate::gateway::upstream::rate_limit::{of_policy, parse_reset, parse_units};
 use http::{HeaderName, StatusCode};
 use serde_json::Value;
 use tidegate_http1::{Fields, Name, RequestHead};
@@ -17,7 +17,7 @@ pub(in crate::gateway) struct SyncHeaders<'a> {
     pub(in crate::gateway) report: OriginReport,
     /// False if the response may quote the text of exhaustion, because its place is not named.
     pub(in crate::gateway) is_certain: bool,
-    /// Configured header that cannot be parsed.
+    /// Header that cannot be parsed. The count is ignored.
     pub(in crate::gateway) unreadable_header: Option<&'a HeaderName>,
     /// Text in the body that marks the quota as exhausted.
     pub(in crate::gateway) body_text: Option<&'a ExhaustedText>,
@@ -41,9 +41,10 @@ enum Evidence<'a> {
     InBody(&'a ExhaustedText),
 }
 
-/// Reads the usage reported in the head of a response to `request`, which had a body if `has_body`.
+/// Reads the usage of the quota `name` reported in the head of a response to `request`, which had a body if `has_body`.
 pub(in crate::gateway) fn read<'a>(
     sync: &'a SyncFrom,
+    name: &str,
     request: &RequestHead,
     has_body: bool,
     status: StatusCode,
@@ -51,10 +52,11 @@ pub(in crate::gateway) fn read<'a>(
     now: Timestamp,
 ) -> SyncHeaders<'a> {
     let (remaining, limits_reset) = match (&sync.remaining_header, header_value(fields, &sync.remaining_header)) {
-        (Some(name), Some(_)) if Name::from_bytes(name.as_str().as_bytes()) == Name::RateLimit => {
-            most_restrictive(fields, now).map_or((None, None), |left| (Some(left.units), left.resets_at))
+        (Some(header), Some(_)) if Name::from_bytes(header.as_str().as_bytes()) == Name::RateLimit => {
+            of_policy(fields, name, now).map_or((None, None), |left| (Some(left.units), left.resets_at))
         }
-        (_, value) => (value.and_then(parse_units), None),
+        // A negative number is no count: some origins mean by it that there is no limit.
+        (_, value) => (value.filter(|value| !value.trim_ascii().starts_with(b"-")).and_then(parse_units), None),
     };
     let reset = header_value(fields, &sync.reset_header).and_then(|value| parse_reset(value, now));
     let resets_at = reset.or(limits_reset);
@@ -63,6 +65,7 @@ pub(in crate::gateway) fn read<'a>(
     };
     let unreadable_header = unparsed_name(&sync.remaining_header, remaining.is_some())
         .or(unparsed_name(&sync.reset_header, reset.is_some()));
+    let remaining = remaining.filter(|_| unreadable_header.is_none());
     let mut report = OriginReport { remaining, resets_at, exhausted: false };
     let rule = sync.exhausted.as_ref().filter(|rule| rule.statuses.contains(&status.as_u16()));
     let evidence = rule.map_or(Evidence::None, |rule| exhaustion_evidence(rule, request, has_body, fields));
@@ -165,6 +168,7 @@ fn contains(bytes: &[u8], text: &[u8]) -> bool {
 mod tests {
     use super::*;
     use http::Uri;
+    use proptest::prelude::*;
     use std::time::Duration;
     use tidegate_policy::Units;
 
@@ -177,7 +181,7 @@ mod tests {
 
     fn sync_headers<'a>(sync: &'a SyncFrom, status: u16, fields: &[(&'static str, &'static str)]) -> SyncHeaders<'a> {
         let status = StatusCode::from_u16(status).expect("valid status");
-        read(sync, &request("/", ""), false, status, &fields.iter().copied().collect(), NOW)
+        read(sync, "tokens", &request("/", ""), false, status, &fields.iter().copied().collect(), NOW)
     }
 
     fn request(target: &'static str, cookie: &'static str) -> RequestHead {
@@ -198,10 +202,15 @@ mod tests {
         };
         assert_eq!(left("x-left", "12"), Some(12_000));
         assert_eq!(left("x-left", " 0.25"), Some(250));
-        assert_eq!(left("x-left", "-3"), Some(0));
+        assert_eq!(left("x-left", "-3"), None, "no count");
+        assert_eq!(left("x-left", "18446744073709551616"), None, "too large");
         assert_eq!(left("x-left", "many"), None);
         assert_eq!(left("ratelimit", "\"burst\";r=9;t=1, \"day;r=1\";r=7;t=60"), Some(7000));
         assert_eq!(left("ratelimit", "limit=100, remaining=50"), Some(50_000));
+        let two = "\"requests\";r=9;t=1, \"Tokens\";r=700;t=60";
+        assert_eq!(left("ratelimit", two), Some(700_000), "the policy with the name of the quota");
+        assert_eq!(left("ratelimit", "tokens;a=700;w=60, other;a=9"), Some(700_000));
+        assert_eq!(left("ratelimit", "\"tokens\";q=700, \"other\";r=9"), Some(9_000), "which has no remaining number");
     }
 
     #[test]
@@ -213,11 +222,61 @@ mod tests {
         assert_eq!(reset("1800000060000"), at(1_800_000_060));
         assert_eq!(reset("Fri, 15 Jan 2027 08:01:00 GMT"), at(1_800_000_060));
         assert_eq!(reset("2027-01-15T08:01:00Z"), at(1_800_000_060));
-        for invalid in ["", "soon", "-1", "NaN", "1e300", "inf"] {
+        assert_eq!(reset("1m0s"), at(1_800_000_060));
+        assert_eq!(reset("59.5s"), Some(NOW + Duration::from_millis(59_500)));
+        for invalid in ["", "soon", "-1", "NaN", "1e300", "inf", "-1m0s", "1m0", "9999999h", "2027-13-15T08:01:00Z"] {
             assert_eq!(reset(invalid), None, "{invalid}");
         }
         let fields = [("ratelimit", "\"day\";r=7;t=60")];
         assert_eq!(sync_headers(&sync("ratelimit", None), 200, &fields).report.resets_at, at(1_800_000_060));
+    }
+
+    #[test]
+    fn counters_of_providers_are_read() {
+        let openai = [
+            ("x-ratelimit-limit-requests", "500"),
+            ("x-ratelimit-limit-tokens", "30000"),
+            ("x-ratelimit-remaining-requests", "499"),
+            ("x-ratelimit-remaining-tokens", "29958"),
+            ("x-ratelimit-reset-requests", "120ms"),
+            ("x-ratelimit-reset-tokens", "6m0s"),
+        ];
+        let anthropic = [
+            ("anthropic-ratelimit-requests-remaining", "49"),
+            ("anthropic-ratelimit-requests-reset", "2027-01-15T08:00:02Z"),
+            ("anthropic-ratelimit-tokens-remaining", "39000"),
+            ("anthropic-ratelimit-tokens-reset", "2027-01-15T09:01:00.25+01:00"),
+        ];
+        let github = [("x-ratelimit-remaining", "4987"), ("x-ratelimit-reset", "1800003600")];
+        let ietf = [("ratelimit-remaining", "7"), ("ratelimit-reset", "30")];
+        let rows: [(&[(&'static str, &'static str)], &str, &str, u64, u64); 6] = [
+            (&openai, "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests", 499, 120),
+            (&openai, "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens", 29_958, 360_000),
+            (&anthropic, "anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset", 49, 2_000),
+            (&anthropic, "anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset", 39_000, 60_250),
+            (&github, "x-ratelimit-remaining", "x-ratelimit-reset", 4_987, 3_600_000),
+            (&ietf, "ratelimit-remaining", "ratelimit-reset", 7, 30_000),
+        ];
+        for (fields, remaining, reset, units, wait_ms) in rows {
+            let header = |name: &str| Some(name.parse().expect("a header name"));
+            let sync = SyncFrom { remaining_header: header(remaining), reset_header: header(reset), exhausted: None };
+            let reported = sync_headers(&sync, 200, fields);
+            let resets_at = Some(NOW + Duration::from_millis(wait_ms));
+            let expected = OriginReport { remaining: Some(Units::from_whole(units)), resets_at, exhausted: false };
+            assert_eq!((reported.report, reported.unreadable_header), (expected, None), "{remaining}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_panics(remaining in "\\PC{0,24}|[0-9.-]{0,24}", reset in "\\PC{0,32}|[0-9.hms:TZ+-]{0,32}") {
+            let sync = sync("x-left", None);
+            let fields = [("x-left", remaining.as_str()), ("x-reset", &reset)].into_iter().collect();
+            let SyncHeaders { report, unreadable_header, .. } =
+                read(&sync, "tokens", &request("/", ""), false, StatusCode::OK, &fields, NOW);
+            prop_assert!(unreadable_header.is_none() || report.remaining.is_none());
+            prop_assert!(report.resets_at.is_none_or(|reset| reset >= Timestamp::default()));
+        }
     }
 
     #[test]
@@ -227,6 +286,8 @@ mod tests {
         assert_eq!(unreadable_header(&[("x-left", "many"), ("x-reset", "60")]), Some("x-left"));
         assert_eq!(unreadable_header(&[("x-left", "7"), ("x-reset", "soon")]), Some("x-reset"));
         assert_eq!(unreadable_header(&[("x-left", "7")]), None, "a missing header is not unreadable");
+        let report = sync_headers(&sync, 200, &[("x-left", "7"), ("x-reset", "soon")]).report;
+        assert_eq!(report, OriginReport::default(), "a count of an unknown window is ignored");
     }
 
     #[test]
@@ -256,7 +317,7 @@ mod tests {
         let sync = sync("x-left", Some(ExhaustedRule { statuses: vec![403], text }));
         let response: Fields = [("x-error", "no page for daily limit")].into_iter().collect();
         let is_exhausted_by = |request, has_body| {
-            let reported = read(&sync, &request, has_body, StatusCode::FORBIDDEN, &response, NOW);
+            let reported = read(&sync, "tokens", &request, has_body, StatusCode::FORBIDDEN, &response, NOW);
             assert_eq!(reported.body_text, None);
             reported.report.exhausted
         };
@@ -278,7 +339,8 @@ mod tests {
         let in_header = sync_with(TextPlace::Header(HeaderName::from_static("x-error")));
         let is_exhausted = |name, has_body| {
             let response: Fields = [(name, "daily limit")].into_iter().collect();
-            let reported = read(&in_header, &request("/", ""), has_body, StatusCode::FORBIDDEN, &response, NOW);
+            let reported =
+                read(&in_header, "tokens", &request("/", ""), has_body, StatusCode::FORBIDDEN, &response, NOW);
             assert_eq!(reported.body_text, None);
             reported.report.exhausted
         };
@@ -286,7 +348,7 @@ mod tests {
 
         let in_json = sync_with(TextPlace::Json("/error/0/reason".into()));
         let response: Fields = [("x-error", "daily")].into_iter().collect();
-        let reported = read(&in_json, &request("/", ""), true, StatusCode::FORBIDDEN, &response, NOW);
+        let reported = read(&in_json, "tokens", &request("/", ""), true, StatusCode::FORBIDDEN, &response, NOW);
         assert!(!reported.report.exhausted);
         let place = reported.body_text.expect("the body is searched");
         let is_found = |chunks: &[&[u8]]| {

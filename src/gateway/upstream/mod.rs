@@ -8,6 +8,7 @@ mod connection;
 mod deadline;
 mod error;
 mod forward_state;
+mod go_duration;
 mod health_check;
 mod http2;
 pub(in crate::gateway) mod origin_health;

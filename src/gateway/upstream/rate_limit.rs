@@ -1,6 +1,7 @@
 //! Reads the origin's own limits from its response head, in common formats: `Retry-After`, the `RateLimit` of several
 //! IETF drafts, `RateLimit-Remaining` and related fields, and `X-RateLimit-*`.
 
+use super::go_duration;
 use std::time::{Duration, UNIX_EPOCH};
 use tidegate_http_cache::quoted;
 use tidegate_http1::{Fields, Name};
@@ -50,12 +51,27 @@ pub(in crate::gateway) fn exhausted_for(fields: &Fields, now: Timestamp) -> Opti
         })
 }
 
+/// Returns what the policy `name` of `RateLimit` has left, without regard to case; if there is none, that of the
+/// [`most_restrictive`] one.
+pub(in crate::gateway) fn of_policy(fields: &Fields, name: &str, now: Timestamp) -> Option<RemainingQuota> {
+    let has_name = |item: &[u8]| {
+        let found = quoted::split(item, b';').next().unwrap_or_default().trim_ascii();
+        let found = found.strip_prefix(b"\"").and_then(|found| found.strip_suffix(b"\"")).unwrap_or(found);
+        found.eq_ignore_ascii_case(name.as_bytes())
+    };
+    most_restrictive_of(fields, has_name, now).or_else(|| most_restrictive(fields, now))
+}
+
 /// Returns the policy with the fewest units left, among equals the last one to reset. Accepts all formats of
 /// `RateLimit`: `"burst";r=50;t=30, "daily";r=100`, `"burst";a=50;w=30`, `limit=100, remaining=50, reset=30`
 /// (draft-ietf-httpapi-ratelimit-headers).
-pub(in crate::gateway) fn most_restrictive(fields: &Fields, now: Timestamp) -> Option<RemainingQuota> {
+fn most_restrictive(fields: &Fields, now: Timestamp) -> Option<RemainingQuota> {
+    most_restrictive_of(fields, |_| true, now)
+}
+
+fn most_restrictive_of(fields: &Fields, is_wanted: impl Fn(&[u8]) -> bool, now: Timestamp) -> Option<RemainingQuota> {
     let lines = || fields.all(Name::RateLimit);
-    let items = lines().flat_map(|line| quoted::split(line, b','));
+    let items = lines().flat_map(|line| quoted::split(line, b',')).filter(|item| is_wanted(item));
     let parse_item = |item| {
         let parameters = || quoted::split(item, b';').skip(1);
         Some((parse_parameter(parameters(), &["r=", "a="])?, parse_parameter(parameters(), &["t=", "w="])))
@@ -64,7 +80,7 @@ pub(in crate::gateway) fn most_restrictive(fields: &Fields, now: Timestamp) -> O
         let members = || quoted::split(line, b',');
         Some((parse_parameter(members(), &["remaining="])?, parse_parameter(members(), &["reset="])))
     };
-    let limits = items.filter_map(parse_item).chain(lines().filter_map(parse_line));
+    let limits = items.filter_map(parse_item).chain(lines().filter(|line| is_wanted(line)).filter_map(parse_line));
     let (left, reset) = limits.min_by_key(|&(left, reset)| (left, std::cmp::Reverse(reset)))?;
     let resets_at = reset.map(|seconds| now + Duration::from_secs(seconds));
     Some(RemainingQuota { units: Units::from_whole(left), resets_at })
@@ -103,8 +119,8 @@ fn nonzero(wait: Duration) -> Option<Duration> {
     (!wait.is_zero()).then(|| wait.min(MAX_RETRY_AFTER))
 }
 
-/// Parses a reset time in any common format: seconds from now, seconds or milliseconds since 1970, an HTTP date (RFC
-/// 9110 section 5.6.7), RFC 3339.
+/// Parses a reset time in any common format: seconds from now, a duration such as `6m0s`, seconds or milliseconds since
+/// 1970, an HTTP date (RFC 9110 section 5.6.7), RFC 3339.
 pub(in crate::gateway) fn parse_reset(value: &[u8], now: Timestamp) -> Option<Timestamp> {
     Some(match parse_reset_value(value)? {
         ResetValue::Delta(wait) => now + wait,
@@ -131,7 +147,7 @@ fn parse_reset_value(value: &[u8]) -> Option<ResetValue> {
         Ok(seconds) if seconds < MIN_EPOCH_SECONDS => Some(ResetValue::Delta(Duration::from_secs_f64(seconds))),
         Ok(seconds) if seconds < MIN_EPOCH_MILLIS => Some(since_1970(seconds)),
         Ok(milliseconds) => Some(since_1970(milliseconds / 1e3)),
-        Err(_) => parse_date(text).map(ResetValue::At),
+        Err(_) => go_duration::parse(text).map(ResetValue::Delta).or_else(|| parse_date(text).map(ResetValue::At)),
     }
 }
 
@@ -185,6 +201,8 @@ mod tests {
             ("1800000030", Some(30)),
             ("1800000030.5", Some(30)),
             ("1800000030000", Some(30)),
+            ("6m0s", Some(360)),
+            ("-6m0s", None),
             ("99999999", Some(7 * 86_400)),
             ("0", None),
             ("Fri, 15 Jan 2021 08:01:00 GMT", None),

@@ -83,11 +83,14 @@ section! {
         cost_trailer: Option<Field>;
         /// true: a response from the origin's cache (`Cache-Status: ...; hit`, or `Age` above 0) costs nothing.
         free_when_cached: bool = false => bool, any;
-        /// Synchronization with the origin's own counter: { remaining_header, reset_header, exhausted }. The origin's
-        /// counter can only tighten the quota, and only for the same window: if reset_header names a time that is not
-        /// the end of the window, remaining_header is ignored. Differences that requests in flight explain do not
-        /// count. A header that is present but unreadable is logged once per window. Default none.
-        sync_from: Option<SyncFrom>;
+        /// Synchronization with the origin's own counter: { remaining_header, reset_header, exhausted }, or the name of
+        /// remaining_header alone. The origin's counter can only tighten the quota, and only for the same window: if
+        /// reset_header names a time that is not the end of the window, remaining_header is ignored. A sliding window
+        /// matches a bucket that refills, as model APIs have it: one that is full again after about the part of the window
+        /// that is used, and within an hour after its length. Differences that requests in flight explain do not
+        /// count. A count that is ignored, because of its window or because a header is unreadable or negative, is counted
+        /// (`tidegate_quota_ignored_reports_total`) and logged, at most once an hour. Default none.
+        sync_from: Option<ShortForm<SyncFrom, Field>>;
         /// Pacing: distributes the remaining units over the remaining time: off, even, learned, or { mode, burst,
         /// weights, enforce }. Sliding windows cannot be paced. Default: off with tiers. Without, learned for the classes
         /// that name operators or kinds of bots only, with a weight that doubles with each priority.
@@ -143,7 +146,7 @@ pub(crate) fn quota(
         cost_json: cost_json(&keys.cost_json, &path.cost_json(), report),
         cost_trailer: keys.cost_trailer.as_ref().map(|Field(name)| name.clone()),
         free_when_cached: keys.free_when_cached,
-        sync_from: keys.sync_from.as_ref().map(|keys| sync_from(keys, &path.sync_from(), report)),
+        sync_from: keys.sync_from.as_ref().map(|keys| sync_from(&keys.0, &path.sync_from(), report)),
         pacing: pacing(&keys.pacing, &window, &class_tiers, &path.pacing(), classes, report),
         class_tiers,
         ..policy::Quota::new(name, limit, window)

@@ -152,6 +152,21 @@ fn short_forms_stand_for_their_maps() {
     let long = "origin: { url: http://127.0.0.1:3000 }\nquotas: { api: { limit: 9, window: { calendar: week } } }\n";
     let short = "origin: http://127.0.0.1:3000\nquotas: { api: { limit: 9, window: week } }\n";
     assert_eq!(format!("{:?}", load(short, &[])), format!("{:?}", load(long, &[])));
+    let with_sync = |sync: &str| {
+        load(&short.replace("limit: 9", &format!("limit: 9, sync_from: {sync}")), &[]).rules.quotas[0].sync_from.clone()
+    };
+    let header = |name: &str| Some(name.parse().expect("a header name"));
+    for (remaining, reset) in [
+        ("X-RateLimit-Remaining", header("x-ratelimit-reset")),
+        ("x-ratelimit-remaining-tokens", header("x-ratelimit-reset-tokens")),
+        ("anthropic-ratelimit-tokens-remaining", header("anthropic-ratelimit-tokens-reset")),
+        ("RateLimit", None),
+    ] {
+        let sync = with_sync(remaining).expect("synchronized");
+        assert_eq!((sync.remaining_header, sync.reset_header), (header(remaining), reset), "{remaining}");
+    }
+    let sync = with_sync("{ remaining_header: X-Remaining, reset_header: X-Ends }").expect("synchronized");
+    assert_eq!(sync.reset_header, header("x-ends"));
     // A variable adds to a short form.
     let variable = [("TIDEGATE__ORIGIN__MAX_CONNECTIONS", "7")];
     assert_eq!(format!("{:?}", load(short, &variable)), format!("{:?}", load(long, &variable)));

@@ -156,6 +156,9 @@ impl QuotaState {
         if has_fixed_end && self.current.id != id {
             return closed;
         }
+        if let Some(resets_at) = calibration.other_window {
+            return Some(OriginQuotaEvent::OtherWindow { resets_at });
+        }
         self.raise_taken_to(calibration.taken);
         self.drift = calibration.drift.unwrap_or(self.drift);
         let change = self.drift.abs_diff(self.last_reported_drift);

@@ -4,6 +4,7 @@ use crate::scalars::Field;
 use crate::section::{section, text};
 use crate::setting_path::SettingPath;
 use crate::validate::diagnostics::Diagnostics;
+use http::HeaderName;
 use tidegate_policy::quota::{self as policy, ExhaustedRule, ExhaustedText, TextPlace};
 
 /// Maximum length of the text searched in response bodies, in bytes.
@@ -12,11 +13,13 @@ const MAX_SCAN_TEXT: usize = 200;
 section! {
     /// Synchronization with the origin's own counter. Requires `remaining_header` or `exhausted`.
     pub(crate) struct SyncFrom {
-        /// Response header with the remaining units, such as X-RateLimit-Remaining; `RateLimit` is read as in the IETF
-        /// draft. Default none.
+        /// Response header with the remaining units, such as X-RateLimit-Remaining or x-ratelimit-remaining-tokens.
+        /// `RateLimit` is read as in the IETF drafts: the policy with the name of the quota, else the one that has least
+        /// left. Default none.
         remaining_header: Option<Field>;
-        /// Response header with the renewal time: seconds from now, seconds or milliseconds since 1970, or a date.
-        /// Default none.
+        /// Response header with the renewal time, whose form its value shows: seconds from now, a duration such as 6m0s,
+        /// 17ms or 1h2m3.5s, seconds or milliseconds since 1970, or a date (RFC 3339 or that of HTTP). Default: the header
+        /// that has reset in the place of remaining, such as x-ratelimit-reset-tokens.
         reset_header: Option<Field>;
         /// Responses that report an exhausted quota: { statuses, contains, header, json }. Such a response closes the
         /// quota until the time of reset_header, else its Retry-After, else the end of the window; log and status
@@ -62,9 +65,15 @@ pub(super) fn sync_from(keys: &SyncFrom, path: &SettingPath, report: &mut Diagno
     let name = |field: &Option<Field>| field.as_ref().map(|Field(name)| name.clone());
     policy::SyncFrom {
         remaining_header: name(&keys.remaining_header),
-        reset_header: name(&keys.reset_header),
+        reset_header: name(&keys.reset_header).or_else(|| reset_header_of(keys.remaining_header.as_ref()?)),
         exhausted: keys.exhausted.as_ref().map(|keys| exhausted_rule(keys, &path.exhausted(), report)),
     }
+}
+
+/// Returns the name of the header with the renewal time of the units in `remaining`, by the convention of all families.
+fn reset_header_of(Field(remaining): &Field) -> Option<HeaderName> {
+    let name = remaining.as_str();
+    name.contains("remaining").then(|| name.replace("remaining", "reset").parse().ok()).flatten()
 }
 
 fn exhausted_rule(keys: &Exhausted, path: &SettingPath, report: &mut Diagnostics) -> ExhaustedRule {
