@@ -312,6 +312,28 @@ headers: { ratelimit: off, legacy: [atlassian] }";
 }
 
 #[test]
+fn next_draft_names_what_is_available_and_counted_by_client() {
+    let rules = format!("{QUOTA_OF_THREE}\nheaders: {{ ratelimit: draft-12 }}");
+    let rules = rules.replace("limit: 3,", "limit: 3, per_client: 2,");
+    let gateway = TestGateway::with_rules(Origin::plain().address(), &rules);
+    let mut client = gateway.connect();
+    let first = client.get("/page", "");
+    assert_eq!(policies(&first), [item("api", &[("q", 3), ("w", 3600)]), item("api/client", &[("q", 2), ("w", 3600)])]);
+    assert_eq!(
+        parse_list(first.field("ratelimit")),
+        [item("api", &[("a", 2), ("w", 3600)]), item("api/client", &[("a", 1), ("w", 3600)])]
+    );
+    assert_eq!(first.field("ratelimit-partition"), "\"api/client\";client_id");
+    client.get("/page", "");
+    let refused = client.get("/page", "");
+    assert_eq!((refused.status, refused.json()["reason"].as_str()), (429, Some("client_share")));
+    let limits = parse_list(refused.field("ratelimit"));
+    assert_eq!((limits[1].parameter("a"), limits.iter().all(|limit| limit.has_only(&["a", "w"]))), (0, true));
+    assert!(retry_after(&refused) >= limits[1].parameter("w"));
+    assert_eq!(client.get("/free", "").field("ratelimit-partition"), "");
+}
+
+#[test]
 fn github_and_draft_headers_show_most_restrictive_policy() {
     let origin = Origin::plain();
     let rules = "

@@ -13,7 +13,7 @@ pub use origin::*;
 pub use redirect::*;
 
 pub use crate::sections::crawl_policy::CrawlPolicy;
-pub use crate::sections::headers::{Headers, LegacyFamily};
+pub use crate::sections::headers::{Headers, LegacyFamily, RateLimitDraft};
 pub use crate::sections::limits::Limits;
 pub use crate::sections::sessions::Sessions;
 

@@ -55,6 +55,7 @@ names! {
     Range = "range",
     RateLimit = "ratelimit",
     RateLimitLimit = "ratelimit-limit",
+    RateLimitPartition = "ratelimit-partition",
     RateLimitPolicy = "ratelimit-policy",
     RateLimitRemaining = "ratelimit-remaining",
     RateLimitReset = "ratelimit-reset",

@@ -1,7 +1,8 @@
-//! Rate-limit fields of responses: `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11), and
+//! Rate-limit fields of responses: `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers), and
 //! optionally the legacy families.
 
 mod legacy;
+mod partition;
 mod preview;
 mod snapshot;
 
@@ -10,7 +11,7 @@ pub use snapshot::RateLimitSnapshot;
 
 use http::StatusCode;
 use std::fmt::Write;
-use tidegate_config::settings::{Headers, LegacyFamily};
+use tidegate_config::settings::{Headers, LegacyFamily, RateLimitDraft};
 use tidegate_http1::{Fields, Name};
 use tidegate_policy::bucket::Bucket;
 use tidegate_policy::class::Class;
@@ -23,10 +24,12 @@ const MAX_SF_INTEGER: u64 = 999_999_999_999_999;
 
 /// Header parts prebuilt for one version of the rules.
 pub struct RateLimitHeaders {
-    ratelimit: bool,
+    draft: RateLimitDraft,
     families: Vec<LegacyFamily>,
     /// `RateLimit-Policy` by class, then by route; `None` if there are no limits.
     policies: Vec<Vec<Option<Box<str>>>>,
+    /// `RateLimit-Partition` by class, then by route; `None` if no limit is that of one client. Empty before draft 12.
+    partitions: Vec<Vec<Option<Box<str>>>>,
     /// `RateLimit` items of each bucket and each quota, up to the remaining number.
     buckets: Vec<String>,
     quotas: Vec<String>,
@@ -37,14 +40,20 @@ pub struct RateLimitHeaders {
 impl RateLimitHeaders {
     /// Builds the header parts of `rules`.
     pub fn new(headers: &Headers, rules: &Rules) -> Self {
-        let of_class = |(index, class)| {
+        let policies_of = |(index, class)| {
             rules.routes.iter().map(|route| policies(ClassId::from_index(index), class, route, rules)).collect()
         };
-        let prefix = |name: &str| format!("\"{name}\";r=");
+        let partitions_of =
+            |class| rules.routes.iter().map(|route| partition::partitions(class, route, rules)).collect();
+        let is_draft_12 = headers.ratelimit == RateLimitDraft::Draft12;
+        let remaining = if is_draft_12 { 'a' } else { 'r' };
+        let prefix = |name: &str| format!("\"{name}\";{remaining}=");
+        let partitioned = if is_draft_12 { &rules.classes[..] } else { &[] };
         Self {
-            ratelimit: headers.ratelimit,
+            draft: headers.ratelimit,
             families: headers.legacy.clone(),
-            policies: rules.classes.iter().enumerate().map(of_class).collect(),
+            policies: rules.classes.iter().enumerate().map(policies_of).collect(),
+            partitions: partitioned.iter().map(partitions_of).collect(),
             buckets: rules.classes.iter().map(|class| prefix(&class.name)).collect(),
             quotas: rules.quotas.iter().map(|quota| prefix(&quota.name)).collect(),
             client_shares: rules.quotas.iter().map(|quota| prefix(&client_share_name(&quota.name))).collect(),
@@ -67,18 +76,36 @@ impl RateLimitHeaders {
         if snapshot.usages.is_empty() && snapshot.bucket.is_none() {
             return;
         }
-        if self.ratelimit {
-            fields.insert(Name::RateLimitPolicy, policy.as_bytes());
-            fields.insert_with(Name::RateLimit, |text| self.ratelimit(text, rules, snapshot, now));
+        match self.draft {
+            RateLimitDraft::Draft11 => {
+                fields.insert(Name::RateLimitPolicy, policy.as_bytes());
+                fields.insert_with(Name::RateLimit, |text| self.ratelimit(text, ";t=", rules, snapshot, now));
+            }
+            RateLimitDraft::Draft12 => {
+                fields.insert(Name::RateLimitPolicy, policy.as_bytes());
+                match &self.partitions[snapshot.class.index()][snapshot.route.index()] {
+                    Some(partition) => fields.insert(Name::RateLimitPartition, partition.as_bytes()),
+                    None => fields.remove(Name::RateLimitPartition),
+                }
+                // A client that reads that nothing remains might not follow the redirect.
+                match status.is_redirection() && status != StatusCode::NOT_MODIFIED {
+                    true => fields.remove(Name::RateLimit),
+                    false => {
+                        fields.insert_with(Name::RateLimit, |text| self.ratelimit(text, ";w=", rules, snapshot, now))
+                    }
+                }
+            }
+            RateLimitDraft::Off => {}
         }
         legacy::write(&self.families, rules, snapshot, now, status, fields);
     }
 
-    /// Writes the remaining amount of each policy. A policy that refused the request has zero remaining until the retry
-    /// time.
+    /// Writes the remaining amount of each policy, and its time as the parameter `window`. A policy that refused the request
+    /// has zero remaining until the retry time.
     fn ratelimit(
         &self,
         text: &mut impl Write,
+        window: &'static str,
         rules: &Rules,
         snapshot: RateLimitSnapshot<'_>,
         now: Timestamp,
@@ -90,7 +117,7 @@ impl RateLimitHeaders {
                 Some(wait) => (0, wait),
                 None => (bucket.remaining.into(), ceil_seconds(bucket.full_after)),
             };
-            write_item(text, &self.buckets[snapshot.class.index()], remaining, wait)?;
+            write_item(text, &self.buckets[snapshot.class.index()], remaining, window, wait)?;
         }
         let mut is_first = snapshot.bucket.is_none();
         for (index, usage) in snapshot.enforced(rules) {
@@ -105,11 +132,11 @@ impl RateLimitHeaders {
                 Some(wait) => (0, wait),
                 None => (usage.remaining.floor().min(MAX_SF_INTEGER), until_reset),
             };
-            write_item(text, &self.quotas[usage.quota.index()], remaining, wait)?;
+            write_item(text, &self.quotas[usage.quota.index()], remaining, window, wait)?;
             if let Some(remaining) = usage.client_remaining {
                 let remaining = if by_share { 0 } else { remaining.floor().min(MAX_SF_INTEGER) };
                 text.write_str(", ")?;
-                write_item(text, &self.client_shares[usage.quota.index()], remaining, until_reset)?;
+                write_item(text, &self.client_shares[usage.quota.index()], remaining, window, until_reset)?;
             }
         }
         Ok(())
@@ -117,10 +144,16 @@ impl RateLimitHeaders {
 }
 
 /// Writes an item such as `"places_api";r=12;t=3600`.
-fn write_item(text: &mut impl Write, prefix: &str, remaining: u64, wait: u64) -> std::fmt::Result {
+fn write_item(
+    text: &mut impl Write,
+    prefix: &str,
+    remaining: u64,
+    window: &'static str,
+    wait: u64,
+) -> std::fmt::Result {
     text.write_str(prefix)?;
     text.write_str(itoa::Buffer::new().format(remaining))?;
-    text.write_str(";t=")?;
+    text.write_str(window)?;
     text.write_str(itoa::Buffer::new().format(wait))
 }
 
@@ -155,3 +188,6 @@ fn seconds_to_fill(bucket: &Bucket) -> u64 {
     let refills = bucket.capacity.div_ceil(bucket.fill.max(1));
     ceil_seconds(bucket.interval.saturating_mul(refills)).max(1)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Section `headers`.
 
 use crate::scalars::Percent;
-use crate::section::{FromWritten, any, section};
+use crate::section::{FromWritten, any, section, stored_as_written};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tidegate_policy::tier::Share;
@@ -9,8 +9,10 @@ use tidegate_policy::tier::Share;
 section! {
     /// Rate limit header fields of responses.
     pub struct Headers {
-        /// `RateLimit` and `RateLimit-Policy` fields as in the IETF draft: draft-11 or off.
-        ratelimit: bool = true => RateLimit, any;
+        /// `RateLimit` and `RateLimit-Policy` fields as in a version of the IETF draft: draft-11, draft-12 or off. draft-12 is
+        /// the form that is proposed for the next version: `a` and `w` in place of `r` and `t`, no `RateLimit` in a redirect,
+        /// and `RateLimit-Partition` with the policies that count each client apart.
+        ratelimit: RateLimitDraft = RateLimitDraft::Draft11 => RateLimitDraft, any;
         /// Older `X-RateLimit` or `RateLimit` fields as well, for the most binding policy: a list of atlassian, github and
         /// draft-03. Default none.
         legacy: Vec<LegacyFamily> = Vec::new() => Vec<LegacyFamily>, any;
@@ -25,11 +27,16 @@ section! {
     }
 }
 
-/// Fields of the IETF draft. A value is stored as true if they are sent.
-#[derive(Clone, Copy, PartialEq, Deserialize, Serialize, JsonSchema)]
-pub(crate) enum RateLimit {
+/// Version of draft-ietf-httpapi-ratelimit-headers whose fields are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum RateLimitDraft {
+    /// The one of May 2026: `"daily";r=50;t=30`.
     #[serde(rename = "draft-11")]
     Draft11,
+    /// The proposal of August 2026 for the next one: `"daily";a=50;w=30`.
+    #[serde(rename = "draft-12")]
+    Draft12,
+    /// None.
     #[serde(rename = "off")]
     Off,
 }
@@ -47,15 +54,7 @@ pub enum LegacyFamily {
     Draft03,
 }
 
-impl FromWritten<RateLimit> for bool {
-    fn from_written(written: RateLimit) -> Self {
-        written == RateLimit::Draft11
-    }
-
-    fn to_written(&self) -> Option<RateLimit> {
-        Some(if *self { RateLimit::Draft11 } else { RateLimit::Off })
-    }
-}
+stored_as_written!(RateLimitDraft);
 
 /// Duplicates are left out; an absent key is an empty list.
 impl FromWritten<Vec<LegacyFamily>> for Vec<LegacyFamily> {

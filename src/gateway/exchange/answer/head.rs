@@ -11,8 +11,8 @@ use tidegate_policy::exempt::Exemption;
 use tidegate_rate_limit_headers::RateLimitSnapshot;
 
 /// Fields of the gateway's own responses that scripts of other origins may read.
-const READABLE_FIELDS: &[u8] = b"Retry-After, RateLimit, RateLimit-Policy, RateLimit-Limit, RateLimit-Remaining, \
-    RateLimit-Reset, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-Tidegate-Decision";
+const READABLE_FIELDS: &[u8] = b"Retry-After, RateLimit, RateLimit-Policy, RateLimit-Partition, RateLimit-Limit, \
+    RateLimit-Remaining, RateLimit-Reset, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-Tidegate-Decision";
 
 const ALLOW_ORIGIN: &str = "access-control-allow-origin";
 const EXPOSE_HEADERS: &str = "access-control-expose-headers";
