@@ -23,6 +23,7 @@ pub mod plan;
 mod progress;
 pub mod quota;
 pub mod replay;
+mod robots;
 pub mod schema;
 pub mod serve;
 pub mod status;
@@ -186,6 +187,9 @@ enum Command {
     /// Tests the webhooks of notifications
     #[command(subcommand)]
     Notify(notify::NotifyCommand),
+    /// Checks a robots.txt
+    #[command(subcommand)]
+    Robots(robots::RobotsCommand),
     /// Shows or corrects the quotas of a running gateway
     #[command(subcommand)]
     Quota(quota::QuotaCommand),
@@ -256,7 +260,7 @@ fn command_line() -> clap::Command {
 }
 
 /// Commands that read no configuration file.
-const WITHOUT_FILE: [&str; 6] = ["demo", "init", "plan", "schema", "completions", "man"];
+const WITHOUT_FILE: [&str; 7] = ["demo", "init", "plan", "robots", "schema", "completions", "man"];
 
 /// Parses the command line and runs the command.
 pub fn run() -> ExitCode {
@@ -297,6 +301,7 @@ impl Cli {
             Command::Keys(command) => keys::run(&command),
             Command::Usage(args) => customers::run(&args),
             Command::Notify(command) => notify::run(&command),
+            Command::Robots(command) => robots::run(&command),
             Command::Quota(command) => quota::run(&command),
             Command::Status(args) => status::run(&args),
             Command::Schema => print(&schema::schema()),
@@ -326,6 +331,7 @@ impl ServeArgs {
             Command::Demo(_)
                 | Command::Init { .. }
                 | Command::Plan(_)
+                | Command::Robots(_)
                 | Command::Schema
                 | Command::Completions { .. }
                 | Command::Man { .. }

@@ -89,6 +89,7 @@ mod request_time;
 mod response_memory;
 mod responses;
 mod robots;
+mod robots_check;
 mod robots_fetch;
 mod robots_rewrite;
 mod scopes;

@@ -5,14 +5,20 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 use serde_json::Value;
 use std::net::IpAddr;
-use tidegate_crawlers::robots::{RobotsDirectives, merge_directives};
+use tidegate_crawlers::robots::{RobotsDirectives, check_robots, merge_directives};
 use tidegate_crawlers::verify::read_list;
 use tidegate_crawlers::verify::signature::read_signed_fields;
 use tidegate_http1::Fields;
 
 /// A robots.txt with directives merged in keeps every line of the origin in order, except delays. A second merge does
-/// not change it.
+/// not change it. Each finding of a check names a line.
 pub(crate) fn robots(text: &[u8]) {
+    let line_count = text.split(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let check = check_robots(text, "/a*b", &[("bingbot", "bingbot"), ("applebot", "Applebot")]);
+    assert!(
+        check.findings.iter().all(|finding| (1..=line_count).contains(&finding.line)),
+        "a line that does not exist"
+    );
     let delays = [("bingbot", 30), ("msnbot-media", 30), ("CCBot", 5), ("Applebot", 7), ("AdsBot-Google", 9)];
     let directives = RobotsDirectives {
         per_crawler: delays.map(|(name, seconds)| (name.to_owned(), seconds)).to_vec(),

@@ -46,7 +46,8 @@ pub(super) fn resolve_delays<'t>(text: &RobotsText<'t>, directives: &'t RobotsDi
         if delays.iter().any(|crawler| crawler.product.eq_ignore_ascii_case(product)) {
             continue;
         }
-        let group = effective_group(text, product, directives);
+        let is_crawler = |name: &[u8]| directives.per_crawler.iter().any(|(crawler, _)| eq_ignore_case(name, crawler));
+        let group = effective_group(text, product, is_crawler);
         let stated = group.and_then(|name| stated_delay_for(text, name));
         delays.push(CrawlerDelay {
             product,
@@ -58,10 +59,14 @@ pub(super) fn resolve_delays<'t>(text: &RobotsText<'t>, directives: &'t RobotsDi
 }
 
 /// Returns the product token of the group in `text` that applies to the crawler: its own, that of its family
-/// (`Googlebot-Image` uses `Googlebot`), that of [`GROUP_FALLBACKS`], or the wildcard; `None` if there is none.
-fn effective_group<'t>(text: &RobotsText<'_>, name: &'t [u8], directives: &RobotsDirectives) -> Option<&'t [u8]> {
+/// (`Googlebot-Image` uses `Googlebot`, if `is_crawler` knows it), that of [`GROUP_FALLBACKS`], or the wildcard; `None` if
+/// there is none.
+pub(super) fn effective_group<'t>(
+    text: &RobotsText<'_>,
+    name: &'t [u8],
+    is_crawler: impl Fn(&[u8]) -> bool,
+) -> Option<&'t [u8]> {
     let has_group = |name: &&[u8]| text.groups_of(name).next().is_some();
-    let is_crawler = |name: &[u8]| directives.per_crawler.iter().any(|(crawler, _)| eq_ignore_case(name, crawler));
     let families = (0..name.len()).rev().filter(|&end| name[end] == b'-').map(|end| &name[..end]);
     let families = families.filter(|family| is_crawler(family));
     let fallbacks = GROUP_FALLBACKS
@@ -80,7 +85,7 @@ pub(super) fn ignores_wildcard(name: &[u8]) -> bool {
     IGNORES_WILDCARD.iter().any(|crawler| eq_ignore_case(name, crawler))
 }
 
-fn eq_ignore_case(name: &[u8], other: &str) -> bool {
+pub(super) fn eq_ignore_case(name: &[u8], other: &str) -> bool {
     name.eq_ignore_ascii_case(other.as_bytes())
 }
 

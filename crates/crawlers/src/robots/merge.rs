@@ -154,7 +154,7 @@ impl<'t> Merger<'t> {
     /// Returns the lines that apply to the group, except delays.
     fn rules_in(&self, group: &[RobotsRecord<'_>]) -> impl Iterator<Item = &'t [u8]> {
         let is_rule = |record: &&RobotsRecord<'_>| {
-            matches!(record.kind, RecordKind::Allow | RecordKind::Disallow(_) | RecordKind::Other)
+            matches!(record.kind, RecordKind::Allow(_) | RecordKind::Disallow(_) | RecordKind::Other)
         };
         group.iter().filter(is_rule).map(|record| self.text[record.span.clone()].trim_ascii())
     }
@@ -209,7 +209,7 @@ impl<'t> Merger<'t> {
 
 /// Returns true if a rule ends the group's run of user agents.
 fn has_rules(group: &[RobotsRecord<'_>]) -> bool {
-    group.iter().any(|record| matches!(record.kind, RecordKind::Allow | RecordKind::Disallow(_)))
+    group.iter().any(|record| matches!(record.kind, RecordKind::Allow(_) | RecordKind::Disallow(_)))
 }
 
 /// Rule that ends a run of user agents without disallowing anything.

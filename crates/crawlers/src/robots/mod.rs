@@ -3,8 +3,10 @@
 //!
 //! [`merge_directives`] adds the directives. A [`RobotsCache`] stores the text of each site and renders a
 //! [`RobotsDocument`] once per set of directives. [`CrawlCompliance`] counts. The gateway fetches and serves.
+//! [`check_robots`] finds what has no effect in a text, for its author.
 
 mod cache;
+mod check;
 mod compliance;
 mod directives;
 mod document;
@@ -16,6 +18,7 @@ mod parser;
 mod writer;
 
 pub use cache::{CacheLookup, CachedRobots, MAX_ROBOTS_BYTES, Requester, RobotsCache};
+pub use check::{CrawlerAccess, DecidingRule, RobotsCheck, RobotsFinding, check_robots};
 pub use compliance::CrawlCompliance;
 pub use directives::RobotsDirectives;
 pub use document::{OriginRobots, RobotsDocument};

@@ -31,7 +31,7 @@ pub(super) enum RecordKind<'t> {
     /// Product token to which the group applies; `*` is the wildcard.
     UserAgent(&'t [u8]),
     Disallow(&'t [u8]),
-    Allow,
+    Allow(&'t [u8]),
     /// `None` if the value is not a number.
     CrawlDelay(Option<Delay>),
     /// Other records that apply to the group.
@@ -43,7 +43,7 @@ pub(super) enum RecordKind<'t> {
 /// Product token of the group for all crawlers without a group of their own.
 pub(super) const WILDCARD: &[u8] = b"*";
 
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl<'t> RobotsText<'t> {
     pub(super) fn parse(text: &'t [u8]) -> Self {
@@ -58,7 +58,7 @@ impl<'t> RobotsText<'t> {
                     parsed.groups.push(parsed.records.len()..parsed.records.len());
                     has_rules = false;
                 }
-                RecordKind::Allow | RecordKind::Disallow(_) => has_rules = true,
+                RecordKind::Allow(_) | RecordKind::Disallow(_) => has_rules = true,
                 _ => {}
             }
             // Records before the first user agent apply to no crawler.
@@ -149,7 +149,7 @@ pub(super) fn stated_delay(record: &RobotsRecord<'_>) -> Option<Delay> {
 }
 
 /// Returns the byte range of each line, with its ending: CR, LF or both.
-fn lines(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     std::iter::from_fn(move || {
         let rest = text.get(start..).filter(|rest| !rest.is_empty())?;
@@ -164,7 +164,8 @@ fn lines(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-fn parse_record(line: &[u8]) -> Option<RecordKind<'_>> {
+/// Returns the meaning of a line; `None` if it is no record.
+pub(super) fn parse_record(line: &[u8]) -> Option<RecordKind<'_>> {
     let line = line.split(|&byte| byte == b'#').next().unwrap_or_default().trim_ascii();
     let (key, value) = match line.iter().position(|&byte| byte == b':') {
         Some(colon) => (line[..colon].trim_ascii_end(), line[colon + 1..].trim_ascii_start()),
@@ -182,7 +183,7 @@ fn parse_record(line: &[u8]) -> Option<RecordKind<'_>> {
     } else if is(&["disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"]) {
         RecordKind::Disallow(value)
     } else if is(&["allow"]) {
-        RecordKind::Allow
+        RecordKind::Allow(value)
     } else if is(&["crawl-delay", "crawl delay"]) {
         RecordKind::CrawlDelay(Delay::parse(value))
     } else if is(&["sitemap", "sitemaps", "site-map", "host"]) {
@@ -227,7 +228,7 @@ mod tests {
             let text = ["User-agent: a", "Crawl-delay: 2.5", "Allow: /"].join(ending);
             assert_eq!(
                 record_kinds(&text),
-                [RecordKind::UserAgent(b"a"), RecordKind::CrawlDelay(Some(Delay(2500))), RecordKind::Allow],
+                [RecordKind::UserAgent(b"a"), RecordKind::CrawlDelay(Some(Delay(2500))), RecordKind::Allow(b"/")],
                 "{ending:?}"
             );
         }

@@ -14,6 +14,8 @@ pub enum AllowedAddresses {
     Public,
     /// Any address over HTTPS, and this machine also over plain HTTP: for URLs from the administrator's config.
     Any,
+    /// Any address, over HTTPS and plain HTTP: for a URL that the user of a command names.
+    Named,
 }
 
 /// Parsed URL of a document.
@@ -32,7 +34,7 @@ pub(super) struct FetchTarget {
 impl FetchTarget {
     pub(super) fn parse(url: &str, reach: AllowedAddresses) -> Result<Self, FetchError> {
         let parsed: Option<Self> = url.parse().ok().and_then(|uri| Self::from_uri(&uri));
-        let target = parsed.filter(|target| target.server_name.is_some() || reach == AllowedAddresses::Any);
+        let target = parsed.filter(|target| target.server_name.is_some() || reach != AllowedAddresses::Public);
         target.ok_or_else(|| FetchError::InvalidUrl(url.to_owned()))
     }
 
@@ -74,7 +76,7 @@ impl FetchTarget {
     pub(super) fn allows(&self, address: IpAddr, reach: AllowedAddresses) -> bool {
         match (reach, &self.server_name) {
             (AllowedAddresses::Public, _) => is_public(address),
-            (AllowedAddresses::Any, Some(_)) => true,
+            (AllowedAddresses::Named, _) | (AllowedAddresses::Any, Some(_)) => true,
             (AllowedAddresses::Any, None) => address.to_canonical().is_loopback(),
         }
     }

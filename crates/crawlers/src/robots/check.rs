@@ -1,0 +1,142 @@
+//! Check of a robots.txt: lines that no crawler reads, groups and rules without effect, and what each crawler may fetch.
+//!
+//! The text is read as [`merge_directives`](super::merge_directives) reads it, so what is found here holds for the text that
+//! the gateway serves.
+
+mod access;
+mod groups;
+mod lines;
+mod rules;
+
+use super::parser::{RobotsRecord, RobotsText, product_token};
+use serde::Serialize;
+use std::borrow::Cow;
+
+/// Size of the text that crawlers read, in bytes (RFC 9309 section 2.5).
+const MAX_READ_BYTES: usize = 500 * 1024;
+/// Maximum number of findings; a text with more has another error.
+const MAX_FINDINGS: usize = 1000;
+
+/// Result of a check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RobotsCheck {
+    /// What has no effect, or not the one it seems to have, in the order of the lines.
+    pub findings: Vec<RobotsFinding>,
+    /// Number of findings that are left out.
+    pub omitted: usize,
+    /// What crawlers may fetch, in the order of the crawlers.
+    pub access: Vec<CrawlerAccess>,
+}
+
+/// A line without its effect.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct RobotsFinding {
+    /// Number of the line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub problem: String,
+    /// What would do.
+    pub hint: String,
+}
+
+/// Whether crawlers of one operator may fetch the path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CrawlerAccess {
+    /// Name of the operator.
+    pub operator: String,
+    /// Product tokens with this result.
+    pub products: Vec<String>,
+    /// True if the path may be fetched.
+    pub allowed: bool,
+    /// Product token of the group that applies; `None` if there is none.
+    pub group: Option<String>,
+    /// Rule that decides; `None` if none matches.
+    pub rule: Option<DecidingRule>,
+}
+
+/// A rule of the text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DecidingRule {
+    /// Number of its line, from 1.
+    pub line: usize,
+    /// The rule, without its comment.
+    pub text: String,
+}
+
+/// Checks `text`. `crawlers` are operators, each with a product token of one of its crawlers; an operator may repeat.
+/// `path` is the path, with its query, of the page that is looked up for each.
+pub fn check_robots(text: &[u8], path: &str, crawlers: &[(&str, &str)]) -> RobotsCheck {
+    let read = &text[..text.len().min(MAX_READ_BYTES)];
+    let source = CheckedText::new(read);
+    let products: Vec<&[u8]> = crawlers.iter().map(|(_, product)| product_token(product.as_bytes())).collect();
+    let mut findings = Vec::new();
+    if read.trim_ascii_start().starts_with(b"<") {
+        findings.push(RobotsFinding::new(
+            1,
+            "an HTML page, not a robots.txt",
+            "let the origin answer with its robots.txt or 404",
+        ));
+    } else {
+        if text.len() > MAX_READ_BYTES {
+            let problem = format!("{} bytes; crawlers read the first {MAX_READ_BYTES}", text.len());
+            findings.push(RobotsFinding::new(source.last_line(), problem, "move the rules that matter to the top"));
+        }
+        lines::check(&source, &mut findings);
+        groups::check(&source, &products, &mut findings);
+        rules::check(&source, &mut findings);
+    }
+    findings.sort_unstable();
+    findings.dedup();
+    let omitted = findings.len().saturating_sub(MAX_FINDINGS);
+    findings.truncate(MAX_FINDINGS);
+    RobotsCheck { findings, omitted, access: access::access(&source, path, crawlers, &products) }
+}
+
+impl RobotsFinding {
+    fn new(line: usize, problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { line, problem: problem.into(), hint: hint.into() }
+    }
+}
+
+/// A text with its groups and the places of its lines.
+struct CheckedText<'t> {
+    text: &'t [u8],
+    groups: RobotsText<'t>,
+    /// Offset of the first byte of each line.
+    line_starts: Vec<usize>,
+}
+
+impl<'t> CheckedText<'t> {
+    fn new(text: &'t [u8]) -> Self {
+        let line_starts = super::parser::lines(text).map(|line| line.start).collect();
+        Self { text, groups: RobotsText::parse(text), line_starts }
+    }
+
+    /// Returns the number of the line of a record.
+    fn line_of(&self, record: &RobotsRecord<'_>) -> usize {
+        self.line_starts.partition_point(|start| *start <= record.span.start)
+    }
+
+    fn last_line(&self) -> usize {
+        self.line_starts.len().max(1)
+    }
+
+    /// Returns a record as written, without its comment, cut after 200 bytes.
+    fn text_of(&self, record: &RobotsRecord<'_>) -> String {
+        shown(before_comment(&self.text[record.span.clone()])).into_owned()
+    }
+}
+
+/// Returns the part of a line that is no comment, trimmed, without a byte order mark.
+fn before_comment(line: &[u8]) -> &[u8] {
+    let line = line.strip_prefix(super::parser::BYTE_ORDER_MARK).unwrap_or(line);
+    line.split(|&byte| byte == b'#').next().unwrap_or_default().trim_ascii()
+}
+
+/// Returns text of the file for a message.
+fn shown(text: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(&text[..text.len().min(200)])
+}
+
+#[cfg(test)]
+mod tests;
