@@ -92,6 +92,7 @@ mod robots;
 mod robots_check;
 mod robots_fetch;
 mod robots_rewrite;
+mod robots_terms;
 mod scopes;
 mod server_logs;
 mod sessions;

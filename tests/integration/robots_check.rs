@@ -116,6 +116,8 @@ fn text_with_merged_delays_has_the_findings_of_the_original() {
         per_crawler: vec![("bingbot".into(), 30), ("CCBot".into(), 5)],
         default: Some(10),
         honeypot: Some("/trap".into()),
+        usage: vec!["Content-Signal: ai-train=no".into(), "Content-Usage: train-ai=n".into()],
+        license: Some("https://example.com/license.xml".into()),
     };
     for text in ["", "User-agent: *\nDisallow: /cart\n", "User-agent: bingbot\nDisallow:\n\nUser-agent: *\nAllow: /\n"]
     {

@@ -305,7 +305,7 @@ fn is_subsequence(part: &[&[u8]], whole: &[&[u8]]) -> bool {
 
 fn directives(per_crawler: &[(&str, u32)], default: Option<u32>, honeypot: Option<&str>) -> RobotsDirectives {
     let per_crawler = per_crawler.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds)).collect();
-    RobotsDirectives { per_crawler, default, honeypot: honeypot.map(str::to_owned) }
+    RobotsDirectives { per_crawler, default, honeypot: honeypot.map(str::to_owned), ..RobotsDirectives::default() }
 }
 
 fn all_directives() -> RobotsDirectives {

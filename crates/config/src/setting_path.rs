@@ -115,8 +115,8 @@ keys! {
     prefix product_tokens promise proxy_protocol query quota quotas rampup ranges rate read_token redirect redis refresh
     refuse_with remove request_headers response_headers response_timeout revalidation_cost robots routes scopes
     search_served server_name session set sha256 shed signature_agents sliding start_delay status statuses steps stream
-    success_statuses sync_from tiers tls to token trailing_slash trusted_proxies unkeyed_headers url urls user_agent
-    user_agent_rules value verify webhook weights when window zone
+    success_statuses sync_from terms tiers tls to token trailing_slash trusted_proxies unkeyed_headers url urls
+    user_agent user_agent_rules value verify webhook weights when window zone
 }
 
 impl fmt::Display for SettingPath {

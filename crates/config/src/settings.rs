@@ -35,6 +35,7 @@ use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_policy::promise::Promise;
 use tidegate_policy::purpose::Purpose;
 use tidegate_policy::secret::Secret;
+use tidegate_policy::terms::UsageTerms;
 use tidegate_policy::{ProofMethod, RouteId, Rules};
 
 /// Validated configuration of the gateway.
@@ -401,6 +402,10 @@ pub struct Robots {
     pub override_file: Option<PathBuf>,
     /// Honeypot path: robots.txt disallows it and no page links to it.
     pub honeypot: Option<String>,
+    /// What pages may be used for, if robots.txt says so.
+    pub terms: UsageTerms,
+    /// URL of the license of the site.
+    pub license: Option<String>,
 }
 
 /// Access log and log level.

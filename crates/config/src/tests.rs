@@ -131,6 +131,28 @@ fn text_of_exhaustion_counts_at_one_place() {
 }
 
 #[test]
+fn terms_follow_from_classes_of_purposes() {
+    let of = |robots: &str, classes: &str| with_origin(&format!("robots: {robots}\nclasses: [{classes}]"));
+    let classes =
+        "{ name: training, when: { purpose: training }, block: true }, { name: search, when: { purpose: search } }";
+    let robots = settings(&of("{ terms: true, license: 'https://example.com/l.xml' }", classes)).robots;
+    assert_eq!((robots.terms.search, robots.terms.agent, robots.terms.training), (Some(true), None, Some(false)));
+    assert_eq!(robots.license.as_deref(), Some("https://example.com/l.xml"));
+    assert!(settings(&of("{}", classes)).robots.terms.is_empty(), "by choice");
+    for (robots, expected) in [
+        ("{ terms: true }", "robots.terms: no class is for a purpose; write one, such as classes: [{ name: training, "),
+        (
+            "{ license: /l.xml }",
+            "robots.license: found \"/l.xml\"; write a URL such as https://example.com/license.xml",
+        ),
+        ("{ license: 'https://a/b c' }", "robots.license: found \"https://a/b c\"; write a URL"),
+    ] {
+        let errors = config_errors(&of(robots, "{ name: bot }"));
+        assert!(errors.len() == 1 && errors[0].contains(expected), "{errors:?}");
+    }
+}
+
+#[test]
 fn duplicate_legacy_header_families_are_removed() {
     let settings = settings(&with_origin("headers: { legacy: [draft-03, github, atlassian, github] }"));
     assert_eq!(settings.headers.legacy, [LegacyFamily::Draft03, LegacyFamily::Github, LegacyFamily::Atlassian]);
@@ -1331,7 +1353,7 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "robots: { crawl_delay: 5s }".into(),
-            "2:11: robots.crawl_delay: unknown key \"crawl_delay\"; write it at a class, classes: [{ name: bot, crawl_delay: 10s }]; known here: merge_crawl_delay, override_file, honeypot",
+            "2:11: robots.crawl_delay: unknown key \"crawl_delay\"; write it at a class, classes: [{ name: bot, crawl_delay: 10s }]; known here: merge_crawl_delay, override_file, honeypot, terms, license",
         ),
         (
             "operators: { googlebot: { dns_names: \"*.dnsy.example\" } }".into(),
@@ -1983,7 +2005,9 @@ fn unquoted_placeholder_error_suggests_quotes() {
 fn error_is_one_line_for_any_key() {
     assert_eq!(
         site_errors("robots: { \"a\\nb\": 1 }"),
-        ["2:11: robots.a\\nb: unknown key \"a\\nb\"; known here: merge_crawl_delay, override_file, honeypot"]
+        [
+            "2:11: robots.a\\nb: unknown key \"a\\nb\"; known here: merge_crawl_delay, override_file, honeypot, terms, license"
+        ]
     );
     assert!(site_errors(&format!("robots: {{ {}: 1 }}", "x".repeat(900))).iter().all(|error| error.len() < 1200));
 }

@@ -24,6 +24,8 @@ pub(crate) fn robots(text: &[u8]) {
         per_crawler: delays.map(|(name, seconds)| (name.to_owned(), seconds)).to_vec(),
         default: Some(10),
         honeypot: Some("/t-r-a-p".into()),
+        usage: vec!["Content-Usage: train-ai=n".into()],
+        ..RobotsDirectives::default()
     };
     let Some(once) = merge_directives(text, &directives) else { return };
     let mut rest = lines(&once);

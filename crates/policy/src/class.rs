@@ -239,6 +239,12 @@ impl ClassMatcher {
             && !self.depends_on_request()
     }
 
+    /// Returns true if the class is for the crawlers of `purpose`, without another condition than their kind.
+    pub fn is_for(&self, purpose: Purpose) -> bool {
+        let others = Self { kinds: Vec::new(), purposes: Vec::new(), ..self.clone() };
+        self.purposes.contains(&purpose) && others.matches_all()
+    }
+
     /// Returns true if requests of one client may be in different classes.
     pub fn depends_on_request(&self) -> bool {
         !(self.paths.is_empty() && self.hosts.is_empty() && self.methods.is_empty())

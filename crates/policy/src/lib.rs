@@ -53,6 +53,7 @@ mod rules;
 pub mod secret;
 pub mod session;
 pub mod switches;
+pub mod terms;
 pub mod throttle;
 pub mod tier;
 pub mod time;

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tidegate_config::Settings;
-use tidegate_crawlers::robots::RobotsDirectives;
+use tidegate_crawlers::robots::{RobotsDirectives, usage_lines};
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_engine::QuotaView;
 use tidegate_policy::crawl_delay::{AdvisedDelay, CrawlBudget, CrawlDelay, budgets};
@@ -60,6 +60,8 @@ impl CrawlDelayAdviser {
             per_crawler: crawlers.collect(),
             default: delays.default.and_then(seconds),
             honeypot: settings.robots.honeypot.clone(),
+            usage: usage_lines(settings.robots.terms),
+            license: settings.robots.license.clone(),
         };
         AdvertisedDelays { per_operator, directives }
     }

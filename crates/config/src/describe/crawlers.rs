@@ -76,7 +76,7 @@ pub(super) fn operator(operator: &CrawlerOperator, builtin: &BuiltinOperators<'_
 
 /// Returns the summary lines of robots.txt. Delays by `auto` assume that other clients use nothing of the budget.
 pub(super) fn robots(settings: &Settings, operators: &[String]) -> Vec<String> {
-    let Robots { delays, override_file: file, honeypot, .. } = &settings.robots;
+    let Robots { delays, override_file: file, honeypot, terms, license } = &settings.robots;
     let text = file.as_ref().map_or_else(|| "from the origin".into(), |file| file.display().to_string());
     let mut lines = vec![format!("\nrobots.txt: {text}")];
     let delay_line = |crawlers: &str, delay: &CrawlDelay| match delay {
@@ -105,6 +105,15 @@ pub(super) fn robots(settings: &Settings, operators: &[String]) -> Vec<String> {
     }
     lines.extend(delays.default.iter().map(|delay| delay_line("unknown bots", delay)));
     lines.extend(honeypot.iter().map(|path| format!("  honeypot: {path}")));
+    if !terms.is_empty() {
+        let permissions = [("search", terms.search), ("agent", terms.agent), ("training", terms.training)];
+        let stated = permissions.iter().filter_map(|(purpose, permission)| Some((purpose, (*permission)?)));
+        let stated: Vec<String> = stated
+            .map(|(purpose, is_allowed)| format!("{purpose} {}", if is_allowed { "yes" } else { "no" }))
+            .collect();
+        lines.push(format!("  terms: {}", stated.join(", ")));
+    }
+    lines.extend(license.iter().map(|url| format!("  license: {url}")));
     lines
 }
 

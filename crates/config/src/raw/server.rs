@@ -54,8 +54,28 @@ section! {
         /// Disallow line itself. Letters, digits, `/`, `-`, `_` and `.` only, such as /private-area. Link to it from no
         /// page. Default none.
         honeypot: Option<String> = None => String, text(plain_path);
+        /// true: robots.txt says what pages may be used for, as the classes have it: a purpose (search, agent, training) is
+        /// forbidden if the first class whose `when` has this purpose, and no other condition but the kind, has `block: true`,
+        /// else allowed; nothing is said of a purpose without such a class. The lines, `Content-Signal` and `Content-Usage`,
+        /// are drafts that crawlers need not obey. A group of the origin that has its own keeps them. The crawl policy has
+        /// the same.
+        terms: bool = false => bool, any;
+        /// URL of the license of the site, which robots.txt names above its groups (`License` of RSL 1.0), unless it names one.
+        /// Default none.
+        license: Option<String> = None => String, text(license_url);
     }
 }
+
+/// Accepts a URL that is one value in a line of robots.txt.
+fn license_url(url: &str) -> Option<String> {
+    let is_plain = url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let is_valid = is_plain && url.len() <= MAX_LICENSE_URL && rest.is_some_and(|rest| !rest.is_empty());
+    (!is_valid).then(|| format!("found {url:?}; write a URL such as https://example.com/license.xml"))
+}
+
+/// Maximum length of the URL of a license, in bytes.
+const MAX_LICENSE_URL: usize = 2000;
 
 /// Accepts a path that has the same meaning in robots.txt and in a route, and disallows nothing else.
 fn plain_path(path: &str) -> Option<String> {

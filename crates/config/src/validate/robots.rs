@@ -10,10 +10,11 @@ use crate::settings::Robots;
 use std::time::Duration;
 use tidegate_policy::class::{Class, ClassMatcher};
 use tidegate_policy::crawl_delay::{self, CrawlDelay, CrawlDelays};
+use tidegate_policy::terms::UsageTerms;
 use tidegate_policy::{ClassId, ClientKind, OperatorId};
 
 pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], report: &mut Diagnostics) -> Robots {
-    let server::Robots { merge_crawl_delay: merge, override_file: file, honeypot } = &raw.robots;
+    let server::Robots { merge_crawl_delay: merge, override_file: file, honeypot, terms, license } = &raw.robots;
     let delays = delays(&raw.classes, classes, operators, report);
     if !merge && delays != CrawlDelays::default() {
         let path = SettingPath::ROOT.robots().merge_crawl_delay();
@@ -23,7 +24,18 @@ pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], rep
         delays: if *merge { delays } else { CrawlDelays::default() },
         override_file: file.as_ref().map(|file| (&file.0).into()),
         honeypot: honeypot.clone(),
+        terms: if *terms { usage_terms(classes, report) } else { UsageTerms::default() },
+        license: license.clone(),
     }
+}
+
+fn usage_terms(classes: &[Class], report: &mut Diagnostics) -> UsageTerms {
+    let terms = UsageTerms::of_classes(classes);
+    if terms.is_empty() {
+        let hint = "write one, such as classes: [{ name: training, when: { purpose: training }, block: true }]";
+        report.error(&SettingPath::ROOT.robots().terms(), "no class is for a purpose", hint);
+    }
+    terms
 }
 
 /// Returns the crawl delays. A delay by operator takes precedence over the delay of its class.

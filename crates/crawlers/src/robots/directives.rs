@@ -13,6 +13,10 @@ pub struct RobotsDirectives {
     pub default: Option<u32>,
     /// Path of the honeypot, to be disallowed for all crawlers.
     pub honeypot: Option<String>,
+    /// Lines about the use of pages, for each group that does not have its own.
+    pub usage: Vec<String>,
+    /// URL of the license of the site, unless the text names one.
+    pub license: Option<String>,
 }
 
 impl RobotsDirectives {

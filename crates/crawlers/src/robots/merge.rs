@@ -6,8 +6,12 @@
 //! with different delays is split, and each part repeats the rules.
 
 use super::directives::{CrawlerDelay, RobotsDirectives, ignores_wildcard, is_family, resolve_delays, states_exactly};
-use super::parser::{Delay, RecordKind, RobotsRecord, RobotsText, WILDCARD, number_range, record_runs, stated_delay};
+use super::parser::{
+    BYTE_ORDER_MARK, Delay, RecordKind, RobotsRecord, RobotsText, WILDCARD, lines, number_range, record_runs,
+    stated_delay,
+};
 
+use super::terms::{LICENSE, directive};
 use super::writer::RobotsWriter;
 
 /// Returns `text` with `directives` merged in, or `None` if the result is too long. Merging again changes nothing.
@@ -17,6 +21,8 @@ pub fn merge_directives(text: &[u8], directives: &RobotsDirectives) -> Option<Ve
         text,
         crawler_delays: resolve_delays(&parsed, directives),
         honeypot: directives.honeypot.as_deref(),
+        usage: &directives.usage,
+        license: directives.license.as_deref().filter(|_| !names_license(text)),
         parsed,
     };
     merger.write(RobotsWriter::new(text))
@@ -27,6 +33,8 @@ struct Merger<'t> {
     parsed: RobotsText<'t>,
     crawler_delays: Vec<CrawlerDelay<'t>>,
     honeypot: Option<&'t str>,
+    usage: &'t [String],
+    license: Option<&'t str>,
 }
 
 /// A group to append: its products, their delay, and the group whose rules it repeats.
@@ -39,6 +47,13 @@ struct MissingGroup<'t> {
 impl<'t> Merger<'t> {
     fn write(&self, mut writer: RobotsWriter<'_>) -> Option<Vec<u8>> {
         let missing = self.missing_groups();
+        if let Some(license) = self.license {
+            if self.text.starts_with(BYTE_ORDER_MARK) {
+                writer.copy_until(BYTE_ORDER_MARK.len());
+            }
+            writer.write_line(format!("{LICENSE}: {license}").as_bytes());
+            writer.write_line(b"");
+        }
         let mut groups = self.parsed.groups().peekable();
         while let Some(group) = groups.next() {
             self.append_missing(group, groups.peek().is_none() && !missing.is_empty(), &mut writer);
@@ -90,6 +105,7 @@ impl<'t> Merger<'t> {
                 }
                 if runs.peek().is_none() {
                     honeypot.iter().for_each(|honeypot| writer.write_line(honeypot));
+                    self.missing_usage(&[group]).for_each(|line| writer.write_line(line));
                     if has_open_end && honeypot.is_none() && !has_rules(group) {
                         writer.write_line(NO_RULE);
                     }
@@ -140,6 +156,7 @@ impl<'t> Merger<'t> {
         let honeypot =
             self.honeypot.filter(|_| !groups.iter().any(|group| self.has_honeypot(group))).map(disallow_line);
         honeypot.iter().for_each(|honeypot| writer.write_line(honeypot));
+        self.missing_usage(groups).for_each(|line| writer.write_line(line));
         for rule in groups.iter().flat_map(|group| self.rules_in(group)) {
             if writer.is_over_limit() {
                 return;
@@ -149,6 +166,14 @@ impl<'t> Merger<'t> {
         if honeypot.is_none() && !groups.iter().any(|group| has_rules(group)) {
             writer.write_line(NO_RULE);
         }
+    }
+
+    /// Returns the lines about the use of pages of which `groups` state nothing.
+    fn missing_usage(&self, groups: &[&[RobotsRecord<'_>]]) -> impl Iterator<Item = &'t [u8]> {
+        let stated = groups.iter().flat_map(|group| group.iter()).filter(|record| record.kind == RecordKind::Other);
+        let stated: Vec<&[u8]> = stated.map(|record| directive(&self.text[record.span.clone()])).collect();
+        let is_missing = move |line: &&[u8]| !stated.iter().any(|name| name.eq_ignore_ascii_case(directive(line)));
+        self.usage.iter().map(String::as_bytes).filter(is_missing)
     }
 
     /// Returns the lines that apply to the group, except delays.
@@ -169,7 +194,7 @@ impl<'t> Merger<'t> {
         let has_wildcard = self.parsed.groups_of(WILDCARD).next().is_some();
         let wildcard_delay = self.delay_of_product(WILDCARD);
         let mut missing: Vec<MissingGroup<'t>> = Vec::new();
-        if !has_wildcard && (wildcard_delay.is_some() || self.honeypot.is_some()) {
+        if !has_wildcard && (wildcard_delay.is_some() || self.honeypot.is_some() || !self.usage.is_empty()) {
             missing.push(MissingGroup { products: vec![WILDCARD], delay: wildcard_delay, source_group: None });
         }
         let is_stated_for_wildcard = |delay| match wildcard_delay {
@@ -205,6 +230,11 @@ impl<'t> Merger<'t> {
         let groups: Vec<_> = source_group.iter().flat_map(|name| self.parsed.groups_of(name)).collect();
         self.repeat_rules(&groups, writer);
     }
+}
+
+/// Returns true if a line of `text` names a license.
+fn names_license(text: &[u8]) -> bool {
+    lines(text).any(|line| directive(&text[line]).eq_ignore_ascii_case(LICENSE.as_bytes()))
 }
 
 /// Returns true if a rule ends the group's run of user agents.

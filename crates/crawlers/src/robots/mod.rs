@@ -15,6 +15,7 @@ mod freshness;
 mod merge;
 mod override_file;
 mod parser;
+mod terms;
 mod writer;
 
 pub use cache::{CacheLookup, CachedRobots, MAX_ROBOTS_BYTES, Requester, RobotsCache};
@@ -26,3 +27,4 @@ pub use fetch_scope::{FetchSlot, FetchedHost};
 pub use freshness::ttl_from_cache_control;
 pub use merge::merge_directives;
 pub use override_file::{OverrideFile, read as read_own};
+pub use terms::usage_lines;

@@ -11,17 +11,35 @@ use tidegate_policy::class::{Class, ClassMatcher};
 use tidegate_policy::crawl_delay::find_bot_class;
 use tidegate_policy::identity::KeySource;
 use tidegate_policy::quota::Quota;
+use tidegate_policy::terms::UsageTerms;
 use tidegate_policy::{ClassId, ClientKind, OperatorId, ProofMethod, Timestamp, Units};
 
 /// The whole document.
 #[derive(Serialize)]
 pub(in crate::gateway) struct PolicyDocument<'a> {
     pub(super) contact: Option<&'a str>,
+    /// What pages may be used for, if robots.txt says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) terms: Option<Terms>,
+    /// URL of the license of the site.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) license: Option<&'a str>,
     /// Ways to verify crawlers, each with an explanation.
     pub(super) verification: Vec<Verification>,
     pub(super) operators: Vec<Operator<'a>>,
     pub(super) undeclared_or_unverified_bots: OtherBots<'a>,
     pub(super) classes: Vec<ClassEntry<'a>>,
+}
+
+/// Permissions by purpose; those of which nothing is said are left out.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Terms {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) search: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) agent: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) training: Option<bool>,
 }
 
 /// A verification method of crawlers.
@@ -136,12 +154,18 @@ impl<'a> PolicyDocument<'a> {
         let context = PolicyContext { settings, operators, quotas, crawl_delays, now };
         Self {
             contact: context.config().contact.as_deref(),
+            terms: terms(settings.robots.terms),
+            license: settings.robots.license.as_deref(),
             verification: VERIFICATION_METHODS.into(),
             operators: context.operators(),
             undeclared_or_unverified_bots: context.other_bots(),
             classes: context.classes(),
         }
     }
+}
+
+fn terms(UsageTerms { search, agent, training }: UsageTerms) -> Option<Terms> {
+    [search, agent, training].iter().any(Option::is_some).then_some(Terms { search, agent, training })
 }
 
 /// Inputs of the document.

@@ -1,6 +1,6 @@
 //! Renders the crawl policy as an HTML page.
 
-use super::document::{ClassEntry, Operator, PolicyDocument, QuotaEntry};
+use super::document::{ClassEntry, Operator, PolicyDocument, QuotaEntry, Terms};
 use crate::gateway::message::html::{Escaped, write_page_head};
 use std::fmt::{self, Write};
 
@@ -16,6 +16,16 @@ fn write(policy: &PolicyDocument<'_>, out: &mut String) -> fmt::Result {
     if let Some(contact) = policy.contact {
         let shown = contact.strip_prefix("mailto:").unwrap_or(contact);
         writeln!(out, "<p>Contact: <a href=\"{}\">{}</a></p>", Escaped(contact), Escaped(shown))?;
+    }
+    if let Some(Terms { search, agent, training }) = policy.terms {
+        let permissions = [("search", search), ("answers to users", agent), ("training of models", training)];
+        for (usage, is_allowed) in permissions.into_iter().filter_map(|(usage, permission)| Some((usage, permission?)))
+        {
+            writeln!(out, "<p>Use for {usage}: {}</p>", if is_allowed { "allowed" } else { "not allowed" })?;
+        }
+    }
+    if let Some(license) = policy.license {
+        writeln!(out, "<p>License: <a href=\"{0}\">{0}</a></p>", Escaped(license))?;
     }
     policy.classes.iter().try_for_each(|class| write_class(class, out))?;
     out.write_str("<h2>Verification</h2>\n<ul>\n")?;

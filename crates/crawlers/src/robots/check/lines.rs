@@ -1,6 +1,7 @@
 //! Lines that no crawler reads, or only some.
 
 use super::super::parser::{RecordKind, lines, parse_record};
+use super::super::terms::{LICENSE, directive};
 use super::{CheckedText, RobotsFinding, before_comment, shown};
 
 /// Directives beside those of RFC 9309 that some crawlers read, in lower case.
@@ -51,6 +52,8 @@ pub(super) fn check(source: &CheckedText<'_>, findings: &mut Vec<RobotsFinding>)
                 }
             }
             RecordKind::Sitewide => {}
+            // It may stand in a group, and above all.
+            RecordKind::Other if directive(line).eq_ignore_ascii_case(LICENSE.as_bytes()) => {}
             _ if !has_agent => {
                 report(
                     format!("{:?} stands above the first User-agent: it applies to no crawler", shown(line)),

@@ -33,7 +33,7 @@ fn usual_text_has_no_finding() {
         "# nothing\n\n",
         "User-agent: *\nDisallow: /cart\nAllow: /cart/help\n\nSitemap: https://example.com/sitemap.xml\n",
         "\u{feff}User-agent: Googlebot\nUser-agent: bingbot\nCrawl-delay: 5\nDisallow:\n\nUser-agent: *\nDisallow: /\n",
-        "User-agent: *\nContent-Signal: search=yes, ai-train=no\nAllow: /\n",
+        "License: https://example.com/license.xml\n\nUser-agent: *\nContent-Signal: search=yes, ai-train=no\nAllow: /\n",
         "user-agent: SomeOtherBot # theirs\r\nDisallow: *.pdf$\r\n",
     ] {
         assert_eq!(findings(text), [""; 0], "{text}");
