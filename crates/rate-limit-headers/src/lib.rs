@@ -91,7 +91,7 @@ impl RateLimitHeaders {
                 match status.is_redirection() && status != StatusCode::NOT_MODIFIED {
                     true => fields.remove(Name::RateLimit),
                     false => {
-                        fields.insert_with(Name::RateLimit, |text| self.ratelimit(text, ";w=", rules, snapshot, now))
+                        fields.insert_with(Name::RateLimit, |text| self.ratelimit(text, ";w=", rules, snapshot, now));
                     }
                 }
             }

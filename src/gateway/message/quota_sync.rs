@@ -249,7 +249,7 @@ mod tests {
         ];
         let github = [("x-ratelimit-remaining", "4987"), ("x-ratelimit-reset", "1800003600")];
         let ietf = [("ratelimit-remaining", "7"), ("ratelimit-reset", "30")];
-        let rows: [(&[(&'static str, &'static str)], &str, &str, u64, u64); 6] = [
+        let rows: [(&[_], _, _, _, _); 6] = [
             (&openai, "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests", 499, 120),
             (&openai, "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens", 29_958, 360_000),
             (&anthropic, "anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset", 49, 2_000),

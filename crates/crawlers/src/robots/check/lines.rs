@@ -35,7 +35,7 @@ pub(super) fn check(source: &CheckedText<'_>, findings: &mut Vec<RobotsFinding>)
             match line.contains(&b':') {
                 true => report(format!("{:?} has no name before the colon", shown(line)), "write Name: value"),
                 false => {
-                    report(format!("{:?} has no colon; no crawler reads it", shown(line)), "write # before a comment")
+                    report(format!("{:?} has no colon; no crawler reads it", shown(line)), "write # before a comment");
                 }
             }
             continue;
@@ -61,7 +61,7 @@ pub(super) fn check(source: &CheckedText<'_>, findings: &mut Vec<RobotsFinding>)
                 );
             }
             RecordKind::CrawlDelay(None) => {
-                report(format!("{:?} has no number", shown(line)), "write seconds, such as Crawl-delay: 10")
+                report(format!("{:?} has no number", shown(line)), "write seconds, such as Crawl-delay: 10");
             }
             RecordKind::Disallow(_) | RecordKind::Allow(_) | RecordKind::CrawlDelay(Some(_)) | RecordKind::Other => {}
         }
