@@ -2,6 +2,7 @@
 
 use crate::gateway::message::crawl_policy::CrawlPolicy;
 use crate::gateway::message::error_pages::ErrorPages;
+use crate::gateway::request_bodies::RequestBodies;
 use crate::gateway::untrusted_proxy::UntrustedProxy;
 use crate::gateway::upstream::OriginServers;
 use arc_swap::ArcSwap;
@@ -45,6 +46,8 @@ pub(super) struct Config {
     pub(super) synced_quotas: Vec<QuotaId>,
     /// Paths of the costs in bodies, by [`QuotaId`].
     pub(super) body_costs: Vec<Option<CostPaths>>,
+    /// What is read of the bodies of requests before the decision; `None` if nothing is.
+    pub(super) request_bodies: Option<RequestBodies>,
     /// Routes with an unexpected cost, by [`RouteId`].
     unexpected_costs: Vec<AtomicBool>,
     /// Routes with an unreadable cost, by [`RouteId`].
@@ -89,8 +92,10 @@ impl Config {
         let quotas_with = |has: fn(&Quota) -> bool| {
             (0..rules.quotas.len()).map(QuotaId::from_index).filter(|id| has(&rules[*id])).collect()
         };
+        let admission = engine.admission(Arc::clone(&rules), now);
         Self {
-            admission: engine.admission(Arc::clone(&rules), now),
+            request_bodies: RequestBodies::new(&rules, |quota| admission.highest_stated(quota)),
+            admission,
             rate_limit_headers: RateLimitHeaders::new(&settings.headers, &rules),
             crawl_policy: CrawlPolicy::default(),
             error_pages,

@@ -13,6 +13,7 @@ mod in_place;
 mod late_cost_counts;
 mod log_interval;
 mod message;
+mod request_bodies;
 mod session;
 mod shared;
 mod shared_count;

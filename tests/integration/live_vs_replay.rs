@@ -59,6 +59,36 @@ fn replay_exempts_what_the_gateway_exempts() {
 }
 
 #[test]
+fn replay_reserves_what_bodies_stated() {
+    const REQUESTS: usize = 400;
+    let origin = Origin::with_script(|request, connection| {
+        let body = connection.read_body(request);
+        let body = format!("{{\"usage\":{{\"total_tokens\":{}}}}}", body.len());
+        connection.reply("200 OK", "Content-Type: application/json\r\n", body.as_bytes());
+    });
+    let rules = rules(6000)
+        .replace("cost_header: X-API-Cost", "cost_json: usage.total_tokens")
+        .replace("cost: { api: 4 }", "cost: { api: { json: max_tokens, per_byte: 0.5, default: 30 } }");
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let mut refused = 0;
+    for number in 0..REQUESTS {
+        let body = match number % 4 {
+            0 => format!("{{\"max_tokens\":{}}}", number * number % 97),
+            1 => "{\"max_tokens\":4000}".to_owned(),
+            2 => "{}".to_owned(),
+            _ => "no JSON".to_owned(),
+        };
+        let user_agent = ["Firefox", "Bot/1.0", "Googlebot"][number % 3];
+        let head = "POST /search HTTP/1.1\r\nHost: a\r\nUser-Agent: ";
+        let message = format!("{head}{user_agent}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        refused += usize::from(gateway.connect().send(message).read_response().status == 429);
+        gateway.clock.advance(Duration::from_millis(1));
+    }
+    assert!(refused > 20 && refused < REQUESTS - 20, "{refused} of {REQUESTS} were refused");
+    assert_replay_matches(gateway, REQUESTS as u64);
+}
+
+#[test]
 fn replay_follows_the_copies_of_the_log() {
     const REQUESTS: u32 = 600;
     let origin = Origin::with_script(|request, connection| {

@@ -100,6 +100,7 @@ mod shell;
 mod signatures;
 mod slow_readers;
 mod slowhttptest;
+mod stated_costs;
 mod switches;
 mod throttle;
 mod tune;

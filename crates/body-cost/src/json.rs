@@ -4,7 +4,7 @@
 //! these, only strings and brackets are read, so mistakes inside them are not found. Strings are not checked for UTF-8 and
 //! control characters.
 
-mod number;
+pub(crate) mod number;
 mod skip;
 mod text;
 

@@ -6,6 +6,8 @@
 //!
 //! [`scanner`] decodes a body ([`decoder`]) and divides it into documents ([`events`], [`lines`]); [`json`] finds the values of
 //! the paths in each, and [`readings`] adds them up.
+//!
+//! What a request may cost is in its own body. [`RequestPaths`] reads the beginning of one, and says what of it is ambiguous.
 
 mod decoder;
 mod events;
@@ -16,10 +18,12 @@ mod lines;
 mod path;
 mod path_set;
 mod readings;
+mod request;
 mod scanner;
 
 pub use form::BodyForm;
 pub use found_cost::FoundCost;
 pub use path::{CostPath, MAX_SEGMENT_LEN, MAX_SEGMENTS, ParseCostPathError};
 pub use path_set::{CostPaths, CostPathsError, MAX_PATHS, WeightedPath};
+pub use request::{RequestPaths, RequestValue, RequestValues};
 pub use scanner::{CostScanner, MAX_DECODED};

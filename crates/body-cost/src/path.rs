@@ -74,6 +74,11 @@ impl CostPath {
         self.segments.get(level).is_some_and(|segment| segment.key.as_bytes() == key)
     }
 
+    /// Returns the key of the segment at `level`.
+    pub(crate) fn key(&self, level: usize) -> Option<&str> {
+        self.segments.get(level).map(|segment| &*segment.key)
+    }
+
     /// Returns the array index that the segment at `level` is, if it is one.
     pub(crate) fn index(&self, level: usize) -> Option<u64> {
         self.segments.get(level)?.index

@@ -242,6 +242,8 @@ fn page_costs(root: &Map<String, Value>) -> HashMap<String, f64> {
     let routes = root.get("routes").map(items).unwrap_or_default();
     for (quota, cost) in routes.iter().filter_map(|route| field(route, "cost")).filter_map(keys).flatten() {
         let highest: &mut f64 = costs.entry(quota.clone()).or_insert(1.0);
+        // Of what bodies state, the least is known.
+        let cost = field(cost, "default").unwrap_or(cost);
         *highest = highest.max(amount(cost).unwrap_or(1.0));
     }
     costs

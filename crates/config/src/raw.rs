@@ -21,6 +21,7 @@ pub(super) mod origin;
 pub(super) mod partition;
 pub(super) mod promise;
 pub(super) mod redirect;
+pub(super) mod route_cost;
 pub(super) mod routes;
 pub(super) mod scopes;
 pub(super) mod server;

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use tidegate_policy::path_costs::{Generalization, PathCost, ReportedCost};
 use tidegate_policy::{QuotaId, RequestFacts, RouteId, Timestamp, Units};
 
-/// Expected costs of a request in quotas in which its route has none.
+/// Expected costs of a request in quotas in which its route has none, and those that its body states.
 pub type LearnedCosts = InlineVec<(QuotaId, Units)>;
 
 /// Units that the origin reported for paths without a route cost.
@@ -113,7 +113,15 @@ impl Admission {
         learned.generalization(request).map(|(directory, it)| (directory.to_owned(), it.clone()))
     }
 
-    /// Returns the expected costs of a request: those of its route and those learned, in the lock order of the quota counters.
+    /// Returns the highest cost that a request may state in `quota`: the limit, or the share of a client. It can only be served if
+    /// no more is reserved.
+    pub fn highest_stated(&self, quota: QuotaId) -> Units {
+        let quota = &self.rules[quota];
+        quota.client_limit.unwrap_or(quota.limit).min(quota.limit)
+    }
+
+    /// Returns the expected costs of a request: those of its route, which its body may have stated, and those learned, in the lock
+    /// order of the quota counters.
     pub(super) fn with_learned<'a>(
         &self,
         charges: &'a [(QuotaId, ExpectedCost)],
@@ -122,8 +130,13 @@ impl Admission {
         if learned.is_empty() {
             return Cow::Borrowed(charges);
         }
-        let learned = learned.iter().map(|&(quota, cost)| (quota, ExpectedCost::Fixed(cost)));
-        let mut all: Vec<_> = charges.iter().cloned().chain(learned).collect();
+        let mut all = charges.to_vec();
+        for &(quota, cost) in learned {
+            match all.iter_mut().find(|(other, _)| *other == quota) {
+                Some((_, expected)) => *expected = expected.with_stated(cost).unwrap_or_else(|| expected.clone()),
+                None => all.push((quota, ExpectedCost::Fixed(cost))),
+            }
+        }
         all.sort_by_key(|(quota, _)| self.counter(*quota).lock_order());
         Cow::Owned(all)
     }

@@ -72,7 +72,6 @@ use refused_pages::RefusedPages;
 use std::path::PathBuf;
 use std::sync::Arc;
 use throttle::Throttle;
-use tidegate_policy::cost::{Cost, CostEstimate};
 use tidegate_policy::path_costs::PathCosts;
 use tidegate_policy::quota::Quota;
 use tidegate_policy::{QuotaId, Rules, StableClassId, Timestamp, Units};
@@ -194,9 +193,6 @@ impl Engine {
 /// Returns the highest expected cost of one request in `quota`, according to the configuration.
 fn max_cost(rules: &Rules, quota: QuotaId) -> Units {
     let costs = rules.routes.iter().flat_map(|route| &route.costs);
-    let quota_costs = costs.filter(|(id, _)| *id == quota).map(|(_, cost)| match cost {
-        Cost::Fixed(units) => *units,
-        Cost::Learned => CostEstimate::INITIAL.0,
-    });
+    let quota_costs = costs.filter(|(id, _)| *id == quota).map(|(_, cost)| cost.first_estimate());
     quota_costs.max().unwrap_or(Units::from_whole(1))
 }

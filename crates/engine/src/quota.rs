@@ -205,7 +205,7 @@ impl QuotaCounter {
     ) -> Settlement {
         let mut state = self.state.lock();
         if let Some(learned) = learned {
-            learned.record(actual);
+            learned.record(expected, actual);
         }
         let settlement = state.settle(id, class, expected, actual);
         if let Some(key) = key {

@@ -21,6 +21,7 @@ mod exempt;
 mod flood;
 mod guarded;
 mod paced;
+mod stated;
 
 const NOON: Timestamp = Timestamp::from_seconds(43_200);
 const TOMORROW: Timestamp = Timestamp::from_seconds(86_400);

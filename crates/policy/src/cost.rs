@@ -9,6 +9,43 @@ pub enum Cost {
     Fixed(Units),
     /// Estimate learned from the recent actual costs that the origin reported.
     Learned,
+    /// What the body of the request states (see [`RequestedCost`]), or the estimate if that is less.
+    Requested {
+        /// Cost of a request whose body states none.
+        default: Units,
+    },
+}
+
+impl Cost {
+    /// Returns the expected cost of a request of which the body is not known, before anything was learned.
+    pub fn first_estimate(self) -> Units {
+        match self {
+            Self::Fixed(units) => units,
+            Self::Learned => CostEstimate::INITIAL.0,
+            Self::Requested { default } => default,
+        }
+    }
+}
+
+/// What the bodies of requests state of their cost in one quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestedCost {
+    /// Paths in JSON, such as `max_tokens`. The largest of their numbers counts.
+    pub paths: Vec<String>,
+    /// Units that each byte of the body adds.
+    pub per_byte: Units,
+    /// Least cost of a request whose body states none.
+    pub default: Units,
+}
+
+impl RequestedCost {
+    /// Returns the cost of a request with a body of `length` bytes that states `number`. If the body was not read to its end, or
+    /// is not JSON, it may state more than was found.
+    pub fn units(&self, number: Option<Units>, length: u64, is_whole: bool) -> Units {
+        let bytes = Units::from_milli(self.per_byte.milli().saturating_mul(length));
+        let stated = number.unwrap_or_default().saturating_add(bytes);
+        if is_whole && number.is_some() { stated } else { stated.max(self.default) }
+    }
 }
 
 /// Estimate of the recent costs of a route's requests. Errs high: reservations should rarely be too small, and not much
@@ -78,6 +115,24 @@ mod tests {
         assert_eq!([highest(units(1), 10_000), highest(units(4), 10_000), highest(0, 10)], [100, 400, 100]);
         assert_eq!([highest(units(1), 1_000_000), highest(1, 10)], [10_000, 100]);
         assert!(highest_plausible(Units::MAX, Units::MAX) >= Units::MAX);
+    }
+
+    #[test]
+    fn request_costs_what_its_body_states() {
+        let cost = RequestedCost {
+            paths: vec!["max_tokens".into()],
+            per_byte: Units::from_milli(250),
+            default: Units::from_whole(1000),
+        };
+        let units = |number: Option<u64>, length, is_whole| {
+            cost.units(number.map(Units::from_whole), length, is_whole).milli() as f64 / 1000.0
+        };
+        assert_eq!(units(Some(200), 81, true), 220.25);
+        assert_eq!(units(Some(0), 0, true), 0.0);
+        // No number, or a body that may have another one.
+        assert_eq!([units(None, 81, true), units(None, 0, false), units(Some(200), 81, false)], [1000.0; 3]);
+        assert_eq!([units(None, 8000, true), units(Some(200), 8000, false)], [2000.0, 2200.0]);
+        assert_eq!(cost.units(Some(Units::MAX), u64::MAX, true), Units::MAX);
     }
 
     #[test]

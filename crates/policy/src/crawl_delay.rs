@@ -3,7 +3,6 @@
 use super::Timestamp;
 use super::address_lists::ListSet;
 use super::class::{Class, ClientKind};
-use super::cost::Cost;
 use super::ids::{ClassId, OperatorId, QuotaId};
 use super::rules::Rules;
 use super::time::ceil_seconds;
@@ -112,7 +111,7 @@ pub fn budgets<'r>(
     rules.quotas.iter().enumerate().filter_map(move |(index, quota)| {
         let id = QuotaId::from_index(index);
         let costs = rules.routes.iter().flat_map(|route| &route.costs).filter(|(costed, _)| *costed == id);
-        let page_cost = costs.map(|(_, cost)| expected_cost(*cost)).filter(|cost| !cost.is_zero()).min()?;
+        let page_cost = costs.map(|(_, cost)| cost.first_estimate()).filter(|cost| !cost.is_zero()).min()?;
         Some(CrawlBudget {
             ceiling: quota.shutoff_level(class),
             used_by_others: used_by_others(id),
@@ -121,14 +120,6 @@ pub fn budgets<'r>(
             crawler_count: u32::try_from(crawler_count).unwrap_or(u32::MAX),
         })
     })
-}
-
-/// Returns the expected cost; one unit if it is learned and still unknown.
-fn expected_cost(cost: Cost) -> Units {
-    match cost {
-        Cost::Fixed(units) => units,
-        Cost::Learned => super::cost::CostEstimate::INITIAL.0,
-    }
 }
 
 impl CrawlBudget {
@@ -164,6 +155,7 @@ mod tests {
     use super::*;
     use crate::ListId;
     use crate::class::{ApiKeys, ClassMatcher, KeyCondition};
+    use crate::cost::Cost;
     use crate::fixtures;
     use crate::identity::CredentialSource;
     use crate::network::IpPrefix;

@@ -122,6 +122,7 @@ pub fn route(costs: &[(u16, u64)]) -> Route {
         methods: Vec::new(),
         query: Vec::new(),
         costs: costs.iter().map(|&(quota, cost)| (QuotaId(quota), Cost::Fixed(Units::from_whole(cost)))).collect(),
+        requested_costs: Vec::new(),
         scopes: Vec::new(),
         is_latency_sampled: true,
         streams_body: false,

@@ -1,7 +1,7 @@
 //! Routes: match requests and define their costs and scopes.
 
 use super::cache::RouteCacheRules;
-use super::cost::Cost;
+use super::cost::{Cost, RequestedCost};
 use super::facts::RequestFacts;
 use super::ids::{QuotaId, ScopeId};
 use super::own_hosts::without_last_dot;
@@ -25,6 +25,8 @@ pub struct Route {
     pub query: Vec<(String, Option<String>)>,
     /// Expected cost per quota; empty if the route is free.
     pub costs: Vec<(QuotaId, Cost)>,
+    /// What bodies of requests state of a [`Cost::Requested`], by quota.
+    pub requested_costs: Vec<(QuotaId, RequestedCost)>,
     /// Scopes of the route; empty if its requests do not reach the origin.
     pub scopes: Vec<ScopeId>,
     /// True if the latency of responses is sampled for the adaptive controllers.
@@ -261,18 +263,20 @@ impl Route {
     }
 
     /// Returns a measure of what requests of the route use, to compare the readings of one path: units of all quotas, a
-    /// learned cost counted as one unit, then the number of scopes.
+    /// learned cost counted as one unit and a requested one as its default, then the number of scopes.
     pub fn weight(&self) -> (Units, usize) {
-        let units = self.costs.iter().map(|(_, cost)| match cost {
-            Cost::Fixed(units) => *units,
-            Cost::Learned => Units::from_whole(1),
-        });
+        let units = self.costs.iter().map(|(_, cost)| cost.first_estimate());
         (units.sum(), self.scopes.len())
     }
 
     /// Returns true if requests of the route have a cost in `quota`, fixed or learned.
     pub fn has_cost_in(&self, quota: QuotaId) -> bool {
         self.costs.iter().any(|(other, _)| *other == quota)
+    }
+
+    /// Returns true if bodies of requests state their cost in `quota`.
+    pub fn has_requested_cost_in(&self, quota: QuotaId) -> bool {
+        self.requested_costs.iter().any(|(other, _)| *other == quota)
     }
 
     /// Returns true if requests of the route cost nothing.

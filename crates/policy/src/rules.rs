@@ -199,7 +199,7 @@ impl Rules {
                 other == quota
                     && match (charged, cost) {
                         (Cost::Fixed(charged), Cost::Fixed(cost)) => charged >= cost,
-                        (Cost::Learned, _) | (_, Cost::Learned) => true,
+                        _ => true,
                     }
             })
         };

@@ -26,7 +26,12 @@ pub(in crate::gateway) fn actual_cost(known: &Known, id: QuotaId, expected: Unit
 
 /// Returns `cost`, or the highest plausible one if it is implausible.
 fn plausible_cost(known: &Known, id: QuotaId, expected: Units, cost: Units) -> Units {
-    cost_up_to(known, id, expected, cost, highest_plausible(expected, known.rules()[id].limit))
+    let highest = highest_plausible(expected, known.rules()[id].limit);
+    // What a client states makes no cost implausible.
+    if cost > highest && known.route().has_requested_cost_in(id) {
+        return cost_up_to_limit(known, id, expected, cost);
+    }
+    cost_up_to(known, id, expected, cost, highest)
 }
 
 /// Returns `cost`, or the limit of the quota if it is higher. What bodies report varies by orders of magnitude: a short answer

@@ -4,6 +4,7 @@ use super::classify::classify;
 use super::journal::Journal;
 use super::known::Known;
 use super::lookup::CacheRole;
+use crate::gateway::request_bodies::ReadBody;
 use crate::gateway::transport::listener::ListenerKind;
 use crate::gateway::unknown_paths::UnknownPath;
 use std::pin::pin;
@@ -140,7 +141,16 @@ fn decide(known: &Known, role: &CacheRole, learned: &LearnedCosts, now: Timestam
         Some(CacheFill::Refresh) => RequestPurpose::Refresh,
         Some(CacheFill::Warm) | None => RequestPurpose::Response,
     };
+    let stated = known.read_body.as_deref().map(|body| with_stated_costs(known, body, learned));
+    let learned = stated.as_ref().unwrap_or(learned);
     known.config.admission.evaluate_classified(known.classified, &known.request.facts(), learned, purpose, now)
+}
+
+/// Returns the costs `learned`, and those that the body states.
+fn with_stated_costs(known: &Known, body: &ReadBody, learned: &LearnedCosts) -> LearnedCosts {
+    let bodies = known.config.request_bodies.iter();
+    let stated = bodies.flat_map(|bodies| bodies.stated_costs(known.classified.route, body));
+    learned.iter().copied().chain(stated).collect()
 }
 
 /// Classifies and decides again once the ledger has granted a lease, or after [`MAX_LEASE_WAIT`].
@@ -156,7 +166,8 @@ async fn evaluate_after_lease(
         let mut notified = pin!(ledger_responses.notified());
         // Enabled before the lease state is read, so that no notification is missed.
         notified.as_mut().enable();
-        let config = worker.config();
+        // What was read of a body is what this configuration asked for.
+        let config = if known.read_body.is_some() { Rc::clone(&known.config) } else { worker.config() };
         (known.client, known.classified) = classify(&known.connection, &known.request, &config, worker.now());
         known.config = config;
         let learned = learned_costs(&known, role).unwrap_or_else(|| match unknown_path {

@@ -3,6 +3,7 @@
 
 use super::client_connection::ClientConnection;
 use crate::gateway::message::target::ClientRequest;
+use crate::gateway::request_bodies::ReadBody;
 use crate::gateway::session::ClientSession;
 use crate::gateway::switch_subject::SwitchSubject;
 use crate::gateway::worker::{Worker, WorkerConfig};
@@ -25,6 +26,8 @@ pub(in crate::gateway) struct Known {
     /// Configuration that applies to the request, from its class to the end of its response.
     pub(in crate::gateway) config: Rc<WorkerConfig>,
     pub(in crate::gateway) request: ClientRequest,
+    /// Body as far as it is read before the decision; `None` if no rule asks for it.
+    pub(in crate::gateway) read_body: Option<Box<ReadBody>>,
     pub(in crate::gateway) client: Client,
     /// Class and route.
     pub(in crate::gateway) classified: Classified,
@@ -80,6 +83,13 @@ impl Known {
         is_robots_txt_read(&self.request.head.method, path)
             || self.rules().is_crawl_policy(path)
             || self.config.settings.redirect(self.classified.route).is_some()
+    }
+
+    /// Returns true if the beginning of the body is received before the decision.
+    #[inline]
+    pub(in crate::gateway) fn reads_body(&self) -> bool {
+        let bodies = self.config.request_bodies.as_ref();
+        bodies.is_some_and(|bodies| self.request.has_body && bodies.are_read_on(self.classified.route))
     }
 
     /// Returns the changes of header fields on the route; `None` if there are none.

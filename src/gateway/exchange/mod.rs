@@ -6,6 +6,7 @@
 //!    (`answer/acme_challenge`): it may ask for any host, and is never redirected.
 //! 2. Identify (`classify`): user agent, then signature, then proof, because a signature can be a claim to prove; then the bot
 //!    score, a fact that classification uses. The result is [`known::Known`].
+//!    Where a rule asks what the body says, its beginning is received first (`read_ahead`).
 //! 3. Look up (`lookup`): a stored response costs nothing, so it comes before admission. A request whose response
 //!    another one fetches waits for it.
 //! 4. Decide (`evaluate`): the bucket, the quotas and pacing. A request waits here only for a lease, or for the cost of
@@ -43,6 +44,7 @@ mod list_fields;
 pub(in crate::gateway) mod lookup;
 pub(in crate::gateway) mod origin_head;
 pub(in crate::gateway) mod origin_trip;
+pub(in crate::gateway) mod read_ahead;
 pub(in crate::gateway) mod receive;
 pub(in crate::gateway) mod reported_usage;
 pub(in crate::gateway) mod scope_feedback;
@@ -85,6 +87,7 @@ use hyper::body::Body;
 use journal::Journal;
 use known::Known;
 use lookup::{CacheRole, cache_role, copy_fetched_by_others};
+use read_ahead::read_ahead;
 use receive::receive_body;
 use std::cell::OnceCell;
 use std::future::{Future, poll_fn};
@@ -143,7 +146,13 @@ async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>)
     let has_body = !body.is_end_stream();
     let request = ClientRequest { head, target, has_body, signature: OnceCell::new(), session_cookies };
     let (id, mut now) = (connection.worker.next_decision_id(), connection.worker.now());
-    let known = identify(connection, config, request, head_started_at.unwrap_or(now), id, now);
+    let mut known = identify(connection, config, request, head_started_at.unwrap_or(now), id, now);
+    let mut body = body;
+    if known.reads_body() {
+        // Boxed to keep the future of other requests small.
+        body = Box::pin(read_ahead(&mut known, body)).await;
+        now = known.worker().now();
+    }
     let role = cache_role(&known, &mut now).await;
     let journal = evaluate(known, &role, now).await;
     record_crawler(&journal.known);
@@ -212,7 +221,7 @@ fn identify(
 ) -> Box<Known> {
     boxed_in_place(|| {
         let (client, classified) = classify(&connection, &request, &config, now);
-        Known { connection, config, request, client, classified, received_at, id }
+        Known { connection, config, request, read_body: None, client, classified, received_at, id }
     })
 }
 
@@ -248,6 +257,10 @@ async fn body_to_forward(journal: &mut Journal, body: ClientBody) -> Result<Requ
     let Known { connection, config, request, .. } = &*journal.known;
     if !request.has_body {
         return Ok(RequestBody::Empty);
+    }
+    if let Some(error) = journal.known.read_body.as_ref().and_then(|read| read.error) {
+        connection.drain_body(&request.head, body);
+        return Err(error);
     }
     if journal.known.route().streams_body {
         let (limit, state) = (config.settings.limits.max_body_size, Rc::clone(&connection.connection_state));

@@ -17,7 +17,7 @@ use tidegate_config::settings::Limits;
 use tidegate_policy::Timestamp;
 
 /// Maximum number of bodies that one address sends at once. Each holds the units of its request.
-const MAX_BODIES_PER_ADDRESS: NonZeroUsize = NonZeroUsize::new(64).expect("not zero");
+pub(in crate::gateway) const MAX_BODIES_PER_ADDRESS: NonZeroUsize = NonZeroUsize::new(64).expect("not zero");
 
 /// A body in reception: its beginning in memory, the rest in a file.
 struct Reception<'a> {
@@ -50,7 +50,7 @@ pub(in crate::gateway) async fn receive_body(
     let mut reception = Reception { limits, memory: BytesMut::new(), charge, file: None, length: 0 };
     let mut trailers = None;
     let result = loop {
-        deadline.set_limit(reception.patience(started_at, worker.monotonic_tick().get()));
+        deadline.set_limit(patience(limits, reception.length, started_at, worker.monotonic_tick().get()));
         match next_frame(&mut body, &deadline).await {
             Err(error) => break Err(error),
             Ok(None) => break Ok(()),
@@ -107,17 +107,18 @@ async fn store(reception: &mut Reception<'_>, journal: &Journal, mut data: Bytes
     file.append(data, limits.buffer_disk).await.map_err(no_space)
 }
 
-impl Reception<'_> {
-    /// Returns the time until the next part must arrive: neither a long pause, nor less than the least rate.
-    fn patience(&self, started_at: Timestamp, now: Timestamp) -> Duration {
-        let due = Duration::from_secs_f64(self.length as f64 / self.limits.min_rate.max(1) as f64);
-        let left = (started_at + MIN_RATE_GRACE + due).saturating_duration_since(now);
-        self.limits.request_body_timeout.min(if self.limits.min_rate == 0 { Duration::MAX } else { left })
-    }
+/// Returns the time until the next part must arrive after `length` bytes: neither a long pause, nor less than the least rate.
+pub(in crate::gateway) fn patience(limits: &Limits, length: u64, started_at: Timestamp, now: Timestamp) -> Duration {
+    let due = Duration::from_secs_f64(length as f64 / limits.min_rate.max(1) as f64);
+    let left = (started_at + MIN_RATE_GRACE + due).saturating_duration_since(now);
+    limits.request_body_timeout.min(if limits.min_rate == 0 { Duration::MAX } else { left })
 }
 
 /// Waits for the next frame, `None` at the end of the body.
-async fn next_frame(body: &mut ClientBody, deadline: &Deadline) -> Result<Option<Frame<Bytes>>, ClientBodyError> {
+pub(in crate::gateway) async fn next_frame(
+    body: &mut ClientBody,
+    deadline: &Deadline,
+) -> Result<Option<Frame<Bytes>>, ClientBodyError> {
     let frame = poll_fn(|cx| match Pin::new(&mut *body).poll_frame(cx) {
         Poll::Pending if deadline.poll_expired(cx) => Poll::Ready(Some(Err(BodyError::TimedOut))),
         polled => polled,

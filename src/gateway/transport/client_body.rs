@@ -1,8 +1,11 @@
 //! Request bodies as clients send them, and the errors of all bodies.
 
 use super::client_stream::ClientStream;
+use super::connection_memory::MemoryCharge;
 use bytes::Bytes;
+use http::HeaderMap;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tidegate_http1::{client, server};
@@ -16,8 +19,19 @@ pub(in crate::gateway) const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
 pub(in crate::gateway) enum ClientBody {
     Http1(server::RequestBody<ClientStream>),
     Http2(Incoming),
+    /// One that the decision needed.
+    Begun(Box<BegunBody>),
     /// None: a request of the gateway itself.
     Empty,
+}
+
+/// A request body whose beginning was received before the decision.
+pub(in crate::gateway) struct BegunBody {
+    received: Bytes,
+    trailers: Option<HeaderMap>,
+    /// Memory of what was received.
+    charge: MemoryCharge,
+    rest: ClientBody,
 }
 
 /// Error of a body.
@@ -43,20 +57,60 @@ pub(in crate::gateway) enum BodyError {
     TooManyUnread,
 }
 
+impl BegunBody {
+    /// Returns the body that begins with `received`, which `charge` is for, and goes on with `rest`, or ends with `trailers`.
+    pub(in crate::gateway) fn new(
+        received: Bytes,
+        trailers: Option<HeaderMap>,
+        charge: MemoryCharge,
+        rest: ClientBody,
+    ) -> Self {
+        Self { received, trailers, charge, rest }
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if !self.received.is_empty() {
+            self.charge.set(0);
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.received)))));
+        }
+        if self.rest.is_end_stream() {
+            return Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))));
+        }
+        Pin::new(&mut self.rest).poll_frame(cx)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (received, rest) = (self.received.len() as u64, self.rest.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower() + received);
+        rest.upper().into_iter().for_each(|upper| hint.set_upper(upper + received));
+        hint
+    }
+}
+
+impl fmt::Debug for BegunBody {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("BegunBody").field("received", &self.received.len()).field("rest", &self.rest).finish()
+    }
+}
+
 impl ClientBody {
     /// Returns the bytes that may be received and not read, besides the read buffer of an HTTP/1.1 connection.
     pub(in crate::gateway) fn max_unread(&self) -> usize {
         match self {
             Self::Http1(_) | Self::Empty => 0,
             Self::Http2(_) => HTTP2_STREAM_WINDOW as usize,
+            Self::Begun(begun) => begun.rest.max_unread(),
         }
     }
 
     /// Drains a body that is not forwarded. An HTTP/1.1 connection drains it by itself.
     pub(in crate::gateway) fn drain(self, drain: &mpsc::Sender<Incoming>) {
-        if let Self::Http2(incoming) = self {
+        match self {
             // If the queue is full, the client loses the stream, as it would without draining.
-            let _ = drain.try_send(incoming);
+            Self::Http2(incoming) => _ = drain.try_send(incoming),
+            Self::Begun(begun) => begun.rest.drain(drain),
+            Self::Http1(_) | Self::Empty => {}
         }
     }
 }
@@ -69,6 +123,7 @@ impl Body for ClientBody {
         match &mut *self {
             Self::Http1(body) => Pin::new(body).poll_frame(cx).map_err(BodyError::from),
             Self::Http2(body) => Pin::new(body).poll_frame(cx).map_err(BodyError::from),
+            Self::Begun(begun) => begun.poll_frame(cx),
             Self::Empty => Poll::Ready(None),
         }
     }
@@ -77,6 +132,7 @@ impl Body for ClientBody {
         match self {
             Self::Http1(body) => body.is_end_stream(),
             Self::Http2(body) => body.is_end_stream(),
+            Self::Begun(begun) => begun.received.is_empty() && begun.trailers.is_none() && begun.rest.is_end_stream(),
             Self::Empty => true,
         }
     }
@@ -85,6 +141,7 @@ impl Body for ClientBody {
         match self {
             Self::Http1(body) => body.size_hint(),
             Self::Http2(body) => body.size_hint(),
+            Self::Begun(begun) => begun.size_hint(),
             Self::Empty => SizeHint::with_exact(0),
         }
     }

@@ -3,7 +3,7 @@
 use super::cache;
 use crate::Settings;
 use crate::settings::{FieldChanges, HeaderField, Redirect};
-use tidegate_policy::cost::Cost;
+use tidegate_policy::cost::{Cost, RequestedCost};
 use tidegate_policy::quota::Quota;
 use tidegate_policy::route::{MatchOptions, Route};
 use tidegate_policy::{QuotaId, RouteId, Rules, ScopeId};
@@ -40,6 +40,7 @@ pub(super) fn route(id: RouteId, settings: &Settings) -> String {
         match cost {
             Cost::Fixed(units) => format!("{units} of {name}"),
             Cost::Learned => format!("learned cost of {name}"),
+            Cost::Requested { .. } => requested_cost(route, *quota, name),
         }
     };
     let use_of_origin = || {
@@ -68,6 +69,16 @@ pub(super) fn route(id: RouteId, settings: &Settings) -> String {
     let response =
         header_rules.and_then(|rules| field_changes("response headers", &rules.response)).unwrap_or_default();
     format!("{}{conditions}: {answer}{request}{response}", route.name)
+}
+
+/// Returns what bodies of requests state of their cost in a quota.
+fn requested_cost(route: &Route, quota: QuotaId, name: &str) -> String {
+    let Some((_, cost)) = route.requested_costs.iter().find(|(id, _)| *id == quota) else { return String::new() };
+    let RequestedCost { paths, per_byte, default } = cost;
+    let numbers = if paths.len() > 1 { format!("the largest of {}", paths.join(" and ")) } else { paths.concat() };
+    let bytes = (!per_byte.is_zero()).then(|| format!("{per_byte} for each byte"));
+    let parts: Vec<String> = [numbers].into_iter().filter(|text| !text.is_empty()).chain(bytes).collect();
+    format!("of {name} what the body states ({}; else {default}), or learned costs if less", parts.join(", and "))
 }
 
 /// Returns the quotas in which the route has no cost, and the origin reports costs.

@@ -69,6 +69,22 @@ fn route_shows_its_redirect() {
 }
 
 #[test]
+fn route_shows_what_bodies_state() {
+    let yaml = "origin: { url: 'http://a' }\nquotas: { tokens: { limit: 90000, window: day } }\nroutes:\n  \
+                - { match: /a, cost: { tokens: { json: [x, y.z], per_byte: 0.25, default: 1000 } } }\n  \
+                - { match: /b, cost: { tokens: { per_byte: 2 } } }\n";
+    let settings = config::load(Path::new("a.yaml"), yaml, &[], &[], &[]).expect("valid settings");
+    let routes = [0, 1].map(|index| super::routes::route(RouteId(index), &settings));
+    assert_eq!(
+        routes,
+        [
+            "/a: of tokens what the body states (the largest of x and y.z, and 0.25 for each byte; else 1000), or learned costs if less; in default",
+            "/b: of tokens what the body states (2 for each byte; else 1), or learned costs if less; in default"
+        ]
+    );
+}
+
+#[test]
 fn api_keys_are_counted() {
     for (values, expected) in [
         ("a-key-that-is-long", "with the API key in the header x-api-key"),

@@ -3,7 +3,8 @@
 use super::cache::RouteCache;
 use super::header_changes::HeaderChanges;
 use super::redirect::RouteRedirect;
-use crate::scalars::{Price, Span, Verb};
+use super::route_cost::RouteCost;
+use crate::scalars::{Span, Verb};
 use crate::serde_forms::{NamedMap, OneOrMany};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -29,14 +30,22 @@ pub(crate) struct Route {
     /// request are percent-decoded before the comparison. `page[]` and `page[1]` are `page`, a semicolon separates
     /// parameters like `&`, and letter case of names follows `case`. Default none.
     pub query: OneOrMany<String>,
-    /// Expected cost of a request in units, by quota: an amount to a thousandth, or learned; at most 32 quotas per
-    /// route. Default none, except 1 unit of the quota of each of its scopes; the route is refused for another quota only
+    /// Expected cost of a request in units, by quota: an amount to a thousandth, learned, or { json, per_byte, default }; at most
+    /// 32 quotas per route. Default none, except 1 unit of the quota of each of its scopes; the route is refused for another quota only
     /// if the origin reports costs of its paths in the cost_header.
     ///
     /// `learned` reserves recent actual costs of the route, erring high: it rises at once, at most to double, and falls
     /// slowly. It starts with one unit and is kept over a reload, not over a restart. It requires cost_header or
     /// free_when_cached on the quota.
-    pub cost: NamedMap<Price>,
+    ///
+    /// { json: [max_tokens, max_completion_tokens], per_byte: 0.25, default: 1000 } reserves what the JSON body of the request
+    /// states: the largest number at one of the paths, plus per_byte units for each byte of the body (its Content-Length, or what
+    /// was received). Without a number, it reserves the larger of default and those of the bytes. Once 32 requests have reported
+    /// their costs, a request reserves at most what costs are learned to be, as `learned` does; a request that reserves less than
+    /// that does not lower it. At most the limit is reserved, or per_client of it. The first 64 KiB of a body are received before
+    /// the decision, also with stream, within limits.request_body_timeout and limits.min_rate. What the response reports is
+    /// charged in the end; without a report, what was reserved is.
+    pub cost: NamedMap<RouteCost>,
     /// Scopes that the request uses: one, or a list. A route that names others than `default` is not in `default`.
     /// Default `default`.
     pub scopes: OneOrMany<String>,

@@ -58,6 +58,7 @@ routes:
   - { match: /a, cost: { api: 1 }, scopes: [latency, gradient, overload, tenant] }
   - { match: /b, cache: { ttl: 1m } }
   - { match: /c, redirect: { to: /d } }
+  - { match: /d, cost: { api: { json: a, per_byte: 2 } } }
 cache: { disk: {} }
 compression: {}
 headers: {}

@@ -128,6 +128,8 @@ fn client_share_lets_a_person_read_some_pages() {
     assert_eq!(share("100"), Some(Units::from_whole(20)));
     let costly = TWO_LINES.to_owned() + "routes: [{ match: /a, cost: { api: 90 } }, { match: /b, cost: { api: 2 } }]";
     assert_eq!(load(&costly, &[]).rules.quotas[0].client_limit, Some(Units::from_whole(1800)), "20 of its pages");
+    let stated = costly.replace("api: 90", "api: { json: a, default: 90 }");
+    assert_eq!(load(&stated, &[]).rules.quotas[0].client_limit, Some(Units::from_whole(1800)));
     assert_eq!(share("20"), None);
     assert_eq!(share("0.5"), None);
 }

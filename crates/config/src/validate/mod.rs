@@ -30,6 +30,7 @@ mod robots;
 mod routes;
 mod scopes;
 mod server;
+mod stated_costs;
 mod verify;
 
 use super::error::ConfigError;

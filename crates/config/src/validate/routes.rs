@@ -4,13 +4,15 @@ use super::cache;
 use super::diagnostics::Diagnostics;
 use super::quotas::ScopeQuota;
 use super::request_conditions;
+use super::stated_costs::stated_cost;
+use crate::raw::route_cost::RouteCost;
 use crate::raw::routes as raw;
 use crate::raw::routes::Comparison;
-use crate::scalars::Span;
+use crate::scalars::{Price, Span};
 use crate::setting_path::SettingPath;
 use std::time::Duration;
 use tidegate_policy::cache::RouteCacheRules;
-use tidegate_policy::cost::Cost;
+use tidegate_policy::cost::{Cost, RequestedCost};
 use tidegate_policy::quota::Quota;
 use tidegate_policy::route::{MatchOptions, Pattern, Route};
 use tidegate_policy::throttle::Scope;
@@ -97,6 +99,7 @@ fn fallback_route(context: &RouteContext<'_>, report: &mut Diagnostics) -> Route
         methods: Vec::new(),
         query: Vec::new(),
         costs: costs_of_scopes(&raw::Route::default(), &scopes, &path, context, report),
+        requested_costs: Vec::new(),
         scopes,
         is_latency_sampled: true,
         streams_body: false,
@@ -146,7 +149,7 @@ fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, repor
         scopes.clear();
     }
     let cost_path = path.cost();
-    let mut costs = costs(raw, &cost_path, context.quotas, report);
+    let (mut costs, requested_costs) = costs(raw, &cost_path, context.quotas, report);
     costs.extend(costs_of_scopes(raw, &scopes, &path.scopes(), context, report));
     if costs.len() > RefusedQuotas::MAX_QUOTAS {
         let hint = format!("use at most {} for a route", RefusedQuotas::MAX_QUOTAS);
@@ -159,6 +162,7 @@ fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, repor
         methods: request_conditions::methods(&raw.method.0),
         query: query(&raw.query.0, &path.query(), report),
         costs,
+        requested_costs,
         scopes,
         is_latency_sampled: raw.sample_latency.unwrap_or(true),
         streams_body: raw.stream,
@@ -200,9 +204,16 @@ fn query(raw: &[String], path: &SettingPath, report: &mut Diagnostics) -> Vec<(S
     raw.iter().map(parameter).collect()
 }
 
-fn costs(raw: &raw::Route, path: &SettingPath, quotas: &[Quota], report: &mut Diagnostics) -> Vec<(QuotaId, Cost)> {
-    let mut costs = Vec::new();
-    for (name, price) in &raw.cost.0 {
+/// Returns the expected costs, and what bodies of requests state of them.
+#[expect(clippy::type_complexity, reason = "both are lists by quota")]
+fn costs(
+    raw: &raw::Route,
+    path: &SettingPath,
+    quotas: &[Quota],
+    report: &mut Diagnostics,
+) -> (Vec<(QuotaId, Cost)>, Vec<(QuotaId, RequestedCost)>) {
+    let (mut costs, mut requested_costs) = (Vec::new(), Vec::new());
+    for (name, cost) in &raw.cost.0 {
         let path = path.entry(name);
         let Some(index) = quotas.iter().position(|quota| quota.name == *name) else {
             if !(quotas.is_empty() && report.has_error_at(&SettingPath::ROOT.quotas())) {
@@ -210,18 +221,28 @@ fn costs(raw: &raw::Route, path: &SettingPath, quotas: &[Quota], report: &mut Di
             }
             continue;
         };
-        match price.0 {
-            Cost::Fixed(amount) => {
-                check_amount(amount, &path, &quotas[index], report);
-                check_client_limit(amount, &path, &quotas[index], report);
+        let (quota, id) = (&quotas[index], QuotaId::from_index(index));
+        let cost = match cost {
+            RouteCost::Price(Price(cost)) => *cost,
+            RouteCost::Stated(raw) => {
+                let requested = stated_cost(raw, &path, report);
+                let cost = Cost::Requested { default: requested.default };
+                requested_costs.push((id, requested));
+                cost
             }
-            Cost::Learned => check_learned(&path, &quotas[index], report),
+        };
+        match cost {
+            Cost::Fixed(amount) | Cost::Requested { default: amount } => {
+                check_amount(amount, &path, quota, report);
+                check_client_limit(amount, &path, quota, report);
+            }
+            Cost::Learned => check_learned(&path, quota, report),
         }
-        if price.0 != Cost::Fixed(Units::ZERO) {
-            costs.push((QuotaId::from_index(index), price.0));
+        if cost != Cost::Fixed(Units::ZERO) {
+            costs.push((id, cost));
         }
     }
-    costs
+    (costs, requested_costs)
 }
 
 /// Returns a cost of one unit for each quota of `scopes` that the route does not name under `cost`.

@@ -11,7 +11,7 @@ use tidegate_access_log::{hexadecimal, rfc3339};
 use tidegate_config::settings::Redirect;
 use tidegate_engine::{ClassPlan, Engine, LeaseMode, PlanView, QuotaView};
 use tidegate_policy::bucket::BucketState;
-use tidegate_policy::cost::{Cost, CostEstimate};
+use tidegate_policy::cost::Cost;
 use tidegate_policy::crawler_guard::GuardState;
 use tidegate_policy::decide::{CheckObserver, DecisionRequest, QuotaSnapshot, decide_observed};
 use tidegate_policy::pacing::bucket::PacingAllowance;
@@ -163,7 +163,7 @@ impl<'a> ExplainInput<'a> {
             let (quota, view) = (&rules[id], &views[id.index()]);
             let cost = match cost {
                 Cost::Fixed(units) => units,
-                Cost::Learned => CostEstimate::INITIAL.0.min(quota.limit),
+                Cost::Learned | Cost::Requested { .. } => cost.first_estimate().min(quota.limit),
             };
             QuotaSnapshot {
                 id,
@@ -188,15 +188,17 @@ impl<'a> ExplainInput<'a> {
         };
         // The gateway evaluates quotas in this order.
         let learned: Vec<_> = learned.iter().map(|&(id, cost)| (id, Cost::Fixed(cost))).collect();
-        let costs = self.route().costs.iter().chain(&learned);
+        let is_replaced = |(id, _): &&(QuotaId, Cost)| learned.iter().any(|(other, _)| other == id);
+        let costs = self.route().costs.iter().filter(|cost| !is_replaced(cost)).chain(&learned);
         let mut quota_snapshots: Vec<QuotaSnapshot<'a>> = costs.map(snapshot).collect();
         quota_snapshots.sort_by_key(|snapshot| snapshot.id);
         Self { quota_snapshots, replayed: None, ..self }
     }
 
-    /// Returns the input with unused quotas; learned costs stay.
+    /// Returns the input with unused quotas; costs that were learned or stated stay.
     pub(super) fn with_unused_quotas(self) -> Self {
-        let learned = self.quota_snapshots.iter().filter(|snapshot| self.is_learned(snapshot.id));
+        let is_of_request = |id| self.is_learned(id) || self.route().has_requested_cost_in(id);
+        let learned = self.quota_snapshots.iter().filter(|snapshot| is_of_request(snapshot.id));
         let learned: Vec<_> = learned.map(|snapshot| (snapshot.id, snapshot.cost)).collect();
         self.with_used_and_learned(|_| None, &learned)
     }

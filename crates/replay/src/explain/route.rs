@@ -32,6 +32,7 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
         }
     };
     let learned = route.costs.iter().any(|(_, cost)| *cost == Cost::Learned);
+    let is_stated = input.logged.is_none() && !route.requested_costs.is_empty();
     let by_path = input.quota_snapshots.iter().any(|snapshot| input.is_learned(snapshot.id));
     let evidence = match (learned, by_path) {
         (_, true) => Some(learned_from(input)),
@@ -41,6 +42,11 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
             unknown.join(" and ")
         )),
         (true, false) => Some("the cost is learned; the first estimate is one unit".to_owned()),
+        (false, false) if is_stated => Some(
+            "the body of a request states its cost (`json`, `per_byte`): this is the cost of one that states none, before costs \
+             are learned"
+                .to_owned(),
+        ),
         (false, false) => None,
     };
     let costs: Map<String, Value> = input
@@ -74,6 +80,7 @@ fn configured_cost(input: &ExplainInput<'_>, quota: QuotaId, cost: Cost) -> Stri
     match cost {
         Cost::Fixed(units) => format!("{} of {name}", decimal(units)),
         Cost::Learned => format!("a learned cost of {name}"),
+        Cost::Requested { .. } => format!("a cost of {name} that its body states"),
     }
 }
 

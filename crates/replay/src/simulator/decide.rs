@@ -241,15 +241,16 @@ impl Simulator {
         replayed
     }
 
-    /// Returns the costs that the gateway had learned for a request in quotas in which its route has none: those in its log
-    /// line. Other logs hold no reports of costs, so nothing is learned from them.
+    /// Returns the costs that the gateway had learned for a request in quotas in which its route has none, and those that it
+    /// reserved where the body states costs: those in its log line. Other logs hold neither.
     fn logged_learned_costs(&self, native: Option<&NativeFields<'_>>, route: RouteId) -> LearnedCosts {
         let costs = native.iter().flat_map(|native| &native.quotas);
         let learned = |account: &QuotaFields<'_>| {
             let quota = self.rules.quota_id(&account.quota)?;
             let is_reported = self.rules[quota].has_reported_costs();
             let is_of_route = self.rules[route].has_cost_in(quota);
-            (is_reported && !is_of_route).then_some((quota, account.cost))
+            let is_stated = self.rules[route].has_requested_cost_in(quota);
+            ((is_reported && !is_of_route) || is_stated).then_some((quota, account.cost))
         };
         costs.filter_map(learned).collect()
     }

@@ -1,0 +1,142 @@
+//! What bodies of requests say that the decision needs: their costs.
+
+use crate::gateway::upstream::ClientBodyError;
+use tidegate_body_cost::{CostPath, RequestPaths, RequestValues};
+use tidegate_policy::cost::RequestedCost;
+use tidegate_policy::{QuotaId, RouteId, Rules, Units};
+
+/// Bytes of a body that are read before the decision.
+pub(super) const MAX_BEGINNING: usize = 64 * 1024;
+
+/// What is read of the bodies of requests before the decision.
+pub(super) struct RequestBodies {
+    paths: RequestPaths,
+    /// Costs that bodies state, by [`RouteId`].
+    costs: Vec<Vec<StatedCost>>,
+}
+
+/// Cost in one quota that bodies state.
+struct StatedCost {
+    quota: QuotaId,
+    cost: RequestedCost,
+    /// Positions of its paths.
+    positions: Vec<usize>,
+    /// Highest cost that is reserved.
+    highest: Units,
+}
+
+/// Body of a request, read before the decision.
+pub(super) struct ReadBody {
+    pub(super) values: RequestValues,
+    /// Length in bytes, as far as it is known.
+    pub(super) length: u64,
+    /// Why no more of it can be received.
+    pub(super) error: Option<ClientBodyError>,
+}
+
+/// Paths that are read, each once.
+#[derive(Default)]
+struct PathList(Vec<CostPath>);
+
+impl PathList {
+    /// Returns the position of a path; `None` if the text is none, which the validation of the settings excludes.
+    fn position(&mut self, text: &str) -> Option<usize> {
+        let path: CostPath = text.parse().ok()?;
+        let known = self.0.iter().position(|known| *known == path);
+        Some(known.unwrap_or_else(|| {
+            self.0.push(path);
+            self.0.len() - 1
+        }))
+    }
+}
+
+impl RequestBodies {
+    /// Returns what is read of bodies; `None` if no route asks for it. `highest` returns the highest cost of a request in a quota.
+    pub(super) fn new(rules: &Rules, highest: impl Fn(QuotaId) -> Units) -> Option<Self> {
+        if rules.routes.iter().all(|route| route.requested_costs.is_empty()) {
+            return None;
+        }
+        let mut list = PathList::default();
+        let mut stated_cost = |(quota, cost): &(QuotaId, RequestedCost)| StatedCost {
+            quota: *quota,
+            cost: cost.clone(),
+            positions: cost.paths.iter().filter_map(|path| list.position(path)).collect(),
+            highest: highest(*quota),
+        };
+        let costs =
+            rules.routes.iter().map(|route| route.requested_costs.iter().map(&mut stated_cost).collect()).collect();
+        Some(Self { paths: RequestPaths::new(list.0), costs })
+    }
+
+    /// Returns true if the body of a request on `route` is read before the decision.
+    pub(super) fn are_read_on(&self, route: RouteId) -> bool {
+        !self.costs[route.index()].is_empty()
+    }
+
+    /// Reads a body that begins with `beginning`, which may be more than is read. It is the whole body if `is_whole`.
+    pub(super) fn read(&self, beginning: &[u8], is_whole: bool) -> RequestValues {
+        let read = &beginning[..beginning.len().min(MAX_BEGINNING)];
+        self.paths.read(read, is_whole && read.len() == beginning.len())
+    }
+
+    /// Returns the costs that `body` states for a request on `route`.
+    pub(super) fn stated_costs(&self, route: RouteId, body: &ReadBody) -> impl Iterator<Item = (QuotaId, Units)> {
+        self.costs[route.index()].iter().map(|StatedCost { quota, cost, positions, highest }| {
+            let numbers = positions.iter().filter_map(|position| body.values.at(*position).largest_milli);
+            let number = numbers.max().map(Units::from_milli);
+            (*quota, cost.units(number, body.length, body.values.is_whole()).min(*highest))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_policy::cost::Cost;
+    use tidegate_policy::fixtures;
+    use tidegate_policy::route::Route;
+
+    /// Returns the units that a body states, of a quota of 100,000.
+    fn stated(paths: &[&str], body: &[u8], length: u64, is_whole: bool) -> f64 {
+        let default = Units::from_whole(1000);
+        let paths = paths.iter().map(ToString::to_string).collect();
+        let cost = RequestedCost { paths, per_byte: Units::from_milli(250), default };
+        let quota = QuotaId::from_index(0);
+        let route = Route {
+            costs: vec![(quota, Cost::Requested { default })],
+            requested_costs: vec![(quota, cost)],
+            ..fixtures::route(&[])
+        };
+        let rules = Rules { routes: vec![route], ..fixtures::rules() };
+        let bodies = RequestBodies::new(&rules, |_| Units::from_whole(100_000)).expect("a stated cost");
+        let body = ReadBody { values: bodies.read(body, is_whole), length, error: None };
+        bodies.stated_costs(RouteId::from_index(0), &body).map(|(_, units)| units.as_f64()).sum()
+    }
+
+    #[test]
+    fn largest_number_of_all_paths_counts() {
+        let body = br#"{"max_tokens":300,"max_completion_tokens":400}"#;
+        let length = body.len() as u64;
+        let bytes = length as f64 / 4.0;
+        assert_eq!(stated(&["max_tokens", "max_completion_tokens"], body, length, true), 400.0 + bytes);
+        assert_eq!(stated(&["max_tokens"], body, length, true), 300.0 + bytes);
+        assert_eq!(stated(&["other"], body, length, true), 1000.0);
+        assert_eq!(stated(&[], body, 40_000, true), 10_000.0, "bytes alone");
+        assert_eq!(
+            stated(&["max_tokens"], br#"{"max_tokens":1e300}"#, 20, true),
+            100_000.0,
+            "at most what can be served"
+        );
+    }
+
+    #[test]
+    fn body_that_is_not_read_to_its_end_costs_the_default_or_more() {
+        let long = format!("{{\"max_tokens\":3000,\"x\":\"{}\"}}", "x".repeat(MAX_BEGINNING));
+        let length = long.len() as u64;
+        assert_eq!(stated(&["max_tokens"], long.as_bytes(), length, true), 3000.0 + length as f64 / 4.0);
+        let hidden = format!("{{\"max_tokens\":3,\"x\":\"{}\",\"max_tokens\":9000}}", "x".repeat(MAX_BEGINNING));
+        assert_eq!(stated(&["max_tokens"], hidden.as_bytes(), 0, true), 1000.0);
+        assert_eq!(stated(&["max_tokens"], br#"{"max_tokens":3"#, 0, true), 1000.0);
+        assert_eq!(stated(&["max_tokens"], b"max_tokens=3", 0, true), 1000.0);
+    }
+}
