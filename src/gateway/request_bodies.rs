@@ -1,8 +1,10 @@
-//! What bodies of requests say that the decision needs: their costs.
+//! What bodies of requests say that the decision needs: the conditions of routes that they meet, and their costs.
 
 use crate::gateway::upstream::ClientBodyError;
+use std::sync::Arc;
 use tidegate_body_cost::{CostPath, RequestPaths, RequestValues};
 use tidegate_policy::cost::RequestedCost;
+use tidegate_policy::request_body::{JsonCondition, JsonMatch};
 use tidegate_policy::{QuotaId, RouteId, Rules, Units};
 
 /// Bytes of a body that are read before the decision.
@@ -13,6 +15,8 @@ pub(super) struct RequestBodies {
     paths: RequestPaths,
     /// Costs that bodies state, by [`RouteId`].
     costs: Vec<Vec<StatedCost>>,
+    /// Conditions of routes, each once, with the positions of their paths.
+    conditions: Vec<(JsonCondition, usize)>,
 }
 
 /// Cost in one quota that bodies state.
@@ -53,7 +57,7 @@ impl PathList {
 impl RequestBodies {
     /// Returns what is read of bodies; `None` if no route asks for it. `highest` returns the highest cost of a request in a quota.
     pub(super) fn new(rules: &Rules, highest: impl Fn(QuotaId) -> Units) -> Option<Self> {
-        if rules.routes.iter().all(|route| route.requested_costs.is_empty()) {
+        if rules.routes.iter().all(|route| route.requested_costs.is_empty() && route.json.is_empty()) {
             return None;
         }
         let mut list = PathList::default();
@@ -65,18 +69,37 @@ impl RequestBodies {
         };
         let costs =
             rules.routes.iter().map(|route| route.requested_costs.iter().map(&mut stated_cost).collect()).collect();
-        Some(Self { paths: RequestPaths::new(list.0), costs })
-    }
-
-    /// Returns true if the body of a request on `route` is read before the decision.
-    pub(super) fn are_read_on(&self, route: RouteId) -> bool {
-        !self.costs[route.index()].is_empty()
+        let mut conditions: Vec<(JsonCondition, usize)> = Vec::new();
+        for condition in rules.routes.iter().flat_map(|route| &route.json) {
+            if conditions.iter().all(|(known, _)| known != condition)
+                && let Some(position) = list.position(&condition.path)
+            {
+                conditions.push((condition.clone(), position));
+            }
+        }
+        Some(Self { paths: RequestPaths::new(list.0), costs, conditions })
     }
 
     /// Reads a body that begins with `beginning`, which may be more than is read. It is the whole body if `is_whole`.
     pub(super) fn read(&self, beginning: &[u8], is_whole: bool) -> RequestValues {
         let read = &beginning[..beginning.len().min(MAX_BEGINNING)];
         self.paths.read(read, is_whole && read.len() == beginning.len())
+    }
+
+    /// Returns the conditions that a body with these values meets; `None` if there are no conditions.
+    pub(super) fn matched(&self, values: &RequestValues) -> Option<JsonMatch> {
+        if self.conditions.is_empty() {
+            return None;
+        }
+        let mut positions = self.conditions.iter().map(|(_, position)| *position);
+        if !values.is_whole() || positions.any(|position| values.at(position).is_ambiguous) {
+            return Some(JsonMatch::Unreadable);
+        }
+        let is_met = |(condition, position): &&(JsonCondition, usize)| {
+            values.at(*position).text.as_ref().is_some_and(|text| condition.matches(text))
+        };
+        let met = self.conditions.iter().filter(is_met);
+        Some(JsonMatch::Met(met.map(|(condition, _)| Arc::clone(&condition.text)).collect()))
     }
 
     /// Returns the costs that `body` states for a request on `route`.
@@ -138,5 +161,61 @@ mod tests {
         assert_eq!(stated(&["max_tokens"], hidden.as_bytes(), 0, true), 1000.0);
         assert_eq!(stated(&["max_tokens"], br#"{"max_tokens":3"#, 0, true), 1000.0);
         assert_eq!(stated(&["max_tokens"], b"max_tokens=3", 0, true), 1000.0);
+    }
+
+    /// Returns what a body says of the conditions that a method and a name have a value.
+    fn matched(body: &[u8], is_whole: bool) -> Vec<String> {
+        let condition =
+            |path: &str, value: &str| JsonCondition::new(path.into(), vec![value.parse().expect("a pattern")]);
+        let call = condition("method", "tools/call");
+        let tool = |name| vec![call.clone(), condition("params.name", name)];
+        let route = |json| Route { json, ..fixtures::route(&[]) };
+        let routes = vec![route(tool("search")), route(tool("fetch*")), route(Vec::new())];
+        let rules = Rules { routes, ..fixtures::rules() };
+        let bodies = RequestBodies::new(&rules, |_| Units::ZERO).expect("conditions");
+        let matched = bodies.matched(&bodies.read(body, is_whole)).expect("conditions");
+        matched.words().map(str::to_owned).collect()
+    }
+
+    const CALL: &str =
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search","arguments":{"name":"x"}}}"#;
+
+    #[test]
+    fn body_meets_the_conditions_whose_values_it_has() {
+        let met = |body: &str| matched(body.as_bytes(), true);
+        assert_eq!(met(CALL), ["method=tools/call", "params.name=search"]);
+        assert_eq!(met(&CALL.replace("search", "fetch_page")), ["method=tools/call", "params.name=fetch*"]);
+        assert_eq!(met(r#"{"m\u0065thod":"tools\/c\u0061ll"}"#), ["method=tools/call"]);
+        for none in [
+            "{}",
+            r#"{"method":"tools/list"}"#,
+            r#"{"params":{"method":"tools/call"}}"#,
+            r#"{"method":["tools/call"]}"#,
+        ] {
+            assert!(met(none).is_empty(), "{none}");
+        }
+    }
+
+    #[test]
+    fn body_that_hides_a_tool_is_unreadable() {
+        let long = format!("{{\"x\":\"{}\",{}", "x".repeat(MAX_BEGINNING), &CALL[1..]);
+        for hidden in [
+            long.as_str(),
+            &format!("[{CALL}]"),
+            &format!("{CALL}{CALL}"),
+            &format!("\u{feff}\u{feff}{CALL}"),
+            &format!("// comment\n{CALL}"),
+            &CALL.replace("\"params\":{", "\"params\":{\"name\":\"list\","),
+            &CALL.replace("\"method\":", "\"method\":\"ping\",\"method\":"),
+            &CALL.replace("\"method\"", "\"Method\""),
+            &CALL.replace("\"params\"", "\"param\u{17f}\""),
+            &CALL.replace("}}}", "}},\"params\":{}}"),
+            &CALL.replace("\"id\":1", "\"id\":NaN"),
+            "method=tools/call&params[name]=search",
+            "",
+        ] {
+            assert_eq!(matched(hidden.as_bytes(), true), ["unreadable"], "{hidden:.80}");
+        }
+        assert_eq!(matched(CALL.as_bytes(), false), ["unreadable"]);
     }
 }

@@ -89,6 +89,35 @@ fn replay_reserves_what_bodies_stated() {
 }
 
 #[test]
+fn replay_finds_the_routes_of_bodies() {
+    const REQUESTS: usize = 300;
+    let origin = Origin::with_script(|request, connection| {
+        connection.read_body(request);
+        connection.reply("200 OK", "", b"page");
+    });
+    let tools = "routes:\n  - { match: /search, json: { method: tools/call, tool: search }, cost: { api: 6 } }\n  \
+                 - { match: /search, json: { method: ping } }\n";
+    let gateway = TestGateway::with_rules(origin.address(), &rules(400).replace("routes:\n", tools));
+    let bodies = [
+        "{\"method\":\"tools/call\",\"tool\":\"search\"}",
+        "{\"method\":\"tools/call\",\"tool\":\"list\"}",
+        "{\"method\":\"ping\"}",
+        "{\"method\":\"ping\",\"method\":\"tools/call\"}",
+        "[]",
+    ];
+    let mut refused = 0;
+    for number in 0..REQUESTS {
+        let (body, user_agent) = (bodies[number % 5], ["Firefox", "Bot/1.0", "Googlebot"][number % 3]);
+        let head = "POST /search HTTP/1.1\r\nHost: a\r\nUser-Agent: ";
+        let message = format!("{head}{user_agent}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        refused += usize::from(gateway.connect().send(message).read_response().status == 429);
+        gateway.clock.advance(Duration::from_millis(1));
+    }
+    assert!(refused > 20 && refused < REQUESTS - 20, "{refused} of {REQUESTS} were refused");
+    assert_replay_matches(gateway, REQUESTS as u64);
+}
+
+#[test]
 fn replay_follows_the_copies_of_the_log() {
     const REQUESTS: u32 = 600;
     let origin = Origin::with_script(|request, connection| {

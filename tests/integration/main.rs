@@ -52,6 +52,7 @@ mod hostile_connections;
 mod hosts;
 mod html_report;
 mod init;
+mod json_routes;
 mod learn;
 mod ledger;
 mod limits;

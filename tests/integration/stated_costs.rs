@@ -1,8 +1,11 @@
 //! Costs that bodies of requests state: read before the decision, reserved, and replaced by what the response reports.
 
 use crate::support::gateway::TestGateway;
+use crate::support::http2_responses_to;
 use crate::support::origin::{Origin, signal};
 use crate::support::wait::wait_until;
+use bytes::Bytes;
+use http_body_util::Full;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::sync::Arc;
@@ -116,6 +119,27 @@ fn bodies_arrive_unchanged_however_they_are_cut() {
                 assert!(bodies.lock().last().is_some_and(|last| last == body), "{length} bytes");
             }
         }
+    }
+}
+
+#[test]
+fn bodies_over_http2_state_costs_and_arrive_unchanged() {
+    let early = format!("{{\"max_tokens\":300,\"x\":\"{}\"}}", "x".repeat(300_000));
+    for stream in [true, false] {
+        let (origin, bodies) = reporting_origin();
+        let gateway = TestGateway::with_rules(origin.address(), &rules(stream));
+        let texts = [r#"{"max_tokens":300}"#, &early, ""];
+        let requests = texts.map(|body| {
+            let request = http::Request::post("http://a/v1/chat");
+            request.body(Full::new(Bytes::from(body.to_owned()))).expect("a request")
+        });
+        let responses = http2_responses_to(gateway.address(), requests);
+        assert!(responses.iter().all(|response| response.status() == 200), "{responses:?}");
+        assert!(bodies.lock().iter().zip(&texts).all(|(body, text)| body == text.as_bytes()));
+        let mut log = gateway.read_log();
+        log.sort_by(|one, other| one["time"].as_str().cmp(&other["time"].as_str()));
+        let costs: Vec<f64> = log.iter().map(|line| number(line, "cost")).collect();
+        assert_eq!(costs, [304.5, 300.0 + early.len() as f64 / 4.0, 1000.0], "stream: {stream}");
     }
 }
 

@@ -28,7 +28,7 @@ pub struct LogValue {
 }
 
 /// Names of the fields that some lines do not have.
-pub const OPTIONAL_LOG_FIELDS: [&str; 14] = [
+pub const OPTIONAL_LOG_FIELDS: [&str; 15] = [
     "fetch_mode",
     "fetch_site",
     "hints_major",
@@ -38,6 +38,7 @@ pub const OPTIONAL_LOG_FIELDS: [&str; 14] = [
     "asn",
     "field_classes",
     "customer",
+    "json",
     "unexpected_cost",
     "switch",
     "fill",

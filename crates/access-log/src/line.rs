@@ -12,6 +12,7 @@ use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen};
 use tidegate_policy::identity::KeyOwner;
 use tidegate_policy::network_origin::{Country, NetworkOrigin};
 use tidegate_policy::purpose::Purpose;
+use tidegate_policy::request_body::JsonMatch;
 use tidegate_policy::session::Session;
 use tidegate_policy::{Reason, Timestamp};
 
@@ -159,6 +160,19 @@ fn more_of_client(out: &mut Vec<u8>, client: &RecordedMore<'_>) {
     }
 }
 
+/// Writes the conditions that the body meets, if there are any.
+fn body(out: &mut Vec<u8>, json: &JsonMatch) {
+    for (index, word) in json.words().enumerate() {
+        out.extend_from_slice(if index == 0 { b",\"json\":[" } else { b"" });
+        open_string(out, index);
+        json::content(out, word.as_bytes());
+        out.push(b'"');
+    }
+    if json.words().next().is_some() {
+        out.push(b']');
+    }
+}
+
 fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"headers_seen\":[");
     let keys = record.names.key_headers(record.client.class, record.client.signed);
@@ -190,7 +204,11 @@ fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
         evidence::write(out, *entry, record.names);
         out.push(b'"');
     }
-    out.extend_from_slice(b"],\"route\":\"");
+    out.push(b']');
+    if let Some(json) = record.request.json {
+        body(out, json);
+    }
+    out.extend_from_slice(b",\"route\":\"");
     json::content(out, record.decision.route_name.as_bytes());
 }
 

@@ -123,6 +123,9 @@ log_line! {
         pub operator: () => "string or null",
         /// Reasons of the classification, up to seven [entries](#evidence) in order; strongest last.
         pub evidence: Vec<Text<'a>> => "list of string",
+        /// Conditions `json` of routes that the body of the request meets, such as `method=tools/call`; `unreadable` if it may
+        /// meet any. Other values of the body are not logged. The field is absent if it meets none, or no route asks.
+        pub json: Option<Vec<Text<'a>>> => "list of string",
         /// Route of the request, as its `match` is written.
         #[serde(skip)]
         pub route: () => "string",

@@ -9,6 +9,7 @@ use tidegate_policy::class::Evidence;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::network_origin::NetworkOrigin;
 use tidegate_policy::purpose::Purpose;
+use tidegate_policy::request_body::JsonMatch;
 use tidegate_policy::session::Session;
 use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{BotId, ClassId, ClientKind, ListId, OperatorId, Reason, RouteId, ScopeId, Timestamp, Units};
@@ -104,6 +105,8 @@ pub struct RecordedRequest<'a> {
     pub referer: Option<&'a [u8]>,
     /// Reason of a request that the gateway made itself; `None` for requests of clients.
     pub fill: Option<CacheFill>,
+    /// What the JSON body says (`json`); `None` if no route asks for it.
+    pub json: Option<&'a JsonMatch>,
 }
 
 /// Decision on a finished request.

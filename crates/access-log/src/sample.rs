@@ -45,6 +45,7 @@ pub fn sample_record() -> Record<'static> {
                 b"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36",
             referer: Some(b"https://example.com/"),
             fill: None,
+            json: None,
         },
         decision: RecordedDecision {
             route: RouteId(1),

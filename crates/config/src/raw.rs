@@ -22,6 +22,7 @@ pub(super) mod partition;
 pub(super) mod promise;
 pub(super) mod redirect;
 pub(super) mod route_cost;
+pub(super) mod route_json;
 pub(super) mod routes;
 pub(super) mod scopes;
 pub(super) mod server;

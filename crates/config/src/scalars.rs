@@ -186,6 +186,11 @@ word! {
 }
 
 word! {
+    /// A pattern of a value in JSON.
+    JsonValue(NamePattern), "a value of up to 256 characters; write it like search or \"tools/*\", and truth values in quotes", ".+", digits: true, |text| text.parse().ok()
+}
+
+word! {
     /// A country.
     CountryCode(Country), "the two letters of a country; write it like DE", "[A-Za-z]{2}", digits: false, |text| text.parse().ok()
 }

@@ -99,7 +99,7 @@ impl Admission {
         let in_lock_order = |route: &Route| {
             let expectation = |&(id, cost): &(QuotaId, Cost)| {
                 let quota = &rules[id].name;
-                (id, engine.cost_estimates.expected_cost(&route.name, quota, cost))
+                (id, engine.cost_estimates.expected_cost(&estimate_name(route), quota, cost))
             };
             let mut charges: Vec<_> = route.costs.iter().map(expectation).collect();
             charges.sort_by_key(|(quota, _)| counters[quota.index()].lock_order());
@@ -547,6 +547,11 @@ impl LockedQuota<'_> {
             retry_sequence: None,
         }
     }
+}
+
+/// Returns the name of the estimates of a route: its own, and its conditions on bodies, in which routes of one path differ.
+fn estimate_name(route: &Route) -> String {
+    route.json.iter().fold(route.name.clone(), |name, condition| format!("{name} {}", condition.text))
 }
 
 /// Returns the quotas whose costs the origin reports and in which the route has none.

@@ -7,6 +7,7 @@ use super::bot_detection::BotScore;
 use super::ids::{BotId, ClassId, OperatorId};
 use super::network_origin::NetworkOrigin;
 use super::purpose::Purpose;
+use super::request_body::JsonMatch;
 use super::session::Session;
 use std::net::IpAddr;
 
@@ -36,6 +37,8 @@ pub struct RequestFacts<'a> {
     pub user_agent: &'a [u8],
     /// True for a CORS preflight: OPTIONS with `Origin` and `Access-Control-Request-Method`.
     pub is_preflight: bool,
+    /// What the JSON body says; `None` if there is none, or if no route asks for it.
+    pub json: Option<&'a JsonMatch>,
 }
 
 /// What is known of the client of a request.

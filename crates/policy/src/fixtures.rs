@@ -49,6 +49,7 @@ pub fn request_facts(path: &str) -> RequestFacts<'_> {
         query: None,
         user_agent: b"",
         is_preflight: false,
+        json: None,
     }
 }
 
@@ -121,6 +122,7 @@ pub fn route(costs: &[(u16, u64)]) -> Route {
         hosts: Vec::new(),
         methods: Vec::new(),
         query: Vec::new(),
+        json: Vec::new(),
         costs: costs.iter().map(|&(quota, cost)| (QuotaId(quota), Cost::Fixed(Units::from_whole(cost)))).collect(),
         requested_costs: Vec::new(),
         scopes: Vec::new(),

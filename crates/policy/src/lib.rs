@@ -47,6 +47,7 @@ pub mod quota_state;
 pub mod quota_sync;
 pub mod reason;
 mod refused_quotas;
+pub mod request_body;
 pub mod rng;
 pub mod route;
 mod rules;

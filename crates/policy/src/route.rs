@@ -7,6 +7,7 @@ use super::ids::{QuotaId, ScopeId};
 use super::own_hosts::without_last_dot;
 use super::path::normalize_characters;
 use super::query;
+use super::request_body::JsonCondition;
 use super::units::Units;
 use std::borrow::Cow;
 
@@ -23,6 +24,8 @@ pub struct Route {
     pub methods: Vec<http::Method>,
     /// Required query parameters, by name, or by name and value.
     pub query: Vec<(String, Option<String>)>,
+    /// Conditions on the JSON body, all of which must be met.
+    pub json: Vec<JsonCondition>,
     /// Expected cost per quota; empty if the route is free.
     pub costs: Vec<(QuotaId, Cost)>,
     /// What bodies of requests state of a [`Cost::Requested`], by quota.
@@ -249,8 +252,14 @@ impl Segment {
 }
 
 impl Route {
-    /// Returns true if the route matches the request, its path read as `path`.
+    /// Returns true if the route matches the request, its path read as `path`. A body that cannot be read meets no condition.
     pub fn matches(&self, request: &RequestFacts<'_>, path: &str) -> bool {
+        self.matches_head(request, path)
+            && self.json.iter().all(|condition| request.json.is_some_and(|json| json.meets(condition)))
+    }
+
+    /// Returns true if the route matches the head of the request, its path read as `path`.
+    pub fn matches_head(&self, request: &RequestFacts<'_>, path: &str) -> bool {
         self.path.matches(path)
             && (self.methods.is_empty() || self.methods.iter().any(|method| is_same_method(method, request.method)))
             && (self.hosts.is_empty() || self.hosts.iter().any(|host| host_matches(host, request.host)))

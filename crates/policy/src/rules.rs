@@ -13,6 +13,7 @@ use super::identity::{ClientKey, CredentialSource, KeySource, ProxyTrust};
 use super::ids::{ClassId, QuotaId, RouteId, ScopeId};
 use super::path::PathPolicy;
 use super::quota::Quota;
+use super::request_body::JsonMatch;
 use super::route::Route;
 use super::throttle::Scope;
 use http::Method;
@@ -178,19 +179,18 @@ impl Rules {
         self.classes.iter().position(|class| class.name == name).map(ClassId::from_index)
     }
 
-    /// Returns the request's route: the first match. If the path has several readings, the one whose route uses most,
-    /// because the origin may read the path in that way.
+    /// Returns the request's route: the first match. If path or body have several readings, the one whose route uses most,
+    /// because the origin may read them in that way.
     pub fn route(&self, request: &RequestFacts<'_>) -> RouteId {
         let others = request.other_paths.iter().map(|path| self.route_of_path(request, path));
-        others.fold(self.route_of_path(request, request.path), |heaviest, other| {
-            if self[other].weight() > self[heaviest].weight() { other } else { heaviest }
-        })
+        others.fold(self.route_of_path(request, request.path), |heaviest, other| self.heavier(heaviest, other))
     }
 
-    /// Returns true if the path has several readings, and the costs of [`Self::route`] do not cover those of each reading:
+    /// Returns true if path or body have several readings, and the costs of [`Self::route`] do not cover those of each reading:
     /// they are in another quota.
     pub fn has_ambiguous_costs(&self, request: &RequestFacts<'_>) -> bool {
-        if request.other_paths.is_empty() {
+        let is_unreadable = matches!(request.json, Some(JsonMatch::Unreadable));
+        if request.other_paths.is_empty() && !is_unreadable {
             return false;
         }
         let charged = &self[self.route(request)].costs;
@@ -203,14 +203,65 @@ impl Rules {
                     }
             })
         };
-        let paths = request.other_paths.iter().map(String::as_str).chain([request.path]);
-        paths.map(|path| &self[self.route_of_path(request, path)]).any(|route| !route.costs.iter().all(is_covered))
+        let is_ambiguous = |id: RouteId| !self[id].costs.iter().all(is_covered);
+        match is_unreadable {
+            true => self.possible_routes(request).any(is_ambiguous),
+            false => paths(request).any(|path| is_ambiguous(self.route_of_path(request, path))),
+        }
+    }
+
+    /// Returns true if the decision on a request depends on what its body says: its route does, or its cost.
+    pub fn depends_on_body(&self, request: &RequestFacts<'_>) -> bool {
+        self.possible_routes(request).any(|id| !self[id].json.is_empty() || !self[id].requested_costs.is_empty())
+    }
+
+    /// Iterates over the routes of a request whose body may say anything: of each reading of the path, those that ask for a
+    /// body, and the first other one.
+    pub fn possible_routes<'a>(&'a self, request: &'a RequestFacts<'_>) -> impl Iterator<Item = RouteId> + 'a {
+        paths(request).flat_map(move |path| self.possible_routes_of_path(request, path))
+    }
+
+    fn possible_routes_of_path<'a>(
+        &'a self,
+        request: &'a RequestFacts<'_>,
+        path: &'a str,
+    ) -> impl Iterator<Item = RouteId> + 'a {
+        let last = self.routes.len().saturating_sub(1);
+        let matching = self
+            .routes
+            .iter()
+            .enumerate()
+            .filter(move |(index, route)| *index == last || route.matches_head(request, path));
+        let mut is_decided = false;
+        matching
+            .take_while(move |(_, route)| {
+                let is_possible = !is_decided;
+                is_decided |= route.json.is_empty();
+                is_possible
+            })
+            .map(|(index, _)| RouteId::from_index(index))
     }
 
     fn route_of_path(&self, request: &RequestFacts<'_>, path: &str) -> RouteId {
         let index = self.routes.iter().position(|route| route.matches(request, path));
-        RouteId::from_index(index.unwrap_or(self.routes.len().saturating_sub(1)))
+        let route = RouteId::from_index(index.unwrap_or(self.routes.len().saturating_sub(1)));
+        match request.json {
+            Some(JsonMatch::Unreadable) => {
+                self.possible_routes_of_path(request, path).fold(route, |heaviest, other| self.heavier(heaviest, other))
+            }
+            _ => route,
+        }
     }
+
+    /// Returns the route that uses more, or `one` if both use as much.
+    fn heavier(&self, one: RouteId, other: RouteId) -> RouteId {
+        if self[other].weight() > self[one].weight() { other } else { one }
+    }
+}
+
+/// Iterates over the readings of the path of a request.
+fn paths<'a>(request: &RequestFacts<'a>) -> impl Iterator<Item = &'a str> + use<'a> {
+    request.other_paths.iter().map(String::as_str).chain([request.path])
 }
 
 macro_rules! index_by_id {
@@ -241,6 +292,7 @@ mod tests {
     use crate::fixtures;
     use crate::identity::KeyOwner;
     use crate::ids::OperatorId;
+    use crate::request_body::JsonCondition;
     use crate::route::Pattern;
     use crate::secret::Secret;
     use std::time::Duration;
@@ -392,6 +444,79 @@ mod tests {
             [&["/cheap"][..], &["/cheap", "/free"], &["/both", "/cheap", "/scarce/a"], &["/more/a", "/scarce/a"]]
         {
             assert!(!is_ambiguous(readings), "{readings:?}");
+        }
+    }
+
+    /// Rules with a free tool, an expensive one, others, and pages.
+    fn tools() -> Rules {
+        let condition =
+            |path: &str, value: &str| JsonCondition::new(path.into(), vec![value.parse().expect("a pattern")]);
+        let route = |path, json: Vec<JsonCondition>, cost: &[_]| Route {
+            path: Pattern::parse(path).expect("valid pattern"),
+            json,
+            ..fixtures::route(cost)
+        };
+        let routes = vec![
+            route("/mcp", vec![condition("method", "ping")], &[]),
+            route("/mcp", vec![condition("method", "tools/call"), condition("params.name", "search")], &[(0, 5)]),
+            route("/mcp", vec![], &[(0, 1)]),
+            route("/mcp", vec![condition("method", "never")], &[(0, 99)]),
+            route("/other", vec![condition("method", "tools/call")], &[(1, 2)]),
+            route("/other", vec![], &[(0, 1)]),
+            route("/**", vec![], &[]),
+        ];
+        Rules { routes, ..fixtures::rules() }
+    }
+
+    fn met(texts: &[&str]) -> JsonMatch {
+        JsonMatch::from_words(texts.iter().copied())
+    }
+
+    #[test]
+    fn route_of_a_body_is_the_first_whose_conditions_it_meets() {
+        let rules = tools();
+        let route =
+            |path, json: &JsonMatch| rules.route(&RequestFacts { json: Some(json), ..fixtures::request_facts(path) }).0;
+        for (json, expected) in [
+            (met(&[]), 2),
+            (met(&["method=ping"]), 0),
+            (met(&["method=tools/call"]), 2),
+            (met(&["params.name=search"]), 2),
+            (met(&["params.name=search", "method=tools/call"]), 1),
+            (met(&["method=never"]), 2),
+        ] {
+            assert_eq!((route("/mcp", &json), route("/page", &json)), (expected, 6), "{json:?}");
+        }
+        assert_eq!(rules.route(&fixtures::request_facts("/mcp")), RouteId(2), "without a body");
+    }
+
+    #[test]
+    fn unreadable_body_is_on_the_route_that_uses_most() {
+        let rules = tools();
+        let with = |path| RequestFacts { json: Some(&JsonMatch::Unreadable), ..fixtures::request_facts(path) };
+        assert_eq!([rules.route(&with("/mcp")), rules.route(&with("/page"))], [RouteId(1), RouteId(6)]);
+        let possible: Vec<u32> = rules.possible_routes(&with("/mcp")).map(|id| id.0).collect();
+        assert_eq!(possible, [0, 1, 2], "those behind the first without a condition are unreachable");
+        assert!(!rules.has_ambiguous_costs(&with("/mcp")) && rules.has_ambiguous_costs(&with("/other")));
+        assert!(rules.depends_on_body(&with("/mcp")) && !rules.depends_on_body(&with("/page")));
+        let others = ["/page".to_owned()];
+        let request = RequestFacts { other_paths: &others, ..with("/mcp") };
+        assert_eq!(rules.route(&request), RouteId(1));
+        let request = RequestFacts { other_paths: &others, json: None, ..request };
+        assert!(rules.depends_on_body(&request));
+    }
+
+    proptest::proptest! {
+        /// An unreadable body is never on a route that uses less than that of any body.
+        #[test]
+        fn no_body_is_cheaper_by_being_unreadable(bits in 0u8..16, path in proptest::sample::select(vec!["/mcp", "/other", "/x"])) {
+            let rules = tools();
+            let all = ["method=ping", "method=tools/call", "params.name=search", "method=never"];
+            let some: Vec<&str> = (0..4).filter(|bit| bits >> bit & 1 == 1).map(|bit| all[bit]).collect();
+            let weight = |json: &JsonMatch| {
+                rules[rules.route(&RequestFacts { json: Some(json), ..fixtures::request_facts(path) })].weight()
+            };
+            proptest::prop_assert!(weight(&JsonMatch::Unreadable) >= weight(&met(&some)));
         }
     }
 

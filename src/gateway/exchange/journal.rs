@@ -246,6 +246,7 @@ impl Journal {
                 user_agent: fields.get(Name::UserAgent).unwrap_or_default(),
                 referer: referer.as_deref(),
                 fill: known.fill(),
+                json: known.request.json.as_deref(),
             },
             decision: RecordedDecision {
                 route: known.classified.route,

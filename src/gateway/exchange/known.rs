@@ -16,6 +16,7 @@ use tidegate_policy::exempt::is_robots_txt_read;
 use tidegate_policy::identity::{ClientAddress, ClientKey};
 use tidegate_policy::network_origin::NetworkOrigin;
 use tidegate_policy::purpose::Purpose;
+use tidegate_policy::request_body::JsonMatch;
 use tidegate_policy::rng::ratio_from_id;
 use tidegate_policy::route::Route;
 use tidegate_policy::{ClassId, OperatorId, Rules, Timestamp};
@@ -88,8 +89,17 @@ impl Known {
     /// Returns true if the beginning of the body is received before the decision.
     #[inline]
     pub(in crate::gateway) fn reads_body(&self) -> bool {
-        let bodies = self.config.request_bodies.as_ref();
-        bodies.is_some_and(|bodies| self.request.has_body && bodies.are_read_on(self.classified.route))
+        self.config.request_bodies.is_some()
+            && self.request.has_body
+            && self.rules().depends_on_body(&self.request.facts())
+    }
+
+    /// Sets what the JSON body says, and finds the route again.
+    pub(in crate::gateway) fn set_json(&mut self, json: JsonMatch) {
+        self.request.json = Some(Box::new(json));
+        self.classified.route = self.rules().route(&self.request.facts());
+        let is_costly = !self.route().is_free();
+        self.client.observation = self.client.observation.map(|observation| observation.with_costly(is_costly));
     }
 
     /// Returns the changes of header fields on the route; `None` if there are none.

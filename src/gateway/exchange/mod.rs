@@ -60,7 +60,7 @@ use crate::gateway::in_place::boxed_in_place;
 use crate::gateway::message::headers::strip_admin_sessions;
 use crate::gateway::message::problem::Problem;
 use crate::gateway::message::response_body::{ResponseBody, omit_body};
-use crate::gateway::message::target::{ClientRequest, Target};
+use crate::gateway::message::target::{ClientRequest, RequestError, Target};
 use crate::gateway::session::{SessionCookies, take_session_cookies};
 use crate::gateway::transport::client_body::ClientBody;
 use crate::gateway::transport::listener::ListenerKind;
@@ -144,7 +144,7 @@ async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>)
         }
     };
     let has_body = !body.is_end_stream();
-    let request = ClientRequest { head, target, has_body, signature: OnceCell::new(), session_cookies };
+    let request = ClientRequest { head, target, has_body, signature: OnceCell::new(), session_cookies, json: None };
     let (id, mut now) = (connection.worker.next_decision_id(), connection.worker.now());
     let mut known = identify(connection, config, request, head_started_at.unwrap_or(now), id, now);
     let mut body = body;
@@ -152,6 +152,9 @@ async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>)
         // Boxed to keep the future of other requests small.
         body = Box::pin(read_ahead(&mut known, body)).await;
         now = known.worker().now();
+        if known.rules().has_ambiguous_costs(&known.request.facts()) {
+            return reject_ambiguous(&known, body);
+        }
     }
     let role = cache_role(&known, &mut now).await;
     let journal = evaluate(known, &role, now).await;
@@ -223,6 +226,14 @@ fn identify(
         let (client, classified) = classify(&connection, &request, &config, now);
         Known { connection, config, request, read_body: None, client, classified, received_at, id }
     })
+}
+
+/// Responds to a request whose body may be read as calls with costs in different quotas.
+fn reject_ambiguous(known: &Known, body: ClientBody) -> Response<ResponseBody> {
+    let (connection, head) = (&known.connection, &known.request.head);
+    connection.connection_state.on_request_end(false);
+    connection.drain_body(head, body);
+    reject_request(&connection.worker, RequestError::Body, head)
 }
 
 /// Counts a request of a crawler, and whether it reads robots.txt.

@@ -5,6 +5,7 @@ use super::receive::{MAX_BODIES_PER_ADDRESS, next_frame, patience};
 use crate::gateway::request_bodies::{MAX_BEGINNING, ReadBody};
 use crate::gateway::transport::client_body::{BegunBody, ClientBody};
 use crate::gateway::transport::connection_memory::MemoryCharge;
+use crate::gateway::upstream::ClientBodyError;
 use bytes::BytesMut;
 use hyper::body::Body;
 use std::rc::Rc;
@@ -47,8 +48,16 @@ pub(in crate::gateway) async fn read_ahead(known: &mut Known, mut body: ClientBo
     }
     let stated_length = || std::str::from_utf8(known.request.head.fields.get(Name::ContentLength)?).ok()?.parse().ok();
     let length = if is_whole { None } else { stated_length() };
+    if received.len() as u64 > limits.max_body_size {
+        error = Some(ClientBodyError::TooLarge);
+    }
     let values = bodies.read(&received, is_whole);
     let length = length.unwrap_or(received.len() as u64);
+    let (rules, facts) = (known.rules(), known.request.facts());
+    let has_conditions = rules.possible_routes(&facts).any(|id| !rules[id].json.is_empty());
+    if let Some(json) = bodies.matched(&values).filter(|_| has_conditions) {
+        known.set_json(json);
+    }
     known.read_body = Some(Box::new(ReadBody { values, length, error }));
     ClientBody::Begun(Box::new(BegunBody::new(received.freeze(), trailers, charge, body)))
 }

@@ -71,6 +71,7 @@ impl Site {
             query: uri.query(),
             user_agent: b"",
             is_preflight: false,
+            json: None,
         })
     }
 

@@ -11,6 +11,7 @@ use tidegate_config::settings::Settings;
 use tidegate_http1::{self as http1, Name, RequestHead, list};
 use tidegate_policy::own_hosts::OwnHosts;
 use tidegate_policy::path::{PathError, PathReadings};
+use tidegate_policy::request_body::JsonMatch;
 use tidegate_policy::route::{normalize_host, split_port};
 use tidegate_policy::{RequestFacts, Signature, query};
 
@@ -24,6 +25,8 @@ pub(in crate::gateway) struct ClientRequest {
     pub(in crate::gateway) signature: OnceCell<Signature>,
     /// Values of session cookies, which are removed from the head.
     pub(in crate::gateway) session_cookies: SessionCookies,
+    /// What the JSON body says; `None` until it is read, or if no route asks for it.
+    pub(in crate::gateway) json: Option<Box<JsonMatch>>,
 }
 
 /// Target of a request, as matched by rules.
@@ -49,6 +52,8 @@ pub(in crate::gateway) enum RequestError {
     Misdirected,
     /// Path that origins read in different ways.
     Path(PathError),
+    /// Body that may be read as calls with costs in different quotas.
+    Body,
     /// Query with more parameters than are read.
     Query,
     /// Request target that is neither a path nor a URL.
@@ -112,6 +117,7 @@ impl ClientRequest {
             query: self.head.target.query(),
             user_agent: self.head.fields.get(Name::UserAgent).unwrap_or_default(),
             is_preflight: self.is_preflight(),
+            json: self.json.as_deref(),
         }
     }
 }
@@ -168,6 +174,7 @@ impl Target {
             query: head.target.query(),
             user_agent: b"",
             is_preflight: false,
+            json: None,
         };
         if settings.rules.has_ambiguous_costs(&facts) {
             return Err(RequestError::Path(PathError::AmbiguousCosts));

@@ -20,6 +20,7 @@ use tidegate_policy::class::Evidence;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::network_origin::NetworkOrigin;
 use tidegate_policy::purpose::Purpose;
+use tidegate_policy::request_body::JsonMatch;
 use tidegate_policy::session::Session;
 use tidegate_policy::switches::SwitchEffect;
 use tidegate_policy::{BotId, ClientKind, OperatorId, Reason};
@@ -59,6 +60,7 @@ fn lines_have_the_documented_fields_in_order() {
         field_classes: &["partner", "login"],
         customer: Some(ClientKey::from_credential(0xab)),
     };
+    let json = JsonMatch::from_words(["method=tools/call", "params.name=search"].into_iter());
     let full = sample_with(|it| {
         it.units.charges = &charges;
         it.units.unexpected_costs = &unexpected;
@@ -68,6 +70,7 @@ fn lines_have_the_documented_fields_in_order() {
         let headers = it.client.headers_seen.with_fetch(Some(FetchMode::Navigate), Some(FetchSite::None));
         it.client.headers_seen = headers.with_hints_major(142);
         it.client.more = Some(&more);
+        it.request.json = Some(&json);
         it.decision.bucket_sequence = Some(5);
         it.decision.outcome = RecordedOutcome::Refused(Reason::Tier);
         it.decision.retry_after_s = Some(60);

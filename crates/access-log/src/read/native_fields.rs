@@ -7,6 +7,7 @@ use tidegate_http_cache::CacheResult;
 use tidegate_policy::bot_detection::HeadersSeen;
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::network_origin::NetworkOrigin;
+use tidegate_policy::request_body::JsonMatch;
 use tidegate_policy::switches::{Switch, SwitchEffect};
 use tidegate_policy::{Timestamp, Units};
 
@@ -35,6 +36,8 @@ pub struct NativeFields<'a> {
     pub field_classes: Vec<Cow<'a, str>>,
     /// Key of the customer that paid.
     pub customer: Option<&'a str>,
+    /// What the JSON body of the request said; `None` if no route asked for it.
+    pub json: Option<JsonMatch>,
     /// Evidence for the classification.
     pub evidence: Vec<Cow<'a, str>>,
     /// Quotas of the route.

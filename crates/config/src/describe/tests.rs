@@ -72,14 +72,14 @@ fn route_shows_its_redirect() {
 fn route_shows_what_bodies_state() {
     let yaml = "origin: { url: 'http://a' }\nquotas: { tokens: { limit: 90000, window: day } }\nroutes:\n  \
                 - { match: /a, cost: { tokens: { json: [x, y.z], per_byte: 0.25, default: 1000 } } }\n  \
-                - { match: /b, cost: { tokens: { per_byte: 2 } } }\n";
+                - { match: /b, json: { method: call, name: [a, b] }, cost: { tokens: { per_byte: 2 } } }\n";
     let settings = config::load(Path::new("a.yaml"), yaml, &[], &[], &[]).expect("valid settings");
     let routes = [0, 1].map(|index| super::routes::route(RouteId(index), &settings));
     assert_eq!(
         routes,
         [
             "/a: of tokens what the body states (the largest of x and y.z, and 0.25 for each byte; else 1000), or learned costs if less; in default",
-            "/b: of tokens what the body states (2 for each byte; else 1), or learned costs if less; in default"
+            "/b [body method=call body name=a|b]: of tokens what the body states (2 for each byte; else 1), or learned costs if less; in default"
         ]
     );
 }

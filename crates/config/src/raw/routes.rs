@@ -4,6 +4,7 @@ use super::cache::RouteCache;
 use super::header_changes::HeaderChanges;
 use super::redirect::RouteRedirect;
 use super::route_cost::RouteCost;
+use super::route_json::JsonConditions;
 use crate::scalars::{Span, Verb};
 use crate::serde_forms::{NamedMap, OneOrMany};
 use schemars::JsonSchema;
@@ -30,6 +31,17 @@ pub(crate) struct Route {
     /// request are percent-decoded before the comparison. `page[]` and `page[1]` are `page`, a semicolon separates
     /// parameters like `&`, and letter case of names follows `case`. Default none.
     pub query: OneOrMany<String>,
+    /// Values in the JSON body of the request, by path: { method: tools/call, "params.name": search } matches calls of one tool by
+    /// JSON-RPC (MCP). Each value is a pattern, or a list of patterns of which one must match; `*` matches any text, in any case.
+    /// At most 16 paths, written as for cost. All must match. Default none.
+    ///
+    /// The first 64 KiB of the body are received before the decision, also with stream, of requests that such a route may match
+    /// by path, host, method and query; others are not affected. A request without a body does not match. A body that could be
+    /// read in several ways counts as the most expensive of the routes that it may be meant for: one that is longer, is not one JSON
+    /// object (also a batch or a list), is compressed, or repeats a key of a path or writes it in other letter case, whatever
+    /// its Content-Type says. If those have costs in different quotas, it gets 400. The access log has the conditions that a
+    /// body meets in `json`, never another value.
+    pub json: JsonConditions,
     /// Expected cost of a request in units, by quota: an amount to a thousandth, learned, or { json, per_byte, default }; at most
     /// 32 quotas per route. Default none, except 1 unit of the quota of each of its scopes; the route is refused for another quota only
     /// if the origin reports costs of its paths in the cost_header.

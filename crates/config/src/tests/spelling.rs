@@ -42,6 +42,7 @@ fn matched_route<'a>(rules: &'a Rules, method: &Method, path: &str, query: &str)
         query: Some(query),
         user_agent: b"",
         is_preflight: false,
+        json: None,
     };
     &rules[rules.route(&request)].name
 }

@@ -168,6 +168,7 @@ impl RedirectedSite<'_> {
                 query: None,
                 user_agent: b"",
                 is_preflight: false,
+                json: None,
             };
             let is_unknown = !route.query.is_empty() || (host.is_none() && !route.hosts.is_empty());
             if is_unknown {

@@ -4,7 +4,7 @@ use super::cache;
 use super::diagnostics::Diagnostics;
 use super::quotas::ScopeQuota;
 use super::request_conditions;
-use super::stated_costs::stated_cost;
+use super::stated_costs::{json_conditions, stated_cost};
 use crate::raw::route_cost::RouteCost;
 use crate::raw::routes as raw;
 use crate::raw::routes::Comparison;
@@ -98,6 +98,7 @@ fn fallback_route(context: &RouteContext<'_>, report: &mut Diagnostics) -> Route
         hosts: Vec::new(),
         methods: Vec::new(),
         query: Vec::new(),
+        json: Vec::new(),
         costs: costs_of_scopes(&raw::Route::default(), &scopes, &path, context, report),
         requested_costs: Vec::new(),
         scopes,
@@ -126,7 +127,7 @@ fn any_path() -> Pattern {
 }
 
 fn is_unconditional(route: &Route) -> bool {
-    route.hosts.is_empty() && route.methods.is_empty() && route.query.is_empty()
+    route.hosts.is_empty() && route.methods.is_empty() && route.query.is_empty() && route.json.is_empty()
 }
 
 /// Returns true if every request that matches `later` evidently matches `earlier`, too. Overlapping patterns are not
@@ -139,6 +140,7 @@ fn shadows(earlier: &Route, later: &Route) -> bool {
         && is_superset(&earlier.hosts, &later.hosts)
         && is_superset(&earlier.methods, &later.methods)
         && earlier.query.iter().all(|parameter| later.query.contains(parameter))
+        && earlier.json.iter().all(|condition| later.json.contains(condition))
 }
 
 fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
@@ -161,6 +163,7 @@ fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, repor
         hosts: request_conditions::hosts(&raw.host.0, &path.host(), report),
         methods: request_conditions::methods(&raw.method.0),
         query: query(&raw.query.0, &path.query(), report),
+        json: json_conditions(&raw.json, &path.json(), report),
         costs,
         requested_costs,
         scopes,

@@ -1,10 +1,14 @@
-//! Validates the expected costs that bodies of requests state: `routes[].cost.QUOTA.json`.
+//! Validates what routes ask of bodies of requests: the costs that they state (`cost.QUOTA.json`), and conditions (`json`).
 
 use super::diagnostics::Diagnostics;
 use crate::raw::route_cost::StatedCost;
+use crate::raw::route_json::JsonConditions;
+use crate::scalars::JsonValue;
+use crate::serde_forms::OneOrMany;
 use crate::setting_path::SettingPath;
 use tidegate_body_cost::{CostPath, MAX_PATHS};
 use tidegate_policy::cost::RequestedCost;
+use tidegate_policy::request_body::JsonCondition;
 
 /// Returns what bodies state, and reports invalid paths.
 pub(super) fn stated_cost(raw: &StatedCost, path: &SettingPath, report: &mut Diagnostics) -> RequestedCost {
@@ -20,6 +24,27 @@ pub(super) fn stated_cost(raw: &StatedCost, path: &SettingPath, report: &mut Dia
         check_path(text, &at, report);
     }
     RequestedCost { paths: paths.clone(), per_byte: raw.per_byte, default: raw.default }
+}
+
+/// Returns the conditions on the body, and reports invalid ones.
+pub(super) fn json_conditions(
+    raw: &JsonConditions,
+    path: &SettingPath,
+    report: &mut Diagnostics,
+) -> Vec<JsonCondition> {
+    let conditions = &raw.0.0;
+    if conditions.len() > MAX_PATHS {
+        report.error(path, format!("{} paths, at most {MAX_PATHS} are possible", conditions.len()), "write fewer");
+    }
+    let condition = |(text, values): &(String, OneOrMany<JsonValue>)| {
+        let at = path.entry(text);
+        check_path(text, &at, report);
+        if values.0.is_empty() {
+            report.error(&at, "found no value", "write a value such as tools/call, or a list of values");
+        }
+        JsonCondition::new(text.clone(), values.0.iter().map(|JsonValue(pattern)| pattern.clone()).collect())
+    };
+    conditions.iter().map(condition).collect()
 }
 
 /// Reports a text that is no path of a value in the body of a request.

@@ -54,6 +54,7 @@ impl HypotheticalRequest {
             headers: self.headers,
             peer,
             hops: address.hops,
+            json: None,
         };
         let mut evidence =
             HypotheticalEvidence { environment, request: &request, client: address.client, now: self.at };

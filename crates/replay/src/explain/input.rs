@@ -17,6 +17,7 @@ use tidegate_policy::decide::{CheckObserver, DecisionRequest, QuotaSnapshot, dec
 use tidegate_policy::pacing::bucket::PacingAllowance;
 use tidegate_policy::pacing::{Pacing, PlanSnapshot};
 use tidegate_policy::path_costs::Generalization;
+use tidegate_policy::request_body::JsonMatch;
 use tidegate_policy::route::Route;
 use tidegate_policy::switches::Switch;
 use tidegate_policy::tier::{Share, ShedState};
@@ -79,6 +80,8 @@ pub(super) struct RequestAttributes {
     pub(super) peer: IpAddr,
     /// Addresses of the trusted proxies on the path.
     pub(super) hops: Vec<IpAddr>,
+    /// What the JSON body says; `None` if it is not known.
+    pub(super) json: Option<JsonMatch>,
 }
 
 /// Assumption about earlier requests where their history decides and is unknown: the position in the shed share, the
@@ -105,14 +108,15 @@ impl RequestAttributes {
             headers: HeaderMap::new(),
             peer: client,
             hops: Vec::new(),
+            json: request.json.cloned(),
         }
     }
 
     /// Returns the request as rules match it.
     pub(super) fn facts(&self) -> RequestFacts<'_> {
         let Self { method, host, path, other_paths, query, user_agent, .. } = self;
-        let is_preflight = self.is_preflight;
-        RequestFacts { method, host, path, other_paths, query: query.as_deref(), user_agent, is_preflight }
+        let (is_preflight, json) = (self.is_preflight, self.json.as_ref());
+        RequestFacts { method, host, path, other_paths, query: query.as_deref(), user_agent, is_preflight, json }
     }
 }
 

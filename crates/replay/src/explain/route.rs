@@ -10,6 +10,7 @@ use tidegate_policy::QuotaId;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::decide::QuotaSnapshot;
 use tidegate_policy::path_costs::Generalization;
+use tidegate_policy::request_body::JsonMatch;
 
 pub(super) fn step(input: &ExplainInput<'_>) -> Step {
     let (route, id) = (input.route(), input.route_id());
@@ -49,16 +50,40 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
         ),
         (false, false) => None,
     };
+    let evidence = evidence.into_iter().chain(body(input)).collect();
     let costs: Map<String, Value> = input
         .quota_snapshots
         .iter()
         .map(|snapshot| (snapshot.quota.name.clone(), snapshot.cost.as_f64().into()))
         .collect();
     Step::info(Stage::Route, message)
-        .with_evidence(evidence.into_iter().collect())
+        .with_evidence(evidence)
         .with_rule(input.environment.rule(&SettingPath::of_route(id.index())))
         .with_number("route", route.name.as_str())
         .with_number("cost", costs)
+}
+
+/// Returns what the route has to do with the body of the request; `None` if nothing.
+fn body(input: &ExplainInput<'_>) -> Option<String> {
+    let (rules, request) = (input.environment.rules(), input.request.facts());
+    match request.json {
+        Some(JsonMatch::Unreadable) => Some(
+            "its body cannot be read as one JSON object in one way only: of the routes that it may be meant for, this one costs most"
+                .to_owned(),
+        ),
+        Some(JsonMatch::Met(met)) if !met.is_empty() => Some(format!("its JSON body has {}", met.join(" and "))),
+        Some(JsonMatch::Met(_)) => None,
+        None => {
+            let routes = rules.possible_routes(&request).map(|id| &rules[id]).filter(|route| !route.json.is_empty());
+            let conditions = routes.map(|route| {
+                let texts: Vec<&str> = route.json.iter().map(|condition| &*condition.text).collect();
+                format!("{} if it has {}", route.name, texts.join(" and "))
+            });
+            let conditions: Vec<String> = conditions.collect();
+            (input.logged.is_none() && !conditions.is_empty())
+                .then(|| format!("a JSON body leads to another route: {}", conditions.join(", or ")))
+        }
+    }
 }
 
 /// Returns what a cost that the route does not have was learned from.
@@ -109,6 +134,29 @@ mod tests {
         assert_eq!(step(&input, Stage::Route).message, "/old redirects to /new, which costs nothing");
         assert_eq!(step(&input, Stage::Throttle).message, "a redirect takes no slot");
         assert_eq!(explain(&input).responses[0].status, Some(302));
+    }
+
+    #[test]
+    fn route_says_what_it_has_to_do_with_the_body() {
+        let search = "routes: [ { match: /tool, json: { method: call, name: search }, cost: { api: 5 } }, \
+                      { match: /tool, cost: { api: { json: max_tokens, default: 3 } } },";
+        let policy = PolicyFixture::new(&RULES.replace("routes: [", search));
+        let route = step(&policy.request(CURL, CLIENT, "/tool", 0), Stage::Route);
+        assert_eq!((route.message.as_str(), route.evidence.len()), ("/tool costs 3 of api", 2), "{route:?}");
+        assert!(route.evidence[0].starts_with("the body of a request states its cost"), "{route:?}");
+        assert_eq!(
+            route.evidence[1],
+            "a JSON body leads to another route: /tool if it has method=call and name=search"
+        );
+        let line = |json| {
+            json!({"path": "/tool", "route": "/tool", "json": json, "cost": {"api": 5}, "used": {"api": 10},
+                   "charged": {"api": 5}, "verdict": "admitted", "reason": null, "status": 200})
+        };
+        let route = step(&policy.logged(&line(json!(["method=call", "name=search"]))), Stage::Route);
+        assert_eq!(route.message, "/tool costs 5 of api");
+        assert_eq!(route.evidence, ["its JSON body has method=call and name=search"]);
+        let route = step(&policy.logged(&line(json!(["unreadable"]))), Stage::Route);
+        assert!(route.evidence[0].starts_with("its body cannot be read as one JSON object"), "{route:?}");
     }
 
     /// Rules whose origin reports costs.

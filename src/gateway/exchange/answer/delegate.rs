@@ -31,6 +31,7 @@ use tidegate_config::settings::ForwardAuth;
 use tidegate_engine::Charged;
 use tidegate_http1::{Fields, Name, Request, RequestHead, Response};
 use tidegate_policy::Timestamp;
+use tidegate_policy::request_body::JsonMatch;
 use tokio::sync::oneshot;
 
 /// A request in flight on a connection of a proxy, until dropped.
@@ -121,10 +122,17 @@ async fn answer(
         Err(error) => return Ok(refusal(reject_request(worker, error, &head))),
     };
     let session_cookies = session_cookies(config, &mut head);
-    let request = ClientRequest { head, target, has_body: false, signature: OnceCell::new(), session_cookies };
+    let request =
+        ClientRequest { head, target, has_body: false, signature: OnceCell::new(), session_cookies, json: None };
     let now = worker.now();
     let id = worker.shared().pending_decisions.unguessable_id(worker.next_decision_id());
-    let known = identify(connection.for_request_that_outlives_it(), Rc::clone(config), request, received_at, id, now);
+    let mut known =
+        identify(connection.for_request_that_outlives_it(), Rc::clone(config), request, received_at, id, now);
+    let may_have_body = config.request_bodies.is_some() && !known.request.head.method.is_safe();
+    if may_have_body && known.rules().depends_on_body(&known.request.facts()) {
+        // The proxy has the body, which may say anything.
+        known.set_json(JsonMatch::Unreadable);
+    }
     let journal = evaluate(known, &CacheRole::Unused, now).await;
     record_crawler(&journal.known);
     if journal.verdict.refusal().is_some() {

@@ -44,6 +44,22 @@ fn body_that_breaks_off_is_not_sent_to_the_origin() {
 }
 
 #[test]
+fn body_that_the_decision_reads_is_not_sent_if_it_breaks_off() {
+    for streams in [true, false] {
+        let cost = format!("stream: {streams}, cost: {{ api: {{ json: a, default: 3 }} }}");
+        let site = Site::new(&LIMITED.replace("cost: { api: 1 }", &cost));
+        let answer = site.send_broken_body("POST /", &[], "Content-Length: 9\r\n\r\n{\"a\":");
+        assert_eq!((answer.status, answer.logged("origin_ms"), site.used()), (400, Value::Null, 0.0));
+        assert_eq!((answer.logged("cost"), answer.logged("charged")), (json!({"api": 3}), json!({"api": 0})));
+        let whole = site.send_body("POST /", &[], "Content-Length: 7\r\n\r\n{\"a\":2}");
+        assert_eq!((whole.status, whole.logged("cost")), (502, json!({"api": 2})));
+        let long = format!("Content-Length: 1025\r\n\r\n{}", "a".repeat(1025));
+        assert_eq!(site.send_body("POST /", &[], &long).status, 413);
+        assert_eq!(site.send_body("POST /", &[], &chunked(&"a".repeat(1025))).status, 413, "stream: {streams}");
+    }
+}
+
+#[test]
 fn body_that_pauses_for_too_long_is_given_up() {
     let site = Site::new(LIMITED);
     let (connection, head) = (site.connection(), super::site::head("POST /", &[]));

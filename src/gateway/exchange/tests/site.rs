@@ -195,6 +195,7 @@ impl Site {
             has_body: false,
             signature: OnceCell::new(),
             session_cookies: Default::default(),
+            json: None,
         };
         identify(self.connection(), config, request, now, self.worker.next_decision_id(), now)
     }

@@ -358,6 +358,7 @@ mod tests {
             Misdirected,
             Path(tidegate_policy::path::PathError::EncodedSlash),
             Path(tidegate_policy::path::PathError::TooManySegments),
+            Body,
             Query,
             Target,
             Framing,

@@ -173,6 +173,9 @@ impl ProblemTemplate {
             RequestError::Path(PathError::TooManySegments) => {
                 plain!(414, "URI Too Long", "The path has more than 256 segments.")
             }
+            RequestError::Body => {
+                plain!(400, "Bad Request", "The body can be read as calls with costs in different quotas.")
+            }
             RequestError::Query => plain!(414, "URI Too Long", "The query has more than 1,000 parameters."),
             RequestError::Target => plain!(400, "Bad Request", "The request target is neither a path nor a URL."),
             RequestError::Framing => {
