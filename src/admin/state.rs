@@ -37,8 +37,11 @@ pub struct StateDocument {
     pub listen: Vec<String>,
     /// Address of the admin listener.
     pub admin: Option<String>,
-    /// Origin.
+    /// Origin; the first of several.
     pub origin: OriginDocument,
+    /// All origins, in the order of the configuration. The list is absent if there is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<OriginDocument>,
     /// State of the configuration.
     pub settings: SettingsDocument,
     /// Reasons why the gateway is not ready, as sentences; empty if it is ready.
@@ -87,6 +90,23 @@ pub struct StateDocument {
     pub switches: Vec<SwitchDocument>,
     /// What the [cache](#cache) did since the start; null without the section `cache`.
     pub cache: Option<CacheUsageDocument>,
+}
+
+impl StateDocument {
+    /// Returns all origins.
+    pub fn all_origins(&self) -> &[OriginDocument] {
+        if self.origins.is_empty() { std::slice::from_ref(&self.origin) } else { &self.origins }
+    }
+}
+
+impl OriginDocument {
+    /// Returns the servers, behind the name of the origin if it has one.
+    pub fn label(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{name} ({})", self.authority),
+            None => self.authority.clone(),
+        }
+    }
 }
 
 /// Units that the origin reported for paths without a route cost.
@@ -144,10 +164,13 @@ pub struct SwitchDocument {
     pub peer: Option<String>,
 }
 
-/// The origin.
-#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+/// An origin.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OriginDocument {
+    /// Name of the origin. The field is absent if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Host and port of the origin.
     pub authority: String,
     /// True if the name of the origin is resolved.
@@ -161,7 +184,7 @@ pub struct OriginDocument {
 }
 
 /// Server of the origin.
-#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OriginServerDocument {
     /// URL of the server.
@@ -177,7 +200,7 @@ pub struct OriginServerDocument {
 }
 
 /// Outage of the origin.
-#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OutageDocument {
     /// Time of the first of them.

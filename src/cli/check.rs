@@ -23,7 +23,7 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     let mut settings = config::read(file, environment, &[], operators).map_err(|errors| errors.to_string())?;
     let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
     crawlers::network_databases(&settings)?;
-    OriginServers::new(&settings.origin)?;
+    OriginServers::all(&settings)?;
     ErrorPages::read(&settings)?;
     let now = Clock::system().now();
     let (tls_files, _) = certificates::read(&settings, now, 0).map_err(|errors| errors.to_string())?;

@@ -14,7 +14,8 @@ pub(super) fn raise_limit(settings: &Settings) -> Option<String> {
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
     };
-    let origin = settings.origin.max_connections + settings.limits.max_upgrades;
+    let connections: usize = settings.origins.iter().map(|origin| origin.max_connections).sum();
+    let origin = connections + settings.limits.max_upgrades;
     shortage(settings.limits.max_connections as u64, origin as u64, available)
 }
 

@@ -182,7 +182,7 @@ fn ready_line(service: &Service, settings: &Settings) -> String {
         Ledger::Memory => String::new(),
         Ledger::File | Ledger::Redis(_) => format!(", state in {}", settings.state_dir.display()),
     };
-    let origin = settings.origin.urls();
+    let origin = settings.origin_urls();
     let listen = listen.join(", ");
     format!("tidegate {} ready: listening on {listen}, forwarding to {origin}{proxies}{admin}{state}", BUILD.0)
 }

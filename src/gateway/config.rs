@@ -33,9 +33,9 @@ pub(super) struct Config {
     pub(super) crawl_policy: CrawlPolicy,
     pub(super) error_pages: ErrorPages,
     pub(super) untrusted_proxy: UntrustedProxy,
-    /// Servers of the origin. Each snapshot has its own, unless they are the same, so that no request is sent to the
-    /// origin of another one.
-    pub(super) origin_servers: Arc<OriginServers>,
+    /// Servers of the origins, by [`OriginId`](tidegate_policy::OriginId). Each snapshot has its own, unless they are the
+    /// same, so that no request is sent to the origin of another one.
+    pub(super) origin_servers: Vec<Arc<OriginServers>>,
     /// Quotas whose costs the origin reports.
     pub(super) reported_quotas: Vec<QuotaId>,
     /// Those whose costs it reports after the head of a response.
@@ -81,7 +81,7 @@ pub struct ConfigFiles {
 impl Config {
     pub(super) fn new(
         settings: Settings,
-        origin_servers: Arc<OriginServers>,
+        origin_servers: Vec<Arc<OriginServers>>,
         ConfigFiles { error_pages, lists, network_databases }: ConfigFiles,
         switches: Switches,
         engine: &Arc<Engine>,
@@ -123,9 +123,14 @@ impl Config {
         !self.unexpected_costs[route.index()].swap(true, Ordering::Relaxed)
     }
 
+    /// Returns true once each origin has a server whose address is known.
+    pub(super) fn are_origins_resolved(&self) -> bool {
+        self.origin_servers.iter().all(|servers| servers.is_resolved())
+    }
+
     /// Returns true if the origin's cache may be asked for pages of `route`.
     pub(super) fn trusts_origin_cache(&self, route: RouteId, now: Timestamp) -> bool {
-        self.settings.origin.only_if_cached
+        self.settings.origin(route).only_if_cached
             && now.0 >= self.origin_cache_distrusted_until[route.index()].load(Ordering::Relaxed)
     }
 
@@ -180,5 +185,6 @@ fn cost_paths(paths: &[BodyCostPath]) -> Option<CostPaths> {
 fn max_origin_cache_requests(settings: &Settings) -> usize {
     let throttles = settings.rules.scopes.iter().filter_map(|scope| scope.throttle.as_ref());
     let smallest = throttles.filter_map(|throttle| throttle.concurrency).map(|limit| limit.get() as usize).min();
-    (smallest.unwrap_or(settings.origin.max_connections) / ORIGIN_CACHE_PART).max(1)
+    let connections = || settings.origins.iter().map(|origin| origin.max_connections).min();
+    (smallest.or_else(connections).unwrap_or_default() / ORIGIN_CACHE_PART).max(1)
 }

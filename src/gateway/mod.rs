@@ -27,14 +27,14 @@ mod worker;
 use crate::telemetry::WorkerTelemetry;
 use config::Config;
 use tidegate_config::Settings;
-use tidegate_config::settings::Listener;
+use tidegate_config::settings::{Listener, Origin};
 use tidegate_crawlers::robots::OverrideFile;
 use tidegate_engine::{Admission, ClientView, PathCostView, QuotaView, UnknownQuota};
 use tidegate_policy::address_lists::AddressLists;
 use tidegate_policy::crawl_delay::ComplianceView;
 use tidegate_policy::hash::mix;
 use tidegate_policy::switches::Switches;
-use tidegate_policy::{Timestamp, Units};
+use tidegate_policy::{OriginId, Timestamp, Units};
 use transport::listener::{ListenerKind, ListenerOptions};
 
 pub use cache::{CachePurge, CacheStats, CachedUrl, FillOutcome, WrittenUrl};
@@ -52,10 +52,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 pub use tidegate_cache_disk::DiskStats;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tracing::warn;
 pub use transport::listen_sockets::ListenSockets;
 pub use upstream::origin_health::OriginOutage;
-pub use upstream::{OriginServerView, OriginServers};
+pub use upstream::{OriginServerView, OriginServers, OriginView};
 use worker::Stage;
 
 /// Part of the drain timeout for requests that clients sent on idle connections before they could know of the shutdown.
@@ -264,16 +265,18 @@ impl DrainingGateway {
 }
 
 impl Handle {
-    /// Activates new settings with the servers of their origin, what was read from their files, and the switches, resolved by
+    /// Activates new settings with the servers of their origins, what was read from their files, and the switches, resolved by
     /// their rules. Counters are kept. Requests in flight complete under the settings they started with.
     pub fn replace_settings(
         &self,
         settings: Settings,
-        origin_servers: OriginServers,
+        origin_servers: Vec<OriginServers>,
         files: ConfigFiles,
         switches: Switches,
     ) {
-        let origin_servers = origin_servers.or_unchanged(&self.0.config().origin_servers);
+        let before = self.0.config();
+        let origin_servers =
+            origin_servers.into_iter().map(|servers| servers.or_unchanged(&before.origin_servers)).collect();
         let config = Config::new(settings, origin_servers, files, switches, &self.0.engine, self.now());
         self.0.cache.resize(&config.settings);
         self.0.replace_config(config);
@@ -338,17 +341,22 @@ impl Handle {
         self.0.clock.monotonic_now()
     }
 
-    /// Returns true once the origin's address is resolved.
-    pub fn is_origin_resolved(&self) -> bool {
-        self.0.config().origin_servers.is_resolved()
+    /// Returns the state of each origin, in the order of the settings.
+    pub fn origins(&self) -> Vec<OriginView> {
+        let config = self.0.config();
+        let views = config.settings.origins.iter().zip(&config.origin_servers).enumerate();
+        let view = |(index, (origin, servers)): (usize, (&Origin, &Arc<OriginServers>))| OriginView {
+            name: config.settings.origin_name(OriginId::from_index(index)).map(str::to_owned),
+            authorities: origin.authorities(),
+            is_resolved: servers.is_resolved(),
+            addresses: servers.addresses(),
+            servers: servers.views(),
+            outage: servers.outages.outage(),
+        };
+        views.map(view).collect()
     }
 
-    /// Returns the addresses of the origin, as last resolved.
-    pub fn origin_addresses(&self) -> Vec<SocketAddr> {
-        self.0.config().origin_servers.addresses()
-    }
-
-    /// Returns the number of connections to the origin, without upgraded ones.
+    /// Returns the number of connections to the origins, without upgraded ones.
     pub fn origin_connections(&self) -> usize {
         self.0.origin_connections.get()
     }
@@ -356,16 +364,6 @@ impl Handle {
     /// Returns the number of upgraded connections.
     pub fn upgrades(&self) -> usize {
         self.0.upgrades.get()
-    }
-
-    /// Returns the state of each server of the origin.
-    pub fn origin_servers(&self) -> Vec<OriginServerView> {
-        self.0.config().origin_servers.views()
-    }
-
-    /// Returns the outage of the origin; `None` if it responded to the last request.
-    pub fn origin_outage(&self) -> Option<OriginOutage> {
-        self.0.origin_health.outage()
     }
 
     /// Leaves the files of the cache to another process. Returns false if the time is over.
@@ -409,7 +407,7 @@ impl Handle {
         self.0.config().admission.set_used(quota, used, self.now())
     }
 
-    /// Runs periodic maintenance until dropped: DNS lookups of the origin, robots.txt updates, syncs of the cache on disk,
+    /// Runs periodic maintenance until dropped: DNS lookups of the origins, robots.txt updates, syncs of the cache on disk,
     /// settlement of the requests of other proxies, eviction of idle clients.
     pub async fn run_maintenance(&self) {
         let mut ticks = tokio::time::interval(MAINTENANCE_INTERVAL);
@@ -418,8 +416,8 @@ impl Handle {
                 _ = ticks.tick() => {}
                 () = self.0.origin_changed.notified() => {}
             }
-            if count % RESOLVE_TICKS == 0 || !self.is_origin_resolved() {
-                self.resolve_origin().await;
+            if count % RESOLVE_TICKS == 0 || !self.0.config().are_origins_resolved() {
+                self.resolve_origins().await;
             }
             self.refresh_robots();
             self.0.cache.store.sync();
@@ -521,21 +519,27 @@ impl Handle {
         self.0.crawl_compliance.views()
     }
 
-    /// Resolves the servers of the origin. A failed lookup keeps the previous addresses.
-    pub async fn resolve_origin(&self) {
-        let servers = Arc::clone(&self.0.config().origin_servers);
-        servers.resolve().await;
+    /// Resolves the servers of all origins at once. A failed lookup keeps the previous addresses.
+    pub async fn resolve_origins(&self) {
+        let servers = self.0.config().origin_servers.clone();
+        let lookups = servers.into_iter().map(|servers| async move { servers.resolve().await });
+        JoinSet::from_iter(lookups).join_all().await;
     }
 
-    /// Checks the servers of the origin, if the settings want it, until dropped.
+    /// Checks the servers of the origins whose settings want it, until dropped.
     pub async fn run_health_checks(&self) {
         loop {
-            let servers = Arc::clone(&self.0.config().origin_servers);
-            let pause = servers.check_all(|| self.uptime()).await;
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = self.0.origin_servers_changed.notified() => {}
+            let mut checks = JoinSet::new();
+            for servers in &self.0.config().origin_servers {
+                let (servers, clock) = (Arc::clone(servers), self.0.clock.clone());
+                checks.spawn(async move {
+                    loop {
+                        let pause = Arc::clone(&servers).check_all(|| clock.monotonic_now()).await;
+                        tokio::time::sleep(pause).await;
+                    }
+                });
             }
+            self.0.origin_servers_changed.notified().await;
         }
     }
 }

@@ -13,7 +13,6 @@ use crate::gateway::transport::connection_memory::MemoryTotal;
 use crate::gateway::transport::spool::{SpoolError, SpoolUsage};
 use crate::gateway::unknown_paths::UnknownPaths;
 use crate::gateway::upstream::OriginServers;
-use crate::gateway::upstream::origin_health::OriginHealth;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::hash::RandomState;
@@ -49,8 +48,8 @@ pub struct Dependencies {
     pub tls: Vec<Arc<TlsListener>>,
     /// Challenges of an ACME server, which listeners without TLS answer.
     pub challenges: Arc<PendingChallenges>,
-    /// Servers of the settings' origin.
-    pub origin_servers: OriginServers,
+    /// Servers of the origins of the settings, in their order.
+    pub origin_servers: Vec<OriginServers>,
     /// What was read from the files that the settings name.
     pub files: ConfigFiles,
     /// Secret that signs session cookies.
@@ -61,7 +60,7 @@ pub struct Dependencies {
     pub ledger_responses: Option<Arc<Notify>>,
     /// Memory for client connections without `limits.memory`, in bytes; `None` is no limit.
     pub default_memory: Option<u64>,
-    /// Connections to the origin to open for requests to come: as many as a predecessor had.
+    /// Connections to the origins to open for requests to come: as many as a predecessor had.
     pub origin_connections: usize,
     /// Unpredictable seed of ids and jitter.
     pub seed: u64,
@@ -79,12 +78,11 @@ pub(super) struct Shared {
     pub(super) ledger_responses: Option<Arc<Notify>>,
     /// Notified when an origin needs a DNS lookup at once.
     pub(super) origin_changed: Notify,
-    /// The servers of the origin may have changed: checks start over.
+    /// The servers of the origins may have changed: checks start over.
     pub(super) origin_servers_changed: Notify,
-    pub(super) origin_health: OriginHealth,
-    /// Connections to the origin, of all workers.
+    /// Connections to the origins, of all workers.
     pub(super) origin_connections: SharedCount,
-    /// Connections to the origin that each worker opens for requests to come.
+    /// Connections to the origins that each worker opens for requests to come.
     pub(super) origin_connections_to_open: usize,
     /// Requests for the origin's cache alone, in flight.
     pub(super) origin_cache_requests: SharedCount,
@@ -166,7 +164,7 @@ impl Shared {
         } = dependencies;
         let max_tracked_clients = settings.limits.max_tracked_clients;
         let cache = Arc::new(ResponseCache::of(&settings, clock.clone(), seed));
-        let origin_servers = Arc::new(origin_servers);
+        let origin_servers = origin_servers.into_iter().map(Arc::new).collect();
         let config = Config::new(settings, origin_servers, files, switches, &engine, clock.now());
         let compliance = CrawlCompliance::new(operators.names().count());
         Self {
@@ -179,7 +177,6 @@ impl Shared {
             ledger_responses,
             origin_changed: Notify::new(),
             origin_servers_changed: Notify::new(),
-            origin_health: OriginHealth::default(),
             origin_connections: SharedCount::default(),
             origin_connections_to_open: origin_connections.div_ceil(worker_count),
             unknown_paths: Arc::default(),

@@ -13,7 +13,7 @@ use crate::gateway::transport::connection_timeouts::{ConnectionCommand, Connecti
 use crate::gateway::transport::proxy_protocol::{ProxiedClient, ProxyHeaderError};
 use crate::gateway::transport::spool::SpoolFile;
 use crate::gateway::transport::sweep::SweepList;
-use crate::gateway::upstream::{ForwardError, MAX_RESPONSE_HEAD, Upstream, UpstreamTarget};
+use crate::gateway::upstream::{ForwardError, MAX_RESPONSE_HEAD, OriginPools, Upstream, UpstreamTarget};
 use crate::telemetry::WorkerTelemetry;
 use http::HeaderName;
 use hyper::body::Incoming;
@@ -31,7 +31,7 @@ use tidegate_policy::bot_detection::BrowserTraits;
 use tidegate_policy::hash::mix;
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
 use tidegate_policy::switches::Switches;
-use tidegate_policy::{Claim, QuotaId, Timestamp};
+use tidegate_policy::{Claim, OriginId, QuotaId, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::{debug, info, warn};
@@ -77,6 +77,8 @@ pub(super) struct WorkerConfig {
     config_number: u64,
     config: Arc<Config>,
     pub(super) switches: Arc<Switches>,
+    /// Connections to the origins.
+    pools: OriginPools,
 }
 
 /// Stage of the gateway's shutdown.
@@ -103,7 +105,7 @@ impl Worker {
         let uptime = Rc::new(Cell::new(shared.clock.monotonic_now()));
         let upstream = Upstream::new(Rc::clone(&uptime), shared.origin_connections.clone());
         let config_number = shared.config_number();
-        let config = WorkerConfig::new(config_number, shared.config());
+        let config = WorkerConfig::new(config_number, shared.config(), &upstream, &OriginPools::none());
         Rc::new(Self {
             config: RefCell::new(Rc::new(config)),
             uptime,
@@ -179,38 +181,41 @@ impl Worker {
         self.move_displaced_bodies(&config.settings);
         self.limit_memory(memory, &config.settings.limits);
         self.sweep_list.sweep(self.uptime.get(), config.settings.limits.min_rate);
-        self.upstream.sweep(&config.settings.origin, self.uptime.get());
+        self.upstream.sweep(config.pools(), &config.settings.origins, self.uptime.get());
         while self.detached.borrow_mut().as_mut().and_then(JoinSet::try_join_next).is_some() {}
         self.telemetry().flush();
     }
 
-    /// Opens connections for requests to come, once the address of the origin is known.
+    /// Opens connections for requests to come, once the addresses of the origins are known.
     fn warm_up(self: &Rc<Self>) {
-        if self.is_warm.get() || !self.config().origin_servers.is_resolved() {
+        if self.is_warm.get() || !self.config().are_origins_resolved() {
             return;
         }
         self.is_warm.set(true);
         let worker = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let config = worker.config();
-            // Each of these would name a client.
-            if config.settings.origin.proxy_protocol.is_none() {
-                let target = worker.upstream_target(&config, None);
-                worker.upstream.warm_up(worker.shared.origin_connections_to_open, &target).await;
+            let origins = &config.settings.origins;
+            let count = worker.shared.origin_connections_to_open.div_ceil(origins.len());
+            // Each of the others would name a client.
+            for index in (0..origins.len()).filter(|index| origins[*index].proxy_protocol.is_none()) {
+                let target = worker.upstream_target(&config, OriginId::from_index(index), None);
+                worker.upstream.warm_up(count, &target).await;
             }
         });
     }
 
-    /// Returns the servers of the origin, and how to send a request for `client` to them.
+    /// Returns the servers of an origin, and how to send a request for `client` to them.
     pub(super) fn upstream_target<'a>(
         &'a self,
         config: &'a WorkerConfig,
+        id: OriginId,
         client: Option<ProxiedClient>,
     ) -> UpstreamTarget<'a> {
-        let origin = &config.settings.origin;
+        let origin = &config.settings.origins[id.index()];
         UpstreamTarget {
             origin,
-            servers: &config.origin_servers,
+            pool: config.pools.of_origin(id),
             client,
             requester: None,
             on_interim: None,
@@ -268,7 +273,7 @@ impl Worker {
         let config_number = self.shared.config_number();
         let mut config = self.config.borrow_mut();
         if config.config_number != config_number {
-            *config = Rc::new(WorkerConfig::new(config_number, self.shared.config()));
+            *config = Rc::new(WorkerConfig::new(config_number, self.shared.config(), &self.upstream, &config.pools));
         }
         Rc::clone(&config)
     }
@@ -411,20 +416,22 @@ impl Worker {
         }
     }
 
-    /// Records a failed request to the origin. Logs at most one a minute, with the number of those since the last.
-    pub(super) fn record_upstream_failure(&self, error: &ForwardError) {
+    /// Records a failed request to an origin. Logs at most one a minute, with the number of those since the last.
+    pub(super) fn record_upstream_failure(&self, config: &WorkerConfig, id: OriginId, error: &ForwardError) {
         if matches!(error, ForwardError::ClientBody(_)) {
             return debug!(%error, "Request body failed: {error}");
         }
         if !error.is_capacity() {
-            self.shared().origin_health.record_failure(error.to_string(), self.now());
+            config.origin_servers[id.index()].outages.record_failure(error.to_string(), self.now());
         }
+        let origin = config.settings.origin_name(id).unwrap_or_default();
+        let of = if origin.is_empty() { "" } else { " " };
         match self.logged_failures.record(self.uptime.get()) {
-            None => debug!(%error, "Request to the origin failed: {error}"),
-            Some(0) => warn!(%error, "Request to the origin failed: {error}"),
-            Some(since) => {
-                warn!(%error, since, "Request to the origin failed: {error}; {since} more since the last report");
-            }
+            None => debug!(%error, "Request to the origin{of}{origin} failed: {error}"),
+            Some(0) => warn!(%error, "Request to the origin{of}{origin} failed: {error}"),
+            Some(since) => warn!(
+                %error, since, "Request to the origin{of}{origin} failed: {error}; {since} more since the last report"
+            ),
         }
     }
 
@@ -444,8 +451,15 @@ impl Worker {
 }
 
 impl WorkerConfig {
-    fn new(config_number: u64, config: Arc<Config>) -> Self {
-        Self { config_number, switches: config.switches(), config }
+    /// Returns the connections to the origins.
+    pub(super) fn pools(&self) -> &OriginPools {
+        &self.pools
+    }
+
+    /// Returns a configuration. The pools of origins that `previous` has, too, keep their connections.
+    fn new(config_number: u64, config: Arc<Config>, upstream: &Upstream, previous: &OriginPools) -> Self {
+        let pools = upstream.pools(&config.origin_servers, previous);
+        Self { config_number, switches: config.switches(), pools, config }
     }
 }
 

@@ -30,6 +30,7 @@ impl GatewayApi for ServiceState {
         // Within the document, their locks would be held until it is complete, while others are taken.
         let settings = self.settings.lock().clone();
         let promise = self.promise.lock().clone();
+        let origins: Vec<OriginDocument> = self.handle.origins().into_iter().map(views::origin).collect();
         StateDocument {
             time: rfc3339(now),
             started: rfc3339(self.started_at),
@@ -38,7 +39,8 @@ impl GatewayApi for ServiceState {
             revision: BUILD.1.into(),
             listen: addresses(listen),
             admin: admin.as_ref().map(ToString::to_string),
-            origin: self.origin(),
+            origin: origins.first().cloned().unwrap_or_default(),
+            origins: if origins.len() > 1 { origins } else { Vec::new() },
             settings,
             not_ready_reasons: self.not_ready_reasons(),
             ledger_error: self.lease_refresher.as_ref().and_then(LeaseRefresher::last_error),
@@ -67,10 +69,12 @@ impl GatewayApi for ServiceState {
     }
 
     fn not_ready_reasons(&self) -> Vec<String> {
-        let origin = self.handle.with_settings(|settings| settings.origin.authorities());
         let mut reasons = Vec::new();
-        if !self.handle.is_origin_resolved() {
-            reasons.push(format!("The origin {origin} has not been resolved yet."));
+        let origins = self.handle.origins();
+        // One that is not known fails its own requests only.
+        if !origins.iter().any(|origin| origin.is_resolved) {
+            let unknown: Vec<_> = origins.into_iter().map(|origin| origin.authorities).collect();
+            reasons.push(format!("The origin {} has not been resolved yet.", unknown.join(", ")));
         }
         if self.lease_refresher.as_ref().is_some_and(|lease_refresher| !lease_refresher.is_ready()) {
             reasons.push("The ledger has not granted any leases yet.".into());
@@ -174,17 +178,6 @@ impl ServiceState {
             count => Some(format!("robots.txt of {count} hosts exceeds 500 KiB with directives: served without them")),
         });
         notes
-    }
-
-    fn origin(&self) -> OriginDocument {
-        let resolved = self.handle.origin_addresses();
-        OriginDocument {
-            authority: self.handle.with_settings(|settings| settings.origin.authorities()),
-            resolved: !resolved.is_empty(),
-            addresses: addresses(&resolved),
-            servers: self.handle.origin_servers().into_iter().map(views::origin_server).collect(),
-            outage: self.handle.origin_outage().map(views::outage),
-        }
     }
 
     fn scopes(&self) -> Vec<ScopeDocument> {

@@ -40,7 +40,7 @@ pub(super) fn run(
         tokio::spawn(range_refresher.run());
         acme::spawn_orders(state);
         let state_tasks = async move {
-            state.handle.resolve_origin().await;
+            state.handle.resolve_origins().await;
             // Fails if the start no longer waits for it.
             let _ = origin_resolved.send(());
             state.run_periodic_tasks().await;

@@ -3,6 +3,7 @@
 use super::ServiceState;
 use super::certificates::CertificateView;
 use crate::admin::state::PromiseDocument;
+use crate::gateway::OriginView;
 use crate::telemetry::metrics::*;
 use metrics::{counter, gauge};
 use tidegate_engine::{Admission, BudgetView, IgnoredReport, QuotaView, ScopeState};
@@ -85,8 +86,12 @@ impl ServiceState {
     }
 
     fn record_origin_and_certificates(&self) {
-        for server in self.handle.origin_servers() {
-            gauge!(ORIGIN_SERVER_UP, "server" => server.url).set(u8::from(server.is_healthy));
+        for OriginView { name, servers, .. } in self.handle.origins() {
+            for server in servers {
+                let mut labels = vec![("server", server.url)];
+                labels.extend(name.clone().map(|name| ("origin", name)));
+                gauge!(ORIGIN_SERVER_UP, &labels).set(u8::from(server.is_healthy));
+            }
         }
         for CertificateView { domain, expires_at, is_stale } in self.certificates() {
             gauge!(CERTIFICATE_EXPIRY, "domain" => domain.clone()).set(expires_at as f64);

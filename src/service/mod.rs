@@ -216,7 +216,7 @@ impl Service {
         let tickets = tickets.map_or_else(|| TicketKeys::generate(started_at.seconds()), TicketKeys::import);
         let (tls_files, acme) =
             certificates::read_with_tickets(&settings, tickets, seed).map_err(ServiceError::Certificates)?;
-        let origin_servers = OriginServers::new(&settings.origin).map_err(ServiceError::Origin)?;
+        let origin_servers = OriginServers::all(&settings).map_err(ServiceError::Origin)?;
         notify::webhook_clients(&settings).map_err(ServiceError::Certificates)?;
 
         let log = access_log(&settings.log.access)?;

@@ -3,6 +3,7 @@
 use super::remedy::{RemedySearch, UNKNOWN_REMEDY};
 use super::{ServiceState, server_trust};
 use crate::admin::state::{KeptPromiseDocument, PromiseDocument};
+use crate::gateway::OriginView;
 use crate::telemetry::ClassTraffic;
 use std::path::Path;
 use std::sync::Arc;
@@ -322,26 +323,29 @@ impl ServiceState {
 
     fn origin_troubles(&self, now: Timestamp) -> Vec<Trouble> {
         let mut troubles = Vec::new();
-        if let Some(outage) = self.handle.origin_outage() {
-            let since = now.saturating_duration_since(outage.since).as_secs();
-            troubles.push(Trouble {
-                subject: "The origin".into(),
-                text: format!(
-                    "has not responded for {since} seconds, to {} requests; the last error: {}",
-                    outage.failed_requests, outage.last_error
-                ),
-                min_duration: OUTAGE_DURATION,
-            });
-        }
-        for server in self.handle.origin_servers().into_iter().filter(|server| !server.is_healthy) {
-            troubles.push(Trouble {
-                subject: format!("The origin server {}", server.url),
-                text: format!(
-                    "does not respond and is sent no requests; the last error: {}",
-                    server.last_error.unwrap_or_default()
-                ),
-                min_duration: OUTAGE_DURATION,
-            });
+        for OriginView { name, servers, outage, .. } in self.handle.origins() {
+            let name = name.map(|name| format!(" {name}")).unwrap_or_default();
+            if let Some(outage) = outage {
+                let since = now.saturating_duration_since(outage.since).as_secs();
+                troubles.push(Trouble {
+                    subject: format!("The origin{name}"),
+                    text: format!(
+                        "has not responded for {since} seconds, to {} requests; the last error: {}",
+                        outage.failed_requests, outage.last_error
+                    ),
+                    min_duration: OUTAGE_DURATION,
+                });
+            }
+            for server in servers.into_iter().filter(|server| !server.is_healthy) {
+                troubles.push(Trouble {
+                    subject: format!("The origin server {}", server.url),
+                    text: format!(
+                        "does not respond and is sent no requests; the last error: {}",
+                        server.last_error.unwrap_or_default()
+                    ),
+                    min_duration: OUTAGE_DURATION,
+                });
+            }
         }
         let uptime = self.handle.uptime();
         let scopes = self.handle.with_admission(|admission| admission.scopes(uptime));

@@ -22,7 +22,7 @@ const MAX_KEY_FILE_BYTES: usize = 8 << 20;
 /// Settings with what was read from the files that they name.
 struct LoadedSettings {
     settings: Settings,
-    origin_servers: OriginServers,
+    origin_servers: Vec<OriginServers>,
     error_pages: ErrorPages,
     network_databases: NetworkDatabases,
     files: AddressListFiles,
@@ -92,7 +92,7 @@ impl ServiceState {
         }
         let settings = load(names)?;
         let files = AddressListFiles::read(settings.address_list_files()).map_err(|errors| errors.to_string())?;
-        let origin_servers = OriginServers::new(&settings.origin)?;
+        let origin_servers = OriginServers::all(&settings)?;
         let error_pages = ErrorPages::read(&settings)?;
         // The next start needs them.
         certificates::read(&settings, self.handle.now(), 0).map_err(|errors| errors.to_string())?;

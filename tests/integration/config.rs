@@ -44,11 +44,11 @@ fn contract_of_the_edge_loads() {
     assert_eq!((outcome.code, outcome.errors.as_str()), (0, ""), "{}", outcome.output);
     let text = std::fs::read_to_string(&file).expect("contract is there");
     let settings = config::load(&file, &text, &[], &[], &[]).unwrap_or_else(|errors| panic!("{errors}"));
-    let listen = settings.listen;
+    let listen = settings.listen.clone();
     assert_eq!(listen.iter().map(|listener| listener.redirect.is_some()).collect::<Vec<_>>(), [true, false, false]);
     assert_eq!(listen.iter().map(|listener| listener.tls.is_some()).collect::<Vec<_>>(), [false, true, false]);
     assert_eq!(listen.iter().map(|listener| listener.proxy_protocol).collect::<Vec<_>>(), [false, false, true]);
-    assert_eq!(settings.origin.urls(), "https://127.0.0.1:3443, https://127.0.0.1:3444");
+    assert_eq!(settings.origin_urls(), "https://127.0.0.1:3443, https://127.0.0.1:3444");
 }
 
 #[test]

@@ -36,7 +36,7 @@ use tidegate_policy::promise::Promise;
 use tidegate_policy::purpose::Purpose;
 use tidegate_policy::secret::Secret;
 use tidegate_policy::terms::UsageTerms;
-use tidegate_policy::{ProofMethod, RouteId, Rules};
+use tidegate_policy::{OriginId, ProofMethod, RouteId, Rules};
 
 /// Validated configuration of the gateway.
 #[derive(Clone, Debug)]
@@ -53,8 +53,8 @@ pub struct Settings {
     pub state_dir: PathBuf,
     /// Storage of quota usage.
     pub ledger: Ledger,
-    /// The site behind the gateway.
-    pub origin: Origin,
+    /// Servers behind the gateway, by [`OriginId`]; at least one.
+    pub origins: Vec<Origin>,
     /// Hosts of the site; requests for others are rejected. `None` accepts every host.
     pub hosts: Option<OwnHosts>,
     /// Connection, size and time limits.
@@ -479,6 +479,40 @@ impl Settings {
         self.address_lists.iter().map(|list| (list.file.as_path(), list.location.as_str()))
     }
 
+    /// Returns the origin of `route`.
+    #[inline]
+    pub fn origin(&self, route: RouteId) -> &Origin {
+        &self.origins[self.rules[route].origin.index()]
+    }
+
+    /// Returns the servers of all origins, without their scheme, such as `127.0.0.1:3000`.
+    pub fn authorities(&self) -> String {
+        self.each_origin(Origin::authorities)
+    }
+
+    /// Returns the URLs of the servers of all origins.
+    pub fn origin_urls(&self) -> String {
+        self.each_origin(Origin::urls)
+    }
+
+    /// Returns what `text` says of each origin, behind its name where there are several.
+    fn each_origin(&self, text: fn(&Origin) -> String) -> String {
+        match &self.origins[..] {
+            [origin] => text(origin),
+            origins => {
+                let named: Vec<_> =
+                    origins.iter().map(|origin| format!("{} ({})", origin.name, text(origin))).collect();
+                named.join(", ")
+            }
+        }
+    }
+
+    /// Returns the name of an origin where there are several, for logs and metrics.
+    #[inline]
+    pub fn origin_name(&self, id: OriginId) -> Option<&str> {
+        if self.origins.len() > 1 { Some(&self.origins[id.index()].name) } else { None }
+    }
+
     /// Returns the redirect of `route`; `None` if its requests are for the origin.
     #[inline]
     pub fn redirect(&self, route: RouteId) -> Option<&Redirect> {
@@ -494,12 +528,12 @@ impl Settings {
     /// Returns the maximum time to the head of a response on `route`, and between parts of its body.
     #[inline]
     pub fn response_timeout(&self, route: RouteId) -> Duration {
-        self.own_response_timeout(route).unwrap_or(self.origin.response_timeout)
+        self.own_response_timeout(route).unwrap_or_else(|| self.origin(route).response_timeout)
     }
 
     /// Returns the maximum time between parts of an event stream on `route`.
     pub fn event_stream_timeout(&self, route: RouteId) -> Duration {
-        self.own_response_timeout(route).unwrap_or(self.origin.event_stream_timeout)
+        self.own_response_timeout(route).unwrap_or_else(|| self.origin(route).event_stream_timeout)
     }
 
     /// Returns the `response_timeout` of `route`; `None` if it has that of the origin.

@@ -187,8 +187,8 @@ fn own_hosts_are_one_or_a_list() {
 fn example_config_has_the_expected_settings() {
     let settings = settings(EXAMPLE);
     assert_eq!(settings.listen, [crate::settings::Listener::plain("127.0.0.1:8080".parse().expect("an address"))]);
-    assert_eq!(settings.origin.urls(), "http://127.0.0.1:3000");
-    assert_eq!(settings.origin.idle_timeout, Duration::from_secs(4));
+    assert_eq!(settings.origin_urls(), "http://127.0.0.1:3000");
+    assert_eq!(settings.origins[0].idle_timeout, Duration::from_secs(4));
     assert_eq!(settings.headers.legacy, [LegacyFamily::Atlassian]);
     assert_eq!(settings.headers.retry_after_spread.millionths(), 200_000);
     assert_eq!(
@@ -501,7 +501,7 @@ fn origin_url_is_the_only_required_setting() {
         &[(SettingPath::ROOT.origin().url(), "http://[::1]:81"), (SettingPath::ROOT.listen(), "127.0.0.1:0")],
     )
     .expect("valid settings");
-    assert_eq!(settings.origin.authorities(), "[::1]:81");
+    assert_eq!(settings.authorities(), "[::1]:81");
     assert_eq!(settings.rules.routes[0].name, "/**");
     assert_eq!(settings.admin.map(|admin| admin.listen.to_string()).as_deref(), Some("127.0.0.1:9090"));
     assert_eq!(
@@ -574,10 +574,10 @@ fn command_line_overrides_environment_overrides_file() {
     ];
     let settings = load_with(EXAMPLE, &environment, &[(SettingPath::ROOT.origin().url(), "http://Three")])
         .expect("valid settings");
-    assert_eq!(settings.origin.authorities(), "three");
+    assert_eq!(settings.authorities(), "three");
     assert_eq!(settings.listen.len(), 2);
     assert_eq!(settings.limits.max_headers, 50);
-    assert_eq!(settings.origin.max_connections, 256, "keys without override keep their value");
+    assert_eq!(settings.origins[0].max_connections, 256, "keys without override keep their value");
 }
 
 #[test]
@@ -595,7 +595,7 @@ fn variables_can_hold_numbers_booleans_and_text() {
                 admin: { token: '${TOKEN:-}a$${b}-of-16-letters' }";
     let settings = load_with(text, &[("PORT", "81"), ("MOST", "7"), ("MERGE", "false"), ("HOST", "")], &[])
         .expect("valid settings");
-    assert_eq!((settings.origin.authorities().as_str(), settings.origin.max_connections), ("localhost:81", 7));
+    assert_eq!((settings.authorities().as_str(), settings.origins[0].max_connections), ("localhost:81", 7));
     assert_eq!(settings.warnings.len(), 1);
     let admin = settings.admin.expect("the key is set");
     assert!(
@@ -1930,7 +1930,7 @@ fn origin_url_names_a_server_without_a_path() {
 fn origin_has_servers_and_keys_of_tls_only_for_https() {
     let servers = |origin: &str| {
         let settings = settings(&format!("origin: {origin}"));
-        settings.origin.servers.iter().map(|server| server.to_string()).collect::<Vec<_>>()
+        settings.origins[0].servers.iter().map(|server| server.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(servers("{ url: 'https://site.internal' }"), ["https://site.internal"]);
     assert_eq!(

@@ -5,7 +5,7 @@ use super::class::{Class, ClassMatcher};
 use super::cost::Cost;
 use super::facts::{Claim, ClientFacts, Proof, RequestFacts, Signature};
 use super::identity::{KeySource, ProxyTrust};
-use super::ids::QuotaId;
+use super::ids::{OriginId, QuotaId};
 use super::network_origin::NetworkOrigin;
 use super::pacing::{Pacing, PacingMode, PacingRole};
 use super::path::PathPolicy;
@@ -126,6 +126,7 @@ pub fn route(costs: &[(u16, u64)]) -> Route {
         costs: costs.iter().map(|&(quota, cost)| (QuotaId(quota), Cost::Fixed(Units::from_whole(cost)))).collect(),
         requested_costs: Vec::new(),
         scopes: Vec::new(),
+        origin: OriginId(0),
         is_latency_sampled: true,
         streams_body: false,
         cache: None,

@@ -35,6 +35,9 @@ ids! {
     /// Index of a scope in the settings.
     ScopeId(u16);
 
+    /// Index of an origin in the settings.
+    OriginId(u16);
+
     /// Index of an address list in the settings.
     ListId(u8);
 

@@ -66,7 +66,7 @@ pub mod words;
 pub use class::{Classification, ClientKind};
 pub use decide::{Refusal, Verdict};
 pub use facts::{Claim, ClientEvidence, ClientFacts, Facts, Proof, ProofMethod, RequestFacts, Signature};
-pub use ids::{BotId, ClassId, ListId, OperatorId, QuotaId, RouteId, ScopeId, StableClassId};
+pub use ids::{BotId, ClassId, ListId, OperatorId, OriginId, QuotaId, RouteId, ScopeId, StableClassId};
 pub use reason::Reason;
 pub use refused_quotas::RefusedQuotas;
 pub use rules::Rules;

@@ -3,7 +3,7 @@
 use super::cache::RouteCacheRules;
 use super::cost::{Cost, RequestedCost};
 use super::facts::RequestFacts;
-use super::ids::{QuotaId, ScopeId};
+use super::ids::{OriginId, QuotaId, ScopeId};
 use super::own_hosts::without_last_dot;
 use super::path::normalize_characters;
 use super::query;
@@ -32,6 +32,8 @@ pub struct Route {
     pub requested_costs: Vec<(QuotaId, RequestedCost)>,
     /// Scopes of the route; empty if its requests do not reach the origin.
     pub scopes: Vec<ScopeId>,
+    /// Origin of the responses.
+    pub origin: OriginId,
     /// True if the latency of responses is sampled for the adaptive controllers.
     pub is_latency_sampled: bool,
     /// True if the origin receives the request body while the client sends it.

@@ -18,14 +18,14 @@ export function switchText({ target, effect, until, except, why, by }, now) {
 
 /** Returns what needs an action, then the switches, which an administrator has set, then the warnings. */
 export function problems(state) {
-  const { origin, settings: { last_reload_failed: failure } } = state;
-  const { outage } = origin;
+  const { settings: { last_reload_failed: failure } } = state;
+  const origins = allOrigins(state);
   const when = (at) => moment(at, state.time);
   const problem = (text) => h('p', {}, text);
   return [
     state.not_ready_reasons.map((text) => problem(`Not ready: ${text}`)),
-    outage ? problem(`The origin ${origin.authority} has not responded since ${when(outage.since)}, ${number(outage.failed_requests)} requests failed: ${outage.last_error}`) : null,
-    origin.servers.filter((server) => !server.healthy).map((server) => problem(`Origin server ${server.url} ejected after ${number(server.failures)} failures: ${server.last_error ?? 'no response'}`)),
+    origins.filter((origin) => origin.outage).map((origin) => problem(`The origin ${originLabel(origin)} has not responded since ${when(origin.outage.since)}, ${number(origin.outage.failed_requests)} requests failed: ${origin.outage.last_error}`)),
+    origins.flatMap((origin) => origin.servers).filter((server) => !server.healthy).map((server) => problem(`Origin server ${server.url} ejected after ${number(server.failures)} failures: ${server.last_error ?? 'no response'}`)),
     state.ledger_error ? problem(`Ledger: ${state.ledger_error}`) : null,
     state.untrusted_proxy ? problem(`Proxy: ${state.untrusted_proxy}`) : null,
     failure ? problem(`Reload failed at ${when(failure.time)}; the previous configuration is still active:\n${failure.errors}`) : null,
@@ -54,14 +54,24 @@ function scopeState(row) {
       : row.backoff_parts > 0 ? `${row.backoff_parts} clients or routes back off` : 'open';
 }
 
-/** Returns the section of the origin. */
-export function originSection(state) {
-  const { origin } = state;
+/** Returns all origins. */
+const allOrigins = (state) => state.origins ?? [state.origin];
+
+/** Returns the servers of an origin, behind its name if it has one. */
+const originLabel = ({ name, authority }) => (name ? `${name} (${authority})` : authority);
+
+/** Returns an origin and its health as a sentence. */
+function originText(origin) {
   const healthy = origin.servers.filter((server) => server.healthy).length;
   const health = origin.outage ? 'does not respond' : !origin.resolved ? 'not resolved yet'
     : healthy < origin.servers.length ? `: ${healthy} of ${origin.servers.length} servers respond` : 'responds';
+  return `${originLabel(origin)} ${origin.addresses.length > 0 ? `at ${origin.addresses.join(', ')} ` : ''}${health}.`;
+}
+
+/** Returns the section of the origins. */
+export function originSection(state) {
   return [
-    h('p', {}, `${origin.authority} ${origin.addresses.length > 0 ? `at ${origin.addresses.join(', ')} ` : ''}${health}. ${number(state.connections)} client connections.`),
+    h('p', {}, `${allOrigins(state).map(originText).join(' ')} ${number(state.connections)} client connections.`),
     table('Scopes', [
       ['scope', (row) => [row.name, row.controller && row.controller !== 'fixed' ? h('small', {}, row.controller) : null]],
       ['in flight', (row) => (row.limit ? `${number(row.inflight)} of ${number(row.limit)}` : number(row.inflight)), 'number'],

@@ -2,13 +2,13 @@
 
 use super::{
     CacheUsageDocument, ClassDocument, ClassPlanDocument, ClientDocument, CrawlerDocument, LatencyDocument,
-    OriginServerDocument, OutageDocument, PacingDocument, PartitionDocument, PathCostDocument, QuotaDocument,
-    ResponsesDocument, RouteDocument, ScopeDocument, SpenderDocument, SpendersDocument, SwitchDocument,
+    OriginDocument, OriginServerDocument, OutageDocument, PacingDocument, PartitionDocument, PathCostDocument,
+    QuotaDocument, ResponsesDocument, RouteDocument, ScopeDocument, SpenderDocument, SpendersDocument, SwitchDocument,
     ThrottleDocument, TierDocument, TrafficDocument,
 };
 use crate::admin::amount::Amount;
 use crate::admin::cache::{self, CacheUsage};
-use crate::gateway::{OriginOutage, OriginServerView};
+use crate::gateway::{OriginOutage, OriginServerView, OriginView};
 use crate::telemetry::{ClassTraffic, Histogram, ResponseCounts, RouteTraffic};
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr};
@@ -211,6 +211,19 @@ pub(crate) fn crawler(operator: &str, view: &ComplianceView) -> CrawlerDocument 
         mean_interval_s: ratio(view.total_interval.as_secs_f64(), view.interval_count),
         violations: view.violations,
         violation_ratio: ratio(view.violations as f64, view.interval_count),
+    }
+}
+
+/// Returns an origin.
+pub(crate) fn origin(origin: OriginView) -> OriginDocument {
+    let OriginView { name, authorities, addresses, servers, outage: failures, .. } = origin;
+    OriginDocument {
+        name,
+        authority: authorities,
+        resolved: !addresses.is_empty(),
+        addresses: addresses.iter().map(ToString::to_string).collect(),
+        servers: servers.into_iter().map(origin_server).collect(),
+        outage: failures.map(outage),
     }
 }
 

@@ -5,9 +5,9 @@ use super::view::View;
 use crate::admin::cache::SavedUnits;
 use crate::admin::corrections::CorrectionDocument;
 use crate::admin::state::{
-    CacheUsageDocument, ClientDocument, KeptPromiseDocument, OriginServerDocument, OutageDocument, PartitionDocument,
-    PathCostDocument, PromiseDocument, ScopeDocument, SpenderDocument, SpendersDocument, StateDocument, SwitchDocument,
-    ThrottleDocument, TrafficDocument,
+    CacheUsageDocument, ClientDocument, KeptPromiseDocument, OriginDocument, OriginServerDocument, OutageDocument,
+    PartitionDocument, PathCostDocument, PromiseDocument, ScopeDocument, SpenderDocument, SpendersDocument,
+    StateDocument, SwitchDocument, ThrottleDocument, TrafficDocument,
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -93,12 +93,14 @@ fn warnings(state: &StateDocument, view: &View) -> String {
     for missing in &state.not_ready_reasons {
         add("Not ready:", missing);
     }
-    if let Some(OutageDocument { since, failed_requests, last_error }) = &state.origin.outage {
+    for origin in state.all_origins() {
+        let Some(OutageDocument { since, failed_requests, last_error }) = &origin.outage else { continue };
         let (count, since) = (group_digits(*failed_requests), view.local_exactly(since, Some(&state.time)));
-        let origin = &state.origin.authority;
+        let origin = origin.label();
         add("Origin:", &format!("no response of {origin} since {since}, {count} requests failed: {last_error}"));
     }
-    for server in state.origin.servers.iter().filter(|server| !server.healthy) {
+    let servers = state.all_origins().iter().flat_map(|origin| &origin.servers);
+    for server in servers.filter(|server| !server.healthy) {
         let OriginServerDocument { url, failures, last_error, .. } = server;
         let reason = last_error.as_deref().unwrap_or("no response");
         add(
@@ -176,22 +178,24 @@ fn switch_line(switch: &SwitchDocument, state: &StateDocument, view: &View) -> S
     text
 }
 
-fn addresses(state: &StateDocument, view: &View) -> String {
-    let StateDocument { listen, admin, origin, settings, connections, time, .. } = state;
-    let resolved = match origin.addresses.as_slice() {
+/// Returns what the names of the servers do not say of their addresses.
+fn resolved(origin: &OriginDocument) -> String {
+    match origin.addresses.as_slice() {
         [] => "not resolved yet".into(),
         [one] if *one == origin.authority => String::new(),
         [one] => format!("at {one}"),
         // Servers whose addresses are their names.
         addresses if addresses.iter().all(|address| origin.authority.contains(address.as_str())) => String::new(),
         [first, others @ ..] => format!("at {first} and {} more", others.len()),
-    };
-    let mut rows = vec![
-        row("listening on", &listen.join(", "), ""),
-        row("origin", &origin.authority, &resolved),
-        row("connections", &group_digits(*connections), ""),
-        row("config loaded", &view.local(&settings.loaded_at, Some(time)), ""),
-    ];
+    }
+}
+
+fn addresses(state: &StateDocument, view: &View) -> String {
+    let StateDocument { listen, admin, settings, connections, time, .. } = state;
+    let mut rows = vec![row("listening on", &listen.join(", "), "")];
+    rows.extend(state.all_origins().iter().map(|origin| row("origin", &origin.label(), &resolved(origin))));
+    rows.push(row("connections", &group_digits(*connections), ""));
+    rows.push(row("config loaded", &view.local(&settings.loaded_at, Some(time)), ""));
     if let Some(admin) = admin {
         rows.insert(1, row("admin", admin, ""));
     }

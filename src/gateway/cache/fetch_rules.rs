@@ -52,13 +52,14 @@ impl<'a> FetchRules<'a> {
     /// Returns the rules of `route`; `None` if it is not cached.
     pub(in crate::gateway) fn of_route(settings: &'a Settings, route: RouteId) -> Option<Self> {
         let rules = &settings.rules;
+        let names_clients = settings.origin(route).proxy_protocol.is_some();
         let route = &rules[route];
         Some(Self {
             rules: rules.cache.as_ref()?,
             route: route.cache.as_ref()?,
             is_compressed: rules.compression.is_some() && route.is_compressed,
             address_header: rules.trust.source.header(),
-            names_clients: settings.origin.proxy_protocol.is_some(),
+            names_clients,
         })
     }
 

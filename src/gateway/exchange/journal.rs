@@ -10,6 +10,7 @@ use crate::gateway::cache::FillOutcome;
 use crate::gateway::in_place::boxed_in_place;
 use crate::gateway::message::target;
 use crate::gateway::unknown_paths::UnknownPath;
+use crate::gateway::upstream::ForwardError;
 use crate::gateway::worker::Worker;
 use http::{Method, StatusCode};
 use smallvec::SmallVec;
@@ -54,11 +55,12 @@ impl Journal {
             let Evaluation { classified, decision, exempt } = evaluation;
             known.classified = classified;
             let Decision { verdict, permit, decided_at, quota_usage, bucket } = decision;
-            let aborts_on_disconnect = known.config.settings.origin.aborts_on_disconnect;
+            let id = known.route().origin;
+            let aborts_on_disconnect = known.config.settings.origins[id.index()].aborts_on_disconnect;
             let (connection, fields) = (&known.connection.connection_state, &known.request.head.fields);
             let client = ClientSide::new(connection, fields, aborts_on_disconnect);
             let refusal_reason = verdict.refusal().map(|refusal| refusal.reason);
-            let origin = OriginTrip::new(permit, exempt, unknown_path, decided_at);
+            let origin = OriginTrip::new(id, permit, exempt, unknown_path, decided_at);
             let cache = CacheTrip::default();
             Self { known, verdict, quota_usage, bucket, refusal_reason, refusing_scope: None, client, cache, origin }
         })
@@ -97,6 +99,11 @@ impl Journal {
         self.known.config.admission.record_scope_refusal(*key, classification.class, self.origin.decided_at);
         self.refusal_reason = Some(reason);
         self.client.retry_after = retry_after;
+    }
+
+    /// Records that the origin has not answered the request.
+    pub(in crate::gateway) fn record_origin_failure(&self, error: &ForwardError) {
+        self.worker().record_upstream_failure(&self.known.config, self.origin.id, error);
     }
 
     /// Records that the request is sent to the origin, and holds its slots.

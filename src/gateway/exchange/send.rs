@@ -29,9 +29,8 @@ pub(in crate::gateway) async fn send(
     let (worker, config) = (&connection.worker, Rc::clone(&journal.known.config));
     let route = journal.known.classified.route;
     let response_timeout = config.settings.response_timeout(route);
-    let mut target = UpstreamTarget { response_timeout, ..worker.upstream_target(&config, client) };
-    target.requester =
-        (config.settings.origin.http2 && journal.known.fill().is_none()).then(|| journal.known.address_key());
+    let mut target = UpstreamTarget { response_timeout, ..worker.upstream_target(&config, journal.origin.id, client) };
+    target.requester = (target.origin.http2 && journal.known.fill().is_none()).then(|| journal.known.address_key());
     journal.begin_at_origin(slots);
     let forwarding = Rc::clone(&journal.client.forwarding);
     let on_interim: OnInterim<'_> = &|status, fields| {
@@ -46,7 +45,7 @@ pub(in crate::gateway) async fn send(
     let head = own_head.unwrap_or(&journal.known.request.head);
     let result = worker.upstream().send(permit, head, body, &target, &forwarding).await;
     if result.is_ok() {
-        worker.shared().origin_health.record_response();
+        target.servers().outages.record_response();
     }
     let response = result.as_ref().map(|upstream| &upstream.response);
     journal.origin.answer(worker.now(), response.map(|response| response.status).ok());
@@ -59,7 +58,7 @@ pub(in crate::gateway) async fn send(
 /// gateway itself, and for a fetch whose response may be for other clients, too.
 pub(in crate::gateway) fn proxied_client(journal: &Journal) -> Option<ProxiedClient> {
     let (known, fetch) = (&journal.known, journal.cache.fetch.as_deref());
-    known.config.settings.origin.proxy_protocol?;
+    known.config.settings.origins[journal.origin.id.index()].proxy_protocol?;
     let destination = known.connection.listener.address.filter(|_| fetch.is_none_or(CacheFetch::may_name_client))?;
     Some(ProxiedClient { address: known.client_address(), destination })
 }

@@ -1,4 +1,4 @@
-//! Sends requests to the origin: connection, request, response head.
+//! Sends requests to the origins: connection, request, response head.
 //!
 //! [`tidegate_http1::client`] implements HTTP/1.1, and hyper HTTP/2 (`http2`); this module decides when a request is sent
 //! and whether it is sent again.
@@ -27,7 +27,7 @@ pub(super) use error::{ClientBodyError, ForwardError};
 pub(super) use forward_state::ForwardState;
 pub(super) use pool::PoolGuard;
 pub(super) use request_body::{ReceivedBody, RequestBody};
-pub use servers::{OriginServerView, OriginServers};
+pub use servers::{OriginServerView, OriginServers, OriginView};
 pub(super) use stream::OriginStream;
 
 use crate::gateway::shared_count::SharedCount;
@@ -50,8 +50,8 @@ use tidegate_engine::Permit;
 use tidegate_engine::clock::Clock;
 use tidegate_http1::client::OnInterim;
 use tidegate_http1::{HeadLimits, Malformed, Name, RequestHead, Response, client};
-use tidegate_policy::Timestamp;
 use tidegate_policy::identity::ClientKey;
+use tidegate_policy::{OriginId, Timestamp};
 
 /// Maximum retries of an unsent request on other connections.
 const MAX_UNSENT_RETRIES: usize = 4;
@@ -67,12 +67,16 @@ const LARGE_HEAD: usize = 15 * 1024;
 /// Why a new connection of HTTP/2 ends, most likely.
 const NO_HTTP2: &str = "closed before any response over HTTP/2; does the server accept it (origin.http2)?";
 
-/// Client of the origin, one per worker.
+/// Client of the origins, one per worker.
 pub(super) struct Upstream {
-    pool: Rc<Pool>,
     deadlines: Rc<Deadlines>,
     resets: Rc<ClientResets>,
+    /// Connections to all origins, of all workers.
+    open_connections: SharedCount,
 }
+
+/// Connections of one worker to the origins of its configuration, by [`OriginId`].
+pub(super) struct OriginPools(Box<[Rc<Pool>]>);
 
 /// Response head of the origin, with the resources its body needs.
 pub(super) struct UpstreamResponse {
@@ -81,10 +85,10 @@ pub(super) struct UpstreamResponse {
     pub(super) deadline: Deadline,
 }
 
-/// The origin and its servers.
+/// An origin, its servers, and the connections to them.
 pub(super) struct UpstreamTarget<'a> {
     pub(super) origin: &'a Origin,
-    pub(super) servers: &'a Arc<OriginServers>,
+    pub(super) pool: &'a Rc<Pool>,
     /// Client that each connection names; `None` without the PROXY protocol, and for requests of the gateway itself.
     pub(super) client: Option<ProxiedClient>,
     /// Client whose requests over HTTP/2 are kept apart if many are reset; `None` for one of the gateway itself.
@@ -107,12 +111,24 @@ impl Upstream {
     /// Returns a client without connections. `clock` is the monotonic time; `open_connections` counts those of all workers.
     pub(super) fn new(clock: Rc<Cell<Timestamp>>, open_connections: SharedCount) -> Self {
         let resets = ClientResets::new(Rc::clone(&clock));
-        Self { pool: Pool::new(open_connections, Rc::clone(&resets)), deadlines: Deadlines::new(clock), resets }
+        Self { deadlines: Deadlines::new(clock), resets, open_connections }
+    }
+
+    /// Returns the pools of `servers`. Those that `previous` has, too, keep their connections; the others are retired.
+    pub(super) fn pools(&self, servers: &[Arc<OriginServers>], previous: &OriginPools) -> OriginPools {
+        let is_of = |pool: &&Rc<Pool>, servers: &Arc<OriginServers>| Arc::ptr_eq(&pool.servers, servers);
+        let pool = |servers: &Arc<OriginServers>| match previous.0.iter().find(|pool| is_of(pool, servers)) {
+            Some(pool) => Rc::clone(pool),
+            None => Pool::new(Arc::clone(servers), self.open_connections.clone(), Rc::clone(&self.resets)),
+        };
+        let is_gone = |pool: &&Rc<Pool>| !servers.iter().any(|servers| is_of(pool, servers));
+        previous.0.iter().filter(is_gone).for_each(|pool| pool.retire());
+        OriginPools(servers.iter().map(pool).collect())
     }
 
     /// Opens connections for requests to come: `count`, or one of HTTP/2. Ends at the first failure.
     pub(super) async fn warm_up(&self, count: usize, target: &UpstreamTarget<'_>) {
-        self.pool.warm_up(count, target).await;
+        target.pool.warm_up(count, target).await;
     }
 
     /// Returns a deadline for a wait of at most `limit`.
@@ -140,15 +156,15 @@ impl Upstream {
         let is_repeatable = is_safe(&head.method) && body.is_end_stream();
         // Upgrades are those of HTTP/1.1.
         let needs_http1 = head.fields.contains(Name::Upgrade);
-        let is_alone = target.servers.http2 && (is_large(head) || self.has_frequent_resets(target));
+        let is_alone = target.servers().http2 && (is_large(head) || self.has_frequent_resets(target));
         let mut wanted = Wanted { needs_http1, is_alone, from: 0 };
         let (mut tries, mut is_http2, mut has_repeated, mut parts_before) = (0, false, false, 0);
         let mut was_refused = false;
         loop {
             let (pool_guard, connection) = match tries == 0 || is_http2 {
-                true => self.pool.acquire(target, wanted).await?,
+                true => target.pool.acquire(target, wanted).await?,
                 // Boxed to keep the future of other requests small.
-                false => Box::pin(self.pool.connect_new(target, needs_http1)).await?,
+                false => Box::pin(target.pool.connect_new(target, needs_http1)).await?,
             };
             tries += 1;
             is_http2 = matches!(connection, Connection::Http2(_));
@@ -170,7 +186,11 @@ impl Upstream {
             })
             .await;
             let record_no_response = |error: &dyn Display| {
-                target.servers.record_no_response(pool_guard.server, &error.to_string(), target.clock.monotonic_now());
+                target.servers().record_no_response(
+                    pool_guard.server,
+                    &error.to_string(),
+                    target.clock.monotonic_now(),
+                );
             };
             let failed = match sent {
                 None => {
@@ -180,7 +200,7 @@ impl Upstream {
                     return Err(error);
                 }
                 Some(Ok(response)) => {
-                    target.servers.record_response(pool_guard.server);
+                    target.servers().record_response(pool_guard.server);
                     state.set_sent(!upload.as_ref().is_some_and(|upload| upload.is_in_progress()));
                     deadline.reset();
                     return Ok(UpstreamResponse { response, pool_guard, deadline });
@@ -234,9 +254,31 @@ impl Upstream {
     }
 
     /// Closes connections that were idle for too long, and wakes expired waits.
-    pub(super) fn sweep(&self, origin: &Origin, now: Timestamp) {
-        self.pool.sweep(origin.idle_timeout, now);
+    pub(super) fn sweep(&self, pools: &OriginPools, origins: &[Origin], now: Timestamp) {
+        for (pool, origin) in pools.0.iter().zip(origins) {
+            pool.sweep(origin.idle_timeout, now);
+        }
         self.deadlines.sweep();
+    }
+}
+
+impl OriginPools {
+    /// Returns no pools.
+    pub(super) fn none() -> Self {
+        Self(Box::default())
+    }
+
+    /// Returns the pool of an origin.
+    #[inline]
+    pub(super) fn of_origin(&self, id: OriginId) -> &Rc<Pool> {
+        &self.0[id.index()]
+    }
+}
+
+impl UpstreamTarget<'_> {
+    /// Returns the servers.
+    pub(super) fn servers(&self) -> &OriginServers {
+        &self.pool.servers
     }
 }
 

@@ -1,12 +1,12 @@
-//! Health of the origin, as the last requests found it.
+//! Health of an origin, as the last requests found it.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_policy::Timestamp;
 
-/// Health of the origin; common to all workers.
+/// Health of an origin; common to all workers.
 #[derive(Debug, Default)]
-pub(in crate::gateway) struct OriginHealth {
+pub(in crate::gateway) struct OutageRecord {
     /// True if there is an outage; read for each response, in place of the lock.
     is_failing: AtomicBool,
     outage: Mutex<Option<OriginOutage>>,
@@ -23,7 +23,7 @@ pub struct OriginOutage {
     pub last_error: String,
 }
 
-impl OriginHealth {
+impl OutageRecord {
     /// Records a response of the origin, whatever its status.
     pub(in crate::gateway) fn record_response(&self) {
         if self.is_failing.load(Ordering::Relaxed) {
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn outage_lasts_from_the_first_failure_to_the_next_response() {
-        let health = OriginHealth::default();
+        let health = OutageRecord::default();
         health.record_response();
         assert_eq!(health.outage(), None);
         health.record_failure("refused".into(), Timestamp::from_seconds(10));

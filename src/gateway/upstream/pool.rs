@@ -1,4 +1,4 @@
-//! Connection pool of one worker to the servers of the origin: last used first, bounded, without locks.
+//! Connection pool of one worker to the servers of an origin: last used first, bounded, without locks.
 //!
 //! A connection of HTTP/1.1 is in the pool while it is idle. Those of HTTP/2 stay in it as long as they take requests.
 
@@ -26,8 +26,8 @@ const LIVENESS_CHECK_AFTER: Duration = Duration::from_millis(100);
 /// Maximum idle connections of HTTP/2 that take one request at a time.
 const MAX_IDLE_ALONE: usize = 8;
 
-/// Pool of one worker's connections to the origin.
-pub(super) struct Pool {
+/// Pool of one worker's connections to an origin, and of one version of its servers.
+pub(in crate::gateway) struct Pool {
     idle: RefCell<Vec<IdleConnection>>,
     http2: RefCell<Vec<SharedConnection>>,
     /// Order of the next connection of HTTP/2.
@@ -38,9 +38,9 @@ pub(super) struct Pool {
     /// Servers that chose HTTP/1.1.
     http1_servers: Cell<ServerSet>,
     slots: Rc<Slots>,
-    /// Current servers; connections to previous ones are not reused.
-    servers: RefCell<Option<Arc<OriginServers>>>,
-    pool_generation: Cell<u64>,
+    pub(super) servers: Arc<OriginServers>,
+    /// True if only requests under previous settings use the pool: it keeps no connection.
+    is_retired: Cell<bool>,
 }
 
 struct IdleConnection {
@@ -96,7 +96,6 @@ struct ConnectingGuard {
 /// [`PoolGuard::put_back`] keeps slot and connection for the next request.
 pub(in crate::gateway) struct PoolGuard {
     pool: Rc<Pool>,
-    pool_generation: u64,
     /// Index of the server.
     pub(super) server: usize,
     /// Client that the connection names.
@@ -112,7 +111,11 @@ pub(in crate::gateway) struct PoolGuard {
 impl Pool {
     /// Returns an empty pool. `open_connections` counts those of all workers.
     /// `resets` counts the requests of HTTP/2 that are reset.
-    pub(super) fn new(open_connections: SharedCount, resets: Rc<ClientResets>) -> Rc<Self> {
+    pub(super) fn new(
+        servers: Arc<OriginServers>,
+        open_connections: SharedCount,
+        resets: Rc<ClientResets>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             idle: RefCell::default(),
             http2: RefCell::default(),
@@ -121,8 +124,8 @@ impl Pool {
             connecting: RefCell::default(),
             http1_servers: Cell::default(),
             slots: Rc::new(Slots::new(open_connections)),
-            servers: RefCell::default(),
-            pool_generation: Cell::new(0),
+            servers,
+            is_retired: Cell::new(false),
         })
     }
 
@@ -133,7 +136,6 @@ impl Pool {
         target: &UpstreamTarget<'_>,
         wanted: Wanted,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
-        self.set_servers(target.servers);
         // Yield to ready tasks first: the reactor detects connections that the origin closed, and requests are sent
         // back to back, so that a local origin is woken once for many of them.
         tokio::task::yield_now().await;
@@ -145,7 +147,7 @@ impl Pool {
                 let new_patience = || Box::pin(tokio::time::sleep(target.origin.connect_timeout));
                 self.slots.wait(patience.get_or_insert_with(new_patience)).await?;
             }
-            let Some(server) = target.servers.choose(tried, target.uptime) else { return Err(last_error) };
+            let Some(server) = self.servers.choose(tried, target.uptime) else { return Err(last_error) };
             if let Some(leased) = self.take_stream(server, target, wanted) {
                 return Ok(leased);
             }
@@ -174,7 +176,6 @@ impl Pool {
 
     /// Opens connections for requests to come: `count`, or one of HTTP/2. Ends at the first failure.
     pub(super) async fn warm_up(self: &Rc<Self>, count: usize, target: &UpstreamTarget<'_>) {
-        self.set_servers(target.servers);
         for _ in 0..count {
             if self.slots.is_full(target.max_connections) {
                 return;
@@ -192,7 +193,7 @@ impl Pool {
         target: &UpstreamTarget<'_>,
         needs_http1: bool,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
-        let server = target.servers.choose(ServerSet::default(), target.uptime).unwrap_or_default();
+        let server = self.servers.choose(ServerSet::default(), target.uptime).unwrap_or_default();
         self.connect(server, target, Wanted { needs_http1, is_alone: false, from: 0 }).await
     }
 
@@ -204,16 +205,16 @@ impl Pool {
         wanted: Wanted,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
         let (mut lease, mut slot) = (self.guard(server, target, None), Some(self.slots.take()));
-        let is_shared = target.servers.http2 && wanted.shares() && !self.http1_servers.get().contains(server);
+        let is_shared = self.servers.http2 && wanted.shares() && !self.http1_servers.get().contains(server);
         let connecting = is_shared.then(|| self.begin_connecting(server));
         let after = target.origin.connect_timeout;
         let connected = timeout(after, async {
-            match target.servers.connect(server, target.client, wanted.needs_http1).await? {
+            match self.servers.connect(server, target.client, wanted.needs_http1).await? {
                 Connected { stream, is_http2: false } => {
                     Ok(Connection::Http1(Http1Connection::new(stream, target.head_limits)))
                 }
                 Connected { stream, is_http2: true } => {
-                    let host = target.servers.host(server);
+                    let host = self.servers.host(server);
                     let order = ConnectionOrder::take(&self.next_order);
                     let connection =
                         Http2Connection::new(stream, target.head_limits, host, slot.take(), order, wanted.is_alone)
@@ -239,15 +240,14 @@ impl Pool {
             Err(_) => ForwardError::ConnectTimedOut { after },
         };
         if !error.is_capacity() {
-            target.servers.record_failure(server, &error.to_string(), target.clock.monotonic_now());
+            self.servers.record_failure(server, &error.to_string(), target.clock.monotonic_now());
         }
         Err(error)
     }
 
     /// Lets other requests use a connection, at once or one at a time.
     fn share(&self, connection: Rc<Http2Connection>, server: usize, target: &UpstreamTarget<'_>) {
-        // The servers may have changed meanwhile.
-        if self.servers.borrow().as_ref().is_some_and(|current| Arc::ptr_eq(current, target.servers)) {
+        if !self.is_retired.get() {
             self.http2.borrow_mut().push(SharedConnection { connection, server, used_at: target.uptime });
             self.slots.wake_one();
         }
@@ -268,10 +268,9 @@ impl Pool {
     fn guard(self: &Rc<Self>, server: usize, target: &UpstreamTarget<'_>, idle_for: Option<Duration>) -> PoolGuard {
         PoolGuard {
             pool: Rc::clone(self),
-            pool_generation: self.pool_generation.get(),
             server,
             client: target.client,
-            _in_flight: target.servers.begin_request(server),
+            _in_flight: self.servers.begin_request(server),
             idle_for,
             slot: None,
             stream: None,
@@ -302,16 +301,11 @@ impl Pool {
         });
     }
 
-    fn set_servers(&self, servers: &Arc<OriginServers>) {
-        let mut current = self.servers.borrow_mut();
-        if !current.as_ref().is_some_and(|current| Arc::ptr_eq(current, servers)) {
-            *current = Some(Arc::clone(servers));
-            drop(current);
-            self.pool_generation.set(self.pool_generation.get() + 1);
-            self.http1_servers.take();
-            self.http2.take();
-            self.idle.take();
-        }
+    /// Closes the connections that are idle, and all others after their requests: the settings have other servers.
+    pub(super) fn retire(&self) {
+        self.is_retired.set(true);
+        self.http2.take();
+        self.idle.take();
     }
 
     fn take_idle(self: &Rc<Self>, server: usize, target: &UpstreamTarget<'_>) -> Option<(PoolGuard, Connection)> {
@@ -421,7 +415,7 @@ impl PoolGuard {
     /// Returns the connection and its slot to the pool.
     pub(in crate::gateway) fn put_back(mut self, connection: Http1Connection, now: Timestamp) {
         let Some(slot) = self.slot.take() else { return };
-        if self.pool_generation == self.pool.pool_generation.get() {
+        if !self.pool.is_retired.get() {
             let (server, client) = (self.server, self.client);
             self.pool.idle.borrow_mut().push(IdleConnection { connection, slot, client, server, since: now });
             self.pool.slots.wake_one();

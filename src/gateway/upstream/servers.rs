@@ -1,5 +1,6 @@
 //! Servers of the origin, as all workers see them: their addresses, the requests in flight, and which of them respond.
 
+use super::origin_health::{OriginOutage, OutageRecord};
 use super::stream::OriginStream;
 use super::tls::{TlsFiles, handshake_error, server_name};
 use crate::gateway::shared_count::{CountGuard, SharedCount};
@@ -12,6 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+use tidegate_config::Settings;
 use tidegate_config::settings::{self, Origin, OriginEndpoint, OriginHealth, ProxyProtocolVersion};
 use tidegate_policy::Timestamp;
 use tokio::io::AsyncWriteExt;
@@ -26,8 +28,10 @@ const FAILURE_INTERVAL: Duration = Duration::from_millis(100);
 const HTTP1: &[u8] = b"http/1.1";
 const HTTP2: &[u8] = b"h2";
 
-/// Servers of the origin.
+/// Servers of an origin.
 pub struct OriginServers {
+    /// Name of the origin.
+    name: String,
     servers: Box<[OriginServer]>,
     health: OriginHealth,
     tls_files: TlsFiles,
@@ -38,6 +42,8 @@ pub struct OriginServers {
     proxy_protocol: Option<ProxyProtocolVersion>,
     /// Where the search for a server begins, so that servers with equally many requests take turns.
     turn: AtomicUsize,
+    /// Responses and failures of the origin as a whole.
+    pub(in crate::gateway) outages: OutageRecord,
 }
 
 /// Server of the origin.
@@ -71,6 +77,23 @@ struct ServerTls {
 pub(super) struct Connected {
     pub(super) stream: OriginStream,
     pub(super) is_http2: bool,
+}
+
+/// State of an origin.
+#[derive(Clone, Debug)]
+pub struct OriginView {
+    /// Name where there are several.
+    pub name: Option<String>,
+    /// Names of the servers, without their scheme.
+    pub authorities: String,
+    /// True once a server has a known address.
+    pub is_resolved: bool,
+    /// Addresses of all servers, as last resolved.
+    pub addresses: Vec<SocketAddr>,
+    /// State of each server.
+    pub servers: Vec<OriginServerView>,
+    /// Requests to which it has not responded; `None` if it responded to the last one.
+    pub outage: Option<OriginOutage>,
 }
 
 /// State of a server.
@@ -108,14 +131,18 @@ impl ServerSet {
 }
 
 impl OriginServers {
-    /// Returns the servers of `origin`. Reads the files of TLS; the error names a key of the settings.
-    pub fn new(origin: &Origin) -> Result<Self, String> {
+    /// Returns the servers of all origins, in their order. Reads the files of TLS; the error names a key of the settings.
+    pub fn all(settings: &Settings) -> Result<Vec<Self>, String> {
+        settings.origins.iter().map(Self::new).collect()
+    }
+
+    fn new(origin: &Origin) -> Result<Self, String> {
         let mut tls_files = TlsFiles::default();
         let mut connectors = None;
         if origin.servers.iter().any(|server| server.is_tls) {
-            tls_files = TlsFiles::read(&origin.tls)?;
+            tls_files = TlsFiles::read(origin)?;
             let connector = |protocols: &[&[u8]]| {
-                tls_files.client_config(&origin.tls, protocols).map(|config| TlsConnector::from(Arc::new(config)))
+                tls_files.client_config(origin, protocols).map(|config| TlsConnector::from(Arc::new(config)))
             };
             let http1 = connector(&[HTTP1])?;
             let any = if origin.http2 { connector(&[HTTP2, HTTP1])? } else { http1.clone() };
@@ -124,8 +151,8 @@ impl OriginServers {
         let new_server = |settings: &settings::OriginServer| {
             let tls = match (&connectors, &settings.endpoint) {
                 (Some((connector, http1_connector)), OriginEndpoint::Tcp { host, .. }) if settings.is_tls => {
-                    let name =
-                        server_name(&origin.tls, host).map_err(|error| format!("origin: {settings}: {error}"))?;
+                    let name = server_name(&origin.tls, host)
+                        .map_err(|error| format!("{}: {settings}: {error}", origin.path))?;
                     Some(ServerTls { connector: connector.clone(), http1_connector: http1_connector.clone(), name })
                 }
                 _ => None,
@@ -144,6 +171,7 @@ impl OriginServers {
         let servers = origin.servers.iter().map(new_server).collect::<Result<_, String>>()?;
         let (health, tls) = (origin.health.clone(), origin.tls.clone());
         Ok(Self {
+            name: origin.name.clone(),
             servers,
             health,
             tls_files,
@@ -151,25 +179,31 @@ impl OriginServers {
             http2: origin.http2,
             proxy_protocol: origin.proxy_protocol,
             turn: AtomicUsize::default(),
+            outages: OutageRecord::default(),
         })
     }
 
-    /// Returns `before` if it has the same servers, with what is known of them, and their connections.
-    pub(in crate::gateway) fn or_unchanged(self, before: &Arc<Self>) -> Arc<Self> {
-        let settings =
-            |servers: &Self| servers.servers.iter().map(|server| server.settings.clone()).collect::<Vec<_>>();
-        let is_same = settings(&self) == settings(before)
-            && (&self.health, &self.tls, &self.tls_files) == (&before.health, &before.tls, &before.tls_files)
-            && (self.http2, self.proxy_protocol) == (before.http2, before.proxy_protocol);
-        if is_same {
-            return Arc::clone(before);
+    /// Returns those of `before` that are the same, with what is known of them, and their connections.
+    pub(in crate::gateway) fn or_unchanged(self, before: &[Arc<Self>]) -> Arc<Self> {
+        if let Some(same) = before.iter().find(|before| self.is_same(before)) {
+            return Arc::clone(same);
         }
         for server in &self.servers {
-            if let Some(known) = before.servers.iter().find(|known| known.settings == server.settings) {
+            let mut known = before.iter().flat_map(|origin| &origin.servers);
+            if let Some(known) = known.find(|known| known.settings == server.settings) {
                 server.addresses.store(known.addresses.load_full());
             }
         }
         Arc::new(self)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let settings =
+            |servers: &Self| servers.servers.iter().map(|server| server.settings.clone()).collect::<Vec<_>>();
+        self.name == other.name
+            && settings(self) == settings(other)
+            && (&self.health, &self.tls, &self.tls_files) == (&other.health, &other.tls, &other.tls_files)
+            && (self.http2, self.proxy_protocol) == (other.http2, other.proxy_protocol)
     }
 
     /// Returns the server for a request at the monotonic time `now`: of those that respond, and that are not in `tried`,

@@ -7,7 +7,7 @@ use rustls::{CertificateError, ClientConfig};
 use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
-use tidegate_config::settings::OriginTls;
+use tidegate_config::settings::{Origin, OriginTls};
 use tidegate_tls::{ServerTrust, is_authority_as_server};
 
 /// Contents of the files that the settings of TLS name.
@@ -20,9 +20,9 @@ pub(super) struct TlsFiles {
 
 impl TlsFiles {
     /// Reads the files. The error names the key of the settings.
-    pub(super) fn read(tls: &OriginTls) -> Result<Self, String> {
+    pub(super) fn read(Origin { path: section, tls, .. }: &Origin) -> Result<Self, String> {
         let read = |key: &str, path: &Path| {
-            fs::read(path).map_err(|error| format!("origin.{key}: cannot read {}: {error}", path.display()))
+            fs::read(path).map_err(|error| format!("{section}.{key}: cannot read {}: {error}", path.display()))
         };
         let ca = tls.ca.as_deref().map(|path| read("ca", path)).transpose()?;
         let client = match &tls.client_certificate {
@@ -33,15 +33,16 @@ impl TlsFiles {
     }
 
     /// Returns the configuration of a client that offers `protocols`. The error names the key of the settings.
-    pub(super) fn client_config(&self, tls: &OriginTls, protocols: &[&[u8]]) -> Result<ClientConfig, String> {
+    pub(super) fn client_config(&self, origin: &Origin, protocols: &[&[u8]]) -> Result<ClientConfig, String> {
+        let Origin { path: section, tls, .. } = origin;
         let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().map_err(|error| format!("origin: {error}"))?;
-        let builder = self.trust(tls)?.apply(builder);
+        let builder = builder.with_safe_default_protocol_versions().map_err(|error| format!("{section}: {error}"))?;
+        let builder = self.trust(origin)?.apply(builder);
         let mut config = match (&self.client, &tls.client_certificate) {
             (Some((certificate, key)), Some((certificate_path, key_path))) => {
                 let chain = certificates(certificate)
-                    .map_err(|reason| format!("origin.certificate: {} {reason}", certificate_path.display()))?;
-                let invalid = |error: &dyn std::fmt::Display| format!("origin.key: {}: {error}", key_path.display());
+                    .map_err(|reason| format!("{section}.certificate: {} {reason}", certificate_path.display()))?;
+                let invalid = |error: &dyn std::fmt::Display| format!("{section}.key: {}: {error}", key_path.display());
                 let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| invalid(&error))?;
                 builder.with_client_auth_cert(chain, key).map_err(|error| invalid(&error))?
             }
@@ -51,7 +52,7 @@ impl TlsFiles {
         Ok(config)
     }
 
-    fn trust(&self, tls: &OriginTls) -> Result<ServerTrust, String> {
+    fn trust(&self, Origin { path: section, tls, .. }: &Origin) -> Result<ServerTrust, String> {
         if !tls.verifies {
             return Ok(ServerTrust::any());
         }
@@ -60,7 +61,7 @@ impl TlsFiles {
         };
         ServerTrust::from_pem(ca).map_err(|reason| {
             let path = path.display();
-            format!("origin.ca: {path} {reason}; write the authorities of the origin in PEM")
+            format!("{section}.ca: {path} {reason}; write the authorities of the origin in PEM")
         })
     }
 }

@@ -41,7 +41,7 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     let mut line = |content: String| writeln!(text, "{content}").unwrap_or(());
 
     let addresses: Vec<String> = settings.listen.iter().map(|listener| listener.address.to_string()).collect();
-    line(format!("listening on {}, forwarding to {}", addresses.join(", "), settings.origin.authorities()));
+    line(format!("listening on {}, forwarding to {}", addresses.join(", "), settings.authorities()));
     settings.listen.iter().filter_map(listen::listener).for_each(|content| line(format!("  {content}")));
     line(format!("address of a client: {}", listen::client_address(&rules.trust, &settings.listen)));
     if let Some(hosts) = &settings.hosts {

@@ -1,14 +1,19 @@
-//! Settings of the origin: its servers, and the connections to them.
+//! Settings of an origin: its servers, and the connections to them.
 
+use crate::SettingPath;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The site behind the gateway.
+/// Servers behind the gateway that answer for the same pages.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// Servers that answer for the site; at least one.
+    /// Name in `origins`; empty for the only one, of `origin`.
+    pub name: String,
+    /// Path of its keys.
+    pub path: SettingPath,
+    /// Servers; at least one.
     pub servers: Vec<OriginServer>,
     /// TLS to servers with `https://`.
     pub tls: OriginTls,

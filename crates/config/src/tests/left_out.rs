@@ -172,7 +172,7 @@ fn short_forms_stand_for_their_maps() {
     // A variable adds to a short form.
     let variable = [("TIDEGATE__ORIGIN__MAX_CONNECTIONS", "7")];
     assert_eq!(format!("{:?}", load(short, &variable)), format!("{:?}", load(long, &variable)));
-    assert_eq!(load(short, &variable).origin.max_connections, 7);
+    assert_eq!(load(short, &variable).origins[0].max_connections, 7);
     for (text, error) in [
         ("origin: http://127.0.0.1:3000\nquotas: { api: { limit: 9, window: dya } }", "2:36: quotas.api.window:"),
         ("origin: localhost", "1:9: origin.url:"),

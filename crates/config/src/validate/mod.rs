@@ -62,7 +62,7 @@ pub(super) fn validate(
     listen::check_address_source(raw, &listen, &mut report);
     let admin = server::admin(raw, &listen, &mut report);
     let forward_auth = forward_auth::forward_auth(raw, &listen, admin.as_ref(), &mut report);
-    let origin = origin::origin(&raw.origin.0, &listen, &mut report);
+    let origins = origin::origins(raw, &listen, &mut report);
     let hosts = server::hosts(raw, &mut report);
     acme::warn_foreign_domains(&listen, hosts.as_ref(), &mut report);
     let mut limits = raw.limits.clone();
@@ -150,7 +150,7 @@ pub(super) fn validate(
         forward_auth,
         state_dir,
         ledger,
-        origin,
+        origins,
         hosts,
         limits,
         api_key_file: None,

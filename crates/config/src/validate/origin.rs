@@ -2,7 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use crate::authority::{self, InvalidAuthority};
-use crate::raw::origin as raw;
+use crate::raw::{File, origin as raw};
 use crate::setting_path::SettingPath;
 use crate::settings::{
     HealthCheck, Listener, Origin, OriginEndpoint, OriginHealth, OriginServer, OriginTls, ProxyProtocolVersion,
@@ -17,19 +17,24 @@ const DEFAULT_EVENT_STREAM_TIMEOUT: Duration = Duration::from_secs(300);
 const MAX_SERVERS: usize = 64;
 const EXAMPLE: &str = "use http://HOST:PORT, https://HOST:PORT or unix:/PATH, such as http://127.0.0.1:3000";
 
-pub(super) fn origin(raw: &raw::Origin, listen: &[Listener], report: &mut Diagnostics) -> Origin {
-    let path = SettingPath::ROOT.origin();
-    let servers = servers(raw, listen, report);
+/// Returns the origins.
+pub(super) fn origins(file: &File, listen: &[Listener], report: &mut Diagnostics) -> Vec<Origin> {
+    vec![origin("", &file.origin.0, SettingPath::ROOT.origin(), listen, report)]
+}
+
+fn origin(name: &str, raw: &raw::Origin, path: SettingPath, listen: &[Listener], report: &mut Diagnostics) -> Origin {
+    let servers = servers(raw, &path, listen, report);
     let event_stream_timeout = match report.is_set(&path.response_timeout()) {
         true => raw.response_timeout,
         false => DEFAULT_EVENT_STREAM_TIMEOUT,
     };
     Origin {
-        tls: tls(raw, servers.iter().any(|server| server.is_tls), report),
+        name: name.to_owned(),
+        tls: tls(raw, &path, servers.iter().any(|server| server.is_tls), report),
         servers,
         http2: raw.http2,
-        proxy_protocol: proxy_protocol(raw, report),
-        health: health(&raw.health, report),
+        proxy_protocol: proxy_protocol(raw, &path, report),
+        health: health(&raw.health, &path, report),
         connect_timeout: raw.connect_timeout,
         response_timeout: raw.response_timeout,
         event_stream_timeout,
@@ -37,14 +42,18 @@ pub(super) fn origin(raw: &raw::Origin, listen: &[Listener], report: &mut Diagno
         max_connections: raw.max_connections,
         aborts_on_disconnect: raw.aborts_on_disconnect,
         only_if_cached: raw.only_if_cached,
+        path,
     }
 }
 
-fn servers(raw: &raw::Origin, listen: &[Listener], report: &mut Diagnostics) -> Vec<OriginServer> {
-    let path = SettingPath::ROOT.origin();
+fn servers(raw: &raw::Origin, path: &SettingPath, listen: &[Listener], report: &mut Diagnostics) -> Vec<OriginServer> {
     let urls: Vec<(SettingPath, &str)> = match (&raw.url, &raw.urls) {
         (Some(_), Some(_)) => {
-            report.error(&path.urls(), "beside origin.url", "name all servers here, or one in url (or as --origin)");
+            report.error(
+                &path.urls(),
+                format!("beside {}", path.url()),
+                "name all servers here, or one in url (or as --origin)",
+            );
             Vec::new()
         }
         (Some(url), None) => vec![(path.url(), url)],
@@ -86,8 +95,7 @@ fn is_own_address(server: &OriginServer, own: &SocketAddr) -> bool {
     own.port() == *port && (*host == own.ip().to_string() || (host == "localhost" && own.ip().is_loopback()))
 }
 
-fn tls(raw: &raw::Origin, is_used: bool, report: &mut Diagnostics) -> OriginTls {
-    let path = SettingPath::ROOT.origin();
+fn tls(raw: &raw::Origin, path: &SettingPath, is_used: bool, report: &mut Diagnostics) -> OriginTls {
     let keys = [
         (path.ca(), raw.ca.is_some()),
         (path.server_name(), raw.server_name.is_some()),
@@ -101,11 +109,13 @@ fn tls(raw: &raw::Origin, is_used: bool, report: &mut Diagnostics) -> OriginTls 
         (Some(certificate), Some(key)) => Some((report.beside_file(certificate), report.beside_file(key))),
         (None, None) => None,
         (Some(_), None) => {
-            report.error(&path.key(), "missing", "name the PEM file of the key of origin.certificate");
+            let hint = format!("name the PEM file of the key of {}", path.certificate());
+            report.error(&path.key(), "missing", hint);
             None
         }
         (None, Some(_)) => {
-            report.error(&path.certificate(), "missing", "name the PEM file of the certificate of origin.key");
+            let hint = format!("name the PEM file of the certificate of {}", path.key());
+            report.error(&path.certificate(), "missing", hint);
             None
         }
     };
@@ -133,10 +143,10 @@ fn tls(raw: &raw::Origin, is_used: bool, report: &mut Diagnostics) -> OriginTls 
     }
 }
 
-fn proxy_protocol(raw: &raw::Origin, report: &mut Diagnostics) -> Option<ProxyProtocolVersion> {
+fn proxy_protocol(raw: &raw::Origin, path: &SettingPath, report: &mut Diagnostics) -> Option<ProxyProtocolVersion> {
     if raw.http2 && raw.proxy_protocol.is_some() {
         report.error(
-            &SettingPath::ROOT.origin().proxy_protocol(),
+            &path.proxy_protocol(),
             "beside http2: true, which sends requests of many clients on one connection",
             "leave one out; X-Forwarded-For names the client of each request",
         );
@@ -147,9 +157,9 @@ fn proxy_protocol(raw: &raw::Origin, report: &mut Diagnostics) -> Option<ProxyPr
     })
 }
 
-fn health(raw: &raw::Health, report: &mut Diagnostics) -> OriginHealth {
+fn health(raw: &raw::Health, origin: &SettingPath, report: &mut Diagnostics) -> OriginHealth {
     let check = raw.check.as_ref().map(|raw::Check { path, interval, timeout }| {
-        let key = SettingPath::ROOT.origin().health().check().path();
+        let key = origin.health().check().path();
         if path.is_none() && !report.has_error_at(&key) {
             report.error(&key, "missing", "write a path such as /healthz");
         }

@@ -16,7 +16,7 @@ use tidegate_policy::cost::{Cost, RequestedCost};
 use tidegate_policy::quota::Quota;
 use tidegate_policy::route::{MatchOptions, Pattern, Route};
 use tidegate_policy::throttle::Scope;
-use tidegate_policy::{QuotaId, RefusedQuotas, ScopeId, Units};
+use tidegate_policy::{OriginId, QuotaId, RefusedQuotas, ScopeId, Units};
 
 const MAX_ROUTES: usize = 10_000;
 const ANY_SPELLING: MatchOptions = MatchOptions { ignore_case: true, ignore_trailing_slash: true };
@@ -102,6 +102,7 @@ fn fallback_route(context: &RouteContext<'_>, report: &mut Diagnostics) -> Route
         costs: costs_of_scopes(&raw::Route::default(), &scopes, &path, context, report),
         requested_costs: Vec::new(),
         scopes,
+        origin: OriginId(0),
         is_latency_sampled: true,
         streams_body: false,
         cache: context.is_cache_enabled.then(RouteCacheRules::default),
@@ -167,6 +168,7 @@ fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, repor
         costs,
         requested_costs,
         scopes,
+        origin: OriginId(0),
         is_latency_sampled: raw.sample_latency.unwrap_or(true),
         streams_body: raw.stream,
         cache: cache::route_cache(raw.cache.as_ref(), context.is_cache_enabled, &path.cache(), context.quotas, report)

@@ -41,7 +41,7 @@ pub(in crate::gateway) async fn serve_robots(body: ClientBody, journal: Box<Jour
     let settings = &journal.known.config.settings;
     let site = Site::from_head(head, journal.known.is_https());
     let is_named = site.is_named_by(settings.hosts.as_ref());
-    let patience = settings.origin.response_timeout;
+    let patience = settings.origin(journal.known.classified.route).response_timeout;
     let client = journal.known.address_key();
     let fetch = match select_source(journal.worker(), site, is_named, requester(&journal), client, patience).await {
         RobotsSource::Copy(copy) => return respond_cached(journal, &copy),

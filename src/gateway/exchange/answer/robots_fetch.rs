@@ -8,7 +8,6 @@ use crate::gateway::exchange::journal::Journal;
 use crate::gateway::exchange::send::send;
 use crate::gateway::message::site::Site;
 use crate::gateway::upstream::{ForwardError, RequestBody, UpstreamResponse};
-use crate::gateway::worker::Worker;
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode, Uri, Version};
 use hyper::body::Body;
@@ -62,10 +61,13 @@ pub(in crate::gateway) async fn fetch_robots(
     let worker = Rc::clone(journal.worker());
     let (cache, key) = (&worker.shared().robots_cache, site.key());
     let head = own_request(&site, &worker.shared().via.http1);
+    // Not that of this request: its method, or its query, may have led to another one.
+    let rules = journal.known.rules();
+    journal.origin.id = rules[site.route(&head.target, rules)].origin;
     let (result, _) = send(Some(&head), RequestBody::Empty, &mut journal, None, None).await;
     let mut upstream = match result {
         Ok(upstream) => upstream,
-        Err(error) => return (journal, fetch_failed(&worker, stale, error)),
+        Err(error) => return fetch_failed(journal, stale, error),
     };
     journal.origin.settle(|_, expected| expected);
     let Response { status, fields, .. } = &mut upstream.response;
@@ -87,7 +89,7 @@ pub(in crate::gateway) async fn fetch_robots(
             cache.set_unstorable(&key, worker.monotonic_now());
             return (journal, FetchOutcome::Oversized { upstream: Box::new(upstream), beginning, slot });
         }
-        ReadResult::Failed(error) => return (journal, fetch_failed(&worker, stale, error)),
+        ReadResult::Failed(error) => return fetch_failed(journal, stale, error),
     };
     let UpstreamResponse { response: Response { fields, mut body, .. }, pool_guard, .. } = upstream;
     if let Some(connection) = body.take_connection() {
@@ -108,10 +110,14 @@ pub(in crate::gateway) async fn fetch_robots(
 }
 
 /// Returns the stale copy if there is one, otherwise the error.
-fn fetch_failed(worker: &Worker, stale: Option<CachedRobots>, error: ForwardError) -> FetchOutcome {
-    let Some(stale) = stale else { return FetchOutcome::Failed(error) };
-    worker.record_upstream_failure(&error);
-    FetchOutcome::Copy(stale)
+fn fetch_failed(
+    journal: Box<Journal>,
+    stale: Option<CachedRobots>,
+    error: ForwardError,
+) -> (Box<Journal>, FetchOutcome) {
+    let Some(stale) = stale else { return (journal, FetchOutcome::Failed(error)) };
+    journal.record_origin_failure(&error);
+    (journal, FetchOutcome::Copy(stale))
 }
 
 const SET_COOKIE: &str = "set-cookie";

@@ -71,7 +71,7 @@ fn body_that_pauses_for_too_long_is_given_up() {
                 tokio::task::yield_now().await;
             }
             site.advance(6);
-            site.worker.upstream().sweep(&site.worker.config().settings.origin, site.worker.monotonic_now());
+            site.sweep();
         };
         tokio::join!(answer, sweep).0
     });

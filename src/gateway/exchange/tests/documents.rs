@@ -159,8 +159,7 @@ fn stale_robots_txt_is_served_if_the_origin_fails() {
     let answer = site.send("GET /robots.txt", &[]);
     assert_eq!((answer.status, answer.field("age")), (200, "7200"));
     assert_eq!(answer.logged("charged"), serde_json::json!({}));
-    let outage = site.worker.shared().origin_health.outage();
-    assert!(outage.is_some(), "the failure is recorded");
+    assert!(site.has_outage(), "the failure is recorded");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn role_while(site: &Site, line: &str, meanwhile: impl FnOnce()) -> CacheRole {
 /// Lets deadlines expire that are `seconds` away.
 fn sweep_after(site: &Site, seconds: u64) {
     site.advance(seconds);
-    site.worker.upstream().sweep(&site.worker.config().settings.origin, site.worker.monotonic_now());
+    site.sweep();
 }
 
 /// Queues a request that warms the cache. Returns where its outcome arrives once [`run_fills`] runs.

@@ -231,6 +231,6 @@ fn failed_origin_is_recorded_as_one_call() {
     let lines = site.telemetry.recent_decisions();
     let line: serde_json::Value = serde_json::from_slice(&lines[0]).expect("a line is JSON");
     assert_eq!((&line["status"], &line["origin_ms"], &line["verdict"]), (&502.into(), &0.into(), &"admitted".into()));
-    assert!(site.worker.shared().origin_health.outage().is_some());
+    assert!(site.has_outage());
     assert_eq!(Rc::strong_count(&site.worker), 1, "nothing continues");
 }

@@ -119,7 +119,7 @@ impl Site {
             signatures: Arc::new(SignatureVerifier::new(OPERATORS.signature_agents())),
             tls: Vec::new(),
             challenges: Arc::clone(&challenges),
-            origin_servers: OriginServers::new(&settings.origin).expect("no files of TLS"),
+            origin_servers: OriginServers::all(&settings).expect("no files of TLS"),
             files: ConfigFiles::default(),
             session_secret: [7; 32],
             switches: Switches::default(),
@@ -267,6 +267,17 @@ impl Site {
         self.clock.advance(Duration::from_secs(seconds));
     }
 
+    /// Lets deadlines expire.
+    pub(super) fn sweep(&self) {
+        let config = self.worker.config();
+        self.worker.upstream().sweep(config.pools(), &config.settings.origins, self.worker.monotonic_now());
+    }
+
+    /// Returns true if the origin has not responded to the last request.
+    pub(super) fn has_outage(&self) -> bool {
+        self.worker.config().origin_servers[0].outages.outage().is_some()
+    }
+
     /// Activates switches of an administrator.
     pub(super) fn switch(&self, switches: Switches) {
         self.worker.shared().replace_switches(switches);
@@ -275,7 +286,7 @@ impl Site {
     /// Activates other settings.
     pub(super) fn reload(&self, rules: &str) {
         let (settings, shared) = (settings(rules), self.worker.shared());
-        let servers = Arc::new(OriginServers::new(&settings.origin).expect("no files of TLS"));
+        let servers = OriginServers::all(&settings).expect("no files of TLS").into_iter().map(Arc::new).collect();
         let now = self.clock.now();
         shared.replace_config(Config::new(
             settings,

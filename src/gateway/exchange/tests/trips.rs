@@ -305,7 +305,7 @@ fn work_ends_at_its_deadline() {
         let sweep = async {
             tokio::task::yield_now().await;
             site.advance(60);
-            upstream.sweep(&site.worker.config().settings.origin, site.worker.monotonic_now());
+            site.sweep();
         };
         let (ended, ()) = tokio::join!(work, sweep);
         assert_eq!(ended, None);
