@@ -222,6 +222,7 @@ impl Service {
         let log = access_log(&settings.log.access)?;
         let telemetry = Telemetry::new(log, BUILD, started_at);
         telemetry.config_loaded(&settings.rules, &names, started_at);
+        telemetry.origins_loaded(&settings.origin_names(), &settings.rules);
         // All that a mistake in the files can make fail has succeeded above, so that the predecessor need not start again.
         if let Some(predecessor) = predecessor {
             predecessor.take_ledger().map_err(ServiceError::Predecessor)?;

@@ -53,6 +53,7 @@ impl ServiceState {
         }
         let now = self.handle.now();
         self.telemetry.config_loaded(&settings.rules, &names, now);
+        self.telemetry.origins_loaded(&settings.origin_names(), &settings.rules);
         // New quota counters get leases before the first request needs them.
         self.engine.open_quotas(&settings.rules, now);
         if let Some(lease_refresher) = &self.lease_refresher {

@@ -6,6 +6,7 @@
 use super::handshake_result::HandshakeResult;
 use super::histogram::{BucketedDuration, Histogram};
 use super::status_class::StatusClass;
+use std::time::Duration;
 use tidegate_access_log::{NameResolver, Record, RecordedOutcome};
 use tidegate_http_cache::CacheResult;
 use tidegate_policy::bot_detection::Signal;
@@ -19,6 +20,8 @@ use tidegate_policy::{ClientKind, Reason, ScopeId, Units};
 pub struct WorkerCounters {
     pub(super) classes: NamedSlots<ClassCounters>,
     pub(super) scopes: NamedSlots<ScopeCounters>,
+    /// Requests by origin, then by scope, where there are several origins; those of their `scopes` do not count them.
+    pub(super) origins: NamedSlots<NamedSlots<UpstreamCounters>>,
     pub(super) operators: NamedSlots<OperatorCounters>,
     pub(super) routes: NamedSlots<RouteCounters>,
     /// Units charged for unexpected costs, by route.
@@ -113,9 +116,15 @@ struct CountedResponse {
 /// Counters of one scope.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ScopeCounters {
+    pub(super) upstream: UpstreamCounters,
+    pub(super) inflight: u64,
+}
+
+/// Counters of the requests to the origins.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UpstreamCounters {
     pub(super) codes: [u64; StatusClass::NAMES.len()],
     pub(super) duration: Histogram,
-    pub(super) inflight: u64,
 }
 
 /// Counters of one crawler operator.
@@ -158,10 +167,17 @@ impl WorkerCounters {
             .record(record, response);
         if let Some(origin) = record.response.origin {
             let code = origin.status.map_or(StatusClass::Error, StatusClass::from_status);
-            self.each_scope(record.names, origin.scopes, |scope| {
-                scope.codes[code.index()] += 1;
-                scope.duration.record(origin.duration);
-            });
+            match record.decision.origin {
+                None => self.each_scope(record.names, origin.scopes, |scope| {
+                    scope.upstream.record(code, origin.duration);
+                }),
+                Some(name) => {
+                    let counters = self.origins.get_or_insert(name);
+                    for &scope in origin.scopes {
+                        counters.get_or_insert(record.names.scope(scope)).record(code, origin.duration);
+                    }
+                }
+            }
         }
         let unexpected: Units = record.units.unexpected_costs.iter().map(|cost| cost.charged).sum();
         let unexpected = unexpected.saturating_add(record.units.learned_charges);
@@ -236,6 +252,7 @@ impl WorkerCounters {
             scopes: self
                 .scopes
                 .zeroed_except(|scope| ScopeCounters { inflight: scope.inflight, ..ScopeCounters::default() }),
+            origins: self.origins.zeroed_except(NamedSlots::zeroed),
             operators: self.operators.zeroed(),
             unexpected_costs: self.unexpected_costs.zeroed(),
             connections_open: self.connections_open,
@@ -255,9 +272,11 @@ impl WorkerCounters {
             self.routes.get_or_insert(name).merge(route);
         }
         for (name, scope) in other.scopes.iter() {
-            let total = self.scopes.get_or_insert(name);
-            add(&mut total.codes, &scope.codes);
-            total.duration.merge(&scope.duration);
+            self.scopes.get_or_insert(name).upstream.merge(&scope.upstream);
+        }
+        for (name, scopes) in other.origins.iter() {
+            let totals = self.origins.get_or_insert(name);
+            scopes.iter().for_each(|(scope, counts)| totals.get_or_insert(scope).merge(counts));
         }
         for (name, operator) in other.operators.iter() {
             let total = self.operators.get_or_insert(name);
@@ -361,6 +380,18 @@ impl RouteCounters {
     }
 }
 
+impl UpstreamCounters {
+    fn record(&mut self, code: StatusClass, duration: Duration) {
+        self.codes[code.index()] += 1;
+        self.duration.record(duration);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        add(&mut self.codes, &other.codes);
+        self.duration.merge(&other.duration);
+    }
+}
+
 impl OperatorCounters {
     fn record(&mut self, evidence: &Evidence) {
         match evidence {
@@ -392,6 +423,10 @@ impl<T: Default> NamedSlots<T> {
             self.0.push((name.into(), T::default()));
             self.0.len() - 1
         })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Returns all counters with their names, by index.

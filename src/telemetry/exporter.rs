@@ -1,6 +1,6 @@
 //! Totals of the workers at a scrape, as metrics.
 
-use super::counters::WorkerCounters;
+use super::counters::{UpstreamCounters, WorkerCounters};
 use super::handshake_result::HandshakeResult;
 use super::metrics::*;
 use super::registry::Registry;
@@ -26,9 +26,22 @@ pub(super) fn record_totals(totals: &WorkerCounters, registry: &Registry) {
             registry.add_samples(&Key::from_parts(REQUEST_DURATION, &labels), samples);
         }
     }
-    for (scope, counts) in totals.scopes.iter() {
-        let labels = [("scope", scope.to_owned())];
-        registry.add_samples(&Key::from_parts(ORIGIN_REQUEST_DURATION, &labels), &counts.duration);
+    each_upstream(totals, |labels, counts| {
+        registry.add_samples(&Key::from_parts(ORIGIN_REQUEST_DURATION, labels), &counts.duration);
+    });
+}
+
+/// Calls `each` with the labels and the counters of each scope, and of each origin in it where there are several.
+fn each_upstream(totals: &WorkerCounters, mut each: impl FnMut(&[(&'static str, String)], &UpstreamCounters)) {
+    // Requests of a time with one origin.
+    let is_shown = |counts: &UpstreamCounters| totals.origins.is_empty() || counts.codes.iter().any(|count| *count > 0);
+    for (scope, counts) in totals.scopes.iter().filter(|(_, counts)| is_shown(&counts.upstream)) {
+        each(&[("scope", scope.to_owned())], &counts.upstream);
+    }
+    for (origin, scopes) in totals.origins.iter() {
+        for (scope, counts) in scopes.iter() {
+            each(&[("scope", scope.to_owned()), ("origin", origin.to_owned())], counts);
+        }
     }
 }
 
@@ -78,10 +91,14 @@ fn record_requests(totals: &WorkerCounters) {
 }
 
 fn record_scopes_and_operators(totals: &WorkerCounters) {
-    for (scope, counts) in totals.scopes.iter() {
+    each_upstream(totals, |labels, counts| {
         for (code, &count) in StatusClass::ALL.iter().zip(&counts.codes) {
-            counter!(ORIGIN_REQUESTS, "scope" => scope.to_owned(), "code" => code.name()).absolute(count);
+            let mut labels = labels.to_vec();
+            labels.insert(1, ("code", code.name().to_owned()));
+            counter!(ORIGIN_REQUESTS, &labels).absolute(count);
         }
+    });
+    for (scope, counts) in totals.scopes.iter() {
         gauge!(ORIGIN_INFLIGHT, "scope" => scope.to_owned()).set(counts.inflight as f64);
     }
     for (operator, counts) in totals.operators.iter() {

@@ -23,6 +23,18 @@ pub struct Metric {
     pub labels: &'static [&'static str],
 }
 
+impl Metric {
+    /// Label that the series of a metric have only where there are several origins.
+    pub const OPTIONAL_LABEL: &str = "origin";
+
+    /// Returns true if a series of the metric may have these labels, in this order.
+    pub fn has_labels<'a>(&self, labels: impl IntoIterator<Item = &'a str>) -> bool {
+        let labels: Vec<&str> = labels.into_iter().collect();
+        let required = self.labels.iter().filter(|label| **label != Self::OPTIONAL_LABEL);
+        labels == self.labels || labels.into_iter().eq(required.copied())
+    }
+}
+
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
@@ -74,9 +86,9 @@ metrics! {
     /// Time from the first byte of the request to the last byte of the response.
     REQUEST_DURATION: Histogram "tidegate_request_duration_seconds" ["class", "verdict"];
     /// Total number of requests sent to the origin, by status class; `error` if there was no response.
-    ORIGIN_REQUESTS: Counter "tidegate_origin_requests_total" ["scope", "code"];
+    ORIGIN_REQUESTS: Counter "tidegate_origin_requests_total" ["scope", "code", "origin"];
     /// Time from sending the request to the origin to receiving its response head.
-    ORIGIN_REQUEST_DURATION: Histogram "tidegate_origin_request_duration_seconds" ["scope"];
+    ORIGIN_REQUEST_DURATION: Histogram "tidegate_origin_request_duration_seconds" ["scope", "origin"];
     /// Total number of units charged on a route for costs that it does not expect: the origin reported a cost in a quota in
     /// which the route has none. The first report teaches the cost of the path, later requests are refused by it. `tidegate
     /// status` lists the paths: give them a route with a cost.
@@ -84,7 +96,7 @@ metrics! {
     /// Number of requests currently in flight to the origin. Partitions of a scope are added up.
     ORIGIN_INFLIGHT: Gauge "tidegate_origin_inflight" ["scope"];
     /// 1 if the server of the origin is sent requests, 0 if it is ejected because it did not respond.
-    ORIGIN_SERVER_UP: Gauge "tidegate_origin_server_up" ["server"];
+    ORIGIN_SERVER_UP: Gauge "tidegate_origin_server_up" ["server", "origin"];
     /// Current concurrency limit of the scope.
     ORIGIN_CONCURRENCY_LIMIT: Gauge "tidegate_origin_concurrency_limit" ["scope"];
     /// Current minimum delay between two requests of the scope. The maximum over the partitions of a partitioned scope.
@@ -277,6 +289,7 @@ pub const LABELS: &[MetricLabel] = &[
     }),
     label("scope", "Name of a scope of the configuration, or `default`.", Vec::new),
     label("server", "URL of a server of the origin.", Vec::new),
+    label("origin", "Name of an origin of the configuration; absent unless there are several.", Vec::new),
     label("quota", "Name of a quota of the configuration.", Vec::new),
     label("route", "Route of the configuration, as its `match` is written, or `/**`.", Vec::new),
     label("operator", "Name of an operator, built in or of the configuration.", Vec::new),

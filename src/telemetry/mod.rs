@@ -146,6 +146,18 @@ impl Telemetry {
         }
     }
 
+    /// Records the names of several origins, by their id, at the start and after each reload: their series are exported from
+    /// now on, even if 0.
+    pub fn origins_loaded(&self, names: &[&str], rules: &Rules) {
+        let mut totals = self.totals.lock();
+        for route in &rules.routes {
+            let Some(name) = names.get(route.origin.index()) else { continue };
+            for scope in &route.scopes {
+                totals.origins.get_or_insert(name).get_or_insert(&rules[*scope].name);
+            }
+        }
+    }
+
     /// Records that a reload failed and the old rules stay active.
     pub fn reload_failed(&self) {
         self.record(|| gauge!(RELOAD_SUCCESSFUL).set(0));

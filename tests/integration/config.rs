@@ -65,6 +65,21 @@ fn contract_of_the_first_policy_loads() {
 }
 
 #[test]
+fn contract_of_several_origins_loads() {
+    let Some(shared) = crate::support::shared_data() else { return };
+    let text = std::fs::read_to_string(shared.join("contract/door.yaml")).expect("contract exists");
+    // The form of rate limit fields is not a matter of origins.
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("headers:")).collect();
+    let loaded = config::load(Path::new("door.yaml"), &lines.join("\n"), &[], &[], &OperatorTable::builtin_names());
+    let settings = loaded.unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(
+        settings.origin_urls(),
+        "shop (http://127.0.0.1:3000), api (http://127.0.0.1:3001, http://127.0.0.1:3002)"
+    );
+    assert_eq!(settings.warnings, [String::new(); 0]);
+}
+
+#[test]
 fn contract_of_strangers_loads() {
     let Some(shared) = crate::support::shared_data() else { return };
     let dir = tempfile::tempdir().expect("temporary directory");

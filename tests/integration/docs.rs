@@ -1,6 +1,6 @@
 //! The YAML blocks of the documentation and the commands of the README work.
 //!
-//! A YAML block with an `origin` is a complete file: the program serves it. Any other block is a fragment: `check`
+//! A YAML block with an `origin`, or with `origins`, is a complete file: the program serves it. Any other block is a fragment: `check`
 //! accepts it after an origin is added. Files and variables to which the blocks refer exist under their names.
 
 use crate::support::client::Client;
@@ -257,7 +257,7 @@ fn blocks(name: &str, text: &str, language: &str) -> Vec<Block> {
 }
 
 fn is_complete_config(yaml: &str) -> bool {
-    yaml.lines().any(|line| line.starts_with("origin:"))
+    yaml.lines().any(|line| line.starts_with("origin:") || line.starts_with("origins:"))
 }
 
 /// Returns README.md and all files of docs/ and docs/guides/, by name.

@@ -70,6 +70,7 @@ mod origin_failures;
 mod origin_http2;
 mod origin_servers;
 mod origin_timeouts;
+mod origins;
 mod pacing_live;
 mod pacing_simulation;
 mod paths;

@@ -28,7 +28,7 @@ pub struct LogValue {
 }
 
 /// Names of the fields that some lines do not have.
-pub const OPTIONAL_LOG_FIELDS: [&str; 15] = [
+pub const OPTIONAL_LOG_FIELDS: [&str; 16] = [
     "fetch_mode",
     "fetch_site",
     "hints_major",
@@ -43,6 +43,7 @@ pub const OPTIONAL_LOG_FIELDS: [&str; 15] = [
     "switch",
     "fill",
     "retry_seq",
+    "origin",
     "cut",
 ];
 

@@ -270,6 +270,11 @@ fn numbers(out: &mut Vec<u8>, record: &Record<'_>) {
     json::string_or_null(out, record.decision.scope.map(str::as_bytes));
     out.extend_from_slice(b",\"scope_wait_ms\":");
     json::milliseconds(out, record.decision.scope_wait);
+    if let Some(origin) = record.decision.origin {
+        out.extend_from_slice(b",\"origin\":\"");
+        json::name(out, origin);
+        out.push(b'"');
+    }
     out.extend_from_slice(b",\"origin_ms\":");
     match record.response.origin {
         Some(origin) => json::milliseconds(out, origin.duration),

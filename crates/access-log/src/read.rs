@@ -181,6 +181,9 @@ log_line! {
         pub scope: Option<Text<'a>> => "string or null",
         /// Time of the request in the queue of its scopes, in milliseconds.
         pub scope_wait_ms: f64 => "number",
+        /// Name of the origin of the route. The field is absent unless the configuration has several `origins`.
+        #[serde(skip)]
+        pub origin: () => "string",
         /// Time until the head of the origin's response was received or the request failed, in milliseconds. It is null
         /// if no request was sent to the origin.
         pub origin_ms: Option<f64> => "number or null",

@@ -116,6 +116,8 @@ pub struct RecordedDecision<'a> {
     pub route: RouteId,
     /// Name of the route (`route`).
     pub route_name: &'a str,
+    /// Name of the origin, where there are several.
+    pub origin: Option<&'a str>,
     /// Outcome: `verdict`, `reason` and `shadow_reason`.
     pub outcome: RecordedOutcome,
     /// Effect of the switch that applied to the client.

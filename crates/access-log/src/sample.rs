@@ -50,6 +50,7 @@ pub fn sample_record() -> Record<'static> {
         decision: RecordedDecision {
             route: RouteId(1),
             route_name: "/item/*",
+            origin: None,
             bucket_sequence: None,
             outcome: RecordedOutcome::Admitted { shadow_reason: None },
             switch: None,

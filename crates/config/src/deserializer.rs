@@ -95,6 +95,7 @@ fn form_of(path: &SettingPath) -> Option<&'static str> {
         ["cache"] => "write cache: {} to cache with the defaults, or leave the section out for no cache",
         ["listen"] => "write an address and a port, such as 127.0.0.1:8080, or 0.0.0.0:8080 for all addresses",
         ["origin"] => "write origin: http://127.0.0.1:3000",
+        ["origins"] => "write origins: { shop: http://127.0.0.1:3000, api: http://127.0.0.1:3001 }",
         ["notify"] => "write a list, such as notify: [{ webhook: \"https://...\" }]",
         ["quotas", .., "window"] | ["scopes", .., "quota", "window"] => {
             "write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }"

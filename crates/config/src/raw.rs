@@ -76,8 +76,13 @@ pub(super) struct File {
     /// Storage of quota usage: file (in state_dir), memory (a restart resets the usage), or { redis: ... }, through
     /// which several instances share their quotas. A change takes effect at the next start. Default file.
     pub ledger: ledger::Ledger,
-    /// Server behind the gateway: its URL, such as http://127.0.0.1:3000, or keys. Required, here or as --origin.
+    /// Server behind the gateway: its URL, such as http://127.0.0.1:3000, or keys. Required, here or as --origin, unless
+    /// there are `origins`.
     pub origin: ShortForm<origin::Origin, String>,
+    /// Several origins by name, each as `origin`: a URL, or keys. At most 64. They take the place of `origin`, and each route
+    /// names its own (routes[].origin). Quotas, classes and scopes are those of the whole site. Health, connections, TLS and
+    /// timeouts are those of each origin. Default none.
+    pub origins: NamedMap<ShortForm<origin::Origin, String>>,
     /// The site's own hosts: one, or a list of names, such as example.com, wildcards, such as `"*.example.com"` (all names
     /// below it, not example.com itself), and addresses. At most 1000. Default none: every host is accepted.
     ///
@@ -228,6 +233,7 @@ pub(super) const SECTIONS: &[&str] = &[
     "state_dir",
     "ledger",
     "origin",
+    "origins",
     "hosts",
     "paths",
     "clients",

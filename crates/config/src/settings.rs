@@ -5,12 +5,14 @@ mod header_rules;
 mod notifications;
 mod origin;
 mod redirect;
+mod rewrite;
 
 pub use error_page::*;
 pub use header_rules::*;
 pub use notifications::*;
 pub use origin::*;
 pub use redirect::*;
+pub use rewrite::*;
 
 pub use crate::sections::crawl_policy::CrawlPolicy;
 pub use crate::sections::headers::{Headers, LegacyFamily, RateLimitDraft};
@@ -93,7 +95,7 @@ pub struct Settings {
     pub rules: Arc<Rules>,
     /// Redirects, by [`RouteId`]; the last routes without any are left out.
     pub redirects: Vec<Option<Redirect>>,
-    /// Changes of header fields, by [`RouteId`]; the last routes without any are left out.
+    /// Changes of the heads of messages, by [`RouteId`]; the last routes without any are left out.
     pub header_rules: Vec<Option<HeaderRules>>,
     /// Maximum times to wait for parts of a response, by [`RouteId`]; the last routes without any are left out.
     pub response_timeouts: Vec<Option<Duration>>,
@@ -507,6 +509,12 @@ impl Settings {
         }
     }
 
+    /// Returns the names of several origins, by their id; none if there is one.
+    pub fn origin_names(&self) -> Vec<&str> {
+        let names = self.origins.iter().map(|origin| origin.name.as_str());
+        if self.origins.len() > 1 { names.collect() } else { Vec::new() }
+    }
+
     /// Returns the name of an origin where there are several, for logs and metrics.
     #[inline]
     pub fn origin_name(&self, id: OriginId) -> Option<&str> {
@@ -519,10 +527,15 @@ impl Settings {
         self.redirects.get(route.index())?.as_ref()
     }
 
-    /// Returns the changes of header fields on `route`; `None` if there are none.
+    /// Returns the changes of heads on `route`; `None` if there are none.
     #[inline]
     pub fn header_rules(&self, route: RouteId) -> Option<&HeaderRules> {
         self.header_rules.get(route.index())?.as_ref()
+    }
+
+    /// Returns the rewriting of paths on `route`; `None` if the origin is sent the client's.
+    pub fn rewrite(&self, route: RouteId) -> Option<&Rewrite> {
+        self.header_rules(route)?.rewrite.as_ref()
     }
 
     /// Returns the maximum time to the head of a response on `route`, and between parts of its body.

@@ -1,4 +1,5 @@
-//! Short forms of maps of which one key is meant: `origin: URL`, and `window: day` and `sync_from: HEADER` of a quota.
+//! Short forms of maps of which one key is meant: `origin: URL`, also of one of several, and `window: day` and
+//! `sync_from: HEADER` of a quota.
 //!
 //! They are replaced by the maps before layers are merged, so that a variable such as `TIDEGATE__ORIGIN__MAX_CONNECTIONS`
 //! adds to a short form in the file.
@@ -42,6 +43,7 @@ pub(super) fn expand(root: &mut Node) {
     for (key, section) in entries(root) {
         match key {
             "origin" => expand_text(section, "url"),
+            "origins" => entries(section).for_each(|(_, origin)| expand_text(origin, "url")),
             "quotas" => entries(section).for_each(|(_, quota)| expand_quota(quota)),
             "scopes" => {
                 let keys = entries(section).flat_map(|(_, scope)| entries(scope));

@@ -39,6 +39,8 @@ pub enum PathError {
     TooManySegments,
     /// Several readings with costs in different quotas, so that no charge covers what the origin may spend.
     AmbiguousCosts,
+    /// The path is rewritten, and the result has a reading outside of where its route leads.
+    AmbiguousRewrite,
 }
 
 impl fmt::Display for PathError {
@@ -50,6 +52,7 @@ impl fmt::Display for PathError {
             Self::EncodedControl => "the path contains an encoded control character",
             Self::TooManySegments => "the path has more than 256 segments",
             Self::AmbiguousCosts => "the path can be read as pages with costs in different quotas",
+            Self::AmbiguousRewrite => "the path can be read as one that is not rewritten",
         })
     }
 }

@@ -12,6 +12,11 @@ impl PageHash {
         Self(FixedState::default().hash_one((host, path, query)))
     }
 
+    /// Returns the hash of the page as one of several origins has it.
+    pub(super) fn of_origin(self, origin: &str) -> Self {
+        Self(FixedState::default().hash_one((self.0, origin)))
+    }
+
     /// Returns the hash as a number.
     pub(super) fn number(self) -> u64 {
         self.0

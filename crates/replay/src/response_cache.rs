@@ -226,7 +226,8 @@ fn key(request: &ReplayRequest<'_>, rules: &CacheRules, route: &RouteCacheRules)
     let filtered = request
         .query
         .map(|query| query_filter::filter(query, route.key_parameters.as_deref(), &rules.ignored_parameters));
-    PageHash::new(request.host, &request.path, filtered.as_deref().filter(|query| !query.is_empty()))
+    let page = PageHash::new(request.host, &request.path, filtered.as_deref().filter(|query| !query.is_empty()));
+    route.key_origin.as_ref().map_or(page, |origin| page.of_origin(origin))
 }
 
 /// Returns true for statuses that say nothing of the page: the origin failed or refused the request, or the client left.

@@ -16,6 +16,9 @@ use tidegate_policy::cache::{CacheRules, RouteCacheRules, query_filter};
 /// Beginning of the name of a selecting field that is one cookie.
 pub(super) const COOKIE_PREFIX: &str = "cookie:";
 
+/// Name of the part of a key that is the name of the origin.
+const ORIGIN_PART: &[u8] = b":origin";
+
 /// Key of a stored response: half of a SHA-256, so that no client finds two requests with one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::gateway) struct CacheKey(u128);
@@ -25,8 +28,8 @@ pub(in crate::gateway) struct CacheKey(u128);
 pub(in crate::gateway) struct UrlKey {
     /// Key of the URL, and of the fields that are keyed by their values.
     pub(in crate::gateway) key: CacheKey,
-    /// Fields of the request are keyed by their values.
-    has_keyed_fields: bool,
+    /// The key has more than the URL: fields of the request, keyed by their values, or the origin.
+    has_more_parts: bool,
     /// Scheme, host, path and query, as far as they are part of the key.
     pub(in crate::gateway) url: String,
     /// Length of the URL up to its path.
@@ -45,15 +48,15 @@ impl UrlKey {
         rules: FetchRules<'_>,
     ) -> Self {
         let (url, path_start) = keyed_url(site, path, query, rules.rules, rules.route);
-        let (key, has_keyed_fields) = key(&url, fields, rules);
+        let (key, has_more_parts) = key(&url, fields, rules);
         let is_respelled = !is_canonical(path, query);
-        Self { key, has_keyed_fields, url, path_start, is_respelled }
+        Self { key, has_more_parts, url, path_start, is_respelled }
     }
 
     /// Returns the key of the same URL for a request with other fields, or under other rules.
     pub(in crate::gateway) fn with_fields(self, fields: &Fields, rules: FetchRules<'_>) -> Self {
-        let (key, has_keyed_fields) = key(&self.url, fields, rules);
-        Self { key, has_keyed_fields, ..self }
+        let (key, has_more_parts) = key(&self.url, fields, rules);
+        Self { key, has_more_parts, ..self }
     }
 
     /// Returns the key of the URL alone, in its canonical spelling.
@@ -63,7 +66,7 @@ impl UrlKey {
 
     /// Returns true if the key is that of the URL alone.
     pub(in crate::gateway) fn is_plain(&self) -> bool {
-        !self.has_keyed_fields && !self.is_respelled
+        !self.has_more_parts && !self.is_respelled
     }
 
     /// Returns the host, with its port unless that is the one of the scheme.
@@ -103,17 +106,23 @@ pub(in crate::gateway) fn keyed_url(
     (url, path_start)
 }
 
-/// Returns the key of a URL and of those `fields` that are keyed by their values, and whether there are any.
+/// Returns the key of a URL, of its origin if there are several, and of those `fields` that are keyed by their values; and
+/// whether it has more parts than the URL.
 fn key(url: &str, fields: &Fields, rules: FetchRules<'_>) -> (CacheKey, bool) {
     let mut hash = KeyHash::new();
     hash.add(Some(url.as_bytes()));
+    // Another route may send requests for the URL to another origin. No field has this name.
+    if let Some(origin) = &rules.route.key_origin {
+        hash.add(Some(ORIGIN_PART));
+        hash.add(Some(origin.as_bytes()));
+    }
     let mut keyed: SmallVec<[Field<'_>; 4]> = rules.keyed_by_value(fields).collect();
     keyed.sort_by(|one, other| lower_case(one.text).cmp(lower_case(other.text)));
     for field in &keyed {
         hash.add_lower_case(field.text);
         hash.add(Some(field.value));
     }
-    (hash.finish(), !keyed.is_empty())
+    (hash.finish(), !keyed.is_empty() || rules.route.key_origin.is_some())
 }
 
 fn lower_case(text: &[u8]) -> impl Iterator<Item = u8> {

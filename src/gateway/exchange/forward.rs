@@ -52,7 +52,7 @@ pub(in crate::gateway) async fn forward(
         Err(error) => {
             if let Some(copy) = in_place_of_error {
                 journal.origin.settle_unknown();
-                journal.record_origin_failure(&error);
+                journal.worker().record_upstream_failure(&config, journal.known.route().origin, &error);
                 return respond_from_copy(journal, &copy, CopyReason::Error);
             }
             return respond_to_origin_failure(journal, &error, backoff);

@@ -10,7 +10,6 @@ use crate::gateway::cache::FillOutcome;
 use crate::gateway::in_place::boxed_in_place;
 use crate::gateway::message::target;
 use crate::gateway::unknown_paths::UnknownPath;
-use crate::gateway::upstream::ForwardError;
 use crate::gateway::worker::Worker;
 use http::{Method, StatusCode};
 use smallvec::SmallVec;
@@ -55,12 +54,11 @@ impl Journal {
             let Evaluation { classified, decision, exempt } = evaluation;
             known.classified = classified;
             let Decision { verdict, permit, decided_at, quota_usage, bucket } = decision;
-            let id = known.route().origin;
-            let aborts_on_disconnect = known.config.settings.origins[id.index()].aborts_on_disconnect;
+            let aborts_on_disconnect = known.config.settings.origin(known.classified.route).aborts_on_disconnect;
             let (connection, fields) = (&known.connection.connection_state, &known.request.head.fields);
             let client = ClientSide::new(connection, fields, aborts_on_disconnect);
             let refusal_reason = verdict.refusal().map(|refusal| refusal.reason);
-            let origin = OriginTrip::new(id, permit, exempt, unknown_path, decided_at);
+            let origin = OriginTrip::new(permit, exempt, unknown_path, decided_at);
             let cache = CacheTrip::default();
             Self { known, verdict, quota_usage, bucket, refusal_reason, refusing_scope: None, client, cache, origin }
         })
@@ -99,11 +97,6 @@ impl Journal {
         self.known.config.admission.record_scope_refusal(*key, classification.class, self.origin.decided_at);
         self.refusal_reason = Some(reason);
         self.client.retry_after = retry_after;
-    }
-
-    /// Records that the origin has not answered the request.
-    pub(in crate::gateway) fn record_origin_failure(&self, error: &ForwardError) {
-        self.worker().record_upstream_failure(&self.known.config, self.origin.id, error);
     }
 
     /// Records that the request is sent to the origin, and holds its slots.
@@ -258,6 +251,11 @@ impl Journal {
             decision: RecordedDecision {
                 route: known.classified.route,
                 route_name: &known.route().name,
+                origin: known
+                    .config
+                    .settings
+                    .origin_name(known.route().origin)
+                    .filter(|_| !known.route().scopes.is_empty()),
                 bucket_sequence: self.bucket.map(|bucket| bucket.sequence),
                 outcome: match self.refusal_reason {
                     Some(reason) => RecordedOutcome::Refused(reason),

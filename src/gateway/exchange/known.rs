@@ -1,5 +1,5 @@
 //! What is known of a request before it is decided. Nothing of it changes afterwards, but the head, which is rewritten for the
-//! origin where it stands.
+//! origin where it stands, and the route of a fetch of robots.txt, if another origin has the file.
 
 use super::client_connection::ClientConnection;
 use crate::gateway::message::target::ClientRequest;

@@ -8,11 +8,12 @@ use crate::gateway::cache::FetchRules;
 use crate::gateway::message::header_rules::change_request;
 use crate::gateway::message::headers;
 use crate::gateway::message::target;
-use http::Version;
+use http::{Uri, Version};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::net::IpAddr;
+use tidegate_config::settings::{HeaderRules, Rewrite};
 use tidegate_engine::Classified;
 use tidegate_http1::{Fields, Name, RequestHead};
 use tidegate_policy::identity::{ClientAddress, ProxyTrust};
@@ -93,10 +94,25 @@ pub(in crate::gateway) fn prepare_fetch(journal: &mut Journal) {
 /// Returns the head for the origin with the changes of the route; `None` if there are none. The request keeps the head without
 /// them, for the log and the cache: what is the same for all requests of a route selects no response.
 pub(in crate::gateway) fn changed_head(known: &Known) -> Option<Box<RequestHead>> {
-    let changes = Some(&known.header_rules()?.request).filter(|changes| !changes.is_empty())?;
+    let HeaderRules { rewrite, request: changes, .. } = known.header_rules()?;
+    if changes.is_empty() && rewrite.is_none() {
+        return None;
+    }
     let mut head = Box::new(known.request.head.clone());
     change_request(&mut head.fields, changes);
+    if let Some(rewrite) = rewrite {
+        rewrite_target(&mut head.target, rewrite, known.request.resolved_path(known.rules().path_policy));
+    }
     Some(head)
+}
+
+/// Writes the path that the origin is sent in place of `path`. `OPTIONS *` has none.
+fn rewrite_target(target: &mut Uri, rewrite: &Rewrite, path: &str) {
+    if path.starts_with('/') {
+        // The target alone is valid: the origin is never sent the path of the client.
+        let rewritten = target::with_path(target, &rewrite.path(path));
+        *target = rewritten.map_or_else(|_| rewrite.target.parse().unwrap_or_default(), |rewritten| *rewritten);
+    }
 }
 
 /// Writes the address of the client, and of the proxies that it came by.

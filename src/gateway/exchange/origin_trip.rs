@@ -8,12 +8,10 @@ use smallvec::SmallVec;
 use std::time::Duration;
 use tidegate_crawlers::robots::FetchSlot;
 use tidegate_engine::{Charged, ExemptGuard, Permit, Receipt, SlotGuard};
-use tidegate_policy::{OriginId, QuotaId, Timestamp, Units};
+use tidegate_policy::{QuotaId, Timestamp, Units};
 
 /// What the origin has to do with a request.
 pub(in crate::gateway) struct OriginTrip {
-    /// The origin: that of the route, but for robots.txt.
-    pub(in crate::gateway) id: OriginId,
     pub(in crate::gateway) stage: OriginStage,
     pub(in crate::gateway) units: RequestUnits,
     /// Present for an exempt request that the origin answers, until its response.
@@ -91,16 +89,14 @@ impl From<Option<Permit>> for RequestUnits {
 }
 
 impl OriginTrip {
-    /// Returns the trip to an origin of a request decided at `decided_at`.
+    /// Returns the trip of a request decided at `decided_at`.
     pub(in crate::gateway) fn new(
-        id: OriginId,
         permit: Option<Permit>,
         exempt: Option<ExemptGuard>,
         unknown_path: UnknownPath,
         decided_at: Timestamp,
     ) -> Self {
         Self {
-            id,
             stage: OriginStage::Unsent,
             units: permit.into(),
             exempt,

@@ -29,7 +29,10 @@ pub(in crate::gateway) async fn send(
     let (worker, config) = (&connection.worker, Rc::clone(&journal.known.config));
     let route = journal.known.classified.route;
     let response_timeout = config.settings.response_timeout(route);
-    let mut target = UpstreamTarget { response_timeout, ..worker.upstream_target(&config, journal.origin.id, client) };
+    let mut target = UpstreamTarget {
+        response_timeout,
+        ..worker.upstream_target(&config, config.settings.rules[route].origin, client)
+    };
     target.requester = (target.origin.http2 && journal.known.fill().is_none()).then(|| journal.known.address_key());
     journal.begin_at_origin(slots);
     let forwarding = Rc::clone(&journal.client.forwarding);
@@ -58,7 +61,7 @@ pub(in crate::gateway) async fn send(
 /// gateway itself, and for a fetch whose response may be for other clients, too.
 pub(in crate::gateway) fn proxied_client(journal: &Journal) -> Option<ProxiedClient> {
     let (known, fetch) = (&journal.known, journal.cache.fetch.as_deref());
-    known.config.settings.origins[journal.origin.id.index()].proxy_protocol?;
+    known.config.settings.origin(known.classified.route).proxy_protocol?;
     let destination = known.connection.listener.address.filter(|_| fetch.is_none_or(CacheFetch::may_name_client))?;
     Some(ProxiedClient { address: known.client_address(), destination })
 }

@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 use tidegate_config::settings::Settings;
 use tidegate_http1::{self as http1, Name, RequestHead, list};
 use tidegate_policy::own_hosts::OwnHosts;
-use tidegate_policy::path::{PathError, PathReadings};
+use tidegate_policy::path::{PathError, PathPolicy, PathReadings};
 use tidegate_policy::request_body::JsonMatch;
 use tidegate_policy::route::{normalize_host, split_port};
 use tidegate_policy::{RequestFacts, Signature, query};
@@ -81,6 +81,11 @@ impl ClientRequest {
     /// Returns the path that the origin is sent.
     pub(in crate::gateway) fn origin_path(&self) -> &str {
         self.target.path.for_origin().unwrap_or_else(|| self.head.target.path())
+    }
+
+    /// Returns the path with its dot segments resolved, for targets that keep the rest of it.
+    pub(in crate::gateway) fn resolved_path(&self, policy: PathPolicy) -> &str {
+        resolved_path(&self.target.path, self.head.target.path(), policy)
     }
 
     /// Sets the path and query that the origin is sent.
@@ -176,10 +181,38 @@ impl Target {
             is_preflight: false,
             json: None,
         };
-        if settings.rules.has_ambiguous_costs(&facts) {
-            return Err(RequestError::Path(PathError::AmbiguousCosts));
+        if !path.others().is_empty() {
+            check_readings(&facts, &path, head.target.path(), settings).map_err(RequestError::Path)?;
         }
         Ok(Self { path, resolved, sent: None, host, is_preflight: is_preflight(head) })
+    }
+}
+
+/// Checks that a path with several readings has one charge for all, and that all are rewritten alike.
+fn check_readings(
+    facts: &RequestFacts<'_>,
+    path: &PathReadings,
+    sent: &str,
+    settings: &Settings,
+) -> Result<(), PathError> {
+    let rules = &settings.rules;
+    if rules.has_ambiguous_costs(facts) {
+        return Err(PathError::AmbiguousCosts);
+    }
+    let route = rules.route(facts);
+    let is_confined = settings.rewrite(route).is_none_or(|rewrite| {
+        // Another reading than the normalized path may have led to the route.
+        let is_read = rules[route].path.matches(facts.path);
+        is_read && rewrite.is_confined(resolved_path(path, sent, rules.path_policy), rules.path_policy)
+    });
+    if is_confined { Ok(()) } else { Err(PathError::AmbiguousRewrite) }
+}
+
+/// Returns the path with its dot segments resolved: as the client spelled it, unless `raw` does not resolve them.
+fn resolved_path<'a>(path: &'a PathReadings, sent: &'a str, policy: PathPolicy) -> &'a str {
+    match policy {
+        PathPolicy::Raw => path.normalized(sent),
+        PathPolicy::Strict | PathPolicy::Lenient => path.for_origin().unwrap_or(sent),
     }
 }
 
@@ -197,7 +230,7 @@ fn is_preflight(head: &RequestHead) -> bool {
 }
 
 /// Returns `target` with another path, in origin form.
-fn with_path(target: &Uri, path: &str) -> Result<Box<Uri>, RequestError> {
+pub(in crate::gateway) fn with_path(target: &Uri, path: &str) -> Result<Box<Uri>, RequestError> {
     let query = target.query().map_or(String::new(), |query| format!("?{query}"));
     Uri::try_from(format!("{path}{query}")).map(Box::new).map_err(|_| RequestError::Target)
 }

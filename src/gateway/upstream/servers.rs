@@ -13,8 +13,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use tidegate_config::Settings;
 use tidegate_config::settings::{self, Origin, OriginEndpoint, OriginHealth, ProxyProtocolVersion};
+use tidegate_config::{SettingPath, Settings};
 use tidegate_policy::Timestamp;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UnixStream};
@@ -71,6 +71,8 @@ struct ServerTls {
     http1_connector: TlsConnector,
     /// Name in the certificate.
     name: ServerName<'static>,
+    /// Path of the keys of the origin.
+    section: SettingPath,
 }
 
 /// A new connection to a server.
@@ -153,7 +155,13 @@ impl OriginServers {
                 (Some((connector, http1_connector)), OriginEndpoint::Tcp { host, .. }) if settings.is_tls => {
                     let name = server_name(&origin.tls, host)
                         .map_err(|error| format!("{}: {settings}: {error}", origin.path))?;
-                    Some(ServerTls { connector: connector.clone(), http1_connector: http1_connector.clone(), name })
+                    let section = origin.path.clone();
+                    Some(ServerTls {
+                        connector: connector.clone(),
+                        http1_connector: http1_connector.clone(),
+                        name,
+                        section,
+                    })
                 }
                 _ => None,
             };
@@ -358,7 +366,8 @@ impl OriginServer {
             return Ok(Connected { stream: OriginStream::Tcp(stream), is_http2: offers_http2 });
         };
         let connector = if offers_http2 { &tls.connector } else { &tls.http1_connector };
-        let stream = connector.connect(tls.name.clone(), stream).await.map_err(handshake_error)?;
+        let connected = connector.connect(tls.name.clone(), stream).await;
+        let stream = connected.map_err(|error| handshake_error(error, &tls.section))?;
         let stream = OriginStream::Tls(Box::new(stream));
         let is_http2 = stream.protocol() == Some(HTTP2);
         Ok(Connected { stream, is_http2 })

@@ -7,6 +7,7 @@ use rustls::{CertificateError, ClientConfig};
 use std::path::Path;
 use std::sync::Arc;
 use std::{fs, io};
+use tidegate_config::SettingPath;
 use tidegate_config::settings::{Origin, OriginTls};
 use tidegate_tls::{ServerTrust, is_authority_as_server};
 
@@ -79,19 +80,19 @@ pub(super) fn server_name(tls: &OriginTls, host: &str) -> io::Result<ServerName<
     ServerName::try_from(name).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
 }
 
-/// Returns the error of a handshake, with what would do about the certificate.
-pub(super) fn handshake_error(error: io::Error) -> io::Error {
+/// Returns the error of a handshake with an origin, whose keys are at `section`, with what would do about the certificate.
+pub(super) fn handshake_error(error: io::Error, section: &SettingPath) -> io::Error {
     let reason = error.get_ref().and_then(|reason| reason.downcast_ref::<rustls::Error>());
     let Some(refused @ rustls::Error::InvalidCertificate(reason)) = reason else { return error };
     let remedy = match reason {
-        CertificateError::UnknownIssuer => "write its authority in origin.ca",
+        CertificateError::UnknownIssuer => format!("write its authority in {section}.ca"),
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "write a name that it has in origin.server_name"
+            format!("write a name that it has in {section}.server_name")
         }
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "renew it",
-        _ if is_authority_as_server(refused) => {
-            "it is one of an authority: name exactly it in origin.ca, or issue one for the server, without CA:TRUE"
-        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "renew it".to_owned(),
+        _ if is_authority_as_server(refused) => format!(
+            "it is one of an authority: name exactly it in {section}.ca, or issue one for the server, without CA:TRUE"
+        ),
         _ => return error,
     };
     io::Error::new(error.kind(), format!("{error}; {remedy}"))

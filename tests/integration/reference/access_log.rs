@@ -79,6 +79,7 @@ fn lines_have_the_documented_fields_in_order() {
         it.decision.switch = Some(SwitchEffect::Allow);
         it.request.fill = Some(CacheFill::Warm);
         it.decision.scope = Some("default");
+        it.decision.origin = Some("api");
         it.response.cut = Some(ResponseCut::ResponseTimeout);
     });
     let mut shadow = full;

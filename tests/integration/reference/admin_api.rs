@@ -114,8 +114,8 @@ fn fields_of_responses_are_the_documented_ones() {
     let listed: Value = serde_json::from_str(&gateway.admin_get("/api/v1/quotas").1).expect("JSON");
     quotas.extend(listed.as_array().expect("a list").iter().cloned());
     state["quotas"] = json!([{}]);
-    let failing_gateway =
-        TestGateway::with_rules(Origin::with_script(|_, connection| connection.close()).address(), "");
+    let failing = Origin::with_script(|_, connection| connection.close());
+    let failing_gateway = TestGateway::with_rules(failing.address(), "");
     assert_eq!(failing_gateway.connect().get("/", "").status, 502);
     let costing_origin = Origin::with_script(|_, connection| connection.reply("200 OK", "X-API-Cost: 2\r\n", b"page"));
     let quota = "quotas: { api: { limit: 10, window: { fixed: 24h }, cost_header: X-API-Cost } }";
@@ -130,7 +130,13 @@ fn fields_of_responses_are_the_documented_ones() {
     wait_until("the second window", || !promising_gateway.state()["promise"]["last"].is_null());
     let mut promising_state = promising_gateway.state();
     promising_state["quotas"] = json!([{}]);
-    let states = [state, failing_gateway.state(), costing_state, promising_state];
+    let several = format!(
+        "origins: {{ a: 'http://{0}', b: 'http://{0}' }}\nroutes: [{{ match: '/**', origin: b }}]",
+        failing.address()
+    );
+    let several_gateway = TestGateway::with_rules(failing.address(), &several);
+    assert_eq!(several_gateway.connect().get("/", "").status, 502);
+    let states = [state, failing_gateway.state(), costing_state, promising_state, several_gateway.state()];
     assert_documented("state", &state_fields(), &states, |_| false);
     assert_documented("quota", &fields_of::<QuotaDocument>(""), &quotas, |_| false);
     let (_, correction) = gateway.admin_request("POST", "/api/v1/quotas/api/reset", "{\"by\": \"ann\"}");

@@ -59,7 +59,10 @@ pub(super) fn route(id: RouteId, settings: &Settings) -> String {
             (Some(_), Some(caching)) => cache::route(caching).iter().map(|part| format!("; {part}")).collect(),
         };
         let timeout = settings.own_response_timeout(id).map(|timeout| format!("; waits {timeout:?} for the origin"));
-        format!("{costs}; in {}{}{caching}", scopes.join(", "), timeout.unwrap_or_default())
+        let origin = settings.origin_name(route.origin).map(|name| format!("; to {name}")).unwrap_or_default();
+        let rewrite = settings.rewrite(id).map(|rewrite| format!(" as {rewrite}"));
+        let rewrite = rewrite.map_or(String::new(), |path| if origin.is_empty() { format!(";{path}") } else { path });
+        format!("{costs}{origin}{rewrite}; in {}{}{caching}", scopes.join(", "), timeout.unwrap_or_default())
     };
     let answer = match settings.redirect(id) {
         Some(redirect) => self::redirect(redirect),

@@ -58,6 +58,14 @@ pub(crate) struct Route {
     /// the decision, also with stream, within limits.request_body_timeout and limits.min_rate. What the response reports is
     /// charged in the end; without a report, what was reserved is.
     pub cost: NamedMap<RouteCost>,
+    /// Origin of the responses, by its name in `origins`. Required if these are several, unless the route redirects. The
+    /// cache keeps the responses of each origin apart. Default the only origin.
+    pub origin: Option<String>,
+    /// Path that the origin is sent in place of the client's, such as /new/{rest}: `{rest}` is what `**` at the end of
+    /// `match` stands for. Its spelling stays, but for dot segments, which are resolved, and slashes at its start. The query
+    /// stays. A path that some origin could read as one outside of /new/ gets 400. The decision, the cache and the log see
+    /// the path as the client sent it. Redirects and links of the origin are not rewritten. Default none.
+    pub rewrite: Option<String>,
     /// Scopes that the request uses: one, or a list. A route that names others than `default` is not in `default`.
     /// Default `default`.
     pub scopes: OneOrMany<String>,
@@ -78,7 +86,7 @@ pub(crate) struct Route {
     pub compress: Option<bool>,
     /// Redirect in place of a response of the origin: a target, or { to, status }. It costs nothing, takes no slot and is
     /// logged; blocks and buckets apply. GET and HEAD of robots.txt, and the crawl policy, are served as usual. Excludes
-    /// cost, scopes, cache, stream, response_timeout, sample_latency and request_headers. Default none.
+    /// cost, scopes, origin, rewrite, cache, stream, response_timeout, sample_latency and request_headers. Default none.
     pub redirect: Option<RouteRedirect>,
     /// Changes of the header fields of requests to the origin: { set, add, remove }, of at most 32 fields and 8 KiB. The
     /// decision, the cache and the log see the fields as the client sent them. Fields that the gateway needs or writes

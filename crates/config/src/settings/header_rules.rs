@@ -1,10 +1,13 @@
-//! Changes of header fields on a route.
+//! Changes of the heads of messages on a route.
 
+use super::Rewrite;
 use std::fmt;
 
-/// Changes of the header fields of requests to the origin and of responses to clients.
+/// Changes of requests to the origin, and of the header fields of responses to clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderRules {
+    /// Path of requests to the origin; `None` for the client's.
+    pub rewrite: Option<Rewrite>,
     /// Changes of requests to the origin.
     pub request: FieldChanges,
     /// Changes of responses to clients.

@@ -39,7 +39,7 @@ impl Redirect {
     pub fn location(&self, path: &str, query: Option<&str>) -> String {
         let mut location = self.target.clone();
         if let Some(segments) = self.rest_after {
-            push_encoded(&mut location, rest(path, segments), b"/");
+            push_rest(&mut location, path, segments);
         }
         if let Some(query) = query.filter(|_| !self.target.contains('?')) {
             location.push('?');
@@ -55,6 +55,11 @@ impl fmt::Display for Redirect {
         out.write_str(&self.target)?;
         out.write_str(if self.rest_after.is_some() { Self::REST } else { "" })
     }
+}
+
+/// Appends what follows the first `segments` of `path`. It begins with no slash.
+pub(super) fn push_rest(location: &mut String, path: &str, segments: usize) {
+    push_encoded(location, rest(path, segments), b"/");
 }
 
 /// Returns what follows the first `segments` of `path`. Repeated slashes are one.

@@ -80,6 +80,7 @@ pub(super) fn route_cache(
     let raw::RouteKey { headers, cookies, query } = &options.key;
     report.check_len(&path.key().headers(), "headers", headers.0.len(), raw::MAX_KEY_PARTS, "name fewer");
     Some(RouteCacheRules {
+        key_origin: None,
         ttl: options.ttl,
         revalidation_costs,
         key_headers: header_names(headers),

@@ -1,6 +1,7 @@
 //! Validates `request_headers` and `response_headers` of routes: which fields may be changed, and to what.
 
 use super::diagnostics::Diagnostics;
+use super::rewrites;
 use crate::raw::header_changes::{FieldMap, FieldValue, HeaderChanges};
 use crate::raw::routes::Route;
 use crate::setting_path::SettingPath;
@@ -73,9 +74,10 @@ pub(super) fn header_rules(routes: &[Route], report: &mut Diagnostics) -> Vec<Op
         let path = SettingPath::of_route(index);
         let request = changes(&route.request_headers, Direction::Request, &path.request_headers(), report);
         let response = changes(&route.response_headers, Direction::Response, &path.response_headers(), report);
-        if !(request.is_empty() && response.is_empty()) {
+        let rewrite = rewrites::rewrite(route, &path.rewrite(), report);
+        if !(request.is_empty() && response.is_empty() && rewrite.is_none()) {
             rules.resize(index, None);
-            rules.push(Some(HeaderRules { request, response }));
+            rules.push(Some(HeaderRules { rewrite, request, response }));
         }
     }
     rules

@@ -26,6 +26,7 @@ mod quotas;
 mod redirects;
 mod redis_url;
 mod request_conditions;
+mod rewrites;
 mod robots;
 mod routes;
 mod scopes;
@@ -96,6 +97,7 @@ pub(super) fn validate(
         quotas: &quotas,
         scopes: &scopes,
         scope_quotas: &scope_quotas,
+        origins: &origins,
         // An invalid section is reported once, not at each route.
         is_cache_enabled: cache.is_some() || report.has_error_at(&SettingPath::ROOT.cache()),
     };
@@ -106,6 +108,7 @@ pub(super) fn validate(
     let response_timeouts = routes::response_timeouts(&raw.routes, &mut report);
     partition::check_use(&scopes, &routes, &mut report);
     scopes::warn_unused(&scopes, &scope_quotas, &routes, &mut report);
+    origin::check_use(&origins, &scopes, &routes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
     let verify = verify::verify(&raw.verify);
     let range_files = verify::range_files(&raw.operators, &report);

@@ -1,4 +1,4 @@
-//! Validates `origin`.
+//! Validates `origin` and `origins`, and the use of origins by routes.
 
 use super::diagnostics::Diagnostics;
 use crate::authority::{self, InvalidAuthority};
@@ -10,16 +10,97 @@ use crate::settings::{
 };
 use std::net::SocketAddr;
 use std::time::Duration;
+use tidegate_policy::OriginId;
+use tidegate_policy::route::Route;
+use tidegate_policy::throttle::Scope;
 
 /// Event streams pause while nothing happens; those of servers that send comments meanwhile do so at least every minute.
 const DEFAULT_EVENT_STREAM_TIMEOUT: Duration = Duration::from_secs(300);
+/// Most origins.
+const MAX_ORIGINS: usize = 64;
+const EXAMPLE_OF_SEVERAL: &str =
+    "write origins: { shop: http://127.0.0.1:3000, api: http://127.0.0.1:3001 } in place of origin";
 /// Most servers.
 const MAX_SERVERS: usize = 64;
 const EXAMPLE: &str = "use http://HOST:PORT, https://HOST:PORT or unix:/PATH, such as http://127.0.0.1:3000";
 
-/// Returns the origins.
+/// Returns the origins: that of `origin`, or those of `origins`.
 pub(super) fn origins(file: &File, listen: &[Listener], report: &mut Diagnostics) -> Vec<Origin> {
-    vec![origin("", &file.origin.0, SettingPath::ROOT.origin(), listen, report)]
+    let (one, several) = (SettingPath::ROOT.origin(), SettingPath::ROOT.origins());
+    if !report.is_set(&several) {
+        return vec![origin("", &file.origin.0, one, listen, report)];
+    }
+    if report.is_set(&one) || report.is_set(&one.url()) {
+        report.error(&several, "beside origin", "name all origins here, and leave out origin (or --origin)");
+    }
+    let named = &file.origins.0;
+    if named.is_empty() {
+        report.error(&several, "found none", EXAMPLE_OF_SEVERAL);
+    }
+    report.check_len(&several, "origins", named.len(), MAX_ORIGINS, "put a proxy in front of some");
+    let each = named.iter().map(|(name, raw)| {
+        let path = several.entry(name);
+        report.check_name(&path, name);
+        origin(name, &raw.0, path, listen, report)
+    });
+    each.collect()
+}
+
+/// Returns the id of the origin that a route names.
+pub(super) fn origin_id(
+    name: Option<&str>,
+    is_needed: bool,
+    route: &SettingPath,
+    origins: &[Origin],
+    report: &mut Diagnostics,
+) -> OriginId {
+    let names = origins.iter().map(|origin| origin.name.as_str()).filter(|name| !name.is_empty());
+    let path = route.origin();
+    // Invalid origins are reported once, not at each route.
+    if report.has_error_at(&SettingPath::ROOT.origins()) {
+        return OriginId(0);
+    }
+    match name {
+        Some(_) if names.clone().next().is_none() => report.error(&path, "no origin has a name", EXAMPLE_OF_SEVERAL),
+        Some(name) => match origins.iter().position(|origin| origin.name == name) {
+            Some(index) => return OriginId::from_index(index),
+            None => report.unknown_name(&path, "origin", name, names),
+        },
+        None if is_needed && origins.len() > 1 => {
+            let known: Vec<&str> = names.collect();
+            report.error(&path, "missing", format!("write which of several answers: {}", known.join(", ")));
+        }
+        None => {}
+    }
+    OriginId(0)
+}
+
+/// Warns of origins that no route uses, and of scopes in which the overload of one origin holds back another.
+pub(super) fn check_use(origins: &[Origin], scopes: &[Scope], routes: &[Route], report: &mut Diagnostics) {
+    if origins.len() < 2 || report.has_error_at(&SettingPath::ROOT.routes()) {
+        return;
+    }
+    // A route without scopes does not reach its origin.
+    let is_of = |route: &Route, index: usize| route.origin.index() == index && !route.scopes.is_empty();
+    for (index, Origin { path, .. }) in origins.iter().enumerate() {
+        if !routes.iter().any(|route| is_of(route, index)) {
+            report.warning(format!("{path}: unused origin: no route refers to it"));
+        }
+    }
+    for (number, scope) in scopes.iter().enumerate().filter(|(_, scope)| scope.throttle.is_some()) {
+        let is_in = |route: &Route| route.scopes.iter().any(|id| id.index() == number);
+        let sharing = origins.iter().enumerate();
+        let sharing = sharing.filter(|(index, _)| routes.iter().any(|route| is_in(route) && is_of(route, *index)));
+        let sharing: Vec<&str> = sharing.map(|(_, origin)| origin.name.as_str()).collect();
+        if sharing.len() > 1 {
+            report.warning(format!(
+                "{}: limits the origins {} together, so that the overload of one holds back the others; name a scope for \
+                 each in its routes",
+                SettingPath::of_scope(&scope.name),
+                sharing.join(", ")
+            ));
+        }
+    }
 }
 
 fn origin(name: &str, raw: &raw::Origin, path: SettingPath, listen: &[Listener], report: &mut Diagnostics) -> Origin {

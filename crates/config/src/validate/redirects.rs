@@ -33,9 +33,12 @@ pub(super) fn redirects(routes: &[raw::Route], report: &mut Diagnostics) -> Vec<
 /// Checks that the route has no key that concerns the origin.
 fn check_alone(route: &raw::Route, path: &SettingPath, report: &mut Diagnostics) {
     let raw::Route { cost, scopes, sample_latency, stream, response_timeout, cache, request_headers, .. } = route;
+    let raw::Route { origin, rewrite, .. } = route;
     let others = [
         ("cost", !cost.0.is_empty()),
         ("scopes", !scopes.0.is_empty()),
+        ("origin", origin.is_some()),
+        ("rewrite", rewrite.is_some()),
         ("sample_latency", sample_latency.is_some()),
         ("stream", *stream),
         ("response_timeout", response_timeout.is_some()),
@@ -55,11 +58,11 @@ fn redirect(keys: &RedirectKeys, pattern: &str, path: &SettingPath, report: &mut
         Some(target) => (target.to_owned(), true),
         None => (to.clone(), false),
     };
-    let directories = pattern.strip_suffix("/**");
+    let rest_after = rest_after(pattern);
     let found = match target_error(&target, appends_rest) {
         _ if keys.to.is_none() => Some(("missing".to_owned(), EXAMPLE)),
         Some((message, hint)) => Some((format!("found {to:?}, {message}"), hint)),
-        None if appends_rest && directories.is_none() => {
+        None if appends_rest && rest_after.is_none() => {
             Some(("found {rest}, but match does not end with **".to_owned(), "end match with /**, or remove {rest}"))
         }
         None => None,
@@ -70,10 +73,15 @@ fn redirect(keys: &RedirectKeys, pattern: &str, path: &SettingPath, report: &mut
     if let Some(status) = keys.status.filter(|status| !STATUSES.contains(status)) {
         report.error(&path.status(), format!("found {status}"), "write 301, 302, 303, 307 or 308");
     }
-    let segments = |directories: &str| directories.split('/').filter(|segment| !segment.is_empty()).count();
-    let rest_after = directories.filter(|_| appends_rest).map(segments);
+    let rest_after = rest_after.filter(|_| appends_rest);
     let status = keys.status.and_then(|status| StatusCode::from_u16(status).ok());
     Redirect { status, target, rest_after }
+}
+
+/// Returns the number of segments before the `**` at the end of a pattern; `None` if it does not end so.
+pub(super) fn rest_after(pattern: &str) -> Option<usize> {
+    let directories = pattern.strip_suffix("/**")?;
+    Some(directories.split('/').filter(|segment| !segment.is_empty()).count())
 }
 
 /// Returns what is wrong with a target and what would do.

@@ -2,6 +2,7 @@
 
 use super::cache;
 use super::diagnostics::Diagnostics;
+use super::origin::origin_id;
 use super::quotas::ScopeQuota;
 use super::request_conditions;
 use super::stated_costs::{json_conditions, stated_cost};
@@ -10,6 +11,7 @@ use crate::raw::routes as raw;
 use crate::raw::routes::Comparison;
 use crate::scalars::{Price, Span};
 use crate::setting_path::SettingPath;
+use crate::settings::Origin;
 use std::time::Duration;
 use tidegate_policy::cache::RouteCacheRules;
 use tidegate_policy::cost::{Cost, RequestedCost};
@@ -22,12 +24,13 @@ const MAX_ROUTES: usize = 10_000;
 const ANY_SPELLING: MatchOptions = MatchOptions { ignore_case: true, ignore_trailing_slash: true };
 const CATCH_ALL_PATTERN: &str = "/**";
 
-/// Quotas and scopes that routes refer to.
+/// Quotas, scopes and origins that routes refer to.
 pub(super) struct RouteContext<'a> {
     pub(super) quotas: &'a [Quota],
     pub(super) scopes: &'a [Scope],
     /// Quotas of scopes.
     pub(super) scope_quotas: &'a [ScopeQuota],
+    pub(super) origins: &'a [Origin],
     /// True if the file has a section `cache`.
     pub(super) is_cache_enabled: bool,
 }
@@ -60,6 +63,13 @@ pub(super) fn routes(raw: &[raw::Route], context: &RouteContext<'_>, report: &mu
         routes.push(route);
     }
     if routes.last().is_none_or(|last| !(last.path.is_any() && is_unconditional(last))) {
+        if context.origins.len() > 1 && !report.has_error_at(&SettingPath::ROOT.origins()) {
+            report.error(
+                &SettingPath::ROOT.routes(),
+                "requests that no route matches have no origin",
+                format!("end with a route for all, such as {{ match: \"/**\", origin: {} }}", context.origins[0].name),
+            );
+        }
         routes.push(fallback_route(context, report));
     }
     warn_free_spellings(&routes, report);
@@ -158,6 +168,9 @@ fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, repor
         let hint = format!("use at most {} for a route", RefusedQuotas::MAX_QUOTAS);
         report.error(&cost_path, format!("found {} quotas", costs.len()), hint);
     }
+    let origin = origin_id(raw.origin.as_deref(), raw.redirect.is_none(), path, context.origins, report);
+    let cache = cache::route_cache(raw.cache.as_ref(), context.is_cache_enabled, &path.cache(), context.quotas, report);
+    let key_origin = (context.origins.len() > 1).then(|| context.origins[origin.index()].name.clone());
     let is_limited = !costs.is_empty() || !raw.scopes.0.is_empty();
     Route {
         path: pattern(raw, &path.match_pattern(), report).with_match_options(spelling(raw, is_limited)),
@@ -168,11 +181,10 @@ fn route(raw: &raw::Route, path: &SettingPath, context: &RouteContext<'_>, repor
         costs,
         requested_costs,
         scopes,
-        origin: OriginId(0),
+        origin,
         is_latency_sampled: raw.sample_latency.unwrap_or(true),
         streams_body: raw.stream,
-        cache: cache::route_cache(raw.cache.as_ref(), context.is_cache_enabled, &path.cache(), context.quotas, report)
-            .filter(|_| raw.redirect.is_none()),
+        cache: cache.filter(|_| raw.redirect.is_none()).map(|rules| RouteCacheRules { key_origin, ..rules }),
         is_compressed: raw.compress.unwrap_or(true),
         name,
     }

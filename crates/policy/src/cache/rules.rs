@@ -53,6 +53,8 @@ pub struct RouteCacheRules {
     pub ttl: Option<Duration>,
     /// Expected cost of a validation that finds the copy unchanged, by quota; empty for the cost of the route.
     pub revalidation_costs: Vec<(QuotaId, Units)>,
+    /// Name of the origin as a part of the key; `None` if all routes have the same origin.
+    pub key_origin: Option<String>,
     /// Names, in lower case, of request fields that are part of the key.
     pub key_headers: Vec<String>,
     /// Cookies that are part of the key, the only ones that are sent; `None` if cookies keep a request from the cache,

@@ -310,6 +310,22 @@ impl<'a> ExplainInput<'a> {
         settings.redirect(self.route_id()).filter(|_| !is_served)
     }
 
+    /// Returns which of several origins is sent the request, and with which path if it is rewritten.
+    pub(super) fn sent_as(&self) -> Option<String> {
+        let settings = self.environment.settings;
+        let (route, id) = (self.route(), self.route_id());
+        if route.scopes.is_empty() {
+            return None;
+        }
+        let path = settings.rewrite(id).map(|rewrite| rewrite.path(&self.request.path));
+        match (settings.origin_name(route.origin), path) {
+            (Some(origin), None) => Some(format!("the origin is {origin}")),
+            (Some(origin), Some(path)) => Some(format!("the origin is {origin}, and is sent the path {path}")),
+            (None, Some(path)) => Some(format!("the origin is sent the path {path}")),
+            (None, None) => None,
+        }
+    }
+
     pub(super) fn route_id(&self) -> RouteId {
         self.environment.rules().route(&self.request.facts())
     }

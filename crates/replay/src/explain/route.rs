@@ -50,12 +50,13 @@ pub(super) fn step(input: &ExplainInput<'_>) -> Step {
         ),
         (false, false) => None,
     };
-    let evidence = evidence.into_iter().chain(body(input)).collect();
+    let evidence = evidence.into_iter().chain(body(input));
     let costs: Map<String, Value> = input
         .quota_snapshots
         .iter()
         .map(|snapshot| (snapshot.quota.name.clone(), snapshot.cost.as_f64().into()))
         .collect();
+    let evidence = evidence.chain(input.sent_as()).collect();
     Step::info(Stage::Route, message)
         .with_evidence(evidence)
         .with_rule(input.environment.rule(&SettingPath::of_route(id.index())))

@@ -54,7 +54,7 @@ pub(in crate::gateway) fn respond_to_origin_failure(
     backoff: Option<ThrottleRejection>,
 ) -> Response<ResponseBody> {
     journal.origin.settle_unknown();
-    journal.record_origin_failure(error);
+    journal.worker().record_upstream_failure(&journal.known.config, journal.known.route().origin, error);
     let retry_after = backoff.map_or(Duration::ZERO, |rejection| rejection.retry_after);
     let problem = Problem::origin_failed(error, retry_after);
     if error.is_capacity() {

@@ -81,8 +81,9 @@ pub(in crate::gateway) async fn respond_from_origin_cache(
             let route = journal.known.classified.route;
             config.distrust_origin_cache(route, journal.worker().now());
             warn!(
-                "origin.only_if_cached: the origin answered a request for its cache on route {} with a response that has \
+                "{}.only_if_cached: the origin answered a request for its cache on route {} with a response that has \
                  no Age and no hit in Cache-Status, or a cost: charging it, and refusing such requests there for an hour",
+                config.settings.origin(route).path,
                 config.settings.rules[route].name
             );
         }

@@ -13,7 +13,6 @@ use http::StatusCode;
 use tidegate_access_log::hexadecimal;
 use tidegate_config::settings::Redirect;
 use tidegate_http1::{Fields, Name, RequestHead, Response};
-use tidegate_policy::path::PathPolicy;
 
 /// Port of https URLs that name none.
 const HTTPS_PORT: u16 = 443;
@@ -42,11 +41,7 @@ pub(in crate::gateway) fn redirect_by_route(body: ClientBody, mut journal: Box<J
     let Known { connection, config, request, .. } = &*journal.known;
     let redirect = config.settings.redirect(journal.known.classified.route).expect("the route has a redirect");
     connection.drain_body(&request.head, body);
-    // The path as the client spelled it, but for dot segments, which `raw` does not resolve.
-    let path = match config.settings.rules.path_policy {
-        PathPolicy::Raw => request.path(),
-        PathPolicy::Strict | PathPolicy::Lenient => request.origin_path(),
-    };
+    let path = request.resolved_path(config.settings.rules.path_policy);
     let location = redirect.location(path, request.head.target.query());
     let status = redirect.status_for(&request.head.method);
     let mut response = redirect_response(status, &location, journal.known.id);

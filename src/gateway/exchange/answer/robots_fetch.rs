@@ -61,9 +61,11 @@ pub(in crate::gateway) async fn fetch_robots(
     let worker = Rc::clone(journal.worker());
     let (cache, key) = (&worker.shared().robots_cache, site.key());
     let head = own_request(&site, &worker.shared().via.http1);
-    // Not that of this request: its method, or its query, may have led to another one.
-    let rules = journal.known.rules();
-    journal.origin.id = rules[site.route(&head.target, rules)].origin;
+    // The method or the query of this request may have led to another origin.
+    let route = site.route(&head.target, journal.known.rules());
+    if journal.known.rules()[route].origin != journal.known.route().origin {
+        journal.known.classified.route = route;
+    }
     let (result, _) = send(Some(&head), RequestBody::Empty, &mut journal, None, None).await;
     let mut upstream = match result {
         Ok(upstream) => upstream,
@@ -116,7 +118,7 @@ fn fetch_failed(
     error: ForwardError,
 ) -> (Box<Journal>, FetchOutcome) {
     let Some(stale) = stale else { return (journal, FetchOutcome::Failed(error)) };
-    journal.record_origin_failure(&error);
+    journal.worker().record_upstream_failure(&journal.known.config, journal.known.route().origin, &error);
     (journal, FetchOutcome::Copy(stale))
 }
 
