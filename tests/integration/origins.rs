@@ -5,7 +5,9 @@ use crate::support::gateway::TestGateway;
 use crate::support::origin::{Origin, signal};
 use crate::support::program::run;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Starts an origin whose pages say its name.
@@ -377,4 +379,67 @@ fn explain_says_which_origin_is_sent_which_path() {
         let outcome = run(&args, b"");
         assert!(outcome.output.contains(expected), "{}\n{}", outcome.output, outcome.errors);
     }
+}
+
+#[test]
+fn path_that_is_read_as_pages_of_two_origins_reaches_none() {
+    let (shop, api) = (named("shop"), named("api"));
+    let servers = [("shop", shop.address()), ("api", api.address())];
+    for policy in ["strict", "lenient", "raw"] {
+        let rules =
+            format!("paths: {policy}\nroutes: [{{ match: '/v1/**', origin: api }}, {{ match: '/**', origin: shop }}]");
+        let gateway = start(&servers, &rules);
+        for path in
+            ["/v1/..;/internal", "/v1/..;a/..;b/internal", "/x/..;/v1/a", "/v1;x/a", "/v1%2fa", "/v1/..%2finternal"]
+        {
+            let seen = (shop.received_requests().len(), api.received_requests().len());
+            assert_eq!(gateway.connect().get(path, "").status, 400, "{policy} {path}");
+            assert_eq!((shop.received_requests().len(), api.received_requests().len()), seen, "{policy} {path}");
+        }
+        for (path, expected) in
+            [("/v1/a;x=1/b", "api"), ("/v1/a/..;/b", "api"), ("/a;x/b", "shop"), ("/v1/a%20b", "api")]
+        {
+            assert_eq!(gateway.connect().get(path, "").text(), expected, "{policy} {path}");
+        }
+    }
+}
+
+#[test]
+fn requests_beside_reloads_are_all_answered() {
+    let (shop, api) = (named("shop"), named("api"));
+    let servers = [("shop", shop.address()), ("api", api.address())];
+    let both = format!(
+        "{}routes: [{{ match: '/v1/**', origin: api }}, {{ match: '/**', origin: shop }}]\nworkers: 2",
+        origins(&servers)
+    );
+    let one = format!("{}routes: [{{ match: '/**', origin: shop }}]\nworkers: 2", origins(&servers[..1]));
+    let gateway = TestGateway::with_rules(shop.address(), &both);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut client = gateway.connect();
+                    let mut answers = BTreeMap::<String, usize>::new();
+                    while !is_over.load(Ordering::Relaxed) {
+                        let page = client.get("/v1/a", "");
+                        assert_eq!(page.status, 200, "{}", page.text());
+                        *answers.entry(page.text()).or_default() += 1;
+                        assert_eq!(client.get("/b", "").text(), "shop");
+                    }
+                    answers
+                })
+            })
+            .collect();
+        for rules in [&one, &both].into_iter().cycle().take(30) {
+            gateway.reload(shop.address(), rules).expect("valid rules");
+            let expected = if rules == &both { "api" } else { "shop" };
+            assert_eq!(gateway.connect().get("/v1/a", "").text(), expected);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        for client in clients {
+            let answers = client.join().expect("every request is answered");
+            assert!(answers.keys().all(|page| page == "shop" || page == "api"), "{answers:?}");
+        }
+    });
 }

@@ -34,11 +34,12 @@ use std::time::Duration;
 use tidegate_policy::crawl_delay::CrawlDelays;
 use tidegate_policy::dns_pattern::DnsPattern;
 use tidegate_policy::own_hosts::OwnHosts;
+use tidegate_policy::path::PathError;
 use tidegate_policy::promise::Promise;
 use tidegate_policy::purpose::Purpose;
 use tidegate_policy::secret::Secret;
 use tidegate_policy::terms::UsageTerms;
-use tidegate_policy::{OriginId, ProofMethod, RouteId, Rules};
+use tidegate_policy::{OriginId, ProofMethod, RequestFacts, RouteId, Rules};
 
 /// Validated configuration of the gateway.
 #[derive(Clone, Debug)]
@@ -536,6 +537,27 @@ impl Settings {
     /// Returns the rewriting of paths on `route`; `None` if the origin is sent the client's.
     pub fn rewrite(&self, route: RouteId) -> Option<&Rewrite> {
         self.header_rules(route)?.rewrite.as_ref()
+    }
+
+    /// Checks that a path with several readings has one charge and one origin for all, and that all are rewritten alike.
+    /// `resolved` is the path with its dot segments resolved.
+    pub fn check_readings(&self, request: &RequestFacts<'_>, resolved: &str) -> Result<(), PathError> {
+        let rules = &self.rules;
+        if rules.has_ambiguous_costs(request) {
+            return Err(PathError::AmbiguousCosts);
+        }
+        if rules.has_ambiguous_origin(request) {
+            return Err(PathError::AmbiguousOrigin);
+        }
+        let route = rules.route(request);
+        // Another reading than the normalized path may have led to the route.
+        let is_read = || rules[route].path.matches(request.path);
+        match self.rewrite(route) {
+            Some(rewrite) if !(is_read() && rewrite.is_confined(resolved, rules.path_policy)) => {
+                Err(PathError::AmbiguousRewrite)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the maximum time to the head of a response on `route`, and between parts of its body.

@@ -39,6 +39,8 @@ pub enum PathError {
     TooManySegments,
     /// Several readings with costs in different quotas, so that no charge covers what the origin may spend.
     AmbiguousCosts,
+    /// Several readings that are pages of different origins, so that one may be asked for a page that no route leads to.
+    AmbiguousOrigin,
     /// The path is rewritten, and the result has a reading outside of where its route leads.
     AmbiguousRewrite,
 }
@@ -52,6 +54,7 @@ impl fmt::Display for PathError {
             Self::EncodedControl => "the path contains an encoded control character",
             Self::TooManySegments => "the path has more than 256 segments",
             Self::AmbiguousCosts => "the path can be read as pages with costs in different quotas",
+            Self::AmbiguousOrigin => "the path can be read as pages of different origins",
             Self::AmbiguousRewrite => "the path can be read as one that is not rewritten",
         })
     }
@@ -107,6 +110,14 @@ impl PathReadings {
     /// Returns the readings besides the normalized path.
     pub fn others(&self) -> &[String] {
         self.0.as_ref().map_or(&[], |readings| &readings.others)
+    }
+
+    /// Returns the path with its dot segments resolved: as the client spelled it, unless `policy` leaves them to the origin.
+    pub fn resolved<'a>(&'a self, sent: &'a str, policy: PathPolicy) -> &'a str {
+        match policy {
+            PathPolicy::Raw => self.normalized(sent),
+            PathPolicy::Strict | PathPolicy::Lenient => self.for_origin().unwrap_or(sent),
+        }
     }
 
     /// Returns the path for the origin, if it is another than the client sent.

@@ -242,6 +242,18 @@ impl Rules {
             .map(|(index, _)| RouteId::from_index(index))
     }
 
+    /// Returns true if the path has several readings, and these are pages of different origins.
+    pub fn has_ambiguous_origin(&self, request: &RequestFacts<'_>) -> bool {
+        // A route without scopes is answered by the gateway.
+        let mut origins = self.routes_of_readings(request).filter(|route| !route.scopes.is_empty());
+        let first = origins.next().map(|route| route.origin);
+        origins.any(|route| Some(route.origin) != first)
+    }
+
+    fn routes_of_readings<'a>(&'a self, request: &'a RequestFacts<'_>) -> impl Iterator<Item = &'a Route> {
+        paths(request).map(move |path| &self[self.route_of_path(request, path)])
+    }
+
     fn route_of_path(&self, request: &RequestFacts<'_>, path: &str) -> RouteId {
         let index = self.routes.iter().position(|route| route.matches(request, path));
         let route = RouteId::from_index(index.unwrap_or(self.routes.len().saturating_sub(1)));
@@ -291,7 +303,7 @@ mod tests {
     use crate::facts::Claim;
     use crate::fixtures;
     use crate::identity::KeyOwner;
-    use crate::ids::OperatorId;
+    use crate::ids::{OperatorId, OriginId};
     use crate::request_body::JsonCondition;
     use crate::route::Pattern;
     use crate::secret::Secret;
@@ -518,6 +530,26 @@ mod tests {
             };
             proptest::prop_assert!(weight(&JsonMatch::Unreadable) >= weight(&met(&some)));
         }
+    }
+
+    #[test]
+    fn readings_of_different_origins_are_ambiguous() {
+        let route = |path, origin, scopes: &[u16]| Route {
+            path: Pattern::parse(path).expect("valid pattern"),
+            origin: OriginId(origin),
+            scopes: scopes.iter().copied().map(ScopeId).collect(),
+            ..fixtures::route(&[])
+        };
+        let routes =
+            vec![route("/v1/**", 1, &[0]), route("/moved", 0, &[]), route("/v2/**", 1, &[0]), route("/**", 0, &[0])];
+        let rules = Rules { routes, ..fixtures::rules() };
+        let is_ambiguous = |path, others: &[&str]| {
+            let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+            rules.has_ambiguous_origin(&RequestFacts { other_paths: &others, ..fixtures::request_facts(path) })
+        };
+        assert!(is_ambiguous("/v1/..;/a", &["/a"]) && is_ambiguous("/x/..;/v1/a", &["/a/b", "/v1/a"]));
+        assert!(!is_ambiguous("/v1/a", &[]) && !is_ambiguous("/v1/a", &["/v2/b"]) && !is_ambiguous("/a", &["/b"]));
+        assert!(!is_ambiguous("/v1/a", &["/moved"]), "the gateway redirects it");
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl ClientRequest {
 
     /// Returns the path with its dot segments resolved, for targets that keep the rest of it.
     pub(in crate::gateway) fn resolved_path(&self, policy: PathPolicy) -> &str {
-        resolved_path(&self.target.path, self.head.target.path(), policy)
+        self.target.path.resolved(self.head.target.path(), policy)
     }
 
     /// Sets the path and query that the origin is sent.
@@ -182,37 +182,10 @@ impl Target {
             json: None,
         };
         if !path.others().is_empty() {
-            check_readings(&facts, &path, head.target.path(), settings).map_err(RequestError::Path)?;
+            let resolved = path.resolved(head.target.path(), settings.rules.path_policy);
+            settings.check_readings(&facts, resolved).map_err(RequestError::Path)?;
         }
         Ok(Self { path, resolved, sent: None, host, is_preflight: is_preflight(head) })
-    }
-}
-
-/// Checks that a path with several readings has one charge for all, and that all are rewritten alike.
-fn check_readings(
-    facts: &RequestFacts<'_>,
-    path: &PathReadings,
-    sent: &str,
-    settings: &Settings,
-) -> Result<(), PathError> {
-    let rules = &settings.rules;
-    if rules.has_ambiguous_costs(facts) {
-        return Err(PathError::AmbiguousCosts);
-    }
-    let route = rules.route(facts);
-    let is_confined = settings.rewrite(route).is_none_or(|rewrite| {
-        // Another reading than the normalized path may have led to the route.
-        let is_read = rules[route].path.matches(facts.path);
-        is_read && rewrite.is_confined(resolved_path(path, sent, rules.path_policy), rules.path_policy)
-    });
-    if is_confined { Ok(()) } else { Err(PathError::AmbiguousRewrite) }
-}
-
-/// Returns the path with its dot segments resolved: as the client spelled it, unless `raw` does not resolve them.
-fn resolved_path<'a>(path: &'a PathReadings, sent: &'a str, policy: PathPolicy) -> &'a str {
-    match policy {
-        PathPolicy::Raw => path.normalized(sent),
-        PathPolicy::Strict | PathPolicy::Lenient => path.for_origin().unwrap_or(sent),
     }
 }
 

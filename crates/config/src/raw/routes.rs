@@ -59,7 +59,8 @@ pub(crate) struct Route {
     /// charged in the end; without a report, what was reserved is.
     pub cost: NamedMap<RouteCost>,
     /// Origin of the responses, by its name in `origins`. Required if these are several, unless the route redirects. The
-    /// cache keeps the responses of each origin apart. Default the only origin.
+    /// cache keeps the responses of each origin apart. A path that can be read as pages of different origins, such as
+    /// /v1/..;/internal, gets 400. Default the only origin.
     pub origin: Option<String>,
     /// Path that the origin is sent in place of the client's, such as /new/{rest}: `{rest}` is what `**` at the end of
     /// `match` stands for. Its spelling stays, but for dot segments, which are resolved, and slashes at its start. The query

@@ -60,8 +60,9 @@ impl HypotheticalRequest {
             HypotheticalEvidence { environment, request: &request, client: address.client, now: self.at };
         let client = ClientFacts::gather(address.client, &mut evidence);
         let used = |quota: &str| self.used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
-        if environment.rules().has_ambiguous_costs(&request.facts()) {
-            return Err(PathError::AmbiguousCosts);
+        if !readings.others().is_empty() {
+            let resolved = readings.resolved(self.url.path(), environment.rules().path_policy);
+            environment.settings.check_readings(&request.facts(), resolved)?;
         }
         Ok(ExplainInput::new(environment, request, client, self.at).with_used(used))
     }

@@ -170,6 +170,9 @@ impl ProblemTemplate {
             RequestError::Path(PathError::AmbiguousCosts) => {
                 plain!(400, "Bad Request", "The path can be read as pages with costs in different quotas.")
             }
+            RequestError::Path(PathError::AmbiguousOrigin) => {
+                plain!(400, "Bad Request", "The path can be read as pages of different origins.")
+            }
             RequestError::Path(PathError::AmbiguousRewrite) => {
                 plain!(400, "Bad Request", "The path can be read as one that is not rewritten.")
             }
