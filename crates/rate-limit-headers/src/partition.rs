@@ -7,20 +7,22 @@
 use super::client_share_name;
 use std::fmt::Write;
 use tidegate_policy::Rules;
+use tidegate_policy::budget::BudgetKey;
 use tidegate_policy::class::Class;
 use tidegate_policy::identity::KeySource;
 use tidegate_policy::route::Route;
 
 /// Returns the policies of `class` on `route` that are those of one client; `None` if there are none.
 pub(super) fn partitions(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
-    if class.key == KeySource::Class || !class.enforce {
-        return None;
-    }
-    let bucket = class.bucket.filter(|bucket| !(bucket.costed_only && route.is_free())).map(|_| class.name.clone());
-    let quotas = route.costs.iter().map(|(quota, _)| &rules[*quota]).filter(|quota| quota.enforce);
-    let shares = quotas.filter(|quota| quota.client_limit_of(class).is_some());
+    let quotas = || route.costs.iter().map(|(quota, _)| &rules[*quota]).filter(|quota| quota.enforce);
+    let is_of_clients = class.key != KeySource::Class && class.enforce;
+    let bucket = class.bucket.filter(|bucket| is_of_clients && !(bucket.costed_only && route.is_free()));
+    let shares = quotas().filter(|quota| is_of_clients && quota.client_limit_of(class).is_some());
+    let budgets = quotas().filter(|quota| quota.budget.as_ref().is_some_and(|it| it.per != BudgetKey::Class));
+    let names = bucket.map(|_| class.name.clone()).into_iter();
+    let names = names.chain(shares.map(|quota| client_share_name(&quota.name)));
     let mut text = String::new();
-    for name in bucket.into_iter().chain(shares.map(|quota| client_share_name(&quota.name))) {
+    for name in names.chain(budgets.map(|quota| quota.name.clone())) {
         let separator = if text.is_empty() { "" } else { ", " };
         let _ = write!(text, "{separator}\"{name}\";client_id");
     }
