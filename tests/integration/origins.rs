@@ -18,7 +18,7 @@ fn named(name: &'static str) -> Origin {
 /// Starts an origin whose pages say its name, and may be stored.
 fn cacheable(name: &'static str) -> Origin {
     Origin::with_script(move |_, connection| {
-        connection.reply("200 OK", "Cache-Control: max-age=60\r\n", name.as_bytes())
+        connection.reply("200 OK", "Cache-Control: max-age=60\r\n", name.as_bytes());
     })
 }
 
