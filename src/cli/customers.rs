@@ -5,6 +5,7 @@ use super::{CommandError, path_segment, print};
 use crate::admin::UsageDocument;
 use clap::Args;
 use http::Method;
+use serde_json::json;
 use std::fmt::Write;
 use std::process::ExitCode;
 
@@ -48,6 +49,7 @@ fn text(args: &UsageArgs) -> Result<String, CommandError> {
 fn csv(usage: &[UsageDocument]) -> String {
     let mut text = "key,class,valid,quota,limit,used,remaining,window_end\n".to_owned();
     for UsageDocument { key, class, valid, quota, limit, used, remaining, window_end } in usage {
+        let [limit, used, remaining] = [limit, used, remaining].map(|amount| json!(amount));
         let _ = writeln!(text, "{key},{class},{valid},{quota},{limit},{used},{remaining},{window_end}");
     }
     text
@@ -100,9 +102,9 @@ mod tests {
 
     #[test]
     fn table_has_a_line_for_each_customer() {
-        let expected = "customer         class  quota      used   limit  until\n\
-                        acme             pro    customer  12.25  500000  2026-11-28T00:00:00Z\n\
-                        trial (invalid)  pro    customer      0  500000  2026-11-28T00:00:00Z\n";
+        let expected = "customer         class  quota      used    limit  until\n\
+                        acme             pro    customer  12.25  500,000  2026-11-28T00:00:00Z\n\
+                        trial (invalid)  pro    customer      0  500,000  2026-11-28T00:00:00Z\n";
         assert_eq!(table(&usage()), expected);
         assert!(table(&[]).starts_with("No listed key"));
     }

@@ -43,7 +43,11 @@ impl GatewayApi for ServiceState {
             origins: if origins.len() > 1 { origins } else { Vec::new() },
             settings,
             not_ready_reasons: self.not_ready_reasons(),
-            ledger_error: self.lease_refresher.as_ref().and_then(LeaseRefresher::last_error),
+            ledger_error: self
+                .lease_refresher
+                .as_ref()
+                .and_then(LeaseRefresher::last_error)
+                .or_else(|| self.key_usage_error()),
             untrusted_proxy: self.handle.untrusted_proxy(),
             notes: self.warnings(),
             quotas: self.handle.quotas().iter().map(|view| views::quota(view, now)).collect(),

@@ -2,6 +2,8 @@
 
 use super::ServiceState;
 use super::certificates::CertificateView;
+use super::customers::usage_of_customers;
+use crate::admin::UsageDocument;
 use crate::admin::state::PromiseDocument;
 use crate::gateway::OriginView;
 use crate::telemetry::metrics::*;
@@ -49,6 +51,14 @@ impl ServiceState {
         admission.scopes(self.handle.uptime()).iter().for_each(record_scope);
         admission.quotas(self.handle.now()).iter().for_each(record_quota);
         admission.budgets(self.handle.now()).iter().for_each(record_budget);
+        let is_named = |usage: &UsageDocument| {
+            let quota = admission.rules().quotas.iter().find(|quota| quota.name == usage.quota);
+            quota.and_then(|quota| quota.budget.as_ref()).is_some_and(|budget| budget.has_metrics_by_key)
+        };
+        usage_of_customers(admission, self.handle.now())
+            .iter()
+            .filter(|usage| is_named(usage))
+            .for_each(record_customer);
         for (operator, span) in engine.longest_refusals() {
             let operator = self.operators.name(operator).to_owned();
             gauge!(LONGEST_REFUSAL, "operator" => operator).set(span.as_secs() as f64);
@@ -133,6 +143,13 @@ fn record_scope(scope: &ScopeState) {
     if let Some(partitions) = scope.partitions {
         gauge!(SCOPE_PARTITIONS, &labels).set(partitions as f64);
     }
+}
+
+/// Records the usage of the customers of a quota whose metrics name them.
+fn record_customer(usage: &UsageDocument) {
+    let labels = [("quota", usage.quota.clone()), ("key", usage.key.clone())];
+    gauge!(BUDGET_USED, &labels).set(usage.used.as_f64());
+    gauge!(BUDGET_LIMIT, &labels).set(usage.limit.as_f64());
 }
 
 fn record_budget(budget: &BudgetView) {

@@ -117,6 +117,10 @@ metrics! {
     /// Number of keys that have used a budget of the quota in the current window. A quota with budgets has no limit of its own:
     /// of its other metrics, only those of units that are charged, released or refused exist.
     BUDGET_KEYS: Gauge "tidegate_budget_keys" ["quota"];
+    /// Units that the customer of a listed key has used of its budget in the current window, with `metrics_by_key`.
+    BUDGET_USED: Gauge "tidegate_budget_used" ["quota", "key"];
+    /// Limit of the customer of a listed key per window, in units, with `metrics_by_key`.
+    BUDGET_LIMIT: Gauge "tidegate_budget_limit" ["quota", "key"];
     /// 1 if the quota is enforced, 0 in shadow mode (`enforce: false`).
     QUOTA_ENFORCED: Gauge "tidegate_quota_enforced" ["quota"];
     /// Units settled in the current window, over all instances. Reserved units are not included, unlike in the field
@@ -288,6 +292,7 @@ pub const LABELS: &[MetricLabel] = &[
         StatusClass::ALL.map(StatusClass::name).to_vec()
     }),
     label("scope", "Name of a scope of the configuration, or `default`.", Vec::new),
+    label("key", "Name of a customer in `api_keys`.", Vec::new),
     label("server", "URL of a server of the origin.", Vec::new),
     label("origin", "Name of an origin of the configuration; absent unless there are several.", Vec::new),
     label("quota", "Name of a quota of the configuration.", Vec::new),

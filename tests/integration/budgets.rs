@@ -142,7 +142,7 @@ fn keys_of_a_file_are_read_again_when_it_changes() {
     );
     let gateway = TestGateway::with_rules(origin.address(), &rules);
     assert_eq!([ACME, TRIAL].map(|key| get(&gateway, key).status), [200, 429]);
-    file(&(acme.clone() + &trial));
+    file(&(acme + &trial));
     gateway.reload_files();
     assert_eq!(get(&gateway, TRIAL).status, 200);
     file("  - { name: broken }\n");

@@ -385,8 +385,11 @@ quotas:
   paced: { limit: 1000, window: { calendar: day, zone: UTC }, pacing: even, tiers: { bot: [ { above: 95%, shed: 100% } ] } }
   tried: { limit: 1, window: { fixed: 24h }, enforce: false }
   unreported: { limit: 1000000, window: { calendar: day, zone: UTC }, cost_json: usage.total_tokens }
+  customer: { per: api_key, limit: 1000000, window: { calendar: day, zone: UTC }, metrics_by_key: true }
+api_keys: [{ name: acme, class: partner, sha256: 689febd264f8b977e29c0fdb75f839eb248ba07d1561b14f2b95f42756943245 }]
 promise: { people_refused: 100% }
 classes:
+  - { name: partner, when: { api_key: own } }
   - { name: bad, when: { user_agent: BadBot }, block: true }
   - { name: search, when: { operator: [googlebot, acme] }, crawl_delay: 10s }
   - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot, impostor] } }
@@ -400,7 +403,7 @@ routes:
   - { match: /stored, cost: { api: 1 }, cache: { ttl: 1h } }
   - { match: /paced, cost: { paced: 1 }, cache: off }
   - { match: /shadow, cost: { tried: 1 }, cache: off }
-  - { match: /unreported, cost: { unreported: 1 }, cache: off }
+  - { match: /unreported, cost: { unreported: 1, customer: 1 }, cache: off }
   - { match: /fragile, scopes: fragile, cache: off }
   - { match: /tenant, scopes: [default, tenant], cache: off }
   - { match: /**, cache: off }

@@ -857,7 +857,7 @@ fn atlassian_headers(response: &Response) -> [&str; 4] {
 /// Returns the rules of the shipped file, without the sections that each test gateway sets itself.
 fn shipped_rules() -> String {
     const SHIPPED_SECTIONS: [&str; 6] = ["clients:", "quotas:", "classes:", "routes:", "scopes:", "headers:"];
-    let file = include_str!("../../config/tidegate.yaml").lines().filter(|line| !line.starts_with('#'));
+    let file = include_str!("../../config/tidegate.yaml").lines().filter(|line| !line.trim_start().starts_with('#'));
     let mut is_included = false;
     let included = file.filter(|line| {
         if !line.is_empty() && !line.starts_with(' ') {

@@ -18,6 +18,8 @@ pub struct Budget {
     pub class_keys: Vec<ClientKey>,
     /// Maximum number of keys that are counted.
     pub max_keys: usize,
+    /// True if metrics have the usage of each listed key.
+    pub has_metrics_by_key: bool,
 }
 
 /// What has a budget of its own.
@@ -86,6 +88,7 @@ mod tests {
             key_limits: [(own, units(7))].into(),
             class_keys: vec![ClientKey::of_class("a"), ClientKey::of_class("b")],
             max_keys: 10,
+            has_metrics_by_key: false,
         };
         let limits = [(0, own), (1, own), (0, other), (1, other)]
             .map(|(class, key)| budget.limit(ClassId(class), key, units(100)).floor());
@@ -98,7 +101,8 @@ mod tests {
         let key = |per| {
             let class_keys = vec![ClientKey::of_class("a"), ClientKey::of_class("b")];
             let (class_limits, key_limits) = (HashMap::new(), HashMap::new());
-            Budget { per, class_limits, key_limits, class_keys, max_keys: 1 }.key(ClassId(1), payer)
+            Budget { per, class_limits, key_limits, class_keys, max_keys: 1, has_metrics_by_key: false }
+                .key(ClassId(1), payer)
         };
         assert_eq!(key(BudgetKey::Client), payer.client);
         assert_eq!(key(BudgetKey::Customer), payer.customer);

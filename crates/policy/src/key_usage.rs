@@ -198,7 +198,7 @@ impl KeyUsage {
         let count = self.entries.len() as u64;
         let candidates = (0..CANDIDATES).map(|number| {
             let hash = self.replaced.wrapping_mul(CANDIDATES).wrapping_add(number).wrapping_mul(STRIDE);
-            (u64::from(hash) * count >> 32) as u32
+            ((u64::from(hash) * count) >> 32) as u32
         });
         let slot = candidates.min_by_key(|&slot| self.entries[slot as usize].used).unwrap_or_default();
         self.replaced = self.replaced.wrapping_add(1);

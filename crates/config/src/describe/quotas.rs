@@ -37,7 +37,8 @@ pub(super) fn budget(quota: &Quota, rules: &Rules) -> Option<String> {
         1 => "; 1 key has a limit of its own".to_owned(),
         count => format!("; {count} keys have limits of their own"),
     };
-    Some(format!("for each {per}, up to {} of them{}{keys}", budget.max_keys, classes.collect::<String>()))
+    let metrics = if budget.has_metrics_by_key { "; in metrics" } else { "" };
+    Some(format!("for each {per}, up to {} of them{}{keys}{metrics}", budget.max_keys, classes.collect::<String>()))
 }
 
 /// Returns the summary line of the share of a client; `None` without `per_client`.

@@ -203,7 +203,7 @@ fn set_limits(
         match quota.map(|quota| quota.budget.as_mut().filter(|budget| budget.per == BudgetKey::Customer)) {
             Some(Some(budget)) => drop(budget.key_limits.insert(customer, *limit)),
             Some(None) => {
-                report.error(&path, format!("{name} does not count by key"), "write per: api_key at the quota")
+                report.error(&path, format!("{name} does not count by key"), "write per: api_key at the quota");
             }
             None => report.unknown_name(&path, "quota", name, quotas.iter().map(|quota| quota.name.as_str())),
         }

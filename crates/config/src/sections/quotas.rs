@@ -49,6 +49,8 @@ section! {
         /// one with little usage and begins with the most that such a key had used, so that none is counted too low.
         /// Default 100000.
         max_keys: Option<u32>;
+        /// true: metrics have the usage and the limit of each key of `api_keys` (`tidegate_budget_used`, `tidegate_budget_limit`).
+        metrics_by_key: bool = false => bool, any;
         /// Window of the quota: exactly one of { calendar, zone, at }, { fixed }, { first_use } and { sliding }. A calendar
         /// unit alone, such as day, is short for { calendar: day }. Default: a calendar day of the system's time zone.
         window: Option<ShortForm<Window, CalendarUnit>>;

@@ -63,6 +63,7 @@ const QUOTA_KEYS: &[(&str, &str, &str)] = &[
     ("per.header", "limit: 10, W, per: client", "limit: 10, W, per: { header: x-key }"),
     ("per.cookie", "limit: 10, W, per: client", "limit: 10, W, per: { cookie: key }"),
     ("limits", "limit: 10, W, per: client", "limit: 10, W, per: client, limits: { bot: 20 }"),
+    ("metrics_by_key", "limit: 10, W, per: api_key", "limit: 10, W, per: api_key, metrics_by_key: true"),
     ("max_keys", "limit: 10, W, per: client", "limit: 10, W, per: client, max_keys: 5"),
     ("pacing", "limit: 10, W, TIERS", "limit: 10, W, TIERS, pacing: even"),
     ("pacing.mode", "limit: 10, W, TIERS, pacing: { mode: even }", "limit: 10, W, TIERS, pacing: { mode: learned }"),
@@ -98,7 +99,7 @@ fn every_key_of_a_quota_is_in_the_summary() {
         let quota =
             quota.replace("TIERS", "tiers: { bot: [{ above: 50%, shed: 50% }] }").replace('W', "window: { fixed: 1h }");
         let file = format!(
-            "origin: {{ url: 'http://a' }}\nquotas: {{ api: {{ {quota} }} }}\nclasses: [{{ name: bot, when: {{ kind: declared_bot }} }}]\n"
+            "origin: {{ url: 'http://a' }}\napi_keys: []\nquotas: {{ api: {{ {quota} }} }}\nclasses: [{{ name: bot, when: {{ kind: declared_bot }} }}]\n"
         );
         let builtin = BuiltinOperators { names: Vec::new(), product_tokens: Vec::new(), signature_agents: Vec::new() };
         summary(&settings(&file), &[], &builtin)

@@ -52,7 +52,7 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
     for quota in quotas.iter().filter(|quota| quota.budget.is_some()) {
         let message = "each gateway would count the budgets on its own, so that a key had that many times its limit";
         let hint = "leave out ledger.redis, or let one gateway count the budgets";
-        report.contradiction(&SettingPath::of_quota(&quota.name).per(), &[path.clone()], message, hint);
+        report.contradiction(&SettingPath::of_quota(&quota.name).per(), std::slice::from_ref(&path), message, hint);
     }
     for quota in quotas.iter().filter(|quota| quota.limit > MAX_REDIS_LIMIT) {
         report.error(

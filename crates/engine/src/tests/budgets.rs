@@ -14,7 +14,14 @@ fn customer(number: u64) -> Payer {
 
 fn budget(per: BudgetKey, max_keys: usize) -> Budget {
     let class_keys = vec![ClientKey::of_class("a"), ClientKey::of_class("b")];
-    Budget { per, class_limits: HashMap::new(), key_limits: HashMap::new(), class_keys, max_keys }
+    Budget {
+        per,
+        class_limits: HashMap::new(),
+        key_limits: HashMap::new(),
+        class_keys,
+        max_keys,
+        has_metrics_by_key: false,
+    }
 }
 
 fn with_budgets(budget: Budget) -> Quota {

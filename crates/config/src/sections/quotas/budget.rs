@@ -78,7 +78,11 @@ pub(super) fn budget(
     report: &mut Diagnostics,
 ) -> Option<(Budget, Option<CustomerSource>)> {
     let Some(per) = &keys.per else {
-        for (is_set, key) in [(!keys.limits.0.is_empty(), path.limits()), (keys.max_keys.is_some(), path.max_keys())] {
+        for (is_set, key) in [
+            (!keys.limits.0.is_empty(), path.limits()),
+            (keys.max_keys.is_some(), path.max_keys()),
+            (keys.metrics_by_key, path.metrics_by_key()),
+        ] {
             if is_set {
                 report.error(&key, "the quota has no budgets", "write per: api_key, client, class or { header: NAME }");
             }
@@ -92,6 +96,10 @@ pub(super) fn budget(
             Some(CustomerSource::Credential(credential_source(header, cookie, &path.per(), report)))
         }
     };
+    if keys.metrics_by_key && !matches!(per, Per::ApiKey) {
+        let hint = "write per: api_key, or leave it out";
+        report.contradiction(&path.metrics_by_key(), &[path.per()], "only listed keys have names", hint);
+    }
     let max_keys = keys.max_keys.unwrap_or(DEFAULT_MAX_KEYS);
     if !(1..=MAX_KEYS).contains(&max_keys) {
         report.error(&path.max_keys(), format!("found {max_keys}"), format!("write 1 to {MAX_KEYS}"));
@@ -106,6 +114,7 @@ pub(super) fn budget(
         key_limits: HashMap::new(),
         class_keys: classes.iter().map(|class| ClientKey::of_class(&class.name)).collect(),
         max_keys: max_keys as usize,
+        has_metrics_by_key: keys.metrics_by_key,
     };
     Some((budget, source))
 }
