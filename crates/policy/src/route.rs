@@ -316,8 +316,11 @@ pub fn normalize_host(host: &str) -> Cow<'_, str> {
     }
 }
 
-/// Splits a host at the colon before its port. Scans bytewise, as hosts are short.
+/// Splits a host at the colon before its port, which few hosts have.
 pub fn split_port(host: &str) -> (&str, Option<&str>) {
+    if !host.as_bytes().contains(&b':') {
+        return (host, None);
+    }
     // A colon within brackets is part of an IPv6 address.
     match host.bytes().rposition(|byte| matches!(byte, b':' | b']')) {
         Some(end) if host.as_bytes()[end] == b':' => (&host[..end], Some(&host[end + 1..])),
