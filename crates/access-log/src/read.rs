@@ -61,7 +61,8 @@ log_line! {
         /// Address of the client.
         pub client: IpAddr => "string",
         /// Key of the client's bucket: an IPv4 address, the first address of an IPv6 prefix, an operator or the class.
-        /// For a bucket by header or cookie it is `hash:...`, the same for the same value until the restart.
+        /// For a bucket by header or cookie it is `hash:...`, the same for the same value: until the restart, or longer where
+        /// usage by credential or sessions are kept in `state_dir`.
         #[serde(borrow)]
         pub key: Text<'a> => "string",
         /// Request method.

@@ -60,9 +60,10 @@ section! {
         ///
         /// The client is that of the bucket of its class: an address or IPv6 prefix, or the `key` of the class. All
         /// addresses of one network (IPv4 /24, IPv6 /48) together may use eight times as much. A refused request
-        /// changes no tier and no plan. Usage by client is kept in memory: a restart resets it, and each instance
-        /// counts its own. Up to limits.max_tracked_clients clients are counted per quota; all others together have one
-        /// share. The RateLimit policy is named QUOTA/client.
+        /// changes no tier and no plan. Usage by client is recorded like that of budgets (`per`) and survives a restart, except
+        /// in first_use windows; each instance counts its own. Up to limits.max_tracked_clients clients are counted per quota; a
+        /// further one takes the place of one with little usage and begins with the most that such a client had used. The
+        /// RateLimit policy is named QUOTA/client.
         per_client: Option<Mark>;
         /// Response header with the actual cost in units; several values add up. A cost reported on a route without one
         /// is charged, too. Default none: a request costs the expected cost of its route.
