@@ -29,5 +29,15 @@ fn full_line() -> Map<String, Value> {
 }
 
 /// Results that a replay computes again, or does not need.
-const UNUSED_FIELDS: [&str; 9] =
-    ["purpose", "operator", "route", "verdict", "guard_admitted", "bot_score", "bucket_seq", "total_ms", "cut"];
+const UNUSED_FIELDS: [&str; 10] = [
+    "purpose",
+    "operator",
+    "route",
+    "verdict",
+    "guard_admitted",
+    "bot_score",
+    "bucket_seq",
+    "origin",
+    "total_ms",
+    "cut",
+];

@@ -13,6 +13,9 @@ const NOT_THE_SAME: &[&str] = &[
     // In the file, it also holds for event streams.
     "origin.response_timeout",
     "origins.NAME.response_timeout",
+    // Only a quota with budgets has it, and none has them beside `ledger.redis`.
+    "quotas.NAME.max_keys",
+    "scopes.NAME.quota.max_keys",
     // In the file, it makes the path of the route match in any case.
     "routes[N].scopes",
 ];
@@ -42,7 +45,6 @@ quotas:
     pacing: {}
     tiers: { a: { steps: [{ above: 50%, shed: 50% }] } }
   shared: { limit: 100, window: { calendar: day }, pacing: { mode: even, weights: { a: 2 } } }
-  customer: { limit: 100, window: { calendar: day }, per: { header: X-Key } }
   tokens: { limit: 100, window: { calendar: day }, cost_json: { path: a.b } }
 classes:
   - { name: a, when: { operator: googlebot }, bucket: { rate: 1/s }, crawler_guard: {} }
