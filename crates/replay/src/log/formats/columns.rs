@@ -19,6 +19,9 @@ pub(in crate::log) struct Columns {
     is_open: bool,
 }
 
+/// Column behind that of the client, with an address and a port, or `-`.
+const TARGET: &str = "target:port";
+
 /// How a value is quoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quoting {
@@ -99,6 +102,10 @@ impl Columns {
                     values.replace_time(*meaning, Value::Text(value));
                 }
                 Some((_, Some(meaning))) => values.set(*meaning, Value::Text(value)),
+                // A broken column before that of the client would make this one the client.
+                Some((name, None)) if name == TARGET && *value != *b"-" && !value.contains(&b':') => {
+                    return Err(LineError::OtherFormat);
+                }
                 Some((_, None)) => {}
                 None if self.is_open => break,
                 None => return Err(LineError::OtherFormat),
@@ -200,7 +207,7 @@ const ALB: &[(&str, Option<Meaning>)] = &[
     ("time", Some(Meaning::of(Field::Time))),
     ("elb", None),
     ("client:port", Some(Meaning::of(Field::Client))),
-    ("target:port", None),
+    (TARGET, None),
     ("request_processing_time", None),
     ("target_processing_time", Some(Meaning::of(Field::Latency))),
     ("response_processing_time", None),
