@@ -116,7 +116,7 @@ pub(crate) fn read(path: &Path) -> Result<(Vec<ChangedEntry>, usize)> {
     Ok((records, damaged))
 }
 
-/// Opens the file of a quota, and returns the usage that it has. An unreadable file is set aside, which `warn` is told.
+/// Opens the file of a quota, and returns the usage in it. Sets an unreadable file aside, and passes the reason to `warn`.
 ///
 /// # Errors
 ///
@@ -133,7 +133,7 @@ pub(crate) fn open(dir: &Path, quota: &str, max_keys: usize, warn: impl Fn(Strin
         Err(error) => {
             warn(files::set_aside_for(
                 &path,
-                &format!("{} is unusable, and all keys begin anew: {error}", path.display()),
+                &format!("{} is unusable, and the usage of all keys is lost: {error}", path.display()),
             ));
             Vec::new()
         }

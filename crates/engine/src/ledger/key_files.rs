@@ -28,7 +28,7 @@ impl Engine {
 
     /// Begins to record the usage by key of a quota that a reload has added or that counts keys since then.
     pub(crate) fn record_keys(&self, counter: &QuotaCounter, quota: &Quota) {
-        // The ids of first-use windows begin anew with each process.
+        // The ids of first-use windows start at 0 in each process.
         let counts_keys =
             (quota.budget.is_some() || quota.client_limit.is_some()) && quota.window.first_use_length().is_none();
         let begins = counts_keys && !counter.set_counts_keys();
