@@ -421,7 +421,7 @@ impl Worker {
         if matches!(error, ForwardError::ClientBody(_)) {
             return debug!(%error, "Request body failed: {error}");
         }
-        if !error.is_capacity() {
+        if error.is_of_origin() {
             config.origin_servers[id.index()].outages.record_failure(error.to_string(), self.now());
         }
         let origin = config.settings.origin_name(id).unwrap_or_default();

@@ -4,6 +4,7 @@ use crate::support::browser::{Browser, Screen};
 use crate::support::client::Client;
 use crate::support::frames::{DATA, HEADERS, Http2Client, RST_STREAM, SETTINGS};
 use crate::support::gateway::TestGateway;
+use crate::support::http2_origin::Http2Origin;
 use crate::support::origin::{Origin, OriginConnection, ReceivedRequest, signal};
 use crate::support::tls::Certificates;
 use crate::support::tls_tunnel::for_http2;
@@ -502,4 +503,38 @@ fn websockets_are_closed_when_the_gateway_ends() {
     drop((client, http2));
     (0..2).for_each(|_| is_closed.wait());
     end.join().expect("the gateway ends");
+}
+
+/// Asks for upgrades from three networks, which the origin does not answer, and then for a page.
+fn ask_for_upgrades_in_vain(gateway: &TestGateway) {
+    for network in 1..=6 {
+        let mut client = open(gateway, &format!("X-Forwarded-For: 203.0.{network}.1\r\n"));
+        assert_eq!(client.head().status, 502);
+    }
+    let response = gateway.connect().get("/", "X-Forwarded-For: 198.51.100.1\r\n");
+    assert_eq!(response.status, 200, "a page of others");
+    let state = gateway.state();
+    let scope = &state["scopes"][0];
+    assert_eq!((&scope["backoff_level"], &scope["backoff_parts"]), (&json!(0), &json!(0)), "{scope:#}");
+    assert_eq!(state["origin"]["outage"], Value::Null, "{state:#}");
+}
+
+/// A scope that three networks can close, and an origin of one server.
+const BACKOFF: &str = "clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.1/32] }\n\
+    scopes: { default: { concurrency: 8, backoff: {} } }\n";
+
+#[test]
+fn upgrades_that_the_origin_closes_pause_no_one() {
+    let origin = Origin::with_script(|request, connection| match request.fields.contains_key("upgrade") {
+        true => connection.close(),
+        false => connection.reply("200 OK", "", b"page"),
+    });
+    ask_for_upgrades_in_vain(&TestGateway::with_rules(origin.address(), BACKOFF));
+}
+
+#[test]
+fn upgrades_for_an_origin_of_http2_pause_no_one() {
+    let origin = Http2Origin::with_script(|exchange| async { exchange.reply(200, "page") });
+    let rules = format!("origin: {{ url: 'http://{}', http2: true }}\n{BACKOFF}", origin.address);
+    ask_for_upgrades_in_vain(&TestGateway::with_rules(origin.address, &rules));
 }

@@ -25,9 +25,7 @@ pub(in crate::gateway) fn report_to_scopes(
         return None;
     }
     let (status, retry_after) = match result {
-        // Not caused by the origin.
-        Err(ForwardError::ClientBody(_)) => return None,
-        Err(error) if error.is_capacity() => return None,
+        Err(error) if !error.is_of_origin() => return None,
         Err(_) => (None, None),
         Ok(Response { status, fields, .. }) => {
             let is_error = status.is_client_error() || status.is_server_error();
@@ -37,8 +35,7 @@ pub(in crate::gateway) fn report_to_scopes(
     };
     let measured =
         known.route().is_latency_sampled && !result.is_ok_and(|response| cost::was_cache_hit(&response.fields));
-    let is_unreachable =
-        matches!(result, Err(ForwardError::ConnectTimedOut { .. } | ForwardError::ConnectFailed { .. }));
+    let is_unreachable = result.is_err_and(ForwardError::is_unreachable);
     let outcome =
         throttle::OriginOutcome { status, latency: duration, latency_counts: measured, retry_after, is_unreachable };
     let feedback = slots.record_response(&outcome, known.random(), known.worker().monotonic_now());

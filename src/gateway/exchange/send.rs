@@ -14,7 +14,7 @@ use std::rc::Rc;
 use tidegate_config::settings::HeaderRules;
 use tidegate_engine::{SlotGuard, ThrottleRejection};
 use tidegate_http1::client::OnInterim;
-use tidegate_http1::{Fields, RequestHead};
+use tidegate_http1::{Fields, Name, RequestHead};
 
 /// Sends the request, or `own_head` instead of its head, on a connection that names `client`. Returns the response, and the
 /// rejection if a scope entered backoff because of it.
@@ -47,6 +47,10 @@ pub(in crate::gateway) async fn send(
     let RequestUnits::Reserved(permit) = &mut journal.origin.units else { unreachable!("sent and not settled") };
     let head = own_head.unwrap_or(&journal.known.request.head);
     let result = worker.upstream().send(permit, head, body, &target, &forwarding).await;
+    let result = match head.fields.contains(Name::Upgrade) {
+        true => result.map_err(ForwardError::of_upgrade),
+        false => result,
+    };
     if result.is_ok() {
         target.servers().outages.record_response();
     }

@@ -57,6 +57,12 @@ pub(in crate::gateway) enum ForwardError {
     /// All clients, or this one, have too many upgraded connections.
     #[error("too many upgraded connections")]
     TooManyUpgrades,
+    /// The origin does not take the request for an upgrade.
+    #[error("{source}, to a request for an upgrade")]
+    NotUpgraded {
+        /// Error of the request.
+        source: Box<Self>,
+    },
     /// The request body failed.
     #[error("{0}")]
     ClientBody(ClientBodyError),
@@ -66,6 +72,30 @@ impl ForwardError {
     /// Returns the error of a connection that could not be opened.
     pub(super) fn connect_failed(source: io::Error) -> Self {
         if is_own_shortage(&source) { Self::NoSocket { source } } else { Self::ConnectFailed { source } }
+    }
+
+    /// Returns true if the origin refuses connections, or does not take one in time.
+    pub(in crate::gateway) fn is_unreachable(&self) -> bool {
+        matches!(self, Self::ConnectTimedOut { .. } | Self::ConnectFailed { .. })
+    }
+
+    /// Returns the error of a request for an upgrade. Only a connection that the system could not open says anything about the
+    /// origin: clients choose whether they ask for an upgrade, and an origin that knows none may refuse HTTP/1.1, not respond, or
+    /// close the connection.
+    pub(in crate::gateway) fn of_upgrade(self) -> Self {
+        match self {
+            Self::ConnectFailed { ref source } if source.raw_os_error().is_some() => self,
+            Self::ConnectFailed { .. }
+            | Self::OriginClosed { .. }
+            | Self::ResponseHeadTooLarge { .. }
+            | Self::TimedOut { .. } => Self::NotUpgraded { source: Box::new(self) },
+            _ => self,
+        }
+    }
+
+    /// Returns true if the error says that the origin is unwell.
+    pub(in crate::gateway) fn is_of_origin(&self) -> bool {
+        !self.is_capacity() && !matches!(self, Self::NotUpgraded { .. } | Self::ClientBody(_))
     }
 
     /// Returns true if the gateway lacks the capacity to send the request.
@@ -81,6 +111,7 @@ impl ForwardError {
             | Self::ResponseHeadTooLarge { .. }
             | Self::TimedOut { .. }
             | Self::BodyTimedOut
+            | Self::NotUpgraded { .. }
             | Self::ClientBody(_) => false,
         }
     }

@@ -186,6 +186,10 @@ impl Upstream {
             })
             .await;
             let record_no_response = |error: &dyn Display| {
+                // [`ForwardError::of_upgrade`] has the reason.
+                if needs_http1 {
+                    return;
+                }
                 target.servers().record_no_response(
                     pool_guard.server,
                     &error.to_string(),

@@ -239,7 +239,8 @@ impl Pool {
             Ok(Err(source)) => ForwardError::connect_failed(source),
             Err(_) => ForwardError::ConnectTimedOut { after },
         };
-        if !error.is_capacity() {
+        let error = if wanted.needs_http1 { error.of_upgrade() } else { error };
+        if error.is_of_origin() {
             self.servers.record_failure(server, &error.to_string(), target.clock.monotonic_now());
         }
         Err(error)

@@ -57,7 +57,8 @@ impl Http2Origin {
                     let script = Arc::clone(&script);
                     tokio::spawn(async move {
                         let handshake = Builder::new().max_concurrent_streams(max_streams).handshake(stream).await;
-                        let mut connection = handshake.expect("the gateway speaks HTTP/2");
+                        // An upgrade is a request of HTTP/1.1.
+                        let Ok(mut connection) = handshake else { return };
                         while let Some(Ok((request, response))) = connection.accept().await {
                             let (request, body) = request.into_parts();
                             tokio::spawn(script(Exchange { connection: number, request, body, response }));

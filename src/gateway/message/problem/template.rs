@@ -138,6 +138,7 @@ impl ProblemTemplate {
             ForwardError::OriginClosed { .. } => {
                 plain!(502, "Bad Gateway", "The site closed the connection without a response.")
             }
+            ForwardError::NotUpgraded { .. } => plain!(502, "Bad Gateway", "The site does not accept the upgrade."),
             ForwardError::ClientBody(ClientBodyError::TooLarge) => Self::for_request_error(RequestError::TooLarge),
             ForwardError::ClientBody(ClientBodyError::TooSlow) => {
                 plain!(408, "Request Timeout", "The request body was sent too slowly.")
