@@ -94,7 +94,7 @@ impl Config {
         };
         let admission = engine.admission(Arc::clone(&rules), now);
         Self {
-            request_bodies: RequestBodies::new(&rules, |quota| admission.highest_stated(quota)),
+            request_bodies: RequestBodies::new(&rules),
             admission,
             rate_limit_headers: RateLimitHeaders::new(&settings.headers, &rules),
             crawl_policy: CrawlPolicy::default(),

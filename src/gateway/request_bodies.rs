@@ -25,8 +25,6 @@ struct StatedCost {
     cost: RequestedCost,
     /// Positions of its paths.
     positions: Vec<usize>,
-    /// Highest cost that is reserved.
-    highest: Units,
 }
 
 /// Body of a request, read before the decision.
@@ -55,8 +53,8 @@ impl PathList {
 }
 
 impl RequestBodies {
-    /// Returns what is read of bodies; `None` if no route asks for it. `highest` returns the highest cost of a request in a quota.
-    pub(super) fn new(rules: &Rules, highest: impl Fn(QuotaId) -> Units) -> Option<Self> {
+    /// Returns what is read of bodies; `None` if no route asks for it.
+    pub(super) fn new(rules: &Rules) -> Option<Self> {
         if rules.routes.iter().all(|route| route.requested_costs.is_empty() && route.json.is_empty()) {
             return None;
         }
@@ -65,7 +63,6 @@ impl RequestBodies {
             quota: *quota,
             cost: cost.clone(),
             positions: cost.paths.iter().filter_map(|path| list.position(path)).collect(),
-            highest: highest(*quota),
         };
         let costs =
             rules.routes.iter().map(|route| route.requested_costs.iter().map(&mut stated_cost).collect()).collect();
@@ -104,10 +101,10 @@ impl RequestBodies {
 
     /// Returns the costs that `body` states for a request on `route`.
     pub(super) fn stated_costs(&self, route: RouteId, body: &ReadBody) -> impl Iterator<Item = (QuotaId, Units)> {
-        self.costs[route.index()].iter().map(|StatedCost { quota, cost, positions, highest }| {
+        self.costs[route.index()].iter().map(|StatedCost { quota, cost, positions }| {
             let numbers = positions.iter().filter_map(|position| body.values.at(*position).largest_milli);
             let number = numbers.max().map(Units::from_milli);
-            (*quota, cost.units(number, body.length, body.values.is_whole()).min(*highest))
+            (*quota, cost.units(number, body.length, body.values.is_whole()))
         })
     }
 }
@@ -119,7 +116,7 @@ mod tests {
     use tidegate_policy::fixtures;
     use tidegate_policy::route::Route;
 
-    /// Returns the units that a body states, of a quota of 100,000.
+    /// Returns the units that a body states.
     fn stated(paths: &[&str], body: &[u8], length: u64, is_whole: bool) -> f64 {
         let default = Units::from_whole(1000);
         let paths = paths.iter().map(ToString::to_string).collect();
@@ -131,7 +128,7 @@ mod tests {
             ..fixtures::route(&[])
         };
         let rules = Rules { routes: vec![route], ..fixtures::rules() };
-        let bodies = RequestBodies::new(&rules, |_| Units::from_whole(100_000)).expect("a stated cost");
+        let bodies = RequestBodies::new(&rules).expect("a stated cost");
         let body = ReadBody { values: bodies.read(body, is_whole), length, error: None };
         bodies.stated_costs(RouteId::from_index(0), &body).map(|(_, units)| units.as_f64()).sum()
     }
@@ -145,11 +142,6 @@ mod tests {
         assert_eq!(stated(&["max_tokens"], body, length, true), 300.0 + bytes);
         assert_eq!(stated(&["other"], body, length, true), 1000.0);
         assert_eq!(stated(&[], body, 40_000, true), 10_000.0, "bytes alone");
-        assert_eq!(
-            stated(&["max_tokens"], br#"{"max_tokens":1e300}"#, 20, true),
-            100_000.0,
-            "at most what can be served"
-        );
     }
 
     #[test]
@@ -172,7 +164,7 @@ mod tests {
         let route = |json| Route { json, ..fixtures::route(&[]) };
         let routes = vec![route(tool("search")), route(tool("fetch*")), route(Vec::new())];
         let rules = Rules { routes, ..fixtures::rules() };
-        let bodies = RequestBodies::new(&rules, |_| Units::ZERO).expect("conditions");
+        let bodies = RequestBodies::new(&rules).expect("conditions");
         let matched = bodies.matched(&bodies.read(body, is_whole)).expect("conditions");
         matched.words().map(str::to_owned).collect()
     }

@@ -206,3 +206,72 @@ fn kills_give_no_customer_more_than_its_budget() {
         assert!(count + in_flight >= LIMIT, "{count} of {LIMIT}: a kill loses at most what was in flight");
     }
 }
+
+/// A budget of 100 tokens, and of 100,000 for customers of the class `pro`.
+const TOKENS: &str = "
+api_keys: [{ name: acme, class: pro, sha256: ACME_HASH }]
+quotas:
+  tokens: { per: api_key, limit: 100, limits: { pro: 100000 }, window: { fixed: 1h }, cost_json: usage.total_tokens }
+  zone: { limit: 7, window: { fixed: 1h } }
+classes: [{ name: pro, when: { api_key: own } }]
+routes:
+  - { match: /stated, cost: { tokens: { json: max_tokens, default: 10 } } }
+  - { match: /**, cost: { tokens: 50 } }
+";
+
+#[test]
+fn customer_above_the_usual_limit_states_and_pays_what_a_call_costs() {
+    let origin = Origin::with_script(|_, connection| {
+        connection.reply("200 OK", "Content-Type: application/json\r\n", br#"{"usage":{"total_tokens":40000}}"#);
+    });
+    let gateway = TestGateway::with_rules(origin.address(), &TOKENS.replace("ACME_HASH", ACME_HASH));
+    let used = || {
+        let (_, usage) = gateway.admin_get("/api/v1/usage?key=acme");
+        let usage: serde_json::Value = serde_json::from_str(&usage).expect("JSON");
+        usage[0]["used"].as_f64().expect("units")
+    };
+    assert_eq!(get(&gateway, ACME).status, 200);
+    wait_until("the cost of the body", || used() == 40_000.0);
+    let stated = |tokens: u32| {
+        let body = format!("{{\"max_tokens\":{tokens}}}");
+        let head = format!(
+            "POST /stated HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {ACME}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        gateway.connect().send(head + &body).read_response().status
+    };
+    assert_eq!(stated(70_000), 429, "more than is left");
+    assert_eq!(stated(60_000), 200);
+    wait_until("the cost of the body", || used() == 80_000.0);
+}
+
+#[test]
+fn budget_is_explained_with_its_own_units() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let file = dir.path().join("gate.yaml");
+    let rules = TOKENS.replace("ACME_HASH", ACME_HASH);
+    std::fs::write(&file, format!("origin: http://127.0.0.1:1\n{rules}")).expect("file is writable");
+    let outcome = run(&["explain", "/v1/chat", "--ip", "192.0.2.1", "--config", &file.display().to_string()], b"");
+    assert_eq!(outcome.code, 0, "{}", outcome.errors);
+    assert!(outcome.output.contains("tokens: 100 remaining, 50 requested"), "{}", outcome.output);
+}
+
+#[test]
+fn classes_that_count_as_one_client_each_have_a_budget_each() {
+    let class = |name: &str| {
+        format!("{{ name: {name}, when: {{ header: X-{name} }}, bucket: {{ rate: 1000/s, burst: 1000, key: class }} }}")
+    };
+    let (origin, classes) = (Origin::plain(), format!("classes: [{}, {}]\n", class("one"), class("two")));
+    for quota in ["per: client, limit: 3", "limit: 1000, per_client: 3, pacing: off"] {
+        let rules = format!(
+            "quotas: {{ customer: {{ {quota}, window: {{ fixed: 1h }} }} }}\n{classes}\
+             routes: [{{ match: /**, cost: {{ customer: 1 }} }}]\n"
+        );
+        let gateway = TestGateway::with_rules(origin.address(), &rules);
+        let admitted = |name: &str| {
+            let served = (0..5).filter(|_| gateway.connect().get("/", &format!("X-{name}: 1\r\n")).status == 200);
+            served.count()
+        };
+        assert_eq!([admitted("one"), admitted("two")], [3, 3], "{quota}");
+    }
+}

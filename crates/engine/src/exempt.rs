@@ -35,7 +35,7 @@ impl Admission {
         };
         let shared = [
             (Sharing::Network, ClientKey::from_u64(key.network()), Exemption::NETWORK_BUCKET),
-            (Sharing::All, ClientKey::SHARED_BY_CLASS, Exemption::TOTAL_BUCKET),
+            (Sharing::All, ClientKey::SHARED_BY_ALL, Exemption::TOTAL_BUCKET),
         ];
         let is_shared = decision.permit.is_some() && request.class_rules.enforce;
         (!is_shared || shared.into_iter().all(takes)).then_some(decision)

@@ -113,13 +113,6 @@ impl Admission {
         learned.generalization(request).map(|(directory, it)| (directory.to_owned(), it.clone()))
     }
 
-    /// Returns the highest cost that a request may state in `quota`: the limit, or the share of a client. It can only be served if
-    /// no more is reserved.
-    pub fn highest_stated(&self, quota: QuotaId) -> Units {
-        let quota = &self.rules[quota];
-        quota.client_limit.unwrap_or(quota.limit).min(quota.limit)
-    }
-
     /// Returns the expected costs of a request: those of its route, which its body may have stated, and those learned, in the lock
     /// order of the quota counters.
     pub(super) fn with_learned<'a>(

@@ -193,7 +193,7 @@ mod tests {
         for (address, key) in [
             ("192.0.2.1", ClientKey::from_credential(0xab)),
             ("198.51.100.2", ClientKey::from_credential(0xab)),
-            ("192.0.2.1", ClientKey::SHARED_BY_CLASS),
+            ("192.0.2.1", ClientKey::of_class("bots")),
         ] {
             spenders.add(&SpendingRequest {
                 client: address.parse().ok(),

@@ -139,6 +139,13 @@ impl Quota {
         self.budget.as_ref().map_or(self.limit, |it| it.limit(class, it.key(class, payer), self.limit))
     }
 
+    /// Returns the highest cost that a request of `class` may state: what the one who pays, or one client, may use of a window. It
+    /// can only be served if no more is reserved.
+    pub fn highest_stated(&self, class: ClassId, payer: Payer) -> Units {
+        let limit = self.limit_of(class, payer);
+        self.client_limit.map_or(limit, |client_limit| client_limit.min(limit))
+    }
+
     /// Returns the units of a window that one client of the class may use, if they are limited.
     pub fn client_limit_of(&self, class: &Class) -> Option<Units> {
         self.client_limit.filter(|_| class.has_client_limits)

@@ -115,7 +115,7 @@ impl Rules {
         let address_key = || self.trust.key(client);
         match &self[classification.class].key {
             KeySource::Address => address_key(),
-            KeySource::Class => ClientKey::SHARED_BY_CLASS,
+            KeySource::Class => ClientKey::of_class(&self[classification.class].name),
             KeySource::Operator => classification.operator.map_or_else(address_key, ClientKey::from_operator),
             KeySource::Credential(source) => {
                 credential_hash(source).map_or_else(address_key, ClientKey::from_credential)

@@ -26,7 +26,7 @@ pub(in crate::gateway) fn actual_cost(known: &Known, id: QuotaId, expected: Unit
 
 /// Returns `cost`, or the highest plausible one if it is implausible.
 fn plausible_cost(known: &Known, id: QuotaId, expected: Units, cost: Units) -> Units {
-    let highest = highest_plausible(expected, known.rules()[id].limit);
+    let highest = highest_plausible(expected, limit(known, id));
     // What a client states makes no cost implausible.
     if cost > highest && known.route().has_requested_cost_in(id) {
         return cost_up_to_limit(known, id, expected, cost);
@@ -34,10 +34,15 @@ fn plausible_cost(known: &Known, id: QuotaId, expected: Units, cost: Units) -> U
     cost_up_to(known, id, expected, cost, highest)
 }
 
-/// Returns `cost`, or the limit of the quota if it is higher. What bodies report varies by orders of magnitude: a short answer
+/// Returns the limit of the quota for the one who pays for the request.
+fn limit(known: &Known, id: QuotaId) -> Units {
+    known.rules()[id].limit_of(known.classified.classification.class, known.classified.payer())
+}
+
+/// Returns `cost`, or the limit of the one who pays if it is higher. What bodies report varies by orders of magnitude: a short answer
 /// says nothing of a long one.
 fn cost_up_to_limit(known: &Known, id: QuotaId, expected: Units, cost: Units) -> Units {
-    cost_up_to(known, id, expected, cost, known.rules()[id].limit)
+    cost_up_to(known, id, expected, cost, limit(known, id))
 }
 
 /// Returns `cost`, or `highest` if it is higher: counts it, and logs the first of each quota.

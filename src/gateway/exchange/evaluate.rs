@@ -146,10 +146,12 @@ fn decide(known: &Known, role: &CacheRole, learned: &LearnedCosts, now: Timestam
     known.config.admission.evaluate_classified(known.classified, &known.request.facts(), learned, purpose, now)
 }
 
-/// Returns the costs `learned`, and those that the body states.
+/// Returns the costs `learned`, and those that the body states, as far as they can be served.
 fn with_stated_costs(known: &Known, body: &ReadBody, learned: &LearnedCosts) -> LearnedCosts {
     let bodies = known.config.request_bodies.iter();
+    let (class, payer) = (known.classified.classification.class, known.classified.payer());
     let stated = bodies.flat_map(|bodies| bodies.stated_costs(known.classified.route, body));
+    let stated = stated.map(|(quota, cost)| (quota, cost.min(known.rules()[quota].highest_stated(class, payer))));
     learned.iter().copied().chain(stated).collect()
 }
 

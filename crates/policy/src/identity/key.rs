@@ -67,8 +67,8 @@ impl CredentialSource {
 }
 
 impl ClientKey {
-    /// Shared key of all clients of a class.
-    pub const SHARED_BY_CLASS: Self = Self(CLASS_TAG);
+    /// Key of all clients together.
+    pub const SHARED_BY_ALL: Self = Self(CLASS_TAG);
 
     pub(super) fn from_v4(address: Ipv4Addr) -> Self {
         Self(u32::from(address).into())
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(display(ClientKey::from_credential(u64::MAX)), "hash:fffffffffffffff");
         assert_eq!(display(ClientKey::from_operator(OperatorId(7))), "operator:googlebot");
         assert_eq!(ClientKey::from_operator(OperatorId(u16::MAX)).owner(), KeyOwner::Operator(OperatorId(u16::MAX)));
-        assert_eq!(display(ClientKey::SHARED_BY_CLASS), "class");
+        assert_eq!(display(ClientKey::of_class("bots")), "class");
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
             (ClientKey::from_v6(0x8000_0000_0000_0001), 0x4000_0000_0000_0001, 0x4000_0000_0000),
             (ClientKey::from_credential(0xffff_0000_0000_0001), 0x8fff_0000_0000_0001, 0x8fff_0000_0000),
             (ClientKey::from_operator(OperatorId(5)), 0x9000_0000_0000_0005, 0x9000_0000_0000),
-            (ClientKey::SHARED_BY_CLASS, 0xa000_0000_0000_0000, 0xa000_0000_0000),
+            (ClientKey::SHARED_BY_ALL, 0xa000_0000_0000_0000, 0xa000_0000_0000),
         ];
         for (key, number, network) in keys {
             assert_eq!((key.to_u64(), key.network()), (number, network), "{key:?}");

@@ -5,7 +5,7 @@
 //! counts against the scope, or against the route if all of it is on one route and other routes succeed.
 
 use crate::Timestamp;
-use crate::identity::ClientKey;
+use crate::identity::{ClientKey, KeyOwner};
 use crate::ids::RouteId;
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -78,7 +78,7 @@ impl RequestSource {
     /// Creates the source of a request by its bucket key and the key of its address. The clients of a class that share
     /// a key are told apart by their addresses.
     pub fn new(key: ClientKey, address: ClientKey, route: RouteId) -> Self {
-        let client = if key == ClientKey::SHARED_BY_CLASS { address } else { key };
+        let client = if key.owner() == KeyOwner::Class { address } else { key };
         Self { client, network: address.network(), route }
     }
 
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn clients_that_share_the_key_of_a_class_are_told_apart() {
-        let source = RequestSource::new(ClientKey::SHARED_BY_CLASS, key(0xc000_0201), LOGIN);
+        let source = RequestSource::new(ClientKey::of_class("bots"), key(0xc000_0201), LOGIN);
         assert_eq!(source, RequestSource { client: key(0xc000_0201), network: 0xc0_0002, route: LOGIN });
         let source = RequestSource::new(ClientKey::from_credential(5), key(0xc000_0201), LOGIN);
         assert_eq!((source.client, source.network), (ClientKey::from_credential(5), 0xc0_0002));

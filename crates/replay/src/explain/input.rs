@@ -11,6 +11,7 @@ use tidegate_access_log::{hexadecimal, rfc3339};
 use tidegate_config::settings::Redirect;
 use tidegate_engine::{ClassPlan, Engine, LeaseMode, PlanView, QuotaView};
 use tidegate_policy::bucket::BucketState;
+use tidegate_policy::budget::Payer;
 use tidegate_policy::cost::Cost;
 use tidegate_policy::crawler_guard::GuardState;
 use tidegate_policy::decide::{CheckObserver, DecisionRequest, QuotaSnapshot, decide_observed};
@@ -163,21 +164,33 @@ impl<'a> ExplainInput<'a> {
             }
         }
         let views = admission.quotas(self.now);
+        let classification = self.classification();
+        let class = classification.class;
+        // Without a listed key, the address stands for the credential.
+        let client = rules.key(&classification, self.client.address, |_| None);
+        let customer = rules.customer_key(&self.client, |_| None).unwrap_or(client);
+        let payer = Payer { client, customer };
         let snapshot = |&(id, cost): &(QuotaId, Cost)| {
-            let (quota, view) = (&rules[id], &views[id.index()]);
+            let quota = &rules[id];
+            let limit = quota.limit_of(class, payer);
+            let (taken, resets_at) = match views.iter().find(|view| view.name == quota.name) {
+                Some(view) => (view.used, view.window_end),
+                // A budget is that of the one who pays.
+                None => (used(&quota.name).unwrap_or_default(), quota.window.span(self.now).end),
+            };
             let cost = match cost {
                 Cost::Fixed(units) => units,
-                Cost::Learned | Cost::Requested { .. } => cost.first_estimate().min(quota.limit),
+                Cost::Learned | Cost::Requested { .. } => cost.first_estimate().min(limit),
             };
             QuotaSnapshot {
                 id,
                 quota,
                 cost,
-                taken: view.used,
-                limit: view.limit,
-                leased: view.limit,
+                taken,
+                limit,
+                leased: limit,
                 client_used: quota.client_limit.map(|_| Units::ZERO),
-                resets_at: view.window_end,
+                resets_at,
                 shedding: ShedState::default(),
                 // The plan is unknown: assume that usage follows it, whatever it allots to this class.
                 plan: quota.pacing.as_ref().map(|_| PlanSnapshot {

@@ -51,7 +51,7 @@ impl VerifierFixture {
     fn verify_request(&self, request: &TestRequest) -> Signature {
         let message = request.message();
         let time = VerifyTime { now: self.now, uptime: Timestamp::default() };
-        self.signatures.verify(&message, ClientKey::SHARED_BY_CLASS, self.policy, time)
+        self.signatures.verify(&message, ClientKey::SHARED_BY_ALL, self.policy, time)
     }
 
     fn outcome(&self, request: &TestRequest) -> SignatureOutcome {
