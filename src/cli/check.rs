@@ -4,7 +4,7 @@
 mod tests;
 
 use crate::gateway::{ErrorPages, OriginServers};
-use crate::service::{certificates, crawlers, notify};
+use crate::service::{certificates, crawlers, notify, traces};
 use std::io::ErrorKind;
 use std::path::Path;
 use tidegate_config::settings::{CrawlerOperator, Listener, RangeFile};
@@ -28,6 +28,7 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     let now = Clock::system().now();
     let (tls_files, _) = certificates::read(&settings, now, 0).map_err(|errors| errors.to_string())?;
     notify::webhook_clients(&settings).map_err(|errors| errors.to_string())?;
+    traces::check(&settings).map_err(|error| format!("traces: {error}"))?;
     settings.warnings.extend(tls_files.expired_warnings(now.seconds()));
     settings.warnings.extend(certificates::uncovered_host_warnings(&settings, &tls_files));
     settings.warnings.extend(loopback_listener_warning(&settings));

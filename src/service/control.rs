@@ -17,6 +17,9 @@ const LEARNED_SAVE_INTERVAL: Duration = Duration::from_secs(60);
 /// Interval between two summaries of shadow mode.
 const SHADOW_SUMMARY_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
+/// Time limit of the last export of traces.
+const LAST_EXPORT_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Runs the control thread until `shutdown`. Sends to `origin_resolved` after the first DNS lookup of the origin.
 pub(super) fn run(
     state: &Arc<ServiceState>,
@@ -39,7 +42,7 @@ pub(super) fn run(
         tokio::spawn(crawlers::run_dns_verification(Arc::clone(state)));
         tokio::spawn(range_refresher.run());
         acme::spawn_orders(state);
-        let state_tasks = async move {
+        let state_tasks = async {
             state.handle.resolve_origins().await;
             // Fails if the start no longer waits for it.
             let _ = origin_resolved.send(());
@@ -49,6 +52,8 @@ pub(super) fn run(
             () = state_tasks => {}
             _ = shutdown => {}
         }
+        // Requests that ended in the last second.
+        let _ = tokio::time::timeout(LAST_EXPORT_TIMEOUT, state.export_spans()).await;
     });
 }
 
@@ -77,6 +82,7 @@ impl ServiceState {
             self.persist_learned_loop(),
             self.log_shadow_refusals(),
             self.run_notifications(),
+            self.run_trace_export(),
             self.share_switches(),
             self.share_session_secret(),
             self.signatures.run_fetches(fetcher, *allowed_addresses, || self.handle.uptime())

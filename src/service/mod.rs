@@ -21,6 +21,7 @@ mod shadow_summary;
 mod switches;
 #[cfg(test)]
 mod tests;
+pub mod traces;
 
 use crate::admin::state::{PromiseDocument, SettingsDocument};
 use crate::admin::{AccessControl, AccessRules, BoundListener, GatewayApi};
@@ -60,6 +61,7 @@ use tidegate_notify::DeliveryCounts;
 use tidegate_policy::Timestamp;
 use tidegate_tls::TicketKeys;
 use tidegate_tls::{TlsErrors, TlsFiles};
+use tidegate_traces::ExportError;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -165,6 +167,9 @@ pub enum ServiceError {
     /// A file of an error page is unusable. One line per error.
     #[error("{0}")]
     ErrorPages(String),
+    /// Traces cannot be exported.
+    #[error("traces: {0}")]
+    Traces(#[from] ExportError),
     /// The ledger cannot be opened.
     #[error(transparent)]
     Ledger(#[from] OpenError),
@@ -218,6 +223,7 @@ impl Service {
             certificates::read_with_tickets(&settings, tickets, seed).map_err(ServiceError::Certificates)?;
         let origin_servers = OriginServers::all(&settings).map_err(ServiceError::Origin)?;
         notify::webhook_clients(&settings).map_err(ServiceError::Certificates)?;
+        traces::check(&settings)?;
 
         let log = access_log(&settings.log.access)?;
         let telemetry = Telemetry::new(log, BUILD, started_at);
@@ -318,6 +324,7 @@ impl Service {
             tls_files: Mutex::new(tls_files),
             acme,
             notifications: Arc::default(),
+            trace_export: tokio::sync::Mutex::default(),
             promise: Mutex::default(),
         });
         // From now on, it has changed if it differs from what was read.
@@ -533,6 +540,7 @@ struct ServiceState {
     acme: AcmeCertificates,
     /// Counts of the notifications to webhooks.
     notifications: Arc<DeliveryCounts>,
+    trace_export: tokio::sync::Mutex<traces::TraceExport>,
     /// What the windows keep of the promise, at the last observation.
     promise: Mutex<Option<PromiseDocument>>,
 }

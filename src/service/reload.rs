@@ -1,7 +1,7 @@
 //! Reload of the settings, and of changed address lists and certificates.
 
 use super::crawlers::network_databases;
-use super::{LEDGER_TIMEOUT, ServiceState, certificates, crawlers, notify, switches};
+use super::{LEDGER_TIMEOUT, ServiceState, certificates, crawlers, notify, switches, traces};
 use crate::admin::state::{ReloadFailureDocument, SettingsDocument};
 use crate::gateway::{ConfigFiles, ErrorPages, OriginServers};
 use std::time::Duration;
@@ -98,6 +98,7 @@ impl ServiceState {
         // The next start needs them.
         certificates::read(&settings, self.handle.now(), 0).map_err(|errors| errors.to_string())?;
         notify::webhook_clients(&settings).map_err(|errors| errors.to_string())?;
+        traces::check(&settings).map_err(|error| format!("traces: {error}"))?;
         let network_databases = network_databases(&settings)?;
         Ok(LoadedSettings { settings, origin_servers, error_pages, network_databases, files })
     }

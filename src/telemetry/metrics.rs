@@ -258,6 +258,9 @@ metrics! {
     CONNECTIONS_SHED: Counter "tidegate_client_connections_shed_total" [];
     /// Total number of access log lines dropped because the writer could not keep up.
     ACCESS_LOG_DROPPED: Counter "tidegate_access_log_dropped_lines_total" [];
+    /// Total number of requests whose spans were for the collector, by result: exported, or dropped because it or the gateway could
+    /// not keep up. Only with `traces`.
+    TRACED_REQUESTS: Counter "tidegate_traced_requests_total" ["result"];
     /// 1 if the last configuration reload succeeded, 0 otherwise.
     RELOAD_SUCCESSFUL: Gauge "tidegate_config_last_reload_successful" [];
     /// Unix timestamp of the last successful configuration load.

@@ -41,6 +41,7 @@ use tidegate_engine::spenders::TopSpenders;
 use tidegate_http_cache::CacheResult;
 use tidegate_policy::throttle::Scope;
 use tidegate_policy::{ClientKind, Reason, Rules, Timestamp, Units};
+use tidegate_traces::Spans;
 
 /// Telemetry of one process.
 pub struct Telemetry {
@@ -314,6 +315,14 @@ impl Telemetry {
             lines.extend(worker.0.lock().decisions.lines().map(<[u8]>::to_vec));
         }
         lines
+    }
+
+    /// Removes the spans of all workers that wait for their export. Returns them, and the number of requests whose spans were
+    /// dropped since the last call.
+    pub fn take_spans(&self) -> (Vec<Spans>, u64) {
+        let mut spans = Vec::new();
+        let dropped = self.workers.lock().iter().map(|worker| worker.0.lock().spans.drain_into(&mut spans)).sum();
+        (spans, dropped)
     }
 
     /// Returns the number of access log lines dropped because the disk could not keep up.

@@ -12,6 +12,7 @@ use tidegate_access_log::LineWriter;
 use tidegate_access_log::{NameResolver, Record};
 use tidegate_config::settings::AccessLogFormat;
 use tidegate_policy::{ScopeId, Timestamp};
+use tidegate_traces::{SpanQueue, Spans};
 
 /// Handle of a worker's telemetry.
 #[derive(Clone)]
@@ -26,13 +27,22 @@ pub(super) struct WorkerState {
     log: Option<LogBuffer>,
     /// Buffer for a line that is not written to the access log.
     scratch: Vec<u8>,
+    pub(super) spans: SpanQueue,
 }
 
 impl WorkerTelemetry {
     pub(super) fn new(log: Option<LogBuffer>, started: Timestamp) -> Self {
         let (counters, decisions) = (WorkerCounters::default(), DecisionRing::new(DECISION_RING_LEN));
         let (lines, spenders) = (LineWriter::starting_at(started), RecentSpenders::new(started));
-        Self(Arc::new(Mutex::new(WorkerState { counters, decisions, spenders, lines, log, scratch: Vec::new() })))
+        Self(Arc::new(Mutex::new(WorkerState {
+            counters,
+            decisions,
+            spenders,
+            lines,
+            log,
+            scratch: Vec::new(),
+            spans: SpanQueue::default(),
+        })))
     }
 
     /// Counts a finished request, stores its decision and writes its line.
@@ -55,6 +65,11 @@ impl WorkerTelemetry {
             log.end_line();
         }
         state.scratch.clear();
+    }
+
+    /// Queues the spans of a finished request for their export.
+    pub fn trace(&self, spans: Spans) {
+        self.0.lock().spans.push(spans);
     }
 
     /// Stores the decision of a request that is not finished. [`Self::record`] replaces it.

@@ -23,6 +23,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("tls", &["engine"]),
     ("acme", &["policy", "engine", "tls"]),
     ("notify", &["policy", "engine", "config", "access-log", "tls"]),
+    ("traces", &["policy", "config", "access-log", "tls"]),
     ("replay", &["http-cache", "policy", "engine", "crawlers", "config", "access-log", "rate-limit-headers"]),
 ];
 

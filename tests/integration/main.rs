@@ -105,6 +105,7 @@ mod slowhttptest;
 mod stated_costs;
 mod switches;
 mod throttle;
+mod traces;
 mod tune;
 mod tutorial;
 mod unexpected_costs;

@@ -28,7 +28,7 @@ pub struct LogValue {
 }
 
 /// Names of the fields that some lines do not have.
-pub const OPTIONAL_LOG_FIELDS: [&str; 16] = [
+pub const OPTIONAL_LOG_FIELDS: [&str; 17] = [
     "fetch_mode",
     "fetch_site",
     "hints_major",
@@ -38,6 +38,7 @@ pub const OPTIONAL_LOG_FIELDS: [&str; 16] = [
     "asn",
     "field_classes",
     "customer",
+    "trace_id",
     "json",
     "unexpected_cost",
     "switch",

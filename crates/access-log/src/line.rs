@@ -158,6 +158,9 @@ fn more_of_client(out: &mut Vec<u8>, client: &RecordedMore<'_>) {
     if let Some(customer) = client.customer {
         let _ = write!(out, ",\"customer\":\"{}\"", customer.display(|_| ""));
     }
+    if let Some(trace_id) = client.trace_id {
+        write_fmt_infallible(out, format_args!(",\"trace_id\":\"{trace_id:032x}\""));
+    }
 }
 
 /// Writes the conditions that the body meets, if there are any.

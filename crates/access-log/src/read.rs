@@ -115,6 +115,10 @@ log_line! {
         /// Customer whose budgets the request is charged to: `hash:...`, the same for the same key or credential. The field is
         /// absent unless a quota counts by customer, and for a client without a credential.
         pub customer: Option<&'a str> => "string",
+        /// Id of the trace that the request belongs to (W3C Trace Context), as 32 hexadecimal digits. The field is absent without
+        /// `traces`.
+        #[serde(skip)]
+        pub trace_id: () => "string",
         /// [Kind](#kind) of the client.
         pub kind: &'a str => "string",
         /// Name of the client's class.

@@ -84,6 +84,8 @@ pub struct RecordedMore<'a> {
     pub field_classes: &'a [&'a str],
     /// Key of the customer that pays (`customer`); `None` without a credential of one.
     pub customer: Option<ClientKey>,
+    /// Id of the trace (`trace_id`); `None` without `traces`.
+    pub trace_id: Option<u128>,
 }
 
 /// A finished request as sent.

@@ -26,6 +26,7 @@ pub(super) mod route_json;
 pub(super) mod routes;
 pub(super) mod scopes;
 pub(super) mod server;
+pub(super) mod traces;
 pub(super) mod verify;
 
 use super::scalars::{FilePath, Host, Threads};
@@ -217,6 +218,10 @@ pub(super) struct File {
     /// Webhooks to which events are sent, such as a quota that is nearly used: at most 16. `tidegate notify test` sends each of
     /// them a notification. Default none.
     pub notify: Vec<notify::WebhookKeys>,
+    /// Export of traces to a collector of OpenTelemetry. With it, each request belongs to a trace (W3C Trace Context): that of its
+    /// `traceparent`, or a new one. The origin is sent it, and log lines and problem documents have its id. Without it,
+    /// `traceparent` of a client is forwarded as it is. Default none.
+    pub traces: Option<traces::TracesKeys>,
     /// What the policy promises for each window of the first quota. The live page, `tidegate status`, metrics and notifications
     /// compare it with what was kept; it changes no decision. `tidegate plan` writes it. Default none.
     pub promise: promise::Promise,
@@ -256,6 +261,7 @@ pub(super) const SECTIONS: &[&str] = &[
     "crawl_policy",
     "log",
     "notify",
+    "traces",
     "promise",
     "limits",
 ];

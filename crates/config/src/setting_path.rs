@@ -107,16 +107,17 @@ keys! {
     above access acme adaptive_concurrency add address address_from address_list address_lists admin api_key api_keys
     asn asn_database at autothrottle backoff block bucket burst ca cache capacity case certificate certificate_secret
     certificates check class classes client_ca client_certificates clients concurrency contains cookie cost cost_json
-    country country_database counts crawl_delay delay delay_per_slot directory disk dns domains enforce error_pages
-    exhausted expires file fill first_use fixed forward_auth header headers health honeypot host hosts html interval
-    jitter json keep key kind ledger left_over limit limits listen log max max_clients max_concurrency
+    country country_database counts crawl_delay delay delay_per_slot directory disk dns domains endpoint enforce
+    error_pages exhausted expires file fill first_use fixed forward_auth header headers health honeypot host hosts html
+    interval jitter json keep key kind ledger left_over limit limits listen log max max_clients max_concurrency
     max_connections_per_address max_delay max_keys max_object max_partitions max_size memory merge_crawl_delay
     metrics_by_key min min_delay mode name notify ocsp operator operators origin origins pacing partition_by path
     people_refused per per_client prefix product_tokens promise proxy_protocol query quota quotas rampup ranges rate
     read_token redirect redis refresh refuse_with remove request_headers response_headers response_timeout
     revalidation_cost rewrite robots routes scopes search_served server_name session set sha256 shed signature_agents
-    sliding start_delay status statuses steps stream success_statuses sync_from terms tiers tls to token trailing_slash
-    trusted_proxies unkeyed_headers url urls user_agent user_agent_rules value verify webhook weights when window zone
+    sliding start_delay status statuses steps stream success_statuses sync_from terms tiers tls to token traces
+    trailing_slash trusted_proxies unkeyed_headers url urls user_agent user_agent_rules value verify webhook weights
+    when window zone
 }
 
 impl fmt::Display for SettingPath {

@@ -4,15 +4,19 @@ mod error_page;
 mod header_rules;
 mod notifications;
 mod origin;
+mod receiver_url;
 mod redirect;
 mod rewrite;
+mod traces;
 
 pub use error_page::*;
 pub use header_rules::*;
 pub use notifications::*;
 pub use origin::*;
+pub use receiver_url::ReceiverUrl;
 pub use redirect::*;
 pub use rewrite::*;
+pub use traces::Traces;
 
 pub use crate::sections::crawl_policy::CrawlPolicy;
 pub use crate::sections::headers::{Headers, LegacyFamily, RateLimitDraft};
@@ -78,6 +82,8 @@ pub struct Settings {
     pub log: Log,
     /// Webhooks to which events are sent.
     pub webhooks: Vec<Webhook>,
+    /// Export of traces; `None` if there is none.
+    pub traces: Option<Traces>,
     /// What the policy promises for each window of the first quota.
     pub promise: Promise,
     /// Additional operators of crawlers, and changes to built-in ones.

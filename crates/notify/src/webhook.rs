@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_config::settings::{Webhook, WebhookUrl};
+use tidegate_config::settings::{ReceiverUrl, Webhook};
 use tidegate_tls::{ServerTrust, client_config};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -93,7 +93,7 @@ impl WebhookClient {
     }
 
     /// Returns where notifications are sent.
-    pub fn url(&self) -> &WebhookUrl {
+    pub fn url(&self) -> &ReceiverUrl {
         &self.webhook.url
     }
 

@@ -3,16 +3,20 @@
 use super::client_connection::ClientConnection;
 use super::evidence::{LiveEvidence, credential};
 use super::known::{Client, MoreOfClient};
+use crate::gateway::message::headers::TRACEPARENT;
 use crate::gateway::message::target::ClientRequest;
 use crate::gateway::session::{Bearer, ClientSession, may_begin};
 use crate::gateway::transport::listener::ListenerKind;
 use crate::gateway::worker::WorkerConfig;
 use smallvec::SmallVec;
+use tidegate_config::settings::Traces;
 use tidegate_engine::Classified;
 use tidegate_http1::Fields;
 use tidegate_policy::bot_detection::BrowserTraits;
 use tidegate_policy::identity::{ClientAddress, CredentialSource, ProxyTrust};
+use tidegate_policy::rng::ratio_from_id;
 use tidegate_policy::{Classification, ClientFacts, ClientKind, Facts, Signature, Timestamp};
+use tidegate_traces::{Choice, Parent, TraceContext};
 
 /// Classifies and routes a request.
 pub(in crate::gateway) fn classify(
@@ -66,7 +70,9 @@ pub(in crate::gateway) fn classify(
     let signed = client.signature != Signature::Absent;
     let ClientFacts { purpose, network_origin, field_classes, .. } = client;
     let has_sessions = config.settings.sessions.is_some();
+    let trace = config.settings.traces.as_ref().map(|traces| trace_context(connection, request, &rules.trust, traces));
     let is_more_known = has_sessions
+        || trace.is_some()
         || rules.customer.is_some()
         || purpose.is_some()
         || network_origin.is_known()
@@ -77,9 +83,23 @@ pub(in crate::gateway) fn classify(
         let may_begin = may_begin && self::may_begin(classification.kind, signed, &request.head);
         let bearer = may_begin.then(|| Bearer::new(rules.trust.key(address.client), request_facts.user_agent));
         let session = ClientSession { token, bearer };
-        Box::new(MoreOfClient { session, purpose, network_origin, field_classes })
+        Box::new(MoreOfClient { session, purpose, network_origin, field_classes, trace })
     });
     (Client { address, claimed, signed, crawler, observation, more }, classified)
+}
+
+/// Returns the trace that the request belongs to: that of its sender, or a new one. Only a trusted sender chooses whether it is
+/// exported.
+fn trace_context(
+    connection: &ClientConnection,
+    request: &ClientRequest,
+    trust: &ProxyTrust,
+    traces: &Traces,
+) -> TraceContext {
+    let parent = Parent::parse(request.head.fields.get_all_by_text(TRACEPARENT));
+    let random = std::array::from_fn(|_| connection.worker.next_decision_id());
+    let trusted = parent.filter(|_| connection.is_trusted(trust));
+    TraceContext::new(parent, random, Choice(traces).samples(trusted, ratio_from_id(random[2])))
 }
 
 fn client_address(connection: &ClientConnection, trust: &ProxyTrust, fields: &Fields) -> ClientAddress {

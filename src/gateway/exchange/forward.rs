@@ -9,9 +9,11 @@ use super::cache_trip::CopyReason;
 use super::charges::{actual_cost, charge_unexpected_costs, expect_late_costs};
 use super::invalidate::invalidate;
 use super::journal::Journal;
+use super::known::Known;
 use super::origin_head::{changed_head, prepare_fetch, prepare_head};
 use super::reported_usage::sync_quotas;
 use super::send::{proxied_client, send};
+use crate::gateway::message::headers::write_trace;
 use crate::gateway::message::problem::Problem;
 use crate::gateway::message::response_body::{ResponseBody, scan_to_end};
 use crate::gateway::upstream::RequestBody;
@@ -41,6 +43,10 @@ pub(in crate::gateway) async fn forward(
         head.fields.append(Name::Upgrade, &upgrade.protocol);
     }
     prepare_fetch(&mut journal);
+    let Known { client, request, .. } = &mut *journal.known;
+    if let Some(trace) = client.trace() {
+        write_trace(&mut request.head.fields, trace);
+    }
     journal.known.request.resolve_target();
     let (head, client) = (changed_head(&journal.known), proxied_client(&journal));
     let (result, backoff) = send(head.as_deref(), body, &mut journal, slots, client).await;

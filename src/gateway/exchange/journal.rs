@@ -27,6 +27,7 @@ use tidegate_policy::decide::Verdict;
 use tidegate_policy::exempt::Exemption;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::{Reason, Units};
+use tidegate_traces::{Choice, Spans};
 
 /// A decided request in flight.
 pub(in crate::gateway) struct Journal {
@@ -163,6 +164,17 @@ impl Journal {
         }
     }
 
+    /// Records the end of the request.
+    fn record(&self, record: &Record<'_>) {
+        let telemetry = self.worker().telemetry();
+        telemetry.record(record);
+        if let (Some(context), Some(traces)) = (self.known.client.trace(), &self.known.config.settings.traces)
+            && Choice(traces).keeps(context, record)
+        {
+            telemetry.trace(Spans::new(record, *context));
+        }
+    }
+
     /// Builds the record of the request as it is now, and calls `use_record` with it.
     fn with_record(&self, use_record: impl FnOnce(&Record<'_>)) {
         let Self { known, client, cache, origin, quota_usage, .. } = self;
@@ -211,6 +223,7 @@ impl Journal {
             network_origin: more.network_origin,
             field_classes: &field_classes,
             customer: rules.customer.as_ref().map(|_| *customer).filter(ClientKey::is_credential),
+            trace_id: more.trace.map(|trace| trace.trace_id),
         });
         let redact = &known.config.settings.log.redact;
         let query = head.target.query().map(|query| redacted(query, redact));
@@ -317,7 +330,7 @@ impl Drop for Journal {
         self.origin.settle_unknown();
         settle_late_cost(&self.known, &mut self.origin, false);
         self.finish_observation();
-        self.with_record(|record| self.worker().telemetry().record(record));
+        self.with_record(|record| self.record(record));
         if let Some(fill) = &self.known.connection.fill {
             fill.end(fill_outcome(self));
         }

@@ -20,6 +20,7 @@ use tidegate_policy::request_body::JsonMatch;
 use tidegate_policy::rng::ratio_from_id;
 use tidegate_policy::route::Route;
 use tidegate_policy::{ClassId, OperatorId, Rules, Timestamp};
+use tidegate_traces::TraceContext;
 
 /// A valid request and what is known of it.
 pub(in crate::gateway) struct Known {
@@ -62,6 +63,16 @@ pub(in crate::gateway) struct MoreOfClient {
     pub(in crate::gateway) network_origin: NetworkOrigin,
     /// Classes whose header fields and cookies the request has.
     pub(in crate::gateway) field_classes: Vec<ClassId>,
+    /// Trace of the request, if traces are exported.
+    pub(in crate::gateway) trace: Option<TraceContext>,
+}
+
+impl Client {
+    /// Returns the trace of the request, if traces are exported.
+    #[inline]
+    pub(in crate::gateway) fn trace(&self) -> Option<&TraceContext> {
+        self.more.as_ref()?.trace.as_ref()
+    }
 }
 
 impl Known {

@@ -5,6 +5,11 @@ use std::sync::LazyLock;
 use tidegate_http1::{Field, Fields, Name, NameSet, list};
 use tidegate_policy::admin_session::COOKIE_PREFIX;
 use tidegate_policy::identity::AddressSource;
+use tidegate_traces::TraceContext;
+
+/// Field of the trace context, and of what vendors add to it (W3C Trace Context, sections 3.2 and 3.3).
+pub(in crate::gateway) const TRACEPARENT: &str = "traceparent";
+const TRACESTATE: &str = "tracestate";
 
 /// Prefix of the gateway's own field names.
 const RESERVED_PREFIX: &[u8] = b"x-tidegate-";
@@ -163,6 +168,24 @@ pub(in crate::gateway) fn retain_trailers(fields: &mut Fields, keep: impl Fn(&[u
         fields.append(Name::Trailer, &kept);
     }
 }
+
+/// Writes the trace context for the origin. What vendors have added to the sender's context goes on with it, and with no other.
+pub(in crate::gateway) fn write_trace(fields: &mut Fields, trace: &TraceContext) {
+    let is_kept = |text: &[u8]| {
+        !text.eq_ignore_ascii_case(TRACEPARENT.as_bytes())
+            && (trace.parent_span_id.is_some() || !text.eq_ignore_ascii_case(TRACESTATE.as_bytes()))
+    };
+    if !fields.with_names(NameSet::of(&[Name::Other])).all(|field| is_kept(field.text)) {
+        fields.retain(|field| is_kept(field.text));
+    }
+    let mut traceparent = String::with_capacity(TRACEPARENT_LEN);
+    if trace.write_traceparent(&mut traceparent).is_ok() {
+        fields.append_text(TRACEPARENT, traceparent.as_bytes());
+    }
+}
+
+/// Length of a value of `traceparent`.
+const TRACEPARENT_LEN: usize = 55;
 
 /// Removes sessions of the live page: a browser sends its cookies to every port of a host.
 pub(in crate::gateway) fn strip_admin_sessions(fields: &mut Fields) {

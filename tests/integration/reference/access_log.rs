@@ -59,6 +59,7 @@ fn lines_have_the_documented_fields_in_order() {
         network_origin: NetworkOrigin { asn: Some(64_496), country: "DE".parse().ok() },
         field_classes: &["partner", "login"],
         customer: Some(ClientKey::from_credential(0xab)),
+        trace_id: Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736),
     };
     let json = JsonMatch::from_words(["method=tools/call", "params.name=search"].into_iter());
     let full = sample_with(|it| {

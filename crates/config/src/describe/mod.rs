@@ -16,7 +16,7 @@ mod tests;
 
 use super::Settings;
 use super::scalars::Size;
-use super::settings::{AccessLog, AccessLogFormat, ErrorPage, ForwardAuth, LogRotation};
+use super::settings::{AccessLog, AccessLogFormat, ErrorPage, ForwardAuth, LogRotation, Traces};
 use std::fmt::Write as _;
 use tidegate_policy::bot_detection::BotDetection;
 use tidegate_policy::exempt::Exemption;
@@ -71,6 +71,10 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
 
     notifications::promise(&settings.promise).into_iter().for_each(&mut line);
     settings.webhooks.iter().for_each(|webhook| line(notifications::webhook(webhook)));
+    if let Some(Traces { endpoint, sample, slow }) = &settings.traces {
+        let slow = format::duration(*slow);
+        line(format!("traces: {} of requests, refusals, failures, and what takes {slow}, to {endpoint}", sample));
+    }
 
     if !settings.error_pages.is_empty() {
         let pages: Vec<String> = settings.error_pages.iter().map(ErrorPage::to_string).collect();

@@ -1,16 +1,15 @@
 //! Notifications to webhooks.
 
+use super::ReceiverUrl;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::path::PathBuf;
-use tidegate_policy::secret::Secret;
 
 /// Webhook that is sent notifications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Webhook {
     /// Where notifications are sent.
-    pub url: WebhookUrl,
+    pub url: ReceiverUrl,
     /// Form of a notification.
     pub format: NotificationFormat,
     /// Events that are sent, in the order of [`NotificationEvent::ALL`].
@@ -19,37 +18,6 @@ pub struct Webhook {
     pub has_summary: bool,
     /// Authorities of the receiver, in PEM; `None` are the public ones.
     pub authority: Option<PathBuf>,
-}
-
-/// URL of a webhook. It is displayed without its path, which may be a secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebhookUrl {
-    /// True for https.
-    pub is_tls: bool,
-    /// Host in lower case, an IPv6 address without its brackets.
-    pub host: String,
-    /// Port.
-    pub port: u16,
-    /// Path and query.
-    pub target: Secret,
-}
-
-impl fmt::Display for WebhookUrl {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(if self.is_tls { "https://" } else { "http://" })?;
-        out.write_str(&self.authority())
-    }
-}
-
-impl WebhookUrl {
-    /// Returns host and port, as the field `Host` has them.
-    pub fn authority(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        match self.port == super::default_port(self.is_tls) {
-            true => host,
-            false => format!("{host}:{}", self.port),
-        }
-    }
 }
 
 /// Form of a notification.

@@ -23,6 +23,7 @@ mod origin;
 mod partition;
 mod promise;
 mod quotas;
+mod receiver_url;
 mod redirects;
 mod redis_url;
 mod request_conditions;
@@ -32,6 +33,7 @@ mod routes;
 mod scopes;
 mod server;
 mod stated_costs;
+mod traces;
 mod verify;
 
 use super::error::ConfigError;
@@ -72,6 +74,7 @@ pub(super) fn validate(
     let state_dir = server::state_dir(raw);
     let log = log::log(&raw.log, &state_dir, &mut report);
     let webhooks = notify::webhooks(&raw.notify, &mut report);
+    let traces = traces::traces(raw.traces.as_ref(), &mut report);
 
     let trust = clients::proxy_trust(&raw.clients, &mut report);
     let path = SettingPath::ROOT.clients();
@@ -164,6 +167,7 @@ pub(super) fn validate(
         cache,
         log,
         webhooks,
+        traces,
         promise,
         operators: crawler_operators,
         operator_names,

@@ -1,11 +1,10 @@
 //! Validates `notify`.
 
 use super::diagnostics::Diagnostics;
-use crate::authority;
+use super::receiver_url::parse_url;
 use crate::raw::notify as raw;
 use crate::setting_path::SettingPath;
-use crate::settings::{Webhook, WebhookUrl, default_port};
-use tidegate_policy::secret::Secret;
+use crate::settings::Webhook;
 
 /// More receivers than an operator reads.
 const MAX_WEBHOOKS: usize = 16;
@@ -46,27 +45,4 @@ pub(super) fn webhooks(raw: &[raw::WebhookKeys], report: &mut Diagnostics) -> Ve
         }
     });
     webhooks.collect()
-}
-
-/// Parses a URL. The error does not show it, because it may hold a secret.
-fn parse_url(text: &str) -> Result<WebhookUrl, &'static str> {
-    let (is_tls, rest) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
-        (Some(rest), _) => (true, rest),
-        (_, Some(rest)) => (false, rest),
-        _ => return Err("not an https:// or http:// URL"),
-    };
-    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err("has a character other than visible ASCII");
-    }
-    if rest.contains('#') {
-        return Err("has a fragment (#), which is never sent");
-    }
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (authority, target) = rest.split_at(end);
-    if authority.contains('@') {
-        return Err("has a user before the host, which is not sent");
-    }
-    let (host, port) = authority::parse(authority).map_err(|_| "has no valid host and port")?;
-    let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
-    Ok(WebhookUrl { is_tls, host, port: port.unwrap_or(default_port(is_tls)), target: Secret::new(target) })
 }

@@ -3,7 +3,7 @@ use crate::notification::select;
 use crate::observation::{Certificate, Trouble};
 use proptest::prelude::*;
 use std::path::PathBuf;
-use tidegate_config::settings::{NotificationFormat, Webhook, WebhookUrl};
+use tidegate_config::settings::{NotificationFormat, ReceiverUrl, Webhook};
 use tidegate_policy::secret::Secret;
 
 const DAY: u64 = 24 * 3600;
@@ -197,7 +197,7 @@ fn summary_adds_up_a_day_over_a_restart() {
 
 fn webhook(events: &[NotificationEvent], has_summary: bool) -> Webhook {
     Webhook {
-        url: WebhookUrl {
+        url: ReceiverUrl {
             is_tls: true,
             host: "hooks.example".into(),
             port: 443,

@@ -37,6 +37,7 @@ fn render_problem(journal: &Journal, problem: Problem<'_>) -> (Response<Response
     let status = problem.status();
     let format = ResponseFormat::from_head(&journal.known.request.head);
     let mut scratch = known.worker().scratch();
+    let problem = problem.with_trace(known.client.trace());
     let (mut response, bytes) =
         problem.into_response(format, journal.known.id, &known.config.error_pages, &mut scratch);
     match known.connection.listener.kind {

@@ -33,6 +33,7 @@ use tidegate_policy::tier::Share;
 use tidegate_policy::time::{ceil_seconds, with_spread};
 use tidegate_policy::{Reason, Rules};
 use tidegate_rate_limit_headers::RateLimitSnapshot;
+use tidegate_traces::TraceContext;
 
 /// `Retry-After` if the origin is unreachable.
 const ORIGIN_RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -52,6 +53,8 @@ pub(in crate::gateway) struct Problem<'a> {
     retry_after: Option<u64>,
     /// True if a browser is asked to repeat the request by itself.
     returns_by_itself: bool,
+    /// Trace that the request belongs to.
+    trace: Option<&'a TraceContext>,
 }
 
 /// Names of the policies that refused the request.
@@ -78,12 +81,18 @@ impl<'a> Problem<'a> {
             violated_policies: ViolatedPolicies(Some((rules, snapshot))),
             retry_after: refusal.retry_after(class, spread),
             returns_by_itself: false,
+            trace: None,
         })
     }
 
     /// Returns the problem of a browser that repeats the request by itself after `wait`.
     pub(in crate::gateway) fn with_return(self, wait: Duration) -> Self {
         Self { retry_after: Some(ceil_seconds(wait)), returns_by_itself: true, ..self }
+    }
+
+    /// Returns the problem with the trace of the request.
+    pub(in crate::gateway) fn with_trace(self, trace: Option<&'a TraceContext>) -> Self {
+        Self { trace, ..self }
     }
 
     /// Returns the problem of an admitted request that gets no slots in time. `spread` as in [`Problem::refused`].
@@ -140,13 +149,14 @@ impl<'a> Problem<'a> {
             violated_policies: ViolatedPolicies(None),
             retry_after: Some(ceil_seconds(wait).max(1)),
             returns_by_itself: false,
+            trace: None,
         }
     }
 
     fn from_template(template: ProblemTemplate) -> Self {
         let retry_after = (template.status >= 500).then(|| ceil_seconds(ORIGIN_RETRY_AFTER));
         let violated_policies = ViolatedPolicies(None);
-        Self { template, reason: None, violated_policies, retry_after, returns_by_itself: false }
+        Self { template, reason: None, violated_policies, retry_after, returns_by_itself: false, trace: None }
     }
 
     /// Returns the status of the response.
@@ -248,6 +258,9 @@ fn title(status: StatusCode) -> &'static str {
 fn write_json(problem: &Problem<'_>, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
     text.write_str(problem.template.before_id)?;
     text.write_str(id)?;
+    if let Some(trace) = problem.trace {
+        write!(text, "\",\"trace_id\":\"{:032x}", trace.trace_id)?;
+    }
     text.write_str(problem.template.after_id)?;
     if problem.reason.is_some() {
         problem.violated_policies.write(text)?;

@@ -1,0 +1,178 @@
+//! Export over OTLP/HTTP in Protobuf (OpenTelemetry protocol 1.10). Attributes are those of the semantic conventions for HTTP
+//! spans 1.43, and `tidegate.*`.
+
+use super::spans::{OriginSpan, Spans};
+use super::{ExportError, TraceContext};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
+use opentelemetry::{InstrumentationScope, KeyValue, Value};
+use opentelemetry_http::hyper::HyperClient;
+use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
+use std::time::{Duration, SystemTime};
+use tidegate_config::settings::{ReceiverUrl, Traces};
+use tidegate_policy::Timestamp;
+use tidegate_tls::{ServerTrust, client_config};
+
+/// Time limit of one request to the collector.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Path of a collector where the URL has none.
+const DEFAULT_PATH: &str = "/v1/traces";
+
+/// Exporter to one collector.
+#[derive(Debug)]
+pub struct Exporter {
+    url: ReceiverUrl,
+    exporter: SpanExporter,
+    scope: InstrumentationScope,
+}
+
+impl Exporter {
+    /// Creates an exporter. The environment may have further header fields, such as a key (`OTEL_EXPORTER_OTLP_HEADERS`);
+    /// returns an error if they are not valid.
+    pub fn new(traces: &Traces) -> Result<Self, ExportError> {
+        let url = traces.endpoint.clone();
+        let path = url.target.expose_secret();
+        let endpoint = format!("{url}{}", if path == "/" { DEFAULT_PATH } else { path });
+        let connector: HttpsConnector<HttpConnector> = HttpsConnectorBuilder::new()
+            .with_tls_config(client_config(ServerTrust::public()))
+            .https_or_http()
+            .enable_http1()
+            .build();
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(HyperClient::new(connector, TIMEOUT, None))
+            .with_endpoint(endpoint)
+            .with_timeout(TIMEOUT)
+            .build();
+        let mut exporter = exporter.map_err(|error| error_of(&url, &error))?;
+        let version = env!("CARGO_PKG_VERSION");
+        exporter.set_resource(
+            &Resource::builder()
+                .with_service_name("tidegate")
+                .with_attribute(KeyValue::new("service.version", version))
+                .build(),
+        );
+        Ok(Self { url, exporter, scope: InstrumentationScope::builder("tidegate").with_version(version).build() })
+    }
+
+    /// Sends the spans to the collector. Returns an error if it does not accept them in time; they are lost then.
+    pub async fn export(&self, requests: Vec<Spans>) -> Result<(), ExportError> {
+        let batch = requests.into_iter().flat_map(|spans| self.data(spans)).collect();
+        self.exporter.export(batch).await.map_err(|error| error_of(&self.url, &error))
+    }
+
+    fn data(&self, spans: Spans) -> impl Iterator<Item = SpanData> + use<> {
+        let context = spans.context;
+        let origin = spans.origin.clone().map(|origin| self.origin_span(&context, &spans.method, origin));
+        [self.gateway_span(spans)].into_iter().chain(origin)
+    }
+
+    fn gateway_span(&self, spans: Spans) -> SpanData {
+        let context = spans.context;
+        let name = format!("{} {}", spans.method, spans.route);
+        let mut attributes = vec![
+            KeyValue::new("http.request.method", spans.method),
+            KeyValue::new("http.route", spans.route),
+            KeyValue::new("http.response.status_code", i64::from(spans.status)),
+            KeyValue::new("http.response.body.size", i64::try_from(spans.bytes).unwrap_or(i64::MAX)),
+            KeyValue::new("network.protocol.version", spans.version),
+            KeyValue::new("server.address", spans.host),
+            KeyValue::new("url.path", spans.path),
+            KeyValue::new("user_agent.original", spans.user_agent),
+            KeyValue::new("client.address", spans.client.to_string()),
+            KeyValue::new("tidegate.decision", format!("{:016x}", spans.decision)),
+            KeyValue::new("tidegate.class", spans.class),
+            KeyValue::new("tidegate.kind", spans.kind),
+        ];
+        if let Some(reason) = spans.refusal {
+            attributes.push(KeyValue::new("tidegate.reason", reason.name()));
+        }
+        // A status 4xx is no error of a server.
+        let is_error = spans.status >= 500;
+        let span = Span {
+            id: context.span_id,
+            parent: context.parent_span_id,
+            is_parent_remote: context.parent_span_id.is_some(),
+            kind: SpanKind::Server,
+            name,
+            started_at: spans.started_at,
+            duration: spans.duration,
+            error: is_error.then(|| spans.status.to_string()),
+        };
+        self.span(&context, span, attributes)
+    }
+
+    fn origin_span(&self, context: &TraceContext, method: &str, origin: OriginSpan) -> SpanData {
+        let mut attributes = vec![KeyValue::new("http.request.method", method.to_owned())];
+        if let Some(status) = origin.status {
+            attributes.push(KeyValue::new("http.response.status_code", i64::from(status)));
+        }
+        if let Some(name) = origin.name {
+            attributes.push(KeyValue::new("tidegate.origin", name));
+        }
+        let error = match origin.status {
+            None => Some("no_response".to_owned()),
+            Some(status) => (status >= 400).then(|| status.to_string()),
+        };
+        let span = Span {
+            id: context.origin_span_id(),
+            parent: Some(context.span_id),
+            is_parent_remote: false,
+            kind: SpanKind::Client,
+            name: method.to_owned(),
+            started_at: origin.started_at,
+            duration: origin.duration,
+            error,
+        };
+        self.span(context, span, attributes)
+    }
+
+    fn span(&self, context: &TraceContext, span: Span, mut attributes: Vec<KeyValue>) -> SpanData {
+        let status = if span.error.is_some() { Status::error("") } else { Status::Unset };
+        attributes.extend(span.error.map(|error| KeyValue::new("error.type", Value::from(error))));
+        let trace_id = TraceId::from_bytes(context.trace_id.to_be_bytes());
+        let id = |id: u64| SpanId::from_bytes(id.to_be_bytes());
+        let (flags, state) = (TraceFlags::SAMPLED, TraceState::default());
+        let start_time = system_time(span.started_at);
+        SpanData {
+            span_context: SpanContext::new(trace_id, id(span.id), flags, false, state),
+            parent_span_id: span.parent.map_or(SpanId::INVALID, id),
+            parent_span_is_remote: span.is_parent_remote,
+            span_kind: span.kind,
+            name: span.name.into(),
+            start_time,
+            end_time: start_time + span.duration,
+            attributes,
+            dropped_attributes_count: 0,
+            events: SpanEvents::default(),
+            links: SpanLinks::default(),
+            status,
+            instrumentation_scope: self.scope.clone(),
+        }
+    }
+}
+
+/// What a span has besides its attributes.
+struct Span {
+    id: u64,
+    parent: Option<u64>,
+    is_parent_remote: bool,
+    kind: SpanKind,
+    name: String,
+    started_at: Timestamp,
+    duration: Duration,
+    /// Value of `error.type`.
+    error: Option<String>,
+}
+
+fn system_time(time: Timestamp) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_nanos(time.0)
+}
+
+fn error_of(url: &ReceiverUrl, error: &dyn std::error::Error) -> ExportError {
+    ExportError { url: url.to_string(), cause: error.to_string() }
+}
