@@ -471,7 +471,8 @@ impl Admission {
     ) -> QuotaSnapshot<'_> {
         let (quota, counter) = (&self.rules[id], self.counter(id));
         let key = budget.key(class, payer);
-        let (taken, limit) = (counter.key_used(state, key), budget.limit(class, key, quota.limit));
+        let limit = budget.limit(class, key, quota.limit);
+        let taken = counter.key_used(state, key, limit);
         QuotaSnapshot {
             id,
             quota,

@@ -15,6 +15,7 @@ use tidegate_policy::identity::ClientKey;
 use tidegate_policy::quota::Quota;
 use tidegate_policy::quota_state::{QuotaState, Settlement};
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
+use tidegate_policy::window::Span;
 use tidegate_policy::{StableClassId, Timestamp, Units};
 
 /// A counter of one quota behind a lock.
@@ -73,8 +74,15 @@ impl QuotaCounter {
         max_clients: usize,
         now: Timestamp,
     ) {
-        self.lock_at(now).update_config(&of_all_keys(quota), class_ids, max_cost);
-        self.keyed_usage.lock().set_max_keys(max_keys(quota, max_clients));
+        let mut state = self.lock_at(now);
+        let before = state.window_id();
+        state.update_config(&of_all_keys(quota), class_ids, max_cost);
+        let mut keyed_usage = self.keyed_usage.lock();
+        keyed_usage.set_max_keys(max_keys(quota, max_clients));
+        if state.window_id() != before {
+            keyed_usage.redefine(before, state.window_id());
+        }
+        drop((keyed_usage, state));
         self.lease_mode.wake_refresher();
     }
 
@@ -104,7 +112,9 @@ impl QuotaCounter {
 
     /// Continues with the usage by key in a state directory, and records it there.
     pub(super) fn open_key_file(&self, dir: &Path) -> Result<(), OpenError> {
-        self.keyed_usage.lock().open_file(dir, &self.name)
+        let state = self.state.lock();
+        let window = Span { start: Timestamp(state.window_id()), end: state.resets_at() };
+        self.keyed_usage.lock().open_file(dir, &self.name, window)
     }
 
     /// Continues with the usage by key of another counter.
@@ -166,9 +176,12 @@ impl QuotaCounter {
         self.keyed_usage.lock().usage().used_by_client(state.window_id(), client, limit)
     }
 
-    /// Returns the units that a key has used in the current window.
-    pub(super) fn key_used(&self, state: &QuotaState, key: ClientKey) -> Units {
-        self.keyed_usage.lock().usage().used(state.window_id(), key)
+    /// Returns the units that a key has used of its `limit` in the current window. After a clock that ran windows ahead is set
+    /// back, a window that is forgotten counts as used up.
+    pub(super) fn key_used(&self, state: &QuotaState, key: ClientKey, limit: Units) -> Units {
+        let (window, keyed_usage) = (state.window_id(), self.keyed_usage.lock());
+        let used = keyed_usage.usage().used(window, key);
+        if keyed_usage.usage().is_forgotten(window) { used.max(limit) } else { used }
     }
 
     /// Returns true if usage by key can be recorded as the ledger requires.

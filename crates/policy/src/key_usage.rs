@@ -8,11 +8,19 @@ use super::identity::{ClientKey, KeyOwner};
 use super::units::Units;
 use std::collections::HashMap;
 
-/// Usage by key in the current window of a quota. A new window starts without usage.
+/// Usage by key in the two latest windows of a quota, so that a clock that ran ahead and is set back finds the earlier one
+/// unchanged. A new window starts without usage.
 ///
 /// Usage is also counted by network, because one client may have many addresses in it.
 #[derive(Clone, Debug, Default)]
 pub struct KeyUsage {
+    tables: [Option<Table>; TABLES],
+    max_keys: usize,
+}
+
+/// Usage by key in one window.
+#[derive(Clone, Debug, Default)]
+struct Table {
     window: u64,
     entries: Vec<KeyEntry>,
     slots: HashMap<ClientKey, u32>,
@@ -20,8 +28,7 @@ pub struct KeyUsage {
     floor: Units,
     /// By [`ClientKey::network`]; at most as many as keys.
     used_by_network: HashMap<u64, Units>,
-    max_keys: usize,
-    /// Number of keys that took the place of others in this window.
+    /// Number of keys that took the place of others.
     replaced: u32,
 }
 
@@ -34,11 +41,20 @@ pub struct KeyEntry {
     pub used: Units,
 }
 
+/// Place of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// Number of the table of its window, below [`TABLES`].
+    pub table: u8,
+    /// Number of the entry in the table.
+    pub slot: u32,
+}
+
 /// An entry that has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangedEntry {
-    /// Place of the entry in the table.
-    pub slot: u32,
+    /// Place of the entry.
+    pub place: Place,
     /// Id of the window.
     pub window: u64,
     /// The entry.
@@ -46,6 +62,9 @@ pub struct ChangedEntry {
     /// Usage of a key without an entry, at most.
     pub floor: Units,
 }
+
+/// Number of windows that are counted.
+pub const TABLES: usize = 2;
 
 /// Number of clients whose limits the clients of one network have together.
 pub const CLIENTS_OF_NETWORK: u64 = 8;
@@ -57,18 +76,28 @@ const CANDIDATES: u32 = 32;
 const STRIDE: u32 = 0x9e37_79b1;
 
 impl KeyUsage {
-    /// Creates the usage of at most `max_keys` keys.
+    /// Creates the usage of at most `max_keys` keys in each window.
     pub fn new(max_keys: usize) -> Self {
         Self { max_keys: max_keys.clamp(1, u32::MAX as usize), ..Self::default() }
     }
 
-    /// Restores the usage from the entries that were stored. Entries of earlier windows than the latest are not used any more.
-    pub fn restore(max_keys: usize, stored: impl IntoIterator<Item = ChangedEntry>) -> Self {
+    /// Restores the usage from the entries that were stored. Of each table, entries of earlier windows than the latest are
+    /// not used any more.
+    pub fn restore(max_keys: usize, stored: &[ChangedEntry]) -> Self {
+        let mut latest = [0; TABLES];
+        for record in stored {
+            let window = &mut latest[usize::from(record.place.table) % TABLES];
+            *window = record.window.max(*window);
+        }
         let mut usage = Self::new(max_keys);
-        for ChangedEntry { window, entry, floor, .. } in stored {
-            if usage.begin(window) {
-                usage.floor = usage.floor.max(floor);
-                usage.add(entry.key, entry.used);
+        for &ChangedEntry { place, window, entry, floor } in stored {
+            if latest[usize::from(place.table) % TABLES] == window
+                && let Some(table) = usage.begin(window)
+            {
+                let (table, max_keys) = (&mut usage.tables[table], usage.max_keys);
+                let table = table.get_or_insert_default();
+                table.floor = table.floor.max(floor);
+                table.add(entry.key, entry.used, max_keys);
             }
         }
         usage
@@ -81,43 +110,49 @@ impl KeyUsage {
 
     /// Returns the number of keys with usage in a window.
     pub fn len(&self, window: u64) -> usize {
-        if self.window == window { self.entries.len() } else { 0 }
+        self.table(window).map_or(0, |table| table.entries.len())
     }
 
-    /// Returns the id of the window that is counted.
-    pub fn window(&self) -> u64 {
-        self.window
+    /// Returns the id of the latest window with usage; 0 without usage.
+    pub fn latest_window(&self) -> u64 {
+        self.tables.iter().flatten().map(|table| table.window).max().unwrap_or_default()
     }
 
-    /// Iterates over the entries of the window that is counted, in the order of their places.
+    /// Returns true if the usage of a window may have made room for that of later ones. Its keys may have used their limits.
+    pub fn is_forgotten(&self, window: u64) -> bool {
+        self.tables.iter().all(|table| table.as_ref().is_some_and(|table| window < table.window))
+    }
+
+    /// Counts the usage of the window `before` in the window `after` from now on, because the quota has other windows.
+    pub fn redefine(&mut self, before: u64, after: u64) {
+        let table = self.tables.iter_mut().find_map(|table| table.take_if(|table| table.window == before));
+        self.tables = [table.map(|table| Table { window: after, ..table }), None];
+    }
+
+    /// Iterates over all entries, in the order of their places.
     pub fn records(&self) -> impl Iterator<Item = ChangedEntry> {
-        (0..self.entries.len() as u32).map(|slot| self.changed(slot))
+        let slots = self.tables.iter().flatten().map(|table| table.entries.len()).max().unwrap_or_default();
+        let places = (0..slots as u32).flat_map(|slot| (0..TABLES as u8).map(move |table| Place { table, slot }));
+        places.filter_map(|place| self.record(place))
     }
 
     /// Returns the entry at a place; `None` if it has none.
-    pub fn record(&self, slot: u32) -> Option<ChangedEntry> {
-        ((slot as usize) < self.entries.len()).then(|| self.changed(slot))
+    pub fn record(&self, place: Place) -> Option<ChangedEntry> {
+        self.tables[usize::from(place.table)].as_ref()?.record(place)
     }
 
     /// Returns the units that a key has used in a window, including reserved ones.
     pub fn used(&self, window: u64, key: ClientKey) -> Units {
-        // A clock that was set back does not give back units of the later window.
-        if self.window < window {
-            return Units::ZERO;
-        }
-        self.slots.get(&key).map_or(self.absent_usage(), |&slot| self.entries[slot as usize].used)
+        self.table(window).map_or(Units::ZERO, |table| table.used(key, self.max_keys))
     }
 
     /// Returns the units of `limit` that a client has used in a window, including reserved ones: its own, or what its
     /// network has used beyond the limits of [`CLIENTS_OF_NETWORK`] less one.
     pub fn used_by_client(&self, window: u64, client: ClientKey, limit: Units) -> Units {
-        let own = self.used(window, client);
-        if self.window < window {
-            return own;
-        }
-        let of_network = network(client).and_then(|network| self.used_by_network.get(&network));
+        let Some(table) = self.table(window) else { return Units::ZERO };
+        let of_network = network(client).and_then(|network| table.used_by_network.get(&network));
         let of_others = Units::from_milli(limit.milli().saturating_mul(CLIENTS_OF_NETWORK - 1));
-        own.max(of_network.map_or(Units::ZERO, |used| used.saturating_sub(of_others)))
+        table.used(client, self.max_keys).max(of_network.map_or(Units::ZERO, |used| used.saturating_sub(of_others)))
     }
 
     /// Returns the units that the network of a client has used in a window; those of the client if it has no network.
@@ -125,57 +160,97 @@ impl KeyUsage {
         self.used_by_client(window, client, Units::ZERO)
     }
 
-    /// Adds units reserved at a decision. If a later window was counted because the clock was set back, they count in that.
+    /// Adds units reserved at a decision. They count in a later window if that of the decision is forgotten.
     pub fn reserve(&mut self, window: u64, key: ClientKey, units: Units) -> ChangedEntry {
-        self.begin(window.max(self.window));
-        self.add(key, units)
+        let index = self.begin(window).unwrap_or_else(|| self.earliest());
+        self.add(index, key, units)
     }
 
-    /// Adds units charged without a reservation. Changes nothing if the window has ended.
+    /// Adds units charged without a reservation. Changes nothing if the window is forgotten.
     pub fn charge(&mut self, window: u64, key: ClientKey, units: Units) -> Option<ChangedEntry> {
-        self.begin(window).then(|| self.add(key, units))
+        let index = self.begin(window)?;
+        Some(self.add(index, key, units))
     }
 
-    /// Replaces reserved units of a key by the units charged. Changes nothing if the window has ended.
+    /// Replaces reserved units of a key by the units charged. Changes nothing if the window is forgotten.
     pub fn settle(&mut self, window: u64, key: ClientKey, reserved: Units, charged: Units) -> Option<ChangedEntry> {
-        if self.window != window || reserved == charged {
+        if reserved == charged {
             return None;
         }
+        let index = self.tables.iter().position(|table| table.as_ref().is_some_and(|table| table.window == window))?;
+        let table = self.tables[index].as_mut()?;
         let settle = |used: &mut Units| *used = used.saturating_sub(reserved).saturating_add(charged);
-        match self.slots.get(&key) {
+        match table.slots.get(&key) {
             Some(&slot) => {
-                settle(&mut self.entries[slot as usize].used);
-                if let Some(used) = network(key).and_then(|network| self.used_by_network.get_mut(&network)) {
+                settle(&mut table.entries[slot as usize].used);
+                if let Some(used) = network(key).and_then(|network| table.used_by_network.get_mut(&network)) {
                     settle(used);
                 }
-                Some(self.changed(slot))
+                self.record(Place { table: index as u8, slot })
             }
             // What its place in the table was given away with includes the reservation.
-            None if charged > reserved => Some(self.add(key, charged.saturating_sub(reserved))),
+            None if charged > reserved => Some(self.add(index, key, charged.saturating_sub(reserved))),
             None => None,
         }
     }
 
-    /// Begins to count `window`, unless a later one has begun. Returns true if it is the one that is counted.
-    fn begin(&mut self, window: u64) -> bool {
-        if window > self.window {
-            self.window = window;
-            self.entries.clear();
-            self.slots.clear();
-            self.used_by_network.clear();
-            (self.floor, self.replaced) = (Units::ZERO, 0);
+    /// Returns the table that counts a window: of a forgotten one, the earliest.
+    fn table(&self, window: u64) -> Option<&Table> {
+        let mut tables = self.tables.iter().flatten();
+        match self.is_forgotten(window) {
+            true => tables.min_by_key(|table| table.window),
+            false => tables.find(|table| table.window == window),
         }
-        window == self.window
     }
 
-    fn absent_usage(&self) -> Units {
-        if self.entries.len() < self.max_keys { Units::ZERO } else { self.floor }
+    /// Begins to count `window`, if it is not counted yet, in place of the earliest one. Returns the number of its table;
+    /// `None` if it is forgotten.
+    fn begin(&mut self, window: u64) -> Option<usize> {
+        let counts = |table: &Option<Table>| table.as_ref().is_some_and(|table| table.window == window);
+        if let Some(index) = self.tables.iter().position(counts) {
+            return Some(index);
+        }
+        if self.is_forgotten(window) {
+            return None;
+        }
+        let index = self.tables.iter().position(Option::is_none).unwrap_or_else(|| self.earliest());
+        self.tables[index].get_or_insert_default().restart(window);
+        Some(index)
     }
 
-    fn add(&mut self, key: ClientKey, units: Units) -> ChangedEntry {
+    /// Returns the number of the table of the earliest window.
+    fn earliest(&self) -> usize {
+        let window = |index: &usize| self.tables[*index].as_ref().map_or(u64::MAX, |table| table.window);
+        (0..TABLES).min_by_key(window).unwrap_or_default()
+    }
+
+    fn add(&mut self, index: usize, key: ClientKey, units: Units) -> ChangedEntry {
+        let table = self.tables[index].get_or_insert_default();
+        let slot = table.add(key, units, self.max_keys);
+        table.changed(Place { table: index as u8, slot })
+    }
+}
+
+impl Table {
+    /// Begins to count another window.
+    fn restart(&mut self, window: u64) {
+        self.window = window;
+        self.entries.clear();
+        self.slots.clear();
+        self.used_by_network.clear();
+        (self.floor, self.replaced) = (Units::ZERO, 0);
+    }
+
+    fn used(&self, key: ClientKey, max_keys: usize) -> Units {
+        let of_absent = if self.entries.len() < max_keys { Units::ZERO } else { self.floor };
+        self.slots.get(&key).map_or(of_absent, |&slot| self.entries[slot as usize].used)
+    }
+
+    /// Adds units to the usage of a key. Returns the number of its entry.
+    fn add(&mut self, key: ClientKey, units: Units, max_keys: usize) -> u32 {
         let slot = match self.slots.get(&key) {
             Some(&slot) => slot,
-            None if self.entries.len() < self.max_keys => {
+            None if self.entries.len() < max_keys => {
                 self.entries.push(KeyEntry { key, used: Units::ZERO });
                 self.slots.insert(key, self.entries.len() as u32 - 1);
                 self.entries.len() as u32 - 1
@@ -185,15 +260,15 @@ impl KeyUsage {
         let used = &mut self.entries[slot as usize].used;
         *used = used.saturating_add(units);
         if let Some(network) = network(key)
-            && (self.used_by_network.len() < self.max_keys || self.used_by_network.contains_key(&network))
+            && (self.used_by_network.len() < max_keys || self.used_by_network.contains_key(&network))
         {
             let used = self.used_by_network.entry(network).or_default();
             *used = used.saturating_add(units);
         }
-        self.changed(slot)
+        slot
     }
 
-    /// Gives the place of the key with the least usage of some to `key`. Returns the place.
+    /// Gives the place of the key with the least usage of some to `key`. Returns the number of its entry.
     fn replace_by(&mut self, key: ClientKey) -> u32 {
         let count = self.entries.len() as u64;
         let candidates = (0..CANDIDATES).map(|number| {
@@ -210,8 +285,13 @@ impl KeyUsage {
         slot
     }
 
-    fn changed(&self, slot: u32) -> ChangedEntry {
-        ChangedEntry { slot, window: self.window, entry: self.entries[slot as usize], floor: self.floor }
+    fn record(&self, place: Place) -> Option<ChangedEntry> {
+        ((place.slot as usize) < self.entries.len()).then(|| self.changed(place))
+    }
+
+    fn changed(&self, place: Place) -> ChangedEntry {
+        let entry = self.entries[place.slot as usize];
+        ChangedEntry { place, window: self.window, entry, floor: self.floor }
     }
 }
 
@@ -247,18 +327,39 @@ mod tests {
 
         usage.reserve(2, client(2), units(1));
         assert_eq!([1, 2].map(|number| usage.used(2, client(number))), [Units::ZERO, units(1)]);
-        assert_eq!(usage.settle(1, client(2), units(7), Units::ZERO), None, "the window has ended");
-        assert_eq!(usage.charge(1, client(2), units(7)), None, "the window has ended");
-        assert_eq!((usage.used(2, client(2)), usage.len(2), usage.len(3)), (units(1), 1, 0));
+        usage.settle(1, client(2), units(7), units(6));
+        assert_eq!([1, 2].map(|window| usage.used(window, client(2))), [units(6), units(1)], "each in its window");
+        assert_eq!([1, 2, 3].map(|window| usage.len(window)), [2, 1, 0]);
+
+        usage.reserve(3, client(2), units(4));
+        assert_eq!(usage.settle(1, client(2), units(6), Units::ZERO), None, "the window is forgotten");
+        assert_eq!(usage.charge(1, client(2), units(7)), None, "the window is forgotten");
+        assert_eq!([2, 3].map(|window| usage.used(window, client(2))), [units(1), units(4)]);
+        assert_eq!([0, 1, 2, 4].map(|window| usage.is_forgotten(window)), [true, true, false, false]);
     }
 
     #[test]
-    fn clock_that_is_set_back_gives_no_units_back() {
+    fn clock_that_is_set_back_finds_the_earlier_window() {
         let mut usage = KeyUsage::new(8);
-        usage.reserve(2, client(1), units(5));
+        usage.reserve(1, client(1), units(5));
+        usage.reserve(9, client(1), units(3));
         assert_eq!(usage.used(1, client(1)), units(5));
         usage.reserve(1, client(1), units(2));
-        assert_eq!(usage.used(2, client(1)), units(7));
+        assert_eq!([1, 9].map(|window| usage.used(window, client(1))), [units(7), units(3)]);
+        usage.reserve(5, client(1), units(1));
+        assert!(usage.is_forgotten(1), "a third window");
+        assert_eq!([5, 9].map(|window| usage.used(window, client(1))), [units(1), units(3)]);
+    }
+
+    #[test]
+    fn usage_continues_in_other_windows() {
+        let mut usage = KeyUsage::new(8);
+        usage.reserve(20, client(1), units(2));
+        usage.reserve(21, client(1), units(5));
+        usage.redefine(21, 3);
+        assert_eq!([3, 20, 21].map(|window| usage.used(window, client(1))), [units(5), Units::ZERO, Units::ZERO]);
+        usage.redefine(7, 8);
+        assert_eq!(usage.records().count(), 0, "another window than the counted one");
     }
 
     #[test]
@@ -289,7 +390,7 @@ mod tests {
         (0..CUSTOMERS).for_each(|number| _ = usage.reserve(1, key(number), units(500)));
         for number in 0..100_000 {
             usage.reserve(1, key(1_000_000 + number), units(1));
-            assert!(usage.entries.len() <= 1000 && usage.slots.len() <= 1000);
+            assert!(usage.len(1) <= 1000);
         }
         // Each made-up key replaces another one, whose usage it inherits: about 125 units for each of the 800 entries.
         let begins_with = usage.used(1, key(999_999_999));
@@ -305,15 +406,19 @@ mod tests {
         let mut stored = HashMap::new();
         let key = ClientKey::from_credential;
         for number in 0..100 {
-            let changed = usage.reserve(7, key(number % 60), units(number % 5));
-            stored.insert(changed.slot, changed);
+            let window = if number % 9 == 1 { 6 } else { 7 };
+            let changed = usage.reserve(window, key(number % 60), units(number % 5));
+            stored.insert((changed.place.table, changed.place.slot), changed);
         }
-        stored.insert(40, ChangedEntry { slot: 40, window: 6, ..stored[&0] });
-        let restored = KeyUsage::restore(40, stored.into_values());
-        for number in 0..60 {
-            assert_eq!(restored.used(7, key(number)), usage.used(7, key(number)), "{number}");
+        for (table, window) in [(0, 5), (1, 4)] {
+            let place = Place { table, slot: 40 };
+            stored.insert((table, 40), ChangedEntry { place, window, ..stored[&(0, 0)] });
         }
-        assert_eq!(restored.window(), 7);
+        let restored = KeyUsage::restore(40, &stored.into_values().collect::<Vec<_>>());
+        for (window, number) in [6, 7].into_iter().flat_map(|window| (0..60).map(move |number| (window, number))) {
+            assert_eq!(restored.used(window, key(number)), usage.used(window, key(number)), "{window} {number}");
+        }
+        assert_eq!(restored.latest_window(), 7);
     }
 
     proptest! {
@@ -330,6 +435,38 @@ mod tests {
             }
             for (number, expected) in expected.into_iter().enumerate() {
                 prop_assert_eq!(usage.used(9, client(number as u64)), units(expected));
+            }
+        }
+
+        /// However the clock is set, a key has in each window what it used there, unless the window is forgotten. So it is after a
+        /// restart at any moment.
+        #[test]
+        fn clock_jumps_lose_no_usage(
+            requests in prop::collection::vec((0_u64..4, 0_u64..3, 0_u64..4, 0_u64..6, any::<bool>()), 0..60),
+        ) {
+            let (mut usage, mut expected) = (KeyUsage::new(5), HashMap::<(u64, u64), u64>::new());
+            let mut stored = HashMap::new();
+            for (window, number, reserved, charged, restarts) in requests {
+                if usage.is_forgotten(window) {
+                    continue;
+                }
+                let changed = usage.reserve(window, client(number), units(reserved));
+                stored.insert(changed.place, changed);
+                if let Some(changed) = usage.settle(window, client(number), units(reserved), units(charged)) {
+                    stored.insert(changed.place, changed);
+                }
+                *expected.entry((window, number)).or_default() += charged;
+                if restarts {
+                    let mut records: Vec<_> = stored.drain().map(|(_, record)| record).collect();
+                    records.sort_by_key(|record| record.place);
+                    usage = KeyUsage::restore(5, &records);
+                    stored = usage.records().map(|record| (record.place, record)).collect();
+                }
+                for (&(window, number), &expected) in &expected {
+                    if !usage.is_forgotten(window) {
+                        prop_assert_eq!(usage.used(window, client(number)), units(expected), "{} {}", window, number);
+                    }
+                }
             }
         }
 
@@ -351,7 +488,7 @@ mod tests {
                 for (number, expected) in expected.iter().enumerate() {
                     prop_assert!(usage.used(9, client(number as u64)) >= units(*expected), "{number}");
                 }
-                prop_assert!(usage.entries.len() <= max_keys);
+                prop_assert!(usage.len(9) <= max_keys);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! File with the usage of each key in one window of a quota.
+//! File with the usage of each key in the two latest windows of a quota.
 //!
 //! A change is written in place, before the request that it is for is sent, and is never synced: writes survive the exit of a
 //! process. After a kill, what was reserved counts as used. A power cut may lose what the system had not written yet.
@@ -11,20 +11,25 @@ use std::path::{Path, PathBuf};
 use tidegate_policy::Units;
 use tidegate_policy::hash::{fnv1a, mix};
 use tidegate_policy::identity::ClientKey;
-use tidegate_policy::key_usage::{ChangedEntry, KeyEntry, KeyUsage};
+use tidegate_policy::key_usage::{ChangedEntry, KeyEntry, KeyUsage, Place, TABLES};
+use tidegate_policy::window::Span;
 
 /// First bytes of the file: its kind and version.
-const MAGIC: &[u8; 8] = b"keys\0\0\0\x01";
+const MAGIC: &[u8; 8] = b"keys\0\0\0\x02";
 
 /// Window, key, used units, floor and checksum, each of 8 bytes.
 const RECORD_LEN: usize = 40;
 
-/// Maximum number of records that are read: four times the maximum of `max_keys`.
-const MAX_RECORDS: usize = 40_000_000;
+/// Record of an entry that was never used.
+const EMPTY: [u8; RECORD_LEN] = [0; RECORD_LEN];
+
+/// Maximum number of records that are read: four times the maximum of `max_keys` in each window.
+const MAX_RECORDS: usize = 40_000_000 * TABLES;
 
 /// An open file of the usage of keys.
 #[derive(Debug)]
 pub(crate) struct KeyFile {
+    path: PathBuf,
     file: File,
 }
 
@@ -44,20 +49,35 @@ impl KeyFile {
         let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&draft)?;
         let mut writer = BufWriter::new(&file);
         writer.write_all(MAGIC)?;
+        let mut next = 0;
         for record in usage.records() {
+            let index = index(record.place);
+            (next..index).try_for_each(|_| writer.write_all(&EMPTY))?;
             writer.write_all(&encode(&record))?;
+            next = index + 1;
         }
         writer.flush()?;
         drop(writer);
         file.sync_all()?;
         fs::rename(&draft, path)?;
-        Ok(Self { file })
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// Replaces the file by one with `usage`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the directory cannot be written.
+    pub(crate) fn rewrite(&mut self, usage: &KeyUsage) -> Result<()> {
+        *self = Self::create(&self.path, usage)?;
+        Ok(())
     }
 
     /// Returns the file of a quota, which cannot be written.
     #[cfg(test)]
     pub(crate) fn read_only(dir: &Path, quota: &str) -> Self {
-        Self { file: File::open(path(dir, quota)).expect("the file exists") }
+        let path = path(dir, quota);
+        Self { file: File::open(&path).expect("the file exists"), path }
     }
 
     /// Writes a changed entry in its place.
@@ -66,7 +86,7 @@ impl KeyFile {
     ///
     /// Fails as a write does, for example because the disk is full.
     pub(crate) fn write(&self, record: &ChangedEntry) -> Result<()> {
-        let offset = MAGIC.len() as u64 + u64::from(record.slot) * RECORD_LEN as u64;
+        let offset = MAGIC.len() as u64 + index(record.place) * RECORD_LEN as u64;
         self.file.write_all_at(&encode(record), offset)
     }
 }
@@ -103,9 +123,10 @@ pub(crate) fn read(path: &Path) -> Result<(Vec<ChangedEntry>, usize)> {
     }
     let (mut records, mut damaged) = (Vec::new(), 0);
     let mut bytes = [0; RECORD_LEN];
-    for slot in 0.. {
+    for index in 0.. {
         match reader.read_exact(&mut bytes) {
-            Ok(()) => match decode(slot, &bytes) {
+            Ok(()) if bytes == EMPTY => {}
+            Ok(()) => match decode(place(index), &bytes) {
                 Some(record) => records.push(record),
                 None => damaged += 1,
             },
@@ -116,12 +137,19 @@ pub(crate) fn read(path: &Path) -> Result<(Vec<ChangedEntry>, usize)> {
     Ok((records, damaged))
 }
 
-/// Opens the file of a quota, and returns the usage in it. Sets an unreadable file aside, and passes the reason to `warn`.
+/// Opens the file of a quota, and returns the usage in it. What was counted in shorter windows counts in the current `window` if
+/// it contains the latest of them. Sets an unreadable file aside, and passes the reason to `warn`.
 ///
 /// # Errors
 ///
 /// Fails if the directory cannot be written.
-pub(crate) fn open(dir: &Path, quota: &str, max_keys: usize, warn: impl Fn(String)) -> Result<(KeyFile, KeyUsage)> {
+pub(crate) fn open(
+    dir: &Path,
+    quota: &str,
+    max_keys: usize,
+    window: Span,
+    warn: impl Fn(String),
+) -> Result<(KeyFile, KeyUsage)> {
     files::create_dir(dir)?;
     let path = path(dir, quota);
     let records = match read(&path) {
@@ -138,7 +166,11 @@ pub(crate) fn open(dir: &Path, quota: &str, max_keys: usize, warn: impl Fn(Strin
             Vec::new()
         }
     };
-    let usage = KeyUsage::restore(max_keys, records);
+    let mut usage = KeyUsage::restore(max_keys, &records);
+    let latest = usage.latest_window();
+    if window.start.0 < latest && latest < window.end.0 {
+        usage.redefine(latest, window.start.0);
+    }
     Ok((KeyFile::create(&path, &usage)?, usage))
 }
 
@@ -153,10 +185,19 @@ fn encode(record: &ChangedEntry) -> [u8; RECORD_LEN] {
     bytes
 }
 
-fn decode(slot: u32, bytes: &[u8; RECORD_LEN]) -> Option<ChangedEntry> {
+/// Returns the number of the record of an entry: those of one slot follow each other.
+fn index(place: Place) -> u64 {
+    u64::from(place.slot) * TABLES as u64 + u64::from(place.table)
+}
+
+fn place(index: u64) -> Place {
+    Place { table: (index % TABLES as u64) as u8, slot: (index / TABLES as u64) as u32 }
+}
+
+fn decode(place: Place, bytes: &[u8; RECORD_LEN]) -> Option<ChangedEntry> {
     let number = |index: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 * index + byte]));
     (number(4) == checksum(&bytes[..RECORD_LEN - 8])).then(|| ChangedEntry {
-        slot,
+        place,
         window: number(0),
         entry: KeyEntry { key: ClientKey::from_u64(number(1)), used: Units::from_milli(number(2)) },
         floor: Units::from_milli(number(3)),
@@ -171,6 +212,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
     use std::cell::RefCell;
+    use tidegate_policy::Timestamp;
 
     const WINDOW: u64 = 7;
 
@@ -182,9 +224,13 @@ mod tests {
         Units::from_whole(whole)
     }
 
+    fn span(window: u64) -> Span {
+        Span { start: Timestamp(window), end: Timestamp(window + 1) }
+    }
+
     fn open(dir: &Path, max_keys: usize) -> (KeyFile, KeyUsage, Vec<String>) {
         let warnings = RefCell::new(Vec::new());
-        let (file, usage) = super::open(dir, "a/b", max_keys, |text| warnings.borrow_mut().push(text))
+        let (file, usage) = super::open(dir, "a/b", max_keys, span(WINDOW), |text| warnings.borrow_mut().push(text))
             .expect("the directory is writable");
         (file, usage, warnings.into_inner())
     }
@@ -218,10 +264,25 @@ mod tests {
         let (file, mut usage, _) = open(dir.path(), 100);
         assert_eq!((usage.len(WINDOW + 1), usage.used(WINDOW + 1, key(20))), (10, Units::ZERO));
         file.write(&usage.reserve(WINDOW + 1, key(20), units(3))).expect("the disk has room");
+        file.write(&usage.reserve(WINDOW + 2, key(0), units(8))).expect("the disk has room");
         let (_, usage, _) = open(dir.path(), 4);
-        assert_eq!(usage.len(WINDOW + 1), 4);
+        assert!(usage.is_forgotten(WINDOW), "it made room for another one");
+        assert_eq!([WINDOW + 1, WINDOW + 2].map(|window| usage.len(window)), [4, 1]);
+        assert_eq!(usage.used(WINDOW + 2, key(0)), units(8));
         assert!((0..10).all(|number| usage.used(WINDOW + 1, key(number)) >= units(1)));
         assert_eq!(usage.used(WINDOW + 1, key(20)), units(3).max(usage.used(WINDOW + 1, key(20))));
+    }
+
+    #[test]
+    fn usage_counts_in_a_longer_window_that_began_before() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (file, mut usage, _) = open(dir.path(), 3);
+        for (window, used) in [(WINDOW - 1, 2), (WINDOW, 5)] {
+            file.write(&usage.reserve(window, key(1), units(used))).expect("the disk has room");
+        }
+        let day = Span { start: Timestamp(1), end: Timestamp(WINDOW + 9) };
+        let (_, usage) = super::open(dir.path(), "a/b", 3, day, |_| {}).expect("the directory is writable");
+        assert_eq!([1, WINDOW].map(|window| usage.used(window, key(1))), [units(5), Units::ZERO]);
     }
 
     #[test]
@@ -234,7 +295,7 @@ mod tests {
         let path = path(dir.path(), "a/b");
         assert!(path.ends_with("key_usage.a%2fb.bin"));
         let mut bytes = fs::read(&path).expect("the file exists");
-        bytes[MAGIC.len() + RECORD_LEN + 16] ^= 1;
+        bytes[MAGIC.len() + TABLES * RECORD_LEN + 16] ^= 1;
         fs::write(&path, &bytes).expect("the disk has room");
         let (_, restored, warnings) = open(dir.path(), 10);
         assert_eq!([0, 1, 2].map(|number| restored.used(WINDOW, key(number)).floor()), [9, 0, 9]);

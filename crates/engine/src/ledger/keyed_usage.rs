@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use tidegate_policy::Units;
 use tidegate_policy::identity::ClientKey;
-use tidegate_policy::key_usage::{ChangedEntry, KeyUsage};
+use tidegate_policy::key_usage::{ChangedEntry, KeyUsage, Place};
+use tidegate_policy::window::Span;
 use tracing::warn;
 
 /// Usage by key, each change of which is written to a file at once, if there is one.
@@ -15,7 +16,7 @@ pub(crate) struct KeyedUsage {
     max_keys: usize,
     file: Option<KeyFile>,
     /// Places of entries that could not be written: those of requests in flight, since no more are admitted.
-    unwritten: BTreeSet<u32>,
+    unwritten: BTreeSet<Place>,
 }
 
 impl KeyedUsage {
@@ -29,11 +30,22 @@ impl KeyedUsage {
     }
 
     /// Continues with the usage of the quota `name` that is recorded in a state directory, and records it there.
-    pub(crate) fn open_file(&mut self, dir: &Path, name: &str) -> Result<(), OpenError> {
-        let (file, usage) = key_file::open(dir, name, self.max_keys, |problem| warn!("{problem}"))
+    pub(crate) fn open_file(&mut self, dir: &Path, name: &str, window: Span) -> Result<(), OpenError> {
+        let (file, usage) = key_file::open(dir, name, self.max_keys, window, |problem| warn!("{problem}"))
             .map_err(|source| OpenError::Directory { path: dir.to_owned(), source })?;
         (self.file, self.usage) = (Some(file), usage);
         Ok(())
+    }
+
+    /// Counts the usage of the window `before` in the window `after` from now on.
+    pub(crate) fn redefine(&mut self, before: u64, after: u64) {
+        self.usage.redefine(before, after);
+        self.unwritten.clear();
+        if let Some(file) = &mut self.file
+            && let Err(error) = file.rewrite(&self.usage)
+        {
+            warn!("The usage of keys in the changed window is lost at the next start: {error}");
+        }
     }
 
     /// Continues with `usage`, which nothing records.
@@ -59,12 +71,12 @@ impl KeyedUsage {
 
     /// Returns true if all changes are recorded. Tries once more to write those that are not.
     pub(crate) fn is_recorded(&mut self) -> bool {
-        while let Some(slot) = self.unwritten.first().copied() {
+        while let Some(place) = self.unwritten.first().copied() {
             let Some(file) = &self.file else { break };
-            if self.usage.record(slot).is_some_and(|record| file.write(&record).is_err()) {
+            if self.usage.record(place).is_some_and(|record| file.write(&record).is_err()) {
                 return false;
             }
-            self.unwritten.remove(&slot);
+            self.unwritten.remove(&place);
         }
         true
     }
@@ -91,6 +103,6 @@ impl KeyedUsage {
         if self.unwritten.is_empty() {
             warn!("The usage of keys cannot be written, and requests that it limits are refused: {error}");
         }
-        self.unwritten.insert(changed.slot);
+        self.unwritten.insert(changed.place);
     }
 }

@@ -35,6 +35,10 @@ fn admission_of(quotas: Vec<Quota>, costs: &[(u16, u64)]) -> Admission {
 }
 
 fn decide(admission: &Admission, payer: Payer, class: ClassId) -> Decision {
+    decide_at(admission, payer, class, NOON)
+}
+
+fn decide_at(admission: &Admission, payer: Payer, class: ClassId, now: Timestamp) -> Decision {
     let class_rules = &admission.rules()[class];
     let request = DecisionRequest {
         class,
@@ -46,7 +50,7 @@ fn decide(admission: &Admission, payer: Payer, class: ClassId) -> Decision {
         has_copy: false,
         is_refresh: false,
     };
-    admission.admit_guarded(payer, &request, RouteId(0), None, NOON)
+    admission.admit_guarded(payer, &request, RouteId(0), None, now)
 }
 
 fn admitted(admission: &Admission, payer: Payer, class: ClassId, count: usize) -> usize {
@@ -140,6 +144,49 @@ fn next_window_begins_without_usage() {
     let end = admission.budgets(NOON)[0].window_end;
     let usage = admission.budget_usage(QuotaId(0), ClassId(0), customer(1).customer, end);
     assert_eq!(usage.expect("it has budgets").used, Units::ZERO);
+}
+
+#[test]
+fn clock_that_ran_ahead_and_is_set_back_gives_no_units_back() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let open = || {
+        let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
+        admission.engine().open_key_files(dir.path()).expect("the directory is writable");
+        admission
+    };
+    let mut admission = open();
+    let left = |admission: &Admission, now| {
+        let usage = admission.budget_usage(QuotaId(0), ClassId(0), customer(1).customer, now).expect("it has budgets");
+        usage.limit.saturating_sub(usage.used).floor()
+    };
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 7), 7);
+    let window_after = |now| admission.budgets(now)[0].window_end;
+    let next = window_after(NOON);
+    let last = window_after(next);
+    for (now, expected) in [(next, LIMIT), (NOON, LIMIT - 7), (last, LIMIT), (next, LIMIT)] {
+        assert_eq!(left(&admission, now), expected);
+        admission = open();
+    }
+    // A third window makes the first one forgotten.
+    for (now, expected) in [(next, LIMIT - 1), (last, LIMIT - 1), (NOON, 0), (next, LIMIT - 2)] {
+        let mut permit = decide_at(&admission, customer(1), ClassId(0), now).permit;
+        permit.iter_mut().for_each(Permit::mark_sent);
+        assert_eq!((permit.is_some(), left(&admission, now)), (now != NOON, expected));
+        drop(permit);
+        admission = open();
+    }
+}
+
+#[test]
+fn usage_continues_in_another_window_after_a_reload() {
+    let quota = with_budgets(budget(BudgetKey::Customer, 100));
+    let admission = admission_of(vec![quota.clone()], &[(0, 1)]);
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 7), 7);
+    let window = Window::Fixed { length: Duration::from_secs(7 * 3600) };
+    let quotas = vec![Quota { window, ..quota }];
+    let rules = Rules { quotas, ..Rules::clone(admission.rules()) };
+    let admission = admission.engine.admission(Arc::new(rules), NOON);
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 20), 3);
 }
 
 #[test]
