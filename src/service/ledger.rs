@@ -38,7 +38,11 @@ pub(super) fn engine(
             with_leases(RedisStore::new(server, &redis.prefix, fallback_enabled, incarnation), settings, clock)?
         }
     };
-    engine.open_key_files(&settings.state_dir)?;
+    let now = {
+        let clock = clock.clone();
+        move || clock.now()
+    };
+    engine.open_key_files(&settings.state_dir, now)?;
     Ok((engine, lease_refresher))
 }
 

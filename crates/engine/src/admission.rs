@@ -479,7 +479,7 @@ impl Admission {
             cost: expectation.units(limit),
             taken,
             limit,
-            leased: if counter.is_recorded() { limit } else { taken },
+            leased: if counter.is_recorded(state) { limit } else { taken },
             client_used: None,
             resets_at: state.resets_at(),
             shedding: ShedState::default(),

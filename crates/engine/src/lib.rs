@@ -66,10 +66,10 @@ use bot_detection::ProfileStore;
 use clients::Clients;
 use cost_estimates::CostEstimates;
 use foldhash::fast::SeedableRandomState as Hashing;
+use ledger::KeyFiles;
 use parking_lot::Mutex;
 use quota::QuotaCounter;
 use refused_pages::RefusedPages;
-use std::path::PathBuf;
 use std::sync::Arc;
 use throttle::Throttle;
 use tidegate_policy::path_costs::PathCosts;
@@ -87,9 +87,9 @@ pub struct Engine {
     cost_estimates: CostEstimates,
     /// Costs learned for paths whose route has none.
     path_costs: Mutex<PathCosts>,
-    quotas: Mutex<Vec<Arc<QuotaCounter>>>,
-    /// State directory in which usage by key is recorded; `None` if it is only in memory.
-    key_files: Mutex<Option<PathBuf>>,
+    quotas: Arc<Mutex<Vec<Arc<QuotaCounter>>>>,
+    /// Files in which usage by key is recorded; `None` if it is only in memory.
+    key_files: Mutex<Option<KeyFiles>>,
     class_names: Mutex<Vec<String>>,
     refused_pages: RefusedPages,
     throttle: Arc<Throttle>,
@@ -113,7 +113,7 @@ impl Engine {
             profiles: ProfileStore::new(hashing),
             cost_estimates: CostEstimates::default(),
             path_costs: Mutex::default(),
-            quotas: Mutex::default(),
+            quotas: Arc::default(),
             key_files: Mutex::default(),
             class_names: Mutex::default(),
             refused_pages: RefusedPages::default(),

@@ -185,7 +185,7 @@ impl Reservation {
     /// Returns true if the key may use the expected units once more.
     fn is_within_limit(&self, counter: &QuotaCounter, state: &QuotaState) -> bool {
         let is_within = |CountedKey { key, limit }| {
-            counter.is_recorded() && counter.key_used(state, key, limit).saturating_add(self.expected) <= limit
+            counter.is_recorded(state) && counter.key_used(state, key, limit).saturating_add(self.expected) <= limit
         };
         self.counted_for.is_none_or(is_within)
     }

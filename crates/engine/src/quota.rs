@@ -4,7 +4,6 @@ use super::cost_estimates::LearnedCost;
 use super::ignored_reports::IgnoredReports;
 use super::lease_mode::LeaseMode;
 use super::ledger::OpenError;
-#[cfg(test)]
 use super::ledger::key_file::KeyFile;
 use super::ledger::keyed_usage::KeyedUsage;
 use parking_lot::{Mutex, MutexGuard};
@@ -185,13 +184,24 @@ impl QuotaCounter {
     }
 
     /// Returns true if usage by key can be recorded as the ledger requires.
-    pub(super) fn is_recorded(&self) -> bool {
-        self.keyed_usage.lock().is_recorded()
+    pub(super) fn is_recorded(&self, state: &QuotaState) -> bool {
+        self.keyed_usage.lock().is_recorded(state.latest_time())
+    }
+
+    /// Syncs the usage by key that is written, and holds no lock meanwhile. Replaces the file after a failure.
+    pub(super) fn sync_key_file(&self, now: &impl Fn() -> Timestamp) -> std::io::Result<()> {
+        let Some(file) = self.keyed_usage.lock().file_to_sync() else { return Ok(()) };
+        file.sync(now).or_else(|error| {
+            let Some((path, records)) = self.keyed_usage.lock().records_of_new_file() else { return Ok(()) };
+            let file = KeyFile::create(&path, records.into_iter()).map_err(|_| error)?;
+            self.keyed_usage.lock().replace_file(file);
+            Ok(())
+        })
     }
 
     /// Counts units reserved in the current window for a key.
     pub(super) fn reserve_for_key(&self, state: &QuotaState, key: ClientKey, units: Units) {
-        self.keyed_usage.lock().reserve(state.window_id(), key, units);
+        self.keyed_usage.lock().reserve(state.window_id(), key, units, state.latest_time());
     }
 
     /// Requests a refill if the lease runs low. Called after units were taken; requests once until the lease is
@@ -222,7 +232,7 @@ impl QuotaCounter {
         }
         let settlement = state.settle(id, class, expected, actual);
         if let Some(key) = key {
-            self.keyed_usage.lock().settle(id, key, expected, actual);
+            self.keyed_usage.lock().settle(id, key, expected, actual, state.latest_time());
         }
         self.wake_refresher_if(settlement.needs_refill);
         settlement
@@ -239,7 +249,7 @@ impl QuotaCounter {
         let mut state = self.lock_from(decided_at);
         let (id, settlement) = state.settle_unexpected(decided_at, class, actual);
         if let Some(key) = key {
-            self.keyed_usage.lock().charge(id, key, actual);
+            self.keyed_usage.lock().charge(id, key, actual, state.latest_time());
         }
         self.wake_refresher_if(settlement.needs_refill);
         (id, settlement)
@@ -256,7 +266,7 @@ impl QuotaCounter {
         let mut state = self.state.lock();
         state.release(id, expected);
         if let Some(key) = key {
-            self.keyed_usage.lock().settle(id, key, expected, Units::ZERO);
+            self.keyed_usage.lock().settle(id, key, expected, Units::ZERO, state.latest_time());
         }
     }
 

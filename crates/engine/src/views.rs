@@ -183,7 +183,7 @@ impl Admission {
                 keys: counter.key_count(&state),
                 used: state.used(),
                 window_end: state.resets_at(),
-                is_recorded: counter.is_recorded(),
+                is_recorded: counter.is_recorded(&state),
             }
         };
         with_budgets.map(view).collect()

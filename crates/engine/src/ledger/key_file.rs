@@ -1,24 +1,31 @@
 //! File with the usage of each key in the two latest windows of a quota.
 //!
-//! A change is written in place, before the request that it is for is sent, and is never synced: writes survive the exit of a
-//! process. After a kill, what was reserved counts as used. A power cut may lose what the system had not written yet.
+//! A change is written in place, before the request that it is for is sent: writes survive the exit of a process. After a kill,
+//! what was reserved counts as used. Writes are synced to the disk every second, by no thread of requests. While a sync takes
+//! too long or after it has failed, nothing more is written, so that no request waits for the disk.
 
 use crate::files;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufReader, BufWriter, Error, ErrorKind, Read, Result, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use tidegate_policy::Units;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use tidegate_policy::hash::{fnv1a, mix};
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::key_usage::{ChangedEntry, KeyEntry, KeyUsage, Place, TABLES};
 use tidegate_policy::window::Span;
+use tidegate_policy::{Timestamp, Units};
 
 /// First bytes of the file: its kind and version.
 const MAGIC: &[u8; 8] = b"keys\0\0\0\x02";
 
 /// Window, key, used units, floor and checksum, each of 8 bytes.
 const RECORD_LEN: usize = 40;
+
+/// Time of a sync from which on nothing is written: long before the system would stop writers until the disk is done.
+const MAX_SYNC_TIME: Duration = Duration::from_secs(2);
 
 /// Record of an entry that was never used.
 const EMPTY: [u8; RECORD_LEN] = [0; RECORD_LEN];
@@ -30,16 +37,28 @@ const MAX_RECORDS: usize = 40_000_000 * TABLES;
 #[derive(Debug)]
 pub(crate) struct KeyFile {
     path: PathBuf,
+    pub(super) open: Arc<OpenFile>,
+}
+
+/// A file, and how far it is synced.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
     file: File,
+    /// True if a write may have followed the last sync.
+    is_dirty: AtomicBool,
+    /// Nanoseconds since 1970 at which the current sync began; 0 if there is none.
+    sync_began: AtomicU64,
+    /// True if a sync has failed: what is on the disk is unknown.
+    has_failed: AtomicBool,
 }
 
 impl KeyFile {
-    /// Replaces the file at `path` by one with `usage`, and keeps it open.
+    /// Replaces the file at `path` by one with the records, in the order of their places, and keeps it open.
     ///
     /// # Errors
     ///
     /// Fails if the directory cannot be written.
-    pub(crate) fn create(path: &Path, usage: &KeyUsage) -> Result<Self> {
+    pub(crate) fn create(path: &Path, records: impl Iterator<Item = ChangedEntry>) -> Result<Self> {
         let draft = path.with_extension("new");
         if let Err(error) = fs::remove_file(&draft)
             && error.kind() != ErrorKind::NotFound
@@ -50,7 +69,7 @@ impl KeyFile {
         let mut writer = BufWriter::new(&file);
         writer.write_all(MAGIC)?;
         let mut next = 0;
-        for record in usage.records() {
+        for record in records {
             let index = index(record.place);
             (next..index).try_for_each(|_| writer.write_all(&EMPTY))?;
             writer.write_all(&encode(&record))?;
@@ -60,24 +79,53 @@ impl KeyFile {
         drop(writer);
         file.sync_all()?;
         fs::rename(&draft, path)?;
-        Ok(Self { path: path.to_owned(), file })
+        File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()?;
+        Ok(Self::of(path, file))
     }
 
-    /// Replaces the file by one with `usage`.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the directory cannot be written.
-    pub(crate) fn rewrite(&mut self, usage: &KeyUsage) -> Result<()> {
-        *self = Self::create(&self.path, usage)?;
-        Ok(())
+    fn of(path: &Path, file: File) -> Self {
+        let open = OpenFile {
+            file,
+            is_dirty: AtomicBool::new(false),
+            sync_began: AtomicU64::new(0),
+            has_failed: AtomicBool::new(false),
+        };
+        Self { path: path.to_owned(), open: Arc::new(open) }
+    }
+
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns true if the disk takes writes in time.
+    pub(crate) fn is_writable(&self, now: Timestamp) -> bool {
+        let began = Timestamp(self.open.sync_began.load(Ordering::Relaxed));
+        let is_slow = began.0 != 0 && now.saturating_duration_since(began) >= MAX_SYNC_TIME;
+        !is_slow && !self.open.has_failed.load(Ordering::Relaxed)
     }
 
     /// Returns the file of a quota, which cannot be written.
     #[cfg(test)]
     pub(crate) fn read_only(dir: &Path, quota: &str) -> Self {
         let path = path(dir, quota);
-        Self { file: File::open(&path).expect("the file exists"), path }
+        Self::of(&path, File::open(&path).expect("the file exists"))
+    }
+
+    /// Returns the file of a quota, which cannot be synced.
+    #[cfg(test)]
+    pub(crate) fn unsyncable(dir: &Path, quota: &str) -> Self {
+        let device = OpenOptions::new().write(true).open("/dev/null").expect("it exists");
+        Self::of(&path(dir, quota), device)
+    }
+
+    /// Returns the file of a quota, of which a sync began at `began` and does not end.
+    #[cfg(test)]
+    pub(crate) fn stalled(dir: &Path, quota: &str, began: Timestamp) -> Self {
+        let path = path(dir, quota);
+        let file = Self::of(&path, OpenOptions::new().write(true).open(&path).expect("the file exists"));
+        file.open.sync_began.store(began.0, Ordering::Relaxed);
+        file
     }
 
     /// Writes a changed entry in its place.
@@ -87,7 +135,29 @@ impl KeyFile {
     /// Fails as a write does, for example because the disk is full.
     pub(crate) fn write(&self, record: &ChangedEntry) -> Result<()> {
         let offset = MAGIC.len() as u64 + index(record.place) * RECORD_LEN as u64;
-        self.file.write_all_at(&encode(record), offset)
+        self.open.is_dirty.store(true, Ordering::Release);
+        self.open.file.write_all_at(&encode(record), offset)
+    }
+}
+
+impl OpenFile {
+    /// Syncs what was written since the last call. `now` returns the time.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the disk does, also in a call before: what is on it is unknown then.
+    pub(crate) fn sync(&self, now: impl Fn() -> Timestamp) -> Result<()> {
+        if self.has_failed.load(Ordering::Relaxed) {
+            return Err(Error::other("a sync has failed before"));
+        }
+        if !self.is_dirty.swap(false, Ordering::Acquire) {
+            return Ok(());
+        }
+        self.sync_began.store(now().0.max(1), Ordering::Relaxed);
+        let synced = self.file.sync_data();
+        self.has_failed.store(synced.is_err(), Ordering::Relaxed);
+        self.sync_began.store(0, Ordering::Relaxed);
+        synced
     }
 }
 
@@ -171,7 +241,7 @@ pub(crate) fn open(
     if window.start.0 < latest && latest < window.end.0 {
         usage.redefine(latest, window.start.0);
     }
-    Ok((KeyFile::create(&path, &usage)?, usage))
+    Ok((KeyFile::create(&path, usage.records())?, usage))
 }
 
 fn encode(record: &ChangedEntry) -> [u8; RECORD_LEN] {
@@ -212,7 +282,6 @@ fn checksum(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
     use std::cell::RefCell;
-    use tidegate_policy::Timestamp;
 
     const WINDOW: u64 = 7;
 

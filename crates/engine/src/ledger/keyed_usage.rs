@@ -1,13 +1,14 @@
 //! Usage of a quota by key, and its record beyond the life of the process.
 
 use super::OpenError;
-use super::key_file::{self, KeyFile};
+use super::key_file::{self, KeyFile, OpenFile};
 use std::collections::BTreeSet;
-use std::path::Path;
-use tidegate_policy::Units;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::key_usage::{ChangedEntry, KeyUsage, Place};
 use tidegate_policy::window::Span;
+use tidegate_policy::{Timestamp, Units};
 use tracing::warn;
 
 /// Usage by key, each change of which is written to a file at once, if there is one.
@@ -42,7 +43,7 @@ impl KeyedUsage {
         self.usage.redefine(before, after);
         self.unwritten.clear();
         if let Some(file) = &mut self.file
-            && let Err(error) = file.rewrite(&self.usage)
+            && let Err(error) = KeyFile::create(file.path(), self.usage.records()).map(|new| *file = new)
         {
             warn!("The usage of keys in the changed window is lost at the next start: {error}");
         }
@@ -54,7 +55,6 @@ impl KeyedUsage {
     }
 
     /// Records changes in another file from now on. Returns the one before.
-    #[cfg(test)]
     pub(crate) fn replace_file(&mut self, file: KeyFile) -> Option<KeyFile> {
         self.file.replace(file)
     }
@@ -69,10 +69,26 @@ impl KeyedUsage {
         &self.usage
     }
 
+    /// Returns the file to sync, if there is one.
+    pub(crate) fn file_to_sync(&self) -> Option<Arc<OpenFile>> {
+        self.file.as_ref().map(|file| Arc::clone(&file.open))
+    }
+
+    /// Returns the path and the records of a file that replaces the one whose sync has failed. Changes from now on are for
+    /// [`Self::replace_file`] to write.
+    pub(crate) fn records_of_new_file(&mut self) -> Option<(PathBuf, Vec<ChangedEntry>)> {
+        let path = self.file.as_ref()?.path().to_owned();
+        self.unwritten.clear();
+        Some((path, self.usage.records().collect()))
+    }
+
     /// Returns true if all changes are recorded. Tries once more to write those that are not.
-    pub(crate) fn is_recorded(&mut self) -> bool {
+    pub(crate) fn is_recorded(&mut self, now: Timestamp) -> bool {
+        let Some(file) = &self.file else { return true };
+        if !file.is_writable(now) {
+            return false;
+        }
         while let Some(place) = self.unwritten.first().copied() {
-            let Some(file) = &self.file else { break };
             if self.usage.record(place).is_some_and(|record| file.write(&record).is_err()) {
                 return false;
             }
@@ -81,25 +97,30 @@ impl KeyedUsage {
         true
     }
 
-    pub(crate) fn reserve(&mut self, window: u64, key: ClientKey, units: Units) {
+    pub(crate) fn reserve(&mut self, window: u64, key: ClientKey, units: Units, now: Timestamp) {
         let changed = self.usage.reserve(window, key, units);
-        self.record(changed);
+        self.record(changed, now);
     }
 
-    pub(crate) fn charge(&mut self, window: u64, key: ClientKey, units: Units) {
+    pub(crate) fn charge(&mut self, window: u64, key: ClientKey, units: Units, now: Timestamp) {
         if let Some(changed) = self.usage.charge(window, key, units) {
-            self.record(changed);
+            self.record(changed, now);
         }
     }
 
-    pub(crate) fn settle(&mut self, window: u64, key: ClientKey, reserved: Units, charged: Units) {
+    pub(crate) fn settle(&mut self, window: u64, key: ClientKey, reserved: Units, charged: Units, now: Timestamp) {
         if let Some(changed) = self.usage.settle(window, key, reserved, charged) {
-            self.record(changed);
+            self.record(changed, now);
         }
     }
 
-    fn record(&mut self, changed: ChangedEntry) {
-        let Some(Err(error)) = self.file.as_ref().map(|file| file.write(&changed)) else { return };
+    fn record(&mut self, changed: ChangedEntry, now: Timestamp) {
+        let Some(file) = &self.file else { return };
+        if !file.is_writable(now) {
+            self.unwritten.insert(changed.place);
+            return;
+        }
+        let Err(error) = file.write(&changed) else { return };
         if self.unwritten.is_empty() {
             warn!("The usage of keys cannot be written, and requests that it limits are refused: {error}");
         }

@@ -151,7 +151,7 @@ fn clock_that_ran_ahead_and_is_set_back_gives_no_units_back() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let open = || {
         let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
-        admission.engine().open_key_files(dir.path()).expect("the directory is writable");
+        admission.engine().open_key_files(dir.path(), || NOON).expect("the directory is writable");
         admission
     };
     let mut admission = open();
@@ -194,7 +194,7 @@ fn usage_outlives_the_engine_without_a_shutdown() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let open = || {
         let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
-        admission.engine().open_key_files(dir.path()).expect("the directory is writable");
+        admission.engine().open_key_files(dir.path(), || NOON).expect("the directory is writable");
         admission
     };
     let first = open();
@@ -211,7 +211,7 @@ fn usage_outlives_the_engine_without_a_shutdown() {
 fn nothing_is_admitted_that_cannot_be_recorded() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
-    admission.engine().open_key_files(dir.path()).expect("the directory is writable");
+    admission.engine().open_key_files(dir.path(), || NOON).expect("the directory is writable");
     let read_only = KeyFile::read_only(dir.path(), "customer");
     let file = admission.counters()[0].replace_key_file(read_only);
     // The write fails after the decision; the next one knows.
@@ -222,4 +222,45 @@ fn nothing_is_admitted_that_cannot_be_recorded() {
     admission.counters()[0].replace_key_file(file.expect("a file was open"));
     assert_eq!(admitted(&admission, customer(1), ClassId(0), 20), 9);
     assert!(admission.budgets(NOON)[0].is_recorded);
+}
+
+#[test]
+fn nothing_is_written_to_a_disk_that_does_not_sync() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let open = || {
+        let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
+        admission.engine().open_key_files(dir.path(), || NOON).expect("the directory is writable");
+        admission
+    };
+    let admission = open();
+    let counter = &admission.counters()[0];
+    let permits: Vec<_> = (0..6).map(|_| decide(&admission, customer(1), ClassId(0)).permit).collect();
+    let stalled = |seconds: u64| KeyFile::stalled(dir.path(), "customer", Timestamp(NOON.0 - seconds * 1_000_000_000));
+    let file = counter.replace_key_file(stalled(1));
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 1), 1, "a sync takes a while");
+    counter.replace_key_file(stalled(3));
+    let refused = decide(&admission, customer(2), ClassId(0));
+    assert_eq!(refused.verdict.refusal().map(|refusal| refusal.reason), Some(Reason::Ledger));
+    drop(permits);
+    assert_eq!(admitted(&open(), customer(1), ClassId(0), 20), 3, "what is settled is not written");
+    counter.replace_key_file(file.expect("a file was open"));
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 20), 9);
+}
+
+#[test]
+fn file_whose_sync_has_failed_is_replaced() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let open = || {
+        let admission = admission_of(vec![with_budgets(budget(BudgetKey::Customer, 100))], &[(0, 1)]);
+        admission.engine().open_key_files(dir.path(), || NOON).expect("the directory is writable");
+        admission
+    };
+    let admission = open();
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 2), 2);
+    let counter = &admission.counters()[0];
+    counter.replace_key_file(KeyFile::unsyncable(dir.path(), "customer"));
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 3), 3);
+    counter.sync_key_file(&|| NOON).expect("the directory is writable");
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 1), 1);
+    assert_eq!(admitted(&open(), customer(1), ClassId(0), 20), 4);
 }
