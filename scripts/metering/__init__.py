@@ -1,0 +1,1 @@
+"""Parts of scripts/meter-bench: the model (origin), the peers that meter it, and the calls of customers."""
