@@ -103,6 +103,7 @@ fn request_features(resource: ResourceKind) -> RequestFeatures {
         is_costly: true,
         referer: Referer::Internal,
         headers: HeadersSeen::INSPECTED,
+        session: None,
     }
 }
 

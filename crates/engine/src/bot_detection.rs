@@ -2,8 +2,8 @@
 //! first.
 //!
 //! A client is an address together with a user agent. So neighbors behind one address share a profile only if they use
-//! exactly the same browser. An entry takes 80 bytes, plus one byte of the map. The tables are slightly less than half
-//! full at worst: at most 186 bytes per client, and 76 per network. The number of networks is limited to a quarter of
+//! exactly the same browser. An entry takes 96 bytes, plus one byte of the map. The tables are slightly less than half
+//! full at worst: at most 223 bytes per client, and 76 per network. The number of networks is limited to a quarter of
 //! that of clients.
 
 use super::{Admission, Engine};
@@ -14,7 +14,7 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate_policy::bot_detection::{
-    BaselineSample, BotDetection, BotScore, ClientProfile, ExpectedBehavior, LearnedBaseline, NetworkProfile,
+    BaselineSample, BotDetection, BotScore, ClientProfile, ExpectedBehavior, LearnedBaseline, NetworkProfile, Recorded,
     RequestFeatures, ResponseOutcome, SiteBaseline, score,
 };
 use tidegate_policy::identity::ClientKey;
@@ -33,9 +33,13 @@ pub(super) struct ProfileStore {
     hasher: Hashing,
 }
 
+/// Upper bits of a client's key that are a hash of its address alone, whatever its user agent.
+const ADDRESS_BITS: u32 = 5;
+
 /// Key of a client's and its network's profile.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileKey {
+    /// Hash of address and user agent, and [`ADDRESS_BITS`] of the address.
     client: u64,
     network: u64,
 }
@@ -54,7 +58,9 @@ impl Admission {
     /// Returns the profile key of a request with this client key and user agent.
     pub fn profile_key(&self, key: ClientKey, user_agent: &[u8]) -> ProfileKey {
         let hasher = &self.engine.profiles.hasher;
-        ProfileKey { client: hasher.hash_one((key.to_u64(), user_agent)), network: hasher.hash_one(key.network()) }
+        let (client, address) = (hasher.hash_one((key.to_u64(), user_agent)), hasher.hash_one(key.to_u64()));
+        let client = client >> ADDRESS_BITS | address >> (64 - ADDRESS_BITS) << (64 - ADDRESS_BITS);
+        ProfileKey { client, network: hasher.hash_one(key.network()) }
     }
 
     /// Returns the bot score of the client of a request, or `None` if it is not suspected.
@@ -86,12 +92,14 @@ impl Admission {
             return;
         };
         let (observations, half_life) = (&self.engine.profiles, settings.half_life);
-        let sample = observations
+        let Recorded { sample, visit } = observations
             .clients
             .update(key.client, settings.max_clients, |profile| profile.record(features, outcome, half_life));
-        observations.networks.update(key.network, settings.max_clients / 4, |network| {
-            network.record(key.client, features, outcome, half_life);
-        });
+        if visit.any() {
+            observations.networks.update(key.network, settings.max_clients / 4, |network| {
+                network.record(key.client, visit, features.at, half_life);
+            });
+        }
         if let Some(sample) = sample {
             observations.record_baseline(sample, features.at, half_life);
         }
@@ -213,7 +221,7 @@ mod tests {
 
     #[test]
     fn profile_entries_have_the_expected_size() {
-        assert_eq!((size_of::<(u64, ClientProfile)>(), size_of::<(u64, NetworkProfile)>()), (80, 32));
+        assert_eq!((size_of::<(u64, ClientProfile)>(), size_of::<(u64, NetworkProfile)>()), (96, 32));
     }
 
     #[test]

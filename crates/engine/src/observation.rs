@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use tidegate_policy::bot_detection::{
     BotScore, BrowserTraits, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome,
 };
+use tidegate_policy::session::Session;
 use tidegate_policy::{RequestFacts, Timestamp};
 
 /// Inputs of an observation: the attributes of a request.
@@ -20,6 +21,8 @@ pub struct ObservedRequest<'a> {
     pub referer: Referer,
     /// Headers present in the request.
     pub headers: HeadersSeen,
+    /// Session of the client; `None` without sessions.
+    pub session: Option<Session>,
 }
 
 /// An observed request that has not been recorded yet.
@@ -36,7 +39,7 @@ impl Observation {
     pub fn observe(observed: &ObservedRequest<'_>, admission: &Admission, now: Timestamp) -> Option<Self> {
         let rules = admission.rules();
         let settings = rules.bot_detection.as_ref()?;
-        let ObservedRequest { request, client, browser, referer, headers } = *observed;
+        let ObservedRequest { request, client, browser, referer, headers, session } = *observed;
         let features = RequestFeatures {
             at: now,
             browser,
@@ -49,6 +52,7 @@ impl Observation {
             is_costly: false,
             referer,
             headers,
+            session,
         };
         let key = admission.profile_key(rules.trust.key(client), request.user_agent);
         let score = admission.bot_score(key, &features);

@@ -97,7 +97,7 @@ pub trait ClientEvidence {
     fn session(&mut self) -> Session;
     /// Returns the autonomous system and the country of the address.
     fn network_origin(&mut self) -> NetworkOrigin;
-    /// Returns the bot score of a client that declares no bot; `None` below the threshold.
+    /// Returns the bot score of a client that declares no bot; `None` below the threshold. Called after [`Self::session`].
     fn bot_score(&mut self) -> Option<BotScore>;
 }
 
@@ -113,6 +113,7 @@ impl ClientFacts {
             Signature::Verified(signer) | Signature::Pending(signer) => Some(signer),
             _ => None,
         };
+        let session = evidence.session();
         // A signed agent or a named bot does not claim to be a browser.
         let bot_score = match claim {
             Claim::Browser | Claim::NoUserAgent if !signature.identifies_agent() => evidence.bot_score(),
@@ -132,7 +133,7 @@ impl ClientFacts {
             api_key_classes,
             certificate_classes: evidence.certificate_classes(),
             field_classes: evidence.field_classes(),
-            session: evidence.session(),
+            session,
             network_origin: evidence.network_origin(),
             bot_score,
         }

@@ -124,7 +124,15 @@ impl ClientEvidence for LiveEvidence<'_> {
 
     fn bot_score(&mut self) -> Option<BotScore> {
         let Self {
-            connection, request: ClientRequest { head, .. }, facts, config, client_address, browser, now, ..
+            connection,
+            request: ClientRequest { head, .. },
+            facts,
+            config,
+            client_address,
+            browser,
+            now,
+            session: token,
+            ..
         } = *self;
         let rules = &config.settings.rules;
         rules.bot_detection.as_ref()?;
@@ -134,6 +142,7 @@ impl ClientEvidence for LiveEvidence<'_> {
             browser,
             referer: Referer::from_header(head.fields.get(Name::Referer), facts.host),
             headers: headers_seen(head, rules, client_address, connection),
+            session: config.settings.sessions.as_ref().map(|_| token.map_or(Session::None, SessionToken::session)),
         };
         self.observation = Observation::observe(&observed, &config.admission, now);
         self.observation.and_then(|observation| observation.score_if_suspected(&config.admission))

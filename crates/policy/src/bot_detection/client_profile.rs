@@ -1,7 +1,11 @@
-//! Profile of a client's requests: decayed counts, in 72 bytes.
+//! Profile of a client's requests: decayed counts, in 84 bytes.
 
 use super::request::{ContradictionRatios, Contradictions};
-use super::{BaselineSample, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome, decay_since};
+use super::visit::Visit;
+use super::{
+    BareChange, BaselineSample, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome, VisitChanges,
+    decay_since,
+};
 use crate::Timestamp;
 use std::time::Duration;
 
@@ -46,21 +50,53 @@ pub struct ClientProfile {
     sampled_aspects: u8,
     /// Pages whose headers contradict the claimed browser.
     pub(super) contradictions: ContradictionRatios,
+    /// Current visit.
+    visit: Visit,
+    /// Visits without an asset or a followed link.
+    pub(super) bare_visits: f32,
+}
+
+/// What a request adds to the profiles of site and network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Baseline sample of the client, if it provides one now.
+    pub sample: Option<BaselineSample>,
+    /// Changes of the client's visit.
+    pub visit: VisitChanges,
 }
 
 impl ClientProfile {
-    /// Records a request and its outcome. Returns the client's baseline sample, if it provides one now.
+    /// Records a request and its outcome. Returns what it adds to the profiles of site and network.
     #[must_use]
-    pub fn record(
-        &mut self,
-        features: &RequestFeatures,
-        outcome: ResponseOutcome,
-        half_life: Duration,
-    ) -> Option<BaselineSample> {
+    pub fn record(&mut self, features: &RequestFeatures, outcome: ResponseOutcome, half_life: Duration) -> Recorded {
         if !features.is_informative(outcome) {
-            return None;
+            return Recorded::default();
         }
         self.decay(features.at, half_life);
+        let visit = self.record_visit(features);
+        let sample = self.record_counts(features, outcome);
+        Recorded { sample, visit }
+    }
+
+    fn record_visit(&mut self, features: &RequestFeatures) -> VisitChanges {
+        let RequestFeatures { at, referer, session, .. } = *features;
+        let changes = match features.resource_kind {
+            ResourceKind::Asset => self.visit.record_asset(at, session),
+            ResourceKind::Page(_) if !(features.is_background_fetch() && self.loads_assets()) => {
+                self.visit.record_page(at, referer, session)
+            }
+            _ => VisitChanges::default(),
+        };
+        self.bare_visits += match changes.bare {
+            Some(BareChange::Begun) => 1.0,
+            Some(BareChange::Refuted) => -1.0,
+            None => return changes,
+        };
+        self.bare_visits = self.bare_visits.max(0.0);
+        changes
+    }
+
+    fn record_counts(&mut self, features: &RequestFeatures, outcome: ResponseOutcome) -> Option<BaselineSample> {
         match features.resource_kind {
             ResourceKind::Robots => self.robots_reads += 1.0,
             // Another site may have linked the honeypot in its pages, so that humans request it.
@@ -68,7 +104,7 @@ impl ClientProfile {
             ResourceKind::Asset => {
                 self.assets += 1.0;
                 // A single asset may be an image embedded by another site. The threshold of 1.5 allows for decay.
-                let is_repeated = self.page_count > 0 && self.assets > 1.5;
+                let is_repeated = self.page_count > 0 && self.assets > 1.5 && !features.lacks_session();
                 return is_repeated.then(|| self.sample_once(ASSETS_ASPECT, BaselineSample::LoadsAssets)).flatten();
             }
             ResourceKind::Page(_) if features.is_background_fetch() && self.loads_assets() => {}
@@ -147,6 +183,7 @@ impl ClientProfile {
             &mut self.assets,
             &mut self.robots_reads,
             &mut self.honeypot_hits,
+            &mut self.bare_visits,
         ] {
             *count *= factor;
         }
@@ -166,7 +203,7 @@ impl ClientProfile {
         }
         self.record_headers(features);
         // Before this page is added, since its assets cannot have been requested yet.
-        let sample = self.baseline_sample(features.referer);
+        let sample = if features.lacks_session() { None } else { self.baseline_sample(features.referer) };
         let count_if = |condition: bool| f32::from(u8::from(condition));
         self.page_count = self.page_count.saturating_add(1);
         self.pages += 1.0;

@@ -4,6 +4,7 @@ use super::{BrowserTraits, UpgradeRequests};
 use crate::Timestamp;
 use crate::exempt::ROBOTS_TXT_PATH;
 use crate::hash::fnv1a;
+use crate::session::Session;
 use http::Method;
 
 /// Features of a request of a client that claims a browser or sends no user agent.
@@ -21,6 +22,8 @@ pub struct RequestFeatures {
     pub referer: Referer,
     /// Headers of the request, if known.
     pub headers: HeadersSeen,
+    /// Session of the client; `None` without sessions.
+    pub session: Option<Session>,
 }
 
 /// Kind of a requested resource, by its path.
@@ -249,6 +252,11 @@ impl RequestFeatures {
             ResourceKind::Page(_) | ResourceKind::Asset | ResourceKind::Form(_) => outcome != ResponseOutcome::Refused,
             ResourceKind::Other => false,
         }
+    }
+
+    /// Returns true if there are sessions, and the client has none: it teaches nothing about people.
+    pub(super) fn lacks_session(&self) -> bool {
+        self.session == Some(Session::None)
     }
 
     /// Returns true if a page of this site seems to have fetched this in the background, such as a page that refreshes

@@ -1,36 +1,47 @@
 //! Profile of all browsers of one network: rented addresses appear by the hundred, with few requests each.
 
-use super::{Referer, RequestFeatures, ResourceKind, ResponseOutcome, decay_since};
+use super::{BareChange, VisitChanges, decay_since};
 use crate::Timestamp;
 use std::time::Duration;
 
-/// Profile of a network, in decayed counts.
+/// Visits from a network, in decayed counts. An address counts at most once an hour as bare, and once as a person.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NetworkProfile {
     updated_s: u32,
-    pub(super) pages: f32,
-    assets: f32,
-    linked_pages: f32,
-    /// Bitmap of the clients, hashed to 32 bits.
-    client_bitmap: u32,
+    people: f32,
+    bare: f32,
+    /// Bitmaps of the addresses that were counted in this hour, hashed to 32 bits.
+    bare_addresses: u32,
+    people_addresses: u32,
+    /// Second from which on the younger pending visits began, modulo 2^16.
+    pending_since: u16,
+    /// Numbers of visits that may still load assets: those of the last minute, and those of the minute before.
+    pending: [u8; 2],
 }
 
 impl NetworkProfile {
-    /// Records a request of the client with `hash`.
-    pub fn record(&mut self, hash: u64, features: &RequestFeatures, outcome: ResponseOutcome, half_life: Duration) {
-        if !features.is_informative(outcome) {
-            return;
-        }
-        self.decay(features.at, half_life);
-        match features.resource_kind {
-            ResourceKind::Asset => self.assets += 1.0,
-            ResourceKind::Page(_) => {
-                self.pages += 1.0;
-                self.linked_pages +=
-                    f32::from(u8::from(matches!(features.referer, Referer::Internal | Referer::Unknown)));
-                self.client_bitmap |= 1 << (hash >> 59);
+    /// Records how the visit of a client changed. The upper five bits of `client` are those of its address.
+    pub fn record(&mut self, client: u64, changes: VisitChanges, now: Timestamp, half_life: Duration) {
+        self.decay(now, half_life);
+        let address = 1 << (client >> 59);
+        match changes.bare {
+            Some(BareChange::Begun) if self.bare_addresses & address == 0 => {
+                self.bare_addresses |= address;
+                self.add_pending(now);
+            }
+            // What was not counted is not taken back.
+            Some(BareChange::Refuted) if self.bare_addresses & address != 0 => {
+                self.bare_addresses &= !address;
+                match self.pending.iter_mut().find(|pending| **pending > 0) {
+                    Some(pending) => *pending -= 1,
+                    None => self.bare = (self.bare - 1.0).max(0.0),
+                }
             }
             _ => {}
+        }
+        if changes.is_of_person && self.people_addresses & address == 0 {
+            self.people_addresses |= address;
+            self.people += 1.0;
         }
     }
 
@@ -41,30 +52,52 @@ impl NetworkProfile {
         self
     }
 
-    /// Returns the second of the last request.
+    /// Returns the second of the last change.
     pub fn last_seen_s(&self) -> u32 {
         self.updated_s
     }
 
-    /// Returns true if several clients requested many pages, almost without assets and links.
-    pub(super) fn looks_automated(&self) -> bool {
-        let is_rare = |count: f32| count * 20.0 < self.pages;
-        self.pages >= MIN_PAGES
-            && self.client_bitmap.count_ones() >= MIN_CLIENTS
-            && is_rare(self.assets + self.linked_pages)
+    /// Returns true if nearly all visits are bare, without those of a client that has made `own_bare` of them.
+    pub(super) fn looks_automated(&self, own_bare: f32) -> bool {
+        let bare = self.bare - own_bare;
+        bare >= MIN_BARE && bare >= self.people * BARE_RATIO
+    }
+
+    /// Counts a visit as bare once its assets could be loaded.
+    fn add_pending(&mut self, now: Timestamp) {
+        if self.pending == [0; 2] {
+            self.pending_since = now.seconds() as u16;
+        }
+        match self.pending[0].checked_add(1) {
+            Some(pending) => self.pending[0] = pending,
+            None => self.bare += 1.0,
+        }
     }
 
     fn decay(&mut self, now: Timestamp, half_life: Duration) {
+        let hour = self.updated_s / 3600;
         let Some(factor) = decay_since(&mut self.updated_s, now, half_life) else { return };
-        for count in [&mut self.pages, &mut self.assets, &mut self.linked_pages] {
-            *count *= factor;
+        self.people *= factor;
+        self.bare *= factor;
+        if self.updated_s / 3600 != hour {
+            (self.bare_addresses, self.people_addresses) = (0, 0);
         }
-        if self.pages < 1.0 {
-            self.client_bitmap = 0;
+        let elapsed = (self.updated_s as u16).wrapping_sub(self.pending_since);
+        if elapsed >= PENDING_S {
+            let [younger, older] = self.pending;
+            let is_over = elapsed >= 2 * PENDING_S;
+            self.bare += f32::from(older) + if is_over { f32::from(younger) } else { 0.0 };
+            self.pending = [0, if is_over { 0 } else { younger }];
+            self.pending_since = self.updated_s as u16;
         }
     }
 }
 
-/// Minimum pages and clients; fewer may be coincidence.
-const MIN_PAGES: f32 = 8.0;
-const MIN_CLIENTS: u32 = 3;
+/// Minimum of bare visits; slightly below six, since counts decay.
+const MIN_BARE: f32 = 5.5;
+
+/// Minimum ratio of bare visits to those of people.
+const BARE_RATIO: f32 = 6.0;
+
+/// Seconds from one to two times which a visit may load an asset or follow a link before it counts as bare.
+const PENDING_S: u16 = 60;

@@ -43,7 +43,7 @@ pub enum Signal {
     FetchSite,
     /// None of the header fields that the claimed browser adds to every page request.
     NameOnly,
-    /// Pages without assets and links from the whole network.
+    /// Nearly all visits of the network are bare.
     Network,
 }
 
@@ -125,7 +125,7 @@ impl Signal {
             Self::NameOnly => {
                 "sends the name of a browser, and none of the header fields that it adds to each page request"
             }
-            Self::Network => "is in a network that loads pages without their images, styles and scripts",
+            Self::Network => "is in a network whose visits load nothing but pages, and follow no links",
         }
     }
 
@@ -215,8 +215,9 @@ pub fn score(
         points.add(Signal::NameOnly, ratio(Contradiction::NameOnly));
     }
     if views > 0 && !profile.shows_human_traits() && points.sum > 0.0 {
-        let automated = network_profile().filter(NetworkProfile::looks_automated);
-        points.add(Signal::Network, automated.map_or(0.0, |network| saturation(network.pages, 6.0)));
+        let is_automated = network_profile().is_some_and(|network| network.looks_automated(profile.bare_visits));
+        // Without assets and links of people, bare visits say nothing.
+        points.add(Signal::Network, if is_automated { expected.assets.max(expected.links) } else { 0.0 });
     }
     points.into_score()
 }

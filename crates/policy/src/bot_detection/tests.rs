@@ -46,6 +46,7 @@ impl SimulatedClient {
             is_costly: true,
             referer: Referer::Absent,
             headers,
+            session: None,
         };
         Self { profile: ClientProfile::default(), now, page: 0, features }
     }
@@ -86,7 +87,7 @@ impl SimulatedClient {
 
 #[test]
 fn client_profile_has_the_expected_size() {
-    assert_eq!(size_of::<ClientProfile>(), 72);
+    assert_eq!(size_of::<ClientProfile>(), 84);
 }
 
 #[test]
@@ -464,35 +465,145 @@ fn refused_requests_do_not_raise_the_score() {
     assert_eq!(client.score(), 0);
 }
 
+/// A network, and its clients in the order of their addresses.
+#[derive(Default)]
+struct SimulatedNetwork {
+    profile: NetworkProfile,
+    now: Timestamp,
+}
+
+impl SimulatedNetwork {
+    /// Records a visit of a new client: its requests, one a second.
+    fn visit(&mut self, address: u64, requests: &[(ResourceKind, Referer)]) {
+        let mut client = SimulatedClient::new(CHROME, ALL_HEADERS);
+        self.now = self.now.max(client.now);
+        for &(resource_kind, referer) in requests {
+            self.now += Duration::from_secs(1);
+            let features = RequestFeatures { at: self.now, resource_kind, referer, ..client.features };
+            let recorded = client.profile.record(&features, ResponseOutcome::Served, DAY);
+            self.profile.record(address << 59, recorded.visit, self.now, DAY);
+        }
+    }
+
+    /// Records visits of one page without anything else, each from another address.
+    fn bare_visits(&mut self, addresses: std::ops::Range<u64>) {
+        addresses.for_each(|address| self.visit(address, &[(ResourceKind::Page(1), Referer::Absent)]));
+        self.now += Duration::from_secs(121);
+    }
+
+    fn people(&mut self, addresses: std::ops::Range<u64>) {
+        let requests = [
+            (ResourceKind::Page(1), Referer::External),
+            (ResourceKind::Asset, Referer::Internal),
+            (ResourceKind::Page(2), Referer::Internal),
+        ];
+        addresses.for_each(|address| self.visit(address, &requests));
+    }
+
+    fn points(&self, client: &SimulatedClient, expected: ExpectedBehavior) -> u16 {
+        score(&client.profile, true, expected, || Some(self.profile.decayed(self.now, DAY))).points
+    }
+}
+
+/// Returns a client that has loaded that many pages, and nothing else.
+fn client_with_pages(count: u16) -> SimulatedClient {
+    let mut client = SimulatedClient::new(CHROME, ALL_HEADERS);
+    (0..count).for_each(|_| client.open_page(Referer::Absent));
+    client
+}
+
 #[test]
-fn automated_network_makes_two_pages_suspicious() {
-    let features = SimulatedClient::new(CHROME, ALL_HEADERS).features;
-    let mut network = NetworkProfile::default();
-    for client in 0..40_u64 {
-        let page = RequestFeatures { resource_kind: ResourceKind::Page(client as u16), ..features };
-        network.record(client << 59, &page, ResponseOutcome::Served, DAY);
+fn bare_visits_of_a_network_make_two_pages_suspicious() {
+    let mut network = SimulatedNetwork::default();
+    network.bare_visits(0..20);
+    let points = |client: &SimulatedClient| network.points(client, TYPICAL_BEHAVIOR);
+    assert!(points(&client_with_pages(1)) < THRESHOLD, "one page is not enough");
+    assert!(points(&client_with_pages(2)) >= THRESHOLD);
+    let unknown_site = network.points(&client_with_pages(2), ExpectedBehavior::default());
+    assert!(unknown_site < 60, "people may load assets elsewhere, and send no referers");
+}
+
+#[test]
+fn a_person_in_an_automated_network_is_not_suspected() {
+    let mut network = SimulatedNetwork::default();
+    network.bare_visits(0..32);
+    let mut person = SimulatedClient::new(CHROME, ALL_HEADERS);
+    person.open_page(Referer::External);
+    assert!(network.points(&person, TYPICAL_BEHAVIOR) < THRESHOLD);
+    for _ in 0..100 {
+        person.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
+        assert!(network.points(&person, TYPICAL_BEHAVIOR) < THRESHOLD / 2);
+        person.open_page(Referer::Internal);
+        assert!(network.points(&person, TYPICAL_BEHAVIOR) < THRESHOLD / 2);
     }
-    let points =
-        |client: &SimulatedClient, network| score(&client.profile, true, TYPICAL_BEHAVIOR, || Some(network)).points;
-    let mut bot = SimulatedClient::new(CHROME, ALL_HEADERS);
-    bot.open_page(Referer::Absent);
-    assert!(points(&bot, network) < THRESHOLD, "one page is not enough");
-    bot.open_page(Referer::Absent);
-    assert!(points(&bot, network) >= THRESHOLD);
-    // A client with human behavior is not affected by its network, and soon clears it.
-    let mut human = SimulatedClient::new(CHROME, ALL_HEADERS);
-    human.open_page(Referer::Absent);
-    human.request(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
-    assert!(points(&human, network) < THRESHOLD);
-    for _ in 0..4 {
-        network.record(
-            0,
-            &RequestFeatures { resource_kind: ResourceKind::Asset, ..features },
-            ResponseOutcome::Served,
-            DAY,
-        );
+}
+
+#[test]
+fn a_network_is_judged_by_its_visits() {
+    let is_automated =
+        |network: &SimulatedNetwork| network.points(&client_with_pages(2), TYPICAL_BEHAVIOR) >= THRESHOLD;
+    for (people, bare, expected) in
+        [(0, 5, false), (0, 9, true), (1, 9, true), (2, 9, false), (3, 30, true), (8, 30, false)]
+    {
+        let mut network = SimulatedNetwork::default();
+        network.bare_visits(0..bare);
+        network.people(0..people);
+        assert_eq!(is_automated(&network), expected, "{people} people, {bare} bare visits");
     }
-    assert!(points(&bot, network) < THRESHOLD);
+}
+
+#[test]
+fn one_address_counts_one_visit_an_hour() {
+    let mut forged = SimulatedNetwork::default();
+    (0..1000).for_each(|_| forged.visit(7, &[(ResourceKind::Page(1), Referer::Absent)]));
+    forged.now += Duration::from_secs(121);
+    let mut single = SimulatedNetwork::default();
+    single.bare_visits(7..8);
+    let client = client_with_pages(2);
+    assert_eq!(forged.points(&client, TYPICAL_BEHAVIOR), single.points(&client, TYPICAL_BEHAVIOR));
+    // Nor can it clear a network of scrapers: people behind it count once, too, and take nothing back of other addresses.
+    let mut network = SimulatedNetwork::default();
+    network.bare_visits(0..20);
+    (0..1000).for_each(|_| network.people(25..26));
+    assert!(network.points(&client, TYPICAL_BEHAVIOR) >= THRESHOLD);
+}
+
+#[test]
+fn people_whose_pages_are_still_loading_make_no_bare_network() {
+    let mut network = SimulatedNetwork::default();
+    let mut clients: Vec<SimulatedClient> = (0..30).map(|_| SimulatedClient::new(CHROME, ALL_HEADERS)).collect();
+    let mut record = |client: &mut SimulatedClient, address: u64, now, kind| {
+        let features = RequestFeatures { at: now, resource_kind: kind, ..client.features };
+        let recorded = client.profile.record(&features, ResponseOutcome::Served, DAY);
+        network.profile.record(address << 59, recorded.visit, now, DAY);
+        network.now = now;
+        let other = client_with_pages(2);
+        assert!(network.points(&other, TYPICAL_BEHAVIOR) < THRESHOLD);
+    };
+    let start = clients[0].now;
+    for (address, client) in clients.iter_mut().enumerate() {
+        record(client, address as u64, start + Duration::from_secs(address as u64), ResourceKind::Page(1));
+    }
+    for (address, client) in clients.iter_mut().enumerate() {
+        record(client, address as u64, start + Duration::from_secs(40 + address as u64), ResourceKind::Asset);
+    }
+    record(&mut SimulatedClient::new(CHROME, ALL_HEADERS), 31, start + Duration::from_secs(300), ResourceKind::Asset);
+}
+
+#[test]
+fn own_bare_visits_make_nobody_suspected_by_its_network() {
+    // A reader who opens a page of a list each hour, with all assets in the cache.
+    let (mut client, mut network) = (SimulatedClient::new(CHROME, ALL_HEADERS), SimulatedNetwork::default());
+    for hour in 0..100 {
+        client.now += Duration::from_secs(3600);
+        let page = ResourceKind::Page(hour);
+        let features = RequestFeatures { at: client.now, resource_kind: page, ..client.features };
+        let recorded = client.profile.record(&features, ResponseOutcome::Served, DAY);
+        network.profile.record(3 << 59, recorded.visit, client.now, DAY);
+        network.now = client.now + Duration::from_secs(121);
+        let score = score(&client.profile, true, TYPICAL_BEHAVIOR, || Some(network.profile.decayed(network.now, DAY)));
+        assert!(!score.signals.contains(&Some(Signal::Network)), "{hour}: {score:?}");
+    }
 }
 
 #[test]
@@ -545,7 +656,7 @@ fn client_contributes_to_the_baseline_once() {
             (ResourceKind::Asset, Referer::Internal),
         ] {
             let features = RequestFeatures { resource_kind: kind, referer, ..client.features };
-            samples.extend(client.profile.record(&features, ResponseOutcome::Served, DAY));
+            samples.extend(client.profile.record(&features, ResponseOutcome::Served, DAY).sample);
         }
     }
     assert_eq!(samples, [BaselineSample::LoadsAssets, BaselineSample::SendsReferer]);

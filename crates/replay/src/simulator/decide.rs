@@ -44,6 +44,7 @@ impl Simulator {
             browser,
             referer: request.referer,
             headers: request.headers_seen,
+            session: self.policy.settings.sessions.as_ref().and(logged.as_ref()).and_then(|logged| logged.session),
         };
         let mut evidence = LineEvidence {
             request,
