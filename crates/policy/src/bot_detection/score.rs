@@ -144,7 +144,8 @@ impl Signal {
             Self::NoAssets => 48,
             Self::NoLinks => 44,
             Self::ConstantInterval | Self::NoFetchMetadata => 35,
-            Self::ManyCostlyPages | Self::NoLanguage => 30,
+            Self::ManyCostlyPages => 90,
+            Self::NoLanguage => 30,
             Self::FastPages | Self::ReadsRobots | Self::ClientHintsMismatch => 25,
             Self::Http10 => 20,
             Self::MissingAccept => 15,
@@ -192,7 +193,14 @@ pub fn score(
     }
     // A client that loads assets and follows links reads like a human, even if many pages are costly.
     if !(profile.loads_assets() && profile.follows_links()) {
-        points.add(Signal::ManyCostlyPages, (costly - 15.0) / 15.0);
+        let first = MANY_COSTLY_POINTS * ((costly - 15.0) / 15.0).clamp(0.0, 1.0);
+        // Who hides referers still loads assets: for neither, there is no reader of a hundred pages.
+        let beyond = match profile.shows_human_traits() {
+            true => 0.0,
+            // Pages whose assets may still be loading say nothing.
+            false => expected.links * MANY_COSTLY_POINTS / 2.0 * (costly.min(served) / 30.0).max(1.0).log2(),
+        };
+        points.add(Signal::ManyCostlyPages, (first + beyond) / f32::from(Signal::ManyCostlyPages.max_points()));
         if views > MIN_FAST_PAGES {
             points.add(Signal::FastPages, (2.0 - mean_interval) / 1.5);
         }
@@ -265,6 +273,9 @@ impl ScoreBuilder {
         BotScore { points: self.sum as u16, signals: self.strongest.map(|(_, signal)| signal) }
     }
 }
+
+/// Points for 30 costly pages of one client; half as many for each doubling beyond, if it loads no assets and follows no links.
+const MANY_COSTLY_POINTS: f32 = 30.0;
 
 /// Minimum number of intervals for [`Signal::ConstantInterval`].
 const MIN_INTERVALS: u8 = 8;

@@ -181,10 +181,32 @@ fn human_without_images_is_not_suspected() {
 fn text_browser_without_referer_is_not_suspected() {
     let mut client =
         SimulatedClient::human(BrowserTraits::default(), HeadersSeen::INSPECTED.with(HeadersSeen::HTTP_10, true));
-    for _ in 0..400 {
+    for _ in 0..30 {
         client.open_page(Referer::Absent);
         assert!(client.score() < THRESHOLD, "{:?}", client.signal_names());
     }
+}
+
+#[test]
+fn a_hundred_costly_pages_and_nothing_else_are_suspected_whatever_the_browser() {
+    let first_suspected = |load: &dyn Fn(&mut SimulatedClient), expected| {
+        let mut client = SimulatedClient::new(BrowserTraits::default(), HeadersSeen::INSPECTED);
+        (1..=2400).find(|_| {
+            load(&mut client);
+            client.score_on(expected) >= THRESHOLD
+        })
+    };
+    let bare = |client: &mut SimulatedClient| client.open_page(Referer::Absent);
+    let at = first_suspected(&bare, TYPICAL_BEHAVIOR).expect("suspected");
+    assert!((80..=130).contains(&at), "{at}");
+    assert_eq!(first_suspected(&bare, ExpectedBehavior::default()), None, "people of this site may send no referers");
+    let reader = |client: &mut SimulatedClient| client.open_page(Referer::Internal);
+    assert_eq!(first_suspected(&reader, TYPICAL_BEHAVIOR), None, "a text browser that follows links");
+    let private = |client: &mut SimulatedClient| {
+        client.open_page(Referer::Absent);
+        client.request(ResourceKind::Asset, Referer::Absent, ResponseOutcome::Served);
+    };
+    assert_eq!(first_suspected(&private, TYPICAL_BEHAVIOR), None, "a reader who hides referers");
 }
 
 #[test]
