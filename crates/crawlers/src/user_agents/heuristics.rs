@@ -3,10 +3,10 @@
 //! Each pattern is a word that the automaton finds; its position decides whether it counts. User agents of phones and
 //! browsers resemble all patterns (CUBOT makes phones, toolbars add links), hence the exceptions.
 
-use super::browser_markers::{self, contains};
+use super::browser_markers::contains;
 use super::parsed::ParsedUserAgent;
+use super::people_words::{names_app, names_people, starts_as_browser};
 use super::token::{byte_after, byte_before, is_device_model};
-use super::unknown_program::is_app_of_people;
 
 /// Meaning of a pattern.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +75,26 @@ pub(super) const PATTERNS: &[(&str, Heuristic)] = &[
     ("verifier", Heuristic::Role),
     ("webhook", Heuristic::Role),
     ("webhooks", Heuristic::Role),
+    ("uptime", Heuristic::Role),
+    ("unfurl", Heuristic::Role),
+    ("thumbnailer", Heuristic::Role),
+    ("testing", Heuristic::Role),
+    ("tester", Heuristic::Role),
+    ("synthetics", Heuristic::Role),
+    ("snapshot", Heuristic::Role),
+    ("sitemap", Heuristic::Role),
+    ("renderer", Heuristic::Role),
+    ("prerender", Heuristic::Role),
+    ("pinger", Heuristic::Role),
+    ("inspector", Heuristic::Role),
+    ("healthcheck", Heuristic::Role),
+    ("headless", Heuristic::Role),
+    ("grabber", Heuristic::Role),
+    ("exporter", Heuristic::Role),
+    ("benchmark", Heuristic::Role),
+    ("automation", Heuristic::Role),
+    ("agent", Heuristic::Role),
+    ("-user", Heuristic::Role),
     ("(compatible", Heuristic::Compatible),
     ("(khtml, like gecko; ", Heuristic::ExtraProduct),
     ("google-", Heuristic::Prefix),
@@ -90,7 +110,9 @@ impl Heuristic {
         match self {
             Heuristic::Name => ends_name(agent, at, end),
             Heuristic::Role => {
-                ends_name(agent, at, end) && (!agent.is_browser() || is_product(agent, end) && !agent.is_app_browser())
+                ends_name(agent, at, end)
+                    && (!agent.is_browser() || is_product(agent, end) && !agent.is_app_browser())
+                    && !names_app(agent)
             }
             Heuristic::Compatible => is_unusual_compatible(agent, end),
             Heuristic::ExtraProduct => !contains(agent, b"googleweblight"),
@@ -98,7 +120,7 @@ impl Heuristic {
                 starts_name(agent, at) && agent[at].is_ascii_uppercase() && !is_device_model(agent, at, end)
             }
             Heuristic::Link => is_contact(agent, at),
-            Heuristic::Site => at > 0 && starts_name(agent, at) && !(agent.is_browser() || is_app_of_people(agent)),
+            Heuristic::Site => at > 0 && starts_name(agent, at) && !(agent.is_browser() || names_app(agent)),
             Heuristic::Mail => is_email(agent, at, end),
         }
     }
@@ -112,6 +134,11 @@ fn ends_name(agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
     // `CrawlFor` is two words, `crawlfor` is one.
     let begins_a_word = |byte: &u8| byte.is_ascii_uppercase() && agent[end - 1].is_ascii_lowercase();
     if byte_after(agent, end).is_some_and(|byte| byte.is_ascii_alphabetic() && !begins_a_word(&byte)) {
+        return false;
+    }
+    // `bOt` is a part of a random identifier.
+    let is_random = end - at == 3 && agent[at + 1].is_ascii_uppercase() != agent[at + 2].is_ascii_uppercase();
+    if is_random {
         return false;
     }
     let letters = agent[..at].iter().rev().take_while(|byte| byte.is_ascii_alphabetic()).count();
@@ -134,12 +161,18 @@ fn is_unusual_compatible(agent: &[u8], end: usize) -> bool {
     let name = &rest[..rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte)).count()];
     // One letter is the `U` of encryption or a lone `X`; `en-US` is a language.
     let word = name.len() > 2 && name.get(2) != Some(&b'-');
-    agent.starts_with(b"Mozilla/5") && word && !browser_markers::is_compatible_browser(name)
+    agent.starts_with(b"Mozilla/5") && word && !starts_as_browser(name) && !is_mark_of_browser(&rest[name.len()..])
+}
+
+/// Returns whether what follows a name without a version is the rest of a complete browser's comment: the organization that
+/// installed the browser has put its name there.
+fn is_mark_of_browser(after_name: &[u8]) -> bool {
+    after_name.starts_with(b"; MSIE ") || after_name.starts_with(b"; Windows NT ")
 }
 
 /// Returns whether a link is meant for the administrator of the site, and was not added by a browser or a toolbar.
 fn is_contact(agent: &ParsedUserAgent<'_>, at: usize) -> bool {
-    byte_before(agent, at) == Some(b'+') || !(agent.has_browser_link() || is_app_of_people(agent))
+    !names_app(agent) && (byte_before(agent, at) == Some(b'+') || !agent.has_browser_link())
 }
 
 /// Returns whether the user agent contains a link of any kind, which confirms a listed name.
@@ -172,10 +205,7 @@ pub(super) fn is_bare_product(agent: &[u8]) -> bool {
     // Digits in a name are a phone model.
     let (name, version) = product.split_at(name_bytes);
     let alone = version.is_empty() && after_mozilla == Some(product);
-    name.len() >= 3
-        && (alone || is_version(version))
-        && !browser_markers::is_known_product(name)
-        && !is_app_of_people(product)
+    name.len() >= 3 && (alone || is_version(version)) && !starts_as_browser(name) && !names_app(product)
 }
 
 /// Returns whether the user agent is only a programming language, with or without a library (`Ruby`, `Elixir/Mint`), or
@@ -213,6 +243,7 @@ pub(super) fn ends_with_site(agent: &ParsedUserAgent<'_>) -> bool {
     };
     let (host, top) = (&site[..dot], &site[dot + 1..]);
     !agent.is_app_browser()
+        && (agent.starts_with(b"Mozilla/") || !names_people(agent))
         && host.len() >= 2
         && host.iter().any(u8::is_ascii_lowercase)
         && host.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(byte))

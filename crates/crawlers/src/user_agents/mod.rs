@@ -15,6 +15,7 @@ mod browser_markers;
 mod cache;
 mod heuristics;
 mod parsed;
+mod people_words;
 mod token;
 mod unknown_program;
 

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::ops::{Deref, Range};
 
-use super::browser_markers;
+use super::{browser_markers, people_words};
 
 /// Bytes of a user agent, and properties that several patterns need. Each property is computed once; otherwise a user
 /// agent full of patterns would be scanned a thousand times.
@@ -23,7 +23,7 @@ impl<'a> ParsedUserAgent<'a> {
 
     /// Returns whether the user agent names a platform of browsers or apps.
     pub(super) fn is_browser(&self) -> bool {
-        *self.is_browser.get_or_init(|| browser_markers::has_platform_marker(self.bytes))
+        *self.is_browser.get_or_init(|| people_words::names_platform(self.bytes))
     }
 
     /// Returns whether this is a complete user agent of a browser on a phone or inside an app.
