@@ -91,7 +91,7 @@ fn address_lists(criterion: &mut Criterion) {
 
 fn profile_key(admission: &Admission, number: u32) -> ProfileKey {
     let client = IpAddr::V4(Ipv4Addr::from(0x0b00_0000 + number));
-    admission.profile_key(ProxyTrust::default().key(client), BROWSER)
+    admission.profile_key(ProxyTrust::default().key(client), BROWSER, 0)
 }
 
 fn request_features(resource: ResourceKind) -> RequestFeatures {

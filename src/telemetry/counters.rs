@@ -186,8 +186,10 @@ impl WorkerCounters {
             *total = total.saturating_add(unexpected);
         }
         for evidence in record.client.evidence.iter().flatten() {
-            if let Evidence::Behavior(signal) = *evidence {
-                self.signals[signal as usize] += 1;
+            match *evidence {
+                Evidence::Behavior(signal) => self.signals[signal as usize] += 1,
+                Evidence::BeyondPeople(_) => self.signals[Signal::BeyondPeople as usize] += 1,
+                _ => {}
             }
             if let Some(operator) = evidence.claimed_operator() {
                 self.operators.get_or_insert(record.names.operator(operator)).record(evidence);

@@ -290,6 +290,48 @@ routes: [{ match: '/**', cost: { api: 1 } }]
     assert_eq!(gateway.connect().get("/a", crawler).status, 200, "search engines come before strangers");
 }
 
+/// Suspected bots are always refused, all others never.
+const REFUSED_SUSPECTS: &str = "
+workers: 1
+sessions: on
+clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
+quotas: { api: { limit: 100000, window: { fixed: 24h }, tiers: { bot: [{ above: 0%, shed: 100% }] } } }
+classes:
+  - { name: bot, when: { kind: [suspected_bot, declared_bot, impostor] } }
+  - { name: stranger, when: { session: none } }
+  - { name: person }
+routes: [{ match: '/item/**', cost: { api: 1 } }]
+";
+
+#[test]
+fn a_suspect_by_landings_alone_is_asked_to_come_back_and_is_then_a_person() {
+    let origin = html_origin();
+    let gateway = TestGateway::with_rules(origin.address(), REFUSED_SUSPECTS);
+    for reader in 0..220 {
+        let address = format!("10.0.{}.{}", reader / 100, reader % 100);
+        let cookie = cookie_of(&browse(&gateway, &address, "/item/1", ""));
+        let on_page = format!("Referer: http://example.com/item/1\r\n{cookie}");
+        for path in ["/a.css", "/b.js", "/item/2"] {
+            assert_eq!(browse(&gateway, &address, path, &on_page).status, 200);
+        }
+    }
+    // Two assets a page, and neither a link nor a cookie.
+    let land = |number: u32| {
+        let page = browse(&gateway, "192.0.2.7", &format!("/item/{number}"), "");
+        for asset in ["/a.css", "/b.js"] {
+            browse(&gateway, "192.0.2.7", asset, "Referer: http://example.com/item/1\r\n");
+        }
+        page
+    };
+    let refused = (1..60).map(land).find(|page| page.status == 429).expect("suspected");
+    assert_eq!((refused.field("retry-after"), refused.field("refresh")), ("2", "2"), "{}", refused.text());
+    let returned = browse(&gateway, "192.0.2.7", "/item/1", &cookie_of(&refused));
+    assert_eq!(returned.status, 200, "{}", returned.text());
+    let log = gateway.read_log();
+    let suspect = log.iter().find(|line| line["kind"] == "suspected_bot").expect("a suspect");
+    assert!(suspect["evidence"].to_string().contains("behavior:landings"), "{suspect}");
+}
+
 /// A browser with a new profile each time, as in a private window, and one without scripts.
 #[test]
 fn chromium_comes_back_by_itself_and_reads_on() {

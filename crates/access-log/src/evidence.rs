@@ -1,8 +1,8 @@
 //! Entries of the log field `evidence`: the words that the writer and the readers share.
 
-use super::json;
 use super::record::NameResolver;
-use tidegate_policy::bot_detection::Signal;
+use super::{json, number_text};
+use tidegate_policy::bot_detection::{PagesBeyond, Signal};
 use tidegate_policy::class::Evidence;
 
 macro_rules! evidence_words {
@@ -40,6 +40,7 @@ evidence_words! {
     SignatureUnlisted "signature_unlisted"
     SignatureMalformed "signature_malformed"
     Behavior "behavior"
+    BeyondPeople "beyond_people"
     AddressList "address_list"
     ApiKey "api_key"
     Certificate "certificate"
@@ -85,6 +86,13 @@ impl EvidenceWord {
                 Some(signal) => format!("behaves like a bot: {}", signal.description()),
                 None => format!("behaves like a bot: {name}"),
             },
+            Self::BeyondPeople => match parse_beyond(name) {
+                Some(PagesBeyond { pages, limit }) => format!(
+                    "behaves like a bot: its session asks for {pages} costly pages in a day, and no more than {limit} are \
+                     usual for people of the site"
+                ),
+                None => format!("behaves like a bot: {}", Signal::BeyondPeople.description()),
+            },
             Self::AddressList => format!("{client} is on the address list {name}"),
             Self::ApiKey => "the request contains an API key of the class".into(),
             Self::Certificate => "the client's certificate has a name of the class".into(),
@@ -114,6 +122,8 @@ impl EvidenceWord {
             Evidence::SignatureUnlisted => (Self::SignatureUnlisted, None),
             Evidence::SignatureMalformed => (Self::SignatureMalformed, None),
             Evidence::Behavior(signal) => (Self::Behavior, Some(signal.name())),
+            // Its name are figures.
+            Evidence::BeyondPeople(_) => (Self::BeyondPeople, None),
             Evidence::AddressList(list) => (Self::AddressList, Some(names.list(list))),
             Evidence::ApiKey => (Self::ApiKey, None),
             Evidence::Certificate => (Self::Certificate, None),
@@ -121,10 +131,22 @@ impl EvidenceWord {
     }
 }
 
+/// Returns the figures of a session: pages, a slash and the limit.
+pub(super) fn parse_beyond(figures: &str) -> Option<PagesBeyond> {
+    let (pages, limit) = figures.split_once('/')?;
+    Some(PagesBeyond { pages: pages.parse().ok()?, limit: limit.parse().ok()? })
+}
+
 /// Appends the content of the JSON string of an entry, such as `user_agent_match:GPTBot`.
 pub(super) fn write(out: &mut Vec<u8>, evidence: Evidence, names: &dyn NameResolver) {
     let (word, name) = EvidenceWord::of(evidence, names);
     json::name(out, word.name());
+    if let Evidence::BeyondPeople(PagesBeyond { pages, limit }) = evidence {
+        out.push(b':');
+        number_text::write_u64(out, pages.into());
+        out.push(b'/');
+        number_text::write_u64(out, limit.into());
+    }
     if let Some(name) = name {
         out.push(b':');
         json::content(out, name.as_bytes());

@@ -135,11 +135,14 @@ fn more_of_client(out: &mut Vec<u8>, client: &RecordedMore<'_>) {
         (b",\"purpose\":\"", client.purpose.map(Purpose::name)),
         (b",\"country\":\"", country.as_ref().map(Country::as_str)),
     ];
-    for (name, word) in words {
+    for (index, (name, word)) in words.into_iter().enumerate() {
         if let Some(word) = word {
             out.extend_from_slice(name);
             json::name(out, word);
             out.push(b'"');
+        }
+        if index == 0 && client.session_id != 0 {
+            let _ = write!(out, ",\"session_id\":\"{:08x}\"", client.session_id);
         }
     }
     if let Some(asn) = asn {

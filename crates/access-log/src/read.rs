@@ -101,6 +101,9 @@ log_line! {
         pub hints_major: Option<u16> => "integer",
         /// Session of the client: `none`, `new` or `known`. The field is absent without `sessions`.
         pub session: Option<&'a str> => "string",
+        /// Part of the id in the client's session cookie, in hexadecimal: the same for all requests of a session. The field is
+        /// absent without one.
+        pub session_id: Option<&'a str> => "string",
         /// Purpose of the operator that the client belongs to, or claims to: `search`, `agent`, `training`, `monitor` or
         /// `preview`. The field is absent for all other clients.
         #[serde(skip)]

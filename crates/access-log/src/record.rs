@@ -74,6 +74,8 @@ pub struct RecordedClient<'a> {
 pub struct RecordedMore<'a> {
     /// Session (`session`); `None` if there are no sessions.
     pub session: Option<Session>,
+    /// Part of the id of the session (`session_id`); 0 without one.
+    pub session_id: u32,
     /// True if the refusal asks the client to come back with a session. Not part of the log.
     pub is_asked_back: bool,
     /// Purpose of the operator that the client belongs to, or claims to (`purpose`).

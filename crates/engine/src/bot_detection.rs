@@ -4,18 +4,19 @@
 //! A client is an address together with a user agent. So neighbors behind one address share a profile only if they use
 //! exactly the same browser. An entry takes 96 bytes, plus one byte of the map. The tables are slightly less than half
 //! full at worst: at most 223 bytes per client, and 76 per network. The number of networks is limited to a quarter of
-//! that of clients.
+//! that of clients, and so is that of sessions, at 58 bytes each.
 
 use super::{Admission, Engine};
 use foldhash::fast::SeedableRandomState as Hashing;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate_policy::bot_detection::{
-    BaselineSample, BotDetection, BotScore, ClientProfile, ExpectedBehavior, LearnedBaseline, NetworkProfile, Recorded,
-    RequestFeatures, ResponseOutcome, SiteBaseline, score,
+    BotDetection, BotScore, ClientProfile, ExpectedBehavior, LearnedBaseline, NetworkProfile, ObservedSession,
+    PagesBeyond, Recorded, RequestFeatures, ResourceKind, ResponseOutcome, SessionPages, SiteBaseline, UsualPages,
+    score,
 };
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::{Rules, Timestamp};
@@ -27,6 +28,10 @@ const SHARDS: usize = 256;
 pub(super) struct ProfileStore {
     clients: BoundedMap<ClientProfile>,
     networks: BoundedMap<NetworkProfile>,
+    sessions: BoundedMap<SessionPages>,
+    usual_pages: Mutex<UsualPages>,
+    /// Most costly pages a day that are usual for a session; 0 if unknown.
+    usual_limit: AtomicU32,
     baseline: Mutex<SiteBaseline>,
     /// Expected behavior derived from the baseline, readable without the lock.
     expected: AtomicU64,
@@ -42,6 +47,8 @@ pub struct ProfileKey {
     /// Hash of address and user agent, and [`ADDRESS_BITS`] of the address.
     client: u64,
     network: u64,
+    /// Part of the id of the client's session; 0 without one.
+    session: u32,
 }
 
 /// Sharded map with a bounded number of entries.
@@ -55,12 +62,12 @@ trait LastSeen {
 }
 
 impl Admission {
-    /// Returns the profile key of a request with this client key and user agent.
-    pub fn profile_key(&self, key: ClientKey, user_agent: &[u8]) -> ProfileKey {
+    /// Returns the profile key of a request with this client key, user agent and part of the id of its session, 0 without one.
+    pub fn profile_key(&self, key: ClientKey, user_agent: &[u8], session: u32) -> ProfileKey {
         let hasher = &self.engine.profiles.hasher;
         let (client, address) = (hasher.hash_one((key.to_u64(), user_agent)), hasher.hash_one(key.to_u64()));
         let client = client >> ADDRESS_BITS | address >> (64 - ADDRESS_BITS) << (64 - ADDRESS_BITS);
-        ProfileKey { client, network: hasher.hash_one(key.network()) }
+        ProfileKey { client, network: hasher.hash_one(key.network()), session }
     }
 
     /// Returns the bot score of the client of a request, or `None` if it is not suspected.
@@ -74,9 +81,13 @@ impl Admission {
         let half_life = self.rules.bot_detection.as_ref()?.half_life;
         let observations = &self.engine.profiles;
         let known = observations.clients.get(key.client).map(|profile| profile.decayed(request.at, half_life));
-        let profile = ClientProfile::with_request(known, request)?;
+        let beyond = observations.pages_beyond(key.session, request.at);
+        let profile = ClientProfile::with_request(known, request);
+        let mut profile = if beyond.is_some() { profile.unwrap_or_default() } else { profile? };
+        profile.note_session(request);
         let network = || Some(observations.networks.get(key.network)?.decayed(request.at, half_life));
-        Some(score(&profile, request.browser.is_graphical, observations.expected(), network))
+        let session = ObservedSession { is_lacking: request.lacks_session(), beyond };
+        Some(score(&profile, request.browser.is_graphical, observations.expected(), network, session))
     }
 
     /// Returns true if the client has made a visit of a person.
@@ -92,16 +103,17 @@ impl Admission {
             return;
         };
         let (observations, half_life) = (&self.engine.profiles, settings.half_life);
-        let Recorded { sample, visit } = observations
+        let recorded = observations
             .clients
             .update(key.client, settings.max_clients, |profile| profile.record(features, outcome, half_life));
-        if visit.any() {
+        if recorded.visit.any() {
             observations.networks.update(key.network, settings.max_clients / 4, |network| {
-                network.record(key.client, visit, features.at, half_life);
+                network.record(key.client, recorded.visit, features.at, half_life);
             });
         }
-        if let Some(sample) = sample {
-            observations.record_baseline(sample, features.at, half_life);
+        observations.record_baseline(&recorded, features.at, half_life);
+        if key.session != 0 && features.is_costly && matches!(features.resource_kind, ResourceKind::Page(_)) {
+            observations.record_session_page(key.session, features, settings.max_clients / 4);
         }
     }
 
@@ -131,6 +143,9 @@ impl ProfileStore {
         Self {
             clients: BoundedMap::new(&hasher),
             networks: BoundedMap::new(&hasher),
+            sessions: BoundedMap::new(&hasher),
+            usual_pages: Mutex::default(),
+            usual_limit: AtomicU32::default(),
             baseline: Mutex::default(),
             expected: AtomicU64::default(),
             hasher,
@@ -139,17 +154,47 @@ impl ProfileStore {
 
     fn expected(&self) -> ExpectedBehavior {
         let bits = self.expected.load(Ordering::Relaxed);
-        ExpectedBehavior { assets: f32::from_bits((bits >> 32) as u32), links: f32::from_bits(bits as u32) }
+        let ratio = |shift: u32| f32::from((bits >> shift) as u16) / f32::from(u16::MAX);
+        ExpectedBehavior { assets: ratio(48), links: ratio(32), landings: f32::from_bits(bits as u32) }
     }
 
-    fn record_baseline(&self, sample: BaselineSample, now: Timestamp, half_life: Duration) {
+    fn record_baseline(&self, recorded: &Recorded, now: Timestamp, half_life: Duration) {
+        if recorded.sample.is_none() && recorded.landings.is_none() {
+            return;
+        }
         let mut baseline = self.baseline.lock();
-        baseline.record(sample, now, half_life);
+        if let Some(sample) = recorded.sample {
+            baseline.record(sample, now, half_life);
+        }
+        if let Some(landings) = recorded.landings {
+            baseline.record_landings(landings, now, half_life);
+        }
         self.store_expected(baseline.expected());
     }
 
-    fn store_expected(&self, ExpectedBehavior { assets, links }: ExpectedBehavior) {
-        self.expected.store(u64::from(assets.to_bits()) << 32 | u64::from(links.to_bits()), Ordering::Relaxed);
+    fn store_expected(&self, ExpectedBehavior { assets, links, landings }: ExpectedBehavior) {
+        let ratio = |ratio: f32| u64::from((ratio * f32::from(u16::MAX)) as u16);
+        let bits = ratio(assets) << 48 | ratio(links) << 32 | u64::from(landings.to_bits());
+        self.expected.store(bits, Ordering::Relaxed);
+    }
+
+    /// Returns the costly pages of a session, if they are more than people ask for.
+    fn pages_beyond(&self, session: u32, now: Timestamp) -> Option<PagesBeyond> {
+        let limit = self.usual_limit.load(Ordering::Relaxed) as u16;
+        match (session, limit) {
+            (0, _) | (_, 0) => None,
+            _ => self.sessions.get(session.into())?.beyond(limit, now),
+        }
+    }
+
+    fn record_session_page(&self, session: u32, features: &RequestFeatures, max_sessions: usize) {
+        let state = features.session.unwrap_or_default();
+        let change = self.sessions.update(session.into(), max_sessions, |pages| pages.record(state, features.at));
+        if let Some(change) = change {
+            let mut usual = self.usual_pages.lock();
+            usual.record(change, features.at);
+            self.usual_limit.store(usual.limit().unwrap_or(0).into(), Ordering::Relaxed);
+        }
     }
 }
 
@@ -200,6 +245,12 @@ impl LastSeen for ClientProfile {
     }
 }
 
+impl LastSeen for SessionPages {
+    fn last_seen_s(&self) -> u32 {
+        self.last_seen_s()
+    }
+}
+
 impl LastSeen for NetworkProfile {
     fn last_seen_s(&self) -> u32 {
         self.last_seen_s()
@@ -222,6 +273,7 @@ mod tests {
     #[test]
     fn profile_entries_have_the_expected_size() {
         assert_eq!((size_of::<(u64, ClientProfile)>(), size_of::<(u64, NetworkProfile)>()), (96, 32));
+        assert_eq!(size_of::<(u64, SessionPages)>(), 24);
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub struct ObservedRequest<'a> {
     pub headers: HeadersSeen,
     /// Session of the client; `None` without sessions.
     pub session: Option<Session>,
+    /// Part of the id of the session; 0 without one.
+    pub session_id: u32,
 }
 
 /// An observed request that has not been recorded yet.
@@ -39,7 +41,7 @@ impl Observation {
     pub fn observe(observed: &ObservedRequest<'_>, admission: &Admission, now: Timestamp) -> Option<Self> {
         let rules = admission.rules();
         let settings = rules.bot_detection.as_ref()?;
-        let ObservedRequest { request, client, browser, referer, headers, session } = *observed;
+        let ObservedRequest { request, client, browser, referer, headers, session, session_id } = *observed;
         let features = RequestFeatures {
             at: now,
             browser,
@@ -54,7 +56,7 @@ impl Observation {
             headers,
             session,
         };
-        let key = admission.profile_key(rules.trust.key(client), request.user_agent);
+        let key = admission.profile_key(rules.trust.key(client), request.user_agent, session_id);
         let score = admission.bot_score(key, &features);
         Some(Self { profile_key: key, features, bot_score: score })
     }

@@ -21,6 +21,7 @@ mod exempt;
 mod flood;
 mod guarded;
 mod paced;
+mod session_pages;
 mod stated;
 
 const NOON: Timestamp = Timestamp::from_seconds(43_200);

@@ -11,6 +11,7 @@ pub use evidence::{Evidence, EvidenceList};
 pub use kind::ClientKind;
 
 use super::address_lists::ListSet;
+use super::bot_detection::Signal;
 use super::bucket::Bucket;
 use super::crawler_guard::CrawlerGuard;
 use super::facts::{Facts, RequestFacts};
@@ -207,8 +208,11 @@ impl UserAgentRules {
 impl Class {
     /// Returns true if a client without a session that the class refuses for `reason` may come back with one: it is then in
     /// another class. Other reasons hold in every class, so their refusals name their own time to retry.
-    pub fn asks_back(&self, reason: Reason) -> bool {
-        self.matcher.sessions == [Session::None] && matches!(reason, Reason::Tier | Reason::Pacing | Reason::Bucket)
+    pub fn asks_back(&self, reason: Reason, evidence: &EvidenceList) -> bool {
+        // With a session, a client with many landings is a person again.
+        let is_of_landings = || evidence.contains(&Some(Evidence::Behavior(Signal::Landings)));
+        matches!(reason, Reason::Tier | Reason::Pacing | Reason::Bucket)
+            && (self.matcher.sessions == [Session::None] || is_of_landings())
     }
 }
 

@@ -415,7 +415,7 @@ mod tests {
         let half_life = Duration::from_secs(600);
         let detection = BotDetection { threshold: 100, half_life, max_clients: 1, honeypot: None };
         let rules = Rules { bot_detection: Some(detection), ..fixtures::rules() };
-        let score = |points| BotScore { points, signals: [None; 3] };
+        let score = |points| BotScore { points, ..BotScore::default() };
         assert_eq!([99, 100, 101].map(|points| rules.is_suspected(&score(points))), [false, true, true]);
         assert!(!fixtures::rules().is_suspected(&score(u16::MAX)), "bot detection is disabled");
     }

@@ -143,6 +143,7 @@ impl ClientEvidence for LiveEvidence<'_> {
             referer: Referer::from_header(head.fields.get(Name::Referer), facts.host),
             headers: headers_seen(head, rules, client_address, connection),
             session: config.settings.sessions.as_ref().map(|_| token.map_or(Session::None, SessionToken::session)),
+            session_id: token.map_or(0, SessionToken::short_id),
         };
         self.observation = Observation::observe(&observed, &config.admission, now);
         self.observation.and_then(|observation| observation.score_if_suspected(&config.admission))

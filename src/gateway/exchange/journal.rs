@@ -9,6 +9,7 @@ use super::origin_trip::{OriginStage, OriginTrip};
 use crate::gateway::cache::FillOutcome;
 use crate::gateway::in_place::boxed_in_place;
 use crate::gateway::message::target;
+use crate::gateway::session::SessionToken;
 use crate::gateway::unknown_paths::UnknownPath;
 use crate::gateway::worker::Worker;
 use http::{Method, StatusCode};
@@ -218,6 +219,7 @@ impl Journal {
             more.iter().flat_map(|more| &more.field_classes).map(|class| rules[*class].name.as_str()).collect();
         let more = more.map(|more| RecordedMore {
             session: known.config.settings.sessions.as_ref().map(|_| more.session.state()),
+            session_id: more.session.token.map_or(0, SessionToken::short_id),
             is_asked_back: client.is_asked_back,
             purpose: more.purpose,
             network_origin: more.network_origin,

@@ -11,7 +11,7 @@ use std::hash::BuildHasher;
 use std::time::Duration;
 use tidegate_config::settings::Sessions;
 use tidegate_http1::{Fields, Name, RequestHead, list};
-use tidegate_policy::ClientKind;
+use tidegate_policy::{Classification, ClientKind};
 
 /// Prefix of a cookie that belongs to one host and is only sent over https (RFC 6265bis section 4.1.3.2).
 const HOST_PREFIX: &str = "__Host-";
@@ -73,8 +73,9 @@ pub(in crate::gateway) fn begin_on_refusal(journal: &Journal) -> Option<RefusedS
     let ClientSession { token: None, bearer: Some(bearer) } = known.client_session() else { return None };
     let now = known.worker().now();
     let cookie = cookie(known, SessionKeys::issue(now)?, bearer)?;
-    let class = &known.rules()[known.classified.classification.class];
-    let may_come_back = journal.verdict.refusal().is_some_and(|refusal| class.asks_back(refusal.reason));
+    let Classification { class, evidence, .. } = &known.classified.classification;
+    let class = &known.rules()[*class];
+    let may_come_back = journal.verdict.refusal().is_some_and(|refusal| class.asks_back(refusal.reason, evidence));
     // Two people behind one address rarely ask for the same page in one minute.
     let client = || {
         let hasher = &known.worker().shared().credential_hasher;

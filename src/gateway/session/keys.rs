@@ -147,6 +147,12 @@ impl SessionToken {
         if self.is_known { Session::Known } else { Session::New }
     }
 
+    /// Returns a part of the id: the same for all requests of the session, and never 0.
+    pub(in crate::gateway) fn short_id(self) -> u32 {
+        let [_, _, _, _, short @ ..] = self.id;
+        u32::from_be_bytes(short).max(1)
+    }
+
     /// Returns the token of the same session, issued anew.
     pub(super) fn renewed(self, is_known: bool, now: Timestamp) -> Option<Self> {
         let issued_s = u32::try_from(now.seconds()).ok()?;

@@ -14,7 +14,7 @@ use tidegate_access_log::{
 };
 use tidegate_policy::ListId;
 use tidegate_policy::Units;
-use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen, Signal};
+use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen, PagesBeyond, Signal};
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::identity::ClientKey;
@@ -54,6 +54,7 @@ fn lines_have_the_documented_fields_in_order() {
     let unexpected = [UnexpectedCost { quota_name: "other", charged: Units::from_whole(4), settle_sequence: 9 }];
     let more = RecordedMore {
         session: Some(Session::Known),
+        session_id: 7,
         is_asked_back: false,
         purpose: Some(Purpose::Search),
         network_origin: NetworkOrigin { asn: Some(64_496), country: "DE".parse().ok() },
@@ -154,7 +155,8 @@ fn successor(evidence: Evidence) -> Option<Evidence> {
         Evidence::SignatureInvalid(None) => Evidence::SignatureUnlisted,
         Evidence::SignatureUnlisted => Evidence::SignatureMalformed,
         Evidence::SignatureMalformed => Evidence::Behavior(Signal::NoLinks),
-        Evidence::Behavior(_) => Evidence::AddressList(ListId(0)),
+        Evidence::Behavior(_) => Evidence::BeyondPeople(PagesBeyond { pages: 412, limit: 315 }),
+        Evidence::BeyondPeople(_) => Evidence::AddressList(ListId(0)),
         Evidence::AddressList(_) => Evidence::ApiKey,
         Evidence::ApiKey => Evidence::Certificate,
         Evidence::Certificate => return None,

@@ -3,6 +3,7 @@
 
 use super::NativeFields;
 use crate::EvidenceWord;
+use crate::evidence::parse_beyond;
 use tidegate_policy::bot_detection::{BotScore, Signal};
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::network_origin::NetworkOrigin;
@@ -26,6 +27,8 @@ pub struct LoggedEvidence {
     pub field_classes: Vec<ClassId>,
     /// Session of the client; `None` if there were no sessions.
     pub session: Option<Session>,
+    /// Part of the id of the session; 0 without one.
+    pub session_id: u32,
     /// Autonomous system and country of the address.
     pub network_origin: NetworkOrigin,
     /// Class of the client.
@@ -49,6 +52,7 @@ impl LoggedEvidence {
             credential_hash,
             field_classes: native.field_classes.iter().filter_map(|name| rules.class_id(name)).collect(),
             session: native.session.and_then(Session::from_name),
+            session_id: native.session_id.and_then(|id| u32::from_str_radix(id, 16).ok()).unwrap_or(0),
             network_origin: native.network_origin,
             ..Self::default()
         };
@@ -78,6 +82,12 @@ impl LoggedEvidence {
                     let signals = &mut evidence.bot_score.get_or_insert_default().signals;
                     signals.rotate_right(1);
                     signals[0] = Signal::from_name(name);
+                }
+                EvidenceWord::BeyondPeople => {
+                    let score = evidence.bot_score.get_or_insert_default();
+                    score.signals.rotate_right(1);
+                    score.signals[0] = Some(Signal::BeyondPeople);
+                    score.beyond = parse_beyond(name);
                 }
                 EvidenceWord::ApiKey => evidence.api_key_class = class_named(native.class.as_ref(), rules),
                 EvidenceWord::Certificate => evidence.certificate_class = class_named(native.class.as_ref(), rules),

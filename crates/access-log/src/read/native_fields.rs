@@ -30,6 +30,8 @@ pub struct NativeFields<'a> {
     pub class: Cow<'a, str>,
     /// Session of the client.
     pub session: Option<&'a str>,
+    /// Part of the id of the session, in hexadecimal.
+    pub session_id: Option<&'a str>,
     /// Autonomous system and country of the client.
     pub network_origin: NetworkOrigin,
     /// Names of the classes whose header fields and cookies the request had.

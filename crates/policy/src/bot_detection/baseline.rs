@@ -2,6 +2,7 @@
 //! send referers. A site may serve assets elsewhere or suppress referers; their absence is then no signal.
 
 use super::decay_factor;
+use super::distribution::Distribution;
 use crate::Timestamp;
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub struct SiteBaseline {
     assets: BaselineRate,
     /// Rate of clients that send the referer of this site, as a followed link does.
     links: BaselineRate,
+    /// Clients that follow links, by their landings.
+    landings: Distribution,
 }
 
 /// Decayed counts of clients that show a behavior, and of those that do not.
@@ -43,6 +46,8 @@ pub struct ExpectedBehavior {
     pub assets: f32,
     /// Sending the referer of the previous page.
     pub links: f32,
+    /// Landings from which on a client is no person; 0 if unknown.
+    pub landings: f32,
 }
 
 impl SiteBaseline {
@@ -57,9 +62,19 @@ impl SiteBaseline {
         rate.record(present, now, half_life);
     }
 
+    /// Records the landings of a person who follows links.
+    pub fn record_landings(&mut self, landings: f32, now: Timestamp, half_life: Duration) {
+        self.landings.record(None, landings, now, half_life);
+    }
+
     /// Returns the expected behavior; zero if there are too few samples.
     pub fn expected(&self) -> ExpectedBehavior {
-        ExpectedBehavior { assets: self.assets.counts().confidence(), links: self.links.counts().confidence() }
+        let landings = self.landings.upper_bound(RARE_SHARE).map_or(0.0, |bound| (bound * MARGIN).max(MIN_LANDINGS));
+        ExpectedBehavior {
+            assets: self.assets.counts().confidence(),
+            links: self.links.counts().confidence(),
+            landings,
+        }
     }
 }
 
@@ -103,7 +118,7 @@ impl SiteBaseline {
             let BaselineCounts { present, absent } = counts.decayed(factor);
             BaselineRate { updated_at: now, present, absent }
         };
-        Self { assets: rate(learned.assets), links: rate(learned.links) }
+        Self { assets: rate(learned.assets), links: rate(learned.links), landings: Distribution::default() }
     }
 }
 
@@ -159,6 +174,13 @@ impl BaselineRate {
         }
     }
 }
+
+/// Share of people with more landings than the bound, and the multiple of the bound that is still usual.
+const RARE_SHARE: f32 = 0.005;
+const MARGIN: f32 = 1.5;
+
+/// Landings that are always usual.
+const MIN_LANDINGS: f32 = 20.0;
 
 /// Minimum number of samples for any confidence; slightly below five, since counts decay.
 const MIN_SAMPLES: f32 = 4.5;

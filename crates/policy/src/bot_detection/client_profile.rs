@@ -1,4 +1,4 @@
-//! Profile of a client's requests: decayed counts, in 84 bytes.
+//! Profile of a client's requests: decayed counts, in 88 bytes.
 
 use super::request::{ContradictionRatios, Contradictions};
 use super::visit::Visit;
@@ -7,6 +7,7 @@ use super::{
     decay_since,
 };
 use crate::Timestamp;
+use crate::session::Session;
 use std::time::Duration;
 
 /// Profile of a client. Counts decay exponentially: a request one half-life ago counts half.
@@ -46,7 +47,7 @@ pub struct ClientProfile {
     pub(super) interval_variance: f32,
     /// Number of pages, saturating at 255.
     pub(super) page_count: u8,
-    /// Baseline aspects that this client was sampled for, as bits.
+    /// Baseline aspects that this client was sampled for, and whether it has returned a session cookie, as bits.
     sampled_aspects: u8,
     /// Pages whose headers contradict the claimed browser.
     pub(super) contradictions: ContradictionRatios,
@@ -54,15 +55,19 @@ pub struct ClientProfile {
     visit: Visit,
     /// Visits without an asset or a followed link.
     pub(super) bare_visits: f32,
+    /// Pages that were reached from no page of this site, without immediate repetitions.
+    pub(super) landings: f32,
 }
 
 /// What a request adds to the profiles of site and network.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Recorded {
     /// Baseline sample of the client, if it provides one now.
     pub sample: Option<BaselineSample>,
     /// Changes of the client's visit.
     pub visit: VisitChanges,
+    /// Landings of the client, if it is one of the people who show how many are usual.
+    pub landings: Option<f32>,
 }
 
 impl ClientProfile {
@@ -74,8 +79,9 @@ impl ClientProfile {
         }
         self.decay(features.at, half_life);
         let visit = self.record_visit(features);
+        self.note_session(features);
         let sample = self.record_counts(features, outcome);
-        Recorded { sample, visit }
+        Recorded { sample, visit, landings: visit.is_of_reader.then_some(self.landings) }
     }
 
     fn record_visit(&mut self, features: &RequestFeatures) -> VisitChanges {
@@ -139,6 +145,18 @@ impl ClientProfile {
         }
     }
 
+    /// Notes that the client returns a session cookie, if it does.
+    pub fn note_session(&mut self, features: &RequestFeatures) {
+        if matches!(features.session, Some(Session::New | Session::Known)) {
+            self.sampled_aspects |= HAS_SESSION;
+        }
+    }
+
+    /// Returns true if the client has never returned a session cookie.
+    pub(super) fn returns_no_cookie(&self) -> bool {
+        self.sampled_aspects & HAS_SESSION == 0
+    }
+
     /// Returns true if the client does something rare for programs: it loads assets or follows links.
     pub fn shows_human_traits(&self) -> bool {
         self.loads_assets() || self.follows_links()
@@ -184,6 +202,7 @@ impl ClientProfile {
             &mut self.robots_reads,
             &mut self.honeypot_hits,
             &mut self.bare_visits,
+            &mut self.landings,
         ] {
             *count *= factor;
         }
@@ -214,6 +233,7 @@ impl ClientProfile {
         self.linked_pages += count_if(matches!(features.referer, Referer::Internal | Referer::Unknown));
         self.not_found_pages += count_if(is_new && outcome == ResponseOutcome::NotFound);
         self.costly_pages += count_if(is_new && features.is_costly);
+        self.landings += count_if(is_new && matches!(features.referer, Referer::Absent | Referer::External));
         sample
     }
 
@@ -303,6 +323,9 @@ const MIN_SAMPLE_PAGES: u8 = 2;
 /// Baseline aspects, as bits.
 const ASSETS_ASPECT: u8 = 1;
 const LINKS_ASPECT: u8 = 2;
+
+/// Bit of a client that has returned a session cookie.
+const HAS_SESSION: u8 = 4;
 
 /// Multiple of the mean interval from which on an interval is a pause and is ignored.
 const PAUSE_RATIO: f32 = 8.0;

@@ -255,7 +255,7 @@ impl RequestFeatures {
     }
 
     /// Returns true if there are sessions, and the client has none: it teaches nothing about people.
-    pub(super) fn lacks_session(&self) -> bool {
+    pub fn lacks_session(&self) -> bool {
         self.session == Some(Session::None)
     }
 

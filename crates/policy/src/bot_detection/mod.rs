@@ -1,6 +1,6 @@
 //! Behavioral bot detection: scores how far the behavior of a self-declared browser deviates from humans.
 //!
-//! Each request is a [`RequestFeatures`]. The [`ClientProfile`] of a client aggregates them in 84 bytes with
+//! Each request is a [`RequestFeatures`]. The [`ClientProfile`] of a client aggregates them in 88 bytes with
 //! exponential decay. [`score()`] compares it with normal behavior on this site ([`SiteBaseline`]) and with the
 //! client's network ([`NetworkProfile`]). No [`Signal`] suffices alone: a rare browser, a text browser, a reader
 //! without images, one without referers or a proxy that rewrites headers shows one of them, rarely two.
@@ -10,10 +10,12 @@
 mod baseline;
 mod browser;
 mod client_profile;
+mod distribution;
 mod features;
 mod network_profile;
 mod request;
 mod score;
+mod session_pages;
 mod visit;
 
 #[cfg(test)]
@@ -24,7 +26,8 @@ pub use browser::{BrowserTraits, ClientHints, UpgradeRequests};
 pub use client_profile::{ClientProfile, Recorded};
 pub use features::{FetchMode, FetchSite, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome};
 pub use network_profile::NetworkProfile;
-pub use score::{BotScore, Signal, score};
+pub use score::{BotScore, ObservedSession, Signal, score};
+pub use session_pages::{PagesBeyond, PagesChange, SessionPages, UsualPages};
 pub use visit::{BareChange, VisitChanges};
 
 use crate::Timestamp;

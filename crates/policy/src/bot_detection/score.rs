@@ -4,7 +4,7 @@
 //! header fields that a proxy may remove total at most 65. The weights follow from how rare each signal is for humans; docs/CLASSIFICATION.md gives reasons and figures.
 
 use super::request::Contradiction;
-use super::{ClientProfile, ExpectedBehavior, NetworkProfile};
+use super::{ClientProfile, ExpectedBehavior, NetworkProfile, PagesBeyond};
 
 /// A behavior that is rare for humans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +45,10 @@ pub enum Signal {
     NameOnly,
     /// Nearly all visits of the network are bare.
     Network,
+    /// Many pages that were reached from no page of this site, by a client that returns no session cookie.
+    Landings,
+    /// More costly pages in a day than people ask for, with one session.
+    BeyondPeople,
 }
 
 /// Bot score of a client.
@@ -54,11 +58,22 @@ pub struct BotScore {
     pub points: u16,
     /// Signals with the most points, strongest first.
     pub signals: [Option<Signal>; 3],
+    /// Figures of [`Signal::BeyondPeople`].
+    pub beyond: Option<PagesBeyond>,
+}
+
+/// What the session of a request shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObservedSession {
+    /// True if there are sessions, and the request has none.
+    pub is_lacking: bool,
+    /// Costly pages of the session, if they are more than people ask for.
+    pub beyond: Option<PagesBeyond>,
 }
 
 impl Signal {
     /// All signals, in declaration order.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::NoAssets,
         Self::NoLinks,
         Self::ManyCostlyPages,
@@ -77,6 +92,8 @@ impl Signal {
         Self::FetchSite,
         Self::NameOnly,
         Self::Network,
+        Self::Landings,
+        Self::BeyondPeople,
     ];
 
     /// Returns the name in logs and metrics.
@@ -100,6 +117,8 @@ impl Signal {
             Self::FetchSite => "fetch_site",
             Self::NameOnly => "browser_name_only",
             Self::Network => "network",
+            Self::Landings => "landings",
+            Self::BeyondPeople => "beyond_people",
         }
     }
 
@@ -126,6 +145,10 @@ impl Signal {
                 "sends the name of a browser, and none of the header fields that it adds to each page request"
             }
             Self::Network => "is in a network whose visits load nothing but pages, and follow no links",
+            Self::Landings => {
+                "reaches more pages from no page of the site than its people do, and returns no session cookie"
+            }
+            Self::BeyondPeople => "asks for more costly pages a day with one session than people of the site do",
         }
     }
 
@@ -137,9 +160,10 @@ impl Signal {
     /// Returns the maximum points of the signal.
     pub const fn max_points(self) -> u16 {
         match self {
-            Self::NameOnly => 100,
+            Self::NameOnly | Self::BeyondPeople => 100,
             Self::Honeypot => 80,
             Self::RepeatedPosts => 75,
+            Self::Landings => 70,
             Self::Probing | Self::Network | Self::HintsVersion | Self::FetchSite => 60,
             Self::NoAssets => 48,
             Self::NoLinks => 44,
@@ -153,13 +177,14 @@ impl Signal {
     }
 }
 
-/// Scores a decayed client profile. `graphical` is true if the claimed browser displays images; `network_profile` is
+/// Scores a decayed client profile, and the session of the request. `graphical` is true if the claimed browser displays images; `network_profile` is
 /// called only if the network's profile can matter.
 pub fn score(
     profile: &ClientProfile,
     graphical: bool,
     expected: ExpectedBehavior,
     network_profile: impl FnOnce() -> Option<NetworkProfile>,
+    observed: ObservedSession,
 ) -> BotScore {
     let ClientProfile {
         pages,
@@ -205,6 +230,11 @@ pub fn score(
             points.add(Signal::FastPages, (2.0 - mean_interval) / 1.5);
         }
     }
+    // A browser without cookies follows links, and one that hides referers returns the cookie.
+    if observed.is_lacking && profile.returns_no_cookie() && expected.landings > 0.0 {
+        points.add(Signal::Landings, expected.links * (profile.landings / expected.landings).floor());
+    }
+    points.add(Signal::BeyondPeople, f32::from(u8::from(observed.beyond.is_some())));
     if !profile.reads_between_posts() {
         points.add(Signal::RepeatedPosts, expected.links * (profile.repeated_posts - 10.0) / 10.0);
     }
@@ -227,7 +257,7 @@ pub fn score(
         // Without assets and links of people, bare visits say nothing.
         points.add(Signal::Network, if is_automated { expected.assets.max(expected.links) } else { 0.0 });
     }
-    points.into_score()
+    BotScore { beyond: observed.beyond, ..points.into_score() }
 }
 
 /// Returns the confidence after `count` observations: one half after `half` of them.
@@ -270,7 +300,7 @@ impl ScoreBuilder {
     }
 
     fn into_score(self) -> BotScore {
-        BotScore { points: self.sum as u16, signals: self.strongest.map(|(_, signal)| signal) }
+        BotScore { points: self.sum as u16, signals: self.strongest.map(|(_, signal)| signal), beyond: None }
     }
 }
 

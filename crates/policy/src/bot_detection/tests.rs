@@ -2,11 +2,13 @@ use super::*;
 use crate::Timestamp;
 use proptest::prelude::*;
 
+mod sessions;
+
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const THRESHOLD: u16 = 100;
 
 /// Baseline of a site whose humans load images and send referers.
-const TYPICAL_BEHAVIOR: ExpectedBehavior = ExpectedBehavior { assets: 1.0, links: 1.0 };
+const TYPICAL_BEHAVIOR: ExpectedBehavior = ExpectedBehavior { assets: 1.0, links: 1.0, landings: 0.0 };
 
 const CHROME: BrowserTraits = BrowserTraits {
     is_graphical: true,
@@ -76,24 +78,37 @@ impl SimulatedClient {
     }
 
     fn score_on(&self, expected: ExpectedBehavior) -> u16 {
-        score(&self.profile.decayed(self.now, DAY), self.features.browser.is_graphical, expected, || None).points
+        score(
+            &self.profile.decayed(self.now, DAY),
+            self.features.browser.is_graphical,
+            expected,
+            || None,
+            ObservedSession::default(),
+        )
+        .points
     }
 
     fn signal_names(&self) -> Vec<&'static str> {
-        let result = score(&self.profile, self.features.browser.is_graphical, TYPICAL_BEHAVIOR, || None);
+        let result = score(
+            &self.profile,
+            self.features.browser.is_graphical,
+            TYPICAL_BEHAVIOR,
+            || None,
+            ObservedSession::default(),
+        );
         result.signals.into_iter().flatten().map(Signal::name).collect()
     }
 }
 
 #[test]
 fn client_profile_has_the_expected_size() {
-    assert_eq!(size_of::<ClientProfile>(), 84);
+    assert_eq!(size_of::<ClientProfile>(), 88);
 }
 
 #[test]
 fn no_single_signal_but_a_bare_name_reaches_the_threshold() {
     let decisive = Signal::ALL.into_iter().filter(|signal| signal.max_points() >= THRESHOLD);
-    assert_eq!(decisive.collect::<Vec<_>>(), [Signal::NameOnly]);
+    assert_eq!(decisive.collect::<Vec<_>>(), [Signal::NameOnly, Signal::BeyondPeople]);
     for (index, signal) in Signal::ALL.iter().enumerate() {
         assert_eq!(*signal as usize, index, "{}", signal.name());
     }
@@ -144,7 +159,7 @@ fn forms_of_people_are_not_suspected() {
     }
     let mut api_user = SimulatedClient::human(CHROME, ALL_HEADERS);
     (0..1000).for_each(|_| submit(&mut api_user, Referer::Absent));
-    let without_pages = ExpectedBehavior { assets: 0.0, links: 0.0 };
+    let without_pages = ExpectedBehavior::default();
     assert!(api_user.score_on(without_pages) < THRESHOLD, "this site has no baseline of referers");
 }
 
@@ -336,7 +351,9 @@ fn first_points(browser: BrowserTraits, headers: HeadersSeen, referer: Referer) 
     let client = SimulatedClient::new(browser, headers);
     let request = RequestFeatures { resource_kind: ResourceKind::Page(1), referer, ..client.features };
     let profile = ClientProfile::with_request(None, &request);
-    profile.map_or(0, |profile| score(&profile, browser.is_graphical, TYPICAL_BEHAVIOR, || None).points)
+    profile.map_or(0, |profile| {
+        score(&profile, browser.is_graphical, TYPICAL_BEHAVIOR, || None, ObservedSession::default()).points
+    })
 }
 
 const FIREFOX: BrowserTraits = BrowserTraits { hints: ClientHints::Never, chromium_major: 0, ..CHROME };
@@ -523,7 +540,8 @@ impl SimulatedNetwork {
     }
 
     fn points(&self, client: &SimulatedClient, expected: ExpectedBehavior) -> u16 {
-        score(&client.profile, true, expected, || Some(self.profile.decayed(self.now, DAY))).points
+        score(&client.profile, true, expected, || Some(self.profile.decayed(self.now, DAY)), ObservedSession::default())
+            .points
     }
 }
 
@@ -623,7 +641,13 @@ fn own_bare_visits_make_nobody_suspected_by_its_network() {
         let recorded = client.profile.record(&features, ResponseOutcome::Served, DAY);
         network.profile.record(3 << 59, recorded.visit, client.now, DAY);
         network.now = client.now + Duration::from_secs(121);
-        let score = score(&client.profile, true, TYPICAL_BEHAVIOR, || Some(network.profile.decayed(network.now, DAY)));
+        let score = score(
+            &client.profile,
+            true,
+            TYPICAL_BEHAVIOR,
+            || Some(network.profile.decayed(network.now, DAY)),
+            ObservedSession::default(),
+        );
         assert!(!score.signals.contains(&Some(Signal::Network)), "{hour}: {score:?}");
     }
 }
@@ -637,7 +661,7 @@ fn baseline_is_learned_from_humanlike_clients() {
     }
     assert_eq!(baseline.expected(), ExpectedBehavior::default(), "too few samples");
     baseline.record(BaselineSample::LoadsAssets, now, DAY);
-    assert_eq!(baseline.expected(), ExpectedBehavior { assets: 1.0, links: 0.0 });
+    assert_eq!(baseline.expected(), ExpectedBehavior { assets: 1.0, ..ExpectedBehavior::default() });
     for _ in 0..5 {
         baseline.record(BaselineSample::NoAssets, now, DAY);
     }
@@ -660,7 +684,7 @@ fn restored_baseline_keeps_a_weight_that_a_few_clients_outvote() {
     assert_eq!(learned.with_least_weight().assets.present, 20.0);
 
     let mut restored = SiteBaseline::restore(&learned, now + DAY * 9, DAY);
-    assert_eq!(restored.expected(), ExpectedBehavior { assets: 1.0, links: 0.0 });
+    assert_eq!(restored.expected(), ExpectedBehavior { assets: 1.0, ..ExpectedBehavior::default() });
     (0..11).for_each(|_| restored.record(BaselineSample::NoAssets, now + DAY * 9, DAY));
     assert_eq!(restored.expected(), ExpectedBehavior::default(), "the site now serves assets elsewhere");
     let set_back = SiteBaseline::restore(&learned, now - DAY, DAY).learned();
@@ -790,7 +814,7 @@ proptest! {
             prop_assert!(client.score() <= max_points);
         }
         let profile = client.profile.decayed(latest + 14 * DAY, DAY);
-        let remaining = score(&profile, true, TYPICAL_BEHAVIOR, || None);
+        let remaining = score(&profile, true, TYPICAL_BEHAVIOR, || None, ObservedSession::default());
         // The interval statistics do not decay, but are not enough alone.
         prop_assert!(remaining.points <= Signal::ConstantInterval.max_points() + 2, "{remaining:?}");
     }

@@ -41,6 +41,8 @@ pub struct VisitChanges {
     pub bare: Option<BareChange>,
     /// True if the visit is that of a person from now on.
     pub is_of_person: bool,
+    /// True if it is from now on that of a person who follows links.
+    pub is_of_reader: bool,
 }
 
 /// Change of the number of bare visits.
@@ -73,7 +75,7 @@ impl Visit {
             *self = Self { started_s: seconds as u16, last_page_min: minute, kind: VisitKind::Bare, ..Self::default() };
             if !is_link {
                 self.has_session = has_session(session);
-                return VisitChanges { bare: Some(BareChange::Begun), is_of_person: false };
+                return VisitChanges { bare: Some(BareChange::Begun), ..VisitChanges::default() };
             }
             // Never counted as a bare one.
             self.kind = VisitKind::Void;
@@ -90,7 +92,12 @@ impl Visit {
         }
     }
 
+    fn is_of_reader(self) -> bool {
+        self.kind == VisitKind::People && self.links > 0
+    }
+
     fn record(&mut self, at: Timestamp, session: Option<Session>, assets: u8, links: u8) -> VisitChanges {
+        let was_of_reader = self.is_of_reader();
         self.has_session |= has_session(session);
         if (at.seconds() as u16).wrapping_sub(self.started_s) <= FIRST_MINUTE_S {
             self.assets = self.assets.saturating_add(assets);
@@ -106,6 +113,7 @@ impl Visit {
             self.kind = VisitKind::People;
             changes.is_of_person = true;
         }
+        changes.is_of_reader = self.is_of_reader() && !was_of_reader;
         changes
     }
 }

@@ -69,8 +69,13 @@ fn classify_undeclared(
 ) -> (ClientKind, Option<OperatorId>, EvidenceList) {
     match bot_score {
         None => (ClientKind::Human, None, evidence_list([claim, signature])),
-        Some(BotScore { signals: [strongest, second, third], .. }) => {
-            let behavior = |signal: Option<Signal>| signal.map(Evidence::Behavior);
+        Some(BotScore { signals: [strongest, second, third], beyond, .. }) => {
+            let behavior = |signal: Option<Signal>| {
+                Some(match (signal?, beyond) {
+                    (Signal::BeyondPeople, Some(pages)) => Evidence::BeyondPeople(pages),
+                    (signal, _) => Evidence::Behavior(signal),
+                })
+            };
             (
                 ClientKind::SuspectedBot,
                 None,

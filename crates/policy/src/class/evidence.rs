@@ -1,6 +1,6 @@
 //! Evidence for a classification: what user agent, address, signature and behavior show.
 
-use crate::bot_detection::Signal;
+use crate::bot_detection::{PagesBeyond, Signal};
 use crate::facts::{Claim, ProofMethod, Signature};
 use crate::ids::{BotId, ListId, OperatorId};
 
@@ -43,6 +43,8 @@ pub enum Evidence {
     SignatureUnknown(Option<OperatorId>),
     /// Behavioral signal that is rare for humans.
     Behavior(Signal),
+    /// The session asks for more costly pages a day than people do.
+    BeyondPeople(PagesBeyond),
     /// The address is on an address list that the class matches.
     AddressList(ListId),
 }

@@ -105,7 +105,8 @@ fn client_without_claim_or_signature_is_human() {
 
 #[test]
 fn bot_score_applies_only_to_undeclared_clients() {
-    let bot_score = Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None] });
+    let bot_score =
+        Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None], beyond: None });
     assert_eq!(classify_scored(Claim::Browser, Proof::Unknown, bot_score).0, ClientKind::SuspectedBot);
     assert_eq!(classify_scored(Claim::NoUserAgent, Proof::Unknown, bot_score).0, ClientKind::SuspectedBot);
     assert_eq!(classify_scored(bot_claim(None), Proof::Unknown, bot_score).0, ClientKind::DeclaredBot);
@@ -170,7 +171,8 @@ fn unverified_signature_makes_a_declared_bot() {
 
 #[test]
 fn malformed_signature_is_evidence_without_effect() {
-    let high_score = Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None] });
+    let high_score =
+        Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None], beyond: None });
     for claim in [Claim::NoUserAgent, Claim::Browser, bot_claim(None), bot_claim(Some(GOOGLE))] {
         for proof in [Proof::Unknown, PROVEN, DISPROVEN] {
             for bot_score in [None, high_score] {

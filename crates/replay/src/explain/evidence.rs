@@ -3,6 +3,7 @@
 use super::input::ExplainInput;
 use tidegate_access_log::EvidenceWord;
 use tidegate_config::SettingPath;
+use tidegate_policy::bot_detection::PagesBeyond;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::{Claim, OperatorId, Proof, ProofMethod, Signature};
 
@@ -22,6 +23,7 @@ fn sentence(input: &ExplainInput<'_>, evidence: Evidence) -> String {
         Evidence::UserAgentRule(index) => {
             format!("{}: {sentence}", SettingPath::ROOT.user_agent_rules().index(index.into()))
         }
+        Evidence::BeyondPeople(PagesBeyond { pages, limit }) => word.sentence(&format!("{pages}/{limit}"), &client),
         _ => sentence,
     }
 }
@@ -48,6 +50,7 @@ fn word_and_name<'a>(input: &ExplainInput<'a>, evidence: Evidence) -> (EvidenceW
             (EvidenceWord::AddressList, name)
         }
         Evidence::Behavior(signal) => (EvidenceWord::Behavior, signal.name()),
+        Evidence::BeyondPeople(_) => (EvidenceWord::BeyondPeople, ""),
         Evidence::SignatureValid(id) => (EvidenceWord::SignatureValid, operator(id)),
         Evidence::SignatureUnlisted => (EvidenceWord::SignatureUnlisted, ""),
         Evidence::SignatureMalformed => (EvidenceWord::SignatureMalformed, ""),

@@ -46,6 +46,7 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
         kind: line.kind,
         class: line.class.0,
         session: line.session,
+        session_id: line.session_id,
         network_origin: NetworkOrigin { asn: line.asn, country: line.country.and_then(|code| code.parse().ok()) },
         customer: line.customer,
         field_classes: line.field_classes.into_iter().flatten().map(|name| name.0).collect(),

@@ -38,13 +38,15 @@ impl Simulator {
         let logged =
             native.map(|native| LoggedEvidence::parse(native, &self.rules, |name| self.policy.operators.id(name)));
         let (mut observation, admission) = (None, &self.admission);
+        let logged_session = self.policy.settings.sessions.as_ref().and(logged.as_ref());
         let observed = ObservedRequest {
             request: request.facts(self.rules.path_policy),
             client: request.client,
             browser,
             referer: request.referer,
             headers: request.headers_seen,
-            session: self.policy.settings.sessions.as_ref().and(logged.as_ref()).and_then(|logged| logged.session),
+            session: logged_session.and_then(|logged| logged.session),
+            session_id: logged_session.map_or(0, |logged| logged.session_id),
         };
         let mut evidence = LineEvidence {
             request,
@@ -120,11 +122,11 @@ impl Simulator {
     /// those of the gateway by `fetch_mode`.
     fn asks_back(&self, replayed: &ReplayedDecision, request: &ReplayRequest<'_>, client: &ClientFacts) -> bool {
         let Some(reason) = replayed.refusal_reason else { return false };
-        let Classification { kind, class, .. } = replayed.classification;
+        let Classification { kind, class, evidence, .. } = &replayed.classification;
         self.policy.settings.sessions.as_ref().is_some_and(|sessions| sessions.enforce)
             && client.session == Session::None
             && kind.may_have_session()
-            && self.rules[class].asks_back(reason)
+            && self.rules[*class].asks_back(reason, evidence)
             && *request.method == Method::GET
             && request.headers_seen.fetch_mode() != Some(FetchMode::Subresource)
             && matches!(
