@@ -47,6 +47,7 @@ mod fuzz_corpus;
 mod golden;
 mod grafana;
 mod hand_over;
+mod header_contradictions;
 mod header_rules;
 mod hostile_connections;
 mod hosts;

@@ -28,9 +28,11 @@ pub struct LogValue {
 }
 
 /// Names of the fields that some lines do not have.
-pub const OPTIONAL_LOG_FIELDS: [&str; 17] = [
+pub const OPTIONAL_LOG_FIELDS: [&str; 20] = [
     "fetch_mode",
     "fetch_site",
+    "hints_brand",
+    "zstd",
     "hints_major",
     "session",
     "session_id",

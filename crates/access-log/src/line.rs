@@ -8,7 +8,7 @@ use super::{combined, evidence, json};
 use std::io::Write as _;
 use std::net::IpAddr;
 use tidegate_http_cache::CacheResult;
-use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen};
+use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen, HintsBrand};
 use tidegate_policy::identity::KeyOwner;
 use tidegate_policy::network_origin::{Country, NetworkOrigin};
 use tidegate_policy::purpose::Purpose;
@@ -113,6 +113,7 @@ fn header_values(out: &mut Vec<u8>, headers: HeadersSeen) {
     let words = [
         (&b",\"fetch_mode\":\""[..], headers.fetch_mode().map(FetchMode::name)),
         (b",\"fetch_site\":\"", headers.fetch_site().map(FetchSite::name)),
+        (b",\"hints_brand\":\"", headers.hints_brand().map(HintsBrand::name)),
     ];
     for (name, word) in words {
         if let Some(word) = word {
@@ -120,6 +121,9 @@ fn header_values(out: &mut Vec<u8>, headers: HeadersSeen) {
             out.extend_from_slice(word.as_bytes());
             out.push(b'"');
         }
+    }
+    if headers.contains(HeadersSeen::NO_ZSTD) {
+        out.extend_from_slice(b",\"zstd\":false");
     }
     if let Some(major) = headers.hints_major() {
         out.extend_from_slice(b",\"hints_major\":");

@@ -18,7 +18,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use tidegate_policy::Units;
-use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen};
+use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen, HintsBrand};
 
 macro_rules! log_line {
     (
@@ -97,6 +97,11 @@ log_line! {
         /// `Sec-Fetch-Site` of the request: `none`, `same-origin`, `same-site` or `cross-site`. The field is absent if the client
         /// sent none.
         pub fetch_site: Option<&'a str> => "string",
+        /// Brand in `Sec-CH-UA`: `Google Chrome`, `Microsoft Edge` or `HeadlessChrome`. The field is absent if the client sent none of
+        /// them.
+        pub hints_brand: Option<&'a str> => "string",
+        /// False if the client used TLS and sent an `Accept-Encoding` without `zstd`. The field is absent otherwise.
+        pub zstd: Option<bool> => "boolean",
         /// Version of Chromium in `Sec-CH-UA`. The field is absent if the client sent none.
         pub hints_major: Option<u16> => "integer",
         /// Session of the client: `none`, `new` or `known`. The field is absent without `sessions`.
@@ -229,7 +234,9 @@ impl<'a> NativeLine<'a> {
                 self.fetch_mode.and_then(|mode| FetchMode::from_value(mode.as_bytes())),
                 self.fetch_site.and_then(|site| FetchSite::from_value(site.as_bytes())),
             )
+            .with(HeadersSeen::NO_ZSTD, self.zstd == Some(false))
             .with_hints_major(self.hints_major.unwrap_or(0))
+            .with_hints_brand(self.hints_brand.and_then(HintsBrand::from_name))
     }
 
     /// Returns the charges for unexpected costs.

@@ -12,7 +12,7 @@ use tidegate_engine::{Observation, ObservedRequest};
 use tidegate_http1::{Fields, Name, RequestHead, list};
 use tidegate_policy::address_lists::ListSet;
 use tidegate_policy::api_keys::ListedKey;
-use tidegate_policy::bot_detection::{BotScore, BrowserTraits, FetchMode, FetchSite, HeadersSeen, Referer};
+use tidegate_policy::bot_detection::{BotScore, BrowserTraits, FetchMode, FetchSite, HeadersSeen, HintsBrand, Referer};
 use tidegate_policy::class::FieldCondition;
 use tidegate_policy::identity::{ClientAddress, CredentialSource, cookie};
 use tidegate_policy::network_origin::NetworkOrigin;
@@ -165,6 +165,9 @@ fn headers_seen(
     let fields = &head.fields;
     let mode = fields.get(Name::SecFetchMode).and_then(FetchMode::from_value);
     let site = fields.get(Name::SecFetchSite).and_then(FetchSite::from_value);
+    let brands = fields.get(Name::SecChUa);
+    let lists_zstd = |value: &[u8]| memchr::memmem::find(value, b"zstd").is_some() || value.contains(&b'*');
+    let lacks_zstd = secure && fields.get(Name::AcceptEncoding).is_some_and(|encodings| !lists_zstd(encodings));
     HeadersSeen::INSPECTED
         .with(HeadersSeen::ACCEPT, has(Name::Accept))
         .with(HeadersSeen::ENCODING, has(Name::AcceptEncoding))
@@ -176,8 +179,10 @@ fn headers_seen(
         .with(HeadersSeen::USER_AGENT, has(Name::UserAgent))
         .with(HeadersSeen::TLS, secure)
         .with(HeadersSeen::HTTP_10, old_http)
+        .with(HeadersSeen::NO_ZSTD, lacks_zstd)
         .with_fetch(mode, site)
-        .with_hints_major(fields.get(Name::SecChUa).and_then(chromium_version).unwrap_or(0))
+        .with_hints_major(brands.and_then(chromium_version).unwrap_or(0))
+        .with_hints_brand(brands.and_then(HintsBrand::from_value))
 }
 
 /// Returns the version of Chromium in `Sec-CH-UA`: `"Chromium";v="142", "Not A(Brand";v="8"`.

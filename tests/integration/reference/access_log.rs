@@ -14,7 +14,7 @@ use tidegate_access_log::{
 };
 use tidegate_policy::ListId;
 use tidegate_policy::Units;
-use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen, PagesBeyond, Signal};
+use tidegate_policy::bot_detection::{FetchMode, FetchSite, HeadersSeen, HintsBrand, PagesBeyond, Signal};
 use tidegate_policy::cache::CacheFill;
 use tidegate_policy::class::Evidence;
 use tidegate_policy::identity::ClientKey;
@@ -70,7 +70,8 @@ fn lines_have_the_documented_fields_in_order() {
         it.client.evidence = &[Some(Evidence::ApiKey)];
         it.client.bot_score = Some(83);
         let headers = it.client.headers_seen.with_fetch(Some(FetchMode::Navigate), Some(FetchSite::None));
-        it.client.headers_seen = headers.with_hints_major(142);
+        it.client.headers_seen =
+            headers.with_hints_major(142).with_hints_brand(Some(HintsBrand::Chrome)).with(HeadersSeen::NO_ZSTD, true);
         it.client.more = Some(&more);
         it.request.json = Some(&json);
         it.decision.bucket_sequence = Some(5);

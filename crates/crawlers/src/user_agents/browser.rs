@@ -5,10 +5,11 @@
 //!
 //! First versions that send a header: `Sec-Fetch-*` Chromium 76, Firefox 90, Safari 16.4; `Sec-CH-UA` Chromium 89, in
 //! Android's WebView much later. All are sent only over TLS. Chromium enabled them gradually, so they are expected only
-//! of later versions. `Upgrade-Insecure-Requests` was sent by all three engines before: Blink and Gecko send it in each request of a
+//! of later versions. `zstd` in `Accept-Encoding`: Chromium 123, Firefox 126, over TLS alone (MDN's compatibility data 8.1.9 of
+//! 2026-11-12; Safari from 26.3 on new systems). `Upgrade-Insecure-Requests` was sent by all three engines before: Blink and Gecko send it in each request of a
 //! page that is shown, WebKit without TLS alone (`FrameLoader::addHTTPUpgradeInsecureRequestsIfNeeded`).
 
-use tidegate_policy::bot_detection::{BrowserTraits, ClientHints, UpgradeRequests};
+use tidegate_policy::bot_detection::{BrowserTraits, ClientHints, HintsBrand, UpgradeRequests};
 
 /// Returns the features that the browser named by this user agent always has.
 pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
@@ -33,7 +34,8 @@ pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
             if products.contains_only(&["AppleWebKit", "Chrome", "Mobile", "Safari", "Edg", "OPR"]) =>
         {
             let hints = if chrome.0 >= 100 && products.version("OPR").is_none() {
-                ClientHints::Always
+                let is_edge = products.version("Edg").is_some();
+                ClientHints::Always(if is_edge { HintsBrand::Edge } else { HintsBrand::Chrome })
             } else {
                 ClientHints::Unknown
             };
@@ -41,6 +43,7 @@ pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
                 sends_fetch: chrome.0 >= 80,
                 hints,
                 upgrade: UpgradeRequests::Always,
+                sends_zstd: chrome.0 >= 124,
                 chromium_major: u16::try_from(chrome.0).unwrap_or(0),
                 ..with_language
             }
@@ -49,6 +52,7 @@ pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
             sends_fetch: firefox.0 >= 90,
             hints: ClientHints::Never,
             upgrade: UpgradeRequests::Always,
+            sends_zstd: firefox.0 >= 127,
             ..with_language
         },
         (None, None, Some(safari)) if products.contains_only(&["AppleWebKit", "Version", "Mobile", "Safari"]) => {
@@ -117,7 +121,7 @@ mod tests {
     /// `Upgrade-Insecure-Requests`: Chromium `content/browser/renderer_host/navigation_request.cc`, Gecko `nsDocShell.cpp`, WebKit
     /// `FrameLoader::addHTTPUpgradeInsecureRequestsIfNeeded`, which returns early for https. `Sec-Fetch-*`: Fetch Metadata section
     /// 2, for potentially trustworthy URLs alone; MDN's compatibility data for versions. `Sec-CH-UA`: User-Agent Client Hints
-    /// section 3; Chromium alone.
+    /// section 3; Chromium alone. `zstd`: MDN's compatibility data of `Content-Encoding`, one version later.
     #[test]
     fn table_of_engines_schemes_and_fields() {
         use ClientHints::{Always, Never, Unknown};
@@ -129,22 +133,34 @@ mod tests {
         let chrome = |version: u32| format!("{WINDOWS}) {WEBKIT} Chrome/{version}.0.0.0 Safari/537.36");
         let firefox = |version: u32| format!("{WINDOWS}; rv:{version}.0) Gecko/20100101 Firefox/{version}.0");
         let safari = |version: &str| format!("{MAC} {APPLE} Version/{version} Safari/605.1.15");
-        // User agent; fetch metadata and client hints over TLS, the field to upgrade, and the version of Chromium.
+        // User agent; fetch metadata and client hints over TLS, the field to upgrade, zstd over TLS, and the version of Chromium.
+        let (google, edge) = (Always(HintsBrand::Chrome), Always(HintsBrand::Edge));
+        let iphone = format!("{IPHONE} {APPLE} Version/26.0 Mobile/15E148 Safari/604.1");
         let table = [
-            (chrome(142), true, Always, Upgrade::Always, 142),
-            (chrome(142) + " Edg/142.0.0.0", true, Always, Upgrade::Always, 142),
-            (chrome(142) + " OPR/124.0.0.0", true, Unknown, Upgrade::Always, 142),
-            (chrome(96), true, Unknown, Upgrade::Always, 96),
-            (chrome(70), false, Unknown, Upgrade::Always, 70),
-            (firefox(144), true, Never, Upgrade::Always, 0),
-            (firefox(78), false, Never, Upgrade::Always, 0),
-            (safari("18.6"), true, Never, Upgrade::WithoutTls, 0),
-            (safari("16.3"), false, Never, Upgrade::WithoutTls, 0),
-            (format!("{IPHONE} {APPLE} Version/26.0 Mobile/15E148 Safari/604.1"), true, Never, Upgrade::WithoutTls, 0),
+            (chrome(142), true, google, Upgrade::Always, true, 142),
+            (chrome(142) + " Edg/142.0.0.0", true, edge, Upgrade::Always, true, 142),
+            (chrome(142) + " OPR/124.0.0.0", true, Unknown, Upgrade::Always, true, 142),
+            (chrome(124), true, google, Upgrade::Always, true, 124),
+            (chrome(123), true, google, Upgrade::Always, false, 123),
+            (chrome(96), true, Unknown, Upgrade::Always, false, 96),
+            (chrome(70), false, Unknown, Upgrade::Always, false, 70),
+            (firefox(144), true, Never, Upgrade::Always, true, 0),
+            (firefox(126), true, Never, Upgrade::Always, false, 0),
+            (firefox(78), false, Never, Upgrade::Always, false, 0),
+            (safari("18.6"), true, Never, Upgrade::WithoutTls, false, 0),
+            (safari("16.3"), false, Never, Upgrade::WithoutTls, false, 0),
+            (iphone, true, Never, Upgrade::WithoutTls, false, 0),
         ];
-        for (agent, sends_fetch, hints, upgrade, chromium_major) in table {
-            let expected =
-                BrowserTraits { is_graphical: true, sends_language: true, sends_fetch, hints, upgrade, chromium_major };
+        for (agent, sends_fetch, hints, upgrade, sends_zstd, chromium_major) in table {
+            let expected = BrowserTraits {
+                is_graphical: true,
+                sends_language: true,
+                sends_fetch,
+                hints,
+                upgrade,
+                sends_zstd,
+                chromium_major,
+            };
             assert_eq!(parse_browser(&agent), expected, "{agent}");
         }
         // Apps on Apple's systems show pages with WebKit, whatever they are called.

@@ -13,6 +13,8 @@ pub struct BrowserTraits {
     pub hints: ClientHints,
     /// Use of `Upgrade-Insecure-Requests`.
     pub upgrade: UpgradeRequests,
+    /// True if the browser lists `zstd` in `Accept-Encoding` over TLS.
+    pub sends_zstd: bool,
     /// Version of Chromium; 0 if the browser is another one.
     pub chromium_major: u16,
 }
@@ -29,14 +31,54 @@ pub enum UpgradeRequests {
     WithoutTls,
 }
 
+/// Brand in `Sec-CH-UA` (User-Agent Client Hints, section 3). Many browsers that are derived from Chromium send Chrome's user agent
+/// with a brand of their own, so that only these are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HintsBrand {
+    /// `Google Chrome`.
+    Chrome,
+    /// `Microsoft Edge`.
+    Edge,
+    /// `HeadlessChrome`: the automated browser, whatever its user agent was changed to.
+    Headless,
+}
+
+impl HintsBrand {
+    const ALL: [Self; 3] = [Self::Chrome, Self::Edge, Self::Headless];
+
+    /// Returns the name of the brand in the header and in logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Chrome => "Google Chrome",
+            Self::Edge => "Microsoft Edge",
+            Self::Headless => "HeadlessChrome",
+        }
+    }
+
+    /// Returns the brand of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|brand| brand.name() == name)
+    }
+
+    /// Returns the brand in a value of the header, the most telling one first: `"Google Chrome";v="142", "Chromium";v="142"`.
+    pub fn from_value(brands: &[u8]) -> Option<Self> {
+        let has = |brand: &Self| {
+            let name = brand.name().as_bytes();
+            let mut quoted = brands.windows(name.len() + 2);
+            quoted.any(|part| part[0] == b'"' && part[name.len() + 1] == b'"' && part[1..=name.len()] == *name)
+        };
+        [Self::Headless, Self::Edge, Self::Chrome].into_iter().find(has)
+    }
+}
+
 /// Support for client hints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientHints {
     /// Unknown support.
     #[default]
     Unknown,
-    /// Sends client hints with each request over TLS.
-    Always,
+    /// Sends client hints with each request over TLS, in the name of this brand.
+    Always(HintsBrand),
     /// Sends no client hints.
     Never,
 }

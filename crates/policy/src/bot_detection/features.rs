@@ -1,6 +1,6 @@
 //! Features of one request that bot detection uses.
 
-use super::{BrowserTraits, UpgradeRequests};
+use super::{BrowserTraits, HintsBrand, UpgradeRequests};
 use crate::Timestamp;
 use crate::exempt::ROBOTS_TXT_PATH;
 use crate::hash::fnv1a;
@@ -78,6 +78,8 @@ pub struct HeadersSeen {
     fetch: (Option<FetchMode>, Option<FetchSite>),
     /// Version of Chromium in `Sec-CH-UA`; 0 if unknown.
     hints_major: u16,
+    /// Brand in `Sec-CH-UA`, if it is known and one of those that are told apart.
+    hints_brand: Option<HintsBrand>,
 }
 
 /// Value of `Sec-Fetch-Mode` (Fetch, section 3.2.2).
@@ -142,7 +144,7 @@ impl FetchSite {
 
 impl HeadersSeen {
     const fn bit(bits: u16) -> Self {
-        Self { bits, fetch: (None, None), hints_major: 0 }
+        Self { bits, fetch: (None, None), hints_major: 0, hints_brand: None }
     }
 
     /// `Accept`
@@ -163,6 +165,8 @@ impl HeadersSeen {
     pub const UPGRADE: Self = Self::bit(1 << 10);
     /// `Access-Control-Request-Method` of a CORS preflight, known also if no other header was inspected.
     pub const PREFLIGHT: Self = Self::bit(1 << 11);
+    /// `Accept-Encoding` without `zstd`, over TLS.
+    pub const NO_ZSTD: Self = Self::bit(1 << 12);
     /// The headers were inspected: those not in the set were absent.
     pub const INSPECTED: Self = Self::bit(1 << 7);
     /// The client used TLS, possibly to a proxy in front of the gateway; browsers send some headers only over TLS.
@@ -205,6 +209,12 @@ impl HeadersSeen {
         Self { hints_major, ..self }
     }
 
+    /// Returns the set with the brand in `Sec-CH-UA`.
+    #[must_use]
+    pub const fn with_hints_brand(self, hints_brand: Option<HintsBrand>) -> Self {
+        Self { hints_brand, ..self }
+    }
+
     /// Returns the mode of the request; `None` if it is unknown.
     pub const fn fetch_mode(self) -> Option<FetchMode> {
         self.fetch.0
@@ -221,6 +231,11 @@ impl HeadersSeen {
             0 => None,
             major => Some(major),
         }
+    }
+
+    /// Returns the brand in `Sec-CH-UA`; `None` if it is unknown, or none of those that are told apart.
+    pub const fn hints_brand(self) -> Option<HintsBrand> {
+        self.hints_brand
     }
 
     /// Returns the set as a bit mask, without values.

@@ -22,7 +22,7 @@ mod visit;
 mod tests;
 
 pub use baseline::{BaselineCounts, BaselineSample, ExpectedBehavior, LearnedBaseline, SiteBaseline};
-pub use browser::{BrowserTraits, ClientHints, UpgradeRequests};
+pub use browser::{BrowserTraits, ClientHints, HintsBrand, UpgradeRequests};
 pub use client_profile::{ClientProfile, Recorded};
 pub use features::{FetchMode, FetchSite, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome};
 pub use network_profile::NetworkProfile;

@@ -33,11 +33,11 @@ pub enum Signal {
     NoFetchMetadata,
     /// Client hints of a browser that has none, or no client hints of one that has them.
     ClientHintsMismatch,
-    /// No `Accept` or no `Accept-Encoding`.
+    /// No `Accept` or no `Accept-Encoding`, or none of the encodings of the claimed browser.
     MissingAccept,
     /// HTTP/1.0 requests.
     Http10,
-    /// Client hints of another version than the claimed browser.
+    /// Client hints of another brand or version than the claimed browser.
     HintsVersion,
     /// `Sec-Fetch-Site` that the referer rules out.
     FetchSite,
@@ -137,9 +137,9 @@ impl Signal {
             Self::NoLanguage => "sends no Accept-Language, unlike the browser that it claims to be",
             Self::NoFetchMetadata => "sends no Sec-Fetch-Mode, unlike the browser that it claims to be",
             Self::ClientHintsMismatch => "sends other client hints than the browser that it claims to be",
-            Self::MissingAccept => "sends no Accept or no Accept-Encoding",
+            Self::MissingAccept => "sends no Accept, or not the Accept-Encoding of the browser that it claims to be",
             Self::Http10 => "uses HTTP/1.0",
-            Self::HintsVersion => "sends Sec-CH-UA of another version than the browser that it claims to be",
+            Self::HintsVersion => "sends Sec-CH-UA of another brand or version than the browser that it claims to be",
             Self::FetchSite => "sends a Sec-Fetch-Site that its Referer rules out",
             Self::NameOnly => {
                 "sends the name of a browser, and none of the header fields that it adds to each page request"
@@ -213,9 +213,8 @@ pub fn score(
     let (capped, separate) = proxy_signals.split_at(if profile.follows_links() { 5 } else { 4 });
     points.add_capped(capped);
     separate.iter().for_each(|(signal, share)| points.add(*signal, *share));
-    if !profile.follows_links() {
-        points.add(Signal::NoLinks, expected.links * saturation(pages, 1.5));
-    }
+    let no_links = if profile.follows_links() { 0.0 } else { expected.links * saturation(pages, 1.5) };
+    points.add(Signal::NoLinks, no_links);
     // A client that loads assets and follows links reads like a human, even if many pages are costly.
     if !(profile.loads_assets() && profile.follows_links()) {
         let first = MANY_COSTLY_POINTS * ((costly - 15.0) / 15.0).clamp(0.0, 1.0);
@@ -248,7 +247,14 @@ pub fn score(
     }
     points.add(Signal::Http10, ratio(Contradiction::Http10));
     points.add(Signal::HintsVersion, ratio(Contradiction::HintsVersion));
-    points.add(Signal::FetchSite, ratio(Contradiction::FetchSite));
+    let other_site = ratio(Contradiction::FetchSite);
+    if other_site <= MISSING_REFERER_SHARE {
+        // One missing referer is one fact, which `NoLinks` has counted, too. A site may forbid referers.
+        let share = expected.links * other_site - no_links * NO_LINKS_PER_FETCH_SITE;
+        points.add(Signal::FetchSite, share);
+    } else {
+        points.add(Signal::FetchSite, other_site);
+    }
     if !profile.shows_human_traits() {
         points.add(Signal::NameOnly, ratio(Contradiction::NameOnly));
     }
@@ -312,6 +318,12 @@ const MIN_INTERVALS: u8 = 8;
 
 /// Minimum number of pages for [`Signal::FastPages`]; a person may open fewer at once in tabs.
 const MIN_FAST_PAGES: u8 = 40;
+
+/// Largest ratio of [`Contradiction::FetchSite`] that missing referers alone explain, with a margin for rounding.
+const MISSING_REFERER_SHARE: f32 = 0.34;
+
+/// Points of [`Signal::NoLinks`] for each of [`Signal::FetchSite`].
+const NO_LINKS_PER_FETCH_SITE: f32 = Signal::NoLinks.max_points() as f32 / Signal::FetchSite.max_points() as f32;
 
 /// Maximum points of signals that one proxy can cause; with many costly pages it stays below the threshold.
 const MAX_HEADER_POINTS: f32 = 65.0;

@@ -14,8 +14,9 @@ const CHROME: BrowserTraits = BrowserTraits {
     is_graphical: true,
     sends_language: true,
     sends_fetch: true,
-    hints: ClientHints::Always,
+    hints: ClientHints::Always(HintsBrand::Chrome),
     upgrade: UpgradeRequests::Always,
+    sends_zstd: true,
     chromium_major: 142,
 };
 
@@ -357,7 +358,7 @@ fn first_points(browser: BrowserTraits, headers: HeadersSeen, referer: Referer) 
 }
 
 const FIREFOX: BrowserTraits = BrowserTraits { hints: ClientHints::Never, chromium_major: 0, ..CHROME };
-const SAFARI: BrowserTraits = BrowserTraits { upgrade: UpgradeRequests::WithoutTls, ..FIREFOX };
+const SAFARI: BrowserTraits = BrowserTraits { upgrade: UpgradeRequests::WithoutTls, sends_zstd: false, ..FIREFOX };
 
 #[test]
 fn name_of_a_browser_and_nothing_else_is_suspected_at_once() {
@@ -399,6 +400,71 @@ fn values_of_headers_that_no_browser_sends_together_count_once_each() {
     assert_eq!(first_points(CHROME, typed_link(ALL_HEADERS), Referer::External), Signal::FetchSite.max_points());
     assert_eq!(first_points(CHROME, typed_link(ALL_HEADERS), Referer::Absent), 0);
     assert!(first_points(CHROME, typed_link(of_other_version), Referer::Internal) >= THRESHOLD);
+}
+
+#[test]
+fn brand_and_encoding_of_another_browser_count() {
+    let branded = |brand| ALL_HEADERS.with_hints_major(142).with_hints_brand(Some(brand));
+    let edge = BrowserTraits { hints: ClientHints::Always(HintsBrand::Edge), ..CHROME };
+    for (browser, brand, points) in [
+        (CHROME, HintsBrand::Chrome, 0),
+        (edge, HintsBrand::Edge, 0),
+        (CHROME, HintsBrand::Headless, Signal::HintsVersion.max_points()),
+        (CHROME, HintsBrand::Edge, Signal::HintsVersion.max_points()),
+        (edge, HintsBrand::Chrome, Signal::HintsVersion.max_points()),
+    ] {
+        assert_eq!(first_points(browser, branded(brand), Referer::Absent), points, "{brand:?}");
+    }
+    let old_encodings = ALL_HEADERS.with(HeadersSeen::NO_ZSTD, true);
+    assert_eq!(first_points(CHROME, old_encodings, Referer::Absent), Signal::MissingAccept.max_points());
+    let older = BrowserTraits { sends_zstd: false, ..CHROME };
+    assert_eq!(first_points(older, old_encodings, Referer::Absent), 0);
+    // A proxy that looks into the connection and offers what it can read changes no verdict.
+    let mut reader = SimulatedClient::human(CHROME, old_encodings);
+    for _ in 0..100 {
+        reader.open_page(Referer::Absent);
+        reader.request(ResourceKind::Asset, Referer::Absent, ResponseOutcome::Served);
+        assert!(reader.score() < THRESHOLD, "{} {:?}", reader.score(), reader.signal_names());
+    }
+}
+
+#[test]
+fn missing_referer_counts_once() {
+    let linked = ALL_HEADERS.with_fetch(Some(FetchMode::Navigate), Some(FetchSite::SameOrigin));
+    let third = Signal::FetchSite.max_points() / 3;
+    assert!((third - 1..=third).contains(&first_points(CHROME, linked, Referer::Absent)));
+    assert_eq!(first_points(CHROME, linked, Referer::Internal), 0);
+    assert_eq!(first_points(CHROME, linked, Referer::Unknown), 0);
+    let fetched = ALL_HEADERS.with_fetch(Some(FetchMode::Subresource), Some(FetchSite::SameOrigin));
+    assert_eq!(first_points(CHROME, fetched, Referer::Absent), 0);
+    // An extension removes the referers, and images are off.
+    let mut reader = SimulatedClient::human(CHROME, linked);
+    let mut without_site = SimulatedClient::human(CHROME, ALL_HEADERS);
+    for page in 0..15 {
+        reader.open_page(Referer::Absent);
+        without_site.open_page(Referer::Absent);
+        assert!(reader.score() < THRESHOLD, "{} {:?}", reader.score(), reader.signal_names());
+        assert!(page < 1 || reader.score() == without_site.score(), "{:?}", reader.signal_names());
+    }
+    // The site forbids referers, so that nobody sends any.
+    let without_referers = ExpectedBehavior { assets: 1.0, links: 0.0 };
+    assert_eq!(reader.score_on(without_referers), without_site.score_on(without_referers));
+}
+
+#[test]
+fn brand_is_read_from_the_quoted_names() {
+    for (value, brand) in [
+        (&br#""Chromium";v="142", "Google Chrome";v="142", "Not_A Brand";v="99""#[..], Some(HintsBrand::Chrome)),
+        (br#""Not_A Brand";v="99", "Microsoft Edge";v="142", "Chromium";v="142""#, Some(HintsBrand::Edge)),
+        (br#""Microsoft Edge WebView2";v="142", "Microsoft Edge";v="142", "Chromium";v="142""#, Some(HintsBrand::Edge)),
+        (br#""HeadlessChrome";v="142", "Chromium";v="142""#, Some(HintsBrand::Headless)),
+        (br#""Brave";v="142", "Chromium";v="142""#, None),
+        (br#""Not Google Chrome at all";v="1""#, None),
+        (b"", None),
+        (b"\"Google Chrome", None),
+    ] {
+        assert_eq!(HintsBrand::from_value(value), brand, "{}", String::from_utf8_lossy(value));
+    }
 }
 
 #[test]
