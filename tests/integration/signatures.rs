@@ -101,6 +101,27 @@ fn signature_params(nonce: Option<&str>) -> SignatureParams<'_> {
 }
 
 #[test]
+fn refused_bots_are_asked_for_signatures_by_choice() {
+    const CURL: &str = "User-Agent: curl/8.7.1\r\n";
+    let origin = Origin::plain();
+    let asked = |rules: &str, user_agent: &str| {
+        let classes = "classes: [ { name: bot, when: { kind: [declared_bot, suspected_bot] } }, { name: person } ]";
+        let tiers = "quotas: { api: { limit: 1000, window: { fixed: 24h }, tiers: { bot: [ { above: 0%, shed: 100% } ], person: [ { above: 0%, shed: 100% } ] } } }";
+        let rules =
+            format!("{ONE_WORKER}{classes}\n{tiers}\nroutes: [ {{ match: '/**', cost: {{ api: 1 }} }} ]\n{rules}");
+        let response = TestGateway::with_rules(origin.address(), &rules).connect().get("/", user_agent);
+        assert_eq!(response.status, 429);
+        response.fields.get("accept-signature").cloned()
+    };
+    let on = "verify: { signatures: { accept_signature: true } }";
+    let field = r#"sig1=("@authority" "signature-agent";key="sig1");created;expires;tag="web-bot-auth""#;
+    assert_eq!(asked(on, CURL).as_deref(), Some(field));
+    assert_eq!(asked(on, BROWSER), None, "people do not sign");
+    assert_eq!(asked("", CURL), None);
+    assert_eq!(asked("verify: { signatures: { enabled: false, accept_signature: true } }", CURL), None);
+}
+
+#[test]
 fn agent_is_verified_once_keys_are_fetched() {
     let fixture = SignatureFixture::new(AllowedAddresses::Any);
     fixture.directory.publish_keys(&fixture.agent.directory());

@@ -391,6 +391,8 @@ pub struct Signatures {
     pub fetch_unlisted_keys: bool,
     /// Maximum lifetime of a signature; not zero.
     pub max_lifetime: Duration,
+    /// True if refusals of bots without proof ask for a signature.
+    pub accept_signature: bool,
 }
 
 /// Name servers for verification.

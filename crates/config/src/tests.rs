@@ -485,9 +485,12 @@ fn signature_verification_is_on_by_default() {
     let signatures = |text: &str| settings(&with_origin(text)).verify.signatures;
     let default = signatures("").expect("enabled");
     assert_eq!((default.fetch_unlisted_keys, default.max_lifetime), (false, Duration::from_secs(24 * 3600)));
+    assert!(!default.accept_signature);
     let custom =
-        signatures("verify: { signatures: { fetch_unlisted_keys: true, max_lifetime: 1h } }").expect("enabled");
+        signatures("verify: { signatures: { fetch_unlisted_keys: true, max_lifetime: 1h, accept_signature: true } }")
+            .expect("enabled");
     assert_eq!((custom.fetch_unlisted_keys, custom.max_lifetime), (true, Duration::from_secs(3600)));
+    assert!(custom.accept_signature);
     assert!(signatures("verify: { signatures: { enabled: false } }").is_none());
     let custom = settings(&with_origin("operators: { acme: { signature_agents: https://a.example } }"));
     assert_eq!(custom.operators[0].signature_agents, Some(vec!["https://a.example".to_owned()]));

@@ -25,10 +25,11 @@ pub(super) fn verify(verify: &Verify) -> String {
     };
     let signatures = match &verify.signatures {
         None => "signatures off".into(),
-        Some(Signatures { fetch_unlisted_keys: unlisted_agents, max_lifetime }) => {
+        Some(Signatures { fetch_unlisted_keys: unlisted_agents, max_lifetime, accept_signature }) => {
             let agents = if *unlisted_agents { "any agent" } else { "operators' agents" };
+            let asked = if *accept_signature { ", which refusals ask for" } else { "" };
             format!(
-                "signatures of {agents} valid for up to {}, by keys fetched from the agents",
+                "signatures of {agents} valid for up to {}, by keys fetched from the agents{asked}",
                 duration(*max_lifetime)
             )
         }

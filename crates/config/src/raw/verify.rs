@@ -50,6 +50,9 @@ section! {
         /// Maximum lifetime of a signature, more than 0; signatures that are valid for longer are not trusted. A signature
         /// without a nonce can be used again until it expires, for the same host.
         max_lifetime: Duration = DAY => Span, positive;
+        /// true: refusals of bots without proof of their operator have the field `Accept-Signature` (RFC 9421), which asks an agent
+        /// that can sign for a signature with its next request.
+        accept_signature: bool = false => bool, any;
     }
 }
 

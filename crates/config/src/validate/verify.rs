@@ -16,7 +16,7 @@ const MAX_TOKEN_LEN: usize = 64;
 
 pub(super) fn verify(raw: &raw::Verify) -> Verify {
     let dns = |servers: &raw::Servers| Dns { nameservers: servers.nameservers.clone(), timeout: servers.timeout };
-    let raw::Signatures { enabled, fetch_unlisted_keys, max_lifetime } = raw.signatures;
+    let raw::Signatures { enabled, fetch_unlisted_keys, max_lifetime, accept_signature } = raw.signatures;
     Verify {
         dns: match &raw.dns {
             raw::Dns::Off => None,
@@ -24,7 +24,7 @@ pub(super) fn verify(raw: &raw::Verify) -> Verify {
             raw::Dns::Servers(servers) => Some(dns(servers)),
         },
         refresh_interval: raw.refresh_interval,
-        signatures: enabled.then_some(Signatures { fetch_unlisted_keys, max_lifetime }),
+        signatures: enabled.then_some(Signatures { fetch_unlisted_keys, max_lifetime, accept_signature }),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::gateway::session::{SET_COOKIE, begin_on_refusal};
 use crate::gateway::transport::listener::ListenerKind;
 use crate::gateway::worker::Worker;
 use tidegate_http1::{RequestHead, Response};
+use tidegate_policy::ClientKind;
 use tidegate_policy::session::RETURN_AFTER;
 
 /// Responds to a request that the rules refuse.
@@ -26,9 +27,23 @@ pub(in crate::gateway) fn refuse(mut journal: Box<Journal>) -> Response<Response
         journal.client.is_asked_back = session.comes_back;
         response.fields.append_text(SET_COOKIE, session.cookie.as_bytes());
     }
+    if asks_for_signature(&journal) {
+        response.fields.append_text("Accept-Signature", ACCEPT_SIGNATURE);
+    }
     journal.client.retry_after = retry_after;
     journal.finish_local_response(response.status, bytes);
     response
+}
+
+/// Signature of an agent that a refusal asks for (RFC 9421 section 5.1; Web Bot Auth, draft -01).
+const ACCEPT_SIGNATURE: &[u8] =
+    b"sig1=(\"@authority\" \"signature-agent\";key=\"sig1\");created;expires;tag=\"web-bot-auth\"";
+
+/// Returns true if the rules ask bots for signatures, and the client says that it is one, without proof.
+fn asks_for_signature(journal: &Journal) -> bool {
+    let signatures = &journal.known.config.settings.verify.signatures;
+    signatures.as_ref().is_some_and(|signatures| signatures.accept_signature)
+        && matches!(journal.known.classified.classification.kind, ClientKind::DeclaredBot | ClientKind::Impostor)
 }
 
 /// Renders `problem` with the rate-limit fields. Returns the response and the length of its body.

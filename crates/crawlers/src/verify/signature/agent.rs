@@ -11,13 +11,17 @@ const WELL_KNOWN: &str = "/.well-known/http-message-signatures-directory";
 /// Maximum length of an agent's URL. URLs in use are much shorter.
 const MAX_URL_LEN: usize = 512;
 
-/// URL of an agent's keys, which is its name. Normalized and without a query.
+/// URL of an agent's keys, normalized. Without its query, it is the name of the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct AgentUrl(String);
+pub(crate) struct AgentUrl {
+    url: String,
+    /// Length of the URL without its query.
+    name_len: usize,
+}
 
 impl AgentUrl {
-    /// Parses the value of a request or of the operator table. Both published forms give the same name: the URL of the
-    /// keys, and the origin alone.
+    /// Parses the value of a request or of the operator table. The URL of the keys is fetched as it is sent; an origin alone, as
+    /// before draft -01, stands for its well-known path.
     pub(crate) fn parse(text: &str) -> Result<Self, SignatureOutcome> {
         if text.len() > MAX_URL_LEN {
             return Err(UnverifiedReason::TooLarge.into());
@@ -31,24 +35,34 @@ impl AgentUrl {
             return Err(SignatureError::MalformedFields.into());
         }
         let port = url.port_u16().filter(|&port| port != 443).map_or_else(String::new, |port| format!(":{port}"));
-        let path = if url.path() == "/" { WELL_KNOWN } else { url.path() };
-        Ok(Self(format!("https://{}{port}{path}", host.to_ascii_lowercase())))
+        let path = if (url.path(), url.query()) == ("/", None) { WELL_KNOWN } else { url.path() };
+        let mut name = format!("https://{}{port}{path}", host.to_ascii_lowercase());
+        let name_len = name.len();
+        if let Some(query) = url.query() {
+            name.extend(["?", query]);
+        }
+        Ok(Self { url: name, name_len })
     }
 
     /// Returns the URL to fetch.
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        &self.url
+    }
+
+    /// Returns the name of the agent: the URL without its query, so that an agent has one name only.
+    pub(super) fn name(&self) -> &str {
+        &self.url[..self.name_len]
     }
 
     /// Returns true if the URL has the default port of HTTPS. Clients must not make the gateway connect to other ports.
     pub(super) fn uses_default_port(&self) -> bool {
-        self.0.parse::<Uri>().is_ok_and(|url| url.port().is_none())
+        self.url.parse::<Uri>().is_ok_and(|url| url.port().is_none())
     }
 }
 
 impl fmt::Display for AgentUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
+        out.write_str(&self.url)
     }
 }
 
@@ -62,13 +76,25 @@ mod tests {
             "https://bot.example",
             "https://bot.example/",
             "https://BOT.example:443",
-            "HTTPS://bot.example/?who=me",
+            "HTTPS://bot.example",
             "https://bot.example/.well-known/http-message-signatures-directory",
-            "https://bot.example/.well-known/http-message-signatures-directory?a=b",
         ] {
             let url = AgentUrl::parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
             assert_eq!(url.as_str(), "https://bot.example/.well-known/http-message-signatures-directory", "{text}");
             assert!(url.uses_default_port());
+        }
+    }
+
+    #[test]
+    fn query_is_fetched_and_no_part_of_the_name() {
+        for (text, fetched, name) in [
+            ("https://BOT.example/keys?v=2", "https://bot.example/keys?v=2", "https://bot.example/keys"),
+            ("https://bot.example/keys?", "https://bot.example/keys?", "https://bot.example/keys"),
+            ("https://bot.example?v=2", "https://bot.example/?v=2", "https://bot.example/"),
+            ("https://bot.example/keys?v=2#part", "https://bot.example/keys?v=2", "https://bot.example/keys"),
+        ] {
+            let url = AgentUrl::parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+            assert_eq!((url.as_str(), url.name()), (fetched, name), "{text}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Parser of the three fields of a signed request. It does not verify anything.
 
 use super::agent::AgentUrl;
+use super::algorithm::Algorithm;
 use super::message::{SignedMessage, canonical_member};
 use super::outcome::{SignatureError, SignatureOutcome, UnverifiedReason};
 use base64::Engine;
@@ -53,6 +54,8 @@ pub(super) struct SignatureParams {
     pub(super) expires: i64,
     /// Thumbprint of the key.
     pub(super) key: Thumbprint,
+    /// Named algorithm; `None` stands for that of the key.
+    pub(super) algorithm: Option<Algorithm>,
     pub(super) nonce: Option<String>,
 }
 
@@ -151,6 +154,10 @@ impl SignatureClaim<'_> {
             AgentFields::ByLabel(members) => {
                 let member = members.get(self.covered_label(members)?).ok_or(SignatureError::ComponentAbsent)?;
                 let ListEntry::Item(member) = member else { return Err(SignatureError::MalformedFields.into()) };
+                // Parameters of drafts before -01 named another way to the keys.
+                if !member.params.is_empty() {
+                    return Err(UnverifiedReason::AgentIgnored.into());
+                }
                 member.bare_item.as_string().ok_or(SignatureError::MalformedFields)?.as_str()
             }
         };
@@ -189,16 +196,19 @@ impl SignatureClaim<'_> {
             parameter(name).and_then(BareItem::as_integer).map(i64::from).ok_or(SignatureError::MissingParams)
         };
         let text = |name: &str| parameter(name).and_then(BareItem::as_string).map(|text| text.as_str());
-        if parameter("alg").is_some() && text("alg") != Some("ed25519") {
-            return Err(SignatureError::UnsupportedAlgorithm.into());
-        }
+        let algorithm = match (parameter("alg"), text("alg")) {
+            (None, _) => None,
+            (Some(_), None) => return Err(SignatureError::MalformedFields.into()),
+            (Some(_), Some("hmac-sha256")) => return Err(SignatureError::SymmetricAlgorithm.into()),
+            (Some(_), Some(name)) => Some(Algorithm::from_name(name).ok_or(UnverifiedReason::UnsupportedAlgorithm)?),
+        };
         let (created, expires) = (time("created")?, time("expires")?);
         let key = BASE64_URL_SAFE_NO_PAD.decode(text("keyid").ok_or(SignatureError::MissingParams)?);
         let key = key.ok().and_then(|key| key.try_into().ok()).ok_or(UnverifiedReason::KeyUnknown)?;
         if !self.covers("@authority") && !self.covers("@target-uri") {
             return Err(SignatureError::TargetNotCovered.into());
         }
-        Ok(SignatureParams { created, expires, key, nonce: text("nonce").map(str::to_owned) })
+        Ok(SignatureParams { created, expires, key, algorithm, nonce: text("nonce").map(str::to_owned) })
     }
 
     fn covers(&self, component: &str) -> bool {

@@ -1,11 +1,12 @@
 //! Verification of signatures: requests that an agent signs with a published key (HTTP message signatures, RFC 9421, as
-//! in Web Bot Auth: Ed25519, tag `web-bot-auth`).
+//! in Web Bot Auth, draft -01: tag `web-bot-auth`; Ed25519, ECDSA and RSA).
 //!
 //! On a request's path, [`fields`] parses three fields, [`key_cache`] looks up the key in memory, [`message`] builds
 //! the signature base, and [`keys`] verifies it. Keys are fetched in the background; a request never waits for them.
 //! Without a valid signature, a client is classified by its other evidence.
 
 mod agent;
+mod algorithm;
 mod fields;
 mod key_cache;
 mod key_fetch;
@@ -40,7 +41,8 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Verifies signatures of agents.
 #[derive(Debug)]
 pub struct SignatureVerifier {
-    operators: HashMap<AgentUrl, OperatorId>,
+    /// Operators by the names of their agents, with the URLs of the keys.
+    operators: HashMap<String, (OperatorId, AgentUrl)>,
     state: Mutex<VerifierState>,
     fetch_requested: Notify,
     /// Key for hashes of clients and nonces, so that clients cannot compute them.
@@ -106,7 +108,10 @@ struct VerifyRequest<'a> {
 impl SignatureVerifier {
     /// Creates a verifier for these agents, by `Signature-Agent`, without keys. Invalid URLs are ignored.
     pub fn new<'a>(agents: impl Iterator<Item = (&'a str, OperatorId)>) -> Self {
-        let operators = agents.filter_map(|(agent, operator)| Some((AgentUrl::parse(agent).ok()?, operator)));
+        let operators = agents.filter_map(|(agent, operator)| {
+            let url = AgentUrl::parse(agent).ok()?;
+            Some((url.name().to_owned(), (operator, url)))
+        });
         Self {
             operators: operators.collect(),
             state: Mutex::default(),
@@ -131,6 +136,7 @@ impl SignatureVerifier {
         }
         match (outcome, claimed_agent) {
             (SignatureOutcome::Absent, _) => Signature::Absent,
+            (SignatureOutcome::Unknown(UnverifiedReason::AgentIgnored), _) => Signature::Unknown(None),
             (_, ClaimedAgent::None) => Signature::Malformed,
             (SignatureOutcome::Verified, ClaimedAgent::Listed(operator)) => Signature::Verified(operator),
             (SignatureOutcome::Verified, ClaimedAgent::Unlisted) => Signature::Unlisted,
@@ -162,14 +168,13 @@ impl SignatureVerifier {
         for claim in claims.agent_signatures() {
             let result = match claim.and_then(|claim| Ok((claim.agent()?, claim))) {
                 Ok((agent, claim)) => {
-                    let claimed_agent = self
-                        .operators
-                        .get(&agent)
-                        .map_or(ClaimedAgent::Unlisted, |operator| ClaimedAgent::Listed(*operator));
-                    let listing = if claimed_agent == ClaimedAgent::Unlisted {
-                        AgentListing::Unlisted
-                    } else {
-                        AgentListing::Listed
+                    let (claimed_agent, listing) = match self.operators.get(agent.name()) {
+                        Some((operator, url)) if *url == agent => {
+                            (ClaimedAgent::Listed(*operator), AgentListing::Listed)
+                        }
+                        // The same agent with another query: a URL that the client has invented, as that of an unlisted one.
+                        Some((operator, _)) => (ClaimedAgent::Listed(*operator), AgentListing::Unlisted),
+                        None => (ClaimedAgent::Unlisted, AgentListing::Unlisted),
                     };
                     let checked = match listing == AgentListing::Listed || request.policy.fetch_unlisted_keys {
                         true => self.check(&claim, &agent, listing, request),
@@ -200,7 +205,7 @@ impl SignatureVerifier {
         params.check(request.policy.max_lifetime, request.time.now)?;
         let key = self.key(agent, listing, &params, request)?;
         let base = claim.signature_base(request.message)?;
-        let error = match key.verifies(&base, claim.signature()) {
+        let error = match key.verifies(params.algorithm, &base, claim.signature()) {
             false => SignatureError::InvalidSignature,
             // After verification, so that only the key's owner can use up a nonce.
             true if !self.is_first_use(agent, &params) => SignatureError::Replayed,
@@ -212,7 +217,7 @@ impl SignatureVerifier {
 
     fn is_first_use(&self, agent: &AgentUrl, params: &SignatureParams) -> bool {
         let Some(nonce) = &params.nonce else { return true };
-        let nonce = self.hasher.hash_one((agent, params.key, nonce));
+        let nonce = self.hasher.hash_one((agent.name(), params.key, nonce));
         self.state.lock().nonces.is_new(nonce)
     }
 

@@ -37,9 +37,9 @@ pub(crate) enum SignatureError {
     /// The lifetime exceeds the limit of the config.
     #[error("lifetime exceeds verify.signatures.max_lifetime")]
     LifetimeTooLong,
-    /// The algorithm is not Ed25519.
-    #[error("the algorithm is not ed25519")]
-    UnsupportedAlgorithm,
+    /// The algorithm needs a shared secret, which a published key is not.
+    #[error("the algorithm needs a shared secret")]
+    SymmetricAlgorithm,
     /// A component is covered twice.
     #[error("a component is covered twice")]
     DuplicateComponent,
@@ -67,6 +67,10 @@ pub(crate) enum UnverifiedReason {
     TooLarge,
     /// A covered component is not supported.
     UnsupportedComponent,
+    /// The algorithm is not supported.
+    UnsupportedAlgorithm,
+    /// The member of `Signature-Agent` has parameters, so that it is ignored.
+    AgentIgnored,
     /// The agent is unknown and was not added.
     AgentUnknown,
     /// The agent's keys have not been fetched yet.

@@ -39,8 +39,11 @@ impl VerifierFixture {
 
     /// Stores one key of `agent`.
     fn publish_key(&self, agent: &str, x: &str) {
-        let jwk = serde_json::json!({ "kty": "OKP", "crv": "Ed25519", "x": x });
-        let key = Arc::new(AgentKey::read(&jwk).expect("a key"));
+        self.publish(agent, &serde_json::json!({ "kty": "OKP", "crv": "Ed25519", "x": x }));
+    }
+
+    fn publish(&self, agent: &str, jwk: &serde_json::Value) {
+        let key = Arc::new(AgentKey::read(jwk).expect("a key"));
         let agent = AgentUrl::parse(agent).expect("an address");
         let time = (self.now, Timestamp::default());
         let cache = &mut self.signatures.state.lock().key_cache;
@@ -169,6 +172,106 @@ fn published_vector_with_unlabeled_agent_verifies() {
     assert_eq!(VerifierFixture::new().outcome(&request), SignatureOutcome::Verified);
 }
 
+/// Vector of cloudflare/web-bot-auth (`web_bot_auth_architecture_v2.json`, Apache-2.0) for RSASSA-PSS.
+#[test]
+fn published_vector_of_rsa_verifies() {
+    const SIGNATURE: &str = "gHzpLNeHaHIO19NaJH9YMW5dcVSi2s0wOMBr6p18vcofS106sfC4KBIS0/szPlBBd1vIcyQ88B6CTEWIhRAiVrb9zfX0mx1aG12CSGWcYkSirHeyTxhbuJvXd27ed6skWoy4PjXItq38936ivUQjfdIwXh1aX6HxkAC3vRnEdSNfntkLWeEuIQ5BLIOBGE39fSwg27Qjq6OVWYas/9/aFUr3HA34MXWYdp+//cvlEKDp3kRoLOw9ro0AOr6srHrTeEtxon2afcws1aZVSlPdd2fZSEIGmw9HAHLDCEkFTERu1gH2k/zIEqgy7CAYXI9E5slog0cLg/Vc6+f8gih33g==";
+    let input = "sig2=(\"@authority\" \"signature-agent\";key=\"agent2\");created=1735689600;\
+                 keyid=\"oD0HwocPBSfpNy5W3bpJeyFGY_IQ_YpqxSjQ3Yd-CLA\";alg=\"rsa-pss-sha512\";expires=4889289600;\
+                 nonce=\"wcfPQPh7SzkvrIVvhD00vNk9PkxJNY2NVbYl2PVBB4zmUoluSwE7W6bPtF60QA3k8g06FU7PPCD+J58YofY1zg==\";\
+                 tag=\"web-bot-auth\"";
+    let outcome = |input: &str, signature: &str| {
+        let mut verifier = VerifierFixture::new();
+        verifier.policy.max_lifetime = UNLIMITED_LIFETIME;
+        verifier.publish(AGENT, &serde_json::from_str(super::keys::tests::TEST_KEYS[1]).expect("JSON"));
+        verifier.outcome(&request_with(&[
+            ("Signature-Agent", "agent2=\"https://signature-agent.test\""),
+            ("Signature-Input", input),
+            ("Signature", &format!("sig2=:{signature}:")),
+        ]))
+    };
+    assert_eq!(outcome(input, SIGNATURE), SignatureOutcome::Verified);
+    let invalid = SignatureOutcome::from(SignatureError::InvalidSignature);
+    assert_eq!(outcome(&input.replace("rsa-pss-sha512", "rsa-v1_5-sha256"), SIGNATURE), invalid);
+    assert_eq!(outcome(&input.replace("rsa-pss-sha512", "ed25519"), SIGNATURE), invalid);
+    assert_eq!(outcome(&input.replace("1735689600", "1735689601"), SIGNATURE), invalid);
+    assert_eq!(outcome(input, &SIGNATURE.replace("gHzp", "gHzq")), invalid);
+}
+
+#[test]
+fn signatures_of_elliptic_curves_verify() {
+    use aws_lc_rs::rand::SystemRandom;
+    use aws_lc_rs::signature::{
+        ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
+    };
+    for (algorithm, curve, signing) in [
+        ("ecdsa-p256-sha256", "P-256", &ECDSA_P256_SHA256_FIXED_SIGNING),
+        ("ecdsa-p384-sha384", "P-384", &ECDSA_P384_SHA384_FIXED_SIGNING),
+    ] {
+        let pair = EcdsaKeyPair::generate(signing).expect("a key");
+        let (x, y) = pair.public_key().as_ref()[1..].split_at((pair.public_key().as_ref().len() - 1) / 2);
+        let (x, y) = (BASE64_URL_SAFE_NO_PAD.encode(x), BASE64_URL_SAFE_NO_PAD.encode(y));
+        let jwk = serde_json::json!({ "kty": "EC", "crv": curve, "x": x, "y": y });
+        let canonical = format!(r#"{{"crv":"{curve}","kty":"EC","x":"{x}","y":"{y}"}}"#);
+        let id = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, canonical.as_bytes());
+        let parameters = hour_parameters()
+            .replace("ed25519", algorithm)
+            .replace(KEY_ID, &BASE64_URL_SAFE_NO_PAD.encode(id.as_ref()));
+        let input = format!("({} {}){parameters}", AUTHORITY.0, MEMBER.0);
+        let base =
+            format!("{}: {}\n{}: {}\n\"@signature-params\": {input}", AUTHORITY.0, AUTHORITY.1, MEMBER.0, MEMBER.1);
+        let signature = pair.sign(&SystemRandom::new(), base.as_bytes()).expect("signed");
+        let verifier = VerifierFixture::new();
+        verifier.publish(AGENT, &jwk);
+        let shortened = input.replace(";expires=1735693200", ";expires=1735693199");
+        for (input, expected) in [
+            (&input, SignatureOutcome::Verified),
+            (&shortened, SignatureError::InvalidSignature.into()),
+            (&input.replace(algorithm, "ed25519"), SignatureError::InvalidSignature.into()),
+        ] {
+            let request = request_with(&[
+                ("Signature-Agent", LABELED_AGENT),
+                ("Signature-Input", &format!("sig1={input}")),
+                ("Signature", &format!("sig1=:{}:", BASE64_STANDARD.encode(signature.as_ref()))),
+            ]);
+            assert_eq!(verifier.outcome(&request), expected, "{input}");
+        }
+    }
+}
+
+/// A query names another document, and the same agent.
+#[test]
+fn keys_of_another_query_are_those_of_a_stranger_until_fetched() {
+    let agent = "https://signature-agent.test/.well-known/http-message-signatures-directory?v=2";
+    let (input, signature) = sign(&[AUTHORITY, (MEMBER.0, &format!("\"{agent}\""))], &hour_parameters());
+    let labeled = format!("sig1=\"{agent}\"");
+    let request =
+        request_with(&[("Signature-Agent", &labeled), ("Signature-Input", &input), ("Signature", &signature)]);
+    let mut verifier = VerifierFixture::new();
+    assert_eq!(verifier.outcome(&request), UnverifiedReason::AgentUnknown.into());
+    verifier.policy.fetch_unlisted_keys = true;
+    assert_eq!(verifier.outcome(&request), UnverifiedReason::Pending.into());
+    let due = |verifier: &VerifierFixture, listing| {
+        let due = verifier.signatures.state.lock().key_cache.next_fetch(listing, Timestamp::default());
+        due.map(|agent| agent.as_str().to_owned())
+    };
+    assert_eq!(due(&verifier, AgentListing::Listed), None);
+    assert_eq!(due(&verifier, AgentListing::Unlisted).as_deref(), Some(agent));
+    verifier.publish_key(agent, PUBLIC);
+    assert_eq!(verifier.verify_all(&request, 0), (SignatureOutcome::Verified, ClaimedAgent::Listed(OperatorId(0))));
+}
+
+#[test]
+fn ignored_member_is_no_agent() {
+    let (input, signature) = sign(&[AUTHORITY, MEMBER], &hour_parameters());
+    for parameters in [";type=directory", ";type=jwks_uri", ";type=cimd", ";x"] {
+        let agent = format!("{LABELED_AGENT}{parameters}");
+        let request =
+            request_with(&[("Signature-Agent", &agent), ("Signature-Input", &input), ("Signature", &signature)]);
+        assert_eq!(VerifierFixture::new().verify_request(&request), Signature::Unknown(None), "{parameters}");
+    }
+}
+
 /// Each request has one error. The numbers are those of `webbotauth-negative-vectors` (CC0); the requests are built
 /// here with the standard's test key.
 #[test]
@@ -273,8 +376,28 @@ fn requests_with_one_fault_do_not_verify() {
         ),
         (
             "another algorithm",
-            SignatureError::UnsupportedAlgorithm.into(),
+            UnverifiedReason::UnsupportedAlgorithm.into(),
+            signed_request(&components, &hour_parameters().replace("ed25519", "ml-dsa-65"), &[]),
+        ),
+        (
+            "an algorithm of another key",
+            SignatureError::InvalidSignature.into(),
+            signed_request(&components, &hour_parameters().replace("ed25519", "rsa-pss-sha512"), &[]),
+        ),
+        (
+            "an algorithm with a shared secret",
+            SignatureError::SymmetricAlgorithm.into(),
             signed_request(&components, &hour_parameters().replace("ed25519", "hmac-sha256"), &[]),
+        ),
+        (
+            "an algorithm that is no text",
+            SignatureError::MalformedFields.into(),
+            signed_request(&components, &hour_parameters().replace("\"ed25519\"", "ed25519"), &[]),
+        ),
+        (
+            "a member with parameters",
+            UnverifiedReason::AgentIgnored.into(),
+            edited(&format!("{LABELED_AGENT};type=jwks_uri"), "", ""),
         ),
         (
             "no agent covered",
