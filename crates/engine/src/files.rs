@@ -108,6 +108,18 @@ pub fn read(path: &Path, max_bytes: usize) -> Result<Vec<u8>> {
     }
 }
 
+/// Returns the file if it is a regular one.
+pub(crate) fn regular(file: File) -> Result<File> {
+    if file.metadata()?.is_file() { Ok(file) } else { Err(Error::other("not a regular file")) }
+}
+
+/// Creates a FIFO, whose opening waits for another process.
+#[cfg(test)]
+pub(crate) fn make_fifo(path: &Path) {
+    let status = std::process::Command::new("mkfifo").arg(path).status();
+    assert!(status.is_ok_and(|status| status.success()), "mkfifo is installed");
+}
+
 /// Reads a file as [`read`] does. Returns `None` if it does not exist.
 pub fn read_if_exists(path: &Path, max_bytes: usize) -> Result<Option<Vec<u8>>> {
     match read(path, max_bytes) {

@@ -4,10 +4,11 @@ use super::cost_estimates::LearnedCost;
 use super::ignored_reports::IgnoredReports;
 use super::lease_mode::LeaseMode;
 use super::ledger::OpenError;
-use super::ledger::key_file::KeyFile;
+use super::ledger::key_file::{self, KeyFile, Kind};
 use super::ledger::keyed_usage::KeyedUsage;
 use parking_lot::{Mutex, MutexGuard};
 use std::borrow::Cow;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate_policy::identity::ClientKey;
@@ -16,6 +17,7 @@ use tidegate_policy::quota_state::{QuotaState, Settlement};
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
 use tidegate_policy::window::Span;
 use tidegate_policy::{StableClassId, Timestamp, Units};
+use tracing::warn;
 
 /// A counter of one quota behind a lock.
 pub(super) struct QuotaCounter {
@@ -25,6 +27,8 @@ pub(super) struct QuotaCounter {
     state: Mutex<QuotaState>,
     /// Usage by key, for a quota with budgets or a limit per client. Locked while the state is.
     keyed_usage: Mutex<KeyedUsage>,
+    /// Held while the file of usage by key is created, before other locks.
+    key_file_lock: Mutex<()>,
     /// True once a configuration counted usage by key.
     counts_keys: AtomicBool,
     has_budgets: bool,
@@ -56,6 +60,7 @@ impl QuotaCounter {
             lease_mode,
             state: Mutex::new(state),
             keyed_usage,
+            key_file_lock: Mutex::default(),
             counts_keys: AtomicBool::new(false),
             has_budgets: quota.budget.is_some(),
             implausible_costs: AtomicU64::new(0),
@@ -73,6 +78,7 @@ impl QuotaCounter {
         max_clients: usize,
         now: Timestamp,
     ) {
+        let _creating = self.key_file_lock.lock();
         let mut state = self.lock_at(now);
         let before = state.window_id();
         state.update_config(&of_all_keys(quota), class_ids, max_cost);
@@ -109,11 +115,31 @@ impl QuotaCounter {
         self.counts_keys.swap(true, Ordering::Relaxed)
     }
 
-    /// Continues with the usage by key in a state directory, and records it there.
+    /// Continues with the usage by key in a state directory, and records it there. After an error, nothing is recorded, and
+    /// [`Self::sync_key_file`] tries again.
     pub(super) fn open_key_file(&self, dir: &Path) -> Result<(), OpenError> {
-        let state = self.state.lock();
-        let window = Span { start: Timestamp(state.window_id()), end: state.resets_at() };
-        self.keyed_usage.lock().open_file(dir, &self.name, window)
+        let _creating = self.key_file_lock.lock();
+        self.open_locked_key_file(dir).map_err(|source| OpenError::Directory { path: dir.to_owned(), source })
+    }
+
+    fn open_locked_key_file(&self, dir: &Path) -> io::Result<()> {
+        let kind = if self.has_budgets { Kind::Budgets } else { Kind::Shares };
+        let path = key_file::path(dir, kind, &self.name);
+        let (window, now) = {
+            let state = self.state.lock();
+            (Span { start: Timestamp(state.window_id()), end: state.resets_at() }, state.latest_time())
+        };
+        let max_keys = self.keyed_usage.lock().max_keys();
+        let opened = key_file::open(&path, max_keys, window, |problem| warn!("{problem}"));
+        let mut keyed_usage = self.keyed_usage.lock();
+        match opened {
+            Ok((file, recorded)) => keyed_usage.open_file(file, recorded, now),
+            Err(error) => {
+                keyed_usage.await_file(dir.to_owned());
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// Continues with the usage by key of another counter.
@@ -188,11 +214,21 @@ impl QuotaCounter {
         self.keyed_usage.lock().is_recorded(state.latest_time())
     }
 
-    /// Syncs the usage by key that is written, and holds no lock meanwhile. Replaces the file after a failure.
-    pub(super) fn sync_key_file(&self, now: &impl Fn() -> Timestamp) -> std::io::Result<()> {
-        let Some(file) = self.keyed_usage.lock().file_to_sync() else { return Ok(()) };
+    /// Syncs the usage by key that is written, and holds no lock meanwhile that requests wait for. Replaces the file after a
+    /// failure, and opens one that could not be opened.
+    pub(super) fn sync_key_file(&self, now: &impl Fn() -> Timestamp) -> io::Result<()> {
+        let (awaited, file) = {
+            let keyed_usage = self.keyed_usage.lock();
+            (keyed_usage.awaited().cloned(), keyed_usage.file_to_sync())
+        };
+        if let Some(dir) = awaited {
+            let _creating = self.key_file_lock.lock();
+            return self.open_locked_key_file(&dir);
+        }
+        let Some(file) = file else { return Ok(()) };
         file.sync(now).or_else(|error| {
-            let Some((path, records)) = self.keyed_usage.lock().records_of_new_file() else { return Ok(()) };
+            let _creating = self.key_file_lock.lock();
+            let Some((path, records)) = self.keyed_usage.lock().records_to_replace(&file) else { return Ok(()) };
             let file = KeyFile::create(&path, records.into_iter()).map_err(|_| error)?;
             self.keyed_usage.lock().replace_file(file);
             Ok(())
@@ -259,6 +295,18 @@ impl QuotaCounter {
     pub(super) fn charge_late(&self, id: u64, units: Units, now: Timestamp) {
         let is_due = self.lock_at(now).charge_late(id, units);
         self.wake_refresher_if(is_due);
+    }
+
+    /// Returns what was settled for keys since the last call, once another process records it: by window and key, the units
+    /// released and those charged.
+    pub(super) fn take_late_of_keys(&self) -> impl Iterator<Item = ((u64, u64), (Units, Units))> + use<> {
+        self.keyed_usage.lock().take_late().into_iter()
+    }
+
+    /// Settles what another process has settled for a key after this one took the usage over.
+    pub(super) fn settle_late(&self, window: u64, key: ClientKey, released: Units, charged: Units, now: Timestamp) {
+        let state = self.lock_at(now);
+        self.keyed_usage.lock().settle(window, key, released, charged, state.latest_time());
     }
 
     /// Releases a reservation of which nothing was spent.

@@ -1,13 +1,14 @@
 //! Lock of a state directory: a gateway holds it while it runs, so that no other process replaces its files.
 
 use crate::files;
+use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Flag that lets the opening of a symbolic link fail.
-const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+/// Flags that let the opening of a symbolic link fail, and no opening wait.
+const NO_LINK: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
 
 /// Lock of a state directory, held until it is dropped.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ impl StateLock {
             .mode(0o600)
             .custom_flags(NO_LINK)
             .open(dir.join("lock"));
-        let file = file.map_err(StateLockError::Other)?;
+        let file = file.and_then(files::regular).map_err(StateLockError::Other)?;
         match try_lock(&file) {
             Ok(()) => Ok(Self { _file: file }),
             Err(TryLockError::WouldBlock) => Err(StateLockError::Locked),
@@ -72,5 +73,8 @@ mod tests {
         let file = dir.path().join("file");
         std::fs::write(&file, "").expect("writable");
         assert!(matches!(StateLock::shared(&file), Err(StateLockError::Other(_))));
+        std::fs::remove_file(state.join("lock")).expect("writable");
+        files::make_fifo(&state.join("lock"));
+        assert!(matches!(StateLock::shared(&state), Err(StateLockError::Other(_))), "no opening waits");
     }
 }

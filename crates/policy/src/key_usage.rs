@@ -16,6 +16,11 @@ use std::collections::HashMap;
 pub struct KeyUsage {
     tables: [Option<Table>; TABLES],
     max_keys: usize,
+    /// Windows that a change of the configuration has replaced, each with the one in which their usage counts now, for requests
+    /// that were decided before. At most [`MAX_REPLACED`], latest last.
+    replaced: Vec<(u64, u64)>,
+    /// Earlier windows than this one were counted before the last such change, and are forgotten.
+    first_window: u64,
 }
 
 /// Usage by key in one window.
@@ -72,6 +77,9 @@ pub const CLIENTS_OF_NETWORK: u64 = 8;
 /// Number of entries among which the one with the least usage makes room for a new key.
 const CANDIDATES: u32 = 32;
 
+/// Maximum number of changes of the window that a request in flight may see.
+const MAX_REPLACED: usize = 8;
+
 /// Odd number close to the golden ratio of 2^32: multiples of it are spread evenly over the table.
 const STRIDE: u32 = 0x9e37_79b1;
 
@@ -82,7 +90,7 @@ impl KeyUsage {
     }
 
     /// Restores the usage from the entries that were stored. Of each table, entries of earlier windows than the latest are
-    /// not used any more.
+    /// not used any more. All keys stay, also more than `max_keys`.
     pub fn restore(max_keys: usize, stored: &[ChangedEntry]) -> Self {
         let mut latest = [0; TABLES];
         for record in stored {
@@ -97,7 +105,7 @@ impl KeyUsage {
                 let (table, max_keys) = (&mut usage.tables[table], usage.max_keys);
                 let table = table.get_or_insert_default();
                 table.floor = table.floor.max(floor);
-                table.add(entry.key, entry.used, max_keys);
+                table.restore(entry, max_keys);
             }
         }
         usage
@@ -120,13 +128,19 @@ impl KeyUsage {
 
     /// Returns true if the usage of a window may have made room for that of later ones. Its keys may have used their limits.
     pub fn is_forgotten(&self, window: u64) -> bool {
-        self.tables.iter().all(|table| table.as_ref().is_some_and(|table| window < table.window))
+        let is_later = |table: &Option<Table>| table.as_ref().is_some_and(|table| window < table.window);
+        window < self.first_window || self.tables.iter().all(is_later)
     }
 
-    /// Counts the usage of the window `before` in the window `after` from now on, because the quota has other windows.
+    /// Counts the usage of the window `before` in the window `after` from now on, because the quota has other windows. What
+    /// requests in flight reserved in the one is settled in the other.
     pub fn redefine(&mut self, before: u64, after: u64) {
         let table = self.tables.iter_mut().find_map(|table| table.take_if(|table| table.window == before));
         self.tables = [table.map(|table| Table { window: after, ..table }), None];
+        self.first_window = after;
+        let earlier = self.replaced.drain(..).map(|(window, into)| (window, if into == before { after } else { into }));
+        self.replaced = earlier.chain([(before, after)]).filter(|(window, _)| *window != after).collect();
+        self.replaced.drain(..self.replaced.len().saturating_sub(MAX_REPLACED));
     }
 
     /// Iterates over all entries, in the order of their places.
@@ -143,7 +157,7 @@ impl KeyUsage {
 
     /// Returns the units that a key has used in a window, including reserved ones.
     pub fn used(&self, window: u64, key: ClientKey) -> Units {
-        self.table(window).map_or(Units::ZERO, |table| table.used(key, self.max_keys))
+        self.table(window).map_or(Units::ZERO, |table| table.used(key))
     }
 
     /// Returns the units of `limit` that a client has used in a window, including reserved ones: its own, or what its
@@ -152,7 +166,7 @@ impl KeyUsage {
         let Some(table) = self.table(window) else { return Units::ZERO };
         let of_network = network(client).and_then(|network| table.used_by_network.get(&network));
         let of_others = Units::from_milli(limit.milli().saturating_mul(CLIENTS_OF_NETWORK - 1));
-        table.used(client, self.max_keys).max(of_network.map_or(Units::ZERO, |used| used.saturating_sub(of_others)))
+        table.used(client).max(of_network.map_or(Units::ZERO, |used| used.saturating_sub(of_others)))
     }
 
     /// Returns the units that the network of a client has used in a window; those of the client if it has no network.
@@ -168,7 +182,7 @@ impl KeyUsage {
 
     /// Adds units charged without a reservation. Changes nothing if the window is forgotten.
     pub fn charge(&mut self, window: u64, key: ClientKey, units: Units) -> Option<ChangedEntry> {
-        let index = self.begin(window)?;
+        let index = self.begin(self.current(window))?;
         Some(self.add(index, key, units))
     }
 
@@ -177,6 +191,7 @@ impl KeyUsage {
         if reserved == charged {
             return None;
         }
+        let window = self.current(window);
         let index = self.tables.iter().position(|table| table.as_ref().is_some_and(|table| table.window == window))?;
         let table = self.tables[index].as_mut()?;
         let settle = |used: &mut Units| *used = used.saturating_sub(reserved).saturating_add(charged);
@@ -192,6 +207,11 @@ impl KeyUsage {
             None if charged > reserved => Some(self.add(index, key, charged.saturating_sub(reserved))),
             None => None,
         }
+    }
+
+    /// Returns the window in which the usage of `window` counts now: another one if it was redefined.
+    fn current(&self, window: u64) -> u64 {
+        self.replaced.iter().find(|(before, _)| *before == window).map_or(window, |(_, after)| *after)
     }
 
     /// Returns the table that counts a window: of a forgotten one, the earliest.
@@ -241,31 +261,50 @@ impl Table {
         (self.floor, self.replaced) = (Units::ZERO, 0);
     }
 
-    fn used(&self, key: ClientKey, max_keys: usize) -> Units {
-        let of_absent = if self.entries.len() < max_keys { Units::ZERO } else { self.floor };
-        self.slots.get(&key).map_or(of_absent, |&slot| self.entries[slot as usize].used)
+    fn used(&self, key: ClientKey) -> Units {
+        self.slots.get(&key).map_or(self.floor, |&slot| self.entries[slot as usize].used)
+    }
+
+    /// Adds a stored entry. Of two entries of a key, as a power cut may leave, the larger one counts.
+    fn restore(&mut self, stored: KeyEntry, max_networks: usize) {
+        let slot = match self.slots.get(&stored.key) {
+            Some(&slot) => slot,
+            None => self.push(KeyEntry { used: Units::ZERO, ..stored }),
+        };
+        let missing = stored.used.saturating_sub(self.entries[slot as usize].used);
+        self.count(slot, missing, max_networks);
     }
 
     /// Adds units to the usage of a key. Returns the number of its entry.
     fn add(&mut self, key: ClientKey, units: Units, max_keys: usize) -> u32 {
         let slot = match self.slots.get(&key) {
             Some(&slot) => slot,
-            None if self.entries.len() < max_keys => {
-                self.entries.push(KeyEntry { key, used: Units::ZERO });
-                self.slots.insert(key, self.entries.len() as u32 - 1);
-                self.entries.len() as u32 - 1
-            }
+            // Once a key was replaced, a new one may be the same, also after the maximum was raised.
+            None if self.entries.len() < max_keys => self.push(KeyEntry { key, used: self.floor }),
             None => self.replace_by(key),
         };
-        let used = &mut self.entries[slot as usize].used;
-        *used = used.saturating_add(units);
-        if let Some(network) = network(key)
-            && (self.used_by_network.len() < max_keys || self.used_by_network.contains_key(&network))
+        self.count(slot, units, max_keys);
+        slot
+    }
+
+    /// Adds an entry. Returns its number.
+    fn push(&mut self, entry: KeyEntry) -> u32 {
+        let slot = self.entries.len() as u32;
+        self.entries.push(entry);
+        self.slots.insert(entry.key, slot);
+        slot
+    }
+
+    /// Adds units to an entry, and to its network.
+    fn count(&mut self, slot: u32, units: Units, max_networks: usize) {
+        let entry = &mut self.entries[slot as usize];
+        entry.used = entry.used.saturating_add(units);
+        if let Some(network) = network(entry.key)
+            && (self.used_by_network.len() < max_networks || self.used_by_network.contains_key(&network))
         {
             let used = self.used_by_network.entry(network).or_default();
             *used = used.saturating_add(units);
         }
-        slot
     }
 
     /// Gives the place of the key with the least usage of some to `key`. Returns the number of its entry.
@@ -358,8 +397,73 @@ mod tests {
         usage.reserve(21, client(1), units(5));
         usage.redefine(21, 3);
         assert_eq!([3, 20, 21].map(|window| usage.used(window, client(1))), [units(5), Units::ZERO, Units::ZERO]);
+        assert!(usage.is_forgotten(2) && !usage.is_forgotten(3), "a clock that is set back opens no window again");
+        assert_eq!(usage.used(2, client(1)), units(5));
         usage.redefine(7, 8);
         assert_eq!(usage.records().count(), 0, "another window than the counted one");
+    }
+
+    #[test]
+    fn request_in_flight_is_settled_in_the_window_that_replaced_its_own() {
+        let mut usage = KeyUsage::new(8);
+        usage.reserve(20, client(1), units(1));
+        for (before, after, charged) in [(20, 3, 4), (3, 14, 6), (14, 20, 5), (20, 3, 9)] {
+            let reserved = usage.used(before, client(1));
+            usage.redefine(before, after);
+            assert_eq!(usage.used(after, client(1)), reserved);
+            usage.settle(before, client(1), reserved, units(charged));
+            assert_eq!(usage.used(after, client(1)), units(charged), "{before} {after}");
+            usage.charge(before, client(1), units(1));
+            assert_eq!(usage.used(after, client(1)), units(charged + 1), "{before} {after}");
+        }
+        for window in [14, 20] {
+            usage.charge(window, client(1), units(10));
+        }
+        assert_eq!(usage.used(3, client(1)), units(30), "requests of all windows before");
+        for window in 30..60 {
+            usage.redefine(if window == 30 { 3 } else { window - 1 }, window);
+        }
+        assert!(usage.replaced.len() <= MAX_REPLACED);
+        usage.charge(52, client(1), units(1));
+        assert_eq!(usage.used(59, client(1)), units(31));
+    }
+
+    #[test]
+    fn raised_maximum_forgets_no_replaced_key() {
+        let mut usage = KeyUsage::new(4);
+        (0..4).for_each(|number| _ = usage.reserve(1, client(number), units(9)));
+        (4..8).for_each(|number| _ = usage.reserve(1, client(number), units(1)));
+        usage.set_max_keys(100);
+        let stored: Vec<_> = usage.records().collect();
+        for mut usage in [usage, KeyUsage::restore(100, &stored)] {
+            for number in 0..8 {
+                assert!(usage.used(1, client(number)) >= units(9), "{number}");
+                usage.reserve(1, client(number), units(1));
+                assert!(usage.used(1, client(number)) >= units(10), "{number}");
+            }
+            assert_eq!((usage.len(1), usage.used(2, client(9))), (8, Units::ZERO), "a new window");
+        }
+    }
+
+    #[test]
+    fn lowered_maximum_changes_no_usage() {
+        let mut usage = KeyUsage::new(100);
+        (0..40).for_each(|number| _ = usage.reserve(1, client(number), units(1)));
+        let mut stored: Vec<_> = usage.records().collect();
+        let twice = ChangedEntry { entry: KeyEntry { key: client(7), used: units(3) }, ..stored[5] };
+        stored.push(twice);
+        let mut restored = KeyUsage::restore(3, &stored);
+        let of_restored = |restored: &KeyUsage| {
+            (0..40).filter(|number| *number != 7).all(|number| restored.used(1, client(number)) == units(1))
+        };
+        assert!(of_restored(&restored));
+        assert_eq!([7, 50].map(|number| restored.used(1, client(number))), [units(3), Units::ZERO]);
+        restored.reserve(1, client(50), units(1));
+        assert_eq!(
+            (restored.len(1), restored.used(1, client(50))),
+            (40, units(2)),
+            "it takes the place of another one"
+        );
     }
 
     #[test]

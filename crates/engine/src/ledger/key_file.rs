@@ -3,8 +3,11 @@
 //! A change is written in place, before the request that it is for is sent: writes survive the exit of a process. After a kill,
 //! what was reserved counts as used. Writes are synced to the disk every second, by no thread of requests. While a sync takes
 //! too long or after it has failed, nothing more is written, so that no request waits for the disk.
+//!
+//! A header states for how many records the file has room, so that a truncated file is known as one.
 
 use crate::files;
+use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufReader, BufWriter, Error, ErrorKind, Read, Result, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -19,7 +22,10 @@ use tidegate_policy::window::Span;
 use tidegate_policy::{Timestamp, Units};
 
 /// First bytes of the file: its kind and version.
-const MAGIC: &[u8; 8] = b"keys\0\0\0\x02";
+const MAGIC: &[u8; 8] = b"keys\0\0\0\x03";
+
+/// Kind and version, number of records that the file has room for, and checksum, each of 8 bytes.
+const HEADER_LEN: usize = 24;
 
 /// Window, key, used units, floor and checksum, each of 8 bytes.
 const RECORD_LEN: usize = 40;
@@ -30,6 +36,9 @@ const MAX_SYNC_TIME: Duration = Duration::from_secs(2);
 /// Record of an entry that was never used.
 const EMPTY: [u8; RECORD_LEN] = [0; RECORD_LEN];
 
+/// Number of records of which the room in a file is a multiple.
+const ROOM_STEP: u64 = 128;
+
 /// Maximum number of records that are read: four times the maximum of `max_keys` in each window.
 const MAX_RECORDS: usize = 40_000_000 * TABLES;
 
@@ -38,6 +47,8 @@ const MAX_RECORDS: usize = 40_000_000 * TABLES;
 pub(crate) struct KeyFile {
     path: PathBuf,
     pub(super) open: Arc<OpenFile>,
+    /// Number of records that the file has room for.
+    room: Cell<u64>,
 }
 
 /// A file, and how far it is synced.
@@ -67,7 +78,7 @@ impl KeyFile {
         }
         let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&draft)?;
         let mut writer = BufWriter::new(&file);
-        writer.write_all(MAGIC)?;
+        writer.write_all(&header(0))?;
         let mut next = 0;
         for record in records {
             let index = index(record.place);
@@ -77,25 +88,32 @@ impl KeyFile {
         }
         writer.flush()?;
         drop(writer);
-        file.sync_all()?;
+        let created = Self::of(path, file, 0);
+        created.make_room(next)?;
+        created.open.file.sync_all()?;
         fs::rename(&draft, path)?;
         File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()?;
-        Ok(Self::of(path, file))
+        Ok(created)
     }
 
-    fn of(path: &Path, file: File) -> Self {
+    fn of(path: &Path, file: File, room: u64) -> Self {
         let open = OpenFile {
             file,
             is_dirty: AtomicBool::new(false),
             sync_began: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
         };
-        Self { path: path.to_owned(), open: Arc::new(open) }
+        Self { path: path.to_owned(), open: Arc::new(open), room: Cell::new(room) }
     }
 
     /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Writes nothing more, until another file takes the place of this one.
+    pub(crate) fn fail(&self) {
+        self.open.has_failed.store(true, Ordering::Relaxed);
     }
 
     /// Returns true if the disk takes writes in time.
@@ -108,22 +126,22 @@ impl KeyFile {
     /// Returns the file of a quota, which cannot be written.
     #[cfg(test)]
     pub(crate) fn read_only(dir: &Path, quota: &str) -> Self {
-        let path = path(dir, quota);
-        Self::of(&path, File::open(&path).expect("the file exists"))
+        let path = path(dir, Kind::Budgets, quota);
+        Self::of(&path, File::open(&path).expect("the file exists"), u64::MAX)
     }
 
     /// Returns the file of a quota, which cannot be synced.
     #[cfg(test)]
     pub(crate) fn unsyncable(dir: &Path, quota: &str) -> Self {
         let device = OpenOptions::new().write(true).open("/dev/null").expect("it exists");
-        Self::of(&path(dir, quota), device)
+        Self::of(&path(dir, Kind::Budgets, quota), device, u64::MAX)
     }
 
     /// Returns the file of a quota, of which a sync began at `began` and does not end.
     #[cfg(test)]
     pub(crate) fn stalled(dir: &Path, quota: &str, began: Timestamp) -> Self {
-        let path = path(dir, quota);
-        let file = Self::of(&path, OpenOptions::new().write(true).open(&path).expect("the file exists"));
+        let path = path(dir, Kind::Budgets, quota);
+        let file = Self::of(&path, OpenOptions::new().write(true).open(&path).expect("the file exists"), u64::MAX);
         file.open.sync_began.store(began.0, Ordering::Relaxed);
         file
     }
@@ -134,9 +152,23 @@ impl KeyFile {
     ///
     /// Fails as a write does, for example because the disk is full.
     pub(crate) fn write(&self, record: &ChangedEntry) -> Result<()> {
-        let offset = MAGIC.len() as u64 + index(record.place) * RECORD_LEN as u64;
+        let index = index(record.place);
         self.open.is_dirty.store(true, Ordering::Release);
-        self.open.file.write_all_at(&encode(record), offset)
+        self.make_room(index)?;
+        self.open.file.write_all_at(&encode(record), HEADER_LEN as u64 + index * RECORD_LEN as u64)
+    }
+
+    /// Makes room for the record `index`.
+    fn make_room(&self, index: u64) -> Result<()> {
+        if index < self.room.get() {
+            return Ok(());
+        }
+        let room = (index + 1).max(2 * self.room.get()).next_multiple_of(ROOM_STEP);
+        // In this order, no kill leaves a file that is shorter than it states.
+        self.open.file.set_len(HEADER_LEN as u64 + room * RECORD_LEN as u64)?;
+        self.open.file.write_all_at(&header(room), 0)?;
+        self.room.set(room);
+        Ok(())
     }
 }
 
@@ -161,87 +193,131 @@ impl OpenFile {
     }
 }
 
-/// Returns the path of the file for a quota in a state directory.
-pub(crate) fn path(dir: &Path, quota: &str) -> PathBuf {
+/// What the keys of a file have used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Units of their own budgets.
+    Budgets,
+    /// Units of one limit, of which each client has a share.
+    Shares,
+}
+
+/// Returns the path of the file for a quota in a state directory. A quota that had budgets before a reload and has shares now
+/// has both files.
+pub(crate) fn path(dir: &Path, kind: Kind, quota: &str) -> PathBuf {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let name: String = quota
         .bytes()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") })
         .collect();
-    dir.join(format!("key_usage.{name}.bin"))
+    let kind = match kind {
+        Kind::Budgets => "key_usage",
+        Kind::Shares => "client_usage",
+    };
+    dir.join(format!("{kind}.{name}.bin"))
 }
 
-/// Reads the file at `path`; nothing if there is none. Damaged records, which a power cut may leave, are left out: their number
-/// is returned, too.
+/// Content of a file.
+#[derive(Debug, Default)]
+struct Content {
+    records: Vec<ChangedEntry>,
+    /// Number of records that are damaged, or missing between others, as a power cut may leave them.
+    damaged: usize,
+    /// Number of bytes that the file has fewer than its header states.
+    missing: u64,
+}
+
+/// Reads the file at `path`; nothing if there is none.
 ///
 /// # Errors
 ///
 /// Fails if the file cannot be read, or is no file of this kind.
-pub(crate) fn read(path: &Path) -> Result<(Vec<ChangedEntry>, usize)> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Vec::new(), 0)),
-        file => file?,
+fn read(path: &Path) -> Result<Content> {
+    let metadata = match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Content::default()),
+        metadata => metadata?,
     };
-    if !file.metadata()?.is_file() {
+    // To open another kind of file may block.
+    if !metadata.is_file() {
         return Err(Error::other("not a regular file"));
     }
-    let mut reader = BufReader::new(file).take((MAGIC.len() + MAX_RECORDS * RECORD_LEN) as u64);
-    let mut magic = [0; MAGIC.len()];
-    reader.read_exact(&mut magic)?;
-    if magic != *MAGIC {
+    let mut reader = BufReader::new(File::open(path)?).take((HEADER_LEN + MAX_RECORDS * RECORD_LEN) as u64);
+    let mut start = [0; HEADER_LEN];
+    reader.read_exact(&mut start)?;
+    if !start.starts_with(MAGIC) {
         return Err(Error::other("not a file of this version"));
     }
-    let (mut records, mut damaged) = (Vec::new(), 0);
+    let room = room(&start);
+    let stated = room.unwrap_or_default().saturating_mul(RECORD_LEN as u64).saturating_add(HEADER_LEN as u64);
+    let mut content = Content {
+        records: Vec::new(),
+        damaged: usize::from(room.is_none()),
+        missing: stated.saturating_sub(metadata.len()),
+    };
+    // Entries of a table are written without gaps.
+    let mut gaps = [0; TABLES];
     let mut bytes = [0; RECORD_LEN];
     for index in 0.. {
+        let place = place(index);
+        let gap = &mut gaps[usize::from(place.table)];
         match reader.read_exact(&mut bytes) {
-            Ok(()) if bytes == EMPTY => {}
-            Ok(()) => match decode(place(index), &bytes) {
-                Some(record) => records.push(record),
-                None => damaged += 1,
-            },
+            Ok(()) if bytes == EMPTY => *gap += 1,
+            Ok(()) => {
+                content.damaged += std::mem::take(gap);
+                match decode(place, &bytes) {
+                    Some(record) => content.records.push(record),
+                    None => content.damaged += 1,
+                }
+            }
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
             Err(error) => return Err(error),
         }
     }
-    Ok((records, damaged))
+    Ok(content)
 }
 
 /// Opens the file of a quota, and returns the usage in it. What was counted in shorter windows counts in the current `window` if
-/// it contains the latest of them. Sets an unreadable file aside, and passes the reason to `warn`.
+/// it contains the latest of them. Sets an unreadable file aside. Passes what is lost to `warn`.
 ///
 /// # Errors
 ///
 /// Fails if the directory cannot be written.
-pub(crate) fn open(
-    dir: &Path,
-    quota: &str,
-    max_keys: usize,
-    window: Span,
-    warn: impl Fn(String),
-) -> Result<(KeyFile, KeyUsage)> {
-    files::create_dir(dir)?;
-    let path = path(dir, quota);
-    let records = match read(&path) {
-        Ok((records, 0)) => records,
-        Ok((records, damaged)) => {
-            warn(format!("{damaged} records of {} are damaged, and what their keys had used is lost", path.display()));
-            records
-        }
-        Err(error) => {
-            warn(files::set_aside_for(
-                &path,
-                &format!("{} is unusable, and the usage of all keys is lost: {error}", path.display()),
-            ));
-            Vec::new()
-        }
-    };
+pub(crate) fn open(path: &Path, max_keys: usize, window: Span, warn: impl Fn(String)) -> Result<(KeyFile, KeyUsage)> {
+    files::create_dir(path.parent().unwrap_or(Path::new(".")))?;
+    let shown = path.display();
+    let Content { records, damaged, missing } = read(path).unwrap_or_else(|error| {
+        let reason = format!("{shown} is unusable, and the usage of all keys is lost: {error}");
+        warn(files::set_aside_for(path, &reason));
+        Content::default()
+    });
+    if damaged > 0 {
+        warn(format!("{damaged} records of {shown} are damaged, and what their keys had used is lost"));
+    }
+    if missing > 0 {
+        warn(format!("{shown} is truncated by {missing} bytes, and what the keys in them had used is lost"));
+    }
     let mut usage = KeyUsage::restore(max_keys, &records);
     let latest = usage.latest_window();
     if window.start.0 < latest && latest < window.end.0 {
         usage.redefine(latest, window.start.0);
     }
-    Ok((KeyFile::create(&path, usage.records())?, usage))
+    Ok((KeyFile::create(path, usage.records())?, usage))
+}
+
+/// Returns the header of a file with room for `room` records.
+fn header(room: u64) -> [u8; HEADER_LEN] {
+    let mut bytes = [0; HEADER_LEN];
+    bytes[..8].copy_from_slice(MAGIC);
+    bytes[8..16].copy_from_slice(&room.to_le_bytes());
+    let checksum = checksum(&bytes[..16]);
+    bytes[16..].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// Returns the number of records that a file with this header has room for; `None` if the header is damaged.
+fn room(header: &[u8; HEADER_LEN]) -> Option<u64> {
+    let number = |start: usize| u64::from_le_bytes(std::array::from_fn(|byte| header[start + byte]));
+    (number(16) == checksum(&header[..16])).then(|| number(8))
 }
 
 fn encode(record: &ChangedEntry) -> [u8; RECORD_LEN] {
@@ -299,9 +375,14 @@ mod tests {
 
     fn open(dir: &Path, max_keys: usize) -> (KeyFile, KeyUsage, Vec<String>) {
         let warnings = RefCell::new(Vec::new());
-        let (file, usage) = super::open(dir, "a/b", max_keys, span(WINDOW), |text| warnings.borrow_mut().push(text))
-            .expect("the directory is writable");
+        let (file, usage) =
+            super::open(&file_path(dir), max_keys, span(WINDOW), |text| warnings.borrow_mut().push(text))
+                .expect("the directory is writable");
         (file, usage, warnings.into_inner())
+    }
+
+    fn file_path(dir: &Path) -> PathBuf {
+        path(dir, Kind::Budgets, "a/b")
     }
 
     #[test]
@@ -336,10 +417,10 @@ mod tests {
         file.write(&usage.reserve(WINDOW + 2, key(0), units(8))).expect("the disk has room");
         let (_, usage, _) = open(dir.path(), 4);
         assert!(usage.is_forgotten(WINDOW), "it made room for another one");
-        assert_eq!([WINDOW + 1, WINDOW + 2].map(|window| usage.len(window)), [4, 1]);
+        assert_eq!([WINDOW + 1, WINDOW + 2].map(|window| usage.len(window)), [11, 1]);
         assert_eq!(usage.used(WINDOW + 2, key(0)), units(8));
-        assert!((0..10).all(|number| usage.used(WINDOW + 1, key(number)) >= units(1)));
-        assert_eq!(usage.used(WINDOW + 1, key(20)), units(3).max(usage.used(WINDOW + 1, key(20))));
+        assert!((0..10).all(|number| usage.used(WINDOW + 1, key(number)) == units(1)));
+        assert_eq!(usage.used(WINDOW + 1, key(20)), units(3));
     }
 
     #[test]
@@ -350,7 +431,7 @@ mod tests {
             file.write(&usage.reserve(window, key(1), units(used))).expect("the disk has room");
         }
         let day = Span { start: Timestamp(1), end: Timestamp(WINDOW + 9) };
-        let (_, usage) = super::open(dir.path(), "a/b", 3, day, |_| {}).expect("the directory is writable");
+        let (_, usage) = super::open(&file_path(dir.path()), 3, day, |_| {}).expect("the directory is writable");
         assert_eq!([1, WINDOW].map(|window| usage.used(window, key(1))), [units(5), Units::ZERO]);
     }
 
@@ -361,10 +442,10 @@ mod tests {
         for number in 0..3 {
             file.write(&usage.reserve(WINDOW, key(number), units(9))).expect("the disk has room");
         }
-        let path = path(dir.path(), "a/b");
+        let path = file_path(dir.path());
         assert!(path.ends_with("key_usage.a%2fb.bin"));
         let mut bytes = fs::read(&path).expect("the file exists");
-        bytes[MAGIC.len() + TABLES * RECORD_LEN + 16] ^= 1;
+        bytes[HEADER_LEN + TABLES * RECORD_LEN + 16] ^= 1;
         fs::write(&path, &bytes).expect("the disk has room");
         let (_, restored, warnings) = open(dir.path(), 10);
         assert_eq!([0, 1, 2].map(|number| restored.used(WINDOW, key(number)).floor()), [9, 0, 9]);
@@ -373,5 +454,81 @@ mod tests {
         let (_, restored, warnings) = open(dir.path(), 10);
         assert_eq!(restored.len(WINDOW), 0);
         assert!(warnings[0].contains("is unusable") && warnings[0].contains("the file is now"), "{warnings:?}");
+    }
+
+    /// Writes five entries to the file, and returns its path and its content.
+    fn filled(dir: &Path) -> (PathBuf, Vec<u8>) {
+        let (file, mut usage, _) = open(dir, 10);
+        for number in 0..5 {
+            file.write(&usage.reserve(WINDOW, key(number), units(9))).expect("the disk has room");
+        }
+        let path = file_path(dir);
+        let content = fs::read(&path).expect("the file exists");
+        (path, content)
+    }
+
+    #[test]
+    fn truncated_file_is_reported_wherever_it_ends() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (path, content) = filled(dir.path());
+        for length in 0..content.len() {
+            if length > HEADER_LEN + 12 * RECORD_LEN && length < content.len() - 2 {
+                continue;
+            }
+            fs::write(&path, &content[..length]).expect("the disk has room");
+            let (_, restored, warnings) = open(dir.path(), 10);
+            assert_eq!(warnings.len(), 1, "{length}: {warnings:?}");
+            let is_cut = length >= HEADER_LEN;
+            assert_eq!(warnings[0].contains("is truncated by"), is_cut, "{warnings:?}");
+            assert_eq!(warnings[0].contains("is unusable"), !is_cut, "{warnings:?}");
+            let whole = length.saturating_sub(HEADER_LEN).div_ceil(RECORD_LEN);
+            assert!(restored.len(WINDOW) <= whole);
+        }
+        fs::write(&path, &content).expect("the disk has room");
+        assert_eq!(open(dir.path(), 10).2, [""; 0]);
+    }
+
+    #[test]
+    fn records_lost_between_others_and_a_damaged_header_are_reported() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (path, content) = filled(dir.path());
+        for (place, length, left) in [(HEADER_LEN, TABLES * RECORD_LEN * 2, 3), (8, 1, 5)] {
+            let mut damaged = content.clone();
+            damaged[place..place + length].fill(0);
+            fs::write(&path, &damaged).expect("the disk has room");
+            let (_, restored, warnings) = open(dir.path(), 10);
+            assert!(warnings.len() == 1 && warnings[0].contains("records of"), "{warnings:?}");
+            assert_eq!(restored.len(WINDOW), left);
+        }
+    }
+
+    #[test]
+    fn file_grows_without_a_warning_at_the_next_start() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (file, mut usage, _) = open(dir.path(), 1000);
+        for number in 0..1000 {
+            file.write(&usage.reserve(WINDOW + number % 2, key(number), units(1))).expect("the disk has room");
+            if number % 100 == 0 {
+                let copy = tempfile::tempdir().expect("temporary directory");
+                fs::copy(file_path(dir.path()), file_path(copy.path())).expect("the disk has room");
+                let (_, restored, warnings) = open(copy.path(), 1000);
+                assert_eq!((warnings, restored.records().count() as u64), (Vec::new(), number + 1));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_set_aside() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = file_path(dir.path());
+        files::make_fifo(&path);
+        for _ in 0..3 {
+            let (file, mut usage, warnings) = open(dir.path(), 10);
+            assert!(warnings[0].contains("not a regular file; the file is now"), "{warnings:?}");
+            file.write(&usage.reserve(WINDOW, key(1), units(9))).expect("the disk has room");
+            assert_eq!(open(dir.path(), 10).1.used(WINDOW, key(1)), units(9));
+            fs::remove_file(&path).expect("it exists");
+            std::os::unix::fs::symlink("/dev/null", &path).expect("the directory is writable");
+        }
     }
 }

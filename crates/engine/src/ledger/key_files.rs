@@ -4,13 +4,15 @@ use super::OpenError;
 use crate::Engine;
 use crate::quota::QuotaCounter;
 use parking_lot::Mutex;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tidegate_policy::Timestamp;
+use tidegate_policy::identity::ClientKey;
 use tidegate_policy::quota::Quota;
+use tidegate_policy::{Timestamp, Units};
 use tracing::warn;
 
 /// Time between two syncs.
@@ -67,8 +69,7 @@ fn sync_until(
         match failed {
             Some((counter, error)) => {
                 if failures % WARN_EVERY_FAILURES == 0 {
-                    let name = counter.name();
-                    warn!("The usage of keys of {name} cannot be synced; requests that it limits are refused: {error}");
+                    warn_unrecorded(counter, &error);
                 }
                 failures += 1;
             }
@@ -78,6 +79,32 @@ fn sync_until(
             return;
         }
     }
+}
+
+fn warn_unrecorded(counter: &QuotaCounter, error: &dyn Display) {
+    let name = counter.name();
+    let effect = match counter.has_budgets() {
+        true => "requests that it limits are refused",
+        false => "the shares of clients begin anew at the next start",
+    };
+    warn!("The usage of keys of {name} cannot be recorded, and {effect}: {error}");
+}
+
+/// Units of a key that another process has settled after it gave the usage to this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LateKeyCharge {
+    /// Name of the quota.
+    pub quota: String,
+    /// True if the quota has budgets, so that the key does not have a share of its limit.
+    pub has_budgets: bool,
+    /// Id of the window.
+    pub window: u64,
+    /// The key, by [`ClientKey::to_u64`].
+    pub key: u64,
+    /// Reserved units that were not charged.
+    pub released: Units,
+    /// Units charged beyond reservations.
+    pub charged: Units,
 }
 
 impl Engine {
@@ -100,6 +127,33 @@ impl Engine {
         self.quotas.lock().iter().for_each(|counter| counter.close_key_file());
     }
 
+    /// Returns what was settled for keys since the last call, once another process records it.
+    pub fn take_late_key_charges(&self) -> Vec<LateKeyCharge> {
+        let counters = self.quotas.lock().clone();
+        let late = |counter: &Arc<QuotaCounter>| {
+            let (quota, has_budgets) = (counter.name().to_owned(), counter.has_budgets());
+            let charge = move |((window, key), (released, charged))| LateKeyCharge {
+                quota: quota.clone(),
+                has_budgets,
+                window,
+                key,
+                released,
+                charged,
+            };
+            counter.take_late_of_keys().map(charge)
+        };
+        counters.iter().flat_map(late).collect()
+    }
+
+    /// Settles what another process has settled for a key after it gave the usage to this one.
+    pub fn charge_key_late(&self, late: &LateKeyCharge, now: Timestamp) {
+        let counters = self.quotas.lock().clone();
+        let is_same = |it: &&Arc<QuotaCounter>| it.name() == late.quota && it.has_budgets() == late.has_budgets;
+        if let Some(counter) = counters.iter().find(is_same) {
+            counter.settle_late(late.window, ClientKey::from_u64(late.key), late.released, late.charged, now);
+        }
+    }
+
     /// Begins to record the usage by key of a quota that a reload has added or that counts keys since then.
     pub(crate) fn record_keys(&self, counter: &QuotaCounter, quota: &Quota) {
         // The ids of first-use windows start at 0 in each process.
@@ -109,7 +163,7 @@ impl Engine {
         if let Some(files) = self.key_files.lock().as_ref().filter(|_| begins)
             && let Err(error) = counter.open_key_file(&files.dir)
         {
-            warn!("The usage of keys of {} is lost at the next start: {error}", quota.name);
+            warn_unrecorded(counter, &error);
         }
     }
 }

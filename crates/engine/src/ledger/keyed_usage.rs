@@ -1,13 +1,11 @@
 //! Usage of a quota by key, and its record beyond the life of the process.
 
-use super::OpenError;
-use super::key_file::{self, KeyFile, OpenFile};
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use super::key_file::{KeyFile, OpenFile};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::key_usage::{ChangedEntry, KeyUsage, Place};
-use tidegate_policy::window::Span;
 use tidegate_policy::{Timestamp, Units};
 use tracing::warn;
 
@@ -16,13 +14,25 @@ pub(crate) struct KeyedUsage {
     usage: KeyUsage,
     max_keys: usize,
     file: Option<KeyFile>,
+    /// State directory of a file that could not be opened; nothing is recorded until it is.
+    awaited: Option<PathBuf>,
+    /// What was settled since another process records the usage: units released and units charged, by window and key. `None`
+    /// before.
+    late: Option<BTreeMap<(u64, u64), (Units, Units)>>,
     /// Places of entries that could not be written: those of requests in flight, since no more are admitted.
     unwritten: BTreeSet<Place>,
 }
 
 impl KeyedUsage {
     pub(crate) fn new(max_keys: usize) -> Self {
-        Self { usage: KeyUsage::new(max_keys), max_keys, file: None, unwritten: BTreeSet::new() }
+        Self {
+            usage: KeyUsage::new(max_keys),
+            max_keys,
+            file: None,
+            awaited: None,
+            late: None,
+            unwritten: BTreeSet::new(),
+        }
     }
 
     pub(crate) fn set_max_keys(&mut self, max_keys: usize) {
@@ -30,22 +40,45 @@ impl KeyedUsage {
         self.usage.set_max_keys(max_keys);
     }
 
-    /// Continues with the usage of the quota `name` that is recorded in a state directory, and records it there.
-    pub(crate) fn open_file(&mut self, dir: &Path, name: &str, window: Span) -> Result<(), OpenError> {
-        let (file, usage) = key_file::open(dir, name, self.max_keys, window, |problem| warn!("{problem}"))
-            .map_err(|source| OpenError::Directory { path: dir.to_owned(), source })?;
-        (self.file, self.usage) = (Some(file), usage);
-        Ok(())
+    pub(crate) fn max_keys(&self) -> usize {
+        self.max_keys
+    }
+
+    /// Continues with the usage that is recorded in `file`, and records it there. What was counted until now counts as well.
+    pub(crate) fn open_file(&mut self, file: KeyFile, recorded: KeyUsage, now: Timestamp) {
+        (self.file, self.awaited) = (Some(file), None);
+        self.unwritten.clear();
+        let counted = std::mem::replace(&mut self.usage, recorded);
+        self.usage.set_max_keys(self.max_keys);
+        for ChangedEntry { window, entry, .. } in counted.records() {
+            self.charge(window, entry.key, entry.used, now);
+        }
+    }
+
+    /// Records nothing until a file in the state directory `dir` can be opened.
+    pub(crate) fn await_file(&mut self, dir: PathBuf) {
+        self.awaited = Some(dir);
+    }
+
+    /// Returns the state directory of a file that could not be opened.
+    pub(crate) fn awaited(&self) -> Option<&PathBuf> {
+        self.awaited.as_ref()
     }
 
     /// Counts the usage of the window `before` in the window `after` from now on.
     pub(crate) fn redefine(&mut self, before: u64, after: u64) {
         self.usage.redefine(before, after);
         self.unwritten.clear();
-        if let Some(file) = &mut self.file
-            && let Err(error) = KeyFile::create(file.path(), self.usage.records()).map(|new| *file = new)
-        {
-            warn!("The usage of keys in the changed window is lost at the next start: {error}");
+        let Some(file) = &mut self.file else { return };
+        match KeyFile::create(file.path(), self.usage.records()) {
+            Ok(new) => *file = new,
+            Err(error) => {
+                warn!(
+                    "The usage of keys in the changed window cannot be written, and requests that it limits are refused: {error}"
+                );
+                // The records of other windows are of no use: another file takes their place.
+                file.fail();
+            }
         }
     }
 
@@ -59,9 +92,9 @@ impl KeyedUsage {
         self.file.replace(file)
     }
 
-    /// Records no more changes, because another process does.
+    /// Records no more changes, because another process does. What is settled from now on is for [`Self::take_late`].
     pub(crate) fn close_file(&mut self) {
-        self.file = None;
+        (self.file, self.awaited, self.late) = (None, None, Some(BTreeMap::new()));
         self.unwritten.clear();
     }
 
@@ -74,17 +107,18 @@ impl KeyedUsage {
         self.file.as_ref().map(|file| Arc::clone(&file.open))
     }
 
-    /// Returns the path and the records of a file that replaces the one whose sync has failed. Changes from now on are for
-    /// [`Self::replace_file`] to write.
-    pub(crate) fn records_of_new_file(&mut self) -> Option<(PathBuf, Vec<ChangedEntry>)> {
-        let path = self.file.as_ref()?.path().to_owned();
+    /// Returns the path and the records of a file that replaces `failed`, whose sync has failed; `None` if another one already has.
+    /// Changes from now on are for [`Self::replace_file`] to write.
+    pub(crate) fn records_to_replace(&mut self, failed: &Arc<OpenFile>) -> Option<(PathBuf, Vec<ChangedEntry>)> {
+        let file = self.file.as_ref().filter(|file| Arc::ptr_eq(&file.open, failed))?;
+        let path = file.path().to_owned();
         self.unwritten.clear();
         Some((path, self.usage.records().collect()))
     }
 
     /// Returns true if all changes are recorded. Tries once more to write those that are not.
     pub(crate) fn is_recorded(&mut self, now: Timestamp) -> bool {
-        let Some(file) = &self.file else { return true };
+        let Some(file) = &self.file else { return self.awaited.is_none() };
         if !file.is_writable(now) {
             return false;
         }
@@ -103,14 +137,31 @@ impl KeyedUsage {
     }
 
     pub(crate) fn charge(&mut self, window: u64, key: ClientKey, units: Units, now: Timestamp) {
+        self.note_late(window, key, Units::ZERO, units);
         if let Some(changed) = self.usage.charge(window, key, units) {
             self.record(changed, now);
         }
     }
 
     pub(crate) fn settle(&mut self, window: u64, key: ClientKey, reserved: Units, charged: Units, now: Timestamp) {
+        self.note_late(window, key, reserved, charged);
         if let Some(changed) = self.usage.settle(window, key, reserved, charged) {
             self.record(changed, now);
+        }
+    }
+
+    /// Returns what was settled since the last call, once another process records the usage: by window and key, the units
+    /// released and those charged.
+    pub(crate) fn take_late(&mut self) -> BTreeMap<(u64, u64), (Units, Units)> {
+        self.late.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Notes a settlement for the process that records the usage, if another one does.
+    fn note_late(&mut self, window: u64, key: ClientKey, reserved: Units, charged: Units) {
+        if let Some(late) = self.late.as_mut().filter(|_| reserved != charged) {
+            let (released, added) = late.entry((window, key.to_u64())).or_default();
+            *released = released.saturating_add(reserved.saturating_sub(charged));
+            *added = added.saturating_add(charged.saturating_sub(reserved));
         }
     }
 

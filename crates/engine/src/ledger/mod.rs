@@ -21,6 +21,7 @@ mod tests;
 pub use crate::ledger::file::open_error::OpenError;
 pub use file::{FileStore, Uptime, boot_id};
 pub(crate) use key_files::KeyFiles;
+pub use key_files::LateKeyCharge;
 pub use lease_refresher::{LeaseRefresher, WakeHandle};
 pub use lease_table::{Holder, Holding, LeaseTable, PREVIOUS_INCARNATIONS};
 pub use redis::RedisStore;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::ledger::key_file::KeyFile;
 use std::collections::HashMap;
+use std::path::Path;
 use tidegate_policy::budget::{Budget, BudgetKey};
 use tidegate_policy::decide::DecisionRequest;
 
@@ -187,6 +188,139 @@ fn usage_continues_in_another_window_after_a_reload() {
     let rules = Rules { quotas, ..Rules::clone(admission.rules()) };
     let admission = admission.engine.admission(Arc::new(rules), NOON);
     assert_eq!(admitted(&admission, customer(1), ClassId(0), 20), 3);
+}
+
+/// Returns the admission for the same rules with another quota, as a reload does.
+fn reloaded(admission: &Admission, quota: Quota) -> Admission {
+    let rules = Rules { quotas: vec![quota], ..Rules::clone(admission.rules()) };
+    admission.engine.admission(Arc::new(rules), NOON)
+}
+
+/// Starts an engine for `quota` with the files in `dir`.
+fn started(dir: &Path, quota: Quota) -> Admission {
+    let admission = admission_of(vec![quota], &[(0, 1)]);
+    admission.engine().open_key_files(dir, || NOON).expect("the directory is writable");
+    admission
+}
+
+fn used(admission: &Admission, payer: Payer) -> u64 {
+    let usage = admission.budget_usage(QuotaId(0), ClassId(0), payer.customer, NOON);
+    usage.expect("it has budgets").used.floor()
+}
+
+fn fixed(hours: u64) -> Window {
+    Window::Fixed { length: Duration::from_secs(hours * 3600) }
+}
+
+#[test]
+fn actual_costs_are_charged_after_a_reload_of_the_window() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let quota = Quota { limit: Units::from_whole(1000), ..with_budgets(budget(BudgetKey::Customer, 100)) };
+    let of_window = |window: &Window| Quota { window: window.clone(), ..quota.clone() };
+    let mut admission = started(dir.path(), of_window(&fixed(7)));
+    let payer = customer(1);
+    let units = Units::from_whole;
+    // To a longer window, a shorter one, and back: each request is in flight over a reload.
+    for (number, window) in [fixed(24), fixed(1), fixed(7), fixed(1), fixed(24 * 30)].iter().enumerate() {
+        let expected = 7 * number as u64;
+        assert_eq!(used(&admission, payer), expected);
+        let permits = [(); 2].map(|()| decide(&admission, payer, ClassId(0)).permit.expect("units are left"));
+        admission = reloaded(&admission, of_window(window));
+        assert_eq!(used(&admission, payer), expected + 2);
+        permits.into_iter().for_each(|permit| _ = permit.settle(|_, _| units(3)));
+        assert_eq!(used(&admission, payer), expected + 6, "in flight");
+        admission.unexpected_permit(payer, ClassId(0), QuotaId(0), NOON).settle(|_, _| units(1));
+        assert_eq!(used(&admission, payer), expected + 7, "unexpected");
+        admission = started(dir.path(), of_window(window));
+        assert_eq!(used(&admission, payer), expected + 7, "after a restart");
+    }
+}
+
+#[test]
+fn budgets_and_shares_of_one_name_keep_their_usage_over_reloads() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let with_budget = with_budgets(budget(BudgetKey::Client, 100));
+    let with_shares = Quota { client_limit: Some(Units::from_whole(5)), ..fixtures::quota("customer", LIMIT) };
+    let admission = started(dir.path(), with_budget.clone());
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 4), 4);
+    let admission = reloaded(&admission, with_shares.clone());
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 20), 5, "a share of its own");
+    let admission = reloaded(&admission, with_budget.clone());
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 3), 3);
+    for _ in 0..2 {
+        let restarted = started(dir.path(), with_shares.clone());
+        assert_eq!(admitted(&restarted, customer(1), ClassId(0), 20), 0);
+    }
+    let restarted = started(dir.path(), with_budget);
+    assert_eq!(admitted(&restarted, customer(1), ClassId(0), 20), 3);
+}
+
+#[test]
+fn changes_of_max_keys_forget_no_usage() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let of_keys = |max_keys| with_budgets(budget(BudgetKey::Customer, max_keys));
+    let mut admission = started(dir.path(), of_keys(4));
+    for number in 0..4 {
+        assert_eq!(admitted(&admission, customer(number), ClassId(0), 9), 9);
+    }
+    for number in 4..8 {
+        admitted(&admission, customer(number), ClassId(0), 1);
+    }
+    for max_keys in [100, 2, 50] {
+        for restarts in [false, true] {
+            admission = match restarts {
+                true => started(dir.path(), of_keys(max_keys)),
+                false => reloaded(&admission, of_keys(max_keys)),
+            };
+            let least = (0..8).map(|number| used(&admission, customer(number))).min();
+            assert!(least >= Some(9), "{max_keys} {restarts}");
+        }
+    }
+    assert!((0..4).all(|number| admitted(&admission, customer(number), ClassId(0), 20) <= 1));
+}
+
+#[test]
+fn quota_that_a_reload_adds_admits_nothing_until_it_is_recorded() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let quota = with_budgets(budget(BudgetKey::Customer, 100));
+    let admission = started(dir.path(), quota.clone());
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 4), 4);
+    // What was recorded at an earlier start counts, too.
+    let admission = started(dir.path(), fixtures::quota("other", LIMIT));
+    let obstacle = dir.path().join("key_usage.customer.new");
+    std::fs::create_dir(&obstacle).expect("the directory is writable");
+    let admission = reloaded(&admission, quota.clone());
+    let refused = decide(&admission, customer(1), ClassId(0));
+    assert_eq!(refused.verdict.refusal().map(|refusal| refusal.reason), Some(Reason::Ledger));
+    assert!(!admission.budgets(NOON)[0].is_recorded);
+    let charge = admission.unexpected_permit(customer(1), ClassId(0), QuotaId(0), NOON);
+    charge.settle(|_, _| Units::from_whole(2));
+    let counter = &admission.counters()[0];
+    assert!(counter.sync_key_file(&|| NOON).is_err());
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 1), 0);
+    std::fs::remove_dir(&obstacle).expect("it is empty");
+    counter.sync_key_file(&|| NOON).expect("the directory is writable");
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 3), 3);
+    assert_eq!(admitted(&started(dir.path(), quota), customer(1), ClassId(0), 20), 1);
+}
+
+#[test]
+fn window_that_a_reload_cannot_record_admits_nothing() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let quota = with_budgets(budget(BudgetKey::Customer, 100));
+    let admission = started(dir.path(), quota.clone());
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 4), 4);
+    let obstacle = dir.path().join("key_usage.customer.new");
+    std::fs::create_dir(&obstacle).expect("the directory is writable");
+    let quota = Quota { window: fixed(7), ..quota };
+    let admission = reloaded(&admission, quota.clone());
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 1), 0);
+    let counter = &admission.counters()[0];
+    assert!(counter.sync_key_file(&|| NOON).is_err());
+    std::fs::remove_dir(&obstacle).expect("it is empty");
+    counter.sync_key_file(&|| NOON).expect("the directory is writable");
+    assert_eq!(admitted(&admission, customer(1), ClassId(0), 2), 2);
+    assert_eq!(admitted(&started(dir.path(), quota), customer(1), ClassId(0), 20), 4);
 }
 
 #[test]

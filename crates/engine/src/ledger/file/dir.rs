@@ -2,13 +2,14 @@
 
 use crate::files;
 use crate::state_lock::{StateLock, StateLockError};
+use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Flag that lets the opening of a symbolic link fail.
-const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+/// Flags that let the opening of a symbolic link fail, and no opening wait.
+const NO_LINK: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
 
 /// A directory of files that are written in place.
 pub(in crate::ledger) trait StateDir: Send + 'static {
@@ -42,7 +43,8 @@ impl LockedDir {
         if let Some(index) = self.open.iter().position(|(open, _)| open == name) {
             return Ok(&self.open[index].1);
         }
-        let file = OpenOptions::new().read(true).write(true).custom_flags(NO_LINK).open(self.dir.join(name))?;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(NO_LINK).open(self.dir.join(name));
+        let file = file.and_then(files::regular)?;
         self.open.push((name.to_owned(), file));
         Ok(&self.open[self.open.len() - 1].1)
     }
@@ -52,7 +54,7 @@ impl StateDir for LockedDir {
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
         let file = OpenOptions::new().read(true).custom_flags(NO_LINK).open(self.dir.join(name));
-        match file.and_then(|mut file| file.read_to_end(&mut bytes)) {
+        match file.and_then(files::regular).and_then(|mut file| file.read_to_end(&mut bytes)) {
             Ok(_) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -107,6 +109,8 @@ mod tests {
         assert_eq!(dir.path("a"), temporary.path().join("a"));
         std::fs::create_dir(dir.path("directory")).expect("writable");
         assert!(dir.read("directory").is_err(), "not a missing file");
+        files::make_fifo(&dir.path("fifo"));
+        assert!(dir.read("fifo").is_err() && dir.write_at("fifo", 0, b"x").is_err(), "no opening waits");
         assert!(matches!(LockedDir::lock(temporary.path()), Err(StateLockError::Locked)));
         drop(dir);
         assert!(LockedDir::lock(temporary.path()).is_ok());
