@@ -17,6 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tidegate_config::Settings;
+use tidegate_engine::ledger::LateKeyCharge;
 use tidegate_policy::Units;
 use tidegate_tls::{TicketKey, TicketKeySet};
 
@@ -65,6 +66,7 @@ enum Message {
     Serving,
     Written { url: [u8; 16] },
     Charged { quota: String, window: u64, milli: u64 },
+    KeyCharged { quota: String, has_budgets: bool, window: u64, key: u64, released_milli: u64, charged_milli: u64 },
 }
 
 /// What the old process says while it completes its requests.
@@ -74,6 +76,8 @@ pub(super) enum LateChange {
     Written(WrittenUrl),
     /// A request has cost more than its reservation.
     Charged { quota: String, window: u64, units: Units },
+    /// A request has cost more or less than was reserved for its key.
+    KeyCharged(LateKeyCharge),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -131,6 +135,10 @@ impl Predecessor {
             Ok((Message::Written { url }, _)) => Some(LateChange::Written(WrittenUrl(url))),
             Ok((Message::Charged { quota, window, milli }, _)) => {
                 Some(LateChange::Charged { quota, window, units: Units::from_milli(milli) })
+            }
+            Ok((Message::KeyCharged { quota, has_budgets, window, key, released_milli, charged_milli }, _)) => {
+                let [released, charged] = [released_milli, charged_milli].map(Units::from_milli);
+                Some(LateChange::KeyCharged(LateKeyCharge { quota, has_budgets, window, key, released, charged }))
             }
             _ => None,
         }
@@ -195,6 +203,10 @@ impl Successor {
         let message = match change {
             LateChange::Written(WrittenUrl(url)) => Message::Written { url },
             LateChange::Charged { quota, window, units } => Message::Charged { quota, window, milli: units.milli() },
+            LateChange::KeyCharged(LateKeyCharge { quota, has_budgets, window, key, released, charged }) => {
+                let [released_milli, charged_milli] = [released, charged].map(Units::milli);
+                Message::KeyCharged { quota, has_budgets, window, key, released_milli, charged_milli }
+            }
         };
         self.channel.send(&message, &[])
     }

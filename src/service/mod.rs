@@ -403,6 +403,7 @@ impl Service {
                     LateChange::Charged { quota, window, units } => {
                         engine.charge_late(&quota, window, units, handle.now());
                     }
+                    LateChange::KeyCharged(late) => engine.charge_key_late(&late, handle.now()),
                 }
             }
         });
@@ -459,7 +460,8 @@ fn forward_changes(successor: &Successor, writes: &mpsc::Receiver<WrittenUrl>, e
         let write = writes.recv_timeout(LATE_CHARGE_INTERVAL);
         let charges = engine.take_late_charges().into_iter();
         let charges = charges.map(|(quota, window, units)| LateChange::Charged { quota, window, units });
-        let mut changes = write.ok().map(LateChange::Written).into_iter().chain(charges);
+        let of_keys = engine.take_late_key_charges().into_iter().map(LateChange::KeyCharged);
+        let mut changes = write.ok().map(LateChange::Written).into_iter().chain(charges).chain(of_keys);
         changes.try_for_each(|change| successor.tell(change))?;
         if write == Err(mpsc::RecvTimeoutError::Disconnected) {
             return Ok(());

@@ -441,3 +441,47 @@ fn costs_beyond_reservations_are_counted_by_the_new_process() {
     clients.iter_mut().for_each(|client| assert_eq!(client.read_response().status, 200));
     wait_until("the costs to count", || used() == 15.0);
 }
+
+/// The same for budgets, which also get back what a request did not cost; a restart finds all of it.
+#[test]
+fn costs_of_requests_in_flight_are_charged_to_budgets_by_the_new_process() {
+    let (arrived, has_arrived) = signal();
+    let (release, released) = signal();
+    let origin = Origin::with_script(move |request, connection| {
+        arrived.notify();
+        released.wait();
+        let cost = if request.head.starts_with("GET /cheap") { "X-Cost: 1\r\n" } else { "X-Cost: 5\r\n" };
+        connection.reply("200 OK", cost, b"page");
+    });
+    let certificates = Certificates::new();
+    // The SHA-256 of `key-of-acme`.
+    let rules = "limits: { drain_timeout: 1m }\napi_keys: [{ name: acme, class: pro, sha256: \
+                 689febd264f8b977e29c0fdb75f839eb248ba07d1561b14f2b95f42756943245 }]\n\
+                 classes: [{ name: pro, when: { api_key: own } }]\n";
+    let mut gateway = ChangingGateway::with_rules(&origin, &certificates, rules);
+    let quota =
+        "customer: { per: api_key, metrics_by_key: true, limit: 100, cost_header: X-Cost, window: { fixed: 87600h } }";
+    let routes = "{ match: /free }, { match: /cheap, cost: { customer: 3 } }, { match: /dear, cost: { customer: 2 } }";
+    let yaml = fs::read_to_string(gateway.config_file()).expect("file is readable");
+    let yaml =
+        yaml.replace("quotas: {", &format!("quotas: {{ {quota},")).replace("routes: [", &format!("routes: [{routes},"));
+    fs::write(gateway.config_file(), yaml).expect("file is writable");
+    gateway.hand_over();
+    let used = |gateway: &ChangingGateway| gateway.metric("tidegate_budget_used{quota=\"customer\",key=\"acme\"}");
+    assert_eq!(used(&gateway), 0.0);
+    let mut clients = ["/dear", "/cheap", "/free"].map(|path| {
+        let mut client = Client::connect(gateway.address);
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: example.com\r\nX-Api-Key: key-of-acme\r\n\r\n"));
+        client
+    });
+    clients.iter().for_each(|_| has_arrived.wait());
+    gateway.signal("USR2");
+    gateway.admin = gateway.read_ready_line().2;
+    wait_until("the reservations to count", || used(&gateway) == 5.0);
+    clients.iter().for_each(|_| release.notify());
+    clients.iter_mut().for_each(|client| assert_eq!(client.read_response().status, 200));
+    wait_until("the costs to count", || used(&gateway) == 5.0 + 1.0 + 5.0);
+    wait_until("the old process to end", || gateway.processes().len() == 1);
+    gateway.hand_over();
+    assert_eq!(used(&gateway), 11.0, "they are recorded");
+}
