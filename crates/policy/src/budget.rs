@@ -65,6 +65,20 @@ impl Budget {
     pub fn limit(&self, class: ClassId, key: ClientKey, usual: Units) -> Units {
         self.key_limits.get(&key).or_else(|| self.class_limits.get(&class)).copied().unwrap_or(usual)
     }
+
+    /// Returns the highest limit of a key; `usual` is that of the quota.
+    pub fn highest_limit(&self, usual: Units) -> Units {
+        self.limits().fold(usual, Units::max)
+    }
+
+    /// Returns the lowest limit of a key; `usual` is that of the quota.
+    pub fn lowest_limit(&self, usual: Units) -> Units {
+        self.limits().fold(usual, Units::min)
+    }
+
+    fn limits(&self) -> impl Iterator<Item = Units> {
+        self.key_limits.values().chain(self.class_limits.values()).copied()
+    }
 }
 
 impl Payer {
@@ -93,6 +107,8 @@ mod tests {
         let limits = [(0, own), (1, own), (0, other), (1, other)]
             .map(|(class, key)| budget.limit(ClassId(class), key, units(100)).floor());
         assert_eq!(limits, [7, 7, 100, 50]);
+        assert_eq!([6, 20, 100].map(|usual| budget.highest_limit(units(usual)).floor()), [50, 50, 100]);
+        assert_eq!([6, 20, 100].map(|usual| budget.lowest_limit(units(usual)).floor()), [6, 7, 7]);
     }
 
     #[test]

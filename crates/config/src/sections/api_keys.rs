@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use tidegate_policy::ClassId;
 use tidegate_policy::api_keys::{ApiKey, ApiKeyList, KeyHash, customer};
-use tidegate_policy::budget::BudgetKey;
+use tidegate_policy::budget::{Budget, BudgetKey, CustomerSource};
 use tidegate_policy::class::{Class, KeyCondition};
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::quota::Quota;
@@ -137,11 +137,13 @@ fn entry<'a>(tree: &'a mut Node, key: &str) -> Option<&'a mut Node> {
     entries.iter_mut().find(|entry| entry.key == key).map(|entry| &mut entry.value)
 }
 
-/// Returns the list of the keys, and reports invalid ones. Sets the limits that they have of their own in `quotas`.
+/// Returns the list of the keys, and reports invalid ones. Sets the limits that they have of their own in `quotas`, whose
+/// customers are `named_by` a credential.
 pub(crate) fn api_keys(
     ApiKeys(raw): &ApiKeys,
     classes: &[Class],
     quotas: &mut [Quota],
+    named_by: Option<&CustomerSource>,
     report: &mut Diagnostics,
 ) -> ApiKeyList {
     let section = SettingPath::ROOT.api_keys();
@@ -173,7 +175,9 @@ pub(crate) fn api_keys(
             }
             time
         });
-        set_limits(key, customer(&hash), &path, quotas, report);
+        let has_budgets =
+            |budget: &Budget| budget.per == BudgetKey::Customer && named_by == Some(&CustomerSource::ApiKey);
+        set_limits(key, customer(&hash), &path, quotas, has_budgets, report);
         let listed = ApiKey { name: name.to_owned(), class, expires, disabled: key.disabled };
         if let Some(earlier) = keys.insert(hash, listed) {
             let message = format!("{:?} has the same key", earlier.name);
@@ -192,6 +196,7 @@ fn set_limits(
     customer: ClientKey,
     path: &SettingPath,
     quotas: &mut [Quota],
+    has_budgets: impl Fn(&Budget) -> bool,
     report: &mut Diagnostics,
 ) {
     for (name, Amount(limit)) in &key.limits.0 {
@@ -200,7 +205,7 @@ fn set_limits(
             report.error(&path, "found 0", "write the units of the customer, or disabled: true");
         }
         let quota = quotas.iter_mut().find(|quota| quota.name == *name);
-        match quota.map(|quota| quota.budget.as_mut().filter(|budget| budget.per == BudgetKey::Customer)) {
+        match quota.map(|quota| quota.budget.as_mut().filter(|budget| has_budgets(budget))) {
             Some(Some(budget)) => drop(budget.key_limits.insert(customer, *limit)),
             Some(None) => {
                 report.error(&path, format!("{name} does not count by key"), "write per: api_key at the quota");

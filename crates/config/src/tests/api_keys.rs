@@ -66,3 +66,37 @@ fn customers_are_named_in_one_way() {
         assert!(config_errors(&text.replace("PER", per)).is_empty(), "{per}");
     }
 }
+
+#[test]
+fn limits_of_a_key_need_a_quota_that_counts_by_key() {
+    for per in ["client", "class", "{ header: X-Customer }", "{ cookie: customer }"] {
+        let text = format!(
+            "origin: http://127.0.0.1:1\napi_keys: [{{ name: acme, class: pro, sha256: {HASH}, limits: {{ q: 7 }} }}]\n\
+             quotas: {{ q: {{ limit: 10, per: {per}, window: {{ fixed: 1h }} }} }}\n\
+             classes: [{{ name: pro, when: {{ api_key: own }} }}]\n"
+        );
+        let errors = load(Path::new("tidegate.yaml"), &text, &[], &[], &[]).expect_err(per).to_string();
+        let expected = "api_keys[0].limits.q: q does not count by key; write per: api_key at the quota";
+        assert!(errors.contains(expected), "{per}: {errors}");
+    }
+}
+
+#[test]
+fn limit_below_the_cost_of_a_route_is_reported() {
+    let load_limits = |limit: &str, of_class: &str, of_key: &str| {
+        let text = format!(
+            "origin: http://127.0.0.1:1\napi_keys: [{{ name: acme, class: pro, sha256: {HASH}, limits: {{ q: {of_key} }} }}]\n\
+             quotas: {{ q: {{ limit: {limit}, per: api_key, limits: {{ pro: {of_class} }}, window: {{ fixed: 1h }} }} }}\n\
+             classes: [{{ name: pro, when: {{ api_key: own }} }}]\nroutes: [{{ match: /**, cost: {{ q: 5 }} }}]\n"
+        );
+        load(Path::new("tidegate.yaml"), &text, &[], &[], &[])
+    };
+    for (limits, lowest) in [(["10", "0.5", "10"], "0.5"), (["10", "10", "4"], "4"), (["2", "10", "10"], "2")] {
+        let warnings = load_limits(limits[0], limits[1], limits[2]).expect("valid settings").warnings;
+        let expected = format!("routes[0].cost.q: cost 5 exceeds the lowest limit of q, {lowest}, so that no request");
+        assert!(warnings.iter().any(|warning| warning.starts_with(&expected)), "{warnings:?}");
+    }
+    assert_eq!(load_limits("5", "5", "5").expect("valid settings").warnings, [""; 0]);
+    let errors = load_limits("4", "3", "2").expect_err("no customer is served").to_string();
+    assert!(errors.contains("cost 5 exceeds the quota limit 4, so no request would be admitted"), "{errors}");
+}

@@ -284,7 +284,7 @@ fn costs_of_scopes(
 }
 
 fn check_amount(amount: Units, path: &SettingPath, quota: &Quota, report: &mut Diagnostics) {
-    let limit = quota.limit;
+    let limit = quota.budget.as_ref().map_or(quota.limit, |budget| budget.highest_limit(quota.limit));
     let paths = [SettingPath::of_quota(&quota.name), SettingPath::of_scope(&quota.name).quota()];
     if amount > limit && !paths.iter().any(|path| report.has_error_at(&path.limit())) && !limit.is_zero() {
         report.error(
@@ -292,6 +292,15 @@ fn check_amount(amount: Units, path: &SettingPath, quota: &Quota, report: &mut D
             format!("cost {amount} exceeds the quota limit {limit}, so no request would be admitted"),
             "lower the cost or raise the limit",
         );
+        return;
+    }
+    let lowest = quota.budget.as_ref().map_or(limit, |budget| budget.lowest_limit(quota.limit));
+    if amount > lowest && !lowest.is_zero() {
+        report.warning(format!(
+            "{path}: cost {amount} exceeds the lowest limit of {}, {lowest}, so that no request of those who have it is \
+             admitted; lower the cost or raise the limit",
+            quota.name
+        ));
     }
 }
 
