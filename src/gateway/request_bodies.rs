@@ -103,7 +103,9 @@ impl RequestBodies {
     pub(super) fn stated_costs(&self, route: RouteId, body: &ReadBody) -> impl Iterator<Item = (QuotaId, Units)> {
         self.costs[route.index()].iter().map(|StatedCost { quota, cost, positions }| {
             let numbers = positions.iter().filter_map(|position| body.values.at(*position).largest_milli);
-            let number = numbers.max().map(Units::from_milli);
+            // A lenient parser may find any number in it.
+            let any = body.values.is_broken().then_some(Units::MAX);
+            let number = any.or_else(|| numbers.max().map(Units::from_milli));
             (*quota, cost.units(number, body.length, body.values.is_whole()))
         })
     }
@@ -151,8 +153,24 @@ mod tests {
         assert_eq!(stated(&["max_tokens"], long.as_bytes(), length, true), 3000.0 + length as f64 / 4.0);
         let hidden = format!("{{\"max_tokens\":3,\"x\":\"{}\",\"max_tokens\":9000}}", "x".repeat(MAX_BEGINNING));
         assert_eq!(stated(&["max_tokens"], hidden.as_bytes(), 0, true), 1000.0);
-        assert_eq!(stated(&["max_tokens"], br#"{"max_tokens":3"#, 0, true), 1000.0);
+        assert_eq!(stated(&["max_tokens"], br#"{"max_tokens":3"#, 0, false), 1000.0);
         assert_eq!(stated(&["max_tokens"], b"max_tokens=3", 0, true), 1000.0);
+    }
+
+    #[test]
+    fn object_that_only_lenient_parsers_read_may_state_any_cost() {
+        for body in [
+            &br#"{"temperature":NaN,"max_tokens":5000}"#[..],
+            br#"{"max_tokens":1e999}"#,
+            br#"{"\ud800":1,"max_tokens":5000}"#,
+            b"{\"x\":\"\t\",\"max_tokens\":5000}",
+            b"{\0\"\0m\0",
+        ] {
+            assert_eq!(stated(&["max_tokens"], body, 40, true), 100_000.0, "{}", body.escape_ascii());
+        }
+        for body in [r#"{"max_tokens":" 5000"}"#, r#"{"max_tokens":"+5000"}"#, r#"{"max_tokens":"5_000"}"#] {
+            assert_eq!(stated(&["max_tokens"], body.as_bytes(), 0, true), 5000.0, "{body}");
+        }
     }
 
     /// Returns what a body says of the conditions that a method and a name have a value.

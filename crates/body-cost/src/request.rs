@@ -27,6 +27,7 @@ pub struct RequestValues {
     /// In the order of the paths.
     values: Box<[RequestValue]>,
     is_whole: bool,
+    is_broken: bool,
 }
 
 /// What the body of a request has at one path.
@@ -55,19 +56,31 @@ impl RequestPaths {
         let root = ValueSeed { paths: &self.0, values: &mut values, leading, level: 0 };
         let is_read = root.deserialize(&mut json).is_ok() && json.end().is_ok();
         let is_object = text.trim_ascii_start().starts_with(b"{");
-        RequestValues { values, is_whole: is_whole && is_read && is_object }
+        let is_broken = is_whole && !is_read && (is_object || is_utf16(beginning));
+        RequestValues { values, is_whole: is_whole && is_read && is_object, is_broken }
     }
 
     /// Returns the values of a body of which nothing was read.
     pub fn unread(&self) -> RequestValues {
-        RequestValues { values: vec![RequestValue::default(); self.0.len()].into(), is_whole: false }
+        RequestValues { values: vec![RequestValue::default(); self.0.len()].into(), is_whole: false, is_broken: false }
     }
+}
+
+/// Returns true if a text begins as UTF-16 or UTF-32 does, in which some parsers read JSON.
+fn is_utf16(text: &[u8]) -> bool {
+    let beginning = &text[..text.len().min(4)];
+    beginning.contains(&0) || beginning.starts_with(b"\xff\xfe") || beginning.starts_with(b"\xfe\xff")
 }
 
 impl RequestValues {
     /// Returns true if the body is one JSON object that was read to its end.
     pub fn is_whole(&self) -> bool {
         self.is_whole
+    }
+
+    /// Returns true if the body begins as an object and breaks the grammar: lenient parsers may find any values in it.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
     /// Returns what the body has at the path at `position`.
@@ -160,7 +173,9 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     }
 
     fn visit_str<E: Error>(mut self, text: &str) -> Result<(), E> {
-        let milli = if text.len() <= MAX_TEXT { milli_of(text) } else { None };
+        // With a sign, spaces or underscores, it is a number for some languages.
+        let lenient = || milli_of(&text.trim().trim_start_matches('+').replace('_', ""));
+        let milli = if text.len() <= MAX_TEXT { milli_of(text).or_else(lenient) } else { None };
         self.set(text, milli);
         Ok(())
     }
@@ -267,6 +282,7 @@ mod tests {
             ("1e3", Some(1_000_000)),
             ("\"4096\"", Some(4_096_000)),
             ("\"007.5\"", Some(7500)),
+            ("\" +5_000 \"", Some(5_000_000)),
             ("99999999999999999999", Some(u64::MAX)),
             ("18446744073709551615", Some(u64::MAX)),
             ("1e300", Some(u64::MAX)),
@@ -358,6 +374,32 @@ mod tests {
         assert!(!paths.read(b"{\"a\":\"\xff\"}", true).is_whole(), "not UTF-8");
         let utf16: Vec<u8> = "{}".encode_utf16().flat_map(u16::to_le_bytes).collect();
         assert!(!paths.read(&utf16, true).is_whole());
+    }
+
+    #[test]
+    fn object_that_breaks_the_grammar_is_broken() {
+        let paths = RequestPaths::new(vec!["a".parse().expect("path")]);
+        let utf16 = |unit: fn(u16) -> [u8; 2]| "{\"a\":1}".encode_utf16().flat_map(unit).collect::<Vec<u8>>();
+        let with_mark = [b"\xff\xfe".to_vec(), utf16(u16::to_le_bytes)].concat();
+        for body in [
+            br#"{"x":NaN,"a":1}"#.to_vec(),
+            br#"{"a":1e999}"#.to_vec(),
+            br#"{"\ud800":1,"a":1}"#.to_vec(),
+            b"{\"x\":\"\t\",\"a\":1}".to_vec(),
+            b" \xef\xbb\xbf{\"a\":1".to_vec(),
+            b"{\"a\":1".to_vec(),
+            utf16(u16::to_le_bytes),
+            utf16(u16::to_be_bytes),
+            with_mark,
+        ] {
+            let is_object = body.trim_ascii_start().starts_with(b"{") || body.contains(&0);
+            assert_eq!(paths.read(&body, true).is_broken(), is_object, "{}", body.escape_ascii());
+            assert!(!paths.read(&body, false).is_broken(), "more of it follows");
+        }
+        for body in ["", "{}", "{\"a\":\"many\"}", "[{\"a\":1}]", "a=1", "--boundary", "\u{feff}{\"a\":1}"] {
+            assert!(!paths.read(body.as_bytes(), true).is_broken(), "{body}");
+        }
+        assert!(!paths.unread().is_broken());
     }
 
     #[test]
