@@ -69,6 +69,29 @@ fn each_customer_has_its_own_budget_and_sees_no_other() {
 }
 
 #[test]
+fn headers_show_a_customer_the_limit_of_its_key() {
+    let origin = Origin::plain();
+    let rules = format!(
+        "api_keys:\n  - {{ name: acme, class: pro, sha256: {ACME_HASH}, limits: {{ customer: 5 }} }}\n\
+         \x20 - {{ name: trial, class: pro, sha256: {TRIAL_HASH} }}\n\
+         quotas: {{ customer: {{ per: api_key, limit: 10, limits: {{ pro: 8 }}, window: {{ fixed: 1h }} }} }}\n\
+         classes: [{{ name: pro, when: {{ api_key: own }} }}, {{ name: other }}]\nheaders: {{ legacy: github }}\n\
+         routes: [{{ match: /free }}, {{ match: /**, cost: {{ customer: 1 }} }}]\n"
+    );
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    for (key, limit) in [(ACME, 5), (TRIAL, 8), ("unknown", 10)] {
+        for used in 1..=limit + 1 {
+            let response = get(&gateway, key);
+            assert_eq!(response.field("ratelimit-policy"), format!("\"customer\";q={limit};w=3600"));
+            assert_eq!(response.field("x-ratelimit-limit"), limit.to_string());
+            assert!(response.field("ratelimit").starts_with(&format!("\"customer\";r={};", limit - used.min(limit))));
+        }
+    }
+    let free = gateway.connect().get("/free", &format!("Authorization: Bearer {ACME}\r\n"));
+    assert!(!free.fields.contains_key("ratelimit-policy"));
+}
+
+#[test]
 fn administrator_sees_the_usage_of_each_customer() {
     let origin = Origin::plain();
     let gateway = TestGateway::with_rules(origin.address(), &rules());

@@ -60,6 +60,11 @@ impl BucketUsage {
 }
 
 impl QuotaUsage {
+    /// Returns the limit of the budget that paid; what it has used if that is more.
+    pub fn limit_of_budget(&self) -> Units {
+        self.used.saturating_add(self.remaining)
+    }
+
     /// Creates the usage of a quota of which `used` is taken, with window and sequence number 0. In shadow mode, tiers
     /// do not limit the remaining units of the class.
     pub fn new(request: &DecisionRequest<'_>, snapshot: &QuotaSnapshot<'_>, used: Units) -> Self {

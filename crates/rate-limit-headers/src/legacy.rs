@@ -107,7 +107,7 @@ fn quota<'a>(
     let quota = &rules[usage.quota];
     // Of a budget, the limit is that of its key.
     let limit = match quota.budget {
-        Some(_) => usage.used.saturating_add(usage.remaining).floor(),
+        Some(_) => usage.limit_of_budget().floor(),
         None => quota.limit.floor(),
     };
     let refusal = snapshot.refusal.filter(|refusal| refusal.quotas.contains(index));

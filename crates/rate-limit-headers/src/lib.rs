@@ -15,9 +15,10 @@ use tidegate_config::settings::{Headers, LegacyFamily, RateLimitDraft};
 use tidegate_http1::{Fields, Name};
 use tidegate_policy::bucket::Bucket;
 use tidegate_policy::class::Class;
+use tidegate_policy::quota::Quota;
 use tidegate_policy::route::Route;
 use tidegate_policy::time::ceil_seconds;
-use tidegate_policy::{ClassId, Reason, Rules, Timestamp};
+use tidegate_policy::{ClassId, QuotaId, Reason, Rules, Timestamp, Units};
 
 /// Maximum of a structured-field integer (RFC 9651 section 3.3.1).
 const MAX_SF_INTEGER: u64 = 999_999_999_999_999;
@@ -26,7 +27,7 @@ const MAX_SF_INTEGER: u64 = 999_999_999_999_999;
 pub struct RateLimitHeaders {
     draft: RateLimitDraft,
     families: Vec<LegacyFamily>,
-    /// `RateLimit-Policy` by class, then by route; `None` if there are no limits.
+    /// `RateLimit-Policy` by class, then by route; `None` if there are no limits, or if keys have limits of their own.
     policies: Vec<Vec<Option<Box<str>>>>,
     /// `RateLimit-Partition` by class, then by route; `None` if no limit is that of one client. Empty before draft 12.
     partitions: Vec<Vec<Option<Box<str>>>>,
@@ -41,7 +42,10 @@ impl RateLimitHeaders {
     /// Builds the header parts of `rules`.
     pub fn new(headers: &Headers, rules: &Rules) -> Self {
         let policies_of = |(index, class)| {
-            rules.routes.iter().map(|route| policies(ClassId::from_index(index), class, route, rules)).collect()
+            let policies_of =
+                |route| policies(class, route, rules, |id| limit_of_class(ClassId::from_index(index), &rules[id]));
+            let routes = rules.routes.iter();
+            routes.map(|route| policies_of(route).filter(|_| !has_limits_of_keys(route, rules))).collect()
         };
         let partitions_of =
             |class| rules.routes.iter().map(|route| partition::partitions(class, route, rules)).collect();
@@ -69,7 +73,47 @@ impl RateLimitHeaders {
         status: StatusCode,
         fields: &mut Fields,
     ) {
-        let Some(policy) = &self.policies[snapshot.class.index()][snapshot.route.index()] else { return };
+        match &self.policies[snapshot.class.index()][snapshot.route.index()] {
+            Some(policy) => self.write_all(policy, rules, snapshot, now, status, fields),
+            None => self.write_of_key(rules, snapshot, now, status, fields),
+        }
+    }
+
+    /// Writes the fields of a response on a route whose limits depend on the key of the client; nothing if it has no limits.
+    #[cold]
+    fn write_of_key(
+        &self,
+        rules: &Rules,
+        snapshot: RateLimitSnapshot<'_>,
+        now: Timestamp,
+        status: StatusCode,
+        fields: &mut Fields,
+    ) {
+        let route = &rules[snapshot.route];
+        if !has_limits_of_keys(route, rules) {
+            return;
+        }
+        let limit = |id: QuotaId| {
+            let usage = snapshot.usages.iter().find(|usage| usage.quota == id);
+            match usage.filter(|_| rules[id].budget.is_some()) {
+                Some(usage) => usage.limit_of_budget(),
+                None => limit_of_class(snapshot.class, &rules[id]),
+            }
+        };
+        if let Some(policy) = policies(&rules[snapshot.class], route, rules, limit) {
+            self.write_all(&policy, rules, snapshot, now, status, fields);
+        }
+    }
+
+    fn write_all(
+        &self,
+        policy: &str,
+        rules: &Rules,
+        snapshot: RateLimitSnapshot<'_>,
+        now: Timestamp,
+        status: StatusCode,
+        fields: &mut Fields,
+    ) {
         let snapshot =
             RateLimitSnapshot { bucket: snapshot.bucket.filter(|_| rules[snapshot.class].enforce), ..snapshot };
         // robots.txt on a route with costs is not limited.
@@ -162,18 +206,30 @@ fn client_share_name(quota: &str) -> String {
     format!("{quota}/client")
 }
 
-fn policies(id: ClassId, class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
+/// Returns true if a key has a limit of its own in a quota of the route.
+fn has_limits_of_keys(route: &Route, rules: &Rules) -> bool {
+    let mut budgets = route.costs.iter().filter_map(|(quota, _)| rules[*quota].budget.as_ref());
+    budgets.any(|budget| !budget.key_limits.is_empty())
+}
+
+/// Returns the limit of a class in a quota, unless its keys have others.
+fn limit_of_class(class: ClassId, quota: &Quota) -> Units {
+    let of_class = quota.budget.as_ref().and_then(|budget| budget.class_limits.get(&class));
+    of_class.copied().unwrap_or(quota.limit)
+}
+
+/// Returns the policies of a route. `limit` returns the limit of a quota.
+fn policies(class: &Class, route: &Route, rules: &Rules, limit: impl Fn(QuotaId) -> Units) -> Option<Box<str>> {
     let mut text = String::new();
     let applies = |bucket: &&Bucket| class.enforce && !(bucket.costed_only && route.is_free());
     if let Some(bucket) = class.bucket.as_ref().filter(applies) {
         let _ = write!(text, "\"{}\";q={};w={}", class.name, bucket.capacity, seconds_to_fill(bucket));
     }
-    let quotas = route.costs.iter().map(|(quota, _)| &rules[*quota]);
-    for quota in quotas.filter(|quota| quota.enforce) {
+    let quotas = route.costs.iter().map(|(id, _)| (*id, &rules[*id]));
+    for (id, quota) in quotas.filter(|(_, quota)| quota.enforce) {
         let separator = if text.is_empty() { "" } else { ", " };
         let window = ceil_seconds(quota.window.nominal_length()).max(1);
-        let of_class = quota.budget.as_ref().and_then(|budget| budget.class_limits.get(&id));
-        let limit = of_class.unwrap_or(&quota.limit).floor().min(MAX_SF_INTEGER);
+        let limit = limit(id).floor().min(MAX_SF_INTEGER);
         let _ = write!(text, "{separator}\"{}\";q={limit};w={window}", quota.name);
         if let Some(share) = quota.client_limit_of(class).filter(|_| class.enforce) {
             let (name, limit) = (client_share_name(&quota.name), share.floor().min(MAX_SF_INTEGER));
