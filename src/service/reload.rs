@@ -61,6 +61,10 @@ impl ServiceState {
         }
         // The lock prevents a concurrent poll from putting lists of the old settings into the new ones.
         let mut files = self.address_list_files.lock();
+        let had_keys = self.handle.with_settings(|settings| settings.rules.api_keys.iter().next().is_some());
+        if had_keys && settings.rules.api_keys.iter().next().is_none() {
+            warn!("The list of API keys has become empty: none of its keys is valid any more");
+        }
         let switches = switches::resolve(&self.switches, &self.operators, &settings.rules, now);
         self.handle.replace_settings(
             settings,
