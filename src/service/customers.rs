@@ -34,8 +34,8 @@ pub(super) fn usage_of_customers(admission: &Admission, now: Timestamp) -> Vec<U
         |id: &QuotaId| rules[*id].budget.as_ref().is_some_and(|budget| budget.per == BudgetKey::Customer);
     let mut usage = Vec::new();
     for quota in (0..rules.quotas.len()).map(QuotaId::from_index).filter(is_of_customers) {
-        usage.extend(rules.api_keys.iter().filter_map(|(hash, key)| {
-            let budget = admission.budget_usage(quota, key.class, customer(hash), now)?;
+        usage.extend(rules.api_keys.iter().filter_map(|(_, key)| {
+            let budget = admission.budget_usage(quota, key.class, customer(&key.name), now)?;
             Some(UsageDocument {
                 key: key.name.clone(),
                 class: rules[key.class].name.clone(),

@@ -177,6 +177,18 @@ fn keys_of_a_file_are_read_again_when_it_changes() {
     assert_eq!([ACME, TRIAL].map(|key| get(&gateway, key).status), [429, 200]);
 }
 
+#[test]
+fn customer_with_a_new_key_has_no_new_budget() {
+    let origin = Origin::plain();
+    let mut gateway = TestGateway::with_rules(origin.address(), &format!("ledger: file\n{}", rules()));
+    assert_eq!(admitted(&gateway, ACME, 4), 4);
+    let with_new_key = rules().replace(ACME_HASH, "HASH").replace(TRIAL_HASH, ACME_HASH).replace("HASH", TRIAL_HASH);
+    gateway.reload(origin.address(), &format!("ledger: file\n{with_new_key}")).expect("valid rules");
+    assert_eq!(admitted(&gateway, TRIAL, 5), 1, "the key of acme now");
+    gateway.restart();
+    assert_eq!([admitted(&gateway, TRIAL, 5), admitted(&gateway, ACME, 5)], [0, 2]);
+}
+
 /// Sends a request with a key. Returns its status; `None` if the gateway is killed before.
 fn status(address: SocketAddr, key: &str) -> Option<u16> {
     let mut stream = TcpStream::connect(address).ok()?;

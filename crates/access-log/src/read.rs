@@ -120,8 +120,8 @@ log_line! {
         /// Names of the classes whose conditions `header` and `cookie` the request meets. The field is absent if there are
         /// none.
         pub field_classes: Option<Vec<Text<'a>>> => "list of string",
-        /// Customer whose budgets the request is charged to: `hash:...`, the same for the same key or credential. The field is
-        /// absent unless a quota counts by customer, and for a client without a credential.
+        /// Customer whose budgets the request is charged to: `hash:...`, the same for the same name of a listed key, or the
+        /// same credential. The field is absent unless a quota counts by customer, and for a client without a credential.
         pub customer: Option<&'a str> => "string",
         /// Id of the trace that the request belongs to (W3C Trace Context), as 32 hexadecimal digits. The field is absent without
         /// `traces`.

@@ -1,6 +1,7 @@
 //! Listed API keys: known by their hashes, each of one customer and one class.
 
 use super::Timestamp;
+use super::hash::{fnv1a, mix};
 use super::identity::ClientKey;
 use super::ids::ClassId;
 use std::collections::HashMap;
@@ -60,13 +61,14 @@ impl ApiKeyList {
     /// Returns the key with a hash, if it is valid now.
     pub fn find(&self, hash: &KeyHash, now: Timestamp) -> Option<ListedKey> {
         let key = self.0.get(hash)?;
-        key.is_valid(now).then(|| ListedKey { class: key.class, customer: customer(hash) })
+        key.is_valid(now).then(|| ListedKey { class: key.class, customer: customer(&key.name) })
     }
 }
 
-/// Returns the key of a customer in counters, which is the same in each process and on each gateway.
-pub fn customer(hash: &KeyHash) -> ClientKey {
-    ClientKey::from_credential(u64::from_be_bytes(std::array::from_fn(|index| hash[index])))
+/// Returns the key of a customer in counters by its name. It is the same in each process and on each gateway, and stays the same
+/// when the customer gets another API key.
+pub fn customer(name: &str) -> ClientKey {
+    ClientKey::from_credential(mix(fnv1a(name.bytes())))
 }
 
 #[cfg(test)]
@@ -84,9 +86,9 @@ mod tests {
         ]));
         let before = Timestamp::from_seconds(NOON.seconds() - 1);
         let found = |number, now| keys.find(&[number; 32], now);
-        let listed = |number| Some(ListedKey { class: ClassId(1), customer: customer(&[number; 32]) });
-        assert_eq!([1, 2, 3, 4].map(|number| found(number, before)), [listed(1), listed(2), None, None]);
+        let listed = Some(ListedKey { class: ClassId(1), customer: customer("acme") });
+        assert_eq!([1, 2, 3, 4].map(|number| found(number, before)), [listed, listed, None, None]);
         assert_eq!(found(2, NOON), None, "it has expired");
-        assert_ne!(customer(&[1; 32]), customer(&[2; 32]));
+        assert_ne!(customer("acme"), customer("acmf"));
     }
 }

@@ -270,7 +270,8 @@ section! {
         ///
         /// Requests without the header or cookie, and clients without a verified operator, count by address. Values of
         /// headers and cookies are stored only as a hash with a random number drawn at the start; log, status and admin
-        /// API show `hash:...`, which is the same for the same value until the restart. A client that can invent values
+        /// API show `hash:...`, which is the same for the same value until the restart, or longer where usage by credential or
+        /// sessions are kept in state_dir. A client that can invent values
         /// of the header or cookie gets a new bucket for each: use it only if a server in front of the gateway has
         /// checked them.
         key: Key;

@@ -37,7 +37,8 @@ pub(crate) struct ApiKeys(pub Vec<ApiKeyKeys>);
 section! {
     /// API key of a customer.
     pub(crate) struct ApiKeyKeys {
-        /// Name of the customer, which metrics, logs and `tidegate usage` show: up to 64 of a-z, 0-9, `_`, `.` and `-`. Required.
+        /// Name of the customer, by which its usage is counted, also after its key has changed. Metrics, logs and `tidegate usage`
+        /// show it: up to 64 of a-z, 0-9, `_`, `.` and `-`. Required.
         name: Option<String>;
         /// Class of the customer, which has the condition `api_key: own`. Required.
         class: Option<String>;
@@ -177,7 +178,7 @@ pub(crate) fn api_keys(
         });
         let has_budgets =
             |budget: &Budget| budget.per == BudgetKey::Customer && named_by == Some(&CustomerSource::ApiKey);
-        set_limits(key, customer(&hash), &path, quotas, has_budgets, report);
+        set_limits(key, customer(name), &path, quotas, has_budgets, report);
         let listed = ApiKey { name: name.to_owned(), class, expires, disabled: key.disabled };
         if let Some(earlier) = keys.insert(hash, listed) {
             let message = format!("{:?} has the same key", earlier.name);

@@ -65,8 +65,8 @@ section! {
         /// further one takes the place of one with little usage and begins with the most that such a client had used. The
         /// RateLimit policy is named QUOTA/client.
         per_client: Option<Mark>;
-        /// Response header with the actual cost in units; several values add up. A cost reported on a route without one
-        /// is charged, too. Default none: a request costs the expected cost of its route.
+        /// Response header with the actual cost in units; several fields add up, and a list in one is no number. A cost
+        /// reported on a route without one is charged, too. Default none: a request costs the expected cost of its route.
         cost_header: Option<Field>;
         /// Where the body of a response has the actual cost: the path of a number in JSON, such as usage.total_tokens, or a
         /// list of { path, weight } whose numbers count weight units each and add up; at most 16. It is read from JSON, from the

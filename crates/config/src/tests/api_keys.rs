@@ -22,7 +22,7 @@ fn budgets_of_customers_have_the_limits_of_the_key_and_of_its_class() {
     let budget = rules.quotas[0].budget.as_ref().expect("the quota has budgets");
     assert_eq!((budget.per, budget.max_keys), (BudgetKey::Customer, 9));
     let limit = |class, key| budget.limit(ClassId(class), key, rules.quotas[0].limit).floor();
-    let (acme, other) = (customer(&hash()), customer(&[1; 32]));
+    let (acme, other) = (customer("acme"), customer("other"));
     assert_eq!([limit(0, acme), limit(0, other), limit(1, other)], [7, 50, 10]);
     assert!(rules.quotas[0].pacing.is_none() && rules.quotas[0].client_limit.is_none(), "they are for all requests");
     let before = Timestamp::from_seconds(1_798_761_599);
