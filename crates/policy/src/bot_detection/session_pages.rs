@@ -73,22 +73,28 @@ impl UsualPages {
         self.0.record(change.earlier.map(f32::from), change.pages.into(), now, HALF_LIFE);
     }
 
-    /// Returns the number of costly pages a day up to which a session may be a person's: twice what all but one in a thousand
-    /// stay below. `None` until a thousand sessions are known.
+    /// Returns the number of costly pages a day up to which a session may be a person's: 2.5 times what all but one in a
+    /// thousand stay below, but not more than 60 times what all but one in twenty do. `None` until a thousand sessions are known.
     pub fn limit(&self) -> Option<u16> {
-        let bound = self.0.upper_bound(RARE_SHARE)?;
-        Some((bound * MARGIN).max(MIN_LIMIT).min(f32::from(u16::MAX - 1)) as u16)
+        let eager = self.0.upper_bound(EAGER_SHARE)? * EAGER_MARGIN;
+        // A few programs with cookies are more than one in a thousand of the sessions, and rarely one in twenty.
+        let common = self.0.upper_bound(COMMON_SHARE)? * COMMON_MARGIN;
+        Some(eager.min(common).max(MIN_LIMIT) as u16)
     }
 }
 
 /// Time after which a session counts half: some days, since few people read a hundred pages.
 const HALF_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Share of people who ask for more pages than the bound.
-const RARE_SHARE: f32 = 0.001;
+/// Share of the most eager people.
+const EAGER_SHARE: f32 = 0.001;
 
-/// Multiple of the bound that is still usual: a day may begin in the afternoon, and have parts of two days of a person.
-const MARGIN: f32 = 2.0;
+/// Multiple of what the others ask for that is still usual: a day that begins in the afternoon has parts of two days of a person.
+const EAGER_MARGIN: f32 = 2.5;
+
+/// Share of people who read more than others, and the multiple of what these ask for that is still usual.
+const COMMON_SHARE: f32 = 0.05;
+const COMMON_MARGIN: f32 = 60.0;
 
 /// Costly pages a day that are always usual.
 const MIN_LIMIT: f32 = 100.0;
@@ -118,7 +124,7 @@ mod tests {
             ask(&mut SessionPages::default(), &mut usual, Session::Known, pages, START);
         }
         let limit = usual.limit().expect("a thousand people");
-        assert!((320..400).contains(&limit), "{limit}");
+        assert!((430..480).contains(&limit), "{limit}");
         let mut session = SessionPages::default();
         ask(&mut session, &mut usual, Session::Known, limit.into(), START);
         assert_eq!(session.beyond(limit, START), None);
@@ -135,6 +141,14 @@ mod tests {
         ask(&mut SessionPages::default(), &mut usual, Session::Known, 60_000, START);
         (0..500).for_each(|_| ask(&mut SessionPages::default(), &mut usual, Session::New, 2000, START));
         assert_eq!(usual.limit(), Some(100));
+    }
+
+    #[test]
+    fn programs_among_the_sessions_raise_the_limit_little() {
+        let mut usual = UsualPages::default();
+        (0..1500).for_each(|_| ask(&mut SessionPages::default(), &mut usual, Session::Known, 8, START));
+        (0..30).for_each(|_| ask(&mut SessionPages::default(), &mut usual, Session::Known, 2000, START));
+        assert!(usual.limit().is_some_and(|limit| limit < 600), "{:?}", usual.limit());
     }
 
     #[test]
