@@ -126,6 +126,50 @@ fn budgets_and_shares_outlive_a_restart_and_end_with_their_window() {
 }
 
 #[test]
+fn a_customer_reads_its_own_usage_and_nobody_reads_that_of_others() {
+    let origin = Origin::plain();
+    let nokey = "classes:\n  - { name: nokey, block: true, when: { path: /v1/** } }\n";
+    for rules in
+        [rules(), rules().replace("classes:\n", nokey).replace("{ match: /free }", "{ match: /free, cost: none }")]
+    {
+        let gateway = TestGateway::with_rules(origin.address(), &format!("headers: {{ usage: true }}\n{rules}"));
+        let before = origin.received_requests().len();
+        let usage = |field: &str| gateway.connect().get("/.well-known/usage", field);
+        admitted(&gateway, ACME, 7);
+        let bearer = format!("Authorization: Bearer {ACME}\r\n");
+        let read = usage(&bearer);
+        assert_eq!(
+            (read.status, read.field("content-type"), read.field("cache-control")),
+            (200, "application/json", "no-store")
+        );
+        let budget = &read.json()["budgets"][0];
+        let is_blocked = gateway.connect().get("/v1/chat", &bearer).json()["reason"] == "blocked";
+        let used = if is_blocked { 0 } else { 5 };
+        let shown = ["quota", "limit", "used", "remaining"].map(|name| budget[name].clone());
+        assert_eq!(serde_json::json!(shown), serde_json::json!(["customer", 5, used, 5 - used]));
+        assert!(budget["window_end"].as_str().is_some_and(|end| end.ends_with('Z')));
+        assert_eq!(usage(&format!("X-Api-Key: {TRIAL}\r\n")).json()["budgets"][0]["used"], 0);
+        for field in ["", "Authorization: Bearer key-of-late\r\n", "Authorization: Bearer acme\r\n", "X-Api-Key: \r\n"]
+        {
+            let refused = usage(field);
+            assert_eq!((refused.status, refused.field("www-authenticate")), (401, "Bearer realm=\"api\""), "{field}");
+            assert!(!refused.text().contains("acme"), "{field}");
+        }
+        // However often it is read, with a spent budget, too: it costs nothing, and the origin gets none of it.
+        assert!((0..50).all(|_| usage(&bearer).status == 200));
+        assert_eq!(usage(&bearer).json()["budgets"][0]["used"], used);
+        let post = format!("POST /.well-known/usage HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n{bearer}\r\n");
+        assert_eq!(gateway.connect().send(post).read_response().status, 405);
+        let received = origin.received_requests().len() - before;
+        assert_eq!(received, used, "the origin gets what is admitted");
+    }
+    let gateway = TestGateway::with_rules(origin.address(), &rules());
+    let before = origin.received_requests().len();
+    gateway.connect().get("/.well-known/usage", &format!("Authorization: Bearer {ACME}\r\n"));
+    assert_eq!(origin.received_requests().len(), before + 1, "a page of the origin, unless the gateway serves it");
+}
+
+#[test]
 fn customers_are_named_by_a_header_where_the_application_checks_it() {
     let origin = Origin::plain();
     let rules = "

@@ -164,7 +164,7 @@ pub(super) struct File {
     /// betray it by their length over TLS: set compress: false for their routes. Default none: responses pass as they are.
     #[serde(deserialize_with = "present_or_default")]
     pub compression: Option<compression::Compression>,
-    /// Rate limit header fields of responses.
+    /// What clients learn of their limits: header fields of responses, and the usage of a customer.
     pub headers: Headers,
     /// Bodies of the gateway's own refusals and failures, by status: `429`, or a class of statuses, `4xx` or `5xx`, for those
     /// without one: an HTML file, or { html, json }. Paths start at the directory of this file. Files are read at the start

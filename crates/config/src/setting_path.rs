@@ -116,8 +116,8 @@ keys! {
     read_token redirect redis refresh refuse_with remove request_headers response_headers response_timeout
     revalidation_cost rewrite robots routes scopes search_served server_name session set sha256 shed signature_agents
     sliding start_delay status statuses steps stream success_statuses sync_from terms tiers tls to token traces
-    trailing_slash trusted_proxies unkeyed_headers url urls user_agent user_agent_rules value verify webhook weights
-    when window zone
+    trailing_slash trusted_proxies unkeyed_headers url urls usage user_agent user_agent_rules value verify webhook
+    weights when window zone
 }
 
 impl fmt::Display for SettingPath {

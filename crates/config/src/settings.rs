@@ -68,7 +68,7 @@ pub struct Settings {
     pub limits: Limits,
     /// File of the API keys; `None` if they are in the configuration.
     pub api_key_file: Option<PathBuf>,
-    /// Rate limit header fields of responses.
+    /// What clients learn of their limits.
     pub headers: Headers,
     /// HTML files for the gateway's own error responses.
     pub error_pages: Vec<ErrorPage>,

@@ -239,7 +239,7 @@ fn crawl_delay_of_api_key_class_is_unpublished() {
 fn crawl_policy_is_served_only_when_enabled() {
     let policy = |yaml: &str| {
         let settings = settings(&format!("origin: {{ url: http://o }}\n{yaml}"));
-        assert_eq!(settings.rules.serves_crawl_policy, settings.crawl_policy.is_some());
+        assert_eq!(settings.rules.own_documents.crawl_policy, settings.crawl_policy.is_some());
         settings.crawl_policy.map(|policy| (policy.contact, policy.show_units))
     };
     for off in ["", "crawl_policy: off"] {

@@ -4,6 +4,7 @@ use super::quota::QuotaCounter;
 use super::{Admission, Engine};
 use std::sync::Arc;
 use std::time::Duration;
+use tidegate_policy::budget::{BudgetKey, CustomerSource};
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::pacing::{PacingMode, PacingRole};
 use tidegate_policy::quota::Quota;
@@ -187,6 +188,15 @@ impl Admission {
             }
         };
         with_budgets.map(view).collect()
+    }
+
+    /// Returns the quotas with a budget for each customer of a listed key, in the order of the configuration.
+    pub fn customer_budgets(&self) -> impl Iterator<Item = QuotaId> {
+        let has_listed_customers = self.rules.customer == Some(CustomerSource::ApiKey);
+        let is_of_customers = |quota: &Quota| quota.budget.as_ref().is_some_and(|it| it.per == BudgetKey::Customer);
+        let quotas = self.rules.quotas.iter().enumerate();
+        let quotas = quotas.filter(move |(_, quota)| has_listed_customers && is_of_customers(quota));
+        quotas.map(|(index, _)| QuotaId::from_index(index))
     }
 
     /// Returns the units that a key has used of its budget, with its limit in `class`; `None` for a quota without budgets.

@@ -12,6 +12,8 @@ pub enum Exemption {
     RobotsTxt,
     /// It reads the crawl policy that the gateway serves.
     CrawlPolicy,
+    /// A customer reads its usage, which the gateway serves.
+    Usage,
     /// It reads an answer of the origin to a certificate authority (RFC 8555 section 8.3), which validates from
     /// changing addresses as a bot.
     AcmeChallenge,
@@ -21,7 +23,7 @@ pub enum Exemption {
 
 impl Exemption {
     /// All exemptions.
-    pub const ALL: [Self; 4] = [Self::RobotsTxt, Self::CrawlPolicy, Self::AcmeChallenge, Self::Preflight];
+    pub const ALL: [Self; 5] = [Self::RobotsTxt, Self::CrawlPolicy, Self::Usage, Self::AcmeChallenge, Self::Preflight];
 
     /// Bucket of exempt requests of one client that reach the origin: a free request must not be a way to flood it. A
     /// page with many endpoints sends dozens of preflights at once.
@@ -45,6 +47,7 @@ impl Exemption {
         match self {
             Self::RobotsTxt => "GET and HEAD of /robots.txt",
             Self::CrawlPolicy => "GET and HEAD of /.well-known/crawl-policy",
+            Self::Usage => "GET and HEAD of /.well-known/usage",
             Self::AcmeChallenge => "GET of /.well-known/acme-challenge/TOKEN (ACME), at most 10 a second of a client",
             Self::Preflight => "CORS preflights (OPTIONS), at most 10 a second of a client",
         }
@@ -60,6 +63,32 @@ pub const ROBOTS_TXT_PATH: &str = "/robots.txt";
 
 /// Path of the crawl policy document, if the gateway serves it. Never refused either: refused crawlers need it most.
 pub const CRAWL_POLICY_PATH: &str = "/.well-known/crawl-policy";
+
+/// Path of the usage of a customer, if the gateway serves it. Never refused either: who has used all wants to know until when.
+pub const USAGE_PATH: &str = "/.well-known/usage";
+
+/// Documents that the gateway serves itself, beside robots.txt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnDocuments {
+    /// The crawl policy.
+    pub crawl_policy: bool,
+    /// The usage of a customer.
+    pub usage: bool,
+}
+
+impl OwnDocuments {
+    /// No document.
+    pub const NONE: Self = Self { crawl_policy: false, usage: false };
+
+    /// Returns the exemption of reads of the document at a normalized path; `None` if it is not served.
+    pub fn at(self, path: &str) -> Option<Exemption> {
+        match path {
+            CRAWL_POLICY_PATH if self.crawl_policy => Some(Exemption::CrawlPolicy),
+            USAGE_PATH if self.usage => Some(Exemption::Usage),
+            _ => None,
+        }
+    }
+}
 
 /// Returns true if `method` for the normalized `path` reads robots.txt.
 pub fn is_robots_txt_read(method: &Method, path: &str) -> bool {

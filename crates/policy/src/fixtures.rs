@@ -3,6 +3,7 @@
 use super::address_lists::ListSet;
 use super::class::{Class, ClassMatcher};
 use super::cost::Cost;
+use super::exempt::OwnDocuments;
 use super::facts::{Claim, ClientFacts, Proof, RequestFacts, Signature};
 use super::identity::{KeySource, ProxyTrust};
 use super::ids::{OriginId, QuotaId};
@@ -32,7 +33,7 @@ pub fn rules() -> Rules {
         quotas: Vec::new(),
         routes: Vec::new(),
         scopes: Vec::new(),
-        serves_crawl_policy: false,
+        own_documents: OwnDocuments::NONE,
         cache: None,
         compression: None,
         path_policy: PathPolicy::Strict,

@@ -7,7 +7,7 @@ use super::cache::CacheRules;
 use super::class::{self, Class, Classification, FieldCondition, UserAgentRules};
 use super::compression::CompressionRules;
 use super::cost::Cost;
-use super::exempt::{self, Exemption};
+use super::exempt::{self, Exemption, OwnDocuments};
 use super::facts::{ClientFacts, Facts, RequestFacts};
 use super::identity::{ClientKey, CredentialSource, KeySource, ProxyTrust};
 use super::ids::{ClassId, QuotaId, RouteId, ScopeId};
@@ -45,8 +45,8 @@ pub struct Rules {
     pub path_policy: PathPolicy,
     /// Scopes of the origin, by [`ScopeId`].
     pub scopes: Vec<Scope>,
-    /// True if the gateway serves [`exempt::CRAWL_POLICY_PATH`].
-    pub serves_crawl_policy: bool,
+    /// Documents that the gateway serves itself.
+    pub own_documents: OwnDocuments,
     /// Rules of the cache for all routes; `None` if nothing is stored.
     pub cache: Option<CacheRules>,
     /// Rules of compression; `None` if nothing is compressed.
@@ -142,9 +142,9 @@ impl Rules {
         self.bot_detection.as_ref().is_some_and(|detection| score.points >= detection.threshold)
     }
 
-    /// Returns true if `path` is the crawl policy's and the gateway serves it. `path` is normalized.
-    pub fn is_crawl_policy(&self, path: &str) -> bool {
-        self.serves_crawl_policy && path == exempt::CRAWL_POLICY_PATH
+    /// Returns the document at `path`, by the exemption of its reads, if the gateway serves it. `path` is normalized.
+    pub fn own_document(&self, path: &str) -> Option<Exemption> {
+        if self.own_documents == OwnDocuments::NONE { None } else { self.own_documents.at(path) }
     }
 
     /// Returns why a request is not use; `None` for an ordinary request.
@@ -166,7 +166,7 @@ impl Rules {
         if exempt::is_robots_txt_read(method, path) {
             return Some(Exemption::RobotsTxt);
         }
-        (self.is_crawl_policy(path) && exempt::is_read_method(method)).then_some(Exemption::CrawlPolicy)
+        self.own_document(path).filter(|_| exempt::is_read_method(method))
     }
 
     /// Returns the quota with this name.
@@ -320,18 +320,23 @@ mod tests {
     }
 
     #[test]
-    fn reads_of_robots_txt_and_of_a_served_crawl_policy_are_exempt() {
-        for serves_crawl_policy in [true, false] {
-            let rules = Rules { serves_crawl_policy, ..fixtures::rules() };
+    fn reads_of_robots_txt_and_of_served_documents_are_exempt() {
+        for (crawl_policy, usage) in [(true, false), (false, true), (true, true), (false, false)] {
+            let rules = Rules { own_documents: OwnDocuments { crawl_policy, usage }, ..fixtures::rules() };
             let exemption = |method, path| rules.read_exemption(&method, path);
             assert_eq!(exemption(Method::GET, exempt::ROBOTS_TXT_PATH), Some(Exemption::RobotsTxt));
             assert_eq!(exemption(Method::POST, exempt::ROBOTS_TXT_PATH), None);
             assert_eq!(exemption(Method::GET, "/"), None);
-            let served = serves_crawl_policy.then_some(Exemption::CrawlPolicy);
-            assert_eq!(exemption(Method::HEAD, exempt::CRAWL_POLICY_PATH), served);
-            assert_eq!(exemption(Method::POST, exempt::CRAWL_POLICY_PATH), None);
-            assert_eq!(rules.is_crawl_policy(exempt::CRAWL_POLICY_PATH), serves_crawl_policy);
-            assert!(!rules.is_crawl_policy("/"));
+            let documents = [
+                (exempt::CRAWL_POLICY_PATH, crawl_policy.then_some(Exemption::CrawlPolicy)),
+                (exempt::USAGE_PATH, usage.then_some(Exemption::Usage)),
+            ];
+            for (path, served) in documents {
+                assert_eq!(exemption(Method::HEAD, path), served);
+                assert_eq!(exemption(Method::POST, path), None);
+                assert_eq!(rules.own_document(path), served);
+            }
+            assert_eq!(rules.own_document("/"), None);
         }
     }
 

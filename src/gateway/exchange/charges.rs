@@ -302,7 +302,7 @@ fn is_page(exemption: Exemption, status: StatusCode, fields: &Fields) -> bool {
             let is_html = fields.get(Name::ContentType).is_some_and(|kind| kind.starts_with(b"text/html"));
             !is_html && length.is_none_or(|length| length <= MAX_KEY_AUTHORIZATION)
         }
-        Exemption::RobotsTxt | Exemption::CrawlPolicy => true,
+        Exemption::RobotsTxt | Exemption::CrawlPolicy | Exemption::Usage => true,
     };
     status.is_success() && status != StatusCode::NO_CONTENT && length != Some(0) && !is_answer
 }

@@ -88,12 +88,12 @@ impl Known {
         &self.rules()[self.classified.route]
     }
 
-    /// Returns true if the gateway itself answers the request once it is admitted: with the crawl policy, with robots.txt, or
-    /// with the redirect of its route.
+    /// Returns true if the gateway itself answers the request once it is admitted: with a document of its own, with robots.txt,
+    /// or with the redirect of its route.
     pub(in crate::gateway) fn is_for_gateway(&self) -> bool {
         let path = self.request.path();
         is_robots_txt_read(&self.request.head.method, path)
-            || self.rules().is_crawl_policy(path)
+            || self.rules().own_document(path).is_some()
             || self.config.settings.redirect(self.classified.route).is_some()
     }
 

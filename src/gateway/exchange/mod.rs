@@ -11,7 +11,7 @@
 //!    another one fetches waits for it.
 //! 4. Decide (`evaluate`): the bucket, the quotas and pacing. A request waits here only for a lease, or for the cost of
 //!    its path; a refused one holds nothing. From here on, a [`journal::Journal`] accompanies the request.
-//! 5. Serve locally (`answer/crawl_policy`, `answer/robots`, `answer/redirect`, `answer/copy`): responses of the gateway
+//! 5. Serve locally (`answer/document`, `answer/robots`, `answer/redirect`, `answer/copy`): responses of the gateway
 //!    and stored ones need no slots.
 //! 6. Receive (`receive`): the whole body, before slots are taken, because a client can send slowly.
 //! 7. Acquire slots (`throttle`): the permit is held meanwhile, so that a request with slots can be sent. Without
@@ -70,8 +70,8 @@ use crate::gateway::worker::WorkerConfig;
 use abandon::Abandonable;
 use answer::acme_challenge::acme_challenge;
 use answer::copy::{copy_for_refusal, respond_from_copy, respond_only_if_cached, respond_overdue};
-use answer::crawl_policy::serve_crawl_policy;
 use answer::delegate::answer_proxy;
+use answer::document::serve_document;
 use answer::origin::respond_to_origin_failure;
 use answer::origin_cache::{origin_cache_request, respond_from_origin_cache};
 use answer::redirect::{redirect_by_route, redirect_to_https};
@@ -164,8 +164,8 @@ async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>)
         return respond_refused(journal, role, reason).await;
     }
     let Known { config, request, classified, .. } = &*journal.known;
-    if config.settings.rules.is_crawl_policy(request.path()) {
-        return serve_crawl_policy(body, journal);
+    if let Some(document) = config.settings.rules.own_document(request.path()) {
+        return serve_document(document, body, journal);
     }
     if is_robots_txt_read(&request.head.method, request.path()) {
         // Boxed to keep the future of other requests small.

@@ -146,7 +146,11 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     ids.for_each(|id| line(format!("  {}", routes::route(id, settings))));
 
     line("\nnot use: free, and never refused for units:".into());
-    let has_effect = |exemption: &&Exemption| **exemption != Exemption::CrawlPolicy || rules.serves_crawl_policy;
+    let has_effect = |exemption: &&Exemption| match exemption {
+        Exemption::CrawlPolicy => rules.own_documents.crawl_policy,
+        Exemption::Usage => rules.own_documents.usage,
+        Exemption::RobotsTxt | Exemption::AcmeChallenge | Exemption::Preflight => true,
+    };
     Exemption::ALL.iter().filter(has_effect).for_each(|exemption| line(format!("  {}", exemption.description())));
 
     crawlers::robots(settings, operators).into_iter().for_each(&mut line);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_policy::tier::Share;
 
 section! {
-    /// Rate limit header fields of responses.
+    /// What clients learn of their limits: header fields of responses, and the usage of a customer.
     pub struct Headers {
         /// `RateLimit` and `RateLimit-Policy` fields as in a version of the IETF draft: draft-11, draft-12 or off. draft-12 is
         /// the form that is proposed for the next version: `a` and `w` in place of `r` and `t`, no `RateLimit` in a redirect,
@@ -24,6 +24,9 @@ section! {
         /// no `Access-Control-Allow-Credentials`. Without these fields a script sees a network error. Fields that
         /// response_headers of the route sets stay.
         cors: bool = true => bool, any;
+        /// true: `GET /.well-known/usage` tells a customer what it has used of its budgets, as JSON. It has a listed key in the
+        /// request, or gets 401. The answer costs nothing.
+        usage: bool = false => bool, any;
     }
 }
 

@@ -100,3 +100,18 @@ fn limit_below_the_cost_of_a_route_is_reported() {
     let errors = load_limits("4", "3", "2").expect_err("no customer is served").to_string();
     assert!(errors.contains("cost 5 exceeds the quota limit 4, so no request would be admitted"), "{errors}");
 }
+
+#[test]
+fn usage_of_a_customer_is_served_only_where_customers_have_budgets() {
+    let yaml = |quota: &str| {
+        format!(
+            "origin: http://127.0.0.1:1\nheaders: {{ usage: true }}\nquotas: {{ q: {{ limit: 10{quota} }} }}\n\
+             api_keys: [{{ name: acme, class: pro, sha256: {HASH} }}]\nclasses: [{{ name: pro, when: {{ api_key: own }} }}]\n"
+        )
+    };
+    assert!(settings(&yaml(", per: api_key")).rules.own_documents.usage);
+    for quota in ["", ", per: client", ", per: { header: X-Customer }"] {
+        let errors = config_errors(&yaml(quota)).join("\n");
+        assert!(errors.contains("headers.usage: no customer of a listed key has a budget"), "{quota}: {errors}");
+    }
+}

@@ -17,6 +17,10 @@ pub(super) fn check_use(file: &File, customer: Option<&CustomerSource>, report: 
             .expect("a quota names the customer");
         report.error(&SettingPath::of_quota(name).per(), "there are no API keys", hint);
     }
+    if file.headers.usage && customer != Some(&CustomerSource::ApiKey) {
+        let hint = "write per: api_key at a quota, or leave the key out";
+        report.error(&SettingPath::ROOT.headers().usage(), "no customer of a listed key has a budget", hint);
+    }
     for (index, class) in file.classes.iter().enumerate() {
         if matches!(class.when.api_key, Some(ApiKeyForm::Own)) {
             is_used = true;

@@ -50,6 +50,7 @@ use quotas::Quotas;
 use std::sync::Arc;
 use tidegate_policy::Rules;
 use tidegate_policy::compression::CompressionRules;
+use tidegate_policy::exempt::OwnDocuments;
 
 /// Returns the settings of `raw`, and all errors, including those in `errors`. `defaults` are the values that `raw` has and
 /// the file has not.
@@ -124,7 +125,7 @@ pub(super) fn validate(
         CrawlPolicyDocument::On(policy) => Some(policy.clone()),
     };
 
-    let serves_crawl_policy = crawl_policy.is_some();
+    let own_documents = OwnDocuments { crawl_policy: crawl_policy.is_some(), usage: raw.headers.usage };
     let compression = raw.compression.clone().map(|Compression(keys)| keys);
     let rules = Rules {
         trust,
@@ -138,7 +139,7 @@ pub(super) fn validate(
         routes,
         path_policy: server::path_policy(raw.paths),
         scopes,
-        serves_crawl_policy,
+        own_documents,
         cache: cache_rules,
         compression: compression.map(|CompressionKeys { codings, min_size, types }| CompressionRules {
             codings,

@@ -287,7 +287,7 @@ fn full_shed_waits_for_reset_partial_does_not() {
 
 #[test]
 fn exempt_request_is_refused_only_by_its_bucket_and_by_switches() {
-    use Exemption::{AcmeChallenge, CrawlPolicy, Preflight, RobotsTxt};
+    use Exemption::{AcmeChallenge, CrawlPolicy, Preflight, RobotsTxt, Usage};
     let empty = BucketState { used_tokens: Exemption::BUCKET.capacity, refilled_at: NOON };
     let switch = |effect| Some(Switch { effect, until: None });
     let (block, maintenance) = (switch(SwitchEffect::Block), switch(SwitchEffect::Maintenance));
@@ -304,6 +304,7 @@ fn exempt_request_is_refused_only_by_its_bucket_and_by_switches() {
         (AcmeChallenge, full, maintenance, None),
         (RobotsTxt, empty, block, None),
         (CrawlPolicy, empty, maintenance, None),
+        (Usage, empty, block, None),
     ] {
         // The quota and the share of the client are used up, and the class is blocked and has no bucket.
         let used = Some(Units::from_whole(1000));

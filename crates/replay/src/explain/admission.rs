@@ -28,7 +28,9 @@ fn steps_of_rules(input: &ExplainInput<'_>, assessment: &Assessment<'_>) -> Vec<
     let request = input.decision_request_for(input.classification().class);
     if let Some(exemption) = request.exemption {
         let message = match exemption {
-            Exemption::RobotsTxt | Exemption::CrawlPolicy => format!("{} is never refused", input.request.path),
+            Exemption::RobotsTxt | Exemption::CrawlPolicy | Exemption::Usage => {
+                format!("{} is never refused", input.request.path)
+            }
             Exemption::AcmeChallenge | Exemption::Preflight => format!("free: {}", exemption.description()),
         };
         let mut steps = vec![Step::new(Stage::Exempt, StepResult::Passed, message)];

@@ -83,14 +83,14 @@ pub(in crate::gateway) fn forbidden(mut response: Response<ResponseBody>) -> Res
 }
 
 /// Returns whole units as an integer.
-fn number(units: Units) -> Value {
+pub(super) fn number(units: Units) -> Value {
     match units.milli() % 1000 {
         0 => units.floor().into(),
         _ => Number::from_f64(units.as_f64()).map_or(Value::Null, Value::Number),
     }
 }
 
-fn document_response(status: StatusCode, kind: &[u8], document: &Value) -> Response<ResponseBody> {
+pub(super) fn document_response(status: StatusCode, kind: &[u8], document: &Value) -> Response<ResponseBody> {
     let mut fields = Fields::new();
     fields.append(Name::ContentType, kind);
     fields.append(Name::CacheControl, b"no-store");

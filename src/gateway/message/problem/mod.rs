@@ -6,11 +6,13 @@
 
 mod api_error;
 mod cached;
+mod customer_usage;
 mod format;
 mod forward_auth;
 mod template;
 
 pub(in crate::gateway) use cached::cached_response;
+pub(in crate::gateway) use customer_usage::customer_usage;
 pub(in crate::gateway) use format::ResponseFormat;
 pub(in crate::gateway) use forward_auth::{ProxyRequestError, forbidden, proxy_request_error, settled};
 
@@ -118,7 +120,12 @@ impl<'a> Problem<'a> {
         Self::from_template(ProblemTemplate::for_request_error(error))
     }
 
-    /// Returns the problem of a method that the crawl policy does not support.
+    /// Returns the problem of a request for the usage of a customer without a valid key.
+    pub(in crate::gateway) fn unauthorized() -> Self {
+        Self::from_template(ProblemTemplate::NO_KEY)
+    }
+
+    /// Returns the problem of a method that a document of the gateway does not support.
     pub(in crate::gateway) fn method_not_allowed() -> Self {
         Self::from_template(ProblemTemplate::METHOD_NOT_ALLOWED)
     }

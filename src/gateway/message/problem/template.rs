@@ -71,9 +71,12 @@ static FORBIDDEN: LazyLock<ProblemTemplate> = LazyLock::new(|| {
 });
 
 impl ProblemTemplate {
-    /// A method that the crawl policy does not support.
+    /// A method that a document of the gateway does not support.
     pub(super) const METHOD_NOT_ALLOWED: Self =
-        plain!(405, "Method Not Allowed", "The crawl policy supports only GET and HEAD.");
+        plain!(405, "Method Not Allowed", "This document supports only GET and HEAD.");
+
+    /// The usage of a customer, without a key of one.
+    pub(super) const NO_KEY: Self = plain!(401, "Unauthorized", "The request has no valid API key.");
 
     /// No stored response for a client that wants no other.
     pub(super) const ONLY_IF_CACHED: Self =
