@@ -1,7 +1,7 @@
 """Which window each call counts in."""
 
-# A gateway and the model see a call at slightly different times, in seconds.
-TOLERANCE = 0.3
+# A gateway and the model see a call at slightly different times, and some gateways count whole seconds; in seconds.
+TOLERANCE = 1.1
 
 
 def overspent(calls, limit, length, is_aligned):
@@ -22,13 +22,12 @@ def sums(calls, limit, length, is_aligned):
     """Returns the units of each window. A call close to an edge counts in the earlier window if that has room."""
     windows, end = [], None
     for time, units in sorted(calls):
-        if end is not None and time < end - TOLERANCE:
+        is_before = end is not None and time < end - TOLERANCE
+        has_room = end is not None and time < end + TOLERANCE and windows[-1] + units <= limit
+        if is_before or has_room:
             windows[-1] += units
-        elif end is not None and time < end + TOLERANCE and windows[-1] + units <= limit:
-            windows[-1] += units
-        elif end is not None and time < end:
-            windows[-1] += units
-        else:
-            end = (time // length + 1) * length if is_aligned else time + length
-            windows.append(units)
+            continue
+        windows.append(units)
+        # A window with the edge within the tolerance is the next one already.
+        end = ((time + TOLERANCE) // length + 1) * length if is_aligned else time + length
     return windows

@@ -2,7 +2,7 @@
 
 use super::cache::CacheDocument;
 use super::state::{StateDocument, SwitchDocument};
-use super::usage::UsageDocument;
+use super::usage::{UsageDocument, UsageRecord};
 use crate::gateway::{CachePurge, FillOutcome};
 use std::io;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use tidegate_policy::{Timestamp, Units};
 use tidegate_replay::explain::Explanation;
 use tokio::sync::oneshot;
 
-/// The gateway as the admin API sees it. All methods read from memory, except [`Self::reload`].
+/// The gateway as the admin API sees it. All methods read from memory, except [`Self::reload`] and
+/// [`Self::usage_history`].
 pub trait GatewayApi: Send + Sync + 'static {
     /// Returns the current time.
     fn now(&self) -> Timestamp;
@@ -33,6 +34,9 @@ pub trait GatewayApi: Send + Sync + 'static {
     fn explanation(&self, id: u64) -> Option<Explanation>;
     /// Returns the usage of each budget by each customer of a listed key.
     fn customer_usage(&self) -> Vec<UsageDocument>;
+    /// Returns the recorded usage in the ended windows of a month such as `2026-11`, by default the current one, or an error of
+    /// one line. May block.
+    fn usage_history(&self, month: Option<&str>) -> Result<Vec<UsageRecord>, String>;
     /// Sets the usage of a quota; returns the usage before and after.
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota>;
     /// Changes a switch; returns the change, or an error of one line.

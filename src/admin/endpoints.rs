@@ -128,6 +128,14 @@ pub const ENDPOINTS: &[Endpoint] = &[
     },
     Endpoint {
         method: "GET",
+        path: "/api/v1/usage/history",
+        response: "What customers of listed keys have used in windows that have ended, by customer, quota and window; the data of \
+                   `tidegate usage --month`. The query has the `month` (`2026-11`, by default the current one) and `key`, each \
+                   optional. A record has `key`, `class`, `quota`, `limit`, `used`, `window_start` and `window_end`.",
+        errors: &[(422, "The month is none, or its table cannot be read.")],
+    },
+    Endpoint {
+        method: "GET",
         path: "/api/v1/cache",
         response: "The [cache](#cache); the data of `tidegate cache stats`.",
         errors: &[(404, "The configuration has no section `cache`.")],

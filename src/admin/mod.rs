@@ -35,6 +35,7 @@ mod wrong_tokens;
 #[cfg(test)]
 mod tests;
 
+pub use amount::Amount;
 pub use api::{GatewayApi, SwitchChange, WarmReceiver};
 pub use auth::{AccessControl, AccessRules};
 pub use cache::CacheDocument;
@@ -43,7 +44,7 @@ pub use listener::{BoundListener, Listener};
 pub use quotas::CorrectionResponse;
 pub use state::{QuotaDocument, StateDocument};
 pub use switches::MAX_SECONDS as MAX_SWITCH_SECONDS;
-pub use usage::UsageDocument;
+pub use usage::{UsageDocument, UsageRecord};
 
 use axum::extract::{Extension, FromRef, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
@@ -134,6 +135,7 @@ fn router_with_history(gateway: DynGateway, access: AccessControl, history: Arc<
         .route("/api/v1/quotas/{name}/used", put(quotas::set_used))
         .route("/api/v1/quotas/{name}/reset", post(quotas::reset))
         .route("/api/v1/usage", get(usage::list))
+        .route("/api/v1/usage/history", get(usage::history))
         .route("/api/v1/decisions", get(decision::list))
         .route("/api/v1/decisions/{id}", get(decision::show))
         .route("/api/v1/decisions/{id}/explanation", get(decision::explain))

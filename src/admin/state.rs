@@ -55,6 +55,8 @@ pub struct StateDocument {
     pub notes: Vec<String>,
     /// [Quotas](#quotas) of the current rules.
     pub quotas: Vec<QuotaDocument>,
+    /// Quotas with a budget for each key.
+    pub budgets: Vec<BudgetDocument>,
     /// What the windows of the first quota keep of the promise; null if nothing is promised.
     pub promise: Option<PromiseDocument>,
     /// The five paths with the most units that the origin reported in `cost_header` although no route has a cost for
@@ -107,6 +109,42 @@ impl OriginDocument {
             None => self.authority.clone(),
         }
     }
+}
+
+/// A quota with a budget for each key.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct BudgetDocument {
+    /// Name of the quota.
+    pub name: String,
+    /// False in shadow mode.
+    #[serde(default = "default_true")]
+    pub enforce: bool,
+    /// Number of keys with usage in the window.
+    pub keys: usize,
+    /// Maximum number of keys.
+    pub max_keys: usize,
+    /// Number of keys that took the place of others in the window, because `max_keys` were counted.
+    pub replaced: u32,
+    /// Settled plus reserved units of all keys.
+    pub used: Amount,
+    /// End of the window.
+    #[schemars(with = "Time")]
+    pub window_end: String,
+    /// The five keys that have used most.
+    pub top: Vec<BudgetKeyDocument>,
+}
+
+/// Usage of a budget by one key.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct BudgetKeyDocument {
+    /// Name of the customer, class or client; of another credential, its hash.
+    pub key: String,
+    /// Settled plus reserved units.
+    pub used: Amount,
+    /// Limit of the key. It is null for a client or another credential, whose limit depends on its class.
+    pub limit: Option<Amount>,
 }
 
 /// Units that the origin reported for paths without a route cost.

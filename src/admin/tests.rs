@@ -674,6 +674,9 @@ impl GatewayApi for FakeGateway {
     fn customer_usage(&self) -> Vec<UsageDocument> {
         Vec::new()
     }
+    fn usage_history(&self, month: Option<&str>) -> Result<Vec<UsageRecord>, String> {
+        Err(format!("month: found {month:?}"))
+    }
 
     fn now(&self) -> Timestamp {
         Timestamp::from_seconds(160)

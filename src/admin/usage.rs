@@ -39,6 +39,50 @@ pub struct UsageDocument {
     pub window_end: String,
 }
 
+/// Query of `GET /api/v1/usage/history`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HistoryQuery {
+    /// Month such as `2026-11`; the current one if it is left out.
+    month: Option<String>,
+    /// Name of a customer; all if it is left out.
+    key: Option<String>,
+}
+
+/// Usage of one budget by one customer in a window that has ended.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct UsageRecord {
+    /// Name of the customer.
+    pub key: String,
+    /// Class of the customer at the end of the window.
+    pub class: String,
+    /// Name of the quota.
+    pub quota: String,
+    /// Limit of the customer, in units.
+    pub limit: Amount,
+    /// Units used in the window.
+    pub used: Amount,
+    /// Start of the window.
+    pub window_start: String,
+    /// End of the window.
+    pub window_end: String,
+}
+
+/// Lists the usage in the windows of a month that have ended, by customer, quota and window.
+pub(super) async fn history(
+    State(gateway): State<DynGateway>,
+    query: Result<Query<HistoryQuery>, QueryRejection>,
+) -> Result<Json<Vec<UsageRecord>>, Problem> {
+    let Query(HistoryQuery { month, key }) =
+        query.map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.body_text()))?;
+    // Reads a file, and must not block the control runtime.
+    let records = tokio::task::spawn_blocking(move || gateway.usage_history(month.as_deref())).await;
+    let records = records.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    let mut records = records.map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error))?;
+    records.retain(|record| key.as_ref().is_none_or(|key| record.key == *key));
+    Ok(Json(records))
+}
+
 /// Lists the usage of all customers, or of one, by name and quota.
 pub(super) async fn list(
     State(gateway): State<DynGateway>,

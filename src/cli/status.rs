@@ -1,5 +1,6 @@
 //! `tidegate status`: shows the state of a running gateway.
 
+mod budget;
 mod quota;
 mod render;
 mod view;

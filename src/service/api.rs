@@ -3,7 +3,7 @@
 use super::{BUILD, BoundAddresses, LEDGER_TIMEOUT, ServiceState, crawlers};
 use crate::admin::cache::{self, CacheUsage};
 use crate::admin::state::{CrawlerDocument, OriginDocument, ScopeDocument, SwitchDocument, views};
-use crate::admin::{CacheDocument, GatewayApi, StateDocument, SwitchChange, UsageDocument, WarmReceiver};
+use crate::admin::{CacheDocument, GatewayApi, StateDocument, SwitchChange, UsageDocument, UsageRecord, WarmReceiver};
 use crate::gateway::CachePurge;
 use std::net::SocketAddr;
 use tidegate_access_log::rfc3339;
@@ -51,6 +51,7 @@ impl GatewayApi for ServiceState {
             untrusted_proxy: self.handle.untrusted_proxy(),
             notes: self.warnings(),
             quotas: self.handle.quotas().iter().map(|view| views::quota(view, now)).collect(),
+            budgets: self.budgets(),
             promise,
             path_costs: self.handle.path_costs().into_iter().take(PATH_COSTS).map(views::path_cost).collect(),
             classes: self
@@ -124,6 +125,10 @@ impl GatewayApi for ServiceState {
 
     fn customer_usage(&self) -> Vec<UsageDocument> {
         self.usage_of_customers()
+    }
+
+    fn usage_history(&self, month: Option<&str>) -> Result<Vec<UsageRecord>, String> {
+        self.usage_of_month(month)
     }
 
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {

@@ -83,6 +83,7 @@ impl ServiceState {
             self.log_shadow_refusals(),
             self.run_notifications(),
             self.run_trace_export(),
+            self.record_usage_history(),
             self.share_switches(),
             self.share_session_secret(),
             self.signatures.run_fetches(fetcher, *allowed_addresses, || self.handle.uptime())

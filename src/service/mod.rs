@@ -22,6 +22,7 @@ mod switches;
 #[cfg(test)]
 mod tests;
 pub mod traces;
+mod usage_history;
 
 use crate::admin::state::{PromiseDocument, SettingsDocument};
 use crate::admin::{AccessControl, AccessRules, BoundListener, GatewayApi};

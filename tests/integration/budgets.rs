@@ -100,11 +100,18 @@ fn administrator_sees_the_usage_of_each_customer() {
     let usage: serde_json::Value = serde_json::from_str(&usage).expect("JSON");
     assert_eq!((status, &usage[0]["used"], &usage[0]["limit"]), (200, &4.into(), &5.into()));
     assert_eq!(gateway.admin_get("/api/v1/usage?key=nobody").0, 404);
+    let state: serde_json::Value = serde_json::from_str(&gateway.admin_get("/api/v1/state").1).expect("JSON");
+    let budget = &state["budgets"][0];
+    let shown = ["name", "keys", "replaced", "used"].map(|name| budget[name].clone());
+    assert_eq!(serde_json::json!(shown), serde_json::json!(["customer", 1, 0, 4]));
+    assert_eq!(budget["top"], serde_json::json!([{ "key": "acme", "used": 4, "limit": 5 }]));
     let admin = gateway.admin_address().to_string();
     let shown = run(&["usage", "--admin", &admin], b"");
     assert_eq!(shown.code, 0, "{}", shown.errors);
     let lines: Vec<Vec<&str>> = shown.output.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[1][..5], ["acme", "pro", "customer", "4", "5"]);
+    let status = run(&["status", "--admin", &admin], b"");
+    assert!(status.output.contains("  1 of at most 100,000 keys have used 4 units\n"), "{}", status.output);
     assert_eq!(lines[2][..3], ["late", "(invalid)", "pro"]);
     let csv = run(&["usage", "--csv", "--key", "trial", "--admin", &admin], b"");
     assert!(csv.output.lines().nth(1).is_some_and(|line| line.starts_with("trial,free,true,customer,2,0,2,")));
@@ -123,6 +130,42 @@ fn budgets_and_shares_outlive_a_restart_and_end_with_their_window() {
         gateway.clock.advance(Duration::from_secs(3600));
         assert_eq!(admitted(&gateway, ACME, 20), limit, "a new window");
     }
+}
+
+#[test]
+fn usage_of_ended_windows_is_kept_by_month_and_outlives_a_restart() {
+    let origin = Origin::plain();
+    let mut gateway = TestGateway::with_rules(origin.address(), &format!("ledger: file\n{}", rules()));
+    assert_eq!(
+        [admitted(&gateway, ACME, 3), admitted(&gateway, TRIAL, 1), admitted(&gateway, "unknown", 1)],
+        [3, 1, 1]
+    );
+    let history = |gateway: &TestGateway, query: &str| -> serde_json::Value {
+        serde_json::from_str(&gateway.admin_get(&format!("/api/v1/usage/history{query}")).1).expect("JSON")
+    };
+    let count = |gateway: &TestGateway| history(gateway, "").as_array().map_or(0, Vec::len);
+    assert_eq!(count(&gateway), 0, "the window has not ended");
+    // No request comes in the new window, and the minute for what is in flight has passed.
+    gateway.clock.advance(Duration::from_secs(3600 + 61));
+    wait_until("the records of the window", || count(&gateway) == 2);
+    gateway.restart();
+    admitted(&gateway, ACME, 2);
+    gateway.clock.advance(Duration::from_secs(3600));
+    wait_until("the record of the next window", || count(&gateway) == 3);
+    let of_acme = history(&gateway, "?key=acme");
+    let values = |index: usize| ["key", "class", "quota", "used", "limit"].map(|name| of_acme[index][name].clone());
+    assert_eq!(serde_json::json!(values(0)), serde_json::json!(["acme", "pro", "customer", 3, 5]));
+    assert_eq!(values(1)[3], 2);
+    assert_eq!(of_acme[0]["window_end"], of_acme[1]["window_start"]);
+    let month = of_acme[0]["window_start"].as_str().expect("a time")[..7].to_owned();
+    assert_eq!(history(&gateway, &format!("?key=acme&month={month}")), of_acme);
+    assert_eq!(gateway.admin_get("/api/v1/usage/history?month=../../etc").0, 422);
+    let admin = gateway.admin_address().to_string();
+    let shown = run(&["usage", "--month", &month, "--key", "acme", "--admin", &admin], b"");
+    let lines: Vec<Vec<&str>> = shown.output.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[1], ["acme", "pro", "customer", "2", "5"], "{}", shown.errors);
+    let csv = run(&["usage", "--month", "--csv", "--admin", &admin], b"");
+    assert_eq!(csv.output.lines().count(), 1 + 3, "{}", csv.errors);
 }
 
 #[test]

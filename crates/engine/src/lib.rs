@@ -8,6 +8,7 @@
 mod admission;
 pub mod baseline_store;
 mod bot_detection;
+mod budget_entries;
 mod clients;
 pub mod clock;
 mod cost_estimates;
@@ -42,6 +43,7 @@ mod tests;
 
 pub use admission::{Admission, Decision};
 pub use bot_detection::ProfileKey;
+pub use budget_entries::{BudgetEntries, EndedWindow};
 pub use credentials::Credentials;
 pub use demand::LearnedDemand;
 pub use dry_run::DryRun;

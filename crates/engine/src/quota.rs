@@ -12,6 +12,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate_policy::identity::ClientKey;
+use tidegate_policy::key_usage::{ChangedEntry, KeyEntry};
 use tidegate_policy::quota::Quota;
 use tidegate_policy::quota_state::{QuotaState, Settlement};
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
@@ -199,6 +200,26 @@ impl QuotaCounter {
     /// Returns the units of `limit` that a client has used in the current window.
     pub(super) fn client_used(&self, state: &QuotaState, client: ClientKey, limit: Units) -> Units {
         self.keyed_usage.lock().usage().used_by_client(state.window_id(), client, limit)
+    }
+
+    /// Returns the entries of all keys and windows.
+    pub(super) fn keyed_entries(&self) -> Vec<ChangedEntry> {
+        self.keyed_usage.lock().usage().records().collect()
+    }
+
+    /// Returns the `count` keys that have used most in the current window, and the number of keys that took the place of others.
+    pub(super) fn top_keys(&self, state: &QuotaState, count: usize) -> (Vec<KeyEntry>, u32) {
+        let keyed_usage = self.keyed_usage.lock();
+        let usage = keyed_usage.usage();
+        let mut top: Vec<KeyEntry> = Vec::with_capacity(count + 1);
+        for record in usage.records().filter(|record| record.window == state.window_id()) {
+            let place = top.partition_point(|entry| entry.used >= record.entry.used);
+            if place < count {
+                top.truncate(count - 1);
+                top.insert(place, record.entry);
+            }
+        }
+        (top, usage.replaced(state.window_id()))
     }
 
     /// Returns the units that a key has used of its `limit` in the current window. After a clock that ran windows ahead is set

@@ -121,6 +121,11 @@ impl KeyUsage {
         self.table(window).map_or(0, |table| table.entries.len())
     }
 
+    /// Returns the number of keys that took the place of others in a window.
+    pub fn replaced(&self, window: u64) -> u32 {
+        self.table(window).map_or(0, |table| table.replaced)
+    }
+
     /// Returns the id of the latest window with usage; 0 without usage.
     pub fn latest_window(&self) -> u64 {
         self.tables.iter().flatten().map(|table| table.window).max().unwrap_or_default()

@@ -4,6 +4,7 @@ import { chart, key } from './charts.js';
 import { h } from './dom.js';
 import { duration, exactPercent, moment, number, percent } from './format.js';
 import { usageOf } from './samples.js';
+import { table } from './table.js';
 
 /** Returns the span of the chart: the window, or what a sliding window has counted. */
 function windowOf(quota, state) {
@@ -122,9 +123,25 @@ function promise(state) {
     line('This window', promised.current), promised.last ? line('The last window', promised.last) : null);
 }
 
-/** Returns the cards of all quotas, and of the promise. */
+/** Returns the keys of a budget that have used most. */
+function budgetCard(budget, state) {
+  const rows = table(`Keys that have used most of ${budget.name}`, [
+    ['key', ({ key: name }) => name],
+    ['used', ({ used }) => number(used), 'number'],
+    ['limit', ({ limit }) => (limit === null ? '' : number(limit)), 'number'],
+  ], budget.top, { key: ({ key: name }) => name });
+  return h('div', { class: 'card', key: `budget ${budget.name}` },
+    h('h3', {}, budget.name, h('span', {}, `${budget.enforce ? '' : 'shadow mode, '}until ${moment(budget.window_end, state.time)}`)),
+    h('p', {}, `A budget for each key: ${number(budget.keys)} of at most ${number(budget.max_keys)} keys have used ${number(budget.used)} units.`),
+    budget.replaced > 0 ? h('p', { class: 'bad' }, `${number(budget.replaced)} further keys took the place of others: max_keys is too low.`) : null,
+    budget.top.length > 0 ? rows : null);
+}
+
+/** Returns the cards of all quotas, of the budgets, and of the promise. */
 export function quotas(state) {
-  return state.quotas.length > 0
-    ? h('div', { class: 'cards' }, state.quotas.map((quota) => card(quota, state)), promise(state))
+  const budgets = state.budgets ?? [];
+  return state.quotas.length + budgets.length > 0
+    ? h('div', { class: 'cards' }, state.quotas.map((quota) => card(quota, state)),
+      budgets.map((budget) => budgetCard(budget, state)), promise(state))
     : h('p', {}, 'The configuration has no quotas.');
 }

@@ -1,7 +1,7 @@
 //! Renders the state as text: problems and warnings first, then addresses, quotas, scopes, clients and corrections.
 
-use super::quota;
 use super::view::View;
+use super::{budget, quota};
 use crate::admin::cache::SavedUnits;
 use crate::admin::corrections::CorrectionDocument;
 use crate::admin::state::{
@@ -21,6 +21,7 @@ use tidegate_replay::terminal::{
 pub(super) fn render_top(state: &StateDocument, view: &View) -> String {
     let mut parts = vec![headline(state, view), warnings(state, view)];
     parts.extend(state.quotas.iter().map(|quota| quota::usage(quota, Some(&state.time), view)));
+    parts.push(budget::budgets(state, view));
     parts.push(spenders(state, view));
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
@@ -30,6 +31,7 @@ pub(super) fn render_top(state: &StateDocument, view: &View) -> String {
 pub(super) fn render_watched(state: &StateDocument, view: &View) -> String {
     let mut parts = vec![headline(state, view), warnings(state, view)];
     parts.push(state.quotas.iter().map(|quota| quota::usage(quota, Some(&state.time), view)).collect());
+    parts.push(budget::budgets(state, view));
     parts.push(promise(state, view));
     parts.push(traffic(&state.traffic, view));
     parts.push(scopes(&state.scopes, view));
@@ -47,6 +49,7 @@ pub(super) fn render(state: &StateDocument, view: &View) -> String {
     let mut parts =
         vec![headline(state, view), warnings(state, view), notes(&state.notes, view), addresses(state, view)];
     parts.extend(state.quotas.iter().map(|quota| quota::block(quota, Some(&state.time), view)));
+    parts.push(budget::budgets(state, view));
     parts.push(promise(state, view));
     parts.push(cache(state));
     parts.push(traffic(&state.traffic, view));

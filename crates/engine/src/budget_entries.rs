@@ -1,0 +1,69 @@
+//! Usage by key of budgets: in windows that have ended, for a history of it, and of those that have used most.
+
+use super::Admission;
+use tidegate_policy::key_usage::{ChangedEntry, KeyEntry};
+use tidegate_policy::window::Span;
+use tidegate_policy::{QuotaId, Timestamp, Units};
+
+/// Keys of a budget in its current window.
+#[derive(Clone, Debug)]
+pub struct BudgetEntries {
+    /// The quota.
+    pub quota: QuotaId,
+    /// Keys that have used most, the first one most.
+    pub top: Vec<KeyEntry>,
+    /// Number of keys with usage.
+    pub keys: usize,
+    /// Number of keys that took the place of others.
+    pub replaced: u32,
+    /// Units that all keys together have used.
+    pub used: Units,
+    /// End of the window.
+    pub window_end: Timestamp,
+}
+
+/// Usage by key in a window that has ended.
+#[derive(Clone, Debug)]
+pub struct EndedWindow {
+    /// Time span of the window.
+    pub span: Span,
+    /// Keys with usage. What is in flight counts as reserved.
+    pub used: Vec<KeyEntry>,
+}
+
+impl Admission {
+    /// Returns the `count` keys that have used most of each budget.
+    pub fn budget_entries(&self, count: usize, now: Timestamp) -> Vec<BudgetEntries> {
+        let with_budgets = self.rules().quotas.iter().enumerate().filter(|(_, quota)| quota.budget.is_some());
+        let entries = |(index, _)| {
+            let quota = QuotaId::from_index(index);
+            let counter = self.counter(quota);
+            let state = counter.lock_at(now);
+            let (top, replaced) = counter.top_keys(&state, count);
+            let (keys, used, window_end) = (counter.key_count(&state), state.used(), state.resets_at());
+            BudgetEntries { quota, top, keys, replaced, used, window_end }
+        };
+        with_budgets.map(entries).collect()
+    }
+
+    /// Returns the start of the current window of a quota.
+    pub fn window_start(&self, quota: QuotaId, now: Timestamp) -> Timestamp {
+        Timestamp(self.counter(quota).lock_at(now).window_id())
+    }
+
+    /// Returns the usage by key in the window before the current one, as far as it is still kept.
+    pub fn ended_windows(&self, quota: QuotaId, now: Timestamp) -> Vec<EndedWindow> {
+        let counter = self.counter(quota);
+        let state = counter.lock_at(now);
+        let mut entries = counter.keyed_entries();
+        entries.retain(|entry| entry.window < state.window_id());
+        drop(state);
+        entries.sort_by_key(|entry| entry.window);
+        let windows = entries.chunk_by(|one, other| one.window == other.window);
+        let window = |entries: &[ChangedEntry]| EndedWindow {
+            span: self.rules()[quota].window.span(Timestamp(entries[0].window)),
+            used: entries.iter().map(|entry| entry.entry).collect(),
+        };
+        windows.map(window).collect()
+    }
+}
