@@ -41,7 +41,7 @@ pub(super) struct UsageHistory {
 
 /// Windows that are in the history.
 #[derive(Debug, Default)]
-struct Progress {
+struct RecordedWindows {
     /// Start of the latest recorded window, by quota.
     recorded: HashMap<String, String>,
     /// Start of the window that was the current one when the earlier ones were recorded, by quota.
@@ -118,8 +118,8 @@ impl UsageHistory {
     }
 
     /// Returns the windows in the latest tables.
-    fn progress(&self) -> Progress {
-        let mut progress = Progress::default();
+    fn progress(&self) -> RecordedWindows {
+        let mut progress = RecordedWindows::default();
         for month in self.months().unwrap_or_default().iter().rev().take(2) {
             match self.read(month) {
                 Ok(records) => {
@@ -183,7 +183,7 @@ fn has_history(admission: &Admission) -> bool {
 /// none has ended.
 type Ended = Option<(Vec<(String, UsageRecord)>, Vec<(String, Timestamp)>)>;
 
-fn ended(admission: &Admission, progress: &Progress, now: Timestamp) -> Ended {
+fn ended(admission: &Admission, progress: &RecordedWindows, now: Timestamp) -> Ended {
     let (mut records, mut current) = (Vec::new(), Vec::new());
     for id in admission.customer_budgets() {
         let quota = &admission.rules()[id];

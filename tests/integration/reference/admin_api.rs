@@ -136,7 +136,12 @@ fn fields_of_responses_are_the_documented_ones() {
     );
     let several_gateway = TestGateway::with_rules(failing.address(), &several);
     assert_eq!(several_gateway.connect().get("/", "").status, 502);
-    let states = [state, failing_gateway.state(), costing_state, promising_state, several_gateway.state()];
+    let budget =
+        "quotas: { q: { per: class, limit: 10, window: { fixed: 1h } } }\nroutes: [{ match: /**, cost: { q: 1 } }]";
+    let budget_gateway = TestGateway::with_rules(costing_origin.address(), budget);
+    assert_eq!(budget_gateway.connect().get("/", "").status, 200);
+    let mut states = vec![state, failing_gateway.state(), costing_state, promising_state, several_gateway.state()];
+    states.push(budget_gateway.state());
     assert_documented("state", &state_fields(), &states, |_| false);
     assert_documented("quota", &fields_of::<QuotaDocument>(""), &quotas, |_| false);
     let (_, correction) = gateway.admin_request("POST", "/api/v1/quotas/api/reset", "{\"by\": \"ann\"}");
