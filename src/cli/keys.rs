@@ -4,22 +4,30 @@ use super::{CommandError, ConfigArg, environment, print};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use clap::Subcommand;
+use std::borrow::Cow;
 use std::fmt::Write;
-use std::path::Path;
+use std::fs::metadata;
+use std::io::Error;
+use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 use tidegate_config::Settings;
+use tidegate_config::key_list::with_key;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_crawlers::verify::api_key::key_hash;
-use tidegate_engine::files;
+use tidegate_engine::files::{self, Replacement};
 use tidegate_policy::budget::BudgetKey;
+
+/// Maximum size of a file of keys, in bytes.
+const MAX_FILE_BYTES: usize = 8 << 20;
 
 /// Subcommands of `tidegate keys`.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum KeysCommand {
     /// Creates a key for a customer and prints it once
     ///
-    /// Adds its hash to the file of `api_keys`, which a running gateway reads within seconds. If the configuration has the list
-    /// itself, prints the entry to add. Only the customer has the key afterwards: the file has its SHA-256.
+    /// Adds its hash to the file of `api_keys`, which a running gateway reads within seconds. The file keeps its owner and mode; a new
+    /// one gets those of the configuration. If the configuration has the list itself, prints the entry to add. Only the customer has
+    /// the key afterwards: the file has its SHA-256.
     Add {
         /// Name of the customer.
         name: String,
@@ -58,49 +66,58 @@ struct NewKey<'a> {
 
 fn add(new: &NewKey<'_>, config: &ConfigArg) -> Result<String, CommandError> {
     let config = config.path()?;
-    let read = || {
-        tidegate_config::read(&config, &environment(), &[], &OperatorTable::builtin_names())
+    let read = |keys: &str| {
+        tidegate_config::read_with_keys(&config, &environment(), &OperatorTable::builtin_names(), keys)
             .map_err(|errors| CommandError::Usage(errors.to_string()))
     };
-    let settings = read()?;
+    let settings = read("")?;
     let mut random = [0; 32];
     aws_lc_rs::rand::fill(&mut random)
         .map_err(|_| CommandError::Failed("the system has no random numbers".to_owned()))?;
     let key = format!("tg_{}", BASE64_URL_SAFE_NO_PAD.encode(random));
     let entry = entry(new, &key, &settings)?;
     let Some(file) = &settings.api_key_file else {
-        return Ok(format!("{key}\n\nAdd to api_keys of {}, with the other keys:\n{entry}", config.display()));
+        return Ok(format!("{key}\n\nAdd to api_keys of {}, with the other keys:\n  - {entry}\n", config.display()));
     };
-    let before = std::fs::read_to_string(file).map_err(|error| failed(file, &error))?;
-    files::replace(file, with_entry(&before, &entry).as_bytes()).map_err(|error| failed(file, &error))?;
-    if let Err(error) = read() {
-        files::replace(file, before.as_bytes()).map_err(|error| failed(file, &error))?;
-        return Err(error);
-    }
+    let failed = |error: Error| CommandError::Failed(format!("{}: {error}", file.display()));
+    // Open until the end: a command at the same time reads what this one has written.
+    let replacement = Replacement::of_target(file).map_err(failed)?;
+    let before = files::read_if_exists(replacement.path(), MAX_FILE_BYTES).map_err(failed)?;
+    let is_new = before.is_none();
+    let before = String::from_utf8(before.unwrap_or_default()).map_err(|_| failed(Error::other("not UTF-8")))?;
+    read(&before)?;
+    let after = with_key(file, &before, &entry).map_err(|errors| CommandError::Usage(errors.to_string()))?;
+    read(&after)?;
+    let like = metadata(if is_new { &config } else { replacement.path() }).map_err(failed)?;
+    replacement.set_access(&like).map_err(|error| {
+        let owner = format!("cannot be given to its owner, user {} and group {}: {error}", like.uid(), like.gid());
+        failed(Error::other(format!("{owner}; run the command as root or as that user")))
+    })?;
+    replacement.write(after.as_bytes()).map_err(failed)?;
     Ok(format!("{key}\n"))
 }
 
-/// Returns the line of a key in the file.
+/// Returns a key as the file has it.
 fn entry(new: &NewKey<'_>, key: &str, settings: &Settings) -> Result<String, CommandError> {
     let NewKey { name, class, limits, expires } = new;
     let hash = key_hash(key.as_bytes()).expect("a created key is short");
-    let mut entry = format!("  - {{ name: {name}, class: {class}, sha256: \"");
+    let mut entry = format!("{{ name: {}, class: {}, sha256: \"", name_text(name), name_text(class));
     hash.iter().for_each(|byte| _ = write!(entry, "{byte:02x}"));
     entry.push('"');
     if let Some(day) = expires {
-        let _ = write!(entry, ", expires: {day}");
+        let _ = write!(entry, ", expires: {}", word(day));
     }
     if !limits.is_empty() {
         let limits = limits.iter().map(|limit| limit_of(limit, settings)).collect::<Result<Vec<_>, _>>()?;
         let _ = write!(entry, ", limits: {{ {} }}", limits.join(", "));
     }
-    Ok(entry + " }\n")
+    Ok(entry + " }")
 }
 
 /// Returns a limit as the file has it.
 fn limit_of(text: &str, settings: &Settings) -> Result<String, CommandError> {
     if let Some((quota, units)) = text.split_once('=') {
-        return Ok(format!("{quota}: {units}"));
+        return Ok(format!("{}: {}", name_text(quota), word(units)));
     }
     let of_customers = settings
         .rules
@@ -108,7 +125,7 @@ fn limit_of(text: &str, settings: &Settings) -> Result<String, CommandError> {
         .iter()
         .filter(|quota| quota.budget.as_ref().is_some_and(|budget| budget.per == BudgetKey::Customer));
     match of_customers.map(|quota| quota.name.as_str()).collect::<Vec<_>>()[..] {
-        [quota] => Ok(format!("{quota}: {text}")),
+        [quota] => Ok(format!("{}: {}", name_text(quota), word(text))),
         [] => Err(CommandError::Usage("command line: no quota counts by key; write per: api_key at one".to_owned())),
         ref quotas => Err(CommandError::Usage(format!(
             "command line: several quotas count by key; write --limit {}={text}",
@@ -117,31 +134,103 @@ fn limit_of(text: &str, settings: &Settings) -> Result<String, CommandError> {
     }
 }
 
-/// Returns the text of a file of keys with one more.
-fn with_entry(text: &str, entry: &str) -> String {
-    let has_list = text.lines().any(|line| line.starts_with("api_keys:"));
-    let separator = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    let heading = if has_list { "" } else { "api_keys:\n" };
-    format!("{text}{separator}{heading}{entry}")
+/// Returns a word of the command line as YAML has it, in quotes if it could be more than one value.
+fn word(text: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    match !text.is_empty() && text.bytes().all(is_plain) {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(serde_json::Value::from(text).to_string()),
+    }
 }
 
-fn failed(file: &Path, error: &std::io::Error) -> CommandError {
-    CommandError::Failed(format!("{}: {error}", file.display()))
+/// Returns a text of the command line as YAML has it, in quotes if it could be another value.
+fn name_text(text: &str) -> Cow<'_, str> {
+    const OTHER_VALUES: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    let is_text = text.starts_with(|first: char| first.is_ascii_alphabetic()) && !OTHER_VALUES.contains(&text);
+    if is_text { word(text) } else { Cow::Owned(serde_json::Value::from(text).to_string()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::{Path, PathBuf};
+
+    const CONFIG: &str = "origin: http://127.0.0.1:1\napi_keys: { file: keys.yaml }\n\
+                          quotas: { customer: { limit: 10, window: day, per: api_key } }\n\
+                          classes: [{ name: pro, when: { api_key: own } }]\n";
+
+    fn directory() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (config, keys) = (dir.path().join("tidegate.yaml"), dir.path().join("keys.yaml"));
+        std::fs::write(&config, CONFIG).expect("the directory is writable");
+        (dir, config, keys)
+    }
+
+    fn add_named(name: &str, config: &Path) -> Result<String, CommandError> {
+        let new = NewKey { name, class: "pro", limits: &[], expires: None };
+        add(&new, &ConfigArg { config: Some(config.to_owned()) })
+    }
+
+    fn names(config: &Path) -> Vec<String> {
+        let settings = tidegate_config::read(config, &[], &[], &[]).expect("valid settings");
+        let mut names: Vec<String> = settings.rules.api_keys.iter().map(|(_, key)| key.name.clone()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn first_key_begins_the_file_with_the_mode_of_the_configuration() {
+        let mode = |path: &Path| metadata(path).expect("metadata").mode() & 0o777;
+        for wanted in [0o640, 0o644] {
+            let (_dir, config, keys) = directory();
+            std::fs::set_permissions(&config, Permissions::from_mode(wanted)).expect("set mode");
+            assert!(add_named("Not a name", &config).is_err() && !keys.exists(), "an invalid key begins no file");
+            add_named("first", &config).expect("a valid key");
+            assert_eq!((mode(&keys), names(&config)), (wanted, vec!["first".to_owned()]));
+        }
+    }
+
+    #[test]
+    fn file_keeps_its_mode_and_the_link_to_it() {
+        let (dir, config, keys) = directory();
+        let real = dir.path().join("real.yaml");
+        std::fs::write(&real, "api_keys: []\n").expect("the directory is writable");
+        std::fs::set_permissions(&real, Permissions::from_mode(0o644)).expect("set mode");
+        symlink("real.yaml", &keys).expect("create link");
+        for name in ["true", "1e3", "a.b-c", "x, disabled: true"] {
+            let is_valid = name != "x, disabled: true";
+            assert_eq!(add_named(name, &config).is_ok(), is_valid, "{name}");
+        }
+        assert_eq!(names(&config), ["1e3", "a.b-c", "true"]);
+        assert_eq!(metadata(&real).expect("metadata").mode() & 0o777, 0o644);
+        assert!(std::fs::symlink_metadata(&keys).expect("metadata").is_symlink());
+    }
+
+    #[test]
+    fn keys_that_are_added_at_once_are_all_listed() {
+        let (dir, config, keys) = directory();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let config = &config;
+                scope.spawn(move || {
+                    for number in 0..5 {
+                        add_named(&format!("own-{thread}-{number}"), config).expect("a valid key");
+                        let _ = add_named(&format!("common-{number}"), config);
+                    }
+                });
+            }
+        });
+        let names = names(&config);
+        assert_eq!((names.len(), names.iter().filter(|name| name.starts_with("common")).count()), (25, 5));
+        assert!(keys.exists());
+        assert_eq!(std::fs::read_dir(dir.path()).expect("read directory").count(), 2, "no draft");
+    }
 
     #[test]
     fn key_is_added_to_the_file_and_names_its_customer() {
-        let dir = tempfile::tempdir().expect("temporary directory");
-        let config = dir.path().join("tidegate.yaml");
-        let text = "origin: http://127.0.0.1:1\napi_keys: { file: keys.yaml }\n\
-                    quotas: { customer: { limit: 10, window: day, per: api_key } }\n\
-                    classes: [{ name: pro, when: { api_key: own } }]\n";
-        let keys = dir.path().join("keys.yaml");
-        std::fs::write(&config, text).expect("the directory is writable");
+        let (_dir, config, keys) = directory();
         std::fs::write(&keys, "# keys\n").expect("the directory is writable");
         let add = |name, class, limits: &[&str], expires| {
             let limits: Vec<String> = limits.iter().map(|limit| (*limit).to_owned()).collect();

@@ -211,8 +211,8 @@ fn records_of(admission: &Admission, id: QuotaId, window: &EndedWindow) -> Vec<(
     let used: HashMap<_, Units> = window.used.iter().map(|entry| (entry.key, entry.used)).collect();
     // The middle is in the month in all time zones, as the start of a month is not.
     let month = month_of(span.start + span.length() / 2);
-    let record = |(hash, key): (&_, &ApiKey)| {
-        let customer = customer(hash);
+    let record = |(_, key): (&_, &ApiKey)| {
+        let customer = customer(&key.name);
         let used = *used.get(&customer).filter(|used| !used.is_zero())?;
         let record = UsageRecord {
             key: key.name.clone(),

@@ -5,7 +5,7 @@
 //! their bounds, and of `raw`; `validate` checks these and creates [`Settings`]. All steps add to one list of errors, so
 //! that all errors are reported at once.
 //!
-//! Text and environment are parameters. Only [`read`], [`read_admin`] and [`read_text`] open a file.
+//! Text and environment are parameters. Only [`read`], [`read_with_keys`], [`read_admin`] and [`read_text`] open a file.
 
 pub mod admin_address;
 mod authority;
@@ -15,6 +15,7 @@ pub mod describe;
 mod deserializer;
 mod environment;
 mod error;
+pub mod key_list;
 mod layers;
 mod node;
 mod number;
@@ -52,7 +53,18 @@ pub fn load(
     overrides: &[(SettingPath, String)],
     operators: &[&str],
 ) -> Result<Settings, ConfigErrors> {
-    let (settings, mut errors) = load_settings(file, text, environment, overrides, operators);
+    load_with(file, text, environment, overrides, operators, None)
+}
+
+fn load_with(
+    file: &Path,
+    text: &str,
+    environment: &[(String, String)],
+    overrides: &[(SettingPath, String)],
+    operators: &[&str],
+    keys: Option<&str>,
+) -> Result<Settings, ConfigErrors> {
+    let (settings, mut errors) = load_settings(file, text, environment, overrides, operators, keys);
     if errors.is_empty() {
         return Ok(settings);
     }
@@ -68,7 +80,7 @@ pub fn load_admin(
     text: &str,
     environment: &[(String, String)],
 ) -> Result<Option<settings::Admin>, ConfigErrors> {
-    let (settings, mut errors) = load_settings(file, text, environment, &[], &[]);
+    let (settings, mut errors) = load_settings(file, text, environment, &[], &[], None);
     errors.retain(|error| match error.path.is_root() {
         true => matches!(error.location, SourceLocation::Position { .. }),
         false => error.path.is_within(&SettingPath::ROOT.admin()),
@@ -79,17 +91,19 @@ pub fn load_admin(
     }
 }
 
-/// Returns the settings of the text, and all errors. The settings are valid only if there are none.
+/// Returns the settings of the text, and all errors. The settings are valid only if there are none. `keys` takes the place of the
+/// text of the file of API keys.
 fn load_settings(
     file: &Path,
     text: &str,
     environment: &[(String, String)],
     overrides: &[(SettingPath, String)],
     operators: &[&str],
+    keys: Option<&str>,
 ) -> (Settings, Vec<ConfigError>) {
     let (mut file_tree, mut errors) = yaml::read(text);
     environment::expand(&mut file_tree, environment, &mut errors);
-    let api_key_file = api_keys::read_file(&mut file_tree, file, &mut errors);
+    let api_key_file = api_keys::read_file(&mut file_tree, file, keys, &mut errors);
     environment::warn_similar_names(environment, raw::SECTIONS, &mut errors);
     let variables = environment::variables(environment, &mut errors);
     let options = environment::options(overrides, &mut errors);
@@ -110,6 +124,16 @@ pub fn read(
     operators: &[&str],
 ) -> Result<Settings, ConfigErrors> {
     load(file, &read_text(file)?, environment, overrides, operators)
+}
+
+/// Reads a file as [`read`] does, as if `keys` were the text of its file of API keys.
+pub fn read_with_keys(
+    file: &Path,
+    environment: &[(String, String)],
+    operators: &[&str],
+    keys: &str,
+) -> Result<Settings, ConfigErrors> {
+    load_with(file, &read_text(file)?, environment, &[], operators, Some(keys))
 }
 
 /// Reads a file and returns its admin listener, as [`load_admin`] does.

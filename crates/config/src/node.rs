@@ -4,7 +4,7 @@ use super::error::SourceLocation;
 use super::setting_path::SettingPath;
 
 /// A value of the tree.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     /// Location of the value.
     pub location: SourceLocation,
@@ -13,7 +13,7 @@ pub(super) struct Node {
 }
 
 /// Kind and content of a value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum NodeKind {
     Null,
     Bool(bool),
@@ -30,7 +30,7 @@ pub(super) enum NodeKind {
 }
 
 /// A key with its value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub key: String,
     pub key_location: SourceLocation,

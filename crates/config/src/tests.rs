@@ -1854,7 +1854,7 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "api_keys: { file: no-such-file.yaml }\nclasses: [{ name: pro, when: { api_key: own } }]".into(),
-            "2:11: api_keys: no-such-file.yaml cannot be read: No such file or directory (os error 2); name a file that `tidegate keys add` has written",
+            "2:11: api_keys: no-such-file.yaml cannot be read: No such file or directory (os error 2); create the first key by: tidegate keys add NAME --class CLASS",
         ),
         (
             "api_keys: { path: a }\nclasses: [{ name: pro, when: { api_key: own } }]".into(),

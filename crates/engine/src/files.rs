@@ -1,11 +1,15 @@
 //! Files that the administrator or the gateway replaces while the gateway runs: bounded reads, durable writes, and
 //! detection of changes.
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, metadata};
+use rustix::fs::OFlags;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Error, ErrorKind, Read, Result, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+
+/// Flags that let the opening of a symbolic link fail, and no opening wait.
+pub(crate) const NO_LINK: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
 
 /// Watch of a file for changes. Only a file whose metadata differ is read again.
 #[derive(Debug)]
@@ -168,30 +172,120 @@ pub fn set_aside_for(path: &Path, reason: &str) -> String {
 }
 
 /// Replaces a file durably, readable by the current user only. After a power cut, either the old or the new content is
-/// complete.
+/// complete. Waits for another process that replaces it. A symbolic link is replaced, not followed.
 pub fn replace(path: &Path, content: &[u8]) -> Result<()> {
-    let mut draft = path.as_os_str().to_owned();
-    draft.push(".new");
-    let draft = Path::new(&draft);
-    let replaced = write_synced(draft, content).and_then(|()| fs::rename(draft, path));
-    if let Err(error) = replaced {
-        let _ = fs::remove_file(draft);
-        return Err(error);
-    }
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(dir)?.sync_all()
+    Replacement::begin(path.to_owned())?.write(content)
 }
 
-fn write_synced(path: &Path, content: &[u8]) -> Result<()> {
-    // A crash may have left a draft. The file must not exist, so that no link is followed.
-    if let Err(error) = fs::remove_file(path)
-        && error.kind() != ErrorKind::NotFound
-    {
-        return Err(error);
+/// Replacement of a file. One at a time is open, so that nothing is lost between the read of the old content and the write
+/// of the new one. Its draft beside the file is the lock; dropped before it is written, it leaves the file as it was.
+#[derive(Debug)]
+pub struct Replacement {
+    /// Path of the file.
+    path: PathBuf,
+    /// Path of the draft.
+    draft_path: PathBuf,
+    draft: File,
+}
+
+impl Replacement {
+    /// Waits until no other replacement is open, and opens that of the file at `path`, or of the file that a symbolic link
+    /// there leads to.
+    pub fn of_target(path: &Path) -> Result<Self> {
+        match fs::canonicalize(path) {
+            Ok(target) => Self::begin(target),
+            Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
+                Self::begin(path.to_owned())
+            }
+            Err(error) => Err(error),
+        }
     }
-    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
-    file.write_all(content)?;
-    file.sync_all()
+
+    fn begin(path: PathBuf) -> Result<Self> {
+        let mut draft_path = path.as_os_str().to_owned();
+        draft_path.push(".new");
+        let draft_path = PathBuf::from(draft_path);
+        let mut has_removed = false;
+        loop {
+            let mut options = OpenOptions::new();
+            options.create(true).truncate(false).write(true).mode(0o600).custom_flags(NO_LINK);
+            let draft = match options.open(&draft_path) {
+                Ok(draft) => draft,
+                // A link, or what a process of another user left when it was killed.
+                Err(error) if !has_removed && (is_link(&error) || error.kind() == ErrorKind::PermissionDenied) => {
+                    fs::remove_file(&draft_path).map_err(|_| error)?;
+                    has_removed = true;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            draft.lock()?;
+            let replacement = Self { path: path.clone(), draft_path: draft_path.clone(), draft };
+            // The draft of the process that had the lock is now the file, or gone.
+            if !replacement.has_draft() {
+                continue;
+            }
+            let metadata = replacement.draft.metadata()?;
+            // A network file system may give a new file to another user.
+            let is_own = has_removed || metadata.uid() == rustix::process::geteuid().as_raw();
+            if is_own && metadata.nlink() == 1 {
+                replacement.draft.set_permissions(Permissions::from_mode(0o600))?;
+                return Ok(replacement);
+            }
+            if has_removed {
+                return Err(Error::other(format!("{} is a link", draft_path.display())));
+            }
+            // Left by another user, or a link. The drop removes it.
+            has_removed = true;
+        }
+    }
+
+    /// Returns the path of the file, with links resolved.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the new file the owner, the group and the mode of `like`.
+    pub fn set_access(&self, like: &Metadata) -> Result<()> {
+        let own = self.draft.metadata()?;
+        if (own.uid(), own.gid()) != (like.uid(), like.gid()) {
+            fchown(&self.draft, Some(like.uid()), Some(like.gid()))?;
+        }
+        self.draft.set_permissions(Permissions::from_mode(like.mode() & 0o777))
+    }
+
+    /// Writes the new content in place of the file.
+    pub fn write(mut self, content: &[u8]) -> Result<()> {
+        self.draft.set_len(0)?;
+        self.draft.write_all(content)?;
+        self.draft.sync_all()?;
+        if !self.has_draft() {
+            return Err(Error::other("another process removed the draft"));
+        }
+        fs::rename(&self.draft_path, &self.path)?;
+        let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(dir)?.sync_all()
+    }
+
+    /// Returns true if the locked draft is the file at its path.
+    fn has_draft(&self) -> bool {
+        let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+        let at_path = fs::symlink_metadata(&self.draft_path).map(identity);
+        at_path.is_ok_and(|at_path| self.draft.metadata().is_ok_and(|draft| identity(draft) == at_path))
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if self.has_draft() {
+            let _ = fs::remove_file(&self.draft_path);
+        }
+    }
+}
+
+/// Returns true if the opening with [`NO_LINK`] has found a symbolic link.
+fn is_link(error: &Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
 /// Adds the absolute path to `error` if `path` is relative to the working directory.
@@ -219,7 +313,7 @@ fn is_blank(content: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     fn text(read: Option<Result<Vec<u8>>>) -> Option<String> {
         read.map(|content| String::from_utf8(content.expect("a readable file")).expect("text"))
@@ -326,6 +420,68 @@ mod tests {
         fs::create_dir(&occupied).expect("create directory");
         assert!(replace(&occupied, b"one").is_err(), "a directory cannot be replaced by a file");
         assert_eq!(fs::read_dir(dir.path().join("state")).expect("read directory").count(), 2, "no draft");
+    }
+
+    #[test]
+    fn replacements_of_one_file_at_once_lose_nothing() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("list.txt");
+        let append = |line: String| {
+            let replacement = Replacement::of_target(&path)?;
+            let mut content = read_if_exists(replacement.path(), 1 << 20)?.unwrap_or_default();
+            content.extend_from_slice(line.as_bytes());
+            replacement.write(&content)
+        };
+        std::thread::scope(|scope| {
+            for writer in 0..8 {
+                let (append, path) = (&append, &path);
+                scope.spawn(move || {
+                    for line in 0..25 {
+                        append(format!("{writer}.{line}\n")).expect("a replaced file");
+                        drop(Replacement::of_target(path).expect("a draft that is not written"));
+                    }
+                });
+            }
+        });
+        let text = fs::read_to_string(&path).expect("read file");
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!((lines.len(), text.lines().count()), (200, 200));
+        assert_eq!(fs::read_dir(dir.path()).expect("read directory").count(), 1, "no draft");
+    }
+
+    #[test]
+    fn replacement_keeps_links_and_access() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (path, link) = (dir.path().join("real.yaml"), dir.path().join("keys.yaml"));
+        symlink("real.yaml", &link).expect("create link");
+        let error = Replacement::of_target(&link).expect_err("the link leads nowhere");
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        for mode in [0o640, 0o604, 0o600] {
+            fs::write(&path, "old").expect("write file");
+            fs::set_permissions(&path, Permissions::from_mode(mode)).expect("set mode");
+            // Only root can give a file away.
+            let owner =
+                if rustix::process::geteuid().is_root() { 65_534 } else { metadata(&path).expect("metadata").uid() };
+            std::os::unix::fs::chown(&path, Some(owner), None).expect("set owner");
+            // What a crash left.
+            fs::write(dir.path().join("real.yaml.new"), "a longer draft").expect("write file");
+            let replacement = Replacement::of_target(&link).expect("a file");
+            replacement.set_access(&metadata(&path).expect("metadata")).expect("the own file");
+            replacement.write(b"new").expect("replace file");
+            let content = fs::read_to_string(&path).expect("read file");
+            assert_eq!((content.as_str(), metadata(&path).expect("metadata").mode() & 0o777), ("new", mode));
+            assert_eq!(metadata(&path).expect("metadata").uid(), owner);
+            assert!(fs::symlink_metadata(&link).expect("metadata").is_symlink());
+        }
+        drop(Replacement::of_target(&link).expect("a file"));
+        assert_eq!(fs::read_to_string(&path).expect("read file"), "new", "it was not written");
+        // A hard link to a file of another process is no draft.
+        fs::hard_link(&path, dir.path().join("real.yaml.new")).expect("create link");
+        let replacement = Replacement::of_target(&link).expect("a file");
+        assert_eq!(fs::read_to_string(&path).expect("read file"), "new");
+        drop(replacement);
     }
 
     #[test]

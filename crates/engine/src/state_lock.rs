@@ -1,14 +1,10 @@
 //! Lock of a state directory: a gateway holds it while it runs, so that no other process replaces its files.
 
-use crate::files;
-use rustix::fs::OFlags;
+use crate::files::{self, NO_LINK};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-
-/// Flags that let the opening of a symbolic link fail, and no opening wait.
-const NO_LINK: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
 
 /// Lock of a state directory, held until it is dropped.
 #[derive(Debug)]

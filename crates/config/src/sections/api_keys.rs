@@ -13,6 +13,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tidegate_policy::ClassId;
 use tidegate_policy::api_keys::{ApiKey, ApiKeyList, KeyHash, customer};
@@ -28,7 +29,7 @@ const MAX_KEYS: usize = 10_000;
 const MAX_FILE_BYTES: u64 = 8 << 20;
 
 /// Name of the section.
-const SECTION: &str = "api_keys";
+pub(crate) const SECTION: &str = "api_keys";
 
 /// The keys, once those of a file are read.
 #[derive(Clone, Debug, Default)]
@@ -77,9 +78,14 @@ impl JsonSchema for ApiKeys {
     }
 }
 
-/// Replaces `api_keys: { file: PATH }` in the tree of the file `config` by the keys in that file, and returns its path. Keys that
-/// cannot be read are reported at the name of the file.
-pub(crate) fn read_file(tree: &mut Node, config: &Path, errors: &mut Vec<ConfigError>) -> Option<PathBuf> {
+/// Replaces `api_keys: { file: PATH }` in the tree of the file `config` by the keys in that file, or in `text` in its place, and
+/// returns its path. Keys that cannot be read are reported at the name of the file.
+pub(crate) fn read_file(
+    tree: &mut Node,
+    config: &Path,
+    text: Option<&str>,
+    errors: &mut Vec<ConfigError>,
+) -> Option<PathBuf> {
     let section = entry(tree, SECTION)?;
     let location = section.location.clone();
     let NodeKind::Map(keys) = &section.kind else { return None };
@@ -91,7 +97,9 @@ pub(crate) fn read_file(tree: &mut Node, config: &Path, errors: &mut Vec<ConfigE
     };
     let path = path.map(|path| config.parent().unwrap_or(Path::new("")).join(path));
     let read = match &path {
-        Some(path) => read_keys(path),
+        Some(path) => {
+            text.map_or_else(|| read_text(path), |text| Ok(text.to_owned())).and_then(|text| parse_keys(path, &text))
+        }
         None => {
             Err(("needs a list of keys, or the name of a file".into(), "write api_keys: { file: keys.yaml }".into()))
         }
@@ -110,26 +118,41 @@ pub(crate) fn read_file(tree: &mut Node, config: &Path, errors: &mut Vec<ConfigE
     path
 }
 
-/// Returns the list in a file of keys, or what is wrong and what would do.
-fn read_keys(path: &Path) -> Result<Node, (String, String)> {
-    let shown = path.display();
-    let unreadable = |problem: String| {
-        (format!("{shown} cannot be read: {problem}"), "name a file that `tidegate keys add` has written".to_owned())
+/// Returns the text of a file of keys, or what is wrong and what would do.
+fn read_text(path: &Path) -> Result<String, (String, String)> {
+    let unreadable =
+        |problem: String, hint: &str| (format!("{} cannot be read: {problem}", path.display()), hint.into());
+    let failed = |error: std::io::Error| {
+        let hint = match error.kind() {
+            ErrorKind::NotFound => "create the first key by: tidegate keys add NAME --class CLASS",
+            _ => "name a file that the gateway can read",
+        };
+        unreadable(error.to_string(), hint)
     };
-    let metadata = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+    let metadata = std::fs::metadata(path).map_err(failed)?;
     if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
-        return Err(unreadable("no regular file of up to 8 MiB".into()));
+        return Err(unreadable("no regular file of up to 8 MiB".into(), "name a file of keys"));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-    let (mut tree, errors) = yaml::read(&text);
+    std::fs::read_to_string(path).map_err(failed)
+}
+
+/// Returns the list in the text of a file of keys, or what is wrong and what would do.
+fn parse_keys(path: &Path, text: &str) -> Result<Node, (String, String)> {
+    let (mut tree, errors) = yaml::read(text);
     if let Some(error) = errors.into_iter().next() {
         return Err((format!("{}: {}", error.location.in_file(path), error.message), error.hint));
     }
     let is_empty = matches!(&tree.kind, NodeKind::Map(entries) if entries.is_empty());
     match entry(&mut tree, SECTION) {
         Some(keys @ Node { kind: NodeKind::List(_), .. }) => Ok(keys.clone()),
+        // What is left of a list without its last key.
+        Some(Node { location, kind: NodeKind::Null }) => {
+            Ok(Node { location: location.clone(), kind: NodeKind::List(Vec::new()) })
+        }
         None if is_empty => Ok(Node { location: SourceLocation::START, kind: NodeKind::List(Vec::new()) }),
-        _ => Err((format!("{shown} has no list `api_keys`"), "write api_keys: and a list of keys".to_owned())),
+        _ => {
+            Err((format!("{} has no list `api_keys`", path.display()), "write api_keys: and a list of keys".to_owned()))
+        }
     }
 }
 

@@ -45,6 +45,7 @@ fn keys_are_read_from_a_file_of_their_own() {
     assert_eq!(settings.api_key_file, Some(dir.path().join("keys.yaml")));
     assert_eq!(settings.rules.api_keys.iter().count(), 1);
     assert_eq!(load("# none yet\n").expect("valid settings").rules.api_keys.iter().count(), 0);
+    assert_eq!(load("api_keys: # none yet\n").expect("valid settings").rules.api_keys.iter().count(), 0);
     for (keys, expected) in [
         ("api_keys: [", "keys.yaml:1:11: invalid YAML"),
         ("keys: []", "has no list `api_keys`"),
