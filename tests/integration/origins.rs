@@ -282,6 +282,31 @@ fn origin_is_sent_the_rewritten_path_and_the_log_has_the_clients() {
     for (line, (sent, _)) in log.iter().zip(paths) {
         assert_eq!(line["path"], sent.split('?').next().unwrap_or_default());
     }
+    // `explain` shows the path of the same code.
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let file = dir.path().join("tidegate.yaml");
+    for policy in ["strict", "lenient", "raw"] {
+        let rules = format!("paths: {policy}\nroutes: [{{ match: '/old/**', rewrite: '/new/{{rest}}' }}]\n");
+        std::fs::write(&file, format!("origin: http://127.0.0.1:1\n{rules}")).expect("file is writable");
+        let gateway = TestGateway::with_rules(shop.address(), &rules);
+        let mut client = gateway.connect();
+        for (sent, received) in [
+            ("/old/a%3Db%26c", "/new/a%3Db%26c"),
+            ("/old/a%2Bb", "/new/a%2Bb"),
+            ("/old/%61b", "/new/%61b"),
+            ("/old/100%", "/new/100%"),
+            ("/old/./a//b", "/new/a/b"),
+            ("/old//a//b", "/new/a//b"),
+        ] {
+            assert_eq!(client.get(sent, "").status, 200, "{policy} {sent}");
+            assert_eq!(shop.last_request().target, received, "{policy} {sent}");
+            let url = format!("http://example.com{sent}");
+            let config = file.display().to_string();
+            let args = ["explain", "--config", &config, "--ip", "203.0.113.7", "--user-agent", "curl/8", &url];
+            let explained = run(&args, b"").output;
+            assert!(explained.contains(&format!("the path {received}\n")), "{policy} {sent}: {explained}");
+        }
+    }
     assert_eq!((&log[0]["route"], &log[0]["query"]), (&"/old/**".into(), &"c=/d&e".into()));
 }
 
@@ -373,8 +398,16 @@ fn explain_says_which_origin_is_sent_which_path() {
                 rewrite: '/{rest}' }, { match: '/**', origin: shop }]";
     std::fs::write(&file, text).expect("file is writable");
     let config = file.display().to_string();
-    for (path, expected) in [("v1/a", "the origin is api, and is sent the path /a"), ("b", "the origin is shop")] {
-        let url = format!("http://example.com/{path}");
+    let text = text.replace("routes: [", "routes: [{ match: '/**', host: api.example.com, origin: api }, ");
+    std::fs::write(&file, text).expect("file is writable");
+    for (url, expected) in [
+        ("example.com/v1/a", "the origin is api, and is sent the path /a"),
+        ("example.com/b", "the origin is shop"),
+        ("api.example.com/b", "the origin is api"),
+        ("API.example.com./b", "the origin is api"),
+        ("api.example.com.:80/b", "the origin is api"),
+    ] {
+        let url = format!("http://{url}");
         let args = ["explain", "--config", &config, "--ip", "203.0.113.7", "--user-agent", "curl/8", &url];
         let outcome = run(&args, b"");
         assert!(outcome.output.contains(expected), "{}\n{}", outcome.output, outcome.errors);

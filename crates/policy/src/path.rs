@@ -112,18 +112,16 @@ impl PathReadings {
         self.0.as_ref().map_or(&[], |readings| &readings.others)
     }
 
-    /// Returns the path with its dot segments resolved: as the client spelled it, unless `policy` leaves them to the origin.
-    pub fn resolved<'a>(&'a self, sent: &'a str, policy: PathPolicy) -> &'a str {
-        match policy {
-            PathPolicy::Raw => self.normalized(sent),
-            PathPolicy::Strict | PathPolicy::Lenient => self.for_origin().unwrap_or(sent),
-        }
-    }
-
     /// Returns the path for the origin, if it is another than the client sent.
     pub fn for_origin(&self) -> Option<&str> {
         self.0.as_ref()?.for_origin.as_deref()
     }
+}
+
+/// Returns a path with its dot segments resolved and the other segments as they are spelled: what a target with the rest of the
+/// path is appended to.
+pub fn resolved(path: &str) -> Cow<'_, str> {
+    for_origin(path).map_or(Cow::Borrowed(path), Cow::Owned)
 }
 
 /// Normalizes a path: decodes what can be decoded without a change of its segments, encodes what is not ASCII, resolves
@@ -211,10 +209,10 @@ fn check_strict(path: &str, decoded: &str) -> Result<(), PathError> {
 /// slash are not resolved yet.
 fn readings_by_origins(decoded: String) -> Vec<String> {
     let spellings = spellings(decoded);
-    let resolved = |path: &str| [resolve(path), resolve_before_merging(path)];
+    let resolve_both = |path: &str| [resolve(path), resolve_before_merging(path)];
     let mut readings: Vec<String> = spellings.iter().map(|path| merge_slashes(path)).collect();
-    readings.extend(spellings.iter().flat_map(|path| resolved(path)));
-    readings.extend(spellings.iter().filter_map(|path| without_authority(path)).flat_map(resolved));
+    readings.extend(spellings.iter().flat_map(|path| resolve_both(path)));
+    readings.extend(spellings.iter().filter_map(|path| without_authority(path)).flat_map(resolve_both));
     readings
 }
 

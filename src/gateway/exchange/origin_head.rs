@@ -101,7 +101,7 @@ pub(in crate::gateway) fn changed_head(known: &Known) -> Option<Box<RequestHead>
     let mut head = Box::new(known.request.head.clone());
     change_request(&mut head.fields, changes);
     if let Some(rewrite) = rewrite {
-        rewrite_target(&mut head.target, rewrite, known.request.resolved_path(known.rules().path_policy));
+        rewrite_target(&mut head.target, rewrite, &known.request.resolved_path());
     }
     Some(head)
 }

@@ -6,11 +6,12 @@
 use crate::gateway::session::SessionCookies;
 use http::uri::Authority;
 use http::{Method, Uri, Version};
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use tidegate_config::settings::Settings;
 use tidegate_http1::{self as http1, Name, RequestHead, list};
 use tidegate_policy::own_hosts::OwnHosts;
-use tidegate_policy::path::{PathError, PathPolicy, PathReadings};
+use tidegate_policy::path::{self, PathError, PathReadings};
 use tidegate_policy::request_body::JsonMatch;
 use tidegate_policy::route::{normalize_host, split_port};
 use tidegate_policy::{RequestFacts, Signature, query};
@@ -84,8 +85,8 @@ impl ClientRequest {
     }
 
     /// Returns the path with its dot segments resolved, for targets that keep the rest of it.
-    pub(in crate::gateway) fn resolved_path(&self, policy: PathPolicy) -> &str {
-        self.target.path.resolved(self.head.target.path(), policy)
+    pub(in crate::gateway) fn resolved_path(&self) -> Cow<'_, str> {
+        path::resolved(self.head.target.path())
     }
 
     /// Sets the path and query that the origin is sent.
@@ -182,8 +183,8 @@ impl Target {
             json: None,
         };
         if !path.others().is_empty() {
-            let resolved = path.resolved(head.target.path(), settings.rules.path_policy);
-            settings.check_readings(&facts, resolved).map_err(RequestError::Path)?;
+            let resolved = path::resolved(head.target.path());
+            settings.check_readings(&facts, &resolved).map_err(RequestError::Path)?;
         }
         Ok(Self { path, resolved, sent: None, host, is_preflight: is_preflight(head) })
     }

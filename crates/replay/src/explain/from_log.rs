@@ -23,7 +23,7 @@ pub fn input_from_log<'a>(
 ) -> Result<ExplainInput<'a>, NoDecisionError> {
     let request = ReplayRequest::from_line(line).ok_or(NoDecisionError)?;
     let client = client_facts(line, &request, environment);
-    let attributes = RequestAttributes::from_log(&request.facts(environment.rules().path_policy), request.client);
+    let attributes = RequestAttributes::from_log(&request.facts(environment.rules().path_policy), line, request.client);
     let logged = LoggedOutcome::from_line(line);
     let input = match (&line.native, &logged.decision) {
         (Some(native), Some(decision)) => {

@@ -17,7 +17,7 @@ pub fn input_from_replay<'a>(
     quotas: &'a [QuotaView],
 ) -> ExplainInput<'a> {
     let Facts { request, client } = *pending.facts;
-    let attributes = RequestAttributes::from_log(&request, client.address);
+    let attributes = RequestAttributes::from_log(&request, pending.line, client.address);
     let input = ExplainInput::new(environment, attributes, client.clone(), pending.at).with_quotas(quotas);
     let class = input.classification().class;
     ExplainInput {

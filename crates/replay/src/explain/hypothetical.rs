@@ -11,8 +11,9 @@ use tidegate_policy::bot_detection::BotScore;
 use tidegate_policy::identity::{ClientAddress, CredentialSource, ProxyTrust, cookie};
 use tidegate_policy::network::canonical;
 use tidegate_policy::network_origin::NetworkOrigin;
-use tidegate_policy::path::{PathError, PathReadings};
+use tidegate_policy::path::{PathError, PathReadings, resolved};
 use tidegate_policy::purpose::Purpose;
+use tidegate_policy::route::normalize_host;
 use tidegate_policy::session::Session;
 use tidegate_policy::{Claim, ClassId, ClientEvidence, ClientFacts, OperatorId, Proof, Signature, Timestamp, Units};
 
@@ -46,8 +47,9 @@ impl HypotheticalRequest {
         let request = RequestAttributes {
             is_preflight,
             method: self.method,
-            host: self.url.host().unwrap_or_default().to_ascii_lowercase(),
+            host: normalize_host(self.url.host().unwrap_or_default()).into_owned(),
             path: readings.normalized(self.url.path()).to_owned(),
+            resolved_path: resolved(self.url.path()).into_owned(),
             other_paths: readings.others().to_vec(),
             query: self.url.query().map(str::to_owned),
             user_agent,
@@ -61,8 +63,7 @@ impl HypotheticalRequest {
         let client = ClientFacts::gather(address.client, &mut evidence);
         let used = |quota: &str| self.used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
         if !readings.others().is_empty() {
-            let resolved = readings.resolved(self.url.path(), environment.rules().path_policy);
-            environment.settings.check_readings(&request.facts(), resolved)?;
+            environment.settings.check_readings(&request.facts(), &request.resolved_path)?;
         }
         Ok(ExplainInput::new(environment, request, client, self.at).with_used(used))
     }

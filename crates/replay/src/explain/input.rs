@@ -4,6 +4,7 @@ use super::copy_use::{CopyEffect, CopyUse};
 use super::environment::Environment;
 use super::explanation::RequestSummary;
 use super::logged_outcome::{LoggedDecision, LoggedOutcome};
+use crate::log::LogLine;
 use http::{HeaderMap, Method};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use tidegate_policy::crawler_guard::GuardState;
 use tidegate_policy::decide::{CheckObserver, DecisionRequest, QuotaSnapshot, decide_observed};
 use tidegate_policy::pacing::bucket::PacingAllowance;
 use tidegate_policy::pacing::{Pacing, PlanSnapshot};
+use tidegate_policy::path::resolved;
 use tidegate_policy::path_costs::Generalization;
 use tidegate_policy::request_body::JsonMatch;
 use tidegate_policy::route::Route;
@@ -69,6 +71,8 @@ pub(super) struct RequestAttributes {
     pub(super) host: String,
     /// Normalized path, as rules match it.
     pub(super) path: String,
+    /// Path with its dot segments resolved, as the client spelled it.
+    pub(super) resolved_path: String,
     /// Other readings of the path.
     pub(super) other_paths: Vec<String>,
     pub(super) query: Option<String>,
@@ -96,12 +100,14 @@ pub(super) enum History {
 }
 
 impl RequestAttributes {
-    /// Returns the attributes of a logged request, whose headers are not known.
-    pub(super) fn from_log(request: &RequestFacts<'_>, client: IpAddr) -> Self {
+    /// Returns the attributes of the logged request of `line`, whose headers are not known.
+    pub(super) fn from_log(request: &RequestFacts<'_>, line: &LogLine<'_>, client: IpAddr) -> Self {
+        let sent_path = line.request.as_ref().map_or(request.path, |sent| &sent.path);
         Self {
             method: request.method.clone(),
             host: request.host.to_owned(),
             path: request.path.to_owned(),
+            resolved_path: resolved(sent_path).into_owned(),
             other_paths: request.other_paths.to_vec(),
             query: request.query.map(str::to_owned),
             user_agent: request.user_agent.to_vec(),
@@ -330,7 +336,7 @@ impl<'a> ExplainInput<'a> {
         if route.scopes.is_empty() {
             return None;
         }
-        let path = settings.rewrite(id).map(|rewrite| rewrite.path(&self.request.path));
+        let path = settings.rewrite(id).map(|rewrite| rewrite.path(&self.request.resolved_path));
         match (settings.origin_name(route.origin), path) {
             (Some(origin), None) => Some(format!("the origin is {origin}")),
             (Some(origin), Some(path)) => Some(format!("the origin is {origin}, and is sent the path {path}")),

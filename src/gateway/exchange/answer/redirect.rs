@@ -41,8 +41,7 @@ pub(in crate::gateway) fn redirect_by_route(body: ClientBody, mut journal: Box<J
     let Known { connection, config, request, .. } = &*journal.known;
     let redirect = config.settings.redirect(journal.known.classified.route).expect("the route has a redirect");
     connection.drain_body(&request.head, body);
-    let path = request.resolved_path(config.settings.rules.path_policy);
-    let location = redirect.location(path, request.head.target.query());
+    let location = redirect.location(&request.resolved_path(), request.head.target.query());
     let status = redirect.status_for(&request.head.method);
     let mut response = redirect_response(status, &location, journal.known.id);
     prepare_own_response(&journal, status, &mut response.fields);
