@@ -476,3 +476,49 @@ fn requests_beside_reloads_are_all_answered() {
         }
     });
 }
+
+#[test]
+fn body_that_can_be_read_as_a_call_of_another_origin_reaches_none() {
+    let reading = |name: &'static str| {
+        Origin::with_script(move |request, connection| {
+            connection.read_body(request);
+            connection.reply("200 OK", "", name.as_bytes());
+        })
+    };
+    let (public, admin) = (reading("public"), reading("admin"));
+    let servers = [("public", public.address()), ("admin", admin.address())];
+    let rules = "routes:\n- { match: /rpc, json: { method: admin }, origin: admin, rewrite: /secret }\n\
+                 - { match: /same, json: { method: admin }, origin: public, rewrite: /secret }\n\
+                 - { match: /alike, json: { method: admin }, origin: public, rewrite: /secret }\n\
+                 - { match: /alike, origin: public, rewrite: /secret }\n- { match: '/**', origin: public }";
+    let gateway = start(&servers, rules);
+    let long = format!("{{\"method\":\"zzz\",\"x\":\"{}\"}}", "x".repeat(70_000));
+    let unreadable = [
+        "x",
+        "[]",
+        "[{\"method\":\"zzz\"}]",
+        "{\"x\":\"1\",\"Method\":\"y\"}",
+        "{\"method\":\"x\",\"method\":\"admin\"}",
+        &long,
+    ];
+    let post = |path: &str, body: &str| {
+        let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
+        let response = gateway.connect().send(head + body).read_response();
+        (response.status, response.text())
+    };
+    for body in unreadable {
+        let seen = (public.received_requests().len(), admin.received_requests().len());
+        for (path, reason) in [("/rpc", "calls of different origins"), ("/same", "another path at the origin")] {
+            let (status, text) = post(path, body);
+            assert!(status == 400 && text.contains(reason), "{path} {body:.40} {text}");
+        }
+        assert_eq!((public.received_requests().len(), admin.received_requests().len()), seen, "{body:.40}");
+        assert_eq!(post("/alike", body), (200, "public".to_owned()), "{body:.40}");
+        assert_eq!(public.last_request().target, "/secret");
+        assert_eq!(post("/page", body), (200, "public".to_owned()), "{body:.40}");
+    }
+    assert_eq!(post("/rpc", "{\"method\":\"admin\"}"), (200, "admin".to_owned()));
+    assert_eq!(admin.last_request().target, "/secret");
+    assert_eq!(post("/rpc", "{\"method\":\"other\"}"), (200, "public".to_owned()));
+    assert_eq!(public.last_request().target, "/rpc");
+}

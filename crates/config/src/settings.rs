@@ -38,9 +38,10 @@ use std::time::Duration;
 use tidegate_policy::crawl_delay::CrawlDelays;
 use tidegate_policy::dns_pattern::DnsPattern;
 use tidegate_policy::own_hosts::OwnHosts;
-use tidegate_policy::path::PathError;
+use tidegate_policy::path::Ambiguity;
 use tidegate_policy::promise::Promise;
 use tidegate_policy::purpose::Purpose;
+use tidegate_policy::request_body::JsonMatch;
 use tidegate_policy::secret::Secret;
 use tidegate_policy::terms::UsageTerms;
 use tidegate_policy::{OriginId, ProofMethod, RequestFacts, RouteId, Rules};
@@ -547,22 +548,31 @@ impl Settings {
         self.header_rules(route)?.rewrite.as_ref()
     }
 
-    /// Checks that a path with several readings has one charge and one origin for all, and that all are rewritten alike.
+    /// Checks that path and body with several readings have one charge and one origin for all, and that all are rewritten alike.
     /// `resolved` is the path with its dot segments resolved.
-    pub fn check_readings(&self, request: &RequestFacts<'_>, resolved: &str) -> Result<(), PathError> {
+    pub fn check_readings(&self, request: &RequestFacts<'_>, resolved: &str) -> Result<(), Ambiguity> {
         let rules = &self.rules;
         if rules.has_ambiguous_costs(request) {
-            return Err(PathError::AmbiguousCosts);
+            return Err(Ambiguity::Costs);
         }
         if rules.has_ambiguous_origin(request) {
-            return Err(PathError::AmbiguousOrigin);
+            return Err(Ambiguity::Origin);
         }
         let route = rules.route(request);
+        if matches!(request.json, Some(JsonMatch::Unreadable)) {
+            let rewrite = self.rewrite(route);
+            if rules.routes_to_origins(request).any(|other| self.rewrite(other) != rewrite) {
+                return Err(Ambiguity::Rewrite);
+            }
+        }
+        if request.other_paths.is_empty() {
+            return Ok(());
+        }
         // Another reading than the normalized path may have led to the route.
         let is_read = || rules[route].path.matches(request.path);
         match self.rewrite(route) {
             Some(rewrite) if !(is_read() && rewrite.is_confined(resolved, rules.path_policy)) => {
-                Err(PathError::AmbiguousRewrite)
+                Err(Ambiguity::Rewrite)
             }
             _ => Ok(()),
         }

@@ -37,12 +37,19 @@ pub enum PathError {
     EncodedControl,
     /// More segments than [`MAX_SEGMENTS`], for some origin.
     TooManySegments,
-    /// Several readings with costs in different quotas, so that no charge covers what the origin may spend.
-    AmbiguousCosts,
-    /// Several readings that are pages of different origins, so that one may be asked for a page that no route leads to.
-    AmbiguousOrigin,
-    /// The path is rewritten, and the result has a reading outside of where its route leads.
-    AmbiguousRewrite,
+    /// Several readings that no decision covers.
+    Ambiguous(Ambiguity),
+}
+
+/// Reason for which a request that can be read in several ways is rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ambiguity {
+    /// Readings with costs in different quotas, so that no charge covers what the origin may spend.
+    Costs,
+    /// Readings of different origins, so that one may be asked for a page that no route leads to.
+    Origin,
+    /// Readings that are not rewritten alike, or a rewritten path with a reading outside of where its route leads.
+    Rewrite,
 }
 
 impl fmt::Display for PathError {
@@ -53,9 +60,9 @@ impl fmt::Display for PathError {
             Self::Backslash => "the path contains a backslash",
             Self::EncodedControl => "the path contains an encoded control character",
             Self::TooManySegments => "the path has more than 256 segments",
-            Self::AmbiguousCosts => "the path can be read as pages with costs in different quotas",
-            Self::AmbiguousOrigin => "the path can be read as pages of different origins",
-            Self::AmbiguousRewrite => "the path can be read as one that is not rewritten",
+            Self::Ambiguous(Ambiguity::Costs) => "the path can be read as pages with costs in different quotas",
+            Self::Ambiguous(Ambiguity::Origin) => "the path can be read as pages of different origins",
+            Self::Ambiguous(Ambiguity::Rewrite) => "the path can be read as one that is not rewritten",
         })
     }
 }

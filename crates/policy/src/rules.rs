@@ -242,16 +242,20 @@ impl Rules {
             .map(|(index, _)| RouteId::from_index(index))
     }
 
-    /// Returns true if the path has several readings, and these are pages of different origins.
+    /// Returns true if path or body have several readings, and these are for different origins.
     pub fn has_ambiguous_origin(&self, request: &RequestFacts<'_>) -> bool {
-        // A route without scopes is answered by the gateway.
-        let mut origins = self.routes_of_readings(request).filter(|route| !route.scopes.is_empty());
-        let first = origins.next().map(|route| route.origin);
-        origins.any(|route| Some(route.origin) != first)
+        let mut origins = self.routes_to_origins(request).map(|id| self[id].origin);
+        let first = origins.next();
+        origins.any(|origin| Some(origin) != first)
     }
 
-    fn routes_of_readings<'a>(&'a self, request: &'a RequestFacts<'_>) -> impl Iterator<Item = &'a Route> {
-        paths(request).map(move |path| &self[self.route_of_path(request, path)])
+    /// Iterates over the routes of all readings of path and body that lead to an origin.
+    pub fn routes_to_origins<'a>(&'a self, request: &'a RequestFacts<'_>) -> impl Iterator<Item = RouteId> + 'a {
+        let possible = matches!(request.json, Some(JsonMatch::Unreadable)).then(|| self.possible_routes(request));
+        let certain = possible.is_none().then(|| paths(request).map(move |path| self.route_of_path(request, path)));
+        let routes = possible.into_iter().flatten().chain(certain.into_iter().flatten());
+        // A route without scopes is answered by the gateway.
+        routes.filter(|id| !self[*id].scopes.is_empty())
     }
 
     fn route_of_path(&self, request: &RequestFacts<'_>, path: &str) -> RouteId {
@@ -555,6 +559,28 @@ mod tests {
         assert!(is_ambiguous("/v1/..;/a", &["/a"]) && is_ambiguous("/x/..;/v1/a", &["/a/b", "/v1/a"]));
         assert!(!is_ambiguous("/v1/a", &[]) && !is_ambiguous("/v1/a", &["/v2/b"]) && !is_ambiguous("/a", &["/b"]));
         assert!(!is_ambiguous("/v1/a", &["/moved"]), "the gateway redirects it");
+    }
+
+    #[test]
+    fn unreadable_body_that_is_for_different_origins_is_ambiguous() {
+        let mut rules = tools();
+        for route in &mut rules.routes {
+            route.scopes = [ScopeId(0)].into_iter().collect();
+        }
+        let unreadable = |rules: &Rules, path| {
+            let request = RequestFacts { json: Some(&JsonMatch::Unreadable), ..fixtures::request_facts(path) };
+            rules.has_ambiguous_origin(&request)
+        };
+        assert!(!unreadable(&rules, "/mcp") && !unreadable(&rules, "/page"));
+        rules.routes[1].origin = OriginId(1);
+        assert!(unreadable(&rules, "/mcp") && !unreadable(&rules, "/other") && !unreadable(&rules, "/page"));
+        for body in [met(&[]), met(&["method=tools/call", "params.name=search"])] {
+            let request = RequestFacts { json: Some(&body), ..fixtures::request_facts("/mcp") };
+            assert!(!rules.has_ambiguous_origin(&request), "{body:?}");
+        }
+        rules.routes[3].origin = OriginId(1);
+        rules.routes[1].origin = OriginId(0);
+        assert!(!unreadable(&rules, "/mcp"), "the route with another origin is unreachable");
     }
 
     #[test]

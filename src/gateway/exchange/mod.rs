@@ -99,6 +99,7 @@ use throttle::acquire_slots;
 use tidegate_engine::ThrottleRejection;
 use tidegate_http1::{Request, RequestHead, Response};
 use tidegate_policy::exempt::is_robots_txt_read;
+use tidegate_policy::path::Ambiguity;
 use tidegate_policy::{Reason, Timestamp};
 
 /// Field that tells browsers to use https only (RFC 6797).
@@ -152,8 +153,9 @@ async fn respond(connection: Rc<ClientConnection>, request: Request<ClientBody>)
         // Boxed to keep the future of other requests small.
         body = Box::pin(read_ahead(&mut known, body)).await;
         now = known.worker().now();
-        if known.rules().has_ambiguous_costs(&known.request.facts()) {
-            return reject_ambiguous(&known, body);
+        let settings = &known.config.settings;
+        if let Err(ambiguity) = settings.check_readings(&known.request.facts(), &known.request.resolved_path()) {
+            return reject_ambiguous(&known, ambiguity, body);
         }
     }
     let role = cache_role(&known, &mut now).await;
@@ -229,11 +231,11 @@ fn identify(
 }
 
 /// Responds to a request whose body may be read as calls with costs in different quotas.
-fn reject_ambiguous(known: &Known, body: ClientBody) -> Response<ResponseBody> {
+fn reject_ambiguous(known: &Known, ambiguity: Ambiguity, body: ClientBody) -> Response<ResponseBody> {
     let (connection, head) = (&known.connection, &known.request.head);
     connection.connection_state.on_request_end(false);
     connection.drain_body(head, body);
-    reject_request(&connection.worker, RequestError::Body, head)
+    reject_request(&connection.worker, RequestError::Body(ambiguity), head)
 }
 
 /// Counts a request of a crawler, and whether it reads robots.txt.

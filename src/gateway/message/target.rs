@@ -11,7 +11,7 @@ use std::cell::OnceCell;
 use tidegate_config::settings::Settings;
 use tidegate_http1::{self as http1, Name, RequestHead, list};
 use tidegate_policy::own_hosts::OwnHosts;
-use tidegate_policy::path::{self, PathError, PathReadings};
+use tidegate_policy::path::{self, Ambiguity, PathError, PathReadings};
 use tidegate_policy::request_body::JsonMatch;
 use tidegate_policy::route::{normalize_host, split_port};
 use tidegate_policy::{RequestFacts, Signature, query};
@@ -53,8 +53,8 @@ pub(in crate::gateway) enum RequestError {
     Misdirected,
     /// Path that origins read in different ways.
     Path(PathError),
-    /// Body that may be read as calls with costs in different quotas.
-    Body,
+    /// Body that can be read in several ways.
+    Body(Ambiguity),
     /// Query with more parameters than are read.
     Query,
     /// Request target that is neither a path nor a URL.
@@ -183,8 +183,8 @@ impl Target {
             json: None,
         };
         if !path.others().is_empty() {
-            let resolved = path::resolved(head.target.path());
-            settings.check_readings(&facts, &resolved).map_err(RequestError::Path)?;
+            let checked = settings.check_readings(&facts, &path::resolved(head.target.path()));
+            checked.map_err(|ambiguity| RequestError::Path(PathError::Ambiguous(ambiguity)))?;
         }
         Ok(Self { path, resolved, sent: None, host, is_preflight: is_preflight(head) })
     }

@@ -39,8 +39,8 @@ pub(crate) struct Route {
     /// by path, host, method and query; others are not affected. A request without a body does not match. A body that could be
     /// read in several ways counts as the most expensive of the routes that it may be meant for: one that is longer, is not one JSON
     /// object (also a batch or a list), is compressed, or repeats a key of a path or writes it in other letter case, whatever
-    /// its Content-Type says. If those have costs in different quotas, it gets 400. The access log has the conditions that a
-    /// body meets in `json`, never another value.
+    /// its Content-Type says. If those have costs in different quotas, lead to different origins, or are rewritten in different
+    /// ways, it gets 400. The access log has the conditions that a body meets in `json`, never another value.
     pub json: JsonConditions,
     /// Expected cost of a request in units, by quota: an amount to a thousandth, learned, or { json, per_byte, default }; at most
     /// 32 quotas per route. Default none, except 1 unit of the quota of each of its scopes; the route is refused for another quota only

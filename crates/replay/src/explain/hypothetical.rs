@@ -63,7 +63,8 @@ impl HypotheticalRequest {
         let client = ClientFacts::gather(address.client, &mut evidence);
         let used = |quota: &str| self.used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
         if !readings.others().is_empty() {
-            environment.settings.check_readings(&request.facts(), &request.resolved_path)?;
+            let checked = environment.settings.check_readings(&request.facts(), &request.resolved_path);
+            checked.map_err(PathError::Ambiguous)?;
         }
         Ok(ExplainInput::new(environment, request, client, self.at).with_used(used))
     }

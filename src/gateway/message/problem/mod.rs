@@ -378,7 +378,7 @@ mod tests {
             Misdirected,
             Path(tidegate_policy::path::PathError::EncodedSlash),
             Path(tidegate_policy::path::PathError::TooManySegments),
-            Body,
+            Body(tidegate_policy::path::Ambiguity::Origin),
             Query,
             Target,
             Framing,

@@ -6,7 +6,7 @@ use http::StatusCode;
 use std::sync::LazyLock;
 use tidegate_http1 as http1;
 use tidegate_policy::Reason;
-use tidegate_policy::path::PathError;
+use tidegate_policy::path::{Ambiguity, PathError};
 use tidegate_policy::reason::ProblemType;
 
 /// Constant parts of a problem: all of its document but the decision id and the violated policies.
@@ -171,20 +171,26 @@ impl ProblemTemplate {
             RequestError::Path(PathError::EncodedControl) => {
                 plain!(400, "Bad Request", "The path contains an encoded control character.")
             }
-            RequestError::Path(PathError::AmbiguousCosts) => {
+            RequestError::Path(PathError::Ambiguous(Ambiguity::Costs)) => {
                 plain!(400, "Bad Request", "The path can be read as pages with costs in different quotas.")
             }
-            RequestError::Path(PathError::AmbiguousOrigin) => {
+            RequestError::Path(PathError::Ambiguous(Ambiguity::Origin)) => {
                 plain!(400, "Bad Request", "The path can be read as pages of different origins.")
             }
-            RequestError::Path(PathError::AmbiguousRewrite) => {
+            RequestError::Path(PathError::Ambiguous(Ambiguity::Rewrite)) => {
                 plain!(400, "Bad Request", "The path can be read as one that is not rewritten.")
             }
             RequestError::Path(PathError::TooManySegments) => {
                 plain!(414, "URI Too Long", "The path has more than 256 segments.")
             }
-            RequestError::Body => {
+            RequestError::Body(Ambiguity::Costs) => {
                 plain!(400, "Bad Request", "The body can be read as calls with costs in different quotas.")
+            }
+            RequestError::Body(Ambiguity::Origin) => {
+                plain!(400, "Bad Request", "The body can be read as calls of different origins.")
+            }
+            RequestError::Body(Ambiguity::Rewrite) => {
+                plain!(400, "Bad Request", "The body can be read as a call with another path at the origin.")
             }
             RequestError::Query => plain!(414, "URI Too Long", "The query has more than 1,000 parameters."),
             RequestError::Target => plain!(400, "Bad Request", "The request target is neither a path nor a URL."),
