@@ -313,3 +313,44 @@ routes: [{ match: /dear/*, cost: { api: learned } }, { match: /**, cost: { api: 
     let expected: Vec<f64> = log.iter().map(|line| line["cost"]["api"].as_f64().expect("a number")).collect();
     assert_eq!(expected, [1.0, 2.0, 4.0, 8.0, 12.0, 12.0, 1.0]);
 }
+
+#[test]
+fn response_that_the_origins_cache_kept_since_before_the_window_is_no_count() {
+    let origin = origin_with_responses(&[
+        ("200 OK", "X-RateLimit-Remaining: 0\r\nAge: 3600\r\n", "of the window before"),
+        ("200 OK", "X-RateLimit-Remaining: 0\r\nDate: Fri, 15 Jan 2021 08:00:00 GMT\r\n", "of another year"),
+        ("200 OK", "X-RateLimit-Remaining: 0\r\nCache-Status: cdn; hit\r\n", "of an unknown time"),
+        ("429 Too Many Requests", "Retry-After: 60\r\nAge: 3600\r\n", "of the window before"),
+        ("200 OK", "X-RateLimit-Remaining: 50\r\nAge: 60\r\n", "of this window"),
+    ]);
+    let rules = SYNCED.replace(", contains: dailyLimitExceeded", "");
+    let gateway = mid_window_gateway(&origin, &rules);
+    let mut client = gateway.connect();
+    for used in [1.0, 2.0, 3.0, 4.0] {
+        client.get("/a", "");
+        assert_eq!(remaining_units(&gateway), 100.0 - used);
+    }
+    assert_eq!(client.get("/a", "").status, 200);
+    assert_eq!(remaining_units(&gateway), 50.0);
+}
+
+#[test]
+fn exhausted_quota_whose_reset_is_over_stays_open() {
+    for fields in [
+        "Retry-After: 0\r\n",
+        "X-RateLimit-Reset: 0s\r\n",
+        "X-RateLimit-Reset: 99999999\r\nRetry-After: 0\r\n",
+        "X-RateLimit-Reset: soon\r\nRetry-After: 0\r\n",
+    ] {
+        let origin = Origin::with_script(move |request, connection| match request.target.as_str() {
+            "/over" => connection.reply("429 Too Many Requests", fields, b"again"),
+            _ => connection.reply("200 OK", "", b"page"),
+        });
+        let rules = SYNCED.replace(", contains: dailyLimitExceeded", "");
+        let gateway = mid_window_gateway(&origin, &rules);
+        let mut client = gateway.connect();
+        assert_eq!(client.get("/over", "").status, 429, "{fields}");
+        assert_eq!(client.get("/page", "").status, 200, "{fields}");
+        assert_eq!(remaining_units(&gateway), 98.0, "{fields}");
+    }
+}

@@ -14,8 +14,14 @@ pub struct OriginReport {
     pub remaining: Option<Units>,
     /// Reset time.
     pub resets_at: Option<Timestamp>,
+    /// Time of `Retry-After`: when a quota that is exhausted may be open again.
+    pub retry_at: Option<Timestamp>,
     /// True if the request was refused because the quota is exhausted.
     pub exhausted: bool,
+    /// Time at which the response was made, by its age in caches; `None` for now.
+    pub made_at: Option<Timestamp>,
+    /// Time at which the response was made, by the clock of the origin (`Date`).
+    pub dated: Option<Timestamp>,
 }
 
 /// Local count of the same window.
@@ -40,7 +46,7 @@ pub struct LocalCount {
 pub struct SyncResult {
     /// Units that count as taken from now on, if more than the local count.
     pub taken: Units,
-    /// Time until which all requests are refused, if the quota is exhausted.
+    /// Time until which all requests are refused, if the quota is exhausted and the time is not over.
     pub closed_until: Option<Timestamp>,
     /// Units that the origin counted beyond the local count, in milli-units; negative if it counted fewer. `None` if
     /// the report is for another window.
@@ -80,17 +86,28 @@ const GRACE_DIVISOR: u32 = 100;
 /// A reset time is ignored if it lies further ahead than the window length plus this slack.
 const RESET_TIME_SLACK: Duration = Duration::from_secs(3600);
 
+/// A clock that differs more from that of the gateway is not that of an origin: a cache has kept the response.
+pub const MAX_CLOCK_OFFSET: Duration = Duration::from_secs(600);
+/// Length of a window up to which a `Date` before it may be one of a clock that is behind.
+const MAX_OFFSET_WINDOW: Duration = Duration::from_secs(10 * MAX_CLOCK_OFFSET.as_secs());
+
 /// Reconciles the local count with a report received at `now`.
 pub fn reconcile(report: OriginReport, local: LocalCount, now: Timestamp) -> SyncResult {
     let remaining = if report.exhausted { Some(Units::ZERO) } else { report.remaining };
-    let closed_until = report.exhausted.then(|| reset_time(report.resets_at, local, now));
-    let Some(remaining) = remaining else { return SyncResult::default() };
+    let Some(remaining) = remaining.filter(|_| !is_stale(&report, local, now)) else { return SyncResult::default() };
+    let stated = if report.exhausted { usable_reset(&report, local, now) } else { None };
+    let resets_at = stated.or(report.resets_at);
+    let closed_until = report.exhausted.then(|| stated.unwrap_or(local.span.end)).filter(|until| *until > now);
     let reported = local.limit.saturating_sub(remaining);
-    match window_of(report.resets_at, reported, local, now) {
+    if local.has_fixed_end && stated.is_some_and(|reset| reset + MIN_TOLERANCE < local.span.end) {
+        // The origin accepts requests again before the window ends: another limit than that of the window was reached.
+        return SyncResult { closed_until, ..SyncResult::default() };
+    }
+    match window_of(resets_at, reported, local, now) {
         ReportedWindow::Current => {}
         ReportedWindow::Previous => return SyncResult { closed_until, ..SyncResult::default() },
         ReportedWindow::Other => {
-            let other_window = report.resets_at.filter(|_| !report.exhausted);
+            let other_window = resets_at.filter(|_| !report.exhausted);
             return SyncResult { closed_until, other_window, ..SyncResult::default() };
         }
     }
@@ -138,9 +155,25 @@ fn window_of(resets_at: Option<Timestamp>, used: Units, local: LocalCount, now: 
     }
 }
 
-fn reset_time(resets_at: Option<Timestamp>, local: LocalCount, now: Timestamp) -> Timestamp {
-    let latest = now + local.length + RESET_TIME_SLACK;
-    resets_at.filter(|reset| *reset > now && *reset <= latest).unwrap_or(local.span.end)
+/// Returns true if a cache has kept the response since before the window, or since all units of a sliding window were others.
+fn is_stale(report: &OriginReport, local: LocalCount, now: Timestamp) -> bool {
+    let by_age = report.made_at.unwrap_or(now);
+    let is_dated = |date: &Timestamp| {
+        let offset = by_age.saturating_duration_since(*date);
+        offset > MAX_CLOCK_OFFSET || local.length >= MAX_OFFSET_WINDOW
+    };
+    let made_at = report.dated.filter(is_dated).map_or(by_age, |date| by_age.min(date));
+    match local.has_fixed_end {
+        true => made_at < local.span.start,
+        false => now.saturating_duration_since(made_at) >= local.length,
+    }
+}
+
+/// Returns the first time of a report of exhaustion that may be that of a reset. A time that is over, by less than a window, means
+/// that the quota is open again.
+fn usable_reset(report: &OriginReport, local: LocalCount, now: Timestamp) -> Option<Timestamp> {
+    let (earliest, latest) = (now - local.length, now + local.length + RESET_TIME_SLACK);
+    [report.resets_at, report.retry_at].into_iter().flatten().find(|reset| (earliest..=latest).contains(reset))
 }
 
 fn signed(milli: u64) -> i64 {
@@ -153,6 +186,7 @@ mod tests {
 
     const DAY: Span = Span { start: Timestamp::from_seconds(86_400), end: Timestamp::from_seconds(2 * 86_400) };
     const NOON: Timestamp = Timestamp::from_seconds(86_400 + 43_200);
+    const NOON_BEFORE: Timestamp = Timestamp::from_seconds(43_200);
 
     fn local_count(used: u64, reserved: u64) -> LocalCount {
         let [limit, used, reserved] = [100, used, reserved].map(Units::from_whole);
@@ -209,7 +243,7 @@ mod tests {
 
     #[test]
     fn exhausted_origin_closes_the_quota_until_reset() {
-        let exhausted = |resets_at| OriginReport { exhausted: true, resets_at, remaining: Some(Units::from_whole(9)) };
+        let exhausted = |resets_at| OriginReport { exhausted: true, resets_at, ..reported_remaining(9) };
         let closed = |at: u64| {
             let result = reconcile(exhausted(Some(Timestamp::from_seconds(at))), local_count(40, 0), NOON);
             (result.closed_until.map(Timestamp::seconds), result.taken)
@@ -218,7 +252,8 @@ mod tests {
         assert_eq!(reconcile(exhausted(None), local_count(40, 0), NOON).closed_until, Some(DAY.end));
         assert_eq!(closed(2 * 86_400 + 60), (Some(2 * 86_400 + 60), Units::from_whole(100)));
         assert_eq!(closed(86_400 + 43_260), (Some(86_400 + 43_260), Units::ZERO), "an earlier reset time");
-        assert_eq!(closed(40_000), (end, Units::ZERO), "a past reset time is ignored");
+        assert_eq!(closed(86_400 + 43_000), (None, Units::ZERO), "a time that is over closes nothing");
+        assert_eq!(closed(40_000), (end, Units::ZERO), "a reset time before the last window is ignored");
         assert_eq!(closed(9_000_000), (end, Units::ZERO), "a far reset time is ignored");
     }
 
@@ -279,15 +314,80 @@ mod tests {
     #[test]
     fn reset_time_is_after_now_and_within_a_window_and_an_hour() {
         let closed_until = |resets_at| {
-            let report = OriginReport { exhausted: true, resets_at: Some(resets_at), remaining: None };
+            let report = OriginReport { exhausted: true, resets_at: Some(resets_at), ..OriginReport::default() };
             reconcile(report, local_count(40, 0), NOON).closed_until
         };
         let latest = NOON + DAY.length() + Duration::from_secs(3600);
         for valid in [NOON + Duration::from_millis(1), latest] {
             assert_eq!(closed_until(valid), Some(valid));
         }
-        for invalid in [NOON, latest + Duration::from_millis(1)] {
+        for over in [NOON, NOON_BEFORE] {
+            assert_eq!(closed_until(over), None, "the quota is open again");
+        }
+        for invalid in [NOON_BEFORE - Duration::from_millis(1), latest + Duration::from_millis(1)] {
             assert_eq!(closed_until(invalid), Some(DAY.end));
+        }
+    }
+
+    #[test]
+    fn usable_retry_time_replaces_an_unusable_reset_time() {
+        let closed_until = |resets_at: Option<u64>, retry_at: u64| {
+            let at = Timestamp::from_seconds;
+            let report = OriginReport {
+                exhausted: true,
+                resets_at: resets_at.map(at),
+                retry_at: Some(at(retry_at)),
+                ..OriginReport::default()
+            };
+            let result = reconcile(report, local_count(40, 0), NOON);
+            (result.closed_until.map(Timestamp::seconds), result.taken)
+        };
+        let noon = NOON.seconds();
+        for resets_at in [None, Some(9_000_000), Some(1)] {
+            assert_eq!(closed_until(resets_at, noon + 60), (Some(noon + 60), Units::ZERO), "{resets_at:?}");
+            assert_eq!(closed_until(resets_at, noon), (None, Units::ZERO), "{resets_at:?}");
+        }
+        assert_eq!(closed_until(Some(noon + 5), noon + 60).0, Some(noon + 5));
+        assert_eq!(closed_until(Some(9_000_000), 1).0, Some(DAY.end.seconds()));
+    }
+
+    #[test]
+    fn short_pause_near_the_end_of_a_window_uses_up_no_units() {
+        let now = DAY.end - Duration::from_secs(600);
+        let report = |wait| OriginReport {
+            exhausted: true,
+            retry_at: Some(now + Duration::from_secs(wait)),
+            ..OriginReport::default()
+        };
+        for (wait, taken) in [(0, 0), (1, 0), (60, 0), (600, 100)] {
+            assert_eq!(reconcile(report(wait), local_count(40, 0), now).taken, Units::from_whole(taken), "{wait}");
+        }
+    }
+
+    #[test]
+    fn response_that_a_cache_kept_since_before_the_window_is_no_count() {
+        let before = DAY.start - Duration::from_secs(1);
+        for exhausted in [false, true] {
+            let report = OriginReport { exhausted, ..reported_remaining(0) };
+            let taken = |made_at, dated| {
+                let result = reconcile(OriginReport { made_at, dated, ..report }, local_count(40, 0), NOON);
+                (result.taken.floor(), result.closed_until.is_some())
+            };
+            assert_eq!([taken(Some(before), None), taken(None, Some(before))], [(0, false); 2]);
+            for kept in [taken(Some(DAY.start), None), taken(None, Some(DAY.start)), taken(None, Some(DAY.end))] {
+                assert_eq!(kept, (100, exhausted), "it is of this window");
+            }
+            // A clock that is two minutes behind makes no report of a window of a minute one of the window before.
+            let minute = Duration::from_secs(60);
+            let span = Span { start: NOON - Duration::from_secs(30), end: NOON + Duration::from_secs(30) };
+            for has_fixed_end in [true, false] {
+                let local = LocalCount { span, length: minute, has_fixed_end, ..local_count(0, 0) };
+                let taken = |age: u64| {
+                    let dated = Some(NOON - Duration::from_secs(age));
+                    reconcile(OriginReport { dated, ..report }, local, NOON).taken.floor()
+                };
+                assert_eq!([taken(120), taken(600), taken(601)], [100, 100, 0], "{has_fixed_end}");
+            }
         }
     }
 }

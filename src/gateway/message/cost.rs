@@ -1,5 +1,6 @@
 //! Reads the actual cost of a response from its headers.
 
+use std::time::Duration;
 use tidegate_http_cache::quoted;
 use tidegate_http1::{Fields, Name};
 use tidegate_policy::Units;
@@ -43,11 +44,13 @@ fn values<'a>(quota: &'a Quota, fields: &'a Fields) -> impl Iterator<Item = &'a 
 /// section 5.1), which a fresh response does not have.
 pub(in crate::gateway) fn was_cache_hit(fields: &Fields) -> bool {
     let hit = fields.all(Name::CacheStatus).any(|line| quoted::split(line, b',').any(is_hit_member));
-    let has_age = || {
-        let age = fields.get(Name::Age).and_then(|age| std::str::from_utf8(age).ok()?.trim().parse::<u64>().ok());
-        age.is_some_and(|age| age > 0)
-    };
-    hit || has_age()
+    hit || age(fields).is_some_and(|age| !age.is_zero())
+}
+
+/// Returns the time that caches have kept a response; `None` if they do not say.
+pub(in crate::gateway) fn age(fields: &Fields) -> Option<Duration> {
+    let seconds = std::str::from_utf8(fields.get(Name::Age)?).ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
 }
 
 fn is_hit_member(member: &[u8]) -> bool {

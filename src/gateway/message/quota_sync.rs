@@ -1,13 +1,14 @@
 //! Reads the origin's own usage of a quota from its responses (`sync_from`).
 
-use crate::gateway::upstream::rate_limit::{of_policy, parse_reset, parse_units};
+use super::cost;
+use crate::gateway::upstream::rate_limit::{ResponseTime, of_policy, parse_reset, parse_units};
 use http::{HeaderName, StatusCode};
 use serde_json::Value;
 use tidegate_http1::{Fields, Name, RequestHead};
 use tidegate_policy::query::form_decoded;
 use tidegate_policy::quota::{ExhaustedRule, ExhaustedText, SyncFrom, TextPlace};
 use tidegate_policy::quota_sync::OriginReport;
-use tidegate_policy::{QuotaId, Timestamp};
+use tidegate_policy::{QuotaId, Timestamp, Units};
 
 /// Bytes of a body that are scanned.
 const MAX_SCAN_BYTES: usize = 16 * 1024;
@@ -51,14 +52,21 @@ pub(in crate::gateway) fn read<'a>(
     fields: &Fields,
     now: Timestamp,
 ) -> SyncHeaders<'a> {
+    let age = cost::age(fields);
+    if age.is_none() && cost::was_cache_hit(fields) {
+        // Nobody knows of which window it is.
+        let report = OriginReport::default();
+        return SyncHeaders { report, is_certain: true, unreadable_header: None, body_text: None };
+    }
+    let response = ResponseTime::new(fields, age.unwrap_or_default(), now);
     let (remaining, limits_reset) = match (&sync.remaining_header, header_value(fields, &sync.remaining_header)) {
         (Some(header), Some(_)) if Name::from_bytes(header.as_str().as_bytes()) == Name::RateLimit => {
-            of_policy(fields, name, now).map_or((None, None), |left| (Some(left.units), left.resets_at))
+            of_policy(fields, name, response.made_at).map_or((None, None), |left| (Some(left.units), left.resets_at))
         }
-        // A negative number is no count: some origins mean by it that there is no limit.
-        (_, value) => (value.filter(|value| !value.trim_ascii().starts_with(b"-")).and_then(parse_units), None),
+        (Some(header), _) => (smallest_count(fields, header), None),
+        (None, _) => (None, None),
     };
-    let reset = header_value(fields, &sync.reset_header).and_then(|value| parse_reset(value, now));
+    let reset = header_value(fields, &sync.reset_header).and_then(|value| parse_reset(value, response));
     let resets_at = reset.or(limits_reset);
     let unparsed_name = |name: &'a Option<HeaderName>, is_parsed: bool| {
         name.as_ref().filter(|_| !is_parsed && header_value(fields, name).is_some())
@@ -66,7 +74,8 @@ pub(in crate::gateway) fn read<'a>(
     let unreadable_header = unparsed_name(&sync.remaining_header, remaining.is_some())
         .or(unparsed_name(&sync.reset_header, reset.is_some()));
     let remaining = remaining.filter(|_| unreadable_header.is_none());
-    let mut report = OriginReport { remaining, resets_at, exhausted: false };
+    let made_at = age.map(|_| response.made_at);
+    let mut report = OriginReport { remaining, resets_at, made_at, dated: response.dated, ..OriginReport::default() };
     let rule = sync.exhausted.as_ref().filter(|rule| rule.statuses.contains(&status.as_u16()));
     let evidence = rule.map_or(Evidence::None, |rule| exhaustion_evidence(rule, request, has_body, fields));
     let body_text = match evidence {
@@ -75,9 +84,7 @@ pub(in crate::gateway) fn read<'a>(
     };
     if !matches!(evidence, Evidence::None) {
         report.exhausted = body_text.is_none();
-        // A request to retry later contains the time.
-        let retry_after = || fields.get(Name::RetryAfter).and_then(|value| parse_reset(value, now));
-        report.resets_at = report.resets_at.or_else(retry_after);
+        report.retry_at = fields.get(Name::RetryAfter).and_then(|value| parse_reset(value, response));
     }
     let text = rule.and_then(|rule| rule.text.as_ref());
     let is_certain = text.is_none_or(ExhaustedText::has_place);
@@ -148,6 +155,15 @@ fn header_value<'a>(fields: &'a Fields, name: &'a Option<HeaderName>) -> Option<
     fields.get_all_by_text(name.as_ref()?.as_str()).next()
 }
 
+/// Returns the smallest count of a header; `None` if there is none, or if one is no count.
+fn smallest_count(fields: &Fields, header: &HeaderName) -> Option<Units> {
+    let mut counts = fields.get_all_by_text(header.as_str()).peekable();
+    counts.peek()?;
+    // A negative number is no count: some origins mean by it that there is no limit.
+    let count = |value: &[u8]| parse_units(value).filter(|_| !value.trim_ascii().starts_with(b"-"));
+    counts.map(count).try_fold(Units::MAX, |smallest, count| Some(smallest.min(count?)))
+}
+
 fn any_header_contains(text: &str, fields: &Fields) -> bool {
     fields.iter().any(|field| contains(field.value, text.as_bytes()))
 }
@@ -170,7 +186,6 @@ mod tests {
     use http::Uri;
     use proptest::prelude::*;
     use std::time::Duration;
-    use tidegate_policy::Units;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
@@ -211,6 +226,42 @@ mod tests {
         assert_eq!(left("ratelimit", two), Some(700_000), "the policy with the name of the quota");
         assert_eq!(left("ratelimit", "tokens;a=700;w=60, other;a=9"), Some(700_000));
         assert_eq!(left("ratelimit", "\"tokens\";q=700, \"other\";r=9"), Some(9_000), "which has no remaining number");
+    }
+
+    #[test]
+    fn smallest_of_several_counts_is_read() {
+        let left = |values: &[&'static str]| {
+            let fields: Vec<_> = values.iter().map(|value| ("x-left", *value)).collect();
+            let sync = sync("x-left", None);
+            let headers = sync_headers(&sync, 200, &fields);
+            (headers.report.remaining.map(Units::floor), headers.unreadable_header.is_some())
+        };
+        assert_eq!([left(&["700", "5"]), left(&["5", "700"])], [(Some(5), false); 2]);
+        assert_eq!([left(&["700", "many"]), left(&["-1", "700"])], [(None, true); 2]);
+        assert_eq!(left(&[]), (None, false));
+    }
+
+    #[test]
+    fn times_are_those_of_the_response_by_the_clock_of_the_origin() {
+        let report = |fields: &[(&'static str, &'static str)]| {
+            let rule = ExhaustedRule { statuses: vec![429], text: None };
+            let sync = sync("x-left", Some(rule));
+            sync_headers(&sync, 429, fields).report
+        };
+        let at = |seconds: u64| Some(Timestamp::from_seconds(1_800_000_000 + seconds));
+        let date = ("date", "Fri, 15 Jan 2027 07:59:57 GMT");
+        let retry = ("retry-after", "Fri, 15 Jan 2027 07:59:58 GMT");
+        assert_eq!(report(&[date, retry]).retry_at, at(1), "the clock of the origin is three seconds behind");
+        assert_eq!(report(&[date, ("retry-after", "5")]).retry_at, at(5));
+        assert_eq!(report(&[("date", "Fri, 15 Jan 2027 08:00:03 GMT"), ("x-reset", "1800000063")]).resets_at, at(60));
+        let old = ("date", "Fri, 15 Jan 2027 07:00:00 GMT");
+        assert_eq!(report(&[old, ("x-reset", "1800000060")]).resets_at, at(60), "no clock is an hour behind");
+        let kept = report(&[("age", "50"), ("x-left", "0"), ("x-reset", "60")]);
+        assert_eq!((kept.resets_at, kept.made_at), (at(10), Some(NOW - Duration::from_secs(50))));
+        assert_eq!(report(&[old]).dated, Some(NOW - Duration::from_secs(3600)));
+        let hit = [("cache-status", "cdn; hit"), ("x-left", "0"), ("age", "0")];
+        assert_eq!(report(&hit[..2]), OriginReport::default(), "a cache has kept it for an unknown time");
+        assert_eq!(report(&hit).made_at, Some(NOW));
     }
 
     #[test]
@@ -262,7 +313,8 @@ mod tests {
             let sync = SyncFrom { remaining_header: header(remaining), reset_header: header(reset), exhausted: None };
             let reported = sync_headers(&sync, 200, fields);
             let resets_at = Some(NOW + Duration::from_millis(wait_ms));
-            let expected = OriginReport { remaining: Some(Units::from_whole(units)), resets_at, exhausted: false };
+            let left = Some(Units::from_whole(units));
+            let expected = OriginReport { remaining: left, resets_at, ..OriginReport::default() };
             assert_eq!((reported.report, reported.unreadable_header), (expected, None), "{remaining}");
         }
     }
@@ -299,7 +351,7 @@ mod tests {
         let (any, with_text) = (exhausted(None), exhausted(Some("dailyLimit")));
         let by_status = sync_headers(&any, 429, &[("retry-after", "60")]);
         assert!(by_status.report.exhausted && by_status.body_text.is_none());
-        assert_eq!(by_status.report.resets_at, Some(NOW + Duration::from_secs(60)));
+        assert_eq!(by_status.report.retry_at, Some(NOW + Duration::from_secs(60)));
         assert!(!sync_headers(&exhausted(None), 503, &[]).report.exhausted);
         assert!(
             sync_headers(&exhausted(Some("dailyLimit")), 403, &[("x-error", "a dailyLimitExceeded")]).report.exhausted

@@ -5,6 +5,7 @@ use super::go_duration;
 use std::time::{Duration, UNIX_EPOCH};
 use tidegate_http_cache::quoted;
 use tidegate_http1::{Fields, Name};
+use tidegate_policy::quota_sync::MAX_CLOCK_OFFSET;
 use tidegate_policy::{Timestamp, Units};
 
 /// Upper bound of a retry time; a longer one is an error or has another meaning.
@@ -119,12 +120,41 @@ fn nonzero(wait: Duration) -> Option<Duration> {
     (!wait.is_zero()).then(|| wait.min(MAX_RETRY_AFTER))
 }
 
-/// Parses a reset time in any common format: seconds from now, a duration such as `6m0s`, seconds or milliseconds since
-/// 1970, an HTTP date (RFC 9110 section 5.6.7), RFC 3339.
-pub(in crate::gateway) fn parse_reset(value: &[u8], now: Timestamp) -> Option<Timestamp> {
+/// Time at which a response was made.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::gateway) struct ResponseTime {
+    /// Time by the clock of the gateway.
+    pub(in crate::gateway) made_at: Timestamp,
+    /// Time by the clock of the origin.
+    pub(in crate::gateway) dated: Option<Timestamp>,
+}
+
+impl ResponseTime {
+    /// Returns the time at which a response that was received at `now`, with `age` in caches, was made.
+    pub(in crate::gateway) fn new(fields: &Fields, age: Duration, now: Timestamp) -> Self {
+        let dated = fields.get(Name::Date).and_then(|value| parse_date(std::str::from_utf8(value).ok()?));
+        Self { made_at: now - age, dated }
+    }
+
+    /// Returns a time of the origin's clock by that of the gateway. A `Date` that is far off is not that of a clock.
+    fn by_own_clock(self, time: Timestamp) -> Timestamp {
+        let Some(dated) = self.dated else { return time };
+        let ahead = dated.saturating_duration_since(self.made_at);
+        let behind = self.made_at.saturating_duration_since(dated);
+        // `Date` has whole seconds.
+        match ahead.max(behind) {
+            offset if offset < Duration::from_secs(1) || offset > MAX_CLOCK_OFFSET => time,
+            _ => time - ahead + behind,
+        }
+    }
+}
+
+/// Parses a reset time in any common format: seconds from the time of the response, a duration such as `6m0s`, seconds or
+/// milliseconds since 1970, an HTTP date (RFC 9110 section 5.6.7), RFC 3339.
+pub(in crate::gateway) fn parse_reset(value: &[u8], response: ResponseTime) -> Option<Timestamp> {
     Some(match parse_reset_value(value)? {
-        ResetValue::Delta(wait) => now + wait,
-        ResetValue::At(reset) => reset,
+        ResetValue::Delta(wait) => response.made_at + wait,
+        ResetValue::At(reset) => response.by_own_clock(reset),
     })
 }
 

@@ -91,7 +91,8 @@ section! {
         /// reset_header names a time that is not the end of the window, remaining_header is ignored. A sliding window
         /// matches a bucket that refills, as model APIs have it: one that is full again after about the part of the window
         /// that is used, and within an hour after its length. Differences that requests in flight explain do not
-        /// count. A count that is ignored, because of its window or because a header is unreadable or negative, is counted
+        /// count, and neither does a response that a cache of the origin has kept since before the window (`Age`, `Date`), or
+        /// for an unknown time (`Cache-Status: ...; hit` without `Age`). A count that is ignored, because of its window or because a header is unreadable or negative, is counted
         /// (`tidegate_quota_ignored_reports_total`) and logged, at most once an hour. Default none.
         sync_from: Option<ShortForm<SyncFrom, Field>>;
         /// Pacing: distributes the remaining units over the remaining time: off, even, learned, or { mode, burst,

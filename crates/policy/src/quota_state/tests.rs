@@ -68,7 +68,7 @@ fn refill_is_requested_once_per_lease() {
 fn reported_exhaustion_closes_the_quota_up_to_its_reset() {
     let mut state = state(10, false);
     let resets_at = NOON + Duration::from_secs(60);
-    let report = OriginReport { resets_at: Some(resets_at), exhausted: true, remaining: None };
+    let report = OriginReport { resets_at: Some(resets_at), exhausted: true, ..OriginReport::default() };
     let event = state.sync_with_origin(state.window_id(), report, NOON);
     assert_eq!(event, Some(OriginQuotaEvent::Exhausted { until: resets_at }));
     state.advance_to(resets_at - Duration::from_millis(1));

@@ -15,15 +15,15 @@ section! {
     pub(crate) struct SyncFrom {
         /// Response header with the remaining units, such as X-RateLimit-Remaining or x-ratelimit-remaining-tokens.
         /// `RateLimit` is read as in the IETF drafts: the policy with the name of the quota, else the one that has least
-        /// left. Default none.
+        /// left. Of several other fields, the smallest number counts. Default none.
         remaining_header: Option<Field>;
         /// Response header with the renewal time, whose form its value shows: seconds from now, a duration such as 6m0s,
         /// 17ms or 1h2m3.5s, seconds or milliseconds since 1970, or a date (RFC 3339 or that of HTTP). Default: the header
         /// that has reset in the place of remaining, such as x-ratelimit-reset-tokens.
         reset_header: Option<Field>;
         /// Responses that report an exhausted quota: { statuses, contains, header, json }. Such a response closes the
-        /// quota until the time of reset_header, else its Retry-After, else the end of the window; log and status
-        /// report it, and `tidegate quota set` or `quota reset` opens it. Default none.
+        /// quota until the time of reset_header, else its Retry-After, else the end of the window, and not at all if that
+        /// time is over, as with `Retry-After: 0`. A date is read by the `Date` of the response. Log and status report it, and `tidegate quota set` or `quota reset` opens it. Default none.
         exhausted: Option<Exhausted>;
     }
 }

@@ -88,7 +88,7 @@ fn exhaustion_is_reported_again_only_with_a_later_reset() {
     let mut state = state(10, false);
     let mut event = |minutes: u64| {
         let resets_at = Some(NOON + Duration::from_secs(60 * minutes));
-        let report = OriginReport { resets_at, exhausted: true, remaining: None };
+        let report = OriginReport { resets_at, exhausted: true, ..OriginReport::default() };
         matches!(state.sync_with_origin(state.window_id(), report, NOON), Some(OriginQuotaEvent::Exhausted { .. }))
     };
     assert_eq!([5, 5, 4, 6].map(&mut event), [true, false, false, true]);
