@@ -2,6 +2,7 @@
 
 use super::{CommandError, print};
 use clap::{Args, Subcommand};
+use http::StatusCode;
 use std::fs;
 use std::io::{self, Read};
 use std::process::ExitCode;
@@ -109,11 +110,12 @@ fn fetch(url: &str) -> Result<Vec<u8>, CommandError> {
     match runtime.block_on(Fetcher::with_public_roots().fetch(url, &LIMITS, &Validators::default())) {
         Ok(FetchOutcome::Document(document)) => Ok(document.body.to_vec()),
         Ok(FetchOutcome::NotModified) => Ok(Vec::new()),
-        Err(FetchError::Status(status)) if status.is_client_error() => {
+        // RFC 9309 section 2.3.1.3; for 429, large crawlers and the gateway do what they do for 5xx.
+        Err(FetchError::Status(status)) if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS => {
             eprintln!("{url}: status {status}: without a robots.txt, crawlers may fetch everything");
             Ok(Vec::new())
         }
-        Err(FetchError::Status(status)) if status.is_server_error() => {
+        Err(FetchError::Status(status)) if status.is_server_error() || status.is_client_error() => {
             Err(failed(&format_args!("status {status}: crawlers fetch nothing until this is over")))
         }
         Err(error) => Err(failed(&error)),

@@ -83,6 +83,7 @@ fn text_of_a_site_is_fetched() {
     let origin = Origin::with_script(|request, connection| match request.target.as_str() {
         "/robots.txt" => connection.reply("200 OK", "", b"User-agent: *\nDisallow: /\n"),
         "/broken" => connection.reply("503 Service Unavailable", "", b""),
+        "/busy" => connection.reply("429 Too Many Requests", "", b""),
         _ => connection.reply("404 Not Found", "", b"no such page"),
     });
     let url = format!("http://{}", origin.address());
@@ -96,9 +97,34 @@ fn text_of_a_site_is_fetched() {
     let none = check(&[&format!("{url}/other.txt")], "");
     assert_eq!(none.code, 0);
     assert!(none.errors.contains("status 404 Not Found: without a robots.txt, crawlers may fetch everything"));
-    let broken = check(&[&format!("{url}/broken")], "");
-    assert_eq!(broken.code, 1);
-    assert!(broken.errors.contains("crawlers fetch nothing until this is over"), "{}", broken.errors);
+    for page in ["broken", "busy"] {
+        let broken = check(&[&format!("{url}/{page}")], "");
+        assert_eq!(broken.code, 1);
+        assert!(broken.errors.contains("crawlers fetch nothing until this is over"), "{}", broken.errors);
+    }
+}
+
+#[test]
+fn five_redirects_are_followed_also_to_another_server() {
+    let www = Origin::with_script(|request, connection| {
+        let hop: u32 = request.target.trim_start_matches("/hop").parse().unwrap_or(5);
+        match hop {
+            0..5 => connection.reply("302 Found", &format!("Location: /hop{}\r\n", hop + 1), b""),
+            _ => connection.reply("200 OK", "", b"User-agent: *\nDisallow: /\n"),
+        }
+    });
+    let address = www.address();
+    let site = Origin::with_script(move |request, connection| {
+        let hop = if request.target == "/robots.txt" { 1 } else { 0 };
+        connection.reply("301 Moved Permanently", &format!("Location: http://{address}/hop{hop}\r\n"), b"");
+    });
+    let url = format!("http://{}", site.address());
+    let outcome = check(&[&url], "");
+    assert_eq!(outcome.code, 0, "{}", outcome.errors);
+    assert!(outcome.output.contains("line 2: Disallow: /"), "{}", outcome.output);
+    let outcome = check(&[&format!("{url}/far.txt")], "");
+    assert_eq!(outcome.code, 1);
+    assert!(outcome.errors.contains("more than 5 redirects"), "{}", outcome.errors);
 }
 
 #[test]

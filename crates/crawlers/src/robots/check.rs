@@ -37,6 +37,17 @@ pub struct RobotsFinding {
     pub problem: String,
     /// What would do.
     pub hint: String,
+    /// What it is about: of too many findings, the most important are kept.
+    #[serde(skip)]
+    scope: FindingScope,
+}
+
+/// Part of a text that a finding is about, the most important first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum FindingScope {
+    Text,
+    Group,
+    Line,
 }
 
 /// Whether crawlers of one operator may fetch the path.
@@ -71,30 +82,39 @@ pub fn check_robots(text: &[u8], path: &str, crawlers: &[(&str, &str)]) -> Robot
     let products: Vec<&[u8]> = crawlers.iter().map(|(_, product)| product_token(product.as_bytes())).collect();
     let mut findings = Vec::new();
     if read.trim_ascii_start().starts_with(b"<") {
-        findings.push(RobotsFinding::new(
-            1,
-            "an HTML page, not a robots.txt",
-            "let the origin answer with its robots.txt or 404",
-        ));
+        let hint = "let the origin answer with its robots.txt or 404";
+        findings.push(RobotsFinding::new(1, "an HTML page, not a robots.txt", hint).about(FindingScope::Text));
     } else {
         if text.len() > MAX_READ_BYTES {
             let problem = format!("{} bytes; crawlers read the first {MAX_READ_BYTES}", text.len());
-            findings.push(RobotsFinding::new(source.last_line(), problem, "move the rules that matter to the top"));
+            let finding = RobotsFinding::new(source.last_line(), problem, "move the rules that matter to the top");
+            findings.push(finding.about(FindingScope::Text));
         }
         lines::check(&source, &mut findings);
-        groups::check(&source, &products, &mut findings);
+        let mut of_groups = Vec::new();
+        let names: Vec<&str> = crawlers.iter().map(|(_, product)| *product).collect();
+        groups::check(&source, &names, &products, &mut of_groups);
+        findings.extend(of_groups.into_iter().map(|finding| finding.about(FindingScope::Group)));
         rules::check(&source, &mut findings);
     }
     findings.sort_unstable();
     findings.dedup();
     let omitted = findings.len().saturating_sub(MAX_FINDINGS);
-    findings.truncate(MAX_FINDINGS);
+    if omitted > 0 {
+        findings.sort_by_key(|finding| (finding.scope, finding.line));
+        findings.truncate(MAX_FINDINGS);
+        findings.sort_unstable();
+    }
     RobotsCheck { findings, omitted, access: access::access(&source, path, crawlers, &products) }
 }
 
 impl RobotsFinding {
     fn new(line: usize, problem: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { line, problem: problem.into(), hint: hint.into() }
+        Self { line, problem: problem.into(), hint: hint.into(), scope: FindingScope::Line }
+    }
+
+    fn about(self, scope: FindingScope) -> Self {
+        Self { scope, ..self }
     }
 }
 
@@ -117,13 +137,24 @@ impl<'t> CheckedText<'t> {
         self.line_starts.partition_point(|start| *start <= record.span.start)
     }
 
+    /// Returns true if a line without text stands between two records.
+    fn has_blank_line(&self, record: &RobotsRecord<'_>, next: &RobotsRecord<'_>) -> bool {
+        let between = self.text.get(record.span.end..next.span.start).unwrap_or_default();
+        super::parser::lines(between).any(|line| between[line].trim_ascii().is_empty())
+    }
+
+    /// Returns a record as written, without its comment.
+    fn line_text(&self, record: &RobotsRecord<'_>) -> &'t [u8] {
+        before_comment(&self.text[record.span.clone()])
+    }
+
     fn last_line(&self) -> usize {
         self.line_starts.len().max(1)
     }
 
     /// Returns a record as written, without its comment, cut after 200 bytes.
     fn text_of(&self, record: &RobotsRecord<'_>) -> String {
-        shown(before_comment(&self.text[record.span.clone()])).into_owned()
+        shown(self.line_text(record)).into_owned()
     }
 }
 

@@ -40,7 +40,7 @@ pub struct FetchLimits {
     pub max_bytes: usize,
     /// Maximum duration, from the lookup of the name to the last byte.
     pub timeout: Duration,
-    /// Maximum number of redirects. All must stay at the same scheme, host and port.
+    /// Maximum number of redirects. All must stay at the same scheme, host and port, unless a user has named the URL.
     pub max_redirects: u8,
     /// Addresses that may be connected to.
     pub allowed_addresses: AllowedAddresses,
@@ -108,6 +108,9 @@ pub enum FetchError {
     /// The redirect is not allowed.
     #[error("redirect to {0:?} not allowed")]
     RedirectNotAllowed(String),
+    /// There are more redirects than allowed.
+    #[error("more than {0} redirects")]
+    TooManyRedirects(u8),
     /// The status is neither 200 nor that of an expected redirect or revalidation.
     #[error("unexpected status {0}")]
     Status(StatusCode),
@@ -164,12 +167,12 @@ impl Fetcher {
                     return Ok(FetchOutcome::NotModified);
                 }
                 status if is_redirect(status) => {
-                    target = target.resolve_redirect(&text(response.headers(), LOCATION))?;
+                    target = target.resolve_redirect(&text(response.headers(), LOCATION), limits.allowed_addresses)?;
                 }
                 status => return Err(FetchError::Status(status)),
             }
         }
-        Err(FetchError::RedirectNotAllowed(target.to_string()))
+        Err(FetchError::TooManyRedirects(limits.max_redirects))
     }
 
     async fn send(

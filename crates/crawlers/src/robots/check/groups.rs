@@ -13,8 +13,8 @@ const RETIRED: [(&str, &str); 2] = [("anthropic-ai", "ClaudeBot"), ("Claude-Web"
 /// Maximum length of a name that is compared with others, in bytes.
 const MAX_NEAR_LENGTH: usize = 64;
 
-/// Reports groups; `products` are known product tokens.
-pub(super) fn check(source: &CheckedText<'_>, products: &[&[u8]], findings: &mut Vec<RobotsFinding>) {
+/// Reports groups; `products` are the product tokens of known crawlers with these `names`.
+pub(super) fn check(source: &CheckedText<'_>, names: &[&str], products: &[&[u8]], findings: &mut Vec<RobotsFinding>) {
     let known: Vec<&[u8]> = products.iter().copied().chain(ROBOTS_ONLY.map(str::as_bytes)).collect();
     let mut named: std::collections::BTreeMap<Vec<u8>, (usize, usize)> = std::collections::BTreeMap::new();
     for (index, group) in source.groups.groups().enumerate() {
@@ -23,6 +23,7 @@ pub(super) fn check(source: &CheckedText<'_>, products: &[&[u8]], findings: &mut
             let RecordKind::UserAgent(product) = record.kind else { continue };
             let line = source.line_of(record);
             check_product(product, &known, line, findings);
+            check_single(source, record, product, names, findings);
             let key = product.to_ascii_lowercase();
             let &mut (first_group, first_line) = named.entry(key).or_insert((index, line));
             if first_line == line || product.is_empty() {
@@ -54,13 +55,39 @@ fn check_records(source: &CheckedText<'_>, group: &[RobotsRecord<'_>], findings:
         ));
     }
     let is_agent = |record: &RobotsRecord<'_>| matches!(record.kind, RecordKind::UserAgent(_));
-    let between = group.windows(2).find(|pair| is_other(&pair[0]) && is_agent(&pair[1]));
+    let seems_to_end = |pair: &&[RobotsRecord<'_>]| is_other(&pair[0]) || source.has_blank_line(&pair[0], &pair[1]);
+    let between = group.windows(2).filter(|pair| is_agent(&pair[1])).find(seems_to_end);
     if let Some([_, next]) = between.filter(|_| group.iter().any(is_rule)) {
         let first = source.line_of(first);
         findings.push(RobotsFinding::new(
             source.line_of(next),
             format!("shares the rules below with the user agents from line {first} on: only a rule ends a group"),
-            "write Disallow: at the end of the group above",
+            "write Disallow: at the end of the group above, or no blank line if the rules are for all",
+        ));
+    }
+}
+
+/// Reports a line with more than one name, of which only the first is read. A version is no name, and neither are the other
+/// words of the name of a known crawler.
+fn check_single(
+    source: &CheckedText<'_>,
+    record: &RobotsRecord<'_>,
+    product: &[u8],
+    names: &[&str],
+    findings: &mut Vec<RobotsFinding>,
+) {
+    let line = source.line_text(record);
+    let colon = line.iter().position(|byte| *byte == b':');
+    let separator = colon.or_else(|| line.iter().position(u8::is_ascii_whitespace));
+    let value = separator.map_or(&line[..0], |separator| line[separator + 1..].trim_ascii());
+    let is_known = names.iter().any(|name| eq_ignore_case(value, name));
+    let mut words = value.split(|byte| matches!(byte, b',' | b';' | b'|') || byte.is_ascii_whitespace());
+    let is_name = |word: &[u8]| word.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'*');
+    if !is_known && !product.is_empty() && words.by_ref().skip_while(|word| word.is_empty()).skip(1).any(is_name) {
+        findings.push(RobotsFinding::new(
+            source.line_of(record),
+            format!("crawlers read only {} in this line", shown(product)),
+            "write a line User-agent: for each crawler",
         ));
     }
 }

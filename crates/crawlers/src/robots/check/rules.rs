@@ -12,7 +12,7 @@ const MAX_COMPARISONS: usize = 4_000_000;
 /// A pattern of paths, in the form in which patterns and paths are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PathPattern {
-    /// Bytes with `*` for any text, without the `$` at the end.
+    /// Bytes with `*` for any text, without the `$` at the end. These two characters of paths are encoded.
     bytes: Vec<u8>,
     /// True if the path must end with the pattern.
     is_anchored: bool,
@@ -33,14 +33,14 @@ impl PathPattern {
         let bytes = normalized(value);
         let length = bytes.len();
         match bytes.strip_suffix(b"$") {
-            Some(before) => Self { bytes: before.to_vec(), is_anchored: true, length },
-            None => Self { bytes, is_anchored: false, length },
+            Some(before) => Self { bytes: with_encoded(before, b"$"), is_anchored: true, length },
+            None => Self { bytes: with_encoded(&bytes, b"$"), is_anchored: false, length },
         }
     }
 
     /// Returns the pattern that matches only this path.
     pub(super) fn of_path(path: &[u8]) -> Self {
-        let bytes = normalized(path);
+        let bytes = with_encoded(&normalized(path), b"*$");
         Self { length: bytes.len(), bytes, is_anchored: true }
     }
 
@@ -103,6 +103,19 @@ fn normalized(value: &[u8]) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// Returns a normalized path or pattern with these characters encoded, as a pattern writes them where it means the characters
+/// themselves (RFC 9309 section 2.2.3).
+fn with_encoded(bytes: &[u8], characters: &[u8]) -> Vec<u8> {
+    let mut encoded = Vec::with_capacity(bytes.len());
+    for &byte in bytes {
+        match characters.contains(&byte) {
+            true => encoded.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+            false => encoded.push(byte),
+        }
+    }
+    encoded
 }
 
 /// A rule of a crawler.

@@ -104,8 +104,44 @@ fn groups_that_apply_to_no_crawler_are_found() {
     assert_eq!(
         of("User-agent: bingbot\nCrawl-delay: 1\nUser-agent: *\nDisallow: /\n"),
         "3: shares the rules below with the user agents from line 1 on: only a rule ends a group; write Disallow: at the end \
-         of the group above"
+         of the group above, or no blank line if the rules are for all"
     );
+    assert_eq!(
+        of("User-agent: GPTBot\n\nUser-agent: *\nDisallow: /\n"),
+        "3: shares the rules below with the user agents from line 1 on: only a rule ends a group; write Disallow: at the end \
+         of the group above, or no blank line if the rules are for all"
+    );
+    assert_eq!(of("User-agent: GPTBot\n# and\nUser-agent: *\nDisallow: /\n"), "");
+}
+
+#[test]
+fn line_with_several_names_is_found() {
+    for (value, product) in [
+        ("gptbot, bingbot", "gptbot"),
+        ("gptbot,bingbot", "gptbot"),
+        ("GoogleBot GPTBot", "GoogleBot"),
+        ("Googlebot/2.1; bingbot # both", "Googlebot"),
+        ("* GPTBot", "*"),
+        ("Mozilla/5.0 (compatible; Some) Thing", "Mozilla"),
+    ] {
+        let expected =
+            format!("1: crawlers read only {product} in this line; write a line User-agent: for each crawler");
+        let found = findings(&format!("User-agent: {value}\nDisallow: /\n"));
+        assert!(found.contains(&expected), "{value}: {found:?}");
+    }
+    for value in ["Sogou web spider", "sogou WEB spider # theirs", "Googlebot/2.1", "Googlebot / 2.1", "*", "bingbot,"]
+    {
+        assert_eq!(findings(&format!("User-agent: {value}\nDisallow: /\n")), [""; 0], "{value}");
+    }
+}
+
+#[test]
+fn of_too_many_findings_the_important_ones_are_kept() {
+    let noise = "Frobnicate: 1\n".repeat(MAX_READ_BYTES / 14 + 1);
+    let check = check_robots(format!("User-agent: *\nDisallow: /\n{noise}").as_bytes(), "/", &CRAWLERS);
+    assert!(check.findings.len() == MAX_FINDINGS && check.omitted > 0);
+    assert!(check.findings.is_sorted_by_key(|finding| finding.line));
+    assert!(check.findings.last().is_some_and(|finding| finding.problem.ends_with("crawlers read the first 512000")));
 }
 
 #[test]
@@ -184,6 +220,18 @@ fn longest_rule_of_the_own_group_decides() {
         ("/a%2Fb", "/a/b", false),
         ("/search?q=*", "/search?q=a", true),
         ("/a$b", "/a$b", true),
+        ("/a%24b", "/a$b", true),
+        ("/a$b", "/a%24b", true),
+        ("/a%24", "/a$", true),
+        ("/a%24", "/a$b", true),
+        ("/a%24", "/a", false),
+        ("/a$$", "/a$", true),
+        ("/a$$", "/a$b", false),
+        // RFC 9309 section 2.2.3.
+        ("/path/file-with-a-%2A.html", "/path/file-with-a-*.html", true),
+        ("/path/file-with-a-%2A.html", "/path/file-with-a-b.html", false),
+        ("/path/file-with-a-%2a.html", "/path/file-with-a-%2A.html", true),
+        ("/path/*.html", "/path/*.html", true),
         ("*", "/x", true),
     ] {
         assert_eq!(!allows(&format!("User-agent: *\nDisallow: {rule}\n"), "bingbot", path), is_match, "{rule} {path}");

@@ -57,9 +57,13 @@ impl FetchTarget {
         })
     }
 
-    /// Returns the target of a redirect to `location`; an error if it is on another server.
-    pub(super) fn resolve_redirect(&self, location: &str) -> Result<Self, FetchError> {
+    /// Returns the target of a redirect to `location`; an error if it is on another server, unless the user of a command has named
+    /// the URL.
+    pub(super) fn resolve_redirect(&self, location: &str, reach: AllowedAddresses) -> Result<Self, FetchError> {
         let not_allowed = || FetchError::RedirectNotAllowed(location.to_owned());
+        if reach == AllowedAddresses::Named {
+            return self.absolute(location).parse().ok().and_then(|uri| Self::from_uri(&uri)).ok_or_else(not_allowed);
+        }
         let uri: Uri = location.parse().map_err(|_| not_allowed())?;
         // `//host/path` is another server, though it parses as a path.
         let is_path = |path: &&PathAndQuery| path.as_str().starts_with('/') && !path.as_str().starts_with("//");
@@ -71,6 +75,22 @@ impl FetchTarget {
             }),
         };
         target.ok_or_else(not_allowed)
+    }
+
+    /// Returns the URL that a reference of this document means (RFC 3986 section 5.2), without regard to `..`.
+    fn absolute(&self, reference: &str) -> String {
+        let scheme = if self.server_name.is_some() { "https" } else { "http" };
+        let path = self.path.path();
+        match reference {
+            _ if reference.contains("://") => reference.to_owned(),
+            _ if reference.starts_with("//") => format!("{scheme}:{reference}"),
+            _ if reference.starts_with('/') => format!("{scheme}://{}{reference}", self.authority),
+            _ if reference.starts_with('?') => format!("{scheme}://{}{path}{reference}", self.authority),
+            _ => {
+                let directory = path.rfind('/').map_or("/", |slash| &path[..=slash]);
+                format!("{scheme}://{}{directory}{reference}", self.authority)
+            }
+        }
     }
 
     pub(super) fn allows(&self, address: IpAddr, reach: AllowedAddresses) -> bool {
@@ -185,12 +205,35 @@ mod tests {
     fn redirect_must_stay_on_the_same_server() {
         let target = FetchTarget::parse("https://example.com/old", AllowedAddresses::Public).expect("a plain address");
         for (location, expected_path) in [("/new?x", "/new?x"), ("https://EXAMPLE.com:443/new", "/new")] {
-            assert_eq!(target.resolve_redirect(location).expect("the same server").path.as_str(), expected_path);
+            let redirected = target.resolve_redirect(location, AllowedAddresses::Public).expect("the same server");
+            assert_eq!(redirected.path.as_str(), expected_path);
         }
         for location in
             ["https://example.org/", "http://example.com/", "https://example.com:8443/", "//example.org/x", "new", ""]
         {
-            assert!(target.resolve_redirect(location).is_err(), "{location}");
+            for reach in [AllowedAddresses::Public, AllowedAddresses::Any] {
+                assert!(target.resolve_redirect(location, reach).is_err(), "{location}");
+            }
+        }
+    }
+
+    #[test]
+    fn redirect_of_a_url_that_a_user_names_may_leave_the_server() {
+        let named = AllowedAddresses::Named;
+        let target = FetchTarget::parse("http://example.com/a/robots.txt", named).expect("a plain address");
+        for (location, expected) in [
+            ("https://www.example.com/robots.txt", "https://www.example.com/robots.txt"),
+            ("http://127.0.0.1:8080/x?y#z", "http://127.0.0.1:8080/x?y"),
+            ("//example.org/x", "http://example.org/x"),
+            ("/robots.txt", "http://example.com/robots.txt"),
+            ("new", "http://example.com/a/new"),
+            ("?q", "http://example.com/a/robots.txt?q"),
+        ] {
+            let redirected = target.resolve_redirect(location, named).map(|target| target.to_string());
+            assert_eq!(redirected.ok().as_deref(), Some(expected), "{location}");
+        }
+        for location in ["ftp://example.org/", "http://user@example.org/", "https:///x", "http://a b/"] {
+            assert!(target.resolve_redirect(location, named).is_err(), "{location}");
         }
     }
 }
