@@ -24,7 +24,7 @@ pub fn run(logs: &[PathBuf], format: &LogFormatArgs) -> ExitCode {
 /// Returns the error of a command that reads `logs`.
 pub(super) fn command_error(error: InitError, logs: &[PathBuf]) -> CommandError {
     match error {
-        InitError::NoRequest { .. } => {
+        InitError::NoRequest { .. } | InitError::NotInOrder { .. } => {
             let names: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
             CommandError::Usage(format!("{}: {error}", names.join(", ")))
         }

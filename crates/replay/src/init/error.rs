@@ -27,6 +27,17 @@ pub enum InitError {
         /// Location and error of the first invalid line.
         first: String,
     },
+    /// The lines of the logs are not in the order of time.
+    #[error(
+        "{late} of {total} lines are over a minute late, so that no day of the log is whole; sort the log by time, or name its \
+         files one by one, in any order"
+    )]
+    NotInOrder {
+        /// Number of late lines.
+        late: u64,
+        /// Number of lines.
+        total: u64,
+    },
 }
 
 impl InitError {

@@ -20,8 +20,10 @@ use super::self_requests::CRON;
 use crate::learned_state::LearnedState;
 use crate::log::{LogReadError, MergedLog};
 use crate::report::Report;
+use crate::terminal::group_digits;
 use crate::{Assumptions, Policy, Replay};
 use policy_text::PolicyText;
+use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 use tidegate_config as config;
@@ -54,7 +56,10 @@ pub struct Plan {
 /// Number of calls of the site to itself from which they are taken for that.
 const MIN_OWN_CALLS: u64 = 20;
 
-/// Proposes a policy for the site of the logs.
+/// One of so many lines may be late: some servers log a long request at its end with the time of its start.
+const LATE_LINES_DIVISOR: u64 = 10;
+
+/// Proposes a policy for the site of the logs. Fails if they are not in the order of time: all figures would be wrong.
 pub fn plan(
     logs: &Logs,
     options: &PlanOptions,
@@ -62,6 +67,10 @@ pub fn plan(
     operators: &Arc<OperatorTable>,
 ) -> Result<Plan, InitError> {
     let analysis = LogAnalysis::from_logs(logs, agents, operators)?;
+    let (late, total) = (analysis.requests.late_lines, analysis.requests.total);
+    if late > total / LATE_LINES_DIVISOR {
+        return Err(InitError::NotInOrder { late, total });
+    }
     let zone = analysis.time_range.zone();
     let mut free_paths: Vec<String> =
         analysis.asset_extensions().iter().map(|extension| format!("/**/*.{extension}")).collect();
@@ -87,6 +96,13 @@ pub fn plan(
     let report = replay(&policy, logs, agents, operators)?;
     let promise = Promise::new(&report, &demand, own_calls, &health_checks, analysis.time_range.is_less_than_a_day());
     let mut yaml = promise.comment(&logs.names(), &policy, options, &zone.remark);
+    if late > 0 {
+        let _ = writeln!(
+            yaml,
+            "# {} of the lines are over a minute late, and count as if sent at once: sort the log by time.",
+            group_digits(late)
+        );
+    }
     policy.promise = Some(promise.rounded());
     yaml += &policy.to_string();
     Ok(Plan { yaml, promise, limit: policy.limit, report })

@@ -92,6 +92,28 @@ fn lines_that_are_not_read_and_short_logs_are_named() {
 }
 
 #[test]
+fn log_that_is_not_in_the_order_of_time_is_refused() {
+    let log = Log::default().with_people(400, &["/", "/item/1", "/item/2", "/item/3"]);
+    let of = |lines: &[&str]| {
+        let logs = Logs::from_text("a.log".into(), format!("{}\n", lines.join("\n")).into_bytes());
+        plan(&logs, &options(), &AGENTS, &OPERATORS)
+    };
+    let text = log.text();
+    let mut lines: Vec<&str> = text.lines().collect();
+    let in_order = of(&lines).expect("in order");
+    assert!(!in_order.yaml.contains("late"), "{}", in_order.yaml);
+    let early = lines.remove(10);
+    lines.insert(1500, early);
+    let nearly = of(&lines).expect("nearly in order");
+    assert!(nearly.yaml.contains("\n# 1 of the lines are over a minute late"), "{}", nearly.yaml);
+    assert_eq!(nearly.limit, in_order.limit);
+    lines.sort_unstable_by(|one, other| other.split('[').nth(1).cmp(&one.split('[').nth(1)));
+    let error = of(&lines).map(|plan| plan.yaml).expect_err("the newest line is first").to_string();
+    assert!(error.contains(" of 1600 lines are over a minute late"), "{error}");
+    assert!(error.contains("sort the log by time"), "{error}");
+}
+
+#[test]
 fn search_engines_that_are_never_proven_are_doubtful() {
     let pages: Vec<String> = (0..40).map(|number| format!("/item/{number}")).collect();
     let crawled_from = |address: &str| {
