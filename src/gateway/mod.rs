@@ -178,7 +178,7 @@ impl Gateway {
             let seed = mix(seed ^ worker as u64);
             std::thread::Builder::new()
                 .name(format!("worker-{worker}"))
-                .spawn(move || transport::accept::run(shared, listeners, telemetry, stage_receiver, seed))
+                .spawn(move || transport::accept::run(shared, listeners, telemetry, stage_receiver, worker, seed))
                 .map_err(StartError::Thread)
         };
         let workers = sockets.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;

@@ -48,6 +48,8 @@ pub(super) struct Worker {
     connection_memory: Cell<u64>,
     is_short_of_memory: Cell<bool>,
     upstream: Upstream,
+    /// Index among the workers.
+    index: usize,
     /// True once connections for requests to come are opened.
     is_warm: Cell<bool>,
     sweep_list: SweepList,
@@ -100,6 +102,7 @@ impl Worker {
         shared: Arc<Shared>,
         telemetry: WorkerTelemetry,
         drain: mpsc::Sender<Incoming>,
+        index: usize,
         seed: u64,
     ) -> Rc<Self> {
         let uptime = Rc::new(Cell::new(shared.clock.monotonic_now()));
@@ -114,6 +117,7 @@ impl Worker {
             connection_memory: Cell::new(0),
             is_short_of_memory: Cell::new(false),
             upstream,
+            index,
             is_warm: Cell::new(shared.origin_connections_to_open == 0),
             sweep_list: SweepList::default(),
             claims: RefCell::new(ClaimCache::new(foldhash::fast::RandomState::default())),
@@ -223,7 +227,7 @@ impl Worker {
             uptime: self.uptime.get(),
             clock: &self.shared.clock,
             response_timeout: origin.response_timeout,
-            max_connections: origin.max_connections.div_ceil(self.shared.worker_count),
+            max_connections: share_of_worker(origin.max_connections, self.index, self.shared.worker_count),
         }
     }
 
@@ -450,6 +454,13 @@ impl Worker {
     }
 }
 
+/// Returns the part of `total` of the worker with this index: the parts of all workers are `total`, unless there are more workers,
+/// each of which needs one.
+fn share_of_worker(total: usize, index: usize, workers: usize) -> usize {
+    let workers = workers.max(1);
+    (total / workers + usize::from(index < total % workers)).max(1)
+}
+
 impl WorkerConfig {
     /// Returns the connections to the origins.
     pub(super) fn pools(&self) -> &OriginPools {
@@ -468,5 +479,20 @@ impl Deref for WorkerConfig {
 
     fn deref(&self) -> &Config {
         &self.config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn parts_of_all_workers_are_the_total(total in 1usize..1000, workers in 1usize..130) {
+            let parts: Vec<usize> = (0..workers).map(|index| share_of_worker(total, index, workers)).collect();
+            prop_assert!(parts.iter().all(|part| *part > 0 && part.abs_diff(parts[0]) <= 1));
+            prop_assert_eq!(parts.iter().sum::<usize>(), total.max(workers));
+        }
     }
 }

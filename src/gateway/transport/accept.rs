@@ -28,12 +28,13 @@ const MAX_DRAINS: usize = 256;
 const DRAIN_BYTES: usize = 256 * 1024;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Runs one worker on this thread until the gateway is closed.
+/// Runs the worker with this index on this thread until the gateway is closed.
 pub(in crate::gateway) fn run(
     shared: Arc<Shared>,
     listeners: Vec<(TcpListener, ListenerOptions)>,
     telemetry: WorkerTelemetry,
     stage: watch::Receiver<Stage>,
+    index: usize,
     seed: u64,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -42,7 +43,7 @@ pub(in crate::gateway) fn run(
         .build_local(Default::default())?;
     runtime.block_on(async move {
         let (drain, drains) = mpsc::channel(MAX_DRAINS);
-        let worker = Worker::new(shared, telemetry, drain, seed);
+        let worker = Worker::new(shared, telemetry, drain, index, seed);
         tokio::task::spawn_local(drain_bodies(drains));
         tokio::task::spawn_local(run_fills(Rc::clone(&worker)));
         for (listener, options) in listeners {

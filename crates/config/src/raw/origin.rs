@@ -48,7 +48,8 @@ section! {
         /// Time until an unused connection is closed, more than 0. Keep it below the origin's own keep-alive (Node.js:
         /// 5 s).
         idle_timeout: Duration = Duration::from_secs(4) => Span, positive;
-        /// Maximum number of connections to the origin, at least 1.
+        /// Maximum number of connections to the origin, at least 1. Each worker has its part of them, and at least one: fewer
+        /// than `workers` are as many as `workers`.
         max_connections: usize = 256 => u32, positive;
         /// True if the origin stops its work when a connection closes. A request whose client left is then aborted at
         /// once; otherwise it keeps its slots until the origin has responded.

@@ -129,7 +129,7 @@ impl Site {
             seed: 1,
         };
         let (drain, drained) = mpsc::channel(1);
-        let worker = Worker::new(Arc::new(Shared::new(dependencies, settings, 1)), telemetry.worker(), drain, 1);
+        let worker = Worker::new(Arc::new(Shared::new(dependencies, settings, 1)), telemetry.worker(), drain, 0, 1);
         // Without I/O: a request that needs a socket panics.
         let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
         Self {
