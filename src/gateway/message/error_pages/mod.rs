@@ -14,6 +14,8 @@ use tidegate_engine::files;
 
 /// Largest file.
 const MAX_FILE_BYTES: usize = 64 << 10;
+/// Mark at the start of a file that some editors write; it is no part of the text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The bodies of all statuses.
 #[derive(Debug, Default)]
@@ -94,11 +96,12 @@ fn read_file(file: &Path, markup: Markup) -> Result<PageTemplate, String> {
         ),
     };
     let bytes = files::read(file, MAX_FILE_BYTES).map_err(|error| format!("cannot read {name}: {error}; {needed}"))?;
+    let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&bytes);
     let at = |offset: usize, message: &dyn Display| {
-        let (line, column) = position(&bytes, offset);
+        let (line, column) = position(bytes, offset);
         format!("{name}:{line}:{column}: {message}")
     };
-    let text = std::str::from_utf8(&bytes)
+    let text = std::str::from_utf8(bytes)
         .map_err(|error| at(error.valid_up_to(), &"found a byte that is not UTF-8; save the file in UTF-8"))?;
     if text.trim().is_empty() {
         return Err(at(0, &format!("found no text; {example}")));

@@ -102,12 +102,14 @@ impl PageTemplate {
     pub(super) fn parse(text: &str, markup: Markup) -> Result<Self, TemplateError> {
         let (mut parts, mut offset) = (Vec::new(), 0);
         let mut placeholders = 0;
-        // A document of the same length, with values in place of the placeholders.
+        // Documents of the same length: with values in place of the placeholders, and with null in place of an unknown time.
         let mut sample = String::with_capacity(text.len());
+        let mut without_time = String::new();
         while let Some(start) = text[offset..].find(OPENING).map(|start| offset + start) {
             let error = |kind| TemplateError { offset: start, markup, kind };
             push_text(&mut parts, &text[offset..start]);
             sample.push_str(&text[offset..start]);
+            without_time.push_str(&text[offset..start]);
             let inside = start + OPENING.len();
             // A name has no line break: the braces that close a later placeholder do not close this one.
             let line = text[inside..].lines().next().unwrap_or_default();
@@ -122,17 +124,23 @@ impl PageTemplate {
             offset = inside + end + CLOSING.len();
             let is_number = markup == Markup::Json && placeholder.is_number() && !ends_in_string(&sample);
             parts.push(if is_number { TemplatePart::Number(*placeholder) } else { TemplatePart::Value(*placeholder) });
-            sample.push_str(&(if is_number { "1" } else { "x" }).repeat(offset - start));
+            let length = offset - start;
+            let value = (if is_number { "1" } else { "x" }).repeat(length);
+            match is_number && *placeholder == Placeholder::RetryAfter {
+                true => _ = write!(without_time, "{:length$}", "null"),
+                false => without_time.push_str(&value),
+            }
+            sample.push_str(&value);
         }
         push_text(&mut parts, &text[offset..]);
         sample.push_str(&text[offset..]);
-        match markup {
-            Markup::Html => Ok(Self { markup, parts }),
-            Markup::Json => match serde_json::from_str::<IgnoredAny>(&sample) {
-                Ok(_) => Ok(Self { markup, parts }),
-                Err(error) => Err(TemplateError::of_json(&sample, &error)),
-            },
+        without_time.push_str(&text[offset..]);
+        if markup == Markup::Json {
+            for sample in [&sample, &without_time] {
+                serde_json::from_str::<IgnoredAny>(sample).map_err(|error| TemplateError::of_json(sample, &error))?;
+            }
         }
+        Ok(Self { markup, parts })
     }
 
     /// Returns the page with the values that `value` returns, escaped.
@@ -282,18 +290,26 @@ mod tests {
         assert_eq!(error("{\"a\": 1").1, format!("found no JSON: EOF while parsing an object{hint}"));
         assert_eq!(error("{\"a\": 1} x").0, 9);
         assert_eq!(error("{\"a\": \"\\{{status}}\"}").1, format!("found no JSON: invalid escape{hint}"));
+        for number in ["-{{retry_after}}", "5{{retry_after}}", "{{retry_after}}.5", "{{retry_after}}{{retry_after}}"] {
+            let message = error(&format!("{{\"a\": {number}}}")).1;
+            assert!(message.ends_with(hint), "the time may be unknown: {number} {message}");
+        }
         assert!(error("{\"a\": \"{{b}}\"}").1.ends_with("write \\u007b{ for two braces"));
     }
 
     proptest! {
         #[test]
         fn a_json_page_is_valid_with_every_value(
-            text in "\\{(\"[a-z\\\\\"{]{0,4}\": ?(\"[x\\\\]?\\{\\{detail\\}\\}\\\\?\"|\\{\\{status\\}\\}|\\{\\{retry_after\\}\\}|\\{\\{wait\\}\\}),?){0,3}\\}",
+            text in "\\{(\"[a-z\\\\\"{]{0,4}\": ?(\"[x\\\\]?\\{\\{detail\\}\\}\\\\?\"|\\{\\{status\\}\\}|[-5]?\\{\\{retry_after\\}\\}(\\.5)?|\\{\\{wait\\}\\}),?){0,3}\\}",
             detail in any::<String>(), number in proptest::option::of(any::<u32>()),
         ) {
             if let Ok(page) = PageTemplate::parse(&text, Markup::Json) {
                 let number = number.map_or(String::new(), |number| number.to_string());
-                let value = |placeholder: Placeholder| if placeholder.is_number() { number.clone() } else { detail.clone() };
+                let value = |placeholder: Placeholder| match placeholder {
+                    Placeholder::Status => "429".to_owned(),
+                    Placeholder::RetryAfter => number.clone(),
+                    _ => detail.clone(),
+                };
                 let parts = page.render(&mut ScratchBuffer::new(), value);
                 let text: Vec<u8> = parts.into_iter().flatten().collect();
                 prop_assert!(serde_json::from_slice::<IgnoredAny>(&text).is_ok(), "{}", String::from_utf8_lossy(&text));
