@@ -99,6 +99,10 @@ fn mistakes_of_origins_have_their_place() {
             "2:46: routes[0].redirect: found together with origin, but a redirect costs nothing and does not reach the \
              origin; remove redirect or origin",
         ),
+        (
+            "routes: [{ match: '/**', origin: api }, { match: /a, origin: shop }]",
+            "2:41: routes[1]: unreachable: routes[0] (/**) matches every request that this route matches; move it above that one",
+        ),
     ] {
         assert_eq!(config_errors(&several(routes)), [expected], "{routes}");
     }
@@ -155,6 +159,14 @@ fn rewritten_paths_are_checked() {
         (
             "match: /a, rewrite: '/b c'",
             "found \"/b c\", which has a character that no path has; encode it, such as a space as %20",
+        ),
+        (
+            "match: '/a/**', rewrite: '/b/**'",
+            "found \"/b/**\", in which * stands for nothing; write a path such as /new/{rest}, or /new",
+        ),
+        (
+            "match: '/a/**', rewrite: '/b;c/{rest}'",
+            "found \"/b;c/{rest}\", which has a parameter (;), which origins read in different ways; write the path without ;",
         ),
     ] {
         let errors = config_errors(&with_origin(&format!("routes: [{{ {route} }}]")));

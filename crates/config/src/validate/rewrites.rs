@@ -40,6 +40,12 @@ fn target_error(target: &str, has_rest: bool) -> Option<(&'static str, &'static 
     if target.contains(['?', '#']) {
         return Some(("which has a query", "write the path alone: the query of the request stays"));
     }
+    if target.split('/').any(|segment| matches!(segment, "*" | "**")) {
+        return Some(("in which * stands for nothing", EXAMPLE));
+    }
+    if target.contains(';') {
+        return Some(("which has a parameter (;), which origins read in different ways", "write the path without ;"));
+    }
     if !target.bytes().all(is_allowed) {
         return Some(("which has a character that no path has", "encode it, such as a space as %20"));
     }

@@ -63,7 +63,8 @@ pub(super) fn routes(raw: &[raw::Route], context: &RouteContext<'_>, report: &mu
         routes.push(route);
     }
     if routes.last().is_none_or(|last| !(last.path.is_any() && is_unconditional(last))) {
-        if context.origins.len() > 1 && !report.has_error_at(&SettingPath::ROOT.origins()) {
+        let has_route_for_all = routes.iter().any(|route| route.path.is_any() && is_unconditional(route));
+        if context.origins.len() > 1 && !has_route_for_all && !report.has_error_at(&SettingPath::ROOT.origins()) {
             report.error(
                 &SettingPath::ROOT.routes(),
                 "requests that no route matches have no origin",
