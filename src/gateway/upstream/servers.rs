@@ -61,6 +61,8 @@ struct OriginServer {
     /// Monotonic time in nanoseconds at which one request may try the server; 0 unless it is ejected.
     ejected_until: AtomicU64,
     last_error: Mutex<String>,
+    /// Failure of the last lookup of the name; empty if it succeeded.
+    lookup_failure: Mutex<String>,
 }
 
 /// TLS to a server.
@@ -174,6 +176,7 @@ impl OriginServers {
                 last_no_response: AtomicU64::default(),
                 ejected_until: AtomicU64::default(),
                 last_error: Mutex::default(),
+                lookup_failure: Mutex::default(),
             })
         };
         let servers = origin.servers.iter().map(new_server).collect::<Result<_, String>>()?;
@@ -333,7 +336,7 @@ impl OriginServers {
     /// Resolves the names of the servers. A failed lookup keeps the previous addresses.
     pub(in crate::gateway) async fn resolve(&self) {
         for server in &self.servers {
-            server.resolve().await;
+            server.resolve(&self.name).await;
         }
     }
 }
@@ -373,21 +376,39 @@ impl OriginServer {
         Ok(Connected { stream, is_http2 })
     }
 
-    async fn resolve(&self) {
+    /// Resolves the name of the server of the origin `name`, which is empty for the only one. Logs a failure once, until the next
+    /// success or another failure.
+    async fn resolve(&self, name: &str) {
         let OriginEndpoint::Tcp { host, port } = &self.settings.endpoint else { return };
         if self.settings.address().is_some() {
             return;
         }
-        match tokio::net::lookup_host((host.as_str(), *port)).await.map(Vec::from_iter) {
+        let failure = match tokio::net::lookup_host((host.as_str(), *port)).await.map(Vec::from_iter) {
             Ok(addresses) if !addresses.is_empty() => {
                 if self.addresses.load().is_empty() {
                     info!("Origin {} resolved to {}", self.settings.authority(), addresses[0]);
                 }
                 self.addresses.store(Arc::new(addresses));
+                String::new()
             }
-            Ok(_) => warn!("Origin {host} has no address records"),
-            Err(error) => warn!(%error, "Origin {host} DNS lookup failed: {error}"),
+            Ok(_) => "has no address records".to_owned(),
+            Err(error) => format!("DNS lookup failed: {error}"),
+        };
+        if self.is_new_lookup_failure(&failure) {
+            let separator = if name.is_empty() { "" } else { ": " };
+            warn!("Origin {name}{separator}{host} {failure}");
         }
+    }
+
+    /// Records the failure of a lookup, or its success by an empty text. Returns true for a failure that differs from that of the
+    /// lookup before.
+    fn is_new_lookup_failure(&self, failure: &str) -> bool {
+        let mut last = self.lookup_failure.lock();
+        if *last == failure {
+            return false;
+        }
+        failure.clone_into(&mut last);
+        !failure.is_empty()
     }
 }
 
@@ -400,4 +421,21 @@ async fn connect_tcp(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
         }
     }
     Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn failure_of_lookups_is_new_once() {
+        let text = "origin: http://origin.invalid\n";
+        let settings = tidegate_config::load(Path::new("tidegate.yaml"), text, &[], &[], &[]).expect("valid settings");
+        let origins = OriginServers::all(&settings).expect("no files of TLS");
+        let server = &origins[0].servers[0];
+        let failures = ["", "one", "one", "other", "", "", "other"];
+        let expected = [false, true, false, true, false, false, true];
+        assert_eq!(failures.map(|failure| server.is_new_lookup_failure(failure)), expected);
+    }
 }
