@@ -246,7 +246,7 @@ impl WorkerCounters {
     }
 
     /// Takes all counters and resets them. Slot indexes and the numbers of open connections and requests in flight
-    /// remain.
+    /// remain. Origins are found by their names, and a removed one does not remain.
     pub(super) fn take_all(&mut self) -> Self {
         let left = Self {
             classes: self.classes.zeroed(),
@@ -254,7 +254,6 @@ impl WorkerCounters {
             scopes: self
                 .scopes
                 .zeroed_except(|scope| ScopeCounters { inflight: scope.inflight, ..ScopeCounters::default() }),
-            origins: self.origins.zeroed_except(NamedSlots::zeroed),
             operators: self.operators.zeroed(),
             unexpected_costs: self.unexpected_costs.zeroed(),
             connections_open: self.connections_open,
@@ -431,6 +430,18 @@ impl<T: Default> NamedSlots<T> {
         self.0.is_empty()
     }
 
+    /// Removes the counters of names for which `is_current` returns false, the oldest first, until `max` of them remain.
+    /// Indexes change.
+    pub(super) fn retain_newest(&mut self, max: usize, is_current: impl Fn(&str) -> bool) {
+        let removed = self.0.iter().filter(|(name, _)| !is_current(name)).count();
+        let mut surplus = removed.saturating_sub(max);
+        self.0.retain(|(name, _)| {
+            let is_surplus = surplus > 0 && !is_current(name);
+            surplus -= usize::from(is_surplus);
+            !is_surplus
+        });
+    }
+
     /// Returns all counters with their names, by index.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
         self.0.iter().map(|(name, slot)| (&**name, slot))
@@ -479,6 +490,18 @@ mod tests {
     use super::*;
     use tidegate_access_log::sample::{TestNames, sample_record, sample_with};
     use tidegate_policy::ClassId;
+
+    #[test]
+    fn oldest_of_the_removed_names_are_forgotten() {
+        let mut slots = NamedSlots::<u64>::default();
+        for name in ["a", "b", "c", "d", "e"] {
+            *slots.get_or_insert(name) += 1;
+        }
+        slots.retain_newest(2, |name| name == "a");
+        assert_eq!(slots.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["a", "d", "e"]);
+        slots.retain_newest(2, |name| name == "a");
+        assert_eq!(slots.iter().count(), 3);
+    }
 
     #[test]
     fn reload_that_renumbers_classes_keeps_their_counts() {

@@ -43,6 +43,9 @@ use tidegate_policy::throttle::Scope;
 use tidegate_policy::{ClientKind, Reason, Rules, Timestamp, Units};
 use tidegate_traces::Spans;
 
+/// Number of origins that the configuration does not name any more and whose series are still exported.
+const MAX_REMOVED_ORIGINS: usize = 16;
+
 /// Telemetry of one process.
 pub struct Telemetry {
     /// Series that outlast a scrape: of events, and of states that this module sets.
@@ -148,9 +151,10 @@ impl Telemetry {
     }
 
     /// Records the names of several origins, by their id, at the start and after each reload: their series are exported from
-    /// now on, even if 0.
+    /// now on, even if 0. Of the origins that the configuration does not name any more, the last few keep theirs.
     pub fn origins_loaded(&self, names: &[&str], rules: &Rules) {
         let mut totals = self.totals.lock();
+        totals.origins.retain_newest(MAX_REMOVED_ORIGINS, |name| names.contains(&name));
         for route in &rules.routes {
             let Some(name) = names.get(route.origin.index()) else { continue };
             for scope in &route.scopes {
