@@ -83,6 +83,9 @@ impl AccessControl {
 
     /// Rejects requests of foreign web pages.
     pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        if headers.get_all(HOST).iter().nth(1).is_some() {
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "Send one Host."));
+        }
         let value = |name| headers.get(name).map(HeaderValue::as_bytes);
         let request = RequestOrigin {
             host: value(HOST),

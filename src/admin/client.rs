@@ -15,6 +15,8 @@ use tokio::net::{TcpStream, UnixStream};
 pub struct AdminClient {
     address: String,
     authorization: Option<HeaderValue>,
+    /// Maximum duration of a request.
+    timeout: Duration,
 }
 
 /// Response of the admin listener.
@@ -45,23 +47,30 @@ pub enum AdminClientError {
         /// Cause.
         reason: String,
     },
-    /// No response within [`TIMEOUT`].
-    #[error("{address}: no response within {} s", TIMEOUT.as_secs())]
+    /// No response in time.
+    #[error("{address}: no response within {} s", timeout.as_secs())]
     TimedOut {
         /// Address of the admin listener.
         address: String,
+        /// Maximum duration of the request.
+        timeout: Duration,
     },
 }
 
 impl AdminClient {
     /// Creates a client for the admin listener at `address`: a host and a port, or `unix:/path`.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { address: address.into(), authorization: None }
+        Self { address: address.into(), authorization: None, timeout: TIMEOUT }
     }
 
     /// Sets the `Authorization` header to send.
     pub fn with_authorization(self, authorization: Option<HeaderValue>) -> Self {
         Self { authorization, ..self }
+    }
+
+    /// Sets the maximum duration of a request, in place of ten seconds.
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
     /// Returns the address of the admin listener.
@@ -76,9 +85,9 @@ impl AdminClient {
 
     /// Sends a request with a JSON `body`, or without a body if it is empty.
     pub async fn request(&self, method: Method, path: &str, body: &str) -> Result<AdminResponse, AdminClientError> {
-        match tokio::time::timeout(TIMEOUT, self.exchange(method, path, body)).await {
+        match tokio::time::timeout(self.timeout, self.exchange(method, path, body)).await {
             Ok(result) => result,
-            Err(_) => Err(AdminClientError::TimedOut { address: self.address.clone() }),
+            Err(_) => Err(AdminClientError::TimedOut { address: self.address.clone(), timeout: self.timeout }),
         }
     }
 
@@ -138,7 +147,8 @@ impl AdminClient {
 /// Start of the address of a Unix socket.
 const UNIX_PREFIX: &str = "unix:";
 
-/// Maximum duration of a request. The admin listener responds from memory; only a reload takes longer than a moment.
+/// Maximum duration of a request. The admin listener responds from memory; only a reload takes longer than a moment, and a
+/// request that waits for the origin.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum size of a response. The metrics of a gateway with the maximum number of classes and quotas take a tenth of

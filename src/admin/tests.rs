@@ -274,6 +274,8 @@ async fn non_loopback_host_is_rejected_without_a_token() {
             "{foreign}"
         );
     }
+    let two = "GET /api/v1/state\nhost: localhost\nhost: evil.example";
+    assert_eq!(gateway.request_with_headers(two).await.problem_status(), 400);
 }
 
 #[tokio::test]

@@ -3,10 +3,13 @@
 use super::{CommandError, ConfigArg, environment};
 use crate::admin::{AdminClient, AdminClientError, AdminResponse};
 use clap::Args;
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, Uri};
 use serde::Deserialize;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tidegate_config as config;
 use tidegate_config::admin_address::AdminAddress;
 use tidegate_policy::secret::Secret;
@@ -39,7 +42,27 @@ struct AdminTarget {
 impl AdminArgs {
     /// Sends a request to the admin API and returns the JSON body of its response.
     pub fn request(&self, method: Method, path: &str, body: &str) -> Result<String, CommandError> {
+        let target = self.target(&environment())?;
+        Self::request_of(target, method, path, body)
+    }
+
+    /// Sends a request as [`Self::request`] does, and waits for up to `timeout`.
+    pub fn request_within(
+        &self,
+        timeout: Duration,
+        method: Method,
+        path: &str,
+        body: &str,
+    ) -> Result<String, CommandError> {
         let AdminTarget { client, token_hint } = self.target(&environment())?;
+        Self::request_of(AdminTarget { client: client.with_timeout(timeout), token_hint }, method, path, body)
+    }
+
+    fn request_of(target: AdminTarget, method: Method, path: &str, body: &str) -> Result<String, CommandError> {
+        let AdminTarget { client, token_hint } = target;
+        if let Err(error) = Uri::try_from(path) {
+            return Err(CommandError::Usage(format!("command line: {error}; write it shorter")));
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| CommandError::Failed(error.to_string()))?;
         match runtime.block_on(client.request(method, path, body)) {
@@ -188,9 +211,19 @@ fn connect_address(listen: AdminAddress) -> AdminAddress {
 }
 
 fn read_token_file(file: &Path) -> Result<String, String> {
-    let describe = |error| format!("--token-file {}: cannot be read: {error}; set a readable file", file.display());
-    std::fs::read_to_string(file).map_err(describe)
+    let describe =
+        |error: io::Error| format!("--token-file {}: cannot be read: {error}; set a readable file", file.display());
+    let mut text = String::new();
+    // It may be a pipe.
+    let length = File::open(file).and_then(|file| file.take(MAX_TOKEN_FILE_BYTES + 1).read_to_string(&mut text));
+    match length.map_err(describe)? as u64 {
+        0..=MAX_TOKEN_FILE_BYTES => Ok(text),
+        _ => Err(describe(io::Error::from(io::ErrorKind::FileTooLarge))),
+    }
 }
+
+/// Maximum size of a file with a token, in bytes.
+const MAX_TOKEN_FILE_BYTES: u64 = 64 << 10;
 
 /// Environment variable with the token.
 const TOKEN_VARIABLE: &str = "TIDEGATE_ADMIN_TOKEN";

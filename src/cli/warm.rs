@@ -46,6 +46,8 @@ struct WarmCounts {
 }
 
 const PATH: &str = "/api/v1/cache/warm";
+/// Maximum duration of one page: the gateway waits for the origin as long as for every client.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Failures of the origin in a row that end the command: each may cost a page's units.
 const MAX_FAILURES: u32 = 5;
 /// Wait after a refusal that names none.
@@ -131,7 +133,7 @@ impl Warming<'_> {
             if self.interrupts.wait(Duration::ZERO) {
                 return Ok(PageOutcome::Interrupted);
             }
-            let response = admin.request(Method::POST, PATH, &body)?;
+            let response = admin.request_within(PAGE_TIMEOUT, Method::POST, PATH, &body)?;
             let outcome: WarmDocument = serde_json::from_str(&response).map_err(|error| {
                 CommandError::Failed(format!(
                     "unreadable response of the gateway: {error}; check that it has the version of this command"

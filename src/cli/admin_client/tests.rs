@@ -141,3 +141,25 @@ fn response_changes_nothing_in_a_terminal() {
     let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
     assert_eq!(value(&printed), value(body));
 }
+
+#[test]
+fn token_file_without_end_and_long_url_are_errors_of_the_command_line() {
+    let error = read_token_file(Path::new("/dev/zero")).expect_err("it has no end");
+    assert!(error.starts_with("--token-file /dev/zero: cannot be read: "), "{error}");
+    let path = format!("/api/v1/cache/purge?url={}", "a".repeat(70_000));
+    match admin_args("127.0.0.1:1").request(Method::POST, &path, "") {
+        Err(CommandError::Usage(message)) => assert!(message.contains("too long"), "{message}"),
+        other => panic!("{:?}", other.map_err(|_| "another error")),
+    }
+}
+
+#[test]
+fn request_waits_for_as_long_as_it_says() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    // Nobody accepts the connection.
+    let client = AdminClient::new(address).with_timeout(Duration::from_millis(20));
+    let error = runtime.block_on(client.request(Method::GET, "/", "")).expect_err("no response");
+    assert!(matches!(error, AdminClientError::TimedOut { timeout, .. } if timeout == Duration::from_millis(20)));
+}

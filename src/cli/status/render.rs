@@ -100,7 +100,8 @@ fn warnings(state: &StateDocument, view: &View) -> String {
         let Some(OutageDocument { since, failed_requests, last_error }) = &origin.outage else { continue };
         let (count, since) = (group_digits(*failed_requests), view.local_exactly(since, Some(&state.time)));
         let origin = origin.label();
-        add("Origin:", &format!("no response of {origin} since {since}, {count} requests failed: {last_error}"));
+        let requests = if *failed_requests == 1 { "request" } else { "requests" };
+        add("Origin:", &format!("no response of {origin} since {since}, {count} {requests} failed: {last_error}"));
     }
     let servers = state.all_origins().iter().flat_map(|origin| &origin.servers);
     for server in servers.filter(|server| !server.healthy) {
