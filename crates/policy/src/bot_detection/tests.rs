@@ -447,7 +447,7 @@ fn missing_referer_counts_once() {
         assert!(page < 1 || reader.score() == without_site.score(), "{:?}", reader.signal_names());
     }
     // The site forbids referers, so that nobody sends any.
-    let without_referers = ExpectedBehavior { assets: 1.0, links: 0.0 };
+    let without_referers = ExpectedBehavior { assets: 1.0, links: 0.0, ..ExpectedBehavior::default() };
     assert_eq!(reader.score_on(without_referers), without_site.score_on(without_referers));
 }
 
