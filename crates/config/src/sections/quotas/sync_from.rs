@@ -23,7 +23,8 @@ section! {
         reset_header: Option<Field>;
         /// Responses that report an exhausted quota: { statuses, contains, header, json }. Such a response closes the
         /// quota until the time of reset_header, else its Retry-After, else the end of the window, and not at all if that
-        /// time is over, as with `Retry-After: 0`. A date is read by the `Date` of the response. Log and status report it, and `tidegate quota set` or `quota reset` opens it. Default none.
+        /// time is over, as with `Retry-After: 0`. A date is read by the `Date` of the response. Log and status report
+        /// it, and `tidegate quota set` or `quota reset` opens it. Default none.
         exhausted: Option<Exhausted>;
     }
 }
