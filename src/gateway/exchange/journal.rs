@@ -165,17 +165,6 @@ impl Journal {
         }
     }
 
-    /// Records the end of the request.
-    fn record(&self, record: &Record<'_>) {
-        let telemetry = self.worker().telemetry();
-        telemetry.record(record);
-        if let (Some(context), Some(traces)) = (self.known.client.trace(), &self.known.config.settings.traces)
-            && Choice(traces).keeps(context, record)
-        {
-            telemetry.trace(Spans::new(record, *context));
-        }
-    }
-
     /// Builds the record of the request as it is now, and calls `use_record` with it.
     fn with_record(&self, use_record: impl FnOnce(&Record<'_>)) {
         let Self { known, client, cache, origin, quota_usage, .. } = self;
@@ -309,6 +298,17 @@ impl Journal {
     }
 }
 
+/// Writes the line of a request that has ended, counts it, and queues its spans if they are exported.
+fn record_end(known: &Known, record: &Record<'_>) {
+    let telemetry = known.worker().telemetry();
+    telemetry.record(record);
+    if let (Some(context), Some(traces)) = (known.client.trace(), &known.config.settings.traces)
+        && Choice(traces).keeps(context, record)
+    {
+        telemetry.trace(Spans::new(record, *context));
+    }
+}
+
 /// Returns what became of a request that the gateway made itself.
 fn fill_outcome(journal: &Journal) -> FillOutcome {
     let Journal { client, cache, .. } = journal;
@@ -332,7 +332,7 @@ impl Drop for Journal {
         self.origin.settle_unknown();
         settle_late_cost(&self.known, &mut self.origin, false);
         self.finish_observation();
-        self.with_record(|record| self.record(record));
+        self.with_record(|record| record_end(&self.known, record));
         if let Some(fill) = &self.known.connection.fill {
             fill.end(fill_outcome(self));
         }

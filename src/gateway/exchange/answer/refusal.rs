@@ -47,12 +47,12 @@ fn asks_for_signature(journal: &Journal) -> bool {
 }
 
 /// Renders `problem` with the rate-limit fields. Returns the response and the length of its body.
-fn render_problem(journal: &Journal, problem: Problem<'_>) -> (Response<ResponseBody>, u64) {
+fn render_problem<'a>(journal: &'a Journal, mut problem: Problem<'a>) -> (Response<ResponseBody>, u64) {
     let known = &journal.known;
     let status = problem.status();
     let format = ResponseFormat::from_head(&journal.known.request.head);
     let mut scratch = known.worker().scratch();
-    let problem = problem.with_trace(known.client.trace());
+    problem.trace = known.client.trace();
     let (mut response, bytes) =
         problem.into_response(format, journal.known.id, &known.config.error_pages, &mut scratch);
     match known.connection.listener.kind {

@@ -56,7 +56,7 @@ pub(in crate::gateway) struct Problem<'a> {
     /// True if a browser is asked to repeat the request by itself.
     returns_by_itself: bool,
     /// Trace that the request belongs to.
-    trace: Option<&'a TraceContext>,
+    pub(in crate::gateway) trace: Option<&'a TraceContext>,
 }
 
 /// Names of the policies that refused the request.
@@ -90,11 +90,6 @@ impl<'a> Problem<'a> {
     /// Returns the problem of a browser that repeats the request by itself after `wait`.
     pub(in crate::gateway) fn with_return(self, wait: Duration) -> Self {
         Self { retry_after: Some(ceil_seconds(wait)), returns_by_itself: true, ..self }
-    }
-
-    /// Returns the problem with the trace of the request.
-    pub(in crate::gateway) fn with_trace(self, trace: Option<&'a TraceContext>) -> Self {
-        Self { trace, ..self }
     }
 
     /// Returns the problem of an admitted request that gets no slots in time. `spread` as in [`Problem::refused`].
@@ -214,16 +209,17 @@ impl<'a> Problem<'a> {
         let length = body.size_hint().lower();
         (Response { status: self.status(), fields, body }, length)
     }
+}
 
-    fn page_value<'v>(&self, placeholder: Placeholder, id: &'v str) -> Cow<'v, str> {
-        match placeholder {
-            Placeholder::Status => self.template.status.to_string().into(),
-            Placeholder::Title => title(self.status()).into(),
-            Placeholder::Detail => self.template.detail.into(),
-            Placeholder::RetryAfter => self.retry_after.map_or("".into(), |seconds| seconds.to_string().into()),
-            Placeholder::Wait => self.retry_after.map_or("".into(), |seconds| WaitText(seconds).to_string().into()),
-            Placeholder::Decision => id.into(),
-        }
+/// Returns what a page of the administrator shows in place of `placeholder`.
+fn page_value<'v>(problem: &Problem<'_>, placeholder: Placeholder, id: &'v str) -> Cow<'v, str> {
+    match placeholder {
+        Placeholder::Status => problem.template.status.to_string().into(),
+        Placeholder::Title => title(problem.status()).into(),
+        Placeholder::Detail => problem.template.detail.into(),
+        Placeholder::RetryAfter => problem.retry_after.map_or("".into(), |seconds| seconds.to_string().into()),
+        Placeholder::Wait => problem.retry_after.map_or("".into(), |seconds| WaitText(seconds).to_string().into()),
+        Placeholder::Decision => id.into(),
     }
 }
 
@@ -235,7 +231,7 @@ fn html_body(
     scratch: &mut ScratchBuffer,
 ) -> ResponseBody {
     match page {
-        Some(page) => ResponseBody::parts(page.render(scratch, |value| problem.page_value(value, id))),
+        Some(page) => ResponseBody::parts(page.render(scratch, |value| page_value(problem, value, id))),
         None => ResponseBody::full(scratch.bytes(|text| write_html(problem, id, text)).unwrap_or_default()),
     }
 }
@@ -251,7 +247,7 @@ fn json_body(
         JsonBody::Problem => (PROBLEM_JSON, scratch.bytes(|text| write_json(problem, id, text))),
         JsonBody::Api(api) => (JSON, scratch.bytes(|text| api_error::write_body(*api, problem, id, text))),
         JsonBody::Template(page) => {
-            return (JSON, ResponseBody::parts(page.render(scratch, |value| problem.page_value(value, id))));
+            return (JSON, ResponseBody::parts(page.render(scratch, |value| page_value(problem, value, id))));
         }
     };
     (content_type, ResponseBody::full(text.unwrap_or_default()))
