@@ -75,7 +75,7 @@ fn headers_show_a_customer_the_limit_of_its_key() {
         "api_keys:\n  - {{ name: acme, class: pro, sha256: {ACME_HASH}, limits: {{ customer: 5 }} }}\n\
          \x20 - {{ name: trial, class: pro, sha256: {TRIAL_HASH} }}\n\
          quotas: {{ customer: {{ per: api_key, limit: 10, limits: {{ pro: 8 }}, window: {{ fixed: 1h }} }} }}\n\
-         classes: [{{ name: pro, when: {{ api_key: own }} }}, {{ name: other }}]\nheaders: {{ legacy: github }}\n\
+         classes: [{{ name: pro, when: {{ api_key: own }} }}, {{ name: other }}]\nheaders: {{ legacy: [github] }}\n\
          routes: [{{ match: /free }}, {{ match: /**, cost: {{ customer: 1 }} }}]\n"
     );
     let gateway = TestGateway::with_rules(origin.address(), &rules);
@@ -271,7 +271,8 @@ fn customer_with_a_new_key_has_no_new_budget() {
     let mut gateway = TestGateway::with_rules(origin.address(), &format!("ledger: file\n{}", rules()));
     assert_eq!(admitted(&gateway, ACME, 4), 4);
     let with_new_key = rules().replace(ACME_HASH, "HASH").replace(TRIAL_HASH, ACME_HASH).replace("HASH", TRIAL_HASH);
-    gateway.reload(origin.address(), &format!("ledger: file\n{with_new_key}")).expect("valid rules");
+    gateway.write(origin.address(), &format!("ledger: file\n{with_new_key}"));
+    gateway.restart();
     assert_eq!(admitted(&gateway, TRIAL, 5), 1, "the key of acme now");
     gateway.restart();
     assert_eq!([admitted(&gateway, TRIAL, 5), admitted(&gateway, ACME, 5)], [0, 2]);

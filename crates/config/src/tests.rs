@@ -1862,7 +1862,7 @@ fn each_invalid_value_is_reported() {
         ),
         (
             "listne: 127.0.0.1:1".into(),
-            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, forward_auth, state_dir, ledger, origin, origins, hosts, paths, clients, sessions, address_lists, user_agent_rules, operators, verify, bot_detection, api_keys, quotas, classes, scopes, routes, cache, compression, headers, error_pages, robots, crawl_policy, log, notify, promise, limits",
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, forward_auth, state_dir, ledger, origin, origins, hosts, paths, clients, sessions, address_lists, user_agent_rules, operators, verify, bot_detection, api_keys, quotas, classes, scopes, routes, cache, compression, headers, error_pages, robots, crawl_policy, log, notify, traces, promise, limits",
         ),
     ];
     let mut failures = Vec::new();

@@ -3,33 +3,27 @@
 use super::cost_estimates::LearnedCost;
 use super::ignored_reports::IgnoredReports;
 use super::lease_mode::LeaseMode;
-use super::ledger::OpenError;
-use super::ledger::key_file::{self, KeyFile, Kind};
 use super::ledger::keyed_usage::KeyedUsage;
 use parking_lot::{Mutex, MutexGuard};
 use std::borrow::Cow;
-use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::key_usage::{ChangedEntry, KeyEntry};
 use tidegate_policy::quota::Quota;
 use tidegate_policy::quota_state::{QuotaState, Settlement};
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
-use tidegate_policy::window::Span;
 use tidegate_policy::{StableClassId, Timestamp, Units};
-use tracing::warn;
 
 /// A counter of one quota behind a lock.
 pub(super) struct QuotaCounter {
-    name: String,
+    pub(super) name: String,
     lock_order: usize,
     lease_mode: LeaseMode,
-    state: Mutex<QuotaState>,
+    pub(super) state: Mutex<QuotaState>,
     /// Usage by key, for a quota with budgets or a limit per client. Locked while the state is.
-    keyed_usage: Mutex<KeyedUsage>,
+    pub(super) keyed_usage: Mutex<KeyedUsage>,
     /// Held while the file of usage by key is created, before other locks.
-    key_file_lock: Mutex<()>,
+    pub(super) key_file_lock: Mutex<()>,
     /// True once a configuration counted usage by key.
     counts_keys: AtomicBool,
     has_budgets: bool,
@@ -116,33 +110,6 @@ impl QuotaCounter {
         self.counts_keys.swap(true, Ordering::Relaxed)
     }
 
-    /// Continues with the usage by key in a state directory, and records it there. After an error, nothing is recorded, and
-    /// [`Self::sync_key_file`] tries again.
-    pub(super) fn open_key_file(&self, dir: &Path) -> Result<(), OpenError> {
-        let _creating = self.key_file_lock.lock();
-        self.open_locked_key_file(dir).map_err(|source| OpenError::Directory { path: dir.to_owned(), source })
-    }
-
-    fn open_locked_key_file(&self, dir: &Path) -> io::Result<()> {
-        let kind = if self.has_budgets { Kind::Budgets } else { Kind::Shares };
-        let path = key_file::path(dir, kind, &self.name);
-        let (window, now) = {
-            let state = self.state.lock();
-            (Span { start: Timestamp(state.window_id()), end: state.resets_at() }, state.latest_time())
-        };
-        let max_keys = self.keyed_usage.lock().max_keys();
-        let opened = key_file::open(&path, max_keys, window, |problem| warn!("{problem}"));
-        let mut keyed_usage = self.keyed_usage.lock();
-        match opened {
-            Ok((file, recorded)) => keyed_usage.open_file(file, recorded, now),
-            Err(error) => {
-                keyed_usage.await_file(dir.to_owned());
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
     /// Continues with the usage by key of another counter.
     pub(super) fn restore_key_usage(&self, earlier: &Self) {
         let usage = earlier.keyed_usage.lock().usage().clone();
@@ -151,7 +118,10 @@ impl QuotaCounter {
 
     /// Records usage by key in another file. Returns the one before.
     #[cfg(test)]
-    pub(super) fn replace_key_file(&self, file: KeyFile) -> Option<KeyFile> {
+    pub(super) fn replace_key_file(
+        &self,
+        file: crate::ledger::key_file::KeyFile,
+    ) -> Option<crate::ledger::key_file::KeyFile> {
         self.keyed_usage.lock().replace_file(file)
     }
 
@@ -233,27 +203,6 @@ impl QuotaCounter {
     /// Returns true if usage by key can be recorded as the ledger requires.
     pub(super) fn is_recorded(&self, state: &QuotaState) -> bool {
         self.keyed_usage.lock().is_recorded(state.latest_time())
-    }
-
-    /// Syncs the usage by key that is written, and holds no lock meanwhile that requests wait for. Replaces the file after a
-    /// failure, and opens one that could not be opened.
-    pub(super) fn sync_key_file(&self, now: &impl Fn() -> Timestamp) -> io::Result<()> {
-        let (awaited, file) = {
-            let keyed_usage = self.keyed_usage.lock();
-            (keyed_usage.awaited().cloned(), keyed_usage.file_to_sync())
-        };
-        if let Some(dir) = awaited {
-            let _creating = self.key_file_lock.lock();
-            return self.open_locked_key_file(&dir);
-        }
-        let Some(file) = file else { return Ok(()) };
-        file.sync(now).or_else(|error| {
-            let _creating = self.key_file_lock.lock();
-            let Some((path, records)) = self.keyed_usage.lock().records_to_replace(&file) else { return Ok(()) };
-            let file = KeyFile::create(&path, records.into_iter()).map_err(|_| error)?;
-            self.keyed_usage.lock().replace_file(file);
-            Ok(())
-        })
     }
 
     /// Counts units reserved in the current window for a key.

@@ -29,8 +29,9 @@ fn full_line() -> Map<String, Value> {
 }
 
 /// Results that a replay computes again, or does not need.
-const UNUSED_FIELDS: [&str; 10] = [
+const UNUSED_FIELDS: [&str; 11] = [
     "purpose",
+    "trace_id",
     "operator",
     "route",
     "verdict",

@@ -69,6 +69,7 @@ robots: {}
 crawl_policy: {}
 log: { access: { path: a, max_size: 1MiB } }
 notify: [{ webhook: 'https://a.example/' }]
+traces: { endpoint: 'http://a.example' }
 limits: {}
 ";
 

@@ -1,10 +1,12 @@
 //! The files of usage by key of all quotas, in the state directory, and the thread that syncs them.
 
 use super::OpenError;
+use super::key_file::{self, KeyFile, Kind};
 use crate::Engine;
 use crate::quota::QuotaCounter;
 use parking_lot::Mutex;
 use std::fmt::Display;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Weak};
@@ -12,6 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::quota::Quota;
+use tidegate_policy::window::Span;
 use tidegate_policy::{Timestamp, Units};
 use tracing::warn;
 
@@ -165,5 +168,55 @@ impl Engine {
         {
             warn_unrecorded(counter, &error);
         }
+    }
+}
+
+impl QuotaCounter {
+    /// Continues with the usage by key in a state directory, and records it there. After an error, nothing is recorded, and
+    /// [`Self::sync_key_file`] tries again.
+    pub(crate) fn open_key_file(&self, dir: &Path) -> Result<(), OpenError> {
+        let _creating = self.key_file_lock.lock();
+        self.open_locked_key_file(dir).map_err(|source| OpenError::Directory { path: dir.to_owned(), source })
+    }
+
+    fn open_locked_key_file(&self, dir: &Path) -> io::Result<()> {
+        let kind = if self.has_budgets() { Kind::Budgets } else { Kind::Shares };
+        let path = key_file::path(dir, kind, &self.name);
+        let (window, now) = {
+            let state = self.state.lock();
+            (Span { start: Timestamp(state.window_id()), end: state.resets_at() }, state.latest_time())
+        };
+        let max_keys = self.keyed_usage.lock().max_keys();
+        let opened = key_file::open(&path, max_keys, window, |problem| warn!("{problem}"));
+        let mut keyed_usage = self.keyed_usage.lock();
+        match opened {
+            Ok((file, recorded)) => keyed_usage.open_file(file, recorded, now),
+            Err(error) => {
+                keyed_usage.open_later(dir.to_owned());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Syncs the usage by key that is written, and holds no lock meanwhile that requests wait for. Replaces the file after a
+    /// failure, and opens one that could not be opened.
+    pub(crate) fn sync_key_file(&self, now: &impl Fn() -> Timestamp) -> io::Result<()> {
+        let (to_open, file) = {
+            let keyed_usage = self.keyed_usage.lock();
+            (keyed_usage.dir_to_open().cloned(), keyed_usage.file_to_sync())
+        };
+        if let Some(dir) = to_open {
+            let _creating = self.key_file_lock.lock();
+            return self.open_locked_key_file(&dir);
+        }
+        let Some(file) = file else { return Ok(()) };
+        file.sync(now).or_else(|error| {
+            let _creating = self.key_file_lock.lock();
+            let Some((path, records)) = self.keyed_usage.lock().records_to_replace(&file) else { return Ok(()) };
+            let file = KeyFile::create(&path, records.into_iter()).map_err(|_| error)?;
+            self.keyed_usage.lock().replace_file(file);
+            Ok(())
+        })
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct KeyedUsage {
     max_keys: usize,
     file: Option<KeyFile>,
     /// State directory of a file that could not be opened; nothing is recorded until it is.
-    awaited: Option<PathBuf>,
+    dir_to_open: Option<PathBuf>,
     /// What was settled since another process records the usage: units released and units charged, by window and key. `None`
     /// before.
     late: Option<BTreeMap<(u64, u64), (Units, Units)>>,
@@ -29,7 +29,7 @@ impl KeyedUsage {
             usage: KeyUsage::new(max_keys),
             max_keys,
             file: None,
-            awaited: None,
+            dir_to_open: None,
             late: None,
             unwritten: BTreeSet::new(),
         }
@@ -46,7 +46,7 @@ impl KeyedUsage {
 
     /// Continues with the usage that is recorded in `file`, and records it there. What was counted until now counts as well.
     pub(crate) fn open_file(&mut self, file: KeyFile, recorded: KeyUsage, now: Timestamp) {
-        (self.file, self.awaited) = (Some(file), None);
+        (self.file, self.dir_to_open) = (Some(file), None);
         self.unwritten.clear();
         let counted = std::mem::replace(&mut self.usage, recorded);
         self.usage.set_max_keys(self.max_keys);
@@ -56,13 +56,13 @@ impl KeyedUsage {
     }
 
     /// Records nothing until a file in the state directory `dir` can be opened.
-    pub(crate) fn await_file(&mut self, dir: PathBuf) {
-        self.awaited = Some(dir);
+    pub(crate) fn open_later(&mut self, dir: PathBuf) {
+        self.dir_to_open = Some(dir);
     }
 
     /// Returns the state directory of a file that could not be opened.
-    pub(crate) fn awaited(&self) -> Option<&PathBuf> {
-        self.awaited.as_ref()
+    pub(crate) fn dir_to_open(&self) -> Option<&PathBuf> {
+        self.dir_to_open.as_ref()
     }
 
     /// Counts the usage of the window `before` in the window `after` from now on.
@@ -94,7 +94,7 @@ impl KeyedUsage {
 
     /// Records no more changes, because another process does. What is settled from now on is for [`Self::take_late`].
     pub(crate) fn close_file(&mut self) {
-        (self.file, self.awaited, self.late) = (None, None, Some(BTreeMap::new()));
+        (self.file, self.dir_to_open, self.late) = (None, None, Some(BTreeMap::new()));
         self.unwritten.clear();
     }
 
@@ -118,7 +118,7 @@ impl KeyedUsage {
 
     /// Returns true if all changes are recorded. Tries once more to write those that are not.
     pub(crate) fn is_recorded(&mut self, now: Timestamp) -> bool {
-        let Some(file) = &self.file else { return self.awaited.is_none() };
+        let Some(file) = &self.file else { return self.dir_to_open.is_none() };
         if !file.is_writable(now) {
             return false;
         }

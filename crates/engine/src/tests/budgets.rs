@@ -279,6 +279,12 @@ fn changes_of_max_keys_forget_no_usage() {
     assert!((0..4).all(|number| admitted(&admission, customer(number), ClassId(0), 20) <= 1));
 }
 
+/// Puts a directory where the file of usage by key is created.
+fn obstacle(dir: &Path) -> tempfile::TempDir {
+    let name = tempfile::Builder::new().prefix("key_usage.customer.new").rand_bytes(0).tempdir_in(dir);
+    name.expect("the directory is writable")
+}
+
 #[test]
 fn quota_that_a_reload_adds_admits_nothing_until_it_is_recorded() {
     let dir = tempfile::tempdir().expect("temporary directory");
@@ -287,8 +293,7 @@ fn quota_that_a_reload_adds_admits_nothing_until_it_is_recorded() {
     assert_eq!(admitted(&admission, customer(1), ClassId(0), 4), 4);
     // What was recorded at an earlier start counts, too.
     let admission = started(dir.path(), fixtures::quota("other", LIMIT));
-    let obstacle = dir.path().join("key_usage.customer.new");
-    std::fs::create_dir(&obstacle).expect("the directory is writable");
+    let obstacle = obstacle(dir.path());
     let admission = reloaded(&admission, quota.clone());
     let refused = decide(&admission, customer(1), ClassId(0));
     assert_eq!(refused.verdict.refusal().map(|refusal| refusal.reason), Some(Reason::Ledger));
@@ -298,7 +303,7 @@ fn quota_that_a_reload_adds_admits_nothing_until_it_is_recorded() {
     let counter = &admission.counters()[0];
     assert!(counter.sync_key_file(&|| NOON).is_err());
     assert_eq!(admitted(&admission, customer(1), ClassId(0), 1), 0);
-    std::fs::remove_dir(&obstacle).expect("it is empty");
+    obstacle.close().expect("it is empty");
     counter.sync_key_file(&|| NOON).expect("the directory is writable");
     assert_eq!(admitted(&admission, customer(1), ClassId(0), 3), 3);
     assert_eq!(admitted(&started(dir.path(), quota), customer(1), ClassId(0), 20), 1);
@@ -310,14 +315,13 @@ fn window_that_a_reload_cannot_record_admits_nothing() {
     let quota = with_budgets(budget(BudgetKey::Customer, 100));
     let admission = started(dir.path(), quota.clone());
     assert_eq!(admitted(&admission, customer(1), ClassId(0), 4), 4);
-    let obstacle = dir.path().join("key_usage.customer.new");
-    std::fs::create_dir(&obstacle).expect("the directory is writable");
+    let obstacle = obstacle(dir.path());
     let quota = Quota { window: fixed(7), ..quota };
     let admission = reloaded(&admission, quota.clone());
     assert_eq!(admitted(&admission, customer(1), ClassId(0), 1), 0);
     let counter = &admission.counters()[0];
     assert!(counter.sync_key_file(&|| NOON).is_err());
-    std::fs::remove_dir(&obstacle).expect("it is empty");
+    obstacle.close().expect("it is empty");
     counter.sync_key_file(&|| NOON).expect("the directory is writable");
     assert_eq!(admitted(&admission, customer(1), ClassId(0), 2), 2);
     assert_eq!(admitted(&started(dir.path(), quota), customer(1), ClassId(0), 20), 4);
