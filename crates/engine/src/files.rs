@@ -174,7 +174,7 @@ pub fn set_aside_for(path: &Path, reason: &str) -> String {
 /// Replaces a file durably, readable by the current user only. After a power cut, either the old or the new content is
 /// complete. Waits for another process that replaces it. A symbolic link is replaced, not followed.
 pub fn replace(path: &Path, content: &[u8]) -> Result<()> {
-    Replacement::begin(path.to_owned())?.write(content)
+    Replacement::begin(path)?.write(content)
 }
 
 /// Replacement of a file. One at a time is open, so that nothing is lost between the read of the old content and the write
@@ -193,15 +193,15 @@ impl Replacement {
     /// there leads to.
     pub fn of_target(path: &Path) -> Result<Self> {
         match fs::canonicalize(path) {
-            Ok(target) => Self::begin(target),
+            Ok(target) => Self::begin(&target),
             Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
-                Self::begin(path.to_owned())
+                Self::begin(path)
             }
             Err(error) => Err(error),
         }
     }
 
-    fn begin(path: PathBuf) -> Result<Self> {
+    fn begin(path: &Path) -> Result<Self> {
         let mut draft_path = path.as_os_str().to_owned();
         draft_path.push(".new");
         let draft_path = PathBuf::from(draft_path);
@@ -220,7 +220,7 @@ impl Replacement {
                 Err(error) => return Err(error),
             };
             draft.lock()?;
-            let replacement = Self { path: path.clone(), draft_path: draft_path.clone(), draft };
+            let replacement = Self { path: path.to_owned(), draft_path: draft_path.clone(), draft };
             // The draft of the process that had the lock is now the file, or gone.
             if !replacement.has_draft() {
                 continue;

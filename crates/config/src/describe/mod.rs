@@ -73,7 +73,7 @@ pub fn summary(settings: &Settings, networks: &[usize], builtin: &BuiltinOperato
     settings.webhooks.iter().for_each(|webhook| line(notifications::webhook(webhook)));
     if let Some(Traces { endpoint, sample, slow }) = &settings.traces {
         let slow = format::duration(*slow);
-        line(format!("traces: {} of requests, refusals, failures, and what takes {slow}, to {endpoint}", sample));
+        line(format!("traces: {sample} of requests, refusals, failures, and what takes {slow}, to {endpoint}"));
     }
 
     if !settings.error_pages.is_empty() {
