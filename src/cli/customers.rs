@@ -84,7 +84,7 @@ fn table_of_month(records: &[UsageRecord]) -> String {
             let UsageRecord { key, class, quota, .. } = &records[records.len() - 1];
             [key.clone(), class.clone(), quota.clone(), records.len().to_string(), Amount::from(used).to_string()]
         });
-    aligned(std::iter::once(header).chain(of_one_budget).collect(), &[3, 4])
+    aligned(&std::iter::once(header).chain(of_one_budget).collect::<Vec<_>>(), &[3, 4])
 }
 
 /// Names of customers, classes and quotas have no character that needs quotes.
@@ -107,15 +107,15 @@ fn table(usage: &[UsageDocument]) -> String {
         let (used, limit) = (usage.used.to_string(), usage.limit.to_string());
         [customer, usage.class.clone(), usage.quota.clone(), used, limit, usage.window_end.clone()]
     });
-    aligned(std::iter::once(header).chain(rows).collect(), &[3, 4])
+    aligned(&std::iter::once(header).chain(rows).collect::<Vec<_>>(), &[3, 4])
 }
 
 /// Returns rows as lines. The columns `numbers` are aligned to the right.
-fn aligned<const COLUMNS: usize>(rows: Vec<[String; COLUMNS]>, numbers: &[usize]) -> String {
+fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]], numbers: &[usize]) -> String {
     let widths: [usize; COLUMNS] =
         std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default());
     let mut text = String::new();
-    for row in &rows {
+    for row in rows {
         let mut line = String::new();
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
             let is_number = numbers.contains(&column);

@@ -42,11 +42,12 @@ pub(super) fn run(
         tokio::spawn(crawlers::run_dns_verification(Arc::clone(state)));
         tokio::spawn(range_refresher.run());
         acme::spawn_orders(state);
-        let state_tasks = async {
-            state.handle.resolve_origins().await;
+        let tasks = Arc::clone(state);
+        let state_tasks = async move {
+            tasks.handle.resolve_origins().await;
             // Fails if the start no longer waits for it.
             let _ = origin_resolved.send(());
-            state.run_periodic_tasks().await;
+            tasks.run_periodic_tasks().await;
         };
         tokio::select! {
             () = state_tasks => {}
