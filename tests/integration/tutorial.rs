@@ -16,11 +16,11 @@ fn tutorial_commands_print_the_shown_output() {
     let steps = parse_steps(include_str!("../../docs/TUTORIAL.md"));
     assert!(steps.len() > 10);
     let outputs = TutorialShell::new().run(&steps);
-    for (step, output) in steps.iter().zip(outputs) {
-        println!("$ {}\n{output}", step.command);
+    steps.iter().zip(&outputs).for_each(|(step, output)| println!("$ {}\n{output}", step.command));
+    for (step, output) in steps.iter().zip(&outputs) {
         assert!(!output.contains("it failed"), "$ {}\n{output}", step.command);
         assert!(
-            output_matches(&step.expected_output, &output),
+            output_matches(&step.expected_output, output),
             "$ {}\n{output}\n--- expected\n{}",
             step.command,
             step.expected_output.join("\n")
