@@ -170,9 +170,22 @@ fn is_mark_of_browser(after_name: &[u8]) -> bool {
     after_name.starts_with(b"; MSIE ") || after_name.starts_with(b"; Windows NT ")
 }
 
-/// Returns whether a link is meant for the administrator of the site, and was not added by a browser or a toolbar.
+/// Returns whether a link is meant for the administrator of the site, and was not added by a browser, a toolbar or a player.
 fn is_contact(agent: &ParsedUserAgent<'_>, at: usize) -> bool {
-    !names_app(agent) && (byte_before(agent, at) == Some(b'+') || !agent.has_browser_link())
+    if names_app(agent) {
+        return is_only_comment(agent, at);
+    }
+    byte_before(agent, at) == Some(b'+') || !agent.has_browser_link()
+}
+
+/// Returns whether the link at `at` is all that follows one product, as of the servers of players and readers:
+/// `Podimo/1.0 (+https://podimo.com/)`. Their apps name the device, too.
+fn is_only_comment(agent: &[u8], at: usize) -> bool {
+    let (before, link) = agent.split_at(at);
+    let product = before.strip_suffix(b" (+").unwrap_or_default();
+    let link = link.strip_suffix(b")").unwrap_or_default();
+    let is_word = |text: &[u8]| !text.is_empty() && !text.iter().any(|byte| b" ;()".contains(byte));
+    product.contains(&b'/') && is_word(product) && is_word(link)
 }
 
 /// Returns whether the user agent contains a link of any kind, which confirms a listed name.

@@ -231,6 +231,22 @@ fn apps_that_scan_are_people() {
 }
 
 #[test]
+fn servers_of_players_are_programs_and_their_apps_people() {
+    let fixture = MatcherFixture::new();
+    for server in ["Podimo/1.0 (+https://podimo.com/)", "ExamplePod/2 (+http://cast.example)"] {
+        assert_eq!(fixture.claim(server), UNLISTED_BOT, "{server}");
+    }
+    for app in [
+        "Podimo/2.44.1 build 464/iOS 18.1",
+        "Overcast/3.0 (+http://overcast.fm/; iOS podcast app)",
+        "ExamplePod/2 (iPhone; +http://cast.example)",
+        "Castro 2026 (+http://cast.example)",
+    ] {
+        assert_eq!(fixture.claim(app), Claim::Browser, "{app}");
+    }
+}
+
+#[test]
 fn exclusions_of_names_take_effect() {
     let lines = || include_str!("../../data/own-bots.tsv").lines().filter(|line| !line.starts_with('#'));
     let tokens = |sign: &'static str| lines().filter_map(move |line| line.strip_prefix(sign)?.split('\t').nth(1));
