@@ -44,14 +44,6 @@ pub(in crate::gateway) enum FetchOutcome {
     Failed(ForwardError),
 }
 
-/// Result of reading the body of the origin's response.
-enum ReadResult {
-    Complete(Bytes),
-    /// Larger than the cache accepts.
-    Truncated(Bytes),
-    Failed(ForwardError),
-}
-
 /// Fetches robots.txt, and stores it if it may be stored. Returns the journal with what to respond.
 pub(in crate::gateway) async fn fetch_robots(
     mut journal: Box<Journal>,
@@ -86,13 +78,13 @@ pub(in crate::gateway) async fn fetch_robots(
         cache.set_unstorable(&key, worker.monotonic_now());
     }
     let text = match read(&mut upstream).await {
-        ReadResult::Complete(text) => text,
-        ReadResult::Truncated(beginning) => {
-            cache.set_unstorable(&key, worker.monotonic_now());
-            return (journal, FetchOutcome::Oversized { upstream: Box::new(upstream), beginning, slot });
-        }
-        ReadResult::Failed(error) => return fetch_failed(journal, stale, error),
+        Ok(text) => text,
+        Err(error) => return fetch_failed(journal, stale, error),
     };
+    if text.len() > MAX_ROBOTS_BYTES {
+        cache.set_unstorable(&key, worker.monotonic_now());
+        return (journal, FetchOutcome::Oversized { upstream: Box::new(upstream), beginning: text, slot });
+    }
     let UpstreamResponse { response: Response { fields, mut body, .. }, pool_guard, .. } = upstream;
     if let Some(connection) = body.take_connection() {
         pool_guard.put_back(connection, worker.monotonic_tick().get());
@@ -153,8 +145,9 @@ fn is_plain_text(content_type: &[u8]) -> bool {
     media_type.trim_ascii().eq_ignore_ascii_case(b"text/plain")
 }
 
-/// Reads the response, up to the size limit of the cache. The whole body has the time limit of a single chunk.
-async fn read(upstream: &mut UpstreamResponse) -> ReadResult {
+/// Reads the body, or its beginning, which is longer than the cache accepts. The whole body has the time limit of a single
+/// chunk.
+async fn read(upstream: &mut UpstreamResponse) -> Result<Bytes, ForwardError> {
     let UpstreamResponse { response, deadline, .. } = upstream;
     let mut text = BytesMut::new();
     loop {
@@ -165,14 +158,14 @@ async fn read(upstream: &mut UpstreamResponse) -> ReadResult {
         })
         .await;
         match next {
-            Err(()) => return ReadResult::Failed(ForwardError::BodyTimedOut),
-            Ok(None) => return ReadResult::Complete(text.freeze()),
-            Ok(Some(Err(source))) => return ReadResult::Failed(ForwardError::OriginClosed { source }),
+            Err(()) => return Err(ForwardError::BodyTimedOut),
+            Ok(None) => return Ok(text.freeze()),
+            Ok(Some(Err(source))) => return Err(ForwardError::OriginClosed { source }),
             Ok(Some(Ok(frame))) => text.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..])),
         }
         if text.len() > MAX_ROBOTS_BYTES {
             deadline.reset();
-            return ReadResult::Truncated(text.freeze());
+            return Ok(text.freeze());
         }
     }
 }
