@@ -2,6 +2,7 @@
 
 use crate::support::browser::{Browser, Screen};
 use crate::support::client::Response;
+use crate::support::firefox::Firefox;
 use crate::support::gateway::TestGateway;
 use crate::support::origin::Origin;
 use crate::support::redis::RedisServer;
@@ -332,30 +333,74 @@ fn a_suspect_by_landings_alone_is_asked_to_come_back_and_is_then_a_person() {
     assert!(suspect["evidence"].to_string().contains("behavior:landings"), "{suspect}");
 }
 
-/// A browser with a new profile each time, as in a private window, and one without scripts.
-#[test]
-fn chromium_comes_back_by_itself_and_reads_on() {
-    const CHROME: &str = "--user-agent=Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36";
-    let origin = html_origin();
-    for options in [&[CHROME][..], &[CHROME, "--blink-settings=scriptEnabled=false"]] {
-        let gateway = TestGateway::with_clock(origin.address(), REFUSED_STRANGERS, Clock::system());
-        let mut browser = Browser::start_with(options);
-        let screen = Screen { width: 1280, scheme: "light" };
-        let pages = || {
-            let log = std::fs::read_to_string(gateway.state_dir().join("access.log")).unwrap_or_default();
-            let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-            lines
-                .filter(|line| line["path"] != "/favicon.ico")
-                .map(|line| (line["status"].clone(), line["session"].clone()))
-                .collect::<Vec<_>>()
-        };
-        browser.open_url(&format!("http://{}/first", gateway.address()), screen);
-        wait_until("the browser to come back", || pages().len() >= 2);
-        for page in 0..3 {
-            browser.open_url(&format!("http://{}/page/{page}", gateway.address()), screen);
+/// Browsers of people, each with a new profile.
+enum Reader {
+    Chromium(Browser),
+    Firefox(Firefox),
+}
+
+impl Reader {
+    /// Opens the first page, which is refused, and waits until the browser has come back by itself.
+    fn open_first_page(&mut self, gateway: &TestGateway) {
+        let url = format!("http://{}/page/0", gateway.address());
+        match self {
+            Reader::Chromium(browser) => drop(browser.open_url(&url, SCREEN)),
+            Reader::Firefox(browser) => browser.open_url(&url),
         }
-        wait_until("all pages to be logged", || pages().len() == 5);
-        let expected = [(429, "none"), (200, "new"), (200, "new"), (200, "new"), (200, "new")];
-        assert_eq!(pages(), expected.map(|(status, session)| (json!(status), json!(session))), "{options:?}");
+        wait_until("the browser to come back", || pages_read(gateway).len() >= 2);
+    }
+
+    /// Opens the next page: by its address in Chromium, by the link in Firefox.
+    fn open_page(&mut self, gateway: &TestGateway, number: usize) {
+        match self {
+            Reader::Chromium(browser) => {
+                drop(browser.open_url(&format!("http://{}/page/{number}", gateway.address()), SCREEN));
+            }
+            Reader::Firefox(browser) => browser.follow_link(),
+        }
+    }
+}
+
+const SCREEN: Screen = Screen { width: 1280, scheme: "light" };
+
+/// Returns path and status of the logged pages, and whether the request had a session.
+fn pages_read(gateway: &TestGateway) -> Vec<Value> {
+    let log = std::fs::read_to_string(gateway.state_dir().join("access.log")).unwrap_or_default();
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let pages = lines.filter(|line| line["path"].as_str().is_some_and(|path| path.starts_with("/page/")));
+    pages.map(|line| json!([line["path"], line["status"], line["session"] != "none"])).collect()
+}
+
+#[test]
+fn browsers_come_back_by_themselves_and_read_on_all_day() {
+    const CHROME: &str = "--user-agent=Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36";
+    const PAGES: usize = 24;
+    let origin = Origin::with_script(|request, connection| {
+        let number = request.target.strip_prefix("/page/").and_then(|number| number.parse::<usize>().ok());
+        let page = format!("<!doctype html><title>page</title><a href='/page/{}'>next</a>", number.unwrap_or(0) + 1);
+        connection.reply("200 OK", "Content-Type: text/html; charset=utf-8\r\n", page.as_bytes());
+    });
+    let chromium = |options: &[&str]| Reader::Chromium(Browser::start_with(options));
+    let firefox = |settings: &[(&str, &str)]| Reader::Firefox(Firefox::start_with(settings));
+    let readers: [(&str, &dyn Fn() -> Reader); 6] = [
+        ("Chromium", &|| chromium(&[CHROME])),
+        ("Chromium, without scripts", &|| chromium(&[CHROME, "--blink-settings=scriptEnabled=false"])),
+        ("Chromium, private window", &|| chromium(&[CHROME, "--incognito"])),
+        ("Firefox", &|| firefox(&[])),
+        ("Firefox, without scripts", &|| firefox(&[("javascript.enabled", "false")])),
+        ("Firefox, private window", &|| firefox(&[("browser.privatebrowsing.autostart", "true")])),
+    ];
+    for (name, start) in readers {
+        let gateway = TestGateway::with_rules(origin.address(), REFUSED_STRANGERS);
+        let mut reader = start();
+        reader.open_first_page(&gateway);
+        for number in 1..=PAGES {
+            gateway.advance_and_sweep(Duration::from_hours(1));
+            reader.open_page(&gateway, number);
+        }
+        wait_until("all pages to be logged", || pages_read(&gateway).len() >= PAGES + 2);
+        let mut expected = vec![json!(["/page/0", 429, false])];
+        expected.extend((0..=PAGES).map(|number| json!([format!("/page/{number}"), 200, true])));
+        assert_eq!(pages_read(&gateway), expected, "{name}");
     }
 }

@@ -15,6 +15,7 @@ pub mod crash;
 pub mod crawlers;
 pub mod day_trace;
 pub mod fields;
+pub mod firefox;
 pub mod frames;
 pub mod gateway;
 pub mod http2_origin;
