@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate_policy::bot_detection::{
     BotDetection, BotScore, ClientProfile, ExpectedBehavior, LearnedBaseline, NetworkProfile, ObservedSession,
-    PagesBeyond, Recorded, RequestFeatures, ResourceKind, ResponseOutcome, SessionPages, SiteBaseline, UsualPages,
-    score,
+    PagesBeyond, Recorded, RequestFeatures, ResourceKind, ResponseOutcome, SessionPages, SiteBaseline, Teachers,
+    UsualPages, score,
 };
 use tidegate_policy::identity::ClientKey;
 use tidegate_policy::{Rules, Timestamp};
@@ -29,10 +29,12 @@ pub(super) struct ProfileStore {
     clients: BoundedMap<ClientProfile>,
     networks: BoundedMap<NetworkProfile>,
     sessions: BoundedMap<SessionPages>,
-    usual_pages: Mutex<UsualPages>,
+    usual_pages: Mutex<(UsualPages, Teachers)>,
     /// Most costly pages a day that are usual for a session; 0 if unknown.
     usual_limit: AtomicU32,
     baseline: Mutex<SiteBaseline>,
+    /// Networks that have taught the baseline: by samples, and by landings.
+    teachers: Mutex<[Teachers; 2]>,
     /// Expected behavior derived from the baseline, readable without the lock.
     expected: AtomicU64,
     hasher: Hashing,
@@ -111,9 +113,9 @@ impl Admission {
                 network.record(key.client, recorded.visit, features.at, half_life);
             });
         }
-        observations.record_baseline(&recorded, features.at, half_life);
+        observations.record_baseline(&recorded, key.network, features.at, half_life);
         if key.session != 0 && features.is_costly && matches!(features.resource_kind, ResourceKind::Page(_)) {
-            observations.record_session_page(key.session, features, settings.max_clients / 4);
+            observations.record_session_page(key, features, settings.max_clients / 4);
         }
     }
 
@@ -147,6 +149,7 @@ impl ProfileStore {
             usual_pages: Mutex::default(),
             usual_limit: AtomicU32::default(),
             baseline: Mutex::default(),
+            teachers: Mutex::default(),
             expected: AtomicU64::default(),
             hasher,
         }
@@ -158,15 +161,18 @@ impl ProfileStore {
         ExpectedBehavior { assets: ratio(48), links: ratio(32), landings: f32::from_bits(bits as u32) }
     }
 
-    fn record_baseline(&self, recorded: &Recorded, now: Timestamp, half_life: Duration) {
+    fn record_baseline(&self, recorded: &Recorded, network: u64, now: Timestamp, half_life: Duration) {
         if recorded.sample.is_none() && recorded.landings.is_none() {
             return;
         }
+        let [of_samples, of_landings] = &mut *self.teachers.lock();
+        let sample = recorded.sample.filter(|_| of_samples.accepts(network, now));
+        let landings = recorded.landings.filter(|_| of_landings.accepts(network, now));
         let mut baseline = self.baseline.lock();
-        if let Some(sample) = recorded.sample {
+        if let Some(sample) = sample {
             baseline.record(sample, now, half_life);
         }
-        if let Some(landings) = recorded.landings {
+        if let Some(landings) = landings {
             baseline.record_landings(landings, now, half_life);
         }
         self.store_expected(baseline.expected());
@@ -187,11 +193,13 @@ impl ProfileStore {
         }
     }
 
-    fn record_session_page(&self, session: u32, features: &RequestFeatures, max_sessions: usize) {
+    fn record_session_page(&self, key: ProfileKey, features: &RequestFeatures, max_sessions: usize) {
         let state = features.session.unwrap_or_default();
-        let change = self.sessions.update(session.into(), max_sessions, |pages| pages.record(state, features.at));
+        let teaches = || self.usual_pages.lock().1.accepts(key.network, features.at);
+        let change =
+            self.sessions.update(key.session.into(), max_sessions, |pages| pages.record(state, features.at, teaches));
         if let Some(change) = change {
-            let mut usual = self.usual_pages.lock();
+            let (usual, _) = &mut *self.usual_pages.lock();
             usual.record(change, features.at);
             self.usual_limit.store(usual.limit().unwrap_or(0).into(), Ordering::Relaxed);
         }

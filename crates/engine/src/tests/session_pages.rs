@@ -3,8 +3,8 @@
 use super::*;
 use crate::ProfileKey;
 use tidegate_policy::bot_detection::{
-    BotDetection, BotScore, BrowserTraits, HeadersSeen, PagesBeyond, Referer, RequestFeatures, ResourceKind,
-    ResponseOutcome, Signal,
+    BotDetection, BotScore, BrowserTraits, HeadersSeen, LearnedBaseline, PagesBeyond, Referer, RequestFeatures,
+    ResourceKind, ResponseOutcome, Signal,
 };
 use tidegate_policy::session::Session;
 
@@ -16,11 +16,15 @@ struct Site(Admission);
 
 impl Site {
     fn new() -> Self {
+        Self::with_people(3)
+    }
+
+    fn with_people(pages: u16) -> Self {
         let day = Duration::from_secs(24 * 60 * 60);
         let detection = BotDetection { threshold: 100, half_life: day, max_clients: 100_000, honeypot: None };
         let rules = Rules { bot_detection: Some(detection), ..fixtures::rules() };
         let site = Self(Engine::new(LeaseMode::Local, 1000).admission(Arc::new(rules), NOON));
-        (1..=PEOPLE).for_each(|person| site.read(u64::from(person), person, 3, NOON));
+        (1..=PEOPLE).for_each(|person| site.read(u64::from(person) << 8, person, pages, NOON));
         site
     }
 
@@ -62,6 +66,28 @@ fn a_session_is_suspected_beyond_what_people_ask_for_until_its_day_ends() {
     assert_eq!(score.signals[0], Some(Signal::BeyondPeople));
     assert_eq!(score.beyond, Some(PagesBeyond { pages: 101, limit: 100 }));
     assert_eq!(site.score(reader, 7777, NOON + Duration::from_secs(24 * 60 * 60)), None);
+}
+
+#[test]
+fn one_network_teaches_little_of_people() {
+    let (site, reader) = (Site::with_people(120), 5000 << 8);
+    site.read(reader, 7777, 250, NOON);
+    assert_eq!(site.score(reader, 7777, NOON), None, "people of this site read much");
+    let baseline = |site: &Site| site.0.engine.learned_baseline();
+    let before = baseline(&site);
+    // Addresses, browsers and sessions without end, with a page each that is reached by a link, and no assets.
+    for number in 0..20_000_u32 {
+        let client = ClientKey::from_u64(6000 << 8 | u64::from(number % 256));
+        let key = site.0.profile_key(client, &number.to_le_bytes(), 10_000 + number);
+        for page in 0..3 {
+            site.0.record_request(key, &request(page, NOON), ResponseOutcome::Served);
+        }
+    }
+    assert_eq!(site.score(reader, 7777, NOON), None, "others have not decided what is usual");
+    let after = baseline(&site);
+    let taught = |counts: fn(&LearnedBaseline) -> f32| counts(&after) - counts(&before);
+    let samples = [taught(|learned| learned.assets.samples()), taught(|learned| learned.links.samples())];
+    assert!(samples.iter().all(|samples| *samples <= 4.5) && samples[1] > 0.0, "{samples:?}");
 }
 
 #[test]

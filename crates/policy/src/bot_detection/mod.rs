@@ -16,6 +16,7 @@ mod network_profile;
 mod request;
 mod score;
 mod session_pages;
+mod teachers;
 mod visit;
 
 #[cfg(test)]
@@ -28,6 +29,7 @@ pub use features::{FetchMode, FetchSite, HeadersSeen, Referer, RequestFeatures, 
 pub use network_profile::NetworkProfile;
 pub use score::{BotScore, ObservedSession, Signal, score};
 pub use session_pages::{PagesBeyond, PagesChange, SessionPages, UsualPages};
+pub use teachers::Teachers;
 pub use visit::{BareChange, VisitChanges};
 
 use crate::Timestamp;

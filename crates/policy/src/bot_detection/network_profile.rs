@@ -4,13 +4,14 @@ use super::{BareChange, VisitChanges, decay_since};
 use crate::Timestamp;
 use std::time::Duration;
 
-/// Visits from a network, in decayed counts. An address counts at most once an hour as bare, and once as a person.
+/// Visits from a network, in decayed counts. An address counts at most once in each half-life as bare, and once as a person: two in
+/// the sum of all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NetworkProfile {
     updated_s: u32,
     people: f32,
     bare: f32,
-    /// Bitmaps of the addresses that were counted in this hour, hashed to 32 bits.
+    /// Bitmaps of the addresses that were counted in this half-life, hashed to 32 bits.
     bare_addresses: u32,
     people_addresses: u32,
     /// Second from which on the younger pending visits began, modulo 2^16.
@@ -57,10 +58,11 @@ impl NetworkProfile {
         self.updated_s
     }
 
-    /// Returns true if nearly all visits are bare, without those of a client that has made `own_bare` of them.
+    /// Returns true if nearly all visits are bare, without those of a client that has made `own_bare` of them. One address does
+    /// not make people of a network.
     pub(super) fn looks_automated(&self, own_bare: f32) -> bool {
         let bare = self.bare - own_bare;
-        bare >= MIN_BARE && bare >= self.people * BARE_RATIO
+        bare >= MIN_BARE && bare >= (self.people - 1.0).max(0.0) * BARE_RATIO
     }
 
     /// Counts a visit as bare once its assets could be loaded.
@@ -75,11 +77,12 @@ impl NetworkProfile {
     }
 
     fn decay(&mut self, now: Timestamp, half_life: Duration) {
-        let hour = self.updated_s / 3600;
+        let period = |second: u32| u64::from(second) / half_life.as_secs().max(1);
+        let since = period(self.updated_s);
         let Some(factor) = decay_since(&mut self.updated_s, now, half_life) else { return };
         self.people *= factor;
         self.bare *= factor;
-        if self.updated_s / 3600 != hour {
+        if period(self.updated_s) != since {
             (self.bare_addresses, self.people_addresses) = (0, 0);
         }
         let elapsed = (self.updated_s as u16).wrapping_sub(self.pending_since);

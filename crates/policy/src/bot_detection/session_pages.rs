@@ -36,8 +36,9 @@ pub struct PagesChange {
 }
 
 impl SessionPages {
-    /// Records a costly page. Returns what [`UsualPages`] has to record, if anything.
-    pub fn record(&mut self, session: Session, now: Timestamp) -> Option<PagesChange> {
+    /// Records a costly page. Returns what [`UsualPages`] has to record, if anything: of a person's session, if `teaches` returns
+    /// true when it becomes one.
+    pub fn record(&mut self, session: Session, now: Timestamp, teaches: impl FnOnce() -> bool) -> Option<PagesChange> {
         let now_s = u32::try_from(now.seconds()).unwrap_or(u32::MAX);
         if self.pages == 0 || self.is_over(now_s) {
             *self = Self { day_started_s: now_s, ..Self::default() };
@@ -46,7 +47,7 @@ impl SessionPages {
         let earlier = self.pages;
         self.pages = earlier.saturating_add(1);
         let was_of_person = self.is_of_person;
-        self.is_of_person |= session == Session::Known;
+        self.is_of_person |= session == Session::Known && !was_of_person && teaches();
         let is_change = self.is_of_person && !(was_of_person && is_same_bucket(earlier.into(), self.pages.into()));
         is_change.then_some(PagesChange { earlier: was_of_person.then_some(earlier), pages: self.pages })
     }
@@ -109,7 +110,7 @@ mod tests {
 
     fn ask(session: &mut SessionPages, usual: &mut UsualPages, state: Session, pages: u32, at: Timestamp) {
         for _ in 0..pages {
-            if let Some(change) = session.record(state, at) {
+            if let Some(change) = session.record(state, at, || true) {
                 usual.record(change, at);
             }
         }
@@ -144,6 +145,13 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_does_not_teach_moves_no_limit() {
+        let mut session = SessionPages::default();
+        let changes = (0..2000).filter_map(|_| session.record(Session::Known, START, || false)).count();
+        assert_eq!((changes, session.beyond(1999, START).map(|it| it.pages)), (0, Some(2000)));
+    }
+
+    #[test]
     fn programs_among_the_sessions_raise_the_limit_little() {
         let mut usual = UsualPages::default();
         (0..1500).for_each(|_| ask(&mut SessionPages::default(), &mut usual, Session::Known, 8, START));
@@ -154,7 +162,7 @@ mod tests {
     #[test]
     fn counts_end_at_their_maximum() {
         let mut session = SessionPages { pages: u16::MAX, ..SessionPages::default() };
-        session.record(Session::New, Timestamp::from_seconds(1));
+        session.record(Session::New, Timestamp::from_seconds(1), || true);
         assert_eq!(session.beyond(u16::MAX - 1, Timestamp::from_seconds(1)).map(|it| it.pages), Some(u16::MAX));
     }
 }

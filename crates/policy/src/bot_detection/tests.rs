@@ -649,7 +649,7 @@ fn a_network_is_judged_by_its_visits() {
     let is_automated =
         |network: &SimulatedNetwork| network.points(&client_with_pages(2), TYPICAL_BEHAVIOR) >= THRESHOLD;
     for (people, bare, expected) in
-        [(0, 5, false), (0, 9, true), (1, 9, true), (2, 9, false), (3, 30, true), (8, 30, false)]
+        [(0, 5, false), (0, 9, true), (1, 9, true), (2, 9, true), (3, 9, false), (4, 30, true), (8, 30, false)]
     {
         let mut network = SimulatedNetwork::default();
         network.bare_visits(0..bare);
@@ -659,7 +659,26 @@ fn a_network_is_judged_by_its_visits() {
 }
 
 #[test]
-fn one_address_counts_one_visit_an_hour() {
+fn one_address_neither_suspects_nor_clears_its_network() {
+    // A bare page an hour for a week, and a visit of a person.
+    let client = client_with_pages(2);
+    let mut forged = SimulatedNetwork::default();
+    for _ in 0..7 * 24 {
+        forged.now += Duration::from_secs(3600 - 121);
+        forged.bare_visits(7..8);
+        assert!(forged.points(&client, TYPICAL_BEHAVIOR) < THRESHOLD);
+    }
+    let mut cleared = SimulatedNetwork::default();
+    for _ in 0..7 * 24 {
+        cleared.now += Duration::from_secs(3600 - 121);
+        cleared.people(25..26);
+        cleared.bare_visits(0..20);
+        assert!(cleared.points(&client, TYPICAL_BEHAVIOR) >= THRESHOLD);
+    }
+}
+
+#[test]
+fn one_address_counts_one_visit_a_day() {
     let mut forged = SimulatedNetwork::default();
     (0..1000).for_each(|_| forged.visit(7, &[(ResourceKind::Page(1), Referer::Absent)]));
     forged.now += Duration::from_secs(121);
