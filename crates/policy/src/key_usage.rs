@@ -2,7 +2,8 @@
 //!
 //! A new key takes the place of one with little usage once the table is full, and begins with the highest usage that any such
 //! key had (Metwally et al., "Efficient computation of frequent and top-k elements in data streams", 2005). So the usage of no
-//! key is counted too low, and made-up keys use up the units of other clients only as far as they cost units themselves.
+//! key is counted too low, and made-up keys use up the units of other clients only as far as they cost units themselves: no key
+//! with a request in flight is replaced, because what such requests reserve may cost nothing in the end.
 
 use super::identity::{ClientKey, KeyOwner};
 use super::units::Units;
@@ -28,6 +29,8 @@ pub struct KeyUsage {
 struct Table {
     window: u64,
     entries: Vec<KeyEntry>,
+    /// Units reserved by requests in flight, by entry.
+    reserved: Vec<Units>,
     slots: HashMap<ClientKey, u32>,
     /// Usage of a key without an entry, at most.
     floor: Units,
@@ -160,9 +163,10 @@ impl KeyUsage {
         self.tables[usize::from(place.table)].as_ref()?.record(place)
     }
 
-    /// Returns the units that a key has used in a window, including reserved ones.
+    /// Returns the units that a key has used in a window, including reserved ones; [`Units::MAX`] of a key without a place, while
+    /// the requests of all others are in flight.
     pub fn used(&self, window: u64, key: ClientKey) -> Units {
-        self.table(window).map_or(Units::ZERO, |table| table.used(key))
+        self.table(window).map_or(Units::ZERO, |table| table.used(key, self.max_keys))
     }
 
     /// Returns the units of `limit` that a client has used in a window, including reserved ones: its own, or what its
@@ -171,7 +175,7 @@ impl KeyUsage {
         let Some(table) = self.table(window) else { return Units::ZERO };
         let of_network = network(client).and_then(|network| table.used_by_network.get(&network));
         let of_others = Units::from_milli(limit.milli().saturating_mul(CLIENTS_OF_NETWORK - 1));
-        table.used(client).max(of_network.map_or(Units::ZERO, |used| used.saturating_sub(of_others)))
+        table.used(client, self.max_keys).max(of_network.map_or(Units::ZERO, |used| used.saturating_sub(of_others)))
     }
 
     /// Returns the units that the network of a client has used in a window; those of the client if it has no network.
@@ -182,7 +186,11 @@ impl KeyUsage {
     /// Adds units reserved at a decision. They count in a later window if that of the decision is forgotten.
     pub fn reserve(&mut self, window: u64, key: ClientKey, units: Units) -> ChangedEntry {
         let index = self.begin(window).unwrap_or_else(|| self.earliest());
-        self.add(index, key, units)
+        let changed = self.add(index, key, units);
+        let table = self.tables[index].get_or_insert_default();
+        let reserved = &mut table.reserved[changed.place.slot as usize];
+        *reserved = reserved.saturating_add(units);
+        changed
     }
 
     /// Adds units charged without a reservation. Changes nothing if the window is forgotten.
@@ -193,22 +201,24 @@ impl KeyUsage {
 
     /// Replaces reserved units of a key by the units charged. Changes nothing if the window is forgotten.
     pub fn settle(&mut self, window: u64, key: ClientKey, reserved: Units, charged: Units) -> Option<ChangedEntry> {
-        if reserved == charged {
-            return None;
-        }
         let window = self.current(window);
         let index = self.tables.iter().position(|table| table.as_ref().is_some_and(|table| table.window == window))?;
         let table = self.tables[index].as_mut()?;
         let settle = |used: &mut Units| *used = used.saturating_sub(reserved).saturating_add(charged);
         match table.slots.get(&key) {
             Some(&slot) => {
+                let in_flight = &mut table.reserved[slot as usize];
+                *in_flight = in_flight.saturating_sub(reserved);
+                if reserved == charged {
+                    return None;
+                }
                 settle(&mut table.entries[slot as usize].used);
                 if let Some(used) = network(key).and_then(|network| table.used_by_network.get_mut(&network)) {
                     settle(used);
                 }
                 self.record(Place { table: index as u8, slot })
             }
-            // What its place in the table was given away with includes the reservation.
+            // Its place was given away after all, together with the reservation.
             None if charged > reserved => Some(self.add(index, key, charged.saturating_sub(reserved))),
             None => None,
         }
@@ -261,13 +271,18 @@ impl Table {
     fn restart(&mut self, window: u64) {
         self.window = window;
         self.entries.clear();
+        self.reserved.clear();
         self.slots.clear();
         self.used_by_network.clear();
         (self.floor, self.replaced) = (Units::ZERO, 0);
     }
 
-    fn used(&self, key: ClientKey) -> Units {
-        self.slots.get(&key).map_or(self.floor, |&slot| self.entries[slot as usize].used)
+    fn used(&self, key: ClientKey, max_keys: usize) -> Units {
+        match self.slots.get(&key) {
+            Some(&slot) => self.entries[slot as usize].used,
+            None if self.entries.len() < max_keys || self.replaceable(key).is_some() => self.floor,
+            None => Units::MAX,
+        }
     }
 
     /// Adds a stored entry. Of two entries of a key, as a power cut may leave, the larger one counts.
@@ -296,6 +311,7 @@ impl Table {
     fn push(&mut self, entry: KeyEntry) -> u32 {
         let slot = self.entries.len() as u32;
         self.entries.push(entry);
+        self.reserved.push(Units::ZERO);
         self.slots.insert(entry.key, slot);
         slot
     }
@@ -312,21 +328,40 @@ impl Table {
         }
     }
 
-    /// Gives the place of the key with the least usage of some to `key`. Returns the number of its entry.
+    /// Gives the place of another key to `key`. Returns the number of its entry.
     fn replace_by(&mut self, key: ClientKey) -> u32 {
-        let count = self.entries.len() as u64;
-        let candidates = (0..CANDIDATES).map(|number| {
-            let hash = self.replaced.wrapping_mul(CANDIDATES).wrapping_add(number).wrapping_mul(STRIDE);
-            ((u64::from(hash) * count) >> 32) as u32
-        });
-        let slot = candidates.min_by_key(|&slot| self.entries[slot as usize].used).unwrap_or_default();
+        let slot = self.replaceable(key).or_else(|| self.candidates(key).min_by_key(|&slot| self.used_at(slot)));
+        let slot = slot.unwrap_or_default();
         self.replaced = self.replaced.wrapping_add(1);
         let replaced = self.entries[slot as usize];
         self.floor = self.floor.max(replaced.used);
         self.slots.remove(&replaced.key);
         self.slots.insert(key, slot);
         self.entries[slot as usize] = KeyEntry { key, used: self.floor };
+        self.reserved[slot as usize] = Units::ZERO;
         slot
+    }
+
+    /// Returns the entry with the least usage of some without requests in flight, whose place `key` may take; `None` if none of
+    /// them is without.
+    fn replaceable(&self, key: ClientKey) -> Option<u32> {
+        let is_idle = |slot: &u32| self.reserved[*slot as usize].is_zero();
+        self.candidates(key).filter(is_idle).min_by_key(|&slot| self.used_at(slot))
+    }
+
+    /// Iterates over some entries, spread evenly: others for each key, so that nobody keeps all of them in use for all.
+    fn candidates(&self, key: ClientKey) -> impl Iterator<Item = u32> {
+        let count = self.entries.len() as u64;
+        let of_key = (key.to_u64().wrapping_mul(u64::from(STRIDE)) >> 32) as u32;
+        let start = self.replaced.wrapping_mul(CANDIDATES).wrapping_add(of_key);
+        (0..CANDIDATES).map(move |number| {
+            let hash = start.wrapping_add(number).wrapping_mul(STRIDE);
+            ((u64::from(hash) * count) >> 32) as u32
+        })
+    }
+
+    fn used_at(&self, slot: u32) -> Units {
+        self.entries[slot as usize].used
     }
 
     fn record(&self, place: Place) -> Option<ChangedEntry> {
@@ -499,6 +534,7 @@ mod tests {
         (0..CUSTOMERS).for_each(|number| _ = usage.reserve(1, key(number), units(500)));
         for number in 0..100_000 {
             usage.reserve(1, key(1_000_000 + number), units(1));
+            usage.settle(1, key(1_000_000 + number), units(1), units(1));
             assert!(usage.len(1) <= 1000);
         }
         // Each made-up key replaces another one, whose usage it inherits: about 125 units for each of the 800 entries.
@@ -510,6 +546,29 @@ mod tests {
     }
 
     #[test]
+    fn made_up_keys_that_cost_nothing_take_no_units_of_others() {
+        let key = ClientKey::from_credential;
+        let mut usage = KeyUsage::new(100);
+        // The requests of 100 keys are in flight at once, each with much reserved, and cost nothing in the end.
+        (0..100).for_each(|number| _ = usage.reserve(1, key(number), units(990)));
+        assert_eq!(usage.used(1, key(1000)), Units::MAX, "no place is free");
+        (0..100).for_each(|number| _ = usage.settle(1, key(number), units(990), Units::ZERO));
+        for number in 1000..1200 {
+            assert_eq!(usage.used(1, key(number)), Units::ZERO);
+            usage.reserve(1, key(number), units(10));
+            usage.settle(1, key(number), units(10), Units::ZERO);
+        }
+        // One request in flight keeps its place, whatever takes that of others.
+        usage.reserve(1, key(1), units(7));
+        let before = usage.used(1, key(1));
+        (2000..9000).for_each(|number| {
+            usage.reserve(1, key(number), units(1));
+            usage.settle(1, key(number), units(1), units(1));
+        });
+        assert_eq!(usage.used(1, key(1)), before);
+    }
+
+    #[test]
     fn usage_is_restored_from_its_changes() {
         let mut usage = KeyUsage::new(40);
         let mut stored = HashMap::new();
@@ -517,6 +576,7 @@ mod tests {
         for number in 0..100 {
             let window = if number % 9 == 1 { 6 } else { 7 };
             let changed = usage.reserve(window, key(number % 60), units(number % 5));
+            usage.settle(window, key(number % 60), units(number % 5), units(number % 5));
             stored.insert((changed.place.table, changed.place.slot), changed);
         }
         for (table, window) in [(0, 5), (1, 4)] {
