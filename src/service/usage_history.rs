@@ -2,9 +2,9 @@
 
 use super::ServiceState;
 use crate::admin::UsageRecord;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use std::time::Duration;
 use tidegate_access_log::rfc3339;
 use tidegate_engine::{Admission, EndedWindow, files};
 use tidegate_policy::api_keys::{ApiKey, customer};
+use tidegate_policy::window::Span;
 use tidegate_policy::{QuotaId, Timestamp, Units};
 use tracing::warn;
 
@@ -30,6 +31,9 @@ const MAX_MONTHS: usize = 24;
 /// Maximum size of the table of a month, in bytes: a million windows of customers.
 const MAX_FILE_BYTES: usize = 96 << 20;
 
+/// Maximum length of a line, which names of customers, classes and quotas do not exceed, in bytes.
+const MAX_LINE_BYTES: u64 = 1024;
+
 /// First line of a table. A file with another one is of another version.
 const HEADER: &str = "window_start,window_end,quota,key,class,limit,used";
 
@@ -39,14 +43,8 @@ pub(super) struct UsageHistory {
     dir: PathBuf,
 }
 
-/// Windows that are in the history.
-#[derive(Debug, Default)]
-struct RecordedWindows {
-    /// Start of the latest recorded window, by quota.
-    recorded: HashMap<String, String>,
-    /// Start of the window that was the current one when the earlier ones were recorded, by quota.
-    current: HashMap<String, Timestamp>,
-}
+/// What this process has recorded, by quota: the window that was the current one when it recorded those before.
+type Progress = HashMap<String, Span>;
 
 impl UsageHistory {
     pub(super) fn new(state_dir: &Path) -> Self {
@@ -63,14 +61,29 @@ impl UsageHistory {
         let bytes = bytes.map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
         let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default());
         let Some((header, lines)) = text.split_once('\n') else { return Ok(Vec::new()) };
+        // What follows the last line break is a line that was cut.
+        let lines = lines.rsplit_once('\n').map_or("", |(lines, _)| lines);
         if header != HEADER {
             return Err(format!("{} is of another version: its first line is not {HEADER}", path.display()));
         }
-        // A window is written twice if a kill came in between. A line that a power cut damaged has not all values.
+        // Of two records of a window, as one that was corrected, the later one counts.
         let records = lines.lines().filter_map(parse);
-        let key = |record: &UsageRecord| (record.key.clone(), record.quota.clone(), record.window_start.clone());
-        let records: BTreeMap<_, UsageRecord> = records.map(|record| (key(&record), record)).collect();
+        let records: BTreeMap<_, UsageRecord> = records.map(|record| (window(&record), record)).collect();
         Ok(records.into_values().collect())
+    }
+
+    /// Removes the records that are in the tables of their months.
+    fn remove_recorded(&self, records: &mut Vec<(String, UsageRecord)>) -> Result<(), String> {
+        let months: BTreeSet<String> = records.iter().map(|(month, _)| month.clone()).collect();
+        for month in months {
+            let recorded: HashMap<_, UsageRecord> =
+                self.read(&month)?.into_iter().map(|record| (window(&record), record)).collect();
+            let is_missing = |record: &UsageRecord| {
+                recorded.get(&window(record)).is_none_or(|recorded| recorded.used.units() != record.used.units())
+            };
+            records.retain(|(of_month, record)| *of_month != month || is_missing(record));
+        }
+        Ok(())
     }
 
     /// Appends records to the tables of their months, durably, and removes the tables of months that are too long ago.
@@ -78,24 +91,16 @@ impl UsageHistory {
         for records in records.chunk_by(|(one, _), (other, _)| one == other) {
             let path = self.path(&records[0].0);
             let mut file = OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(&path)?;
-            let length = file.metadata()?.len();
-            let mut text = String::new();
-            if length == 0 {
-                let _ = writeln!(text, "{HEADER}");
-            } else {
-                let mut last = [0];
-                file.read_exact_at(&mut last, length - 1)?;
-                // A write that was cut.
-                if last != [b'\n'] {
-                    text.push('\n');
-                }
-            }
+            let length = remove_cut_line(&file)?;
+            let mut text = if length == 0 { format!("{HEADER}\n") } else { String::new() };
             records.iter().for_each(|(_, record)| write_line(&mut text, record));
             if length + text.len() as u64 > MAX_FILE_BYTES as u64 {
                 return Err(io::Error::new(ErrorKind::FileTooLarge, format!("{} is full", path.display())));
             }
-            file.write_all(text.as_bytes())?;
-            file.sync_data()?;
+            file.write_all(text.as_bytes()).and_then(|()| file.sync_data()).inspect_err(|_| {
+                // What a full disk has cut is written once there is room.
+                let _ = file.set_len(length);
+            })?;
         }
         let months = self.months()?;
         months.iter().rev().skip(MAX_MONTHS).try_for_each(|month| fs::remove_file(self.path(month)))
@@ -116,30 +121,26 @@ impl UsageHistory {
     fn path(&self, month: &str) -> PathBuf {
         self.dir.join(format!("usage.{month}.csv"))
     }
+}
 
-    /// Returns the windows in the latest tables.
-    fn progress(&self) -> RecordedWindows {
-        let mut progress = RecordedWindows::default();
-        for month in self.months().unwrap_or_default().iter().rev().take(2) {
-            match self.read(month) {
-                Ok(records) => {
-                    for record in records {
-                        let latest = progress.recorded.entry(record.quota).or_default();
-                        *latest = record.window_start.max(std::mem::take(latest));
-                    }
-                }
-                Err(error) => warn!("Usage of ended windows may be recorded twice: {error}"),
-            }
-        }
-        progress
+/// Removes the end of a table after its last line break, which a kill has cut. Returns the length of the rest.
+fn remove_cut_line(file: &File) -> io::Result<u64> {
+    let length = file.metadata()?.len();
+    let start = length.saturating_sub(MAX_LINE_BYTES);
+    let mut end = vec![0; (length - start) as usize];
+    file.read_exact_at(&mut end, start)?;
+    let kept = end.iter().rposition(|&byte| byte == b'\n').map_or(start, |last| start + last as u64 + 1);
+    if kept < length {
+        file.set_len(kept)?;
     }
+    Ok(kept)
 }
 
 impl ServiceState {
     /// Records what customers have used in windows that have ended, until dropped.
     pub(super) async fn record_usage_history(&self) {
         let history = UsageHistory::new(&self.startup_settings.state_dir);
-        let (mut progress, mut failed) = (None, false);
+        let (mut progress, mut failed) = (Progress::new(), false);
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -148,16 +149,15 @@ impl ServiceState {
             if !self.handle.with_admission(has_history) {
                 continue;
             }
-            let progress = progress.get_or_insert_with(|| history.progress());
-            let records = self.handle.with_admission(|admission| ended(admission, progress, now));
-            let Some((records, current)) = records else { continue };
-            match history.append(&records) {
+            let ended = self.handle.with_admission(|admission| ended(admission, &progress, now));
+            let Some((mut records, current)) = ended else { continue };
+            let appended = history
+                .remove_recorded(&mut records)
+                .and_then(|()| history.append(&records).map_err(|error| error.to_string()));
+            match appended {
                 Ok(()) => {
                     failed = false;
-                    for (_, record) in records {
-                        progress.recorded.insert(record.quota, record.window_start);
-                    }
-                    progress.current.extend(current);
+                    progress.extend(current);
                 }
                 Err(error) if !failed => {
                     failed = true;
@@ -179,23 +179,24 @@ fn has_history(admission: &Admission) -> bool {
     !admission.rules().api_keys.is_empty() && admission.customer_budgets().next().is_some()
 }
 
-/// Months and records of the windows that have ended and are not recorded, and the current windows of their quotas; `None` if
-/// none has ended.
-type Ended = Option<(Vec<(String, UsageRecord)>, Vec<(String, Timestamp)>)>;
+/// Months and records of the windows that have ended since the latest ones were recorded, and the current windows of their quotas;
+/// `None` if none has ended.
+type Ended = Option<(Vec<(String, UsageRecord)>, Vec<(String, Span)>)>;
 
-fn ended(admission: &Admission, progress: &RecordedWindows, now: Timestamp) -> Ended {
+fn ended(admission: &Admission, progress: &Progress, now: Timestamp) -> Ended {
     let (mut records, mut current) = (Vec::new(), Vec::new());
     for id in admission.customer_budgets() {
         let quota = &admission.rules()[id];
-        let start = admission.window_start(id, now);
-        if progress.current.get(&quota.name) == Some(&start) || now < start + DELAY {
+        let (span, recorded) = (admission.window_span(id, now), progress.get(&quota.name));
+        // After a start, windows before the last one have waited long enough, and the next request may take their place.
+        let is_early = now < span.start + DELAY;
+        if recorded == Some(&span) || is_early && recorded.is_some() {
             continue;
         }
-        current.push((quota.name.clone(), start));
+        let reached = if is_early { quota.window.span(Timestamp(span.start.0.saturating_sub(1))) } else { span };
+        current.push((quota.name.clone(), reached));
         for window in admission.ended_windows(id, now) {
-            let is_recorded =
-                progress.recorded.get(&quota.name).is_some_and(|latest| *latest >= rfc3339(window.span.start));
-            if window.span.length() >= MIN_WINDOW && !is_recorded {
+            if window.span.length() >= MIN_WINDOW && window.span.end + DELAY <= now {
                 records.extend(records_of(admission, id, &window));
             }
         }
@@ -234,7 +235,14 @@ fn month_of(time: Timestamp) -> String {
 
 fn is_month(text: &str) -> bool {
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    matches!(text.split_once('-'), Some((year, month)) if year.len() == 4 && month.len() == 2 && digits(year) && digits(month))
+    let months = 1..=12;
+    matches!(text.split_once('-'), Some((year, month)) if year.len() == 4 && digits(year) && month.len() == 2
+        && digits(month) && month.parse().is_ok_and(|month: u32| months.contains(&month)))
+}
+
+/// Returns what identifies a record.
+fn window(record: &UsageRecord) -> [String; 4] {
+    [&record.key, &record.quota, &record.window_start, &record.window_end].map(String::clone)
 }
 
 /// Names of customers, classes and quotas have no character that needs quotes.
@@ -293,12 +301,34 @@ mod tests {
         let text = fs::read_to_string(&path).expect("a table");
         assert!(text.ends_with("2026-11-01T00:00:00Z,2026-11-02T00:00:00Z,customer,trial,pro,500,1\n"), "{text}");
         fs::write(&path, &text[..text.len() - 20]).expect("the disk has room");
-        history.append(&[record("acme", 1, 12_250), record("trial", 1, 1000)]).expect("the disk has room");
+        let cut = used(&history);
+        assert_eq!(cut, [("acme".to_owned(), "01".to_owned(), "12.25".to_owned())], "a line that is cut has no usage");
+        let mut missing = vec![record("acme", 1, 12_250), record("trial", 1, 1000)];
+        history.remove_recorded(&mut missing).expect("a table");
+        assert_eq!(missing.len(), 1, "what the cut write has recorded is not written again");
+        history.append(&missing).expect("the disk has room");
         history.append(&[record("acme", 2, 3000)]).expect("the disk has room");
         let values = |key: &str, day: &str, used: &str| (key.to_owned(), day.to_owned(), used.to_owned());
         let expected = [values("acme", "01", "12.25"), values("acme", "02", "3"), values("trial", "01", "1")];
         assert_eq!(used(&history), expected);
-        assert_eq!(history.progress().recorded["customer"], "2026-11-02T00:00:00Z");
+        // A number that is cut is no smaller number.
+        let text = fs::read_to_string(&path).expect("a table");
+        for length in text.len() - 80..text.len() {
+            fs::write(&path, &text[..length]).expect("the disk has room");
+            let mut rest = vec![record("acme", 1, 12_250), record("trial", 1, 1000), record("acme", 2, 3000)];
+            history.remove_recorded(&mut rest).expect("a table");
+            history.append(&rest).expect("the disk has room");
+            assert_eq!((used(&history), rest.len()), (expected.to_vec(), 1), "{length}");
+        }
+        // So is a first line.
+        fs::write(&path, "window_start,wind").expect("the disk has room");
+        history.append(&[record("acme", 1, 1000)]).expect("the disk has room");
+        assert_eq!(used(&history), [values("acme", "01", "1")]);
+        // A window with another end is another one.
+        let (month, mut longer) = record("acme", 1, 9000);
+        longer.window_end = "2026-12-01T00:00:00Z".into();
+        history.append(&[(month, longer)]).expect("the disk has room");
+        assert_eq!(used(&history).len(), 2);
         fs::write(&path, "of another version\n").expect("the disk has room");
         assert!(history.read("2026-11").is_err_and(|error| error.contains("is of another version")));
     }
@@ -315,7 +345,7 @@ mod tests {
         }
         let months = history.months().expect("a directory");
         assert_eq!((months.len(), months[0].as_str()), (MAX_MONTHS, "2022-01"));
-        for month in ["../etc", "2026-1", "2026-011", "", "2026/11"] {
+        for month in ["../etc", "2026-1", "2026-011", "", "2026/11", "2026-00", "2026-13", "2026-99"] {
             assert!(history.read(month).is_err(), "{month}");
         }
     }

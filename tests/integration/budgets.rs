@@ -170,6 +170,34 @@ fn usage_of_ended_windows_is_kept_by_month_and_outlives_a_restart() {
 }
 
 #[test]
+fn usage_is_recorded_whole_after_a_cut_write_and_a_longer_window() {
+    let origin = Origin::plain();
+    let rules = rules().replace("  all: { limit: 1000, window: { fixed: 1h } }\n", "").replace("all: 1, ", "");
+    let mut gateway = TestGateway::with_rules(origin.address(), &format!("ledger: file\n{rules}"));
+    let records = |gateway: &TestGateway| -> Vec<serde_json::Value> {
+        serde_json::from_str(&gateway.admin_get("/api/v1/usage/history").1).expect("JSON")
+    };
+    assert_eq!([admitted(&gateway, ACME, 3), admitted(&gateway, TRIAL, 1)], [3, 1]);
+    gateway.clock.advance(Duration::from_secs(3600 + 61));
+    wait_until("the records of the hour", || records(&gateway).len() == 2);
+    let whole = records(&gateway);
+    // What a full disk and a kill have left.
+    let file =
+        gateway.state_dir().join(format!("usage.{}.csv", &whole[0]["window_start"].as_str().expect("a time")[..7]));
+    let text = std::fs::read_to_string(&file).expect("the table");
+    for kept in [text.len() - 1, text.len() - 30, 40, 5] {
+        std::fs::write(&file, &text[..kept]).expect("the table is writable");
+        gateway.restart();
+        wait_until("the rest of the records", || records(&gateway) == whole);
+    }
+    let longer = rules.replace("window: { fixed: 1h }", "window: { fixed: 24h }");
+    gateway.reload(origin.address(), &format!("ledger: file\n{longer}")).expect("valid rules");
+    assert_eq!(admitted(&gateway, ACME, 2), 2);
+    gateway.clock.advance(Duration::from_secs(24 * 3600));
+    wait_until("the record of the day", || records(&gateway).len() == 3);
+}
+
+#[test]
 fn a_customer_reads_its_own_usage_and_nobody_reads_that_of_others() {
     let origin = Origin::plain();
     let nokey = "classes:\n  - { name: nokey, block: true, when: { path: /v1/** } }\n";
@@ -263,6 +291,46 @@ fn keys_of_a_file_are_read_again_when_it_changes() {
     file(&trial);
     gateway.reload_files();
     assert_eq!([ACME, TRIAL].map(|key| get(&gateway, key).status), [429, 200]);
+}
+
+#[test]
+fn change_of_the_keys_applies_whatever_waits_in_the_configuration() {
+    let origin = Origin::plain();
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let keys = dir.path().join("keys.yaml");
+    let file =
+        |entries: &str| std::fs::write(&keys, format!("api_keys:\n{entries}")).expect("the directory is writable");
+    let acme = format!("  - {{ name: acme, class: pro, sha256: {ACME_HASH} }}\n");
+    let trial = format!("  - {{ name: trial, class: pro, sha256: {TRIAL_HASH} }}\n");
+    file(&format!("{acme}{trial}"));
+    let page = dir.path().join("429.html");
+    std::fs::write(&page, "wait").expect("the directory is writable");
+    let rules = format!(
+        "error_pages: {{ html: {{ 429: {} }} }}\napi_keys: {{ file: {} }}\n\
+         classes: [{{ name: pro, when: {{ api_key: own }} }}, {{ name: nokey, block: true }}]\n",
+        page.display(),
+        keys.display()
+    );
+    let gateway = TestGateway::with_rules(origin.address(), &rules);
+    let statuses = || [ACME, TRIAL, "unlisted"].map(|key| get(&gateway, key).status);
+    assert_eq!(statuses(), [200, 200, 429]);
+    gateway.write(origin.address(), &format!("{rules}broken: ["));
+    file(&acme);
+    gateway.reload_files();
+    assert_eq!(statuses(), [200, 429, 429], "a revoked key, while the configuration is invalid");
+    gateway.write(origin.address(), &rules.replace("block: true", "block: false"));
+    file(&format!("{acme}{trial}"));
+    gateway.reload_files();
+    assert_eq!(statuses(), [200, 200, 429], "an edit of the configuration waits for a reload");
+    // The error of another file delays a change of the keys, and does not lose it.
+    std::fs::remove_file(&page).expect("the page exists");
+    file(&acme);
+    gateway.reload_files();
+    assert_eq!(statuses(), [200, 200, 429]);
+    std::fs::write(&page, "wait").expect("the directory is writable");
+    gateway.clock.advance(Duration::from_secs(60));
+    gateway.reload_files();
+    assert_eq!(statuses(), [200, 429, 429]);
 }
 
 #[test]

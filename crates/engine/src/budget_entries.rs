@@ -46,9 +46,9 @@ impl Admission {
         with_budgets.map(entries).collect()
     }
 
-    /// Returns the start of the current window of a quota.
-    pub fn window_start(&self, quota: QuotaId, now: Timestamp) -> Timestamp {
-        Timestamp(self.counter(quota).lock_at(now).window_id())
+    /// Returns the current window of a quota.
+    pub fn window_span(&self, quota: QuotaId, now: Timestamp) -> Span {
+        self.rules()[quota].window.span(Timestamp(self.counter(quota).lock_at(now).window_id()))
     }
 
     /// Returns the usage by key in the window before the current one, as far as it is still kept.
