@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_config::Settings;
 use tidegate_config::settings::Traces;
 use tidegate_traces::{ExportError, Exporter};
-use tracing::warn;
+use tracing::{info, warn};
 
 /// Interval at which spans are exported.
 const EXPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -32,6 +32,7 @@ impl TraceExport {
     /// Returns the exporter of these settings.
     fn exporter(&mut self, traces: Option<Traces>) -> Option<&Exporter> {
         if self.exporter.as_ref().map(|(traces, _)| traces) != traces.as_ref() {
+            self.failures = 0;
             // What cannot be built was reported when the settings were loaded.
             self.exporter = traces.and_then(|traces| Some((traces.clone(), Exporter::new(&traces).ok()?)));
         }
@@ -59,7 +60,12 @@ impl ServiceState {
         let (count, mut exported) = (spans.len() as u64, 0);
         if count > 0 {
             match exporter.export(spans).await {
-                Ok(()) => (exported, export.failures) = (count, 0),
+                Ok(()) => {
+                    exported = count;
+                    if std::mem::take(&mut export.failures) > 0 {
+                        info!("Traces are exported again");
+                    }
+                }
                 Err(error) => {
                     dropped += count;
                     if export.failures.is_multiple_of(FAILURES_PER_LINE) {

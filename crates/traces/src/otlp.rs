@@ -3,14 +3,21 @@
 
 use super::spans::{OriginSpan, Spans};
 use super::{ExportError, TraceContext};
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING};
+use http::{Request, Response};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_http::hyper::HyperClient;
+use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tidegate_config::settings::{ReceiverUrl, Traces};
 use tidegate_policy::Timestamp;
@@ -27,6 +34,8 @@ const DEFAULT_PATH: &str = "/v1/traces";
 pub struct Exporter {
     url: ReceiverUrl,
     exporter: SpanExporter,
+    /// Why the latest request has failed.
+    failure: Arc<Mutex<Option<String>>>,
     scope: InstrumentationScope,
 }
 
@@ -35,6 +44,11 @@ impl Exporter {
     /// returns an error if they are not valid.
     pub fn new(traces: &Traces) -> Result<Self, ExportError> {
         let url = traces.endpoint.clone();
+        for name in ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"] {
+            let fields = std::env::var_os(name).unwrap_or_default();
+            check_fields(&fields.to_string_lossy())
+                .map_err(|problem| ExportError { url: name.to_owned(), cause: problem })?;
+        }
         let path = url.target.expose_secret();
         let endpoint = format!("{url}{}", if path == "/" { DEFAULT_PATH } else { path });
         let connector: HttpsConnector<HttpConnector> = HttpsConnectorBuilder::new()
@@ -42,9 +56,13 @@ impl Exporter {
             .https_or_http()
             .enable_http1()
             .build();
+        let failure = Arc::<Mutex<Option<String>>>::default();
         let exporter = SpanExporter::builder()
             .with_http()
-            .with_http_client(HyperClient::new(connector, TIMEOUT, None))
+            .with_http_client(Collector {
+                client: HyperClient::new(connector, TIMEOUT, None),
+                failure: failure.clone(),
+            })
             .with_endpoint(endpoint)
             .with_timeout(TIMEOUT)
             .build();
@@ -56,13 +74,23 @@ impl Exporter {
                 .with_attribute(KeyValue::new("service.version", version))
                 .build(),
         );
-        Ok(Self { url, exporter, scope: InstrumentationScope::builder("tidegate").with_version(version).build() })
+        Ok(Self {
+            url,
+            exporter,
+            failure,
+            scope: InstrumentationScope::builder("tidegate").with_version(version).build(),
+        })
     }
 
     /// Sends the spans to the collector. Returns an error if it does not accept them in time; they are lost then.
     pub async fn export(&self, requests: Vec<Spans>) -> Result<(), ExportError> {
         let batch = requests.into_iter().flat_map(|spans| self.data(spans)).collect();
-        self.exporter.export(batch).await.map_err(|error| error_of(&self.url, &error))
+        let result = self.exporter.export(batch).await;
+        let failure = self.failure.lock().take();
+        result.map_err(|error| match failure {
+            Some(cause) => ExportError { url: self.url.to_string(), cause },
+            None => error_of(&self.url, &error),
+        })
     }
 
     fn data(&self, spans: Spans) -> impl Iterator<Item = SpanData> + use<> {
@@ -156,6 +184,50 @@ impl Exporter {
     }
 }
 
+/// HTTP client of the exporter, which itself says of each failure to connect or to answer "network error".
+#[derive(Debug)]
+struct Collector {
+    client: HyperClient<HttpsConnector<HttpConnector>>,
+    failure: Arc<Mutex<Option<String>>>,
+}
+
+#[async_trait]
+impl HttpClient for Collector {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let result = self.client.send_bytes(request).await;
+        *self.failure.lock() = result.as_ref().err().map(|error| causes(error.as_ref()));
+        result
+    }
+}
+
+/// Returns an error with what has caused it.
+fn causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Returns an error for what the environment has as header fields, `api-key=...,other=...`, if the exporter would leave out one of
+/// them, or if one breaks its messages.
+fn check_fields(fields: &str) -> Result<(), String> {
+    const OF_EXPORTER: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING];
+    for field in fields.split(',').map(str::trim).filter(|field| !field.is_empty()) {
+        let Some((name, value)) = field.split_once('=') else {
+            return Err("a field has no `=`; write it like api-key=VALUE".to_owned());
+        };
+        match HeaderName::from_bytes(name.trim().as_bytes()) {
+            Err(_) => return Err(format!("{:?} is no name of a field; write it like api-key=VALUE", name.trim())),
+            Ok(name) if OF_EXPORTER.contains(&name) => {
+                return Err(format!("{name} is a field that the exporter sets; remove it"));
+            }
+            Ok(name) if HeaderValue::from_str(value.trim()).is_err() => {
+                return Err(format!("the value of {name} has characters that a field cannot have; remove them"));
+            }
+            Ok(_) => {}
+        }
+    }
+    Ok(())
+}
+
 /// What a span has besides its attributes.
 struct Span {
     id: u64,
@@ -175,4 +247,26 @@ fn system_time(time: Timestamp) -> SystemTime {
 
 fn error_of(url: &ReceiverUrl, error: &dyn std::error::Error) -> ExportError {
     ExportError { url: url.to_string(), cause: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_the_environment_are_sent_or_reported() {
+        for fields in ["", "api-key=a", "api-key=a%20b, x-scope = b ,", "authorization=Basic YTpi=="] {
+            assert_eq!(check_fields(fields), Ok(()), "{fields}");
+        }
+        for (fields, problem) in [
+            ("secret", "a field has no `=`"),
+            ("a=b,na me=v", "\"na me\" is no name of a field"),
+            ("a=x\ny", "the value of a has"),
+            ("Host=evil", "host is a field that the exporter sets"),
+            ("content-length=3", "content-length is a field that the exporter sets"),
+        ] {
+            let error = check_fields(fields).expect_err(fields);
+            assert!(error.starts_with(problem) && !error.contains("secret"), "{error}");
+        }
+    }
 }

@@ -24,6 +24,7 @@ use std::rc::Rc;
 use tidegate_engine::{SlotGuard, ThrottleRejection};
 use tidegate_http1::{Name, Response};
 use tidegate_policy::QuotaId;
+use tidegate_traces::TraceContext;
 
 /// Forwards the request to the origin and returns the response for the client.
 pub(in crate::gateway) async fn forward(
@@ -44,7 +45,9 @@ pub(in crate::gateway) async fn forward(
     }
     prepare_fetch(&mut journal);
     let Known { client, request, .. } = &mut *journal.known;
-    if let Some(trace) = client.trace() {
+    // The id that a client has chosen is not sent for a response that others may get.
+    let is_own = |trace: &&TraceContext| trace.parent_span_id.is_none();
+    if let Some(trace) = client.trace().filter(|trace| journal.cache.fetch.is_none() || is_own(trace)) {
         write_trace(&mut request.head.fields, trace);
     }
     journal.known.request.resolve_target();
