@@ -58,10 +58,15 @@ impl ApiKeyList {
         self.0.iter()
     }
 
-    /// Returns the key with a hash, if it is valid now.
-    pub fn find(&self, hash: &KeyHash, now: Timestamp) -> Option<ListedKey> {
-        let key = self.0.get(hash)?;
-        key.is_valid(now).then(|| ListedKey { class: key.class, customer: customer(&key.name) })
+    /// Returns the key with a hash, valid or not.
+    pub fn get(&self, hash: &KeyHash) -> Option<&ApiKey> {
+        self.0.get(hash)
+    }
+}
+
+impl From<&ApiKey> for ListedKey {
+    fn from(key: &ApiKey) -> Self {
+        Self { class: key.class, customer: customer(&key.name) }
     }
 }
 
@@ -85,7 +90,8 @@ mod tests {
             ([3; 32], key(None, true)),
         ]));
         let before = Timestamp::from_seconds(NOON.seconds() - 1);
-        let found = |number, now| keys.find(&[number; 32], now);
+        let found =
+            |number, now| keys.get(&[number; 32]).filter(|key: &&ApiKey| key.is_valid(now)).map(ListedKey::from);
         let listed = Some(ListedKey { class: ClassId(1), customer: customer("acme") });
         assert_eq!([1, 2, 3, 4].map(|number| found(number, before)), [listed, listed, None, None]);
         assert_eq!(found(2, NOON), None, "it has expired");

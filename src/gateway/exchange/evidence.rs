@@ -80,7 +80,7 @@ impl ClientEvidence for LiveEvidence<'_> {
 
     fn api_key(&mut self) -> Option<ListedKey> {
         let fields = &self.request.head.fields;
-        listed_key(&self.config.settings.rules.api_keys, |name| fields.get_all_by_text(name).next(), self.now)
+        listed_key(&self.config.settings.rules.api_keys, |name| fields.get_all_by_text(name), self.now)
     }
 
     fn api_key_classes(&mut self) -> Vec<ClassId> {

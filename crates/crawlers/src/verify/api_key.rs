@@ -10,21 +10,30 @@ pub const KEY_HEADERS: [&str; 3] = ["authorization", "x-api-key", "api-key"];
 /// Maximum length of a key, in bytes. No longer one is hashed.
 const MAX_KEY_LEN: usize = 512;
 
-/// Returns the first valid listed key of a request. `header` returns the value of a header field.
-pub fn listed_key<'a>(
+/// Maximum number of values that a request has in [`KEY_HEADERS`]. One with more has no key, so that none of them is unread.
+const MAX_VALUES: usize = 8;
+
+/// Returns the first listed key of a request, if all listed ones are valid: the origin may read another one. `header` returns the
+/// values of a header field.
+pub fn listed_key<'a, I: IntoIterator<Item = &'a [u8]>>(
     keys: &ApiKeyList,
-    header: impl Fn(&'static str) -> Option<&'a [u8]>,
+    header: impl Fn(&'static str) -> I,
     now: Timestamp,
 ) -> Option<ListedKey> {
     if keys.is_empty() {
         return None;
     }
-    let key_in = |name: &'static str| {
-        let value = header(name)?;
-        let key = if name == KEY_HEADERS[0] { bearer_token(value)? } else { value };
-        keys.find(&key_hash(key)?, now)
-    };
-    KEY_HEADERS.into_iter().find_map(key_in)
+    let values = KEY_HEADERS.into_iter().flat_map(|name| header(name).into_iter().map(move |value| (name, value)));
+    let mut found = None;
+    for (index, (name, value)) in values.enumerate() {
+        let key = if name == KEY_HEADERS[0] { bearer_token(value) } else { Some(value) };
+        let listed = key.and_then(key_hash).and_then(|hash| keys.get(&hash));
+        if index >= MAX_VALUES || listed.is_some_and(|key| !key.is_valid(now)) {
+            return None;
+        }
+        found = found.or(listed);
+    }
+    found.map(ListedKey::from)
 }
 
 /// Returns the hash by which a key is listed; `None` for a text that is no key.
@@ -49,9 +58,11 @@ mod tests {
     fn key_is_found_in_each_header_that_carries_one() {
         let hash = key_hash(b"sk-acme").expect("a key");
         let key = ApiKey { name: "acme".into(), class: ClassId(0), expires: None, disabled: false };
-        let keys = ApiKeyList::new(HashMap::from([(hash, key)]));
+        let disabled = ApiKey { name: "old".into(), disabled: true, ..key.clone() };
+        let keys = ApiKeyList::new(HashMap::from([(hash, key), (key_hash(b"sk-old").expect("a key"), disabled)]));
         let found = |fields: &[(&str, &'static str)]| {
-            let header = |name| fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_bytes());
+            let header =
+                |name| fields.iter().filter(move |(field, _)| *field == name).map(|(_, value)| value.as_bytes());
             listed_key(&keys, header, Timestamp::default()).is_some()
         };
         assert!(found(&[("authorization", "Bearer sk-acme")]));
@@ -69,6 +80,14 @@ mod tests {
         ] {
             assert!(!found(&[fields]), "{fields:?}");
         }
+        // A key that is not valid is not covered by one that is.
+        for other in [("x-api-key", "sk-old"), ("authorization", "Bearer sk-old"), ("api-key", "sk-old")] {
+            for own in [("authorization", "Bearer sk-acme"), ("x-api-key", "sk-acme")] {
+                assert!(!found(&[own, other]) && !found(&[other, own]), "{own:?} {other:?}");
+            }
+        }
+        let several = |count| [&[("x-api-key", "of the origin")].repeat(count)[..], &[("api-key", "sk-acme")]].concat();
+        assert!(found(&several(MAX_VALUES - 1)) && !found(&several(MAX_VALUES)));
         assert_eq!((key_hash(b""), key_hash(&[b'a'; MAX_KEY_LEN + 1])), (None, None));
     }
 

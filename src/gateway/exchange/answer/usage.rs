@@ -12,7 +12,7 @@ use tidegate_http1::Response;
 pub(in crate::gateway) fn serve_usage(journal: Box<Journal>) -> Response<ResponseBody> {
     let (known, now) = (&journal.known, journal.origin.decided_at);
     let fields = &known.request.head.fields;
-    let key = listed_key(&known.rules().api_keys, |name| fields.get_all_by_text(name).next(), now);
+    let key = listed_key(&known.rules().api_keys, |name| fields.get_all_by_text(name), now);
     let Some(key) = key else { return respond_with_problem(journal, Problem::unauthorized()) };
     let admission = &known.config.admission;
     // A quota that is not enforced is not announced.
