@@ -79,7 +79,7 @@ fn run_demo(options: Options) -> anyhow::Result<bool> {
     runtime.block_on(demo::run(options, &mut screen(), |yaml, clock| {
         let yaml = yaml.to_owned();
         let source: SettingsSource =
-            Arc::new(move |operators| config::load(Path::new("(demo)"), &yaml, &[], &[], operators));
+            Arc::new(move |operators, _| config::load(Path::new("(demo)"), &yaml, &[], &[], operators));
         let service = Service::start(source, clock, random_seed())?;
         Ok(RunningGateway {
             listen: service.listen()[0],

@@ -32,7 +32,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         Err(error) => return CommandError::from(error).report(),
     };
     // Read before the start, because the settings contain the log level.
-    let settings = match read(file.as_deref(), args, &names) {
+    let settings = match read(file.as_deref(), None, args, &names) {
         Ok(settings) => settings,
         Err(errors) => return print_errors(&errors),
     };
@@ -45,7 +45,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
 
     let source: SettingsSource = {
         let args = args.clone();
-        Arc::new(move |names| read(file.as_deref(), &args, names))
+        Arc::new(move |names, text| read(file.as_deref(), text, &args, names))
     };
     // The path of this program, before another one takes its place.
     let program = std::env::current_exe();
@@ -157,14 +157,22 @@ enum Stop {
     HandOver,
 }
 
-fn read(file: Option<&Path>, args: &ServeArgs, operators: &[&str]) -> Result<Settings, ConfigErrors> {
+/// Loads the settings of the file, or of `text` in its place.
+fn read(
+    file: Option<&Path>,
+    text: Option<&str>,
+    args: &ServeArgs,
+    operators: &[&str],
+) -> Result<Settings, ConfigErrors> {
     let options = [(SettingPath::ROOT.listen(), &args.listen), (SettingPath::ROOT.origin().url(), &args.origin)];
     let overrides: Vec<(SettingPath, String)> =
         options.into_iter().filter_map(|(path, value)| Some((path, value.clone()?))).collect();
-    match file {
-        None => config::load(Path::new("(no file)"), "", &environment(), &overrides, operators),
-        Some(file) => config::read(file, &environment(), &overrides, operators),
-    }
+    let text = match (text, file) {
+        (Some(text), _) => text.to_owned(),
+        (None, Some(file)) => config::read_text(file)?,
+        (None, None) => String::new(),
+    };
+    config::load(file.unwrap_or(Path::new("(no file)")), &text, &environment(), &overrides, operators)
 }
 
 fn ready_line(service: &Service, settings: &Settings) -> String {

@@ -53,7 +53,6 @@ use tidegate_engine::Engine;
 use tidegate_engine::baseline_store::BaselineStore;
 use tidegate_engine::clock::Clock;
 use tidegate_engine::demand_store::DemandStore;
-use tidegate_engine::files::FileWatch;
 use tidegate_engine::ledger::redis::{SharedSessionSecret, SharedSwitches};
 use tidegate_engine::ledger::{LeaseRefresher, OpenError};
 use tidegate_engine::state_lock::StateLock;
@@ -93,8 +92,9 @@ pub const BUILD: (&str, &str) = (
     },
 );
 
-/// Loads the settings: once at the start and again for each reload.
-pub type SettingsSource = Arc<dyn Fn(&[&str]) -> Result<Settings, ConfigErrors> + Send + Sync>;
+/// Loads the settings with these names of operators: once at the start and again for each reload. A text takes the place of that
+/// of the file.
+pub type SettingsSource = Arc<dyn Fn(&[&str], Option<&str>) -> Result<Settings, ConfigErrors> + Send + Sync>;
 
 /// Access to the network beyond the origin.
 #[derive(Clone)]
@@ -210,7 +210,7 @@ impl Service {
         let Inheritance { sockets, tickets, origin_connections, settings } = inheritance;
         let settings = match settings {
             Some(settings) => *settings,
-            None => source(&OperatorTable::builtin_names()).map_err(ServiceError::Settings)?,
+            None => source(&OperatorTable::builtin_names(), None).map_err(ServiceError::Settings)?,
         };
         let operators = Arc::new(crawlers::operators(&settings));
         let names: Vec<&str> = operators.names().collect();
@@ -538,7 +538,7 @@ struct ServiceState {
     startup_settings: Settings,
     settings: Mutex<SettingsDocument>,
     address_list_files: Mutex<AddressListFiles>,
-    api_key_file: Mutex<Option<FileWatch>>,
+    api_key_file: Mutex<reload::ApiKeyFile>,
     tls_files: Mutex<TlsFiles>,
     acme: AcmeCertificates,
     /// Counts of the notifications to webhooks.

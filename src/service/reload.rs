@@ -11,6 +11,7 @@ use tidegate_crawlers::address_list_files::{AddressListFiles, ReloadResult};
 use tidegate_crawlers::network_databases::NetworkDatabases;
 use tidegate_crawlers::verify::OperatorTable;
 use tidegate_engine::files::FileWatch;
+use tidegate_policy::Timestamp;
 use tracing::{error, info, warn};
 
 /// Interval at which the files of address lists and certificates are checked for changes.
@@ -18,6 +19,17 @@ const FILE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Maximum size of the file of API keys, in bytes.
 const MAX_KEY_FILE_BYTES: usize = 8 << 20;
+
+/// Time after which changed API keys that could not be applied are tried again.
+const KEY_RETRY_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The file of API keys, if there is one.
+#[derive(Default)]
+pub(super) struct ApiKeyFile {
+    watch: Option<FileWatch>,
+    /// Time at which a change that could not be applied is tried again.
+    retry_at: Option<Timestamp>,
+}
 
 /// Settings with what was read from the files that they name.
 struct LoadedSettings {
@@ -31,11 +43,16 @@ struct LoadedSettings {
 impl ServiceState {
     /// Reloads the certificates, the settings and their address lists. Returns a summary, or all errors.
     pub(super) fn reload_config(&self) -> Result<String, String> {
+        self.reload_from(None)
+    }
+
+    /// Reloads as [`Self::reload_config`] does, with a text in place of that of the file, as which it does not count.
+    fn reload_from(&self, text: Option<&str>) -> Result<String, String> {
         // Those of the running listeners, whatever becomes of the settings.
         self.reload_certificates();
         let names: Vec<&str> = self.operators.names().collect();
         let LoadedSettings { settings, origin_servers, error_pages, network_databases, files: new_files } =
-            self.reload_settings(&names).inspect_err(|errors| {
+            self.reload_settings(text, &names).inspect_err(|errors| {
                 self.telemetry.reload_failed();
                 for line in errors.lines() {
                     error!("Configuration reload failed, keeping the current settings: {line}");
@@ -77,6 +94,9 @@ impl ServiceState {
         self.keep_session_secret();
         *files = new_files;
         drop(files);
+        if text.is_some() {
+            return Ok(summary);
+        }
         *self.settings.lock() = SettingsDocument { loaded_at: rfc3339(now), last_reload_failed: None };
         match restart_keys.is_empty() {
             true => info!("Configuration reloaded"),
@@ -89,8 +109,8 @@ impl ServiceState {
 
     /// Loads the settings and the files that they name. Returns all errors of one of them, and all errors of the next
     /// start.
-    fn reload_settings(&self, names: &[&str]) -> Result<LoadedSettings, String> {
-        let load = |names: &[&str]| (self.source)(names).map_err(|errors| errors.to_string());
+    fn reload_settings(&self, text: Option<&str>, names: &[&str]) -> Result<LoadedSettings, String> {
+        let load = |names: &[&str]| (self.source)(names, text).map_err(|errors| errors.to_string());
         if !self.startup_settings.operators.is_empty() {
             // The next start only knows the operators of the file, not those that run.
             load(&OperatorTable::builtin_names())?;
@@ -118,16 +138,27 @@ impl ServiceState {
         }
     }
 
-    /// Reloads the settings if the file of API keys has changed. With errors, the keys stay as they are.
+    /// Applies the file of API keys if it has changed, and nothing else of the configuration file: an edit of that waits for a
+    /// reload. What cannot be applied is tried again, because a key that is valid may be a revoked one.
     pub(super) fn reload_changed_keys(&self) {
-        let mut watch = self.api_key_file.lock();
-        let file = self.handle.with_settings(|settings| settings.api_key_file.clone());
-        if watch.as_ref().map(FileWatch::path) != file.as_deref() {
-            *watch = file.map(|file| FileWatch::new(&file, MAX_KEY_FILE_BYTES));
-            watch.as_mut().and_then(FileWatch::read_if_changed);
-        } else if watch.as_mut().is_some_and(|watch| watch.read_if_changed().is_some()) {
-            info!("The API keys have changed");
-            let _ = self.reload_config();
+        let mut keys = self.api_key_file.lock();
+        let (file, text) = self.handle.with_settings(|settings| (settings.api_key_file.clone(), settings.text.clone()));
+        if keys.watch.as_ref().map(FileWatch::path) != file.as_deref() {
+            keys.watch = file.map(|file| FileWatch::new(&file, MAX_KEY_FILE_BYTES));
+            keys.watch.as_mut().and_then(FileWatch::read_if_changed);
+            keys.retry_at = None;
+            return;
+        }
+        let now = self.handle.now();
+        let has_changed = keys.watch.as_mut().is_some_and(|watch| watch.read_if_changed().is_some());
+        if has_changed || keys.retry_at.is_some_and(|time| now >= time) {
+            keys.retry_at = match self.reload_from(Some(&text)) {
+                Ok(_) => {
+                    info!("The API keys have changed");
+                    None
+                }
+                Err(_) => Some(now + KEY_RETRY_INTERVAL),
+            };
         }
     }
 

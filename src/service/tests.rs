@@ -365,7 +365,10 @@ impl ServiceFixture {
         let yaml = Arc::new(Mutex::new(yaml(dir, rules)));
         let source: SettingsSource = {
             let yaml = Arc::clone(&yaml);
-            Arc::new(move |names| config::load(Path::new("tidegate.yaml"), &yaml.lock(), &[], &[], names))
+            Arc::new(move |names, text| {
+                let text = text.map_or_else(|| yaml.lock().clone(), str::to_owned);
+                config::load(Path::new("tidegate.yaml"), &text, &[], &[], names)
+            })
         };
         let service = Service::start(source, clock.clone(), 42)?;
         Ok(Self { service: Some(service), yaml, dir: dir.to_owned(), clock, _temp: None })

@@ -4,13 +4,23 @@ use super::setting_path::SettingPath;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Location of a value. Errors are reported in this order: the file, environment variables, command line options.
+/// Location of a value. Errors are reported in this order: the file, that of the API keys, environment
+/// variables, command line options.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SourceLocation {
     /// The whole file, which is unreadable.
     File,
     /// A position in the file. Line and column start at 1.
     Position {
+        /// Line number.
+        line: u64,
+        /// Column, in characters.
+        column: u64,
+    },
+    /// A position in the file of API keys.
+    KeyFile {
+        /// Path of that file.
+        file: PathBuf,
         /// Line number.
         line: u64,
         /// Column, in characters.
@@ -53,6 +63,7 @@ impl SourceLocation {
         match self {
             Self::File => file.display().to_string(),
             Self::Position { line, column } => format!("{}:{line}:{column}", file.display()),
+            Self::KeyFile { file, line, column } => format!("{}:{line}:{column}", file.display()),
             Self::Variable(name) | Self::Option(name) => name.clone(),
         }
     }

@@ -113,7 +113,7 @@ fn load_settings(
     let defaults = defaults::add(&mut tree, operators, environment::time_zone(environment));
     let raw: raw::File = deserializer::read(&tree, &source_map, &mut errors);
     let (settings, errors) = validate::validate(&raw, operators, defaults, source_map, errors);
-    (Settings { api_key_file, ..settings }, errors)
+    (Settings { text: text.into(), api_key_file, ..settings }, errors)
 }
 
 /// Reads a file and returns its settings, as [`load`] does.

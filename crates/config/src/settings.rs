@@ -67,6 +67,8 @@ pub struct Settings {
     pub hosts: Option<OwnHosts>,
     /// Connection, size and time limits.
     pub limits: Limits,
+    /// Text of the configuration file.
+    pub text: Arc<str>,
     /// File of the API keys; `None` if they are in the configuration.
     pub api_key_file: Option<PathBuf>,
     /// What clients learn of their limits.

@@ -125,7 +125,9 @@ fn reject_duplicates(path: &SettingPath, node: &mut Node, errors: &mut Vec<Confi
             None => kept.push(entry),
             Some(earlier) => {
                 let first = match &earlier.key_location {
-                    SourceLocation::Position { line, .. } => format!("first in line {line}"),
+                    SourceLocation::Position { line, .. } | SourceLocation::KeyFile { line, .. } => {
+                        format!("first in line {line}")
+                    }
                     SourceLocation::File => "first elsewhere in the file".to_owned(),
                     SourceLocation::Variable(name) | SourceLocation::Option(name) => format!("first in {name}"),
                 };

@@ -98,7 +98,10 @@ impl TestGateway {
         let source: SettingsSource = {
             let yaml = Arc::clone(&self.yaml);
             let file = self.dir.path().join("tidegate.yaml");
-            Arc::new(move |operators| config::load(&file, &yaml.lock(), &[], &[], operators))
+            Arc::new(move |operators, text| {
+                let text = text.map_or_else(|| yaml.lock().clone(), str::to_owned);
+                config::load(&file, &text, &[], &[], operators)
+            })
         };
         let seed = 42 + GATEWAY_COUNT.fetch_add(1, Ordering::Relaxed);
         self.response_count.store(0, Ordering::SeqCst);

@@ -79,7 +79,7 @@ impl JsonSchema for ApiKeys {
 }
 
 /// Replaces `api_keys: { file: PATH }` in the tree of the file `config` by the keys in that file, or in `text` in its place, and
-/// returns its path. Keys that cannot be read are reported at the name of the file.
+/// returns its path. A file that is no list of keys is reported at its name.
 pub(crate) fn read_file(
     tree: &mut Node,
     config: &Path,
@@ -109,13 +109,24 @@ pub(crate) fn read_file(
         Node { location: location.clone(), kind: NodeKind::List(Vec::new()) }
     });
     *section = keys;
-    section.walk_mut(&SettingPath::ROOT, &mut |_, node| {
-        node.location = location.clone();
-        if let NodeKind::Map(entries) = &mut node.kind {
-            entries.iter_mut().for_each(|entry| entry.key_location = location.clone());
-        }
-    });
+    if let Some(file) = &path {
+        section.walk_mut(&SettingPath::ROOT, &mut |_, node| {
+            locate_in(file, &mut node.location);
+            if let NodeKind::Map(entries) = &mut node.kind {
+                entries.iter_mut().for_each(|entry| locate_in(file, &mut entry.key_location));
+            }
+        });
+        // The list as a whole is where the file is named, so that a rule that needs keys names that line.
+        section.location = location;
+    }
     path
+}
+
+/// Changes a position to one in the file of the keys.
+fn locate_in(file: &Path, location: &mut SourceLocation) {
+    if let SourceLocation::Position { line, column } = *location {
+        *location = SourceLocation::KeyFile { file: file.to_owned(), line, column };
+    }
 }
 
 /// Returns the text of a file of keys, or what is wrong and what would do.
@@ -141,6 +152,14 @@ fn parse_keys(path: &Path, text: &str) -> Result<Node, (String, String)> {
     let (mut tree, errors) = yaml::read(text);
     if let Some(error) = errors.into_iter().next() {
         return Err((format!("{}: {}", error.location.in_file(path), error.message), error.hint));
+    }
+    if let NodeKind::Map(entries) = &tree.kind
+        && let Some(other) = entries.iter().find(|entry| entry.key != SECTION)
+        && entries.len() > 1
+    {
+        let at = other.key_location.in_file(path);
+        let hint = "keep other settings in the configuration file";
+        return Err((format!("{at}: found {:?} beside api_keys", other.key), hint.to_owned()));
     }
     let is_empty = matches!(&tree.kind, NodeKind::Map(entries) if entries.is_empty());
     match entry(&mut tree, SECTION) {

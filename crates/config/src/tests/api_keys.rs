@@ -26,8 +26,8 @@ fn budgets_of_customers_have_the_limits_of_the_key_and_of_its_class() {
     assert_eq!([limit(0, acme), limit(0, other), limit(1, other)], [7, 50, 10]);
     assert!(rules.quotas[0].pacing.is_none() && rules.quotas[0].client_limit.is_none(), "they are for all requests");
     let before = Timestamp::from_seconds(1_798_761_599);
-    assert!(rules.api_keys.find(&hash(), before).is_some());
-    assert!(rules.api_keys.find(&hash(), before + Duration::from_secs(1)).is_none(), "2027 has begun");
+    let is_valid = |now| rules.api_keys.get(&hash()).is_some_and(|key| key.is_valid(now));
+    assert!(is_valid(before) && !is_valid(before + Duration::from_secs(1)), "2027 has begun");
 }
 
 #[test]
@@ -47,13 +47,24 @@ fn keys_are_read_from_a_file_of_their_own() {
     assert_eq!(load("# none yet\n").expect("valid settings").rules.api_keys.iter().count(), 0);
     assert_eq!(load("api_keys: # none yet\n").expect("valid settings").rules.api_keys.iter().count(), 0);
     for (keys, expected) in [
-        ("api_keys: [", "keys.yaml:1:11: invalid YAML"),
-        ("keys: []", "has no list `api_keys`"),
-        ("api_keys: { a: 1 }", "has no list `api_keys`"),
-        ("api_keys: [{ name: acme, class: pro, sha256: my-secret-key }]", "api_keys[0].sha256: needs the 64"),
+        ("api_keys: [", "tidegate.yaml:2:11: api_keys: DIR/keys.yaml:1:11: invalid YAML"),
+        ("keys: []", "tidegate.yaml:2:11: api_keys: DIR/keys.yaml has no list `api_keys`"),
+        ("api_keys: { a: 1 }", "tidegate.yaml:2:11: api_keys: DIR/keys.yaml has no list `api_keys`"),
+        (
+            "api_keys: []\nquotas: {}",
+            "tidegate.yaml:2:11: api_keys: DIR/keys.yaml:2:1: found \"quotas\" beside api_keys; keep",
+        ),
+        (
+            "api_keys:\n  - { name: acme, class: pro, sha256: my-secret-key }",
+            "keys.yaml:2:40: api_keys[0].sha256: needs the 64",
+        ),
+        ("api_keys:\n  - { name: acme, clas: pro }", "keys.yaml:2:19: api_keys[0].clas: unknown key"),
+        ("api_keys:\n  - { name: acme, class: por }", "keys.yaml:2:19: api_keys[0].class: "),
+        ("api_keys:\n  - { name: acme, name: x }", "keys.yaml:2:19: api_keys[0].name: duplicate key, first in line 2"),
     ] {
         let errors = load(keys).expect_err(keys).to_string();
-        assert!(errors.contains("tidegate.yaml:2:11") && errors.contains(expected), "{keys}: {errors}");
+        let errors = errors.replace(dir.path().to_str().expect("UTF-8"), "DIR");
+        assert!(errors.contains(expected), "{keys}: {errors}");
         assert!(!errors.contains("my-secret-key"), "{errors}");
     }
 }

@@ -160,6 +160,7 @@ pub(super) fn validate(
         origins,
         hosts,
         limits,
+        text: Arc::default(),
         api_key_file: None,
         headers: raw.headers.clone(),
         error_pages,
