@@ -91,7 +91,8 @@ fn unbounded_client_warnings(rules: &Rules) -> Vec<String> {
         };
         let classes = (0..rules.classes.len()).map(ClassId::from_index).filter(is_unbounded);
         let names: Vec<&str> = classes.map(|class| rules[class].name.as_str()).collect();
-        let is_spendable = quota.enforce && quota.client_limit.is_none() && costs(id) && !names.is_empty();
+        let is_spendable =
+            quota.enforce && quota.budget.is_none() && quota.client_limit.is_none() && costs(id) && !names.is_empty();
         is_spendable.then(|| {
             format!(
                 "quotas.{name}.per_client: not set, so one client of the class {classes} may spend the whole window; write per_client: 5%, \

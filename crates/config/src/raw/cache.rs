@@ -3,6 +3,7 @@
 use crate::scalars::{Amount, Field, Size, Span};
 use crate::section::{any, at_least, each, section, stored_as_written};
 use crate::serde_forms::{NamedMap, OneOrMany, word_or_keys};
+use crate::validate::credentials::own_cookie;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -174,6 +175,9 @@ fn cookie_names(OneOrMany(names): &OneOrMany<String>, _: Option<&OneOrMany<Strin
         return Some(format!("found {} cookies, maximum {MAX_KEY_PARTS}; name fewer", names.len()));
     }
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"=;,\"\\".contains(&byte);
+    if let Some(problem) = names.iter().find_map(|name| own_cookie(name)) {
+        return Some(format!("{problem}; name a cookie of the site"));
+    }
     let invalid = names.iter().find(|name| name.is_empty() || !name.bytes().all(is_plain));
     invalid.map(|name| format!("invalid cookie name {name:?}; write the name alone, such as lang"))
 }

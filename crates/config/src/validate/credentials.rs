@@ -29,10 +29,19 @@ pub(crate) fn credential_source(
     }
 }
 
+/// Returns what is wrong with the name of the gateway's own cookie.
+pub(crate) fn own_cookie(name: &str) -> Option<String> {
+    let is_own = name == "tidegate" || name == "__Host-tidegate";
+    is_own.then(|| format!("found {name:?}, the cookie of sessions, which is removed before any rule sees it"))
+}
+
 /// Reports an invalid name of a cookie.
 pub(super) fn check_cookie(name: &str, path: &SettingPath, report: &mut Diagnostics) {
     // The syntax of cookie names is that of header names (RFC 6265 section 4.1.1), but cookie names are case-sensitive.
     if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
         report.error(path, "invalid cookie name", "write it like session");
+    }
+    if let Some(problem) = own_cookie(name) {
+        report.error(path, problem, "name a cookie of the site");
     }
 }

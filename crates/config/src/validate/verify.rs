@@ -35,8 +35,8 @@ pub(super) fn operators(
     report: &mut Diagnostics,
 ) -> Vec<CrawlerOperator> {
     let operators = raw.0.iter().map(|(name, raw_operator)| operator(name, raw_operator, known, report)).collect();
-    check_unique(raw, SettingPath::product_tokens, |operator| operator.product_tokens.as_ref(), report);
-    check_unique(raw, SettingPath::signature_agents, |operator| operator.signature_agents.as_ref(), report);
+    check_unique(raw, SettingPath::product_tokens, |operator| operator.product_tokens.as_ref(), |token| token, report);
+    check_unique(raw, SettingPath::signature_agents, |operator| operator.signature_agents.as_ref(), agent_name, report);
     operators
 }
 
@@ -45,18 +45,20 @@ fn check_unique(
     raw: &NamedMap<raw::Operator>,
     path_of_key: impl Fn(&SettingPath) -> SettingPath,
     values_of: impl Fn(&raw::Operator) -> Option<&OneOrMany<String>>,
+    name_of: impl Fn(&str) -> &str,
     report: &mut Diagnostics,
 ) {
     let mut seen: Vec<(&str, &str)> = Vec::new();
     for (name, operator) in &raw.0 {
         let before = seen.len();
         for_each_text(values_of(operator), &path_of_key(&SettingPath::of_operator(name)), |path, text| {
-            if let Some((_, other)) = seen[..before].iter().find(|(known, _)| known.eq_ignore_ascii_case(text)) {
+            if let Some((_, other)) = seen[..before].iter().find(|(known, _)| known.eq_ignore_ascii_case(name_of(text)))
+            {
                 let other = SettingPath::of_operator(other);
                 report.error(path, format!("duplicate {text:?}: {other} has it, too"), "keep one of them");
             }
         });
-        seen.extend(values_of(operator).iter().flat_map(|list| &list.0).map(|text| (text.as_str(), name.as_str())));
+        seen.extend(values_of(operator).iter().flat_map(|list| &list.0).map(|text| (name_of(text), name.as_str())));
     }
 }
 
@@ -135,6 +137,11 @@ fn for_each_text(list: Option<&OneOrMany<String>>, path: &SettingPath, mut visit
         Some(many) => many.iter().enumerate().for_each(|(index, text)| visit(&path.index(index), text)),
         None => {}
     }
+}
+
+/// Returns the part of an agent's URL by which it is known.
+fn agent_name(url: &str) -> &str {
+    url.split_once('?').map_or(url, |(name, _)| name).trim_end_matches('/')
 }
 
 fn check_token(path: &SettingPath, token: &str, report: &mut Diagnostics) {
