@@ -152,7 +152,7 @@ impl ServiceState {
         let now = self.handle.now();
         let has_changed = keys.watch.as_mut().is_some_and(|watch| watch.read_if_changed().is_some());
         if has_changed || keys.retry_at.is_some_and(|time| now >= time) {
-            keys.retry_at = match self.reload_from(Some(&text)) {
+            keys.retry_at = match self.reload_from(Some(text.expose_secret())) {
                 Ok(_) => {
                     info!("The API keys have changed");
                     None

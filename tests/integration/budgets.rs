@@ -306,7 +306,7 @@ fn change_of_the_keys_applies_whatever_waits_in_the_configuration() {
     let page = dir.path().join("429.html");
     std::fs::write(&page, "wait").expect("the directory is writable");
     let rules = format!(
-        "error_pages: {{ html: {{ 429: {} }} }}\napi_keys: {{ file: {} }}\n\
+        "error_pages: {{ 429: {} }}\napi_keys: {{ file: {} }}\n\
          classes: [{{ name: pro, when: {{ api_key: own }} }}, {{ name: nokey, block: true }}]\n",
         page.display(),
         keys.display()

@@ -309,7 +309,7 @@ fn a_suspect_by_landings_alone_is_asked_to_come_back_and_is_then_a_person() {
     let origin = html_origin();
     let gateway = TestGateway::with_rules(origin.address(), REFUSED_SUSPECTS);
     for reader in 0..220 {
-        let address = format!("10.0.{}.{}", reader / 100, reader % 100);
+        let address = format!("10.{}.{}.1", reader / 100, reader % 100);
         let cookie = cookie_of(&browse(&gateway, &address, "/item/1", ""));
         let on_page = format!("Referer: http://example.com/item/1\r\n{cookie}");
         for path in ["/a.css", "/b.js", "/item/2"] {

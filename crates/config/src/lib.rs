@@ -40,6 +40,7 @@ pub use source_map::SourceMap;
 
 use sections::api_keys;
 use std::path::Path;
+use tidegate_policy::secret::Secret;
 
 /// Parses and validates the `text` of a file. `Err` contains all errors.
 ///
@@ -113,7 +114,7 @@ fn load_settings(
     let defaults = defaults::add(&mut tree, operators, environment::time_zone(environment));
     let raw: raw::File = deserializer::read(&tree, &source_map, &mut errors);
     let (settings, errors) = validate::validate(&raw, operators, defaults, source_map, errors);
-    (Settings { text: text.into(), api_key_file, ..settings }, errors)
+    (Settings { text: Secret::new(text.to_owned()), api_key_file, ..settings }, errors)
 }
 
 /// Reads a file and returns its settings, as [`load`] does.

@@ -68,7 +68,7 @@ pub struct Settings {
     /// Connection, size and time limits.
     pub limits: Limits,
     /// Text of the configuration file.
-    pub text: Arc<str>,
+    pub text: Secret,
     /// File of the API keys; `None` if they are in the configuration.
     pub api_key_file: Option<PathBuf>,
     /// What clients learn of their limits.

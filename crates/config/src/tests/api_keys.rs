@@ -56,10 +56,10 @@ fn keys_are_read_from_a_file_of_their_own() {
         ),
         (
             "api_keys:\n  - { name: acme, class: pro, sha256: my-secret-key }",
-            "keys.yaml:2:40: api_keys[0].sha256: needs the 64",
+            "keys.yaml:2:39: api_keys[0].sha256: needs the 64",
         ),
         ("api_keys:\n  - { name: acme, clas: pro }", "keys.yaml:2:19: api_keys[0].clas: unknown key"),
-        ("api_keys:\n  - { name: acme, class: por }", "keys.yaml:2:19: api_keys[0].class: "),
+        ("api_keys:\n  - { name: acme, class: por }", "keys.yaml:2:26: api_keys[0].class: "),
         ("api_keys:\n  - { name: acme, name: x }", "keys.yaml:2:19: api_keys[0].name: duplicate key, first in line 2"),
     ] {
         let errors = load(keys).expect_err(keys).to_string();

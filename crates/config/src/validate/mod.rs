@@ -51,6 +51,7 @@ use std::sync::Arc;
 use tidegate_policy::Rules;
 use tidegate_policy::compression::CompressionRules;
 use tidegate_policy::exempt::OwnDocuments;
+use tidegate_policy::secret::Secret;
 
 /// Returns the settings of `raw`, and all errors, including those in `errors`. `defaults` are the values that `raw` has and
 /// the file has not.
@@ -160,7 +161,7 @@ pub(super) fn validate(
         origins,
         hosts,
         limits,
-        text: Arc::default(),
+        text: Secret::new(String::new()),
         api_key_file: None,
         headers: raw.headers.clone(),
         error_pages,

@@ -649,7 +649,7 @@ fn a_network_is_judged_by_its_visits() {
     let is_automated =
         |network: &SimulatedNetwork| network.points(&client_with_pages(2), TYPICAL_BEHAVIOR) >= THRESHOLD;
     for (people, bare, expected) in
-        [(0, 5, false), (0, 9, true), (1, 9, true), (2, 9, true), (3, 9, false), (4, 30, true), (8, 30, false)]
+        [(0, 5, false), (0, 9, true), (1, 9, true), (2, 10, true), (3, 9, false), (3, 16, true), (8, 32, false)]
     {
         let mut network = SimulatedNetwork::default();
         network.bare_visits(0..bare);
@@ -678,7 +678,7 @@ fn one_address_neither_suspects_nor_clears_its_network() {
 }
 
 #[test]
-fn one_address_counts_one_visit_a_day() {
+fn one_address_counts_one_visit_an_hour() {
     let mut forged = SimulatedNetwork::default();
     (0..1000).for_each(|_| forged.visit(7, &[(ResourceKind::Page(1), Referer::Absent)]));
     forged.now += Duration::from_secs(121);
