@@ -60,7 +60,7 @@ fn keys_are_read_from_a_file_of_their_own() {
         ),
         ("api_keys:\n  - { name: acme, clas: pro }", "keys.yaml:2:19: api_keys[0].clas: unknown key"),
         ("api_keys:\n  - { name: acme, class: por }", "keys.yaml:2:26: api_keys[0].class: "),
-        ("api_keys:\n  - { name: acme, name: x }", "keys.yaml:2:19: api_keys[0].name: duplicate key, first in line 2"),
+        ("api_keys:\n  - { name: acme, name: x }", "keys.yaml:2:19: duplicate key, first in line 2"),
     ] {
         let errors = load(keys).expect_err(keys).to_string();
         let errors = errors.replace(dir.path().to_str().expect("UTF-8"), "DIR");

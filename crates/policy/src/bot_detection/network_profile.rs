@@ -26,7 +26,7 @@ impl NetworkProfile {
     /// Records how the visit of a client changed. The upper five bits of `client` are those of its address.
     pub fn record(&mut self, client: u64, changes: VisitChanges, now: Timestamp, half_life: Duration) {
         self.decay(now, half_life);
-        let (address, bare_address) = (1_u32 << (client >> 59), 1_u16 << (client >> 60));
+        let (address, bare_address) = (1_u32 << (client >> 59), 1_u16 << (client >> 59 & 15));
         match changes.bare {
             Some(BareChange::Begun) if self.bare_addresses & bare_address == 0 => {
                 self.bare_addresses |= bare_address;
