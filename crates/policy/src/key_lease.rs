@@ -9,7 +9,9 @@ use super::key_usage::KeyEntry;
 use super::replaced_windows::ReplacedWindows;
 use super::units::Units;
 use super::window::Span;
-use std::collections::{HashMap, VecDeque};
+use hashbrown::HashTable;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
 
 /// Leases of the keys of one quota, in its two latest windows.
 #[derive(Debug)]
@@ -26,7 +28,9 @@ pub struct KeyLeases {
 struct LeaseTable {
     window: Span,
     leases: Vec<KeyLease>,
-    slots: HashMap<ClientKey, u32>,
+    /// Number of the entry of each key, by the hash of the key. A table with the keys in it would take three times as much.
+    slots: HashTable<u32>,
+    hasher: RandomState,
     /// Number of entries of shared budgets. They are beyond the maximum of keys, and stay.
     shared_budgets: usize,
     /// Entries of keys that share budgets, oldest first. They hold nothing, and make room for others.
@@ -50,8 +54,6 @@ struct KeyLease {
     used: Units,
     /// Units that this instance may use in total.
     held: Units,
-    /// Used units as of the last report.
-    reported: Units,
     /// Held units that the ledger has recorded, at least.
     acknowledged: Units,
     /// Units settled and reserved by other instances, as of the last reply.
@@ -60,8 +62,8 @@ struct KeyLease {
     limit: Units,
     /// Units that a request lacked; 0 if none did.
     lacking: Units,
-    /// Units used in this tick and in the one before.
-    spent: [Units; 2],
+    /// Milli-units used in this tick and in the one before, at most [`u32::MAX`] each.
+    spent: [u32; 2],
     /// Tick of the last use.
     used_at: u32,
     state: KeyState,
@@ -69,6 +71,8 @@ struct KeyLease {
     is_active: bool,
     /// True if the last reply did not grant what a request lacked.
     is_starved: bool,
+    /// True if the ledger knows the used units.
+    is_reported: bool,
 }
 
 /// What the ledger knows of a key.
@@ -167,6 +171,11 @@ pub fn shared_key(key: ClientKey) -> ClientKey {
     ClientKey::of_shared_budget(crate::hash::mix(key.to_u64()) % SHARED_BUDGETS)
 }
 
+/// Returns milli-units as they are counted to size a lease.
+fn spent(units: Units) -> u32 {
+    u32::try_from(units.milli()).unwrap_or(u32::MAX)
+}
+
 impl KeyLeases {
     /// Creates the leases of at most `max_keys` keys in each window.
     pub fn new(max_keys: usize) -> Self {
@@ -257,7 +266,8 @@ impl KeyLeases {
         let Some(slot) = table.slot(key) else { return self.charge(window, key, charged.saturating_sub(reserved)) };
         let lease = &mut table.leases[slot as usize];
         lease.used = lease.used.saturating_sub(reserved).saturating_add(charged);
-        lease.spent[0] = lease.spent[0].saturating_sub(reserved).saturating_add(charged);
+        lease.is_reported &= reserved == charged;
+        lease.spent[0] = lease.spent[0].saturating_sub(spent(reserved)).saturating_add(spent(charged));
         table.activate(slot);
         table.exceeds(slot) && table.enqueue(slot)
     }
@@ -327,7 +337,7 @@ impl KeyLeases {
         let Some(table) = self.tables.iter_mut().find(|table| table.window == call.window) else { return true };
         let mut is_satisfied = true;
         for (row, grant) in call.rows.iter().zip(grants) {
-            let Some(&slot) = table.slots.get(&row.key) else { continue };
+            let Some(slot) = table.find(row.key) else { continue };
             let lease = &mut table.leases[slot as usize];
             match *grant {
                 KeyGrant::Shared => {
@@ -344,9 +354,9 @@ impl KeyLeases {
                 }
                 KeyGrant::Counted { held, taken_by_others, forgotten } => {
                     lease.state = KeyState::Counted;
+                    lease.is_reported = lease.used == row.taken;
                     lease.used = lease.used.saturating_add(forgotten);
-                    (lease.held, lease.acknowledged) = (held, held);
-                    (lease.taken_by_others, lease.reported) = (taken_by_others, row.taken.saturating_add(forgotten));
+                    (lease.held, lease.acknowledged, lease.taken_by_others) = (held, held, taken_by_others);
                     let is_spent = lease.used.saturating_add(taken_by_others) >= row.limit;
                     lease.is_starved = held < row.needed && !is_spent;
                     is_satisfied &= !lease.is_starved;
@@ -362,7 +372,7 @@ impl KeyLeases {
     pub fn requeue(&mut self, call: &KeyLeaseCall) {
         let Some(table) = self.tables.iter_mut().find(|table| table.window == call.window) else { return };
         for row in &call.rows {
-            if let Some(&slot) = table.slots.get(&row.key) {
+            if let Some(slot) = table.find(row.key) {
                 let lease = &mut table.leases[slot as usize];
                 lease.lacking = lease.lacking.max(row.needed.saturating_sub(row.held));
                 // The ledger may have received the call.
@@ -393,7 +403,8 @@ impl LeaseTable {
         Self {
             window,
             leases: Vec::new(),
-            slots: HashMap::new(),
+            slots: HashTable::new(),
+            hasher: RandomState::new(),
             shared_budgets: 0,
             sharing: VecDeque::new(),
             queue: Vec::new(),
@@ -410,8 +421,8 @@ impl LeaseTable {
         for slot in 0..table.leases.len() as u32 {
             let lease = &mut table.leases[slot as usize];
             let is_used = !lease.used.is_zero();
-            (lease.held, lease.reported, lease.acknowledged) = (lease.used, Units::ZERO, Units::ZERO);
-            (lease.is_queued, lease.is_starved) = (false, false);
+            (lease.held, lease.acknowledged) = (lease.used, Units::ZERO);
+            (lease.is_queued, lease.is_starved, lease.is_reported) = (false, false, !is_used);
             if lease.state == KeyState::Counted {
                 lease.state = KeyState::Unknown;
             }
@@ -422,38 +433,44 @@ impl LeaseTable {
         table
     }
 
+    /// Returns the entry of a key.
+    fn find(&self, key: ClientKey) -> Option<u32> {
+        let hash = self.hasher.hash_one(key);
+        self.slots.find(hash, |slot| self.leases[*slot as usize].key == key).copied()
+    }
+
     /// Returns the entry that pays for a key.
     fn slot(&self, key: ClientKey) -> Option<u32> {
-        let slot = *self.slots.get(&key)?;
+        let slot = self.find(key)?;
         match self.leases[slot as usize].state {
-            KeyState::Shared => self.slots.get(&shared_key(key)).copied(),
+            KeyState::Shared => self.find(shared_key(key)),
             KeyState::Unknown | KeyState::Counted => Some(slot),
         }
     }
 
     /// Returns the entry that pays for a key; a new one if there is room.
     fn slot_or_insert(&mut self, key: ClientKey, max_keys: usize) -> Option<u32> {
-        let state = self.slots.get(&key).map(|&slot| self.leases[slot as usize].state);
+        let state = self.find(key).map(|slot| self.leases[slot as usize].state);
         let is_shared = state == Some(KeyState::Shared);
         let key = if is_shared { shared_key(key) } else { key };
-        if let Some(&slot) = self.slots.get(&key) {
+        if let Some(slot) = self.find(key) {
             return Some(slot);
         }
         let lease = KeyLease {
             key,
             used: Units::ZERO,
             held: Units::ZERO,
-            reported: Units::ZERO,
             acknowledged: Units::ZERO,
             taken_by_others: Units::ZERO,
             limit: Units::ZERO,
             lacking: Units::ZERO,
-            spent: [Units::ZERO; 2],
+            spent: [0; 2],
             used_at: self.tick,
             state: KeyState::Unknown,
             is_queued: false,
             is_active: false,
             is_starved: false,
+            is_reported: true,
         };
         self.shared_budgets += usize::from(is_shared);
         let slot = if is_shared || self.leases.len() - self.shared_budgets < max_keys {
@@ -461,11 +478,15 @@ impl LeaseTable {
             self.leases.len() as u32 - 1
         } else {
             let slot = self.evictable()?;
-            self.slots.remove(&self.leases[slot as usize].key);
+            let hash = self.hasher.hash_one(self.leases[slot as usize].key);
+            if let Ok(entry) = self.slots.find_entry(hash, |it| *it == slot) {
+                entry.remove();
+            }
             self.leases[slot as usize] = lease;
             slot
         };
-        self.slots.insert(key, slot);
+        let (leases, hasher) = (&self.leases, &self.hasher);
+        self.slots.insert_unique(hasher.hash_one(key), slot, |slot| hasher.hash_one(leases[*slot as usize].key));
         Some(slot)
     }
 
@@ -480,7 +501,7 @@ impl LeaseTable {
         self.next_candidate = (first + CANDIDATES) % count;
         let is_idle = |slot: &u32| {
             let lease = &self.leases[*slot as usize];
-            let is_complete = lease.held == lease.used && lease.reported == lease.used && !lease.is_queued;
+            let is_complete = lease.held == lease.used && lease.is_reported && !lease.is_queued;
             let is_idle = !lease.is_active && self.tick.wrapping_sub(lease.used_at) >= IDLE_TICKS;
             is_complete && is_idle && lease.key.owner() != KeyOwner::SharedBudget
         };
@@ -491,8 +512,9 @@ impl LeaseTable {
         let tick = self.tick;
         let lease = &mut self.leases[slot as usize];
         lease.used = lease.used.saturating_add(units);
+        lease.is_reported &= units.is_zero();
         lease.advance_to(tick);
-        lease.spent[0] = lease.spent[0].saturating_add(units);
+        lease.spent[0] = lease.spent[0].saturating_add(spent(units));
         self.activate(slot);
     }
 
@@ -545,7 +567,7 @@ impl LeaseTable {
         for slot in std::mem::take(&mut self.active) {
             let is_idle = self.is_idle(slot);
             let lease = &mut self.leases[slot as usize];
-            let (has_units, is_reported) = (lease.held > lease.used, lease.reported == lease.used);
+            let (has_units, is_reported) = (lease.held > lease.used, lease.is_reported);
             lease.is_active = has_units && !is_idle;
             if lease.is_active {
                 self.active.push(slot);
@@ -566,8 +588,8 @@ impl KeyLease {
     fn advance_to(&mut self, tick: u32) {
         match tick.wrapping_sub(self.used_at) {
             0 => {}
-            1 => self.spent = [Units::ZERO, self.spent[0]],
-            _ => self.spent = [Units::ZERO; 2],
+            1 => self.spent = [0, self.spent[0]],
+            _ => self.spent = [0; 2],
         }
         self.used_at = tick;
     }
@@ -575,7 +597,7 @@ impl KeyLease {
     /// Returns the units that are to be leased beyond the used ones: about one second of use, or some requests.
     fn size(&self) -> Units {
         let of_requests = self.lacking.milli().saturating_mul(MIN_REQUESTS);
-        let size = self.spent[0].max(self.spent[1]).milli().max(of_requests);
+        let size = u64::from(self.spent[0].max(self.spent[1])).max(of_requests);
         Units::from_milli(size.min(self.limit.milli() / MAX_SHARE_OF_LIMIT).max(self.lacking.milli()))
     }
 }
