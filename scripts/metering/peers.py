@@ -73,7 +73,7 @@ class Tidegate(Server):
 
 class TidegateRedis(Tidegate):
     label = "Tidegate, Redis"
-    note = "one quota for all: budgets of keys are not shared through Redis"
+    note = "one quota for all; it was measured before budgets of keys were shared through Redis"
 
     def quota(self):
         return {}

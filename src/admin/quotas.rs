@@ -99,7 +99,13 @@ fn correct(
     peer: OptionalPeer,
     by: Option<String>,
 ) -> Result<Json<Value>, Problem> {
-    let used = check(name, used, by.as_deref(), &gateway.state().quotas)?;
+    let quotas = gateway.state().quotas;
+    if find_quota(name, &quotas).is_err() && gateway.customer_usage().iter().any(|usage| usage.quota == *name) {
+        let remedy = "give one customer more by limits in api_keys, or all of them by limit or limits of the quota";
+        let problem = format!("quota: {name} has a budget for each key, and their usage cannot be set; {remedy}");
+        return Err(Problem::new(StatusCode::NOT_FOUND, problem));
+    }
+    let used = check(name, used, by.as_deref(), &quotas)?;
     // The quota can disappear in between only by a reload.
     let not_found = |_| Problem::new(StatusCode::NOT_FOUND, format!("quota: {name} was removed by a reload"));
     let (from, to) = gateway.set_used(name, used).map_err(not_found)?;

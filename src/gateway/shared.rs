@@ -27,6 +27,7 @@ use tidegate_crawlers::verify::OperatorTable;
 use tidegate_crawlers::verify::signature::SignatureVerifier;
 use tidegate_engine::clock::Clock;
 use tidegate_engine::{Credentials, Engine, ReturnTable};
+use tidegate_policy::Rules;
 use tidegate_policy::switches::Switches;
 use tidegate_tls::{PendingChallenges, TlsListener};
 use tokio::sync::Notify;
@@ -56,8 +57,10 @@ pub struct Dependencies {
     pub session_secret: SessionSecret,
     /// Switches of administrators, resolved by the rules of the settings.
     pub switches: Switches,
-    /// Notified when the ledger has responded; `None` if it is too slow for requests to wait for it.
+    /// Notified when the ledger has responded; `None` if there is no ledger.
     pub ledger_responses: Option<Arc<Notify>>,
+    /// True if the ledger may be far away.
+    pub is_ledger_remote: bool,
     /// Memory for client connections without `limits.memory`, in bytes; `None` is no limit.
     pub default_memory: Option<u64>,
     /// Connections to the origins to open for requests to come: as many as a predecessor had.
@@ -74,8 +77,10 @@ pub(super) struct Shared {
     pub(super) operators: Arc<OperatorTable>,
     pub(super) signatures: Arc<SignatureVerifier>,
     pub(super) challenges: Arc<PendingChallenges>,
-    /// Notified when the ledger has responded, if requests may wait for it.
+    /// Notified when the ledger has responded.
     pub(super) ledger_responses: Option<Arc<Notify>>,
+    /// True if the ledger may be far away, so that requests wait for it only where the first one of each key has to.
+    is_ledger_remote: bool,
     /// Notified when an origin needs a DNS lookup at once.
     pub(super) origin_changed: Notify,
     /// The servers of the origins may have changed: checks start over.
@@ -158,6 +163,7 @@ impl Shared {
             session_secret,
             switches,
             ledger_responses,
+            is_ledger_remote,
             default_memory,
             origin_connections,
             seed,
@@ -175,6 +181,7 @@ impl Shared {
             signatures,
             challenges,
             ledger_responses,
+            is_ledger_remote,
             origin_changed: Notify::new(),
             origin_servers_changed: Notify::new(),
             origin_connections: SharedCount::default(),
@@ -209,6 +216,13 @@ impl Shared {
             config: ArcSwap::from_pointee(config),
             config_number: AtomicU64::new(0),
         }
+    }
+
+    /// Returns true if a request that lacks a lease waits for one. A remote ledger lets only requests of a file with budgets
+    /// wait, because the first one of each key has no lease.
+    #[cold]
+    pub(super) fn may_wait_for_ledger(&self, rules: &Rules) -> bool {
+        !self.is_ledger_remote || rules.quotas.iter().any(|quota| quota.budget.is_some())
     }
 
     /// Returns the current configuration.

@@ -27,7 +27,7 @@ pub(super) fn engine(
                 Box::new(move || clock.monotonic_now())
             };
             let file = ledger::FileStore::open(&settings.state_dir, &ledger::boot_id(), uptime, clock.now())?;
-            with_leases(file, settings, clock)?
+            with_leases(file, WakeHandle::lease_mode, settings, clock)?
         }
         Ledger::Redis(redis) => {
             let incarnation = Incarnation::next(&settings.state_dir, seed)
@@ -35,7 +35,8 @@ pub(super) fn engine(
             let server =
                 endpoint(redis, settings).map_err(|error| ServiceError::Certificates(TlsErrors(vec![error])))?;
             let fallback_enabled = redis.failure_mode == LedgerFailureMode::Fallback;
-            with_leases(RedisStore::new(server, &redis.prefix, fallback_enabled, incarnation), settings, clock)?
+            let store = RedisStore::new(server, &redis.prefix, fallback_enabled, incarnation);
+            with_leases(store, WakeHandle::shared_lease_mode, settings, clock)?
         }
     };
     let now = {
@@ -74,11 +75,12 @@ fn connector(tls: &RedisTls, settings: &Settings) -> Result<TlsConnector, String
 
 fn with_leases<S: Store>(
     store: S,
+    lease_mode: fn(&WakeHandle) -> LeaseMode,
     settings: &Settings,
     clock: &Clock,
 ) -> Result<(Arc<Engine>, Option<LeaseRefresher>), ServiceError> {
     let wake_handle = WakeHandle::default();
-    let engine = Engine::new(wake_handle.lease_mode(), settings.limits.max_tracked_clients);
+    let engine = Engine::new(lease_mode(&wake_handle), settings.limits.max_tracked_clients);
     engine.open_quotas(&settings.rules, clock.now());
     let now = {
         let clock = clock.clone();

@@ -284,11 +284,8 @@ impl Service {
             signatures: Arc::clone(&signatures),
             tls: tls_files.listeners().cloned().collect(),
             challenges: Arc::clone(&acme.challenges),
-            // Redis may be remote, so requests do not wait for it.
-            ledger_responses: lease_refresher
-                .as_ref()
-                .filter(|_| settings.ledger == Ledger::File)
-                .map(LeaseRefresher::lease_updates),
+            ledger_responses: lease_refresher.as_ref().map(LeaseRefresher::lease_updates),
+            is_ledger_remote: matches!(settings.ledger, Ledger::Redis(_)),
             default_memory: available_memory(Path::new("/")).map(|bytes| bytes / MEMORY_PART),
             origin_connections,
             seed,

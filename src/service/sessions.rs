@@ -16,6 +16,9 @@ use tracing::{info, warn};
 /// Interval at which gateways compare their secrets, which are the same unless the server of the ledger has lost its own.
 const EXCHANGE_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Interval after a failure: until then, this gateway may hash the credentials of customers with another secret than others.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Length of the file: a secret in hexadecimal digits.
 const TEXT_LEN: usize = 2 * size_of::<SessionSecret>();
 
@@ -70,6 +73,9 @@ impl ServiceState {
                 _ => {}
             }
             is_failing = result.is_err();
+            if is_failing {
+                ticks.reset_after(RETRY_INTERVAL);
+            }
             if let Some(secret) =
                 result.ok().and_then(|text| from_text(text.as_bytes())).filter(|secret| *secret != own)
             {

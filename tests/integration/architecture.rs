@@ -28,8 +28,10 @@ const PACKAGES: &[(&str, &[&str])] = &[
 ];
 
 /// Packages that decide on plain values, and all crates that they use.
-const PURE: &[(&str, &[&str])] =
-    &[("http-cache", &["http", "httpdate", "sfv"]), ("policy", &["aho-corasick", "http", "tidegate-http-cache"])];
+const PURE: &[(&str, &[&str])] = &[
+    ("http-cache", &["http", "httpdate", "sfv"]),
+    ("policy", &["aho-corasick", "hashbrown", "http", "tidegate-http-cache"]),
+];
 
 /// APIs that have no place in [`PURE`] packages.
 const IMPURE: &[&str] = &[

@@ -118,6 +118,35 @@ fn administrator_sees_the_usage_of_each_customer() {
 }
 
 #[test]
+fn limit_of_a_key_is_explained_and_usage_of_budgets_cannot_be_set() {
+    let origin = Origin::plain();
+    let own = rules().replace("{ name: acme, class: pro,", "{ name: acme, class: pro, limits: { customer: 2 },");
+    let gateway = TestGateway::with_rules(origin.address(), &own);
+    assert_eq!(admitted(&gateway, ACME, 4), 2);
+    let admin = gateway.admin_address().to_string();
+    let set = run(&["quota", "set", "customer", "0", "--admin", &admin], b"");
+    assert!(set.code != 0 && set.errors.contains("has a budget for each key"), "{}", set.errors);
+
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let file = dir.path().join("gate.yaml");
+    std::fs::write(&file, format!("origin: http://127.0.0.1:1\n{own}")).expect("the directory is writable");
+    let explain = |key: &str, used: &str| {
+        let field = format!("Authorization: Bearer {key}");
+        let config = file.display().to_string();
+        let arguments = ["explain", "--config", &config, "--ip", "192.0.2.1", "--user-agent", "curl/8", "-H", &field];
+        let shown = run(&[&arguments[..], &["--used", used, "http://a.example/v1"]].concat(), b"");
+        assert_eq!(shown.code, 0, "{}", shown.errors);
+        shown.output
+    };
+    for (key, used, refused) in
+        [(ACME, 1, false), (ACME, 2, true), (TRIAL, 1, false), ("unknown", 2, false), ("unknown", 3, true)]
+    {
+        let output = explain(key, &format!("customer={used}"));
+        assert_eq!(output.contains("429"), refused, "{key} {used}: {output}");
+    }
+}
+
+#[test]
 fn budgets_and_shares_outlive_a_restart_and_end_with_their_window() {
     let origin = Origin::plain();
     let with_share = "quotas: { api: { limit: 100000, window: { fixed: 1h }, per_client: 10 } }\n\

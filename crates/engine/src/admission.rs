@@ -21,6 +21,7 @@ use tidegate_policy::crawler_guard::CrawlerGuard;
 use tidegate_policy::decide::{self, DecisionRequest, QuotaSnapshot};
 use tidegate_policy::exempt::Exemption;
 use tidegate_policy::identity::ClientKey;
+use tidegate_policy::key_lease::KeyBalance;
 use tidegate_policy::quota_state::QuotaState;
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
 use tidegate_policy::route::Route;
@@ -350,6 +351,9 @@ impl Admission {
                 // A request refused for missing lease units is retried shortly, and must count once.
                 Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => {
                     counter.request_refill_for(state, snapshot.cost);
+                    if let Some(CountedKey { key, limit }) = context.counted_for(snapshot) {
+                        counter.request_key_lease(state, key, limit, snapshot.cost);
+                    }
                 }
                 Verdict::Refuse(_) if request.is_refresh => state.record_refresh(),
                 Verdict::Refuse(_) => state.record_decision(class_id, snapshot, &verdict),
@@ -360,7 +364,7 @@ impl Admission {
                     }
                     state.reserve(snapshot.cost);
                     if let Some(counted) = context.counted_for(snapshot) {
-                        counter.reserve_for_key(state, counted.key, snapshot.cost);
+                        counter.reserve_for_key(state, counted.key, counted.limit, snapshot.cost);
                     }
                     if let Some(crawler) = crawler {
                         let guard_admitted = if snapshot.guard_admitted { snapshot.cost } else { Units::ZERO };
@@ -472,14 +476,14 @@ impl Admission {
         let (quota, counter) = (&self.rules[id], self.counter(id));
         let key = budget.key(class, payer);
         let limit = budget.limit(class, key, quota.limit);
-        let taken = counter.key_used(state, key, limit);
+        let KeyBalance { taken, leased } = counter.key_balance(state, key, limit);
         QuotaSnapshot {
             id,
             quota,
             cost: expectation.units(limit),
             taken,
             limit,
-            leased: if counter.is_recorded(state) { limit } else { taken },
+            leased,
             client_used: None,
             resets_at: state.resets_at(),
             shedding: ShedState::default(),

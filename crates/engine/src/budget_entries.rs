@@ -1,7 +1,8 @@
 //! Usage by key of budgets: in windows that have ended, for a history of it, and of those that have used most.
 
 use super::Admission;
-use tidegate_policy::key_usage::{ChangedEntry, KeyEntry};
+use std::collections::BTreeMap;
+use tidegate_policy::key_usage::KeyEntry;
 use tidegate_policy::window::Span;
 use tidegate_policy::{QuotaId, Timestamp, Units};
 
@@ -55,15 +56,14 @@ impl Admission {
     pub fn ended_windows(&self, quota: QuotaId, now: Timestamp) -> Vec<EndedWindow> {
         let counter = self.counter(quota);
         let state = counter.lock_at(now);
-        let mut entries = counter.keyed_entries();
-        entries.retain(|entry| entry.window < state.window_id());
+        let mut windows = BTreeMap::<u64, Vec<KeyEntry>>::new();
+        counter.visit_keys(|window, key| {
+            if window < state.window_id() {
+                windows.entry(window).or_default().push(key);
+            }
+        });
         drop(state);
-        entries.sort_by_key(|entry| entry.window);
-        let windows = entries.chunk_by(|one, other| one.window == other.window);
-        let window = |entries: &[ChangedEntry]| EndedWindow {
-            span: self.rules()[quota].window.span(Timestamp(entries[0].window)),
-            used: entries.iter().map(|entry| entry.entry).collect(),
-        };
-        windows.map(window).collect()
+        let span = |window| self.rules()[quota].window.span(Timestamp(window));
+        windows.into_iter().map(|(window, used)| EndedWindow { span: span(window), used }).collect()
     }
 }

@@ -10,11 +10,13 @@ pub enum LeaseMode {
     Local,
     /// Units are leased from a ledger. The function is called when a lease runs low; it must not block.
     Leased(Arc<dyn Fn() + Send + Sync>),
+    /// Units are leased from a ledger that several instances share, also those of the budgets of keys.
+    Shared(Arc<dyn Fn() + Send + Sync>),
 }
 
 impl LeaseMode {
     pub(super) fn wake_refresher(&self) {
-        if let Self::Leased(wake) = self {
+        if let Self::Leased(wake) | Self::Shared(wake) = self {
             wake();
         }
     }

@@ -22,6 +22,7 @@ mod exempt_costs;
 pub mod files;
 pub mod heavy_hitters;
 mod ignored_reports;
+mod key_leases;
 mod learned_costs;
 mod lease_mode;
 mod leases;

@@ -100,7 +100,7 @@ impl Permit {
         for ((reservation, counter), state) in self.reservations.iter_mut().zip(&counters).zip(&mut states) {
             let sequence = state.reserve_retry(reservation.window, self.class, reservation.expected);
             if let Some(counted) = reservation.counted_for {
-                counter.reserve_for_key(state, counted.key, reservation.expected);
+                counter.reserve_for_key(state, counted.key, counted.limit, reservation.expected);
             }
             reservation.charged = reservation.charged.saturating_add(reservation.expected);
             reservation.retry_sequence = Some(sequence);
@@ -184,8 +184,9 @@ impl Reservation {
 
     /// Returns true if the key may use the expected units once more.
     fn is_within_limit(&self, counter: &QuotaCounter, state: &QuotaState) -> bool {
-        let is_within = |CountedKey { key, limit }| {
-            counter.is_recorded(state) && counter.key_used(state, key, limit).saturating_add(self.expected) <= limit
+        let is_within = |CountedKey { key, limit }: CountedKey| {
+            let balance = counter.key_balance(state, key, limit);
+            balance.taken.saturating_add(self.expected) <= limit.min(balance.leased)
         };
         self.counted_for.is_none_or(is_within)
     }

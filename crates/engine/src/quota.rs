@@ -8,7 +8,8 @@ use parking_lot::{Mutex, MutexGuard};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tidegate_policy::identity::ClientKey;
-use tidegate_policy::key_usage::{ChangedEntry, KeyEntry};
+use tidegate_policy::key_lease::{KeyBalance, KeyLeases};
+use tidegate_policy::key_usage::KeyEntry;
 use tidegate_policy::quota::Quota;
 use tidegate_policy::quota_state::{QuotaState, Settlement};
 use tidegate_policy::quota_sync::{OriginQuotaEvent, OriginReport};
@@ -24,6 +25,8 @@ pub(super) struct QuotaCounter {
     pub(super) keyed_usage: Mutex<KeyedUsage>,
     /// Held while the file of usage by key is created, before other locks.
     pub(super) key_file_lock: Mutex<()>,
+    /// Leases of the budgets of keys, in place of the usage by key, if several instances share them. Locked while the state is.
+    key_leases: Option<Box<Mutex<KeyLeases>>>,
     /// True once a configuration counted usage by key.
     counts_keys: AtomicBool,
     has_budgets: bool,
@@ -44,10 +47,11 @@ impl QuotaCounter {
         max_clients: usize,
         now: Timestamp,
     ) -> Self {
-        // What the keys use together has no limit, and no ledger needs to lease it.
-        let lease_mode = if quota.budget.is_some() { LeaseMode::Local } else { lease_mode };
+        let max_shared_keys = quota.budget.as_ref().filter(|_| matches!(lease_mode, LeaseMode::Shared(_)));
+        let key_leases = max_shared_keys.map(|budget| Box::new(Mutex::new(KeyLeases::new(budget.max_keys))));
         let keyed_usage = Mutex::new(KeyedUsage::new(max_keys(quota, max_clients)));
-        let is_leased = matches!(lease_mode, LeaseMode::Leased(_));
+        // What the keys use together has no limit, and no ledger needs to lease it.
+        let is_leased = !matches!(lease_mode, LeaseMode::Local) && quota.budget.is_none();
         let state = QuotaState::new(&of_all_keys(quota), class_ids, max_cost, is_leased, now);
         Self {
             name: quota.name.clone(),
@@ -56,6 +60,7 @@ impl QuotaCounter {
             state: Mutex::new(state),
             keyed_usage,
             key_file_lock: Mutex::default(),
+            key_leases,
             counts_keys: AtomicBool::new(false),
             has_budgets: quota.budget.is_some(),
             implausible_costs: AtomicU64::new(0),
@@ -79,8 +84,10 @@ impl QuotaCounter {
         state.update_config(&of_all_keys(quota), class_ids, max_cost);
         let mut keyed_usage = self.keyed_usage.lock();
         keyed_usage.set_max_keys(max_keys(quota, max_clients));
+        self.with_key_leases(|leases| leases.set_max_keys(max_keys(quota, max_clients)));
         if state.window_id() != before {
             keyed_usage.redefine(before, state.window_id());
+            self.with_key_leases(|leases| leases.redefine(before, state.effective_span()));
         }
         drop((keyed_usage, state));
         self.lease_mode.wake_refresher();
@@ -97,7 +104,17 @@ impl QuotaCounter {
 
     /// Returns true if a ledger leases the units of the quota.
     pub(super) fn is_leased(&self) -> bool {
-        matches!(self.lease_mode, LeaseMode::Leased(_))
+        !matches!(self.lease_mode, LeaseMode::Local) && !self.has_budgets
+    }
+
+    /// Returns true if several instances share the budgets of the quota.
+    pub(super) fn has_key_leases(&self) -> bool {
+        self.key_leases.is_some()
+    }
+
+    /// Returns the result of `change`; `None` if no ledger leases the budgets.
+    pub(super) fn with_key_leases<T>(&self, change: impl FnOnce(&mut KeyLeases) -> T) -> Option<T> {
+        self.key_leases.as_ref().map(|leases| change(&mut leases.lock()))
     }
 
     /// Returns true once a configuration has counted usage by key.
@@ -132,7 +149,8 @@ impl QuotaCounter {
 
     /// Returns the number of keys with usage in the current window.
     pub(super) fn key_count(&self, state: &QuotaState) -> usize {
-        self.keyed_usage.lock().usage().len(state.window_id())
+        let leased = self.with_key_leases(|leases| leases.len(state.window_id()));
+        leased.unwrap_or_else(|| self.keyed_usage.lock().usage().len(state.window_id()))
     }
 
     /// Returns the position of the counter in the lock order.
@@ -172,29 +190,46 @@ impl QuotaCounter {
         self.keyed_usage.lock().usage().used_by_client(state.window_id(), client, limit)
     }
 
-    /// Returns the entries of all keys and windows.
-    pub(super) fn keyed_entries(&self) -> Vec<ChangedEntry> {
-        self.keyed_usage.lock().usage().records().collect()
+    /// Calls `visit` with each key and its window.
+    pub(super) fn visit_keys(&self, mut visit: impl FnMut(u64, KeyEntry)) {
+        let leased = self.with_key_leases(|leases| leases.entries().for_each(|(window, entry)| visit(window, entry)));
+        if leased.is_none() {
+            let keyed_usage = self.keyed_usage.lock();
+            keyed_usage.usage().records().for_each(|record| visit(record.window, record.entry));
+        }
     }
 
     /// Returns the `count` keys that have used most in the current window, and the number of keys that took the place of others.
     pub(super) fn top_keys(&self, state: &QuotaState, count: usize) -> (Vec<KeyEntry>, u32) {
-        let keyed_usage = self.keyed_usage.lock();
-        let usage = keyed_usage.usage();
         let mut top: Vec<KeyEntry> = Vec::with_capacity(count + 1);
-        for record in usage.records().filter(|record| record.window == state.window_id()) {
-            let place = top.partition_point(|entry| entry.used >= record.entry.used);
-            if place < count {
+        self.visit_keys(|window, key| {
+            let place = top.partition_point(|entry| entry.used >= key.used);
+            if window == state.window_id() && place < count {
                 top.truncate(count - 1);
-                top.insert(place, record.entry);
+                top.insert(place, key);
             }
-        }
-        (top, usage.replaced(state.window_id()))
+        });
+        (top, self.keyed_usage.lock().usage().replaced(state.window_id()))
+    }
+
+    /// Returns the units of a key in the current window, of which it may use `limit`.
+    pub(super) fn key_balance(&self, state: &QuotaState, key: ClientKey, limit: Units) -> KeyBalance {
+        self.with_key_leases(|leases| leases.balance(state.window_id(), key)).unwrap_or_else(|| {
+            let taken = self.key_used(state, key, limit);
+            KeyBalance { taken, leased: if self.is_recorded(state) { limit } else { taken } }
+        })
+    }
+
+    /// Requests a lease for a key, which cannot pay `cost`, if a ledger leases the budgets.
+    pub(super) fn request_key_lease(&self, state: &QuotaState, key: ClientKey, limit: Units, cost: Units) {
+        let request = |leases: &mut KeyLeases| leases.request(state.effective_span(), key, limit, cost);
+        let is_due = self.with_key_leases(request);
+        self.wake_refresher_if(is_due == Some(true));
     }
 
     /// Returns the units that a key has used of its `limit` in the current window. After a clock that ran windows ahead is set
     /// back, a window that is forgotten counts as used up.
-    pub(super) fn key_used(&self, state: &QuotaState, key: ClientKey, limit: Units) -> Units {
+    fn key_used(&self, state: &QuotaState, key: ClientKey, limit: Units) -> Units {
         let (window, keyed_usage) = (state.window_id(), self.keyed_usage.lock());
         let used = keyed_usage.usage().used(window, key);
         if keyed_usage.usage().is_forgotten(window) { used.max(limit) } else { used }
@@ -205,8 +240,12 @@ impl QuotaCounter {
         self.keyed_usage.lock().is_recorded(state.latest_time())
     }
 
-    /// Counts units reserved in the current window for a key.
-    pub(super) fn reserve_for_key(&self, state: &QuotaState, key: ClientKey, units: Units) {
+    /// Counts units reserved in the current window for a key, which may use `limit`.
+    pub(super) fn reserve_for_key(&self, state: &QuotaState, key: ClientKey, limit: Units, units: Units) {
+        let reserve = |leases: &mut KeyLeases| leases.reserve(state.effective_span(), key, limit, units);
+        if let Some(is_due) = self.with_key_leases(reserve) {
+            return self.wake_refresher_if(is_due);
+        }
         self.keyed_usage.lock().reserve(state.window_id(), key, units, state.latest_time());
     }
 
@@ -238,7 +277,7 @@ impl QuotaCounter {
         }
         let settlement = state.settle(id, class, expected, actual);
         if let Some(key) = key {
-            self.keyed_usage.lock().settle(id, key, expected, actual, state.latest_time());
+            self.settle_for_key(&state, id, key, expected, actual);
         }
         self.wake_refresher_if(settlement.needs_refill);
         settlement
@@ -255,7 +294,17 @@ impl QuotaCounter {
         let mut state = self.lock_from(decided_at);
         let (id, settlement) = state.settle_unexpected(decided_at, class, actual);
         if let Some(key) = key {
-            self.keyed_usage.lock().charge(id, key, actual, state.latest_time());
+            let charge = |leases: &mut KeyLeases| {
+                // Nothing may have been reserved in the window yet.
+                if id == state.window_id() {
+                    leases.open(state.effective_span());
+                }
+                leases.charge(id, key, actual)
+            };
+            match self.with_key_leases(charge) {
+                Some(is_due) => self.wake_for_key(is_due, id, key, Units::ZERO, actual),
+                None => self.keyed_usage.lock().charge(id, key, actual, state.latest_time()),
+            }
         }
         self.wake_refresher_if(settlement.needs_refill);
         (id, settlement)
@@ -276,7 +325,10 @@ impl QuotaCounter {
     /// Settles what another process has settled for a key after this one took the usage over.
     pub(super) fn settle_late(&self, window: u64, key: ClientKey, released: Units, charged: Units, now: Timestamp) {
         let state = self.lock_at(now);
-        self.keyed_usage.lock().settle(window, key, released, charged, state.latest_time());
+        if window == state.window_id() {
+            self.with_key_leases(|leases| leases.open(state.effective_span()));
+        }
+        self.settle_for_key(&state, window, key, released, charged);
     }
 
     /// Releases a reservation of which nothing was spent.
@@ -284,8 +336,21 @@ impl QuotaCounter {
         let mut state = self.state.lock();
         state.release(id, expected);
         if let Some(key) = key {
-            self.keyed_usage.lock().settle(id, key, expected, Units::ZERO, state.latest_time());
+            self.settle_for_key(&state, id, key, expected, Units::ZERO);
         }
+    }
+
+    fn settle_for_key(&self, state: &QuotaState, window: u64, key: ClientKey, expected: Units, actual: Units) {
+        match self.with_key_leases(|leases| leases.settle(window, key, expected, actual)) {
+            Some(is_due) => self.wake_for_key(is_due, window, key, expected, actual),
+            None => self.keyed_usage.lock().settle(window, key, expected, actual, state.latest_time()),
+        }
+    }
+
+    /// Reports what was settled of a lease: to the ledger if it is due, and to the process that has taken the leases over.
+    fn wake_for_key(&self, is_due: bool, window: u64, key: ClientKey, reserved: Units, charged: Units) {
+        self.keyed_usage.lock().note_late(window, key, reserved, charged);
+        self.wake_refresher_if(is_due);
     }
 
     /// Applies the usage of the window `id` that the origin reported. Returns an event to log, if there is one.

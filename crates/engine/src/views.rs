@@ -204,7 +204,10 @@ impl Admission {
         let (rules, counter) = (&self.rules[quota], self.counter(quota));
         let limit = rules.budget.as_ref()?.limit(class, key, rules.limit);
         let state = counter.lock_at(now);
-        Some(BudgetUsage { used: counter.key_used(&state, key, limit), limit, window_end: state.resets_at() })
+        let used = counter.key_balance(&state, key, limit).taken;
+        // Asks for what other instances have counted by the next call.
+        counter.request_key_lease(&state, key, limit, Units::ZERO);
+        Some(BudgetUsage { used, limit, window_end: state.resets_at() })
     }
 
     /// Returns snapshots of all quotas of the current configuration that have no budgets, in its order.

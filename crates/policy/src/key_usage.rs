@@ -6,6 +6,7 @@
 //! with a request in flight is replaced, because what such requests reserve may cost nothing in the end.
 
 use super::identity::{ClientKey, KeyOwner};
+use super::replaced_windows::ReplacedWindows;
 use super::units::Units;
 use std::collections::HashMap;
 
@@ -17,9 +18,8 @@ use std::collections::HashMap;
 pub struct KeyUsage {
     tables: [Option<Table>; TABLES],
     max_keys: usize,
-    /// Windows that a change of the configuration has replaced, each with the one in which their usage counts now, for requests
-    /// that were decided before. At most [`MAX_REPLACED`], latest last.
-    replaced: Vec<(u64, u64)>,
+    /// Windows that a change of the configuration has replaced.
+    replaced: ReplacedWindows,
     /// Earlier windows than this one were counted before the last such change, and are forgotten.
     first_window: u64,
 }
@@ -79,9 +79,6 @@ pub const CLIENTS_OF_NETWORK: u64 = 8;
 
 /// Number of entries among which the one with the least usage makes room for a new key.
 const CANDIDATES: u32 = 32;
-
-/// Maximum number of changes of the window that a request in flight may see.
-const MAX_REPLACED: usize = 8;
 
 /// Odd number close to the golden ratio of 2^32: multiples of it are spread evenly over the table.
 const STRIDE: u32 = 0x9e37_79b1;
@@ -146,9 +143,7 @@ impl KeyUsage {
         let table = self.tables.iter_mut().find_map(|table| table.take_if(|table| table.window == before));
         self.tables = [table.map(|table| Table { window: after, ..table }), None];
         self.first_window = after;
-        let earlier = self.replaced.drain(..).map(|(window, into)| (window, if into == before { after } else { into }));
-        self.replaced = earlier.chain([(before, after)]).filter(|(window, _)| *window != after).collect();
-        self.replaced.drain(..self.replaced.len().saturating_sub(MAX_REPLACED));
+        self.replaced.add(before, after);
     }
 
     /// Iterates over all entries, in the order of their places.
@@ -195,13 +190,13 @@ impl KeyUsage {
 
     /// Adds units charged without a reservation. Changes nothing if the window is forgotten.
     pub fn charge(&mut self, window: u64, key: ClientKey, units: Units) -> Option<ChangedEntry> {
-        let index = self.begin(self.current(window))?;
+        let index = self.begin(self.replaced.current(window))?;
         Some(self.add(index, key, units))
     }
 
     /// Replaces reserved units of a key by the units charged. Changes nothing if the window is forgotten.
     pub fn settle(&mut self, window: u64, key: ClientKey, reserved: Units, charged: Units) -> Option<ChangedEntry> {
-        let window = self.current(window);
+        let window = self.replaced.current(window);
         let index = self.tables.iter().position(|table| table.as_ref().is_some_and(|table| table.window == window))?;
         let table = self.tables[index].as_mut()?;
         let settle = |used: &mut Units| *used = used.saturating_sub(reserved).saturating_add(charged);
@@ -222,11 +217,6 @@ impl KeyUsage {
             None if charged > reserved => Some(self.add(index, key, charged.saturating_sub(reserved))),
             None => None,
         }
-    }
-
-    /// Returns the window in which the usage of `window` counts now: another one if it was redefined.
-    fn current(&self, window: u64) -> u64 {
-        self.replaced.iter().find(|(before, _)| *before == window).map_or(window, |(_, after)| *after)
     }
 
     /// Returns the table that counts a window: of a forgotten one, the earliest.
@@ -463,7 +453,6 @@ mod tests {
         for window in 30..60 {
             usage.redefine(if window == 30 { 3 } else { window - 1 }, window);
         }
-        assert!(usage.replaced.len() <= MAX_REPLACED);
         usage.charge(52, client(1), units(1));
         assert_eq!(usage.used(59, client(1)), units(31));
     }

@@ -38,6 +38,7 @@ pub(in crate::gateway) async fn evaluate(known: Box<Known>, role: &CacheRole, no
     let evaluation = decide(&known, role, &learned, now);
     if let Some(ledger_responses) = &known.worker().shared().ledger_responses
         && evaluation.decision.verdict.waits_for_lease()
+        && known.worker().shared().may_wait_for_ledger(known.rules())
     {
         let ledger_responses = Arc::clone(ledger_responses);
         // Boxed to keep the future of other requests small.
@@ -126,7 +127,8 @@ pub(in crate::gateway) async fn reevaluate_after_body(journal: &mut Journal) {
             notified.enable();
         }
         let evaluation = decide(&journal.known, &CacheRole::Unused, &learned, connection.worker.now());
-        let waits_for_lease = evaluation.decision.verdict.waits_for_lease();
+        let waits_for_lease = evaluation.decision.verdict.waits_for_lease()
+            && connection.worker.shared().may_wait_for_ledger(journal.known.rules());
         match notified.as_pin_mut().filter(|_| waits_for_lease && !timeout.is_elapsed()) {
             Some(notified) => tokio::select! { () = notified => {} () = &mut timeout => {} },
             None => return journal.set_evaluation(evaluation),

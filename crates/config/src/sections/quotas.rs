@@ -41,7 +41,7 @@ section! {
         /// tiers, no pacing and no sync_from, and end with a calendar or fixed window.
         ///
         /// Usage is recorded in state_dir before a request is sent, so that it survives a kill; what was in flight then counts as
-        /// expected. A quota of a file with ledger.redis has no budgets.
+        /// expected. Gateways with one ledger.redis share the budgets.
         per: Option<Per>;
         /// Limits that differ from `limit`, by class. Default none.
         limits: NamedMap<Amount>;

@@ -127,3 +127,51 @@ fn usage_of_a_customer_is_served_only_where_customers_have_budgets() {
         assert!(errors.contains("headers.usage: no customer of a listed key has a budget"), "{quota}: {errors}");
     }
 }
+
+#[test]
+fn budgets_are_shared_by_all_gateways_of_a_redis() {
+    let text = |per: &str, rest: &str| {
+        format!(
+            "origin: http://127.0.0.1:1\nledger: {{ redis: {{ url: 'redis://h' }} }}\n\
+             api_keys: [{{ name: acme, class: pro, sha256: {HASH} }}]\nclasses: [{{ name: pro, when: {{ api_key: own }} }}]\n\
+             quotas: {{ q: {{ limit: 10, per: {per}{rest} }} }}\n"
+        )
+    };
+    for per in ["api_key", "client", "class", "{ header: X-Customer }", "{ cookie: customer }"] {
+        let settings = settings(&text(per, ", window: { fixed: 1h }, limits: { pro: 20 }, max_keys: 5"));
+        assert!(matches!(settings.ledger, Ledger::Redis(_)), "{per}");
+        assert_eq!(settings.rules.quotas[0].budget.as_ref().map(|budget| budget.max_keys), Some(5), "{per}");
+    }
+    for (rest, expected) in [
+        (
+            ", window: { sliding: 1h }",
+            "5:41: quotas.q.window: all budgets of a quota end together; write a calendar or a fixed window",
+        ),
+        (
+            ", window: { first_use: 1h }",
+            "5:41: quotas.q.window: all budgets of a quota end together; write a calendar or a fixed window",
+        ),
+        (", max_keys: 0", "5:51: quotas.q.max_keys: found 0; write 1 to 10000000"),
+        (", limits: { pro: 0 }", "5:56: quotas.q.limits.pro: found 0; write the units of each, or block the class pro"),
+    ] {
+        let errors = config_errors(&text("api_key", rest)).join("\n");
+        assert!(errors.contains(expected), "{rest}: {errors}");
+    }
+}
+
+#[test]
+fn limits_beyond_what_redis_represents_are_reported_where_they_stand() {
+    let errors = config_errors(&format!(
+        "origin: http://127.0.0.1:1\nledger: {{ redis: {{ url: 'redis://h' }} }}\n\
+         classes: [{{ name: pro, when: {{ api_key: own }} }}]\n\
+         quotas: {{ q: {{ limit: 9007199254740, per: api_key, limits: {{ pro: 9007199254741 }} }} }}\n\
+         api_keys: [{{ name: acme, class: pro, sha256: {HASH}, limits: {{ q: 9007199254742 }} }}]\n"
+    ));
+    let expected = |place: &str, limit: &str| {
+        format!(
+            "{place}: {limit} exceeds the maximum of Redis; write at most 9007199254740.992, or leave out ledger.redis"
+        )
+    };
+    let places = [("4:67: quotas.q.limits.pro", "9007199254741"), ("5:125: api_keys[0].limits.q", "9007199254742")];
+    assert_eq!(errors, places.map(|(place, limit)| expected(place, limit)));
+}

@@ -13,7 +13,7 @@ const NOT_THE_SAME: &[&str] = &[
     // In the file, it also holds for event streams.
     "origin.response_timeout",
     "origins.NAME.response_timeout",
-    // Only a quota with budgets has it, and none has them beside `ledger.redis`.
+    // Only a quota with budgets has it, and the file has none.
     "quotas.NAME.max_keys",
     "scopes.NAME.quota.max_keys",
     // In the file, it makes the path of the route match in any case.

@@ -3,7 +3,9 @@
 use super::diagnostics::Diagnostics;
 use super::redis_url::{EXAMPLE, RedisUrl};
 use super::server::secret;
-use crate::raw::ledger as raw;
+use crate::raw::{File, ledger as raw};
+use crate::scalars::Amount;
+use crate::serde_forms::NamedMap;
 use crate::setting_path::SettingPath;
 use crate::settings::{Ledger, Redis, RedisTls};
 use tidegate_policy::Units;
@@ -12,8 +14,8 @@ use tidegate_policy::quota::Quota;
 /// Maximum limit of a quota in Redis. Its scripts use floating point and would lose thousandths beyond it.
 const MAX_REDIS_LIMIT: Units = Units::from_milli(1 << 53);
 
-pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnostics) -> Ledger {
-    let shared = match raw {
+pub(super) fn ledger(file: &File, quotas: &[Quota], report: &mut Diagnostics) -> Ledger {
+    let shared = match &file.ledger {
         raw::Ledger::File => return Ledger::File,
         raw::Ledger::Memory => return Ledger::Memory,
         raw::Ledger::Shared(shared) => shared,
@@ -49,17 +51,22 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
         certificate_secret: secret(&path.certificate_secret(), raw_redis.certificate_secret.as_ref(), report),
         failure_mode: raw_redis.failure_mode,
     };
-    for quota in quotas.iter().filter(|quota| quota.budget.is_some()) {
-        let message = "each gateway would count the budgets on its own, so that a key had that many times its limit";
-        let hint = "leave out ledger.redis, or let one gateway count the budgets";
-        report.contradiction(&SettingPath::of_quota(&quota.name).per(), std::slice::from_ref(&path), message, hint);
-    }
-    for quota in quotas.iter().filter(|quota| quota.limit > MAX_REDIS_LIMIT) {
-        report.error(
-            &SettingPath::of_quota(&quota.name).limit(),
-            format!("{} exceeds the maximum of Redis", quota.limit),
-            format!("write at most {MAX_REDIS_LIMIT}, or leave out ledger.redis"),
-        );
-    }
+    check_limits(file, quotas, report);
     Ledger::Redis(redis)
+}
+
+/// Reports limits of quotas, classes and keys that Redis cannot represent.
+fn check_limits(file: &File, quotas: &[Quota], report: &mut Diagnostics) {
+    let of_quotas = quotas.iter().map(|quota| (SettingPath::of_quota(&quota.name).limit(), quota.limit));
+    let of_classes = file.quotas.0.iter().flat_map(|(name, quota)| limits(SettingPath::of_quota(name), &quota.limits));
+    let keys = file.api_keys.0.iter().enumerate();
+    let of_keys = keys.flat_map(|(index, key)| limits(SettingPath::ROOT.api_keys().index(index), &key.limits));
+    for (path, limit) in of_quotas.chain(of_classes).chain(of_keys).filter(|(_, limit)| *limit > MAX_REDIS_LIMIT) {
+        let hint = format!("write at most {MAX_REDIS_LIMIT}, or leave out ledger.redis");
+        report.error(&path, format!("{limit} exceeds the maximum of Redis"), hint);
+    }
+}
+
+fn limits(path: SettingPath, limits: &NamedMap<Amount>) -> impl Iterator<Item = (SettingPath, Units)> {
+    limits.0.iter().map(move |(name, Amount(limit))| (path.limits().entry(name), *limit))
 }

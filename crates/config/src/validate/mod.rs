@@ -114,7 +114,7 @@ pub(super) fn validate(
     partition::check_use(&scopes, &routes, &mut report);
     scopes::warn_unused(&scopes, &scope_quotas, &routes, &mut report);
     origin::check_use(&origins, &scopes, &routes, &mut report);
-    let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
+    let ledger = ledger::ledger(raw, &quotas, &mut report);
     let verify = verify::verify(&raw.verify);
     let range_files = verify::range_files(&raw.operators, &report);
     verify::warn_unfetched(&raw.operators, &verify, &mut report);

@@ -160,8 +160,9 @@ impl Engine {
     /// Begins to record the usage by key of a quota that a reload has added or that counts keys since then.
     pub(crate) fn record_keys(&self, counter: &QuotaCounter, quota: &Quota) {
         // The ids of first-use windows start at 0 in each process.
-        let counts_keys =
-            (quota.budget.is_some() || quota.client_limit.is_some()) && quota.window.first_use_length().is_none();
+        let counts_keys = (quota.budget.is_some() || quota.client_limit.is_some())
+            && quota.window.first_use_length().is_none()
+            && !counter.has_key_leases();
         let begins = counts_keys && !counter.set_counts_keys();
         if let Some(files) = self.key_files.lock().as_ref().filter(|_| begins)
             && let Err(error) = counter.open_key_file(&files.dir)

@@ -157,7 +157,7 @@ impl KeyedUsage {
     }
 
     /// Notes a settlement for the process that records the usage, if another one does.
-    fn note_late(&mut self, window: u64, key: ClientKey, reserved: Units, charged: Units) {
+    pub(crate) fn note_late(&mut self, window: u64, key: ClientKey, reserved: Units, charged: Units) {
         if let Some(late) = self.late.as_mut().filter(|_| reserved != charged) {
             let (released, added) = late.entry((window, key.to_u64())).or_default();
             *released = released.saturating_add(reserved.saturating_sub(charged));

@@ -1,6 +1,6 @@
 //! Background task that refreshes the leases of the engine from a ledger, on its own thread.
 
-use super::store::{Lease, LeaseRequest, Store, StoreError};
+use super::store::{KeyOperation, KeyReply, Lease, LeaseRequest, Store, StoreError};
 use crate::{Engine, LeaseMode};
 use parking_lot::{Condvar, Mutex};
 use std::io;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tidegate_policy::Timestamp;
+use tidegate_policy::key_lease::KeyLeaseCall;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
@@ -76,6 +77,12 @@ impl WakeHandle {
     pub fn lease_mode(&self) -> LeaseMode {
         let wake_handle = Arc::clone(&self.0);
         LeaseMode::Leased(Arc::new(move || wake_handle.notify_one()))
+    }
+
+    /// Returns the same for a ledger that several instances share.
+    pub fn shared_lease_mode(&self) -> LeaseMode {
+        let wake_handle = Arc::clone(&self.0);
+        LeaseMode::Shared(Arc::new(move || wake_handle.notify_one()))
     }
 }
 
@@ -149,6 +156,7 @@ async fn run<S: Store>(
     now: impl Fn() -> Timestamp,
 ) {
     let mut failures = 0;
+    let mut last_tick = Timestamp::default();
     let mut refresh_time = RefreshTime::default();
     loop {
         let stopping = {
@@ -160,7 +168,13 @@ async fn run<S: Store>(
         let round = if stopping {
             release_all(&mut store, engine, started_at).await.map(|()| true)
         } else {
-            refresh_once(&mut store, engine, started_at, refresh_time.at(started_at)).await
+            let is_tick = started_at.saturating_duration_since(last_tick) >= REFRESH_INTERVAL || started_at < last_tick;
+            if is_tick {
+                last_tick = started_at;
+            }
+            let refreshed = refresh_once(&mut store, engine, started_at, refresh_time.at(started_at)).await;
+            let keys_refreshed = refresh_keys(&mut store, engine, started_at, is_tick).await;
+            refreshed.and_then(|is_satisfied| Ok(keys_refreshed? && is_satisfied))
         };
         refresh_time.record(started_at, now());
         let pause = match &round {
@@ -233,9 +247,61 @@ async fn refresh_once<S: Store>(
     }
 }
 
+/// Refreshes the leases of keys that need it. Returns true if none lacks units that may come soon.
+async fn refresh_keys<S: Store>(
+    store: &mut S,
+    engine: &Engine,
+    now: Timestamp,
+    is_tick: bool,
+) -> Result<bool, StoreError> {
+    let calls = engine.key_lease_calls(now, is_tick);
+    let mut is_satisfied = true;
+    // A call at a time: units that one returns are not used until its reply.
+    for (index, call) in calls.iter().enumerate() {
+        let replies = store.lease_keys(KeyOperation::Lease, std::slice::from_ref(call), now).await;
+        let reply = replies.inspect_err(|_| calls[index..].iter().for_each(|call| engine.requeue_key_leases(call)))?;
+        match reply.first() {
+            Some(KeyReply::Granted(grants)) => is_satisfied &= engine.apply_key_leases(call, grants),
+            reply => {
+                engine.requeue_key_leases(call);
+                is_satisfied = false;
+                if reply == Some(&KeyReply::ReportRequested) {
+                    report_keys(store, engine, call, now).await?;
+                }
+            }
+        }
+    }
+    Ok(is_satisfied)
+}
+
+/// Reports all leases in the window of a call to a ledger that has lost them.
+async fn report_keys<S: Store>(
+    store: &mut S,
+    engine: &Engine,
+    call: &KeyLeaseCall,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let mut calls = engine.report_of_keys(&call.quota, call.window);
+    if calls.is_empty() {
+        calls.push(KeyLeaseCall { rows: Vec::new(), has_leases: false, ..call.clone() });
+    }
+    let last = calls.len() - 1;
+    for (index, call) in calls.iter().enumerate() {
+        let operation = KeyOperation::Report { is_last: index == last };
+        if let [KeyReply::Granted(grants)] = &store.lease_keys(operation, std::slice::from_ref(call), now).await?[..] {
+            engine.apply_key_leases(call, grants);
+        }
+    }
+    Ok(())
+}
+
 async fn release_all<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Result<(), StoreError> {
     correct(store, engine, now).await?;
-    store.close(&engine.last_lease_requests(now), now).await
+    let closed = store.close(&engine.last_lease_requests(now), now).await;
+    for call in engine.last_report_of_keys() {
+        store.lease_keys(KeyOperation::Close, &[call], now).await?;
+    }
+    closed
 }
 
 async fn correct<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Result<(), StoreError> {

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use tidegate_policy::budget::{Budget, BudgetKey};
 use tidegate_policy::decide::DecisionRequest;
+use tidegate_policy::key_lease::{KeyGrant, KeyLeaseCall, KeyLeaseRow};
 
 const LIMIT: u64 = 10;
 
@@ -401,4 +402,80 @@ fn file_whose_sync_has_failed_is_replaced() {
     counter.sync_key_file(&|| NOON).expect("the directory is writable");
     assert_eq!(admitted(&admission, customer(1), ClassId(0), 1), 1);
     assert_eq!(admitted(&open(), customer(1), ClassId(0), 20), 4);
+}
+
+/// Grants all that the calls of an instance want.
+fn grant_all(engine: &Engine) -> Vec<KeyLeaseCall> {
+    let calls = engine.key_lease_calls(NOON, false);
+    for call in &calls {
+        let grant = |row: &KeyLeaseRow| KeyGrant::Counted {
+            held: row.wanted,
+            taken_by_others: Units::ZERO,
+            forgotten: Units::ZERO,
+        };
+        engine.apply_key_leases(call, &call.rows.iter().map(grant).collect::<Vec<_>>());
+    }
+    calls
+}
+
+fn shared_engine() -> Arc<Engine> {
+    Engine::new(LeaseMode::Shared(Arc::new(|| {})), 1000)
+}
+
+fn shared_admission(engine: &Arc<Engine>, window: Window) -> Admission {
+    let quota = Quota { window, ..with_budgets(budget(BudgetKey::Customer, 100)) };
+    let classes = vec![fixtures::class("a")];
+    let rules = Rules { classes, quotas: vec![quota], routes: vec![route(&[(0, 2)])], ..fixtures::rules() };
+    engine.admission(Arc::new(rules), NOON)
+}
+
+/// Number of requests of one customer that are served, each at the latest once it has a lease.
+fn served(admission: &Admission, count: usize) -> usize {
+    let is_served = |_: &usize| {
+        admitted(admission, customer(1), ClassId(0), 1) == 1 || {
+            grant_all(admission.engine());
+            admitted(admission, customer(1), ClassId(0), 1) == 1
+        }
+    };
+    (0..count).filter(is_served).count()
+}
+
+const DAY: Window = Window::Fixed { length: Duration::from_secs(86_400) };
+
+#[test]
+fn cost_of_a_request_that_a_hand_over_leaves_behind_is_charged_by_the_next_process() {
+    let (before, after) = (shared_admission(&shared_engine(), DAY), shared_admission(&shared_engine(), DAY));
+    assert_eq!(decide(&before, customer(1), ClassId(0)).verdict.refusal().map(|it| it.reason), Some(Reason::Ledger));
+    grant_all(before.engine());
+    let mut permit = decide(&before, customer(1), ClassId(0)).permit.expect("units are leased");
+    permit.mark_sent();
+    before.engine().last_report_of_keys();
+    before.engine().close_key_files();
+    permit.settle(|_, _| Units::from_whole(7));
+    let late = before.engine().take_late_key_charges();
+    assert_eq!(
+        late.iter().map(|late| (late.released, late.charged)).collect::<Vec<_>>(),
+        [(Units::ZERO, Units::from_whole(5))]
+    );
+    late.iter().for_each(|late| after.engine().charge_key_late(late, NOON));
+    let calls = after.engine().key_lease_calls(NOON, true);
+    assert_eq!(
+        calls.iter().flat_map(|call| &call.rows).map(|row| row.taken).collect::<Vec<_>>(),
+        [Units::from_whole(5)]
+    );
+}
+
+#[test]
+fn reload_of_the_window_keeps_what_keys_have_used_of_leases() {
+    let engine = shared_engine();
+    let before = shared_admission(&engine, DAY);
+    assert_eq!(served(&before, 3), 3);
+    let hour = Window::Fixed { length: Duration::from_secs(3_600) };
+    let after = shared_admission(&engine, hour);
+    assert!(decide(&after, customer(1), ClassId(0)).permit.is_none(), "nothing is leased of the new window");
+    let calls = grant_all(after.engine());
+    assert_eq!(calls[0].rows[0].taken, Units::from_whole(6));
+    assert_eq!(served(&after, 5), 2);
+    let top = &after.budget_entries(3, NOON)[0];
+    assert_eq!((top.keys, top.top[0].used), (1, Units::from_whole(LIMIT)));
 }

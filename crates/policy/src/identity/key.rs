@@ -46,6 +46,8 @@ pub enum KeyOwner {
     Operator(OperatorId),
     /// A class as a whole; the class id is stored beside the key.
     Class,
+    /// A budget that many keys share.
+    SharedBudget,
 }
 
 /// Tag of keys that are no address: 8000::/2 is unassigned. The next two bits encode the kind.
@@ -54,6 +56,7 @@ const ADDRESS_TAG_MASK: u64 = 0b11 << 62;
 const CREDENTIAL_TAG: u64 = NON_ADDRESS_TAG;
 const OPERATOR_TAG: u64 = NON_ADDRESS_TAG | 0b01 << 60;
 const CLASS_TAG: u64 = NON_ADDRESS_TAG | 0b10 << 60;
+const SHARED_BUDGET_TAG: u64 = NON_ADDRESS_TAG | 0b11 << 60;
 const KIND_MASK: u64 = 0b1111 << 60;
 
 impl CredentialSource {
@@ -90,6 +93,11 @@ impl ClientKey {
         Self(CLASS_TAG | fnv1a(name.bytes()) & !KIND_MASK)
     }
 
+    /// Creates the key of a budget that many keys share.
+    pub const fn of_shared_budget(number: u64) -> Self {
+        Self(SHARED_BUDGET_TAG | number & !KIND_MASK)
+    }
+
     /// Creates the shared key of an operator's crawlers.
     pub fn from_operator(operator: OperatorId) -> Self {
         Self(OPERATOR_TAG | u64::from(operator.0))
@@ -121,6 +129,7 @@ impl ClientKey {
             CREDENTIAL_TAG => KeyOwner::Credential(self.0 & !KIND_MASK),
             OPERATOR_TAG => KeyOwner::Operator(OperatorId(self.0 as u16)),
             CLASS_TAG => KeyOwner::Class,
+            SHARED_BUDGET_TAG => KeyOwner::SharedBudget,
             _ => match u32::try_from(self.0) {
                 Ok(v4) => KeyOwner::V4(v4.into()),
                 Err(_) => KeyOwner::V6(Ipv6Addr::from(u128::from(self.0) << 64)),
@@ -136,6 +145,7 @@ impl ClientKey {
             KeyOwner::Credential(hash) => write!(out, "hash:{hash:015x}"),
             KeyOwner::Operator(operator) => write!(out, "operator:{}", name(operator)),
             KeyOwner::Class => out.write_str("class"),
+            KeyOwner::SharedBudget => out.write_str("shared"),
         })
     }
 }

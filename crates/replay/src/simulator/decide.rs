@@ -5,7 +5,7 @@ use crate::decision::ReplayedDecision;
 use crate::evidence::LineEvidence;
 use crate::in_flight::{Completion, PendingCharge};
 use crate::log::{LogLine, OrderedLine};
-use crate::observer::{Observer, PendingRequest};
+use crate::observer::{Observer, PendingRequest, logged_hash};
 use crate::page_hash::PageHash;
 use crate::request::ReplayRequest;
 use crate::response_cache::CacheRole;
@@ -16,9 +16,9 @@ use tidegate_access_log::CLIENT_CLOSED_REQUEST;
 use tidegate_access_log::read::{LoggedEvidence, NativeFields, QuotaFields};
 use tidegate_engine::{Classified, Evaluation, LearnedCosts, Observation, ObservedRequest, RequestPurpose};
 use tidegate_policy::bot_detection::{FetchMode, ResourceKind};
-use tidegate_policy::budget::{CustomerSource, Payer};
+use tidegate_policy::budget::Payer;
 use tidegate_policy::cache::CacheFill;
-use tidegate_policy::identity::{ClientKey, CredentialSource};
+use tidegate_policy::identity::CredentialSource;
 use tidegate_policy::rng::ratio_from_id;
 use tidegate_policy::session::{RETURN_AFTER, Session};
 use tidegate_policy::{
@@ -66,12 +66,7 @@ impl Simulator {
         let client = ClientFacts::gather(request.client, &mut evidence);
         let secret = evidence.logged.as_ref().and_then(|logged| logged.credential_hash);
         let customer = evidence.logged.as_ref().and_then(|logged| logged.customer);
-        let credential_hash = |source: &CredentialSource| match &self.rules.customer {
-            Some(CustomerSource::Credential(customer_source)) if source == customer_source => {
-                customer.map(ClientKey::to_u64).or(secret)
-            }
-            _ => secret,
-        };
+        let credential_hash = |source: &CredentialSource| logged_hash(source, &self.rules.customer, customer, secret);
         let facts = Facts { request: request.facts(self.rules.path_policy), client: &client };
         let mut classified =
             self.admission.classify(&facts, |_| native.and_then(NativeFields::logged_switch), credential_hash, at);
@@ -89,6 +84,7 @@ impl Simulator {
             spread: self.retry_after_spread(native),
             role,
             credential_hash: secret,
+            customer,
             learned: &learned,
             admission: &self.admission,
         });

@@ -124,6 +124,7 @@ impl Site {
             session_secret: [7; 32],
             switches: Switches::default(),
             ledger_responses: None,
+            is_ledger_remote: false,
             default_memory: None,
             origin_connections: 0,
             seed: 1,

@@ -36,6 +36,11 @@ impl Incarnation {
         Self::of_instance(&token(fresh), fresh)
     }
 
+    /// Returns the name of the instance, and the number of the run, which no other has.
+    pub(super) fn instance_and_run(&self) -> (&str, &str) {
+        self.holder.split_once('.').unwrap_or((&self.holder, &self.holder))
+    }
+
     pub(super) fn of_instance(instance: &str, fresh: u64) -> Self {
         Self { holder: format!("{instance}.{}", token(fresh)) }
     }

@@ -5,6 +5,7 @@
 //! This is the state last reported by the server, in case the server loses it, and the fallback units for the time
 //! when it is unavailable.
 
+mod budgets;
 mod certificates;
 mod client;
 mod connection;
@@ -26,13 +27,15 @@ pub use incarnation::Incarnation;
 pub use session_secret::SharedSessionSecret;
 pub use switches::SharedSwitches;
 
-use super::store::{Lease, LeaseRequest, Store, StoreError};
+use super::store::{KeyOperation, KeyReply, Lease, LeaseRequest, Store, StoreError};
+use budgets::SharedBudgets;
 use client::RedisClient;
 use redis::Value;
 use script_reply::{GrantReply, ScriptReply, WindowStatus};
 use script_request::ScriptRequest;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
+use tidegate_policy::key_lease::KeyLeaseCall;
 use tidegate_policy::{Timestamp, Units};
 use tracing::{info, warn};
 
@@ -52,6 +55,7 @@ pub struct RedisStore {
     fallback_enabled: bool,
     incarnation: Incarnation,
     client: RedisClient,
+    budgets: SharedBudgets,
     /// Sequence number of calls. The script ignores a call that was overtaken by a later one.
     calls: u64,
     rounds: u64,
@@ -94,6 +98,7 @@ impl RedisStore {
         Self {
             prefix: prefix.to_owned(),
             fallback_enabled,
+            budgets: SharedBudgets::new(server.clone(), prefix, &incarnation),
             incarnation,
             client: RedisClient::new(server, include_str!("script.lua")),
             calls: 0,
@@ -110,6 +115,7 @@ impl RedisStore {
     /// Replaces the timeouts of the connections.
     pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
         self.client.timeouts = timeouts;
+        self.budgets.set_timeouts(timeouts);
         self
     }
 
@@ -290,11 +296,14 @@ fn recovery_message(server: &RedisEndpoint, quota: &str, missing: &str) -> Strin
 impl Store for RedisStore {
     fn last_error(&self) -> Option<String> {
         let fallback = self.fallback_cause.as_deref().map(fallback_message);
-        fallback.or_else(|| self.last_error.as_ref().map(StoreError::to_string)).or_else(|| {
-            self.recovering
-                .first_key_value()
-                .map(|(quota, missing)| recovery_message(&self.client.server, quota, missing))
-        })
+        fallback
+            .or_else(|| self.last_error.as_ref().map(StoreError::to_string))
+            .or_else(|| {
+                self.recovering
+                    .first_key_value()
+                    .map(|(quota, missing)| recovery_message(&self.client.server, quota, missing))
+            })
+            .or_else(|| self.budgets.last_error())
     }
 
     async fn lease(&mut self, requests: &[LeaseRequest], now: Timestamp) -> Result<Vec<Lease>, StoreError> {
@@ -351,6 +360,15 @@ impl Store for RedisStore {
                 Ok(leases)
             }
         }
+    }
+
+    async fn lease_keys(
+        &mut self,
+        operation: KeyOperation,
+        calls: &[KeyLeaseCall],
+        now: Timestamp,
+    ) -> Result<Vec<KeyReply>, StoreError> {
+        self.budgets.run(operation, calls, now).await
     }
 
     async fn close(&mut self, requests: &[LeaseRequest], now: Timestamp) -> Result<(), StoreError> {

@@ -1,0 +1,50 @@
+//! Exchange of leases of keys between quota counters and a ledger that several instances share.
+
+use super::Engine;
+use super::quota::QuotaCounter;
+use std::sync::Arc;
+use tidegate_policy::Timestamp;
+use tidegate_policy::key_lease::{KeyGrant, KeyLeaseCall, KeyLeases};
+use tidegate_policy::window::Span;
+
+impl Engine {
+    /// Returns the calls for keys of all quotas that need a lease. With `is_tick`, which is to be set once a second, also those that
+    /// report usage and return units.
+    pub(crate) fn key_lease_calls(&self, now: Timestamp, is_tick: bool) -> Vec<KeyLeaseCall> {
+        let calls = |counter: &Arc<QuotaCounter>| {
+            let window = counter.has_key_leases().then(|| counter.lock_at(now).effective_span())?;
+            counter.with_key_leases(|leases| leases.calls(counter.name(), window, now, is_tick))
+        };
+        self.all_counters().iter().filter_map(calls).flatten().collect()
+    }
+
+    /// Applies the leases of a call. Returns false if a key still lacks units that may come soon.
+    pub(crate) fn apply_key_leases(&self, call: &KeyLeaseCall, grants: &[KeyGrant]) -> bool {
+        self.with_key_leases(&call.quota, |leases| leases.apply(call, grants)).unwrap_or(true)
+    }
+
+    /// Queues the keys of a call that the ledger has not executed.
+    pub(crate) fn requeue_key_leases(&self, call: &KeyLeaseCall) {
+        self.with_key_leases(&call.quota, |leases| leases.requeue(call));
+    }
+
+    /// Returns calls that report all leases of a window of a quota.
+    pub(crate) fn report_of_keys(&self, quota: &str, window: Span) -> Vec<KeyLeaseCall> {
+        self.with_key_leases(quota, |leases| leases.report(quota, window, false)).unwrap_or_default()
+    }
+
+    /// Returns calls that return all units of keys that are not used. No units may be taken afterwards.
+    pub(crate) fn last_report_of_keys(&self) -> Vec<KeyLeaseCall> {
+        let calls = |counter: &Arc<QuotaCounter>| {
+            counter.with_key_leases(|leases| {
+                let windows: Vec<Span> = leases.windows().collect();
+                windows.into_iter().flat_map(|window| leases.report(counter.name(), window, true)).collect::<Vec<_>>()
+            })
+        };
+        self.all_counters().iter().filter_map(calls).flatten().collect()
+    }
+
+    fn with_key_leases<T>(&self, quota: &str, change: impl FnOnce(&mut KeyLeases) -> T) -> Option<T> {
+        self.all_counters().iter().find(|it| it.name() == quota && it.has_budgets())?.with_key_leases(change)
+    }
+}

@@ -1,0 +1,183 @@
+//! Calls of the script that leases budgets of keys.
+
+use super::client::RedisClient;
+use super::endpoint::RedisEndpoint;
+use super::error;
+use super::incarnation::Incarnation;
+use crate::ledger::StoreError;
+use crate::ledger::store::{KeyOperation, KeyReply};
+use redis::Value;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tidegate_policy::key_lease::{KeyGrant, KeyLeaseCall, KeyLeaseRow};
+use tidegate_policy::{Timestamp, Units};
+use tracing::{info, warn};
+
+/// Time for which a window may be over, or not have begun, by the server's clock only.
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
+
+/// Leases of the budgets of keys, shared by all instances with the same `prefix`.
+pub(super) struct SharedBudgets {
+    client: RedisClient,
+    prefix: String,
+    holder: String,
+    instance: String,
+    calls: u64,
+    /// Quotas without new leases until all instances have reported, with the missing instances.
+    recovering: BTreeMap<String, String>,
+    /// Quotas whose window is not open by the server's clock, and since when.
+    not_open: BTreeMap<String, (Timestamp, bool)>,
+}
+
+/// Argument of the script. Amounts are milli-units and times are microseconds.
+#[derive(Serialize)]
+struct ScriptCall<'a> {
+    operation: &'static str,
+    holder: &'a str,
+    instance: &'a str,
+    seq: u64,
+    window: String,
+    starts: u64,
+    ends: u64,
+    max_keys: usize,
+    is_last: bool,
+    has_leases: bool,
+    /// Key, acknowledged units (-1 without a reply), limit, taken, held, needed and wanted units.
+    rows: Vec<(String, i64, u64, u64, u64, u64, u64)>,
+}
+
+impl SharedBudgets {
+    pub(super) fn new(server: RedisEndpoint, prefix: &str, incarnation: &Incarnation) -> Self {
+        let (instance, holder) = incarnation.instance_and_run();
+        Self {
+            client: RedisClient::new(server, include_str!("budgets.lua")),
+            prefix: prefix.to_owned(),
+            holder: holder.to_owned(),
+            instance: instance.to_owned(),
+            calls: 0,
+            recovering: BTreeMap::new(),
+            not_open: BTreeMap::new(),
+        }
+    }
+
+    /// Replaces the timeouts of the connections.
+    pub(super) fn set_timeouts(&mut self, timeouts: super::Timeouts) {
+        self.client.timeouts = timeouts;
+    }
+
+    pub(super) async fn run(
+        &mut self,
+        operation: KeyOperation,
+        calls: &[KeyLeaseCall],
+        now: Timestamp,
+    ) -> Result<Vec<KeyReply>, StoreError> {
+        let encoded: Vec<Vec<String>> = calls.iter().map(|call| self.encode(operation, call)).collect();
+        let mut replies = Vec::with_capacity(calls.len());
+        for (call, reply) in calls.iter().zip(self.client.run(&encoded, now).await?) {
+            let reply = parse(&reply?, call.rows.len());
+            let (status, missing, reply) = reply
+                .ok_or_else(|| error::refused(&self.client.server, "invalid reply of the script of the budgets"))?;
+            self.record_status(call, &status, &missing, now);
+            replies.push(reply);
+        }
+        Ok(replies)
+    }
+
+    /// Returns the reason why leases of a quota are suspended, if they are.
+    pub(super) fn last_error(&self) -> Option<String> {
+        let skewed = self.not_open.iter().find(|(_, (_, is_long))| *is_long).map(|(quota, _)| {
+            let server = &self.client.server;
+            format!("{server}: no budgets of {quota}, because its window is not open by the clock of the server; synchronize clocks (NTP)")
+        });
+        skewed
+            .or_else(|| self.recovering.first_key_value().map(|(quota, missing)| self.recovery_message(quota, missing)))
+    }
+
+    fn encode(&mut self, operation: KeyOperation, call: &KeyLeaseCall) -> Vec<String> {
+        self.calls += 1;
+        let row = |row: &KeyLeaseRow| {
+            let acknowledged = row.acknowledged.map_or(-1, |units| i64::try_from(units.milli()).unwrap_or(i64::MAX));
+            let units = [row.limit, row.taken, row.held, row.needed, row.wanted].map(Units::milli);
+            let [limit, taken, held, needed, wanted] = units;
+            (format!("{:016x}", row.key.to_u64()), acknowledged, limit, taken, held, needed, wanted)
+        };
+        let argument = ScriptCall {
+            operation: match operation {
+                KeyOperation::Lease => "lease",
+                KeyOperation::Report { .. } => "report",
+                KeyOperation::Close => "close",
+            },
+            holder: &self.holder,
+            instance: &self.instance,
+            seq: self.calls,
+            window: call.window.start.0.to_string(),
+            starts: call.window.start.0 / 1000,
+            ends: call.window.end.0 / 1000,
+            max_keys: call.max_keys,
+            is_last: matches!(operation, KeyOperation::Report { is_last: true }),
+            has_leases: call.has_leases,
+            rows: call.rows.iter().map(row).collect(),
+        };
+        let argument = serde_json::to_string(&argument).expect("the call has only numbers and text");
+        vec![format!("{{{}:{}}}:budgets", self.prefix, call.quota), argument]
+    }
+
+    /// Logs once that leases are suspended, with the reason, and once that they are resumed.
+    fn record_status(&mut self, call: &KeyLeaseCall, status: &str, missing: &str, now: Timestamp) {
+        match status {
+            "over" | "early" => {
+                let (since, is_long) = self.not_open.entry(call.quota.clone()).or_insert((now, false));
+                *is_long = now.saturating_duration_since(*since) >= MAX_CLOCK_SKEW;
+            }
+            _ => _ = self.not_open.remove(&call.quota),
+        }
+        match status {
+            "unsure" if self.recovering.insert(call.quota.clone(), missing.to_owned()).as_deref() != Some(missing) => {
+                warn!("{}", self.recovery_message(&call.quota, missing));
+            }
+            "ok" if self.recovering.remove(&call.quota).is_some() => {
+                info!("{}: leases for the budgets of {} resumed", self.client.server, call.quota);
+            }
+            _ => {}
+        }
+    }
+
+    fn recovery_message(&self, quota: &str, missing: &str) -> String {
+        let server = &self.client.server;
+        match missing {
+            "" => format!(
+                "{server} has no budgets of {quota}: leases start in about three seconds, after instances have reported"
+            ),
+            names => format!(
+                "{server} has lost budgets of {quota}, and instance {names} has not reported since: no new leases until it \
+                 reports or the window ends"
+            ),
+        }
+    }
+}
+
+/// Returns the status of a reply, the missing holders, and what it means for the rows.
+fn parse(reply: &Value, rows: usize) -> Option<(String, String, KeyReply)> {
+    let words: Vec<String> = redis::from_redis_value_ref(reply).ok()?;
+    let (status, missing) = (words.first()?.clone(), words.get(1)?.clone());
+    let reply = match status.as_str() {
+        "ok" | "unsure" => KeyReply::Granted(words[2..].chunks(3).map(grant).collect::<Option<Vec<_>>>()?),
+        "report" => KeyReply::ReportRequested,
+        "over" | "early" => KeyReply::NotOpen,
+        // A later call has overtaken this one: impossible, because this instance sends calls one after the other.
+        _ => return None,
+    };
+    let is_complete = !matches!(&reply, KeyReply::Granted(grants) if grants.len() != rows);
+    is_complete.then_some((status, missing, reply))
+}
+
+fn grant(words: &[String]) -> Option<KeyGrant> {
+    let [held, taken_by_others, forgotten] = words else { return None };
+    if held == "shared" {
+        return Some(KeyGrant::Shared);
+    }
+    let units = |word: &String| word.parse().ok().map(Units::from_milli);
+    let (held, taken_by_others, forgotten) = (units(held)?, units(taken_by_others)?, units(forgotten)?);
+    Some(KeyGrant::Counted { held, taken_by_others, forgotten })
+}

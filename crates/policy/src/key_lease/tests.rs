@@ -1,0 +1,238 @@
+use super::*;
+use crate::Timestamp;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const WINDOW: Span = Span { start: Timestamp::from_seconds(0), end: Timestamp::from_seconds(100) };
+const NOW: Timestamp = Timestamp::from_seconds(50);
+
+const fn units(whole: u64) -> Units {
+    Units::from_whole(whole)
+}
+
+fn key(number: u64) -> ClientKey {
+    ClientKey::from_credential(number)
+}
+
+/// Held and taken units of each key by instance, with the rules of the script.
+#[derive(Default)]
+struct Ledger(BTreeMap<ClientKey, BTreeMap<usize, (Units, Units)>>);
+
+impl Ledger {
+    fn lease(&mut self, instance: usize, call: &KeyLeaseCall) -> Vec<KeyGrant> {
+        call.rows.iter().map(|row| self.lease_key(instance, row, call.max_keys)).collect()
+    }
+
+    fn lease_key(&mut self, instance: usize, row: &KeyLeaseRow, max_keys: usize) -> KeyGrant {
+        let is_shared = row.key.owner() == crate::identity::KeyOwner::SharedBudget;
+        if !self.0.contains_key(&row.key) && self.0.len() >= max_keys && !is_shared {
+            return KeyGrant::Shared;
+        }
+        let leases = self.0.entry(row.key).or_default();
+        let own = leases.get(&instance).copied();
+        assert!(own.unwrap_or_default().0 >= row.acknowledged.unwrap_or_default(), "the ledger has lost nothing");
+        let forgotten = own.filter(|_| row.acknowledged.is_none()).unwrap_or_default().0;
+        let [taken, held, needed, wanted] =
+            [row.taken, row.held, row.needed, row.wanted].map(|units| units.saturating_add(forgotten));
+        let others = leases.iter().filter(|(holder, _)| **holder != instance);
+        let (held_by_others, taken_by_others) = others.fold((Units::ZERO, Units::ZERO), |sum, (_, lease)| {
+            (sum.0.saturating_add(lease.0), sum.1.saturating_add(lease.1))
+        });
+        let free = row.limit.saturating_sub(held_by_others).saturating_sub(held);
+        let mut grant = Units::ZERO;
+        if needed.saturating_sub(held) <= free {
+            let half = Units::from_milli(free.milli() / 2);
+            grant = wanted.saturating_sub(held).min(needed.saturating_sub(held).max(half));
+        }
+        let held = held.saturating_add(grant);
+        leases.insert(instance, (held, taken));
+        KeyGrant::Counted { held, taken_by_others, forgotten }
+    }
+}
+
+fn exchange(ledger: &mut Ledger, instance: usize, leases: &mut KeyLeases, is_tick: bool) -> bool {
+    let calls = leases.calls("q", WINDOW, NOW, is_tick);
+    calls.iter().fold(true, |is_satisfied, call| leases.apply(call, &ledger.lease(instance, call)) && is_satisfied)
+}
+
+/// Admits a request of `cost` if the lease covers it.
+fn admit(leases: &mut KeyLeases, key: ClientKey, limit: u64, cost: u64) -> bool {
+    let after = leases.balance(0, key).taken.saturating_add(units(cost));
+    if after > leases.balance(0, key).leased || after > units(limit) {
+        leases.request(WINDOW, key, units(limit), units(cost));
+        return false;
+    }
+    leases.reserve(WINDOW, key, units(limit), units(cost));
+    true
+}
+
+#[test]
+fn first_request_waits_and_further_ones_have_leases() {
+    let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(10));
+    assert!(!admit(&mut leases, key(1), 1000, 1));
+    assert!(!leases.request(WINDOW, key(1), units(1000), units(1)), "it is requested already");
+    assert!(exchange(&mut ledger, 0, &mut leases, false));
+    let admitted = (0..20).filter(|_| admit(&mut leases, key(1), 1000, 1)).count();
+    assert_eq!(admitted as u64, MIN_REQUESTS);
+    // Leases grow with use, and one call is for several requests.
+    let mut calls = 0;
+    for _ in 0..500 {
+        if !admit(&mut leases, key(1), 1000, 1) || !leases.tables[0].queue.is_empty() {
+            calls += 1;
+            exchange(&mut ledger, 0, &mut leases, false);
+        }
+    }
+    assert!(calls < 100, "{calls}");
+}
+
+#[test]
+fn idle_units_are_returned_and_spent_by_others() {
+    let mut ledger = Ledger::default();
+    let (mut first, mut second) = (KeyLeases::new(10), KeyLeases::new(10));
+    assert!(!admit(&mut first, key(1), 100, 2));
+    exchange(&mut ledger, 0, &mut first, false);
+    assert!(admit(&mut first, key(1), 100, 2));
+    (0..=IDLE_TICKS + 1).for_each(|_| _ = exchange(&mut ledger, 0, &mut first, true));
+    assert_eq!(ledger.0[&key(1)][&0], (units(2), units(2)));
+    let mut admitted = 0;
+    for _ in 0..300 {
+        admitted += u64::from(admit(&mut second, key(1), 100, 1));
+        exchange(&mut ledger, 1, &mut second, false);
+    }
+    assert_eq!(admitted, 98);
+    assert_eq!(second.balance(0, key(1)).taken, units(100));
+}
+
+#[test]
+fn keys_beyond_the_maximum_share_budgets() {
+    let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(4));
+    let mut spend = |number: u64| {
+        let mut admitted = 0;
+        for _ in 0..40 {
+            admitted += u64::from(admit(&mut leases, key(number), 10, 1));
+            exchange(&mut ledger, 0, &mut leases, true);
+        }
+        admitted
+    };
+    assert_eq!([0, 1, 2, 3].map(&mut spend), [10; 4]);
+    let shared: u64 = (1000..1200).map(spend).sum();
+    assert!(shared > 0 && shared <= 10 * SHARED_BUDGETS, "{shared}");
+    assert!(leases.len(0) <= 4 + SHARED_BUDGETS as usize);
+    let table = &leases.tables[0];
+    let is_exact = |lease: &KeyLease| lease.state != KeyState::Counted || lease.used <= units(10);
+    assert!(table.leases.iter().all(is_exact));
+}
+
+#[test]
+fn call_without_an_answer_is_made_again() {
+    let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(10));
+    assert!(!admit(&mut leases, key(1), 1000, 5));
+    let calls = leases.calls("q", WINDOW, NOW, false);
+    // The ledger executes the call, and the reply is lost.
+    ledger.lease(0, &calls[0]);
+    leases.requeue(&calls[0]);
+    exchange(&mut ledger, 0, &mut leases, false);
+    assert!(admit(&mut leases, key(1), 1000, 5));
+}
+
+#[test]
+fn made_up_keys_take_no_place_from_a_key_that_is_counted() {
+    let (mut ledger, mut first, mut second) = (Ledger::default(), KeyLeases::new(4), KeyLeases::new(4));
+    for number in 0..4 {
+        admit(&mut first, key(number), 100, 1);
+        exchange(&mut ledger, 0, &mut first, false);
+    }
+    for number in 1000..3000 {
+        admit(&mut second, key(number), 100, 1);
+        exchange(&mut ledger, 1, &mut second, false);
+    }
+    assert!(second.len(0) <= 4 + SHARED_BUDGETS as usize);
+    assert!(!admit(&mut second, key(1), 100, 1));
+    exchange(&mut ledger, 1, &mut second, false);
+    assert!(admit(&mut second, key(1), 100, 1), "without a tick");
+}
+
+#[test]
+fn late_cost_of_a_key_whose_place_was_given_away_is_charged() {
+    let (mut ledger, mut leases) = (Ledger::default(), KeyLeases::new(1));
+    assert!(!admit(&mut leases, key(1), 100, 5));
+    exchange(&mut ledger, 0, &mut leases, false);
+    assert!(admit(&mut leases, key(1), 100, 5));
+    // The request is in flight, and its key idle.
+    (0..=IDLE_TICKS + 1).for_each(|_| _ = exchange(&mut ledger, 0, &mut leases, true));
+    admit(&mut leases, key(2), 100, 1);
+    assert_eq!(leases.balance(0, key(1)).taken, Units::ZERO, "another key has its place");
+    exchange(&mut ledger, 0, &mut leases, true);
+    (0..=IDLE_TICKS + 1).for_each(|_| _ = exchange(&mut ledger, 0, &mut leases, true));
+    leases.settle(0, key(1), units(5), units(30));
+    exchange(&mut ledger, 0, &mut leases, true);
+    assert_eq!(ledger.0[&key(1)][&0].1, units(30));
+}
+
+#[test]
+fn usage_of_a_window_counts_in_the_one_that_replaces_it() {
+    const NEXT: Span = Span { start: Timestamp::from_seconds(40), end: Timestamp::from_seconds(200) };
+    let mut ledgers = [Ledger::default(), Ledger::default()];
+    let mut leases = KeyLeases::new(10);
+    assert!(!admit(&mut leases, key(1), 100, 5));
+    exchange(&mut ledgers[0], 0, &mut leases, false);
+    assert!(admit(&mut leases, key(1), 100, 5));
+    leases.redefine(0, NEXT);
+    assert_eq!(leases.balance(NEXT.start.0, key(1)), KeyBalance { taken: units(5), leased: units(5) });
+    // A request that was decided before costs more than was reserved.
+    leases.settle(0, key(1), units(5), units(9));
+    for call in leases.calls("q", NEXT, NOW, true) {
+        assert_eq!(call.window, NEXT);
+        leases.apply(&call, &ledgers[1].lease(0, &call));
+    }
+    assert_eq!(ledgers[1].0[&key(1)][&0].1, units(9));
+    assert_eq!(
+        leases.entries().map(|(window, entry)| (window, entry.used)).collect::<Vec<_>>(),
+        [(NEXT.start.0, units(9))]
+    );
+}
+
+proptest! {
+    /// Instances never hold more than the limit of a key together, and what they have used is within what they hold, for any order
+    /// of requests, settlements below the reservation, calls, lost replies, ticks and restarts.
+    #[test]
+    fn instances_never_exceed_the_limit_of_a_key(
+        steps in prop::collection::vec((0_usize..3, 0_u64..3, 1_u64..6, 0_u8..8), 0..300), limit in 1_u64..60,
+    ) {
+        let mut ledger = Ledger::default();
+        let mut instances: Vec<KeyLeases> = (0..3).map(|_| KeyLeases::new(2)).collect();
+        let mut holders = [0, 1, 2];
+        let mut used = BTreeMap::<ClientKey, u64>::new();
+        for (instance, number, cost, step) in steps {
+            let leases = &mut instances[instance];
+            match step {
+                0..=3 => {
+                    let settled = cost.div_ceil(2);
+                    if admit(leases, key(number), limit, cost) {
+                        // A key that shares a budget is not counted here.
+                        let is_shared = leases.tables[0].leases.iter().any(|it| it.key == key(number) && it.state == KeyState::Shared);
+                        leases.settle(0, key(number), units(cost), units(settled));
+                        *used.entry(if is_shared { shared_key(key(number)) } else { key(number) }).or_default() += settled;
+                    }
+                }
+                4 => _ = exchange(&mut ledger, holders[instance], leases, false),
+                5 => _ = exchange(&mut ledger, holders[instance], leases, true),
+                6 => {
+                    for call in leases.calls("q", WINDOW, NOW, false) {
+                        ledger.lease(holders[instance], &call);
+                        leases.requeue(&call);
+                    }
+                }
+                _ => {
+                    *leases = KeyLeases::new(2);
+                    holders[instance] += 3;
+                }
+            }
+            for leases in ledger.0.values() {
+                let held = leases.values().fold(Units::ZERO, |sum, lease| sum.saturating_add(lease.0));
+                prop_assert!(held <= units(limit), "{held} of {limit}");
+            }
+            prop_assert!(used.values().all(|used| *used <= limit), "{used:?} of {limit}");
+        }
+    }
+}
